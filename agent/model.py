@@ -1,0 +1,185 @@
+"""The facts that the agent decides on: desired pods and what the runtime shows of them.
+
+Everything here is frozen. `Pod` wraps the API object as it came (decoded JSON, never
+changed in place); the rest mirrors what CRI reports (k8s.io/cri-api runtime/v1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+Json = dict[str, Any]
+
+
+class Kind(Enum):
+    """Which list of the pod spec a container comes from."""
+
+    INIT = "initContainers"
+    MAIN = "containers"
+    EPHEMERAL = "ephemeralContainers"
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """A desired pod and where it was read: "api", "file" or "http"."""
+
+    raw: Json
+    source: str = "api"
+
+    @property
+    def meta(self) -> Json:
+        return self.raw["metadata"]  # type: ignore[no-any-return]
+
+    @property
+    def spec(self) -> Json:
+        return self.raw["spec"]  # type: ignore[no-any-return]
+
+    @property
+    def status(self) -> Json:
+        """The status as the API last showed it."""
+        return self.raw.get("status") or {}
+
+    @property
+    def uid(self) -> str:
+        return str(self.meta["uid"])
+
+    @property
+    def namespace(self) -> str:
+        return str(self.meta.get("namespace", "default"))
+
+    @property
+    def name(self) -> str:
+        return str(self.meta["name"])
+
+    @property
+    def full_name(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def is_deleted(self) -> bool:
+        """Deletion was asked for; the object lives on until its finalizers and its node let go."""
+        return bool(self.meta.get("deletionTimestamp"))
+
+    @property
+    def host_network(self) -> bool:
+        return bool(self.spec.get("hostNetwork"))
+
+    @property
+    def restart_policy(self) -> str:
+        return str(self.spec.get("restartPolicy", "Always"))
+
+    def containers(self, *kinds: Kind) -> Iterator[tuple[Kind, Json]]:
+        """(kind, container) of the kinds asked for, all by default, in the order of the spec."""
+        for kind in kinds or (Kind.INIT, Kind.MAIN, Kind.EPHEMERAL):
+            for container in self.spec.get(kind.value) or []:
+                yield kind, container
+
+    def container(self, name: str) -> tuple[Kind, Json] | None:
+        return next(((kind, found) for kind, found in self.containers() if found["name"] == name), None)
+
+
+class RunState(Enum):
+    """CRI ContainerState."""
+
+    CREATED = "created"
+    RUNNING = "running"
+    EXITED = "exited"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxState:
+    """One CRI pod sandbox. Times in nanoseconds since the epoch."""
+
+    id: str
+    uid: str
+    namespace: str
+    name: str
+    attempt: int
+    ready: bool
+    created_at: int
+    ips: tuple[str, ...] = ()
+    runtime_handler: str = ""
+    network_mode: str = "POD"
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerState:
+    """One CRI container (one attempt). Times in nanoseconds since the epoch, 0: not yet."""
+
+    id: str
+    sandbox_id: str
+    uid: str
+    name: str
+    attempt: int
+    state: RunState
+    created_at: int
+    started_at: int = 0
+    finished_at: int = 0
+    exit_code: int = 0
+    reason: str = ""
+    message: str = ""
+    image: str = ""
+    image_ref: str = ""
+    image_id: str = ""
+    log_path: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    mounts: tuple[Json, ...] = ()
+    resources: Json = field(default_factory=dict)
+    user: Json = field(default_factory=dict)
+    stop_signal: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedPod:
+    """All that the runtime knows of one pod UID, newest sandbox and newest attempts first."""
+
+    uid: str
+    sandboxes: tuple[SandboxState, ...] = ()
+    containers: tuple[ContainerState, ...] = ()
+
+    @property
+    def sandbox(self) -> SandboxState | None:
+        return self.sandboxes[0] if self.sandboxes else None
+
+    def latest(self, name: str) -> ContainerState | None:
+        """The newest attempt of the container called `name`."""
+        return next((found for found in self.containers if found.name == name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class ImageFacts:
+    """What an image says of itself: CRI Image, plus the user that it names."""
+
+    id: str
+    repo_tags: tuple[str, ...] = ()
+    repo_digests: tuple[str, ...] = ()
+    size: int = 0
+    uid: int | None = None
+    username: str = ""
+    pinned: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ExecResult:
+    """The end of a command that ran in a container."""
+
+    exit_code: int
+    stdout: bytes
+    stderr: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeState:
+    """What the probes say of one container id. None: no such probe, or no answer yet."""
+
+    started: bool
+    ready: bool
+    live: bool = True
+    message: str = ""

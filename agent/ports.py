@@ -1,0 +1,205 @@
+"""What the parts of the agent ask of each other: the seams that tests put fakes into.
+
+`work` talks to the world through these Protocols only. CRI configurations are plain dicts
+with the field names of runtime/v1 api.proto, so that plans can build them and stay pure;
+edge/cri.py turns them into messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from agent.model import ContainerState, ExecResult, ImageFacts, Json, Kind, Pod, ProbeState, SandboxState
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeEvent:
+    """A hint that something happened to a pod: look at it afresh, never trust the event itself."""
+
+    uid: str
+    container_id: str
+    type: str
+
+
+class Runtime(Protocol):
+    """CRI RuntimeService (edge/cri.py). Every call raises CriError (NodewrightError) with the CRI code and message."""
+
+    async def list_sandboxes(self, uid: str | None = None) -> tuple[SandboxState, ...]: ...
+
+    async def list_containers(self, uid: str | None = None) -> tuple[ContainerState, ...]: ...
+
+    async def sandbox_status(self, sandbox_id: str) -> SandboxState: ...
+
+    async def container_status(self, container_id: str) -> ContainerState: ...
+
+    async def run_sandbox(self, config: Json, runtime_handler: str = "") -> str: ...
+
+    async def stop_sandbox(self, sandbox_id: str) -> None: ...
+
+    async def remove_sandbox(self, sandbox_id: str) -> None: ...
+
+    async def create_container(self, sandbox_id: str, config: Json, sandbox_config: Json) -> str: ...
+
+    async def start_container(self, container_id: str) -> None: ...
+
+    async def stop_container(self, container_id: str, grace_seconds: int) -> None: ...
+
+    async def remove_container(self, container_id: str) -> None: ...
+
+    async def update_resources(self, container_id: str, linux: Json) -> None: ...
+
+    async def exec_sync(self, container_id: str, argv: list[str], timeout: float) -> ExecResult: ...
+
+    async def exec_url(
+        self, container_id: str, argv: list[str], *, tty: bool, stdin: bool, stdout: bool, stderr: bool
+    ) -> str: ...
+
+    async def attach_url(self, container_id: str, *, tty: bool, stdin: bool, stdout: bool, stderr: bool) -> str: ...
+
+    async def port_forward_url(self, sandbox_id: str, ports: list[int]) -> str: ...
+
+    async def reopen_log(self, container_id: str) -> None: ...
+
+    async def sandbox_stats(self) -> list[Json]: ...
+
+    async def status(self) -> Json: ...
+
+    async def version(self) -> Json: ...
+
+    def events(self) -> AsyncIterator[RuntimeEvent]: ...
+
+
+class Images(Protocol):
+    """CRI ImageService (edge/cri.py)."""
+
+    async def image_status(self, reference: str) -> ImageFacts | None: ...
+
+    async def pull_image(self, reference: str, auth: Json | None, sandbox_config: Json) -> str: ...
+
+    async def list_images(self) -> tuple[ImageFacts, ...]: ...
+
+    async def remove_image(self, reference: str) -> None: ...
+
+    async def image_fs_info(self) -> list[Json]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class MountedVolume:
+    """A volume that stands: its path on the node, and what a mount of it must say."""
+
+    name: str
+    path: str
+    read_only: bool = False
+    propagation_safe: bool = True
+    image: str = ""
+    selinux_relabel: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Materials:
+    """All that containers of one pod are made from, gathered before any of them starts."""
+
+    volumes: Mapping[str, MountedVolume] = field(default_factory=dict)
+    hosts_file: str = ""
+    cgroup_parent: str = ""
+    config_maps: Mapping[str, Json] = field(default_factory=dict)
+    secrets: Mapping[str, Json] = field(default_factory=dict)
+    services: tuple[Json, ...] = ()
+
+
+class PodMaterials(Protocol):
+    """Volumes, environment, DNS, hosts file: everything that goes into a CRI configuration (edge/materials.py)."""
+
+    async def prepare(self, pod: Pod) -> Materials:
+        """Mount and write all that is there; idempotent. Raises Temporary/Permanent naming volume, cause and action."""
+        ...
+
+    async def sandbox_config(self, pod: Pod, materials: Materials, attempt: int) -> Json:
+        """CRI PodSandboxConfig; the very same one is handed to every create_container."""
+        ...
+
+    async def container_config(
+        self,
+        pod: Pod,
+        kind: Kind,
+        container: Json,
+        materials: Materials,
+        *,
+        attempt: int,
+        ips: tuple[str, ...],
+        image: ImageFacts,
+        image_ref: str,
+    ) -> Json:
+        """CRI ContainerConfig: env, mounts, resources, security. Raises Permanent as CreateContainerConfigError."""
+        ...
+
+    async def refresh(self, pod: Pod) -> None:
+        """Write what has changed in ConfigMaps, Secrets, downward API and tokens into the mounted volumes."""
+        ...
+
+    async def release(self, uid: str) -> None:
+        """Unmount and remove the pod's directory; idempotent. A mount that cannot be undone yet raises Temporary."""
+        ...
+
+    async def pull_auth(self, pod: Pod, image: str) -> list[Json]:
+        """CRI AuthConfigs from imagePullSecrets that match `image`, best match first."""
+        ...
+
+
+class Probes(Protocol):
+    """Liveness, readiness and startup probes (work/probes.py). `on_change(uid)` is called when an answer changes."""
+
+    def ensure(self, pod: Pod, running: Mapping[str, ContainerState], ips: tuple[str, ...]) -> None:
+        """Probe these running containers (by name) and no others of this pod."""
+        ...
+
+    def states(self, uid: str) -> Mapping[str, ProbeState]:
+        """By container id; a container without probes is started and ready as soon as it runs (not listed here)."""
+        ...
+
+    def forget(self, uid: str) -> None: ...
+
+
+class PodCgroups(Protocol):
+    """The kubepods tree (edge/cgroups.py), v1 and v2, cgroupfs and systemd drivers."""
+
+    async def ensure_pod(self, pod: Pod) -> str:
+        """Make or update the pod's cgroup; returns the CRI cgroup_parent."""
+        ...
+
+    async def remove_pod(self, uid: str) -> None:
+        """Kill what is left in it and remove it; idempotent."""
+        ...
+
+    async def pod_uids(self) -> frozenset[str]:
+        """UIDs that have a cgroup."""
+        ...
+
+
+class Events(Protocol):
+    """Kubernetes Events about pods and the node, aggregated as upstream's recorder does (edge/events.py)."""
+
+    def emit(self, about: Json, kind: str, reason: str, message: str, *, container: str = "", host: str = "") -> None:
+        """`kind`: Normal or Warning; `about`: a Pod's raw object or an ObjectReference. Never blocks, never raises."""
+        ...
+
+
+class PodView(Protocol):
+    """What the server and the node status may ask of the pod table (work/pod_table.py)."""
+
+    def pods(self) -> list[Pod]: ...
+
+    def pod(self, namespace: str, name: str) -> Pod | None: ...
+
+    def status(self, uid: str) -> Json:
+        """The newest status the agent has computed, sent or not."""
+        ...
+
+    def observed(self, uid: str) -> Any:
+        """ObservedPod, newest; an empty one when nothing is known."""
+        ...
+
+
+Notify = Callable[[str], None]

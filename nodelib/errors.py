@@ -1,0 +1,48 @@
+"""Errors that say what the caller should do.
+
+The class is the decision (retry, give up, resync); the fields are what a user reads:
+which object, which step, why, and what to do about it.
+"""
+
+from __future__ import annotations
+
+
+class NodewrightError(Exception):
+    """Root of every error this project raises on purpose."""
+
+    def __init__(self, message: str, *, obj: str = "", step: str = "", action: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.obj = obj
+        self.step = step
+        self.action = action
+
+    def __str__(self) -> str:
+        head = ": ".join(part for part in (self.obj, self.step, self.message) if part)
+        return f"{head}. {self.action}" if self.action else head
+
+
+class Temporary(NodewrightError):
+    """Worth trying again; `retry_after` in seconds, None: the caller's own back-off."""
+
+    def __init__(
+        self, message: str, *, retry_after: float | None = None, obj: str = "", step: str = "", action: str = ""
+    ) -> None:
+        super().__init__(message, obj=obj, step=step, action=action)
+        self.retry_after = retry_after
+
+
+class Permanent(NodewrightError):
+    """Trying again without a change elsewhere is pointless."""
+
+
+class Invalid(Permanent):
+    """The input itself is wrong."""
+
+
+class NotFound(Permanent):
+    """The thing asked for does not exist."""
+
+
+class Conflict(Temporary):
+    """Somebody else changed it first: read again, decide again."""

@@ -1,0 +1,97 @@
+"""How to reach an API server: what a kubeconfig says, as a value.
+
+Follows k8s.io/client-go/tools/clientcmd/api/v1. Exec plugins and auth providers are not
+taken here: a node's kubeconfig carries a certificate or a token.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+from nodelib.errors import Invalid
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterAccess:
+    """Server URL and credentials. Certificate data are PEM bytes; files are read again when they change."""
+
+    server: str
+    ca_data: bytes | None = None
+    cert_data: bytes | None = None
+    key_data: bytes | None = field(default=None, repr=False)
+    cert_file: str | None = None
+    key_file: str | None = None
+    token: str | None = field(default=None, repr=False)
+    token_file: str | None = None
+    tls_server_name: str | None = None
+    insecure: bool = False
+
+
+def load_kubeconfig(path: str) -> ClusterAccess:
+    """Read the current context of a kubeconfig file. Raises Invalid, which names the file and the field."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            config = yaml.safe_load(file)
+    except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
+        raise Invalid(str(error), obj=path, step="read kubeconfig") from error
+    if not isinstance(config, dict):
+        raise Invalid("not a mapping", obj=path, step="read kubeconfig")
+    context = _named(config, "contexts", "context", config.get("current-context"), path)
+    cluster = _named(config, "clusters", "cluster", context.get("cluster"), path)
+    user = _named(config, "users", "user", context.get("user"), path)
+    if not isinstance(cluster.get("server"), str):
+        raise Invalid("the cluster has no server", obj=path, step="read kubeconfig")
+    folder = os.path.dirname(os.path.abspath(path))
+    return ClusterAccess(
+        server=cluster["server"].rstrip("/"),
+        ca_data=_data(cluster, "certificate-authority", folder, path),
+        cert_data=_inline(user, "client-certificate", path),
+        key_data=_inline(user, "client-key", path),
+        cert_file=_file(user, "client-certificate", folder),
+        key_file=_file(user, "client-key", folder),
+        token=user.get("token"),
+        token_file=_file(user, "tokenFile", folder),
+        tls_server_name=cluster.get("tls-server-name"),
+        insecure=bool(cluster.get("insecure-skip-tls-verify")),
+    )
+
+
+def _named(config: dict[str, Any], kind: str, field_name: str, name: object, path: str) -> dict[str, Any]:
+    for entry in config.get(kind) or []:
+        if isinstance(entry, dict) and entry.get("name") == name and isinstance(entry.get(field_name), dict):
+            found: dict[str, Any] = entry[field_name]
+            return found
+    raise Invalid(f"{kind} has no entry named {name!r}", obj=path, step="read kubeconfig")
+
+
+def _inline(entry: dict[str, Any], key: str, path: str) -> bytes | None:
+    text = entry.get(f"{key}-data")
+    if not text:
+        return None
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, TypeError, ValueError) as error:
+        raise Invalid(f"{key}-data is not base64: {error}", obj=path, step="read kubeconfig") from error
+
+
+def _file(entry: dict[str, Any], key: str, folder: str) -> str | None:
+    name = entry.get(key)
+    return os.path.join(folder, name) if isinstance(name, str) and name else None
+
+
+def _data(entry: dict[str, Any], key: str, folder: str, path: str) -> bytes | None:
+    inline = _inline(entry, key, path)
+    file = _file(entry, key, folder)
+    if inline is not None or file is None:
+        return inline
+    try:
+        with open(file, "rb") as opened:
+            return opened.read()
+    except OSError as error:
+        raise Invalid(str(error), obj=path, step=f"read {key}") from error

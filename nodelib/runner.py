@@ -1,0 +1,71 @@
+"""Level-triggered work at a bounded frequency.
+
+Same contract as upstream's pkg/proxy/runner: calls are coalesced, at least `min_interval`
+apart, tried again `retry_interval` after a failure, and made every `max_interval` without
+a poke (the audit).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from nodelib.clock import Clock
+from nodelib.errors import NodewrightError
+
+log = logging.getLogger(__name__)
+
+
+class BoundedFrequencyRunner:
+    """Runs `fn` after poke(); all intervals in seconds."""
+
+    def __init__(
+        self,
+        name: str,
+        fn: Callable[[], Awaitable[None]],
+        *,
+        min_interval: float,
+        retry_interval: float,
+        max_interval: float,
+        clock: Clock,
+    ) -> None:
+        self.name = name
+        self._fn = fn
+        self._min, self._retry, self._max = min_interval, retry_interval, max_interval
+        self._clock = clock
+        self._poked = asyncio.Event()
+
+    def poke(self) -> None:
+        """Ask for a run soon; any number of pokes before it make one run."""
+        self._poked.set()
+
+    async def run(self) -> None:
+        """Until cancelled. A failing `fn` is logged and tried again; it never ends the loop."""
+        wait = self._max
+        while True:
+            await self._wait_for_poke(wait)
+            self._poked.clear()
+            started = self._clock.monotonic()
+            wait = self._max
+            try:
+                await self._fn()
+            except Exception as error:
+                log.error("%s: %s; next try in %g s", self.name, error, self._retry, exc_info=_unexpected(error))
+                wait = self._retry
+            rest = self._min - (self._clock.monotonic() - started)
+            if rest > 0:
+                await self._clock.sleep(rest)
+
+    async def _wait_for_poke(self, timeout: float) -> None:
+        timer = asyncio.ensure_future(self._clock.sleep(timeout))
+        poke = asyncio.ensure_future(self._poked.wait())
+        try:
+            await asyncio.wait({timer, poke}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            timer.cancel()
+            poke.cancel()
+
+
+def _unexpected(error: Exception) -> bool:
+    return not isinstance(error, NodewrightError)

@@ -1,0 +1,110 @@
+"""Long-lived tasks: named, owned, guarded; shutdown is an ordered list.
+
+A daemon has one Supervisor. A task that ends or raises although nobody asked it to is a
+defect: it is logged with its name and either started again after a growing pause or, if
+critical, ends the daemon, whose supervisor (systemd, or `up`'s) starts it afresh.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import Awaitable, Callable, Coroutine
+from types import TracebackType
+from typing import Any
+
+log = logging.getLogger(__name__)
+
+Work = Callable[[], Coroutine[Any, Any, None]]
+_FIRST_PAUSE = 0.5
+_LONGEST_PAUSE = 30.0
+
+
+class Supervisor:
+    """Owns the tasks of one daemon. Leaving the `async with` block runs the stop list, last added first."""
+
+    def __init__(self, name: str, *, stop_timeout: float = 10) -> None:
+        self.name = name
+        self.stopping = asyncio.Event()
+        self._stop_timeout = stop_timeout
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._stops: list[tuple[str, Callable[[], Awaitable[None]]]] = []
+        self._failure: BaseException | None = None
+
+    async def __aenter__(self) -> Supervisor:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._stop()
+
+    def spawn(self, name: str, work: Work, *, critical: bool = False) -> asyncio.Task[None]:
+        """Start `work` under `name`; it is expected to run until cancelled."""
+        task = asyncio.create_task(self._guard(name, work, critical), name=f"{self.name}/{name}")
+        self._tasks[name] = task
+        return task
+
+    def once(self, name: str, work: Work) -> asyncio.Task[None]:
+        """Start work that ends by itself; a failure is logged, and its owner is this supervisor."""
+        task = asyncio.create_task(self._once(name, work), name=f"{self.name}/{name}")
+        self._tasks[name] = task
+        task.add_done_callback(lambda done: self._forget(name, done))
+        return task
+
+    def on_stop(self, name: str, action: Callable[[], Awaitable[None]]) -> None:
+        """Add a step to the shutdown, which runs the steps in reverse order of their addition."""
+        self._stops.append((name, action))
+
+    def stop_on_signals(self, *signals: signal.Signals) -> None:
+        """SIGTERM and SIGINT (or those given) ask for the ordered stop."""
+        loop = asyncio.get_running_loop()
+        for number in signals or (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.stopping.set)
+
+    async def wait(self) -> None:
+        """Until a stop is asked for; raises what a critical task failed with."""
+        await self.stopping.wait()
+        if self._failure is not None:
+            raise self._failure
+
+    def _forget(self, name: str, task: asyncio.Task[None]) -> None:
+        if self._tasks.get(name) is task:
+            del self._tasks[name]
+
+    async def _once(self, name: str, work: Work) -> None:
+        try:
+            await work()
+        except Exception:
+            log.exception("task %s/%s failed", self.name, name)
+
+    async def _guard(self, name: str, work: Work, critical: bool) -> None:
+        pause = _FIRST_PAUSE
+        while not self.stopping.is_set():
+            try:
+                await work()
+                log.error("task %s/%s ended although nobody asked it to", self.name, name)
+            except Exception as error:
+                log.exception("task %s/%s failed", self.name, name)
+                if critical:
+                    self._failure = error
+            if critical:
+                self.stopping.set()
+                return
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE)
+
+    async def _stop(self) -> None:
+        self.stopping.set()
+        for name, action in reversed(self._stops):
+            try:
+                await asyncio.wait_for(action(), self._stop_timeout)
+            except TimeoutError:
+                log.error("stop step %s/%s took longer than %g s, left behind", self.name, name, self._stop_timeout)
+            except Exception:
+                log.exception("stop step %s/%s failed", self.name, name)
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

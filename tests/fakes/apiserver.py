@@ -1,0 +1,156 @@
+"""An API server in memory that interprets list, watch, create, replace, merge patch and delete.
+
+Speaks HTTP through aiohttp, so the real client and reflector run against it. It knows no
+kinds: any path is a collection, `/…/name` an object of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+from aiohttp import web
+
+Json = dict[str, Any]
+
+
+class FakeApiServer:
+    """`async with FakeApiServer() as api: KubeClient(ClusterAccess(api.url))`. Failure switches are attributes."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, Json] = {}
+        self.history: list[tuple[int, str, str, Json]] = []
+        self.version = 1
+        self.compacted = 0
+        self.fail_with: list[int] = []
+        self.requests: list[tuple[str, str]] = []
+        self._changed = asyncio.Condition()
+        self._runner: web.AppRunner | None = None
+        self._watches: set[asyncio.Task[Any]] = set()
+        self.url = ""
+
+    async def __aenter__(self) -> FakeApiServer:
+        app = web.Application()
+        app.router.add_route("*", "/{tail:.*}", self._handle)
+        self._runner = web.AppRunner(app, shutdown_timeout=0.1)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", 0)
+        await site.start()
+        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._runner is not None
+        self.drop_watches()
+        await self._runner.cleanup()
+
+    async def put(self, path: str, obj: Json) -> None:
+        """Create or replace from outside, as another client would."""
+        await self._store(path, obj, "MODIFIED" if path in self.objects else "ADDED")
+
+    async def remove(self, path: str) -> None:
+        await self._store(path, self.objects.pop(path), "DELETED")
+
+    def drop_watches(self) -> None:
+        """Cut every open watch, as a restart of the server would."""
+        for task in list(self._watches):
+            task.cancel()
+
+    def compact(self) -> None:
+        """Forget history: a watch from an older version gets 410 Gone."""
+        self.compacted = self.version
+        self.history.clear()
+
+    async def _store(self, path: str, obj: Json, kind: str) -> None:
+        async with self._changed:
+            self.version += 1
+            obj = {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(self.version)}}
+            if kind != "DELETED":
+                self.objects[path] = obj
+            self.history.append((self.version, kind, path, obj))
+            self._changed.notify_all()
+
+    async def _handle(self, request: web.Request) -> web.StreamResponse:
+        self.requests.append((request.method, request.path_qs))
+        if self.fail_with:
+            return _failure(self.fail_with.pop(0), "Injected")
+        path = request.path
+        if request.method == "GET" and request.query.get("watch"):
+            return await self._watch(request)
+        if request.method == "GET":
+            return web.json_response(self.objects[path]) if path in self.objects else self._list(path)
+        return await self._write(request, path)
+
+    def _list(self, path: str) -> web.Response:
+        items = [obj for key, obj in self.objects.items() if key.rpartition("/")[0] == path]
+        if not items and path.rpartition("/")[0] in {key.rpartition("/")[0] for key in self.objects}:
+            return _failure(404, "NotFound")
+        return web.json_response(
+            {"kind": "ThingList", "metadata": {"resourceVersion": str(self.version)}, "items": items}
+        )
+
+    async def _write(self, request: web.Request, path: str) -> web.Response:
+        body = json.loads(await request.read() or b"{}")
+        if request.method == "DELETE":
+            if path not in self.objects:
+                return _failure(404, "NotFound")
+            await self.remove(path)
+            return web.json_response({"status": "Success"})
+        if request.method == "POST":
+            path = f"{path}/{body['metadata']['name']}"
+            if path in self.objects:
+                return _failure(409, "AlreadyExists")
+        elif path not in self.objects:
+            return _failure(404, "NotFound")
+        if request.method == "PATCH":
+            body = merge(self.objects[path], body)
+        elif request.method == "PUT":
+            sent = body["metadata"].get("resourceVersion")
+            if sent and sent != self.objects[path]["metadata"]["resourceVersion"]:
+                return _failure(409, "Conflict")
+        await self.put(path, body)
+        return web.json_response(self.objects[path])
+
+    async def _watch(self, request: web.Request) -> web.StreamResponse:
+        seen = int(request.query["resourceVersion"])
+        if seen < self.compacted:
+            return _failure(410, "Expired")
+        response = web.StreamResponse()
+        await response.prepare(request)
+        task = asyncio.current_task()
+        assert task is not None
+        self._watches.add(task)
+        try:
+            while True:
+                async with self._changed:
+                    fresh = [entry for entry in self.history if entry[0] > seen]
+                    if not fresh:
+                        await self._changed.wait()
+                        continue
+                for version, kind, path, obj in fresh:
+                    seen = version
+                    if path.rpartition("/")[0] == request.path:
+                        await response.write(json.dumps({"type": kind, "object": obj}).encode() + b"\n")
+        finally:
+            self._watches.discard(task)
+
+
+def merge(target: Any, patch: Any) -> Any:
+    """RFC 7386."""
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(target) if isinstance(target, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = merge(result.get(key), value)
+    return result
+
+
+def _failure(code: int, reason: str) -> web.Response:
+    return web.json_response(
+        {"kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": f"{reason} ({code})"},
+        status=code,
+    )

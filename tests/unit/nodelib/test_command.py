@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from nodelib import command
+
+
+async def test_output_and_status() -> None:
+    done = await command.run(["cat"], stdin=b"hello")
+    assert (done.returncode, done.text) == (0, "hello")
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "said"),
+    [
+        (["sh", "-c", "echo why >&2; exit 3"], 3, "why"),
+        (["/no/such/program"], 127, "cannot start"),
+    ],
+    ids=["fails", "missing"],
+)
+async def test_failure_names_command_status_and_output(argv: list[str], code: int, said: str) -> None:
+    with pytest.raises(command.CommandError) as caught:
+        await command.run(argv)
+    assert caught.value.returncode == code
+    assert said in str(caught.value)
+    assert argv[0] in str(caught.value)
+
+
+async def test_timeout_kills_the_whole_group() -> None:
+    script = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; time.sleep(600)'])"
+    with pytest.raises(command.CommandError, match="killed"):
+        await command.run([sys.executable, "-c", script], timeout=1)

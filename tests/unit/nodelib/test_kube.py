@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from nodelib.kube.access import ClusterAccess
+from nodelib.kube.client import ApiError, ApiUnreachable, KubeClient
+from nodelib.kube.reflector import Reflector
+from tests.fakes.apiserver import FakeApiServer
+
+PODS = "/api/v1/namespaces/ns/pods"
+
+
+def thing(name: str, **spec: object) -> dict[str, Any]:
+    return {"metadata": {"namespace": "ns", "name": name}, "spec": spec}
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[FakeApiServer]:
+    async with FakeApiServer() as server:
+        yield server
+
+
+@pytest.fixture
+async def client(api: FakeApiServer) -> AsyncIterator[KubeClient]:
+    client = KubeClient(ClusterAccess(api.url), user_agent="test")
+    yield client
+    await client.close()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+async def test_verbs(client: KubeClient) -> None:
+    await client.post(PODS, thing("a", x=1))
+    assert (await client.patch(f"{PODS}/a", {"spec": {"y": 2}}))["spec"] == {"x": 1, "y": 2}
+    await client.delete(f"{PODS}/a")
+    with pytest.raises(ApiError) as caught:
+        await client.delete(f"{PODS}/a")
+    assert caught.value.is_not_found
+
+
+async def test_conflicts_are_told_apart(client: KubeClient) -> None:
+    created = await client.post(PODS, thing("a"))
+    with pytest.raises(ApiError) as caught:
+        await client.post(PODS, thing("a"))
+    assert caught.value.is_already_exists
+    await client.put(f"{PODS}/a", created)
+    with pytest.raises(ApiError) as caught:
+        await client.put(f"{PODS}/a", created)
+    assert caught.value.is_conflict
+
+
+async def test_no_server_is_unreachable_and_says_where() -> None:
+    client = KubeClient(ClusterAccess("http://127.0.0.1:1"), user_agent="test")
+    with pytest.raises(ApiUnreachable, match=r"127\.0\.0\.1:1"):
+        await client.get("/healthz")
+    await client.close()
+
+
+class Follower:
+    """A running reflector and what it told."""
+
+    def __init__(self, client: KubeClient) -> None:
+        self.told: list[tuple[str, str]] = []
+        self.reflector = Reflector(client, PODS, name="pods", on_change=self._on_change)
+        self.task = asyncio.create_task(self.reflector.run())
+
+    def _on_change(self, kind: str, obj: dict[str, Any], old: dict[str, Any] | None) -> None:
+        self.told.append((kind, obj["metadata"]["name"]))
+
+
+@pytest.fixture
+async def follower(client: KubeClient) -> AsyncIterator[Follower]:
+    follower = Follower(client)
+    yield follower
+    follower.task.cancel()
+    await asyncio.gather(follower.task, return_exceptions=True)
+
+
+async def test_reflector_tells_each_change_once(api: FakeApiServer, follower: Follower) -> None:
+    await api.put(f"{PODS}/a", thing("a"))
+    await asyncio.wait_for(follower.reflector.synced.wait(), 20)
+    await api.put(f"{PODS}/a", thing("a", x=1))
+    await api.put(f"{PODS}/big", thing("big", x="y" * 3_000_000))
+    await api.remove(f"{PODS}/a")
+    await until(lambda: len(follower.told) == 4)
+    assert follower.told == [("ADDED", "a"), ("MODIFIED", "a"), ("ADDED", "big"), ("DELETED", "a")]
+    assert list(follower.reflector.store) == [("ns", "big")]
+
+
+async def test_reflector_finds_at_relist_what_it_missed(api: FakeApiServer, follower: Follower) -> None:
+    await api.put(f"{PODS}/gone", thing("gone"))
+    await api.put(f"{PODS}/same", thing("same"))
+    await api.put(f"{PODS}/changed", thing("changed"))
+    await until(lambda: len(follower.told) == 3)
+    follower.told.clear()
+    api.fail_with = [500, 503]
+    api.drop_watches()
+    await api.remove(f"{PODS}/gone")
+    await api.put(f"{PODS}/changed", thing("changed", x=1))
+    api.compact()
+    await until(lambda: len(follower.told) >= 2)
+    assert sorted(follower.told) == [("DELETED", "gone"), ("MODIFIED", "changed")]
+
+
+async def test_a_failing_handler_does_not_end_the_watch(api: FakeApiServer, client: KubeClient) -> None:
+    told: list[str] = []
+
+    def on_change(kind: str, obj: dict[str, Any], old: dict[str, Any] | None) -> None:
+        told.append(kind)
+        raise RuntimeError("a defect in the handler")
+
+    task = asyncio.create_task(Reflector(client, PODS, name="pods", on_change=on_change).run())
+    await api.put(f"{PODS}/a", thing("a"))
+    await until(lambda: told == ["ADDED"])
+    await api.remove(f"{PODS}/a")
+    await until(lambda: told == ["ADDED", "DELETED"])
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

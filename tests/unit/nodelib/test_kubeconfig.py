@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nodelib.errors import Invalid
+from nodelib.kube.access import load_kubeconfig
+
+GOOD = """
+apiVersion: v1
+kind: Config
+current-context: c
+contexts: [{name: c, context: {cluster: k, user: u}}]
+clusters: [{name: k, cluster: {server: "https://10.0.0.1:6443/", certificate-authority: ca.crt}}]
+users: [{name: u, user: {token: secret, client-certificate: node.pem, client-key: node.pem}}]
+"""
+
+
+def test_relative_files_are_beside_the_kubeconfig(tmp_path: Path) -> None:
+    (tmp_path / "ca.crt").write_bytes(b"CA")
+    (tmp_path / "config").write_text(GOOD)
+    access = load_kubeconfig(str(tmp_path / "config"))
+    assert access.server == "https://10.0.0.1:6443"
+    assert access.ca_data == b"CA"
+    assert access.cert_file == str(tmp_path / "node.pem")
+    assert "secret" not in repr(access)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "not a mapping"),
+        ("a: [", "expected"),
+        (GOOD.replace("current-context: c", "current-context: x"), "'x'"),
+        (GOOD.replace("server:", "url:"), "no server"),
+        (GOOD.replace("certificate-authority: ca.crt", "certificate-authority-data: '%'"), "not base64"),
+    ],
+    ids=["empty", "no yaml", "no context", "no server", "bad base64"],
+)
+def test_bad_files_are_named_with_the_cause(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "config"
+    path.write_text(text)
+    with pytest.raises(Invalid) as caught:
+        load_kubeconfig(str(path))
+    assert str(path) in str(caught.value)
+    assert said in str(caught.value)
+
+
+def test_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(Invalid, match="No such file"):
+        load_kubeconfig(str(tmp_path / "none"))

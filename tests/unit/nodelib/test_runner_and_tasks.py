@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from nodelib.runner import BoundedFrequencyRunner
+from nodelib.tasks import Supervisor
+from tests.fakes.clock import FakeClock, settle
+
+
+async def run_until_done(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_pokes_are_coalesced_and_kept_apart() -> None:
+    clock, calls = FakeClock(), []
+
+    async def work() -> None:
+        calls.append(clock.monotonic())
+
+    runner = BoundedFrequencyRunner("t", work, min_interval=1, retry_interval=0.5, max_interval=60, clock=clock)
+    task = asyncio.create_task(runner.run())
+    for _ in range(5):
+        runner.poke()
+    await settle()
+    runner.poke()
+    await clock.advance(0.5)
+    assert calls == [0.0]
+    await clock.advance(0.6)
+    assert calls == [0.0, 1.0]
+    await run_until_done(task)
+
+
+async def test_failure_is_tried_again_and_audit_comes_without_a_poke() -> None:
+    clock, calls = FakeClock(), []
+
+    async def work() -> None:
+        calls.append(clock.monotonic())
+        if len(calls) == 1:
+            raise RuntimeError("first one fails")
+
+    runner = BoundedFrequencyRunner("t", work, min_interval=0, retry_interval=2, max_interval=60, clock=clock)
+    task = asyncio.create_task(runner.run())
+    runner.poke()
+    await clock.advance(100)
+    assert calls == [0.0, 2.0, 62.0]
+    await run_until_done(task)
+
+
+async def test_stop_list_runs_in_reverse_and_survives_a_failing_step() -> None:
+    order: list[str] = []
+
+    async def step(name: str) -> None:
+        order.append(name)
+        if name == "second":
+            raise RuntimeError("a step that fails")
+
+    async with Supervisor("t") as supervisor:
+        for name in ("first", "second", "third"):
+            supervisor.on_stop(name, lambda name=name: step(name))  # type: ignore[misc]
+    assert order == ["third", "second", "first"]
+
+
+async def test_critical_failure_ends_the_daemon_with_its_cause() -> None:
+    async def broken() -> None:
+        raise RuntimeError("cannot go on")
+
+    async with Supervisor("t") as supervisor:
+        supervisor.spawn("broken", broken, critical=True)
+        with pytest.raises(RuntimeError, match="cannot go on"):
+            await asyncio.wait_for(supervisor.wait(), 5)
