@@ -79,12 +79,12 @@ class FakeApiServer:
         if request.method == "GET" and request.query.get("watch"):
             return await self._watch(request)
         if request.method == "GET":
-            return web.json_response(self.objects[path]) if path in self.objects else self._list(path)
+            return web.json_response(self.objects[path]) if path in self.objects else self._list(path, request)
         return await self._write(request, path)
 
-    def _list(self, path: str) -> web.Response:
-        items = [obj for key, obj in self.objects.items() if key.rpartition("/")[0] == path]
-        if not items and path.rpartition("/")[0] in {key.rpartition("/")[0] for key in self.objects}:
+    def _list(self, path: str, request: web.Request) -> web.Response:
+        items = [obj for key, obj in self.objects.items() if key.rpartition("/")[0] == path and _selected(request, obj)]
+        if not items and "fieldSelector" not in request.query and path.rpartition("/")[0] in {key.rpartition("/")[0] for key in self.objects}:
             return _failure(404, "NotFound")
         return web.json_response(
             {"kind": "ThingList", "metadata": {"resourceVersion": str(self.version)}, "items": items}
@@ -130,7 +130,7 @@ class FakeApiServer:
                         continue
                 for version, kind, path, obj in fresh:
                     seen = version
-                    if path.rpartition("/")[0] == request.path:
+                    if path.rpartition("/")[0] == request.path and _selected(request, obj):
                         await response.write(json.dumps({"type": kind, "object": obj}).encode() + b"\n")
         finally:
             self._watches.discard(task)
@@ -147,6 +147,12 @@ def merge(target: Any, patch: Any) -> Any:
         else:
             result[key] = merge(result.get(key), value)
     return result
+
+
+def _selected(request: web.Request, obj: Json) -> bool:
+    """Of field selectors it knows metadata.name=… only."""
+    key, _, name = request.query.get("fieldSelector", "").partition("=")
+    return key != "metadata.name" or bool(obj["metadata"]["name"] == name)
 
 
 def _failure(code: int, reason: str) -> web.Response:

@@ -1,0 +1,139 @@
+"""Rules, chains and changes as frozen values; `render` makes text of them, `parse` makes them of text.
+
+The words of a rule are those of iptables' own command line, unquoted and in the order in which they
+are to be given: nothing here interprets them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from nodelib.errors import Invalid
+
+MAX_CHAIN_NAME = 28  # XT_EXTENSION_MAXNAMELEN - 1, linux/netfilter/x_tables.h
+
+BUILT_IN = {
+    "filter": ("INPUT", "FORWARD", "OUTPUT"),
+    "nat": ("PREROUTING", "INPUT", "OUTPUT", "POSTROUTING"),
+    "mangle": ("PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"),
+    "raw": ("PREROUTING", "OUTPUT"),
+}
+
+
+class Family(StrEnum):
+    """The field's names (v1.IPFamily)."""
+
+    IPV4 = "IPv4"
+    IPV6 = "IPv6"
+
+
+Words = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule, without its chain: `Rule(("-s", "10.0.0.0/8", "-j", "ACCEPT"))`."""
+
+    words: Words
+
+    @property
+    def target(self) -> str:
+        """The chain or target after -j or -g, "" when the rule has none."""
+        for index, word in enumerate(self.words[:-1]):
+            if word in ("-j", "-g", "--jump", "--goto"):
+                return self.words[index + 1]
+        return ""
+
+
+def rule(*parts: Words | str) -> Rule:
+    """Join words and groups of words: `rule(comment("why"), "-s", "10.0.0.1", jump("DROP"))`."""
+    words: list[str] = []
+    for part in parts:
+        if isinstance(part, str):
+            words.append(part)
+        else:
+            words.extend(part)
+    return Rule(tuple(words))
+
+
+def comment(text: str) -> Words:
+    return ("-m", "comment", "--comment", text)
+
+
+def jump(target: str) -> Words:
+    return ("-j", target)
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """A chain with everything that is to be in it."""
+
+    name: str
+    rules: tuple[Rule, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Jump:
+    """A rule of ours in a chain that is not ours; `insert`: before all others, else after."""
+
+    chain: str
+    rule: Rule
+    insert: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class TableChange:
+    """What one table gets in one transaction, in this order.
+
+    `chains` are created or emptied, then filled; `remove_jumps` must exist; `add_jumps` must not exist
+    yet; `delete` are emptied and removed, created first where they do not exist.
+    """
+
+    table: str
+    chains: tuple[Chain, ...] = ()
+    remove_jumps: tuple[Jump, ...] = ()
+    add_jumps: tuple[Jump, ...] = ()
+    delete: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.chains or self.remove_jumps or self.add_jumps or self.delete)
+
+    @property
+    def rule_count(self) -> int:
+        return sum(len(chain.rules) for chain in self.chains) + len(self.add_jumps)
+
+
+Change = tuple[TableChange, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TableContent:
+    """A table as the kernel has it: every chain, built-in ones included, in the kernel's order."""
+
+    table: str
+    chains: dict[str, tuple[Rule, ...]]
+
+    def has(self, chain: str) -> bool:
+        return chain in self.chains
+
+    def rules(self, chain: str) -> tuple[Rule, ...]:
+        return self.chains.get(chain, ())
+
+
+def check_chain_name(name: str) -> str:
+    """The name itself. Raises Invalid where iptables would refuse it or take it for something else."""
+    if not 0 < len(name) <= MAX_CHAIN_NAME or name[0] in "-!:*#" or any(c.isspace() or ord(c) < 33 for c in name):
+        raise Invalid(
+            f"{name!r} is not a chain name: 1 to {MAX_CHAIN_NAME} visible characters, not starting with one of -!:*#",
+            obj="iptables",
+            step="name a chain",
+        )
+    return name
+
+
+def chunked(chains: Iterable[Chain], size: int) -> list[tuple[Chain, ...]]:
+    """Split into groups of about `size` chains: iptables-nft-restore is quadratic in the chains of one input."""
+    every = list(chains)
+    return [tuple(every[start : start + size]) for start in range(0, len(every), size)]

@@ -1,0 +1,66 @@
+"""Values from the text of iptables-save, and from what is given to iptables-restore. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+
+from nodelib.errors import Invalid
+from nodelib.firewall.objects import Rule, TableContent
+
+_WORD = re.compile(r'"((?:[^"\\]|\\.)*)"|([^\s"]+)')
+_ESCAPE = re.compile(r"\\(.)")
+
+
+def split_words(line: str) -> list[str]:
+    """Words of one line; double quotes group, a backslash inside them escapes."""
+    if '"' not in line:
+        return line.split()
+    words = []
+    for quoted, plain in _WORD.findall(line):
+        words.append(plain or _ESCAPE.sub(r"\1", quoted))
+    return words
+
+
+def parse_tables(text: str, *, only: Collection[str] | None = None) -> dict[str, TableContent]:
+    """Tables of an iptables-save output. With `only`, rules of other chains are not kept (their names are).
+
+    Raises Invalid, naming the line, on text that iptables-save does not write.
+    """
+    tables: dict[str, TableContent] = {}
+    chains: dict[str, list[Rule]] = {}
+    table = ""
+    for number, line in enumerate(_lines(text), 1):
+        kind = line[:1]
+        if kind == "-":
+            verb, chain, rest = _rule_line(line, number)
+            if verb != "-A" or chain not in chains:
+                raise _bad(line, number)
+            if only is None or chain in only:
+                chains[chain].append(Rule(tuple(split_words(rest))))
+        elif kind == ":":
+            chains[line[1:].split(" ", 1)[0]] = []
+        elif kind == "*":
+            table, chains = line[1:].strip(), {}
+        elif line == "COMMIT":
+            tables[table] = TableContent(table, {name: tuple(rules) for name, rules in chains.items()})
+        elif kind not in ("#", ""):
+            raise _bad(line, number)
+    return tables
+
+
+def _rule_line(line: str, number: int) -> tuple[str, str, str]:
+    parts = line.split(" ", 2)
+    if len(parts) < 2:
+        raise _bad(line, number)
+    return parts[0], parts[1], parts[2] if len(parts) == 3 else ""
+
+
+def _lines(text: str) -> Iterator[str]:
+    for line in text.splitlines():
+        # With counters (-c) every rule starts with "[packets:bytes] ".
+        yield line.split("] ", 1)[1] if line.startswith("[") and "] " in line else line
+
+
+def _bad(line: str, number: int) -> Invalid:
+    return Invalid(f"line {number} is not understood: {line!r}", obj="iptables-save", step="read its output")

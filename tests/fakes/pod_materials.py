@@ -1,0 +1,107 @@
+"""What work/materials.py asks of the world, in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from agent.materials_model import EmptyDir, HostPath, ImageVolume, ObjectRef, PodPaths, TokenNeed, VolumePlan
+from agent.model import Pod
+from agent.ports import MountedVolume
+from nodelib.errors import Temporary
+
+Json = dict[str, Any]
+
+
+class FakeObjects:
+    """`found` by ObjectRef; a missing one does not exist. `down`: no answer from the API server at all."""
+
+    def __init__(self) -> None:
+        self.found: dict[ObjectRef, Json] = {}
+        self.bound: dict[str, Json] = {}
+        self.bundles: list[Json] = []
+        self.all_services: list[Json] = []
+        self.down = False
+        self.forgotten: list[str] = []
+
+    async def object(self, pod: Pod, ref: ObjectRef) -> Json | None:
+        self._check()
+        return self.found.get(ref)
+
+    async def token(self, pod: Pod, need: TokenNeed) -> str:
+        self._check()
+        return f"token for {need.audience or 'api'}"
+
+    async def trust_bundles(self, pod: Pod) -> Sequence[Json]:
+        self._check()
+        return self.bundles
+
+    async def claim(self, pod: Pod, name: str) -> Json | None:
+        self._check()
+        return self.bound.get(name)
+
+    async def services(self) -> Sequence[Json]:
+        self._check()
+        return self.all_services
+
+    def forget(self, uid: str) -> None:
+        self.forgotten.append(uid)
+
+    def _check(self) -> None:
+        if self.down:
+            raise Temporary("no answer")
+
+
+class FakeDisk:
+    """Remembers what stands by pod, and the text of files by path."""
+
+    def __init__(self) -> None:
+        self.volumes: dict[str, list[VolumePlan]] = {}
+        self.bound: dict[str, tuple[str, str]] = {}
+        self.texts: dict[str, str] = {"/etc/hosts": "NODE\n", "/etc/resolv.conf": "nameserver 192.0.2.1\n"}
+        self.directories: set[str] = set()
+        self.refuse_sub_paths = False
+
+    def set_up(self, paths: PodPaths, plans: list[VolumePlan]) -> dict[str, MountedVolume]:
+        self.volumes[paths.uid] = plans
+        made: dict[str, MountedVolume] = {}
+        for plan in plans:
+            match plan:
+                case HostPath():
+                    made[plan.name] = MountedVolume(plan.name, plan.path, plan.read_only)
+                case ImageVolume():
+                    made[plan.name] = MountedVolume(plan.name, "", True, image=plan.reference)
+                case _:
+                    made[plan.name] = MountedVolume(
+                        plan.name, f"{paths.volumes}/{plan.name}", not isinstance(plan, EmptyDir)
+                    )
+        return made
+
+    def update(self, paths: PodPaths, plans: list[VolumePlan]) -> list[str]:
+        before = {plan.name: plan for plan in self.volumes.get(paths.uid, [])}
+        self.volumes[paths.uid] = list((before | {plan.name: plan for plan in plans}).values())
+        return [plan.name for plan in plans if before.get(plan.name) != plan]
+
+    def bind_sub_path(self, volume: str, path: str, target: str) -> str:
+        if self.refuse_sub_paths:
+            raise OSError("secret detail of the node")
+        self.bound[target] = (volume, path)
+        return target
+
+    def read_inside(self, volume: str, path: str) -> str | None:
+        return self.texts.get(f"{volume}/{path}")
+
+    def read_text(self, path: str) -> str:
+        return self.texts[path]
+
+    def write_text(self, path: str, text: str, mode: int) -> None:
+        self.texts[path] = text
+
+    def make_directory(self, path: str, mode: int) -> None:
+        self.directories.add(path)
+
+    def tear_down(self, paths: PodPaths) -> None:
+        self.volumes.pop(paths.uid, None)
+
+    def pods(self) -> list[str]:
+        return sorted(self.volumes)
