@@ -1,0 +1,117 @@
+"""The plugin's work without a server: one call, one process, the node's half made as far as it is missing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from contextlib import suppress
+from functools import cached_property
+from ipaddress import ip_network
+
+from cni import dispatch, flows
+from cni.daemon import bridge_filtered, ensure_bridge, ensure_forwarding, ensure_route_localnet
+from cni.dispatch import Answer, Call
+from cni.edge.netlink import Netlink
+from cni.edge.netns import check_namespace, open_namespace
+from cni.edge.store import DiskStore
+from cni.firewall import rules_for
+from cni.install import known_file
+from cni.model import Network
+from cni.operations import Operations
+from cni.plan import masq, node
+from cni.plan.masq import FirewallFacts
+from cni.spec import KERNEL_REFUSED, CNIError, NetConf
+from nodelib.errors import NodewrightError
+
+
+def perform(call: Call, conf: NetConf) -> Answer:
+    """ADD, DEL, CHECK or GC. Raises CNIError."""
+    here = _Node(conf)
+    operations = Operations(Netlink, lambda _: here.store, check_namespace, time.time)
+    netns = open_namespace(call.args.netns) if call.args.command in ("ADD", "CHECK") else None
+    try:
+        if call.args.command == "ADD" and netns is not None:
+            check_namespace(netns, call.args.netns)
+            here.prepare()
+        before = masq.host_ports(here.store.attachments())
+        done = dispatch.perform(call, operations, netns)
+        if done.ports_changed:
+            _follow_ports(here, operations, call)
+            flows.follow(Netlink, before, masq.host_ports(here.store.attachments()))
+        return done.answer
+    finally:
+        if netns is not None:
+            os.close(netns)
+
+
+def _follow_ports(here: _Node, operations: Operations, call: Call) -> None:
+    try:
+        here.write_rules()
+    except CNIError:
+        if call.args.command == "ADD":
+            operations.delete(here.conf, call.args.key)
+        raise
+
+
+class _Node:
+    def __init__(self, conf: NetConf) -> None:
+        self.conf = conf
+
+    @cached_property
+    def store(self) -> DiskStore:
+        return DiskStore(self.conf.data_dir, self.conf.name)
+
+    def prepare(self) -> None:
+        """Bridge and forwarding; the rules only with a new bridge, since a daemon of the node keeps them otherwise."""
+        if not self.conf.ranges:
+            return  # ADD refuses it with the right words
+        ranges = [chosen[0] for chosen in self.conf.ranges]
+        used = self.store.taken()
+        try:
+            for version in {item.subnet.version for item in ranges}:
+                ensure_forwarding(version)
+            with Netlink() as links:
+                mtu = self.conf.mtu or node.uplink_mtu(links.links(), links.addresses(), links.routes(), ())
+                created = ensure_bridge(links, node.bridge(self.conf.bridge, ranges, mtu), used)
+        except NodewrightError as error:
+            raise CNIError(
+                KERNEL_REFUSED, error.message, obj=error.obj, step=error.step, details=error.action
+            ) from error
+        if created:
+            self.write_rules()
+            ensure_route_localnet(self.conf.bridge)
+
+    def write_rules(self) -> None:
+        try:
+            asyncio.run(self._write_rules())
+        except NodewrightError as error:
+            raise CNIError(
+                KERNEL_REFUSED, error.message, obj=error.obj, step=error.step, details=error.action
+            ) from error
+
+    async def _write_rules(self) -> None:
+        self.store.refresh()
+        rules = await rules_for(self.conf.firewall)
+        await rules.apply(self._facts(), True)
+
+    def _facts(self) -> FirewallFacts:
+        conf = self.conf
+        return FirewallFacts(
+            network=conf.name,
+            bridge=conf.bridge,
+            pod_cidrs=tuple(item.subnet for chosen in conf.ranges for item in chosen),
+            non_masquerade=(*conf.non_masquerade, *self._known()),
+            masquerade=conf.masquerade,
+            host_ports=masq.host_ports(self.store.attachments()),
+            bridge_filtered=bridge_filtered(),
+        )
+
+    def _known(self) -> tuple[Network, ...]:
+        """What a daemon of this network left behind (node addresses); nothing when there never was one."""
+        with suppress(FileNotFoundError, ValueError):
+            return tuple(
+                ip_network(text) for text in json.loads(known_file(self.conf.data_dir, self.conf.name).read_bytes())
+            )
+        return ()

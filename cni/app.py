@@ -1,0 +1,152 @@
+"""One node's pod network, put together: server, node half, and the collection of what dead sandboxes hold.
+
+The composition root gives values and callables only; nothing here knows the Kubernetes API or the runtime.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Awaitable, Callable, Iterable
+
+from cni import install
+from cni.daemon import NodeNetwork
+from cni.edge.netlink import Netlink
+from cni.edge.netns import check_namespace
+from cni.edge.store import DiskStore
+from cni.firewall import Rules, rules_for
+from cni.model import Attachment, Network, NodeFacts
+from cni.operations import Operations
+from cni.plan import leftovers
+from cni.plan.masq import FirewallFacts
+from cni.ports import Store
+from cni.server import CniServer
+from cni.settings import CniSettings
+from cni.spec import CURRENT, NetConf
+from nodelib.clock import Clock, SystemClock
+from nodelib.runner import BoundedFrequencyRunner
+
+log = logging.getLogger(__name__)
+
+LiveSandboxes = Callable[[], Awaitable[frozenset[str] | None]]
+
+_COLLECT_SECONDS = 300.0
+
+
+class CniNode:
+    """The pod network of one node.
+
+    live_sandboxes: IDs of every sandbox the runtime still knows, ready or not; None: it cannot be asked now.
+    """
+
+    def __init__(self, settings: CniSettings, *, live_sandboxes: LiveSandboxes, clock: Clock | None = None) -> None:
+        self._settings = settings
+        self._live_sandboxes = live_sandboxes
+        self._clock = clock or SystemClock()
+        self._stores = Stores()
+        self._rules: Rules | None = None
+        self.network = NodeNetwork(
+            settings,
+            open_links=Netlink,
+            attachments=lambda: self._store().attachments(),
+            apply_rules=self._apply_rules,
+            publish=self._publish,
+            clock=self._clock,
+        )
+        self.operations = Operations(Netlink, self._stores.of, check_namespace, self._clock.now)
+        self.server = CniServer(
+            settings.socket,
+            self.operations,
+            sync_ports=self.network.firewall.sync,
+            waiting=lambda: self.network.waiting,
+        )
+        self._collector = BoundedFrequencyRunner(
+            "collect addresses",
+            self.collect,
+            min_interval=10,
+            retry_interval=60,
+            max_interval=_COLLECT_SECONDS,
+            clock=self._clock,
+        )
+
+    def set_nodes(self, nodes: Iterable[NodeFacts]) -> None:
+        """All Node objects as they are now, this node's among them."""
+        self.network.set_nodes(nodes)
+
+    async def run(self) -> None:
+        """Listen, then keep everything right until cancelled. Raises Permanent when the socket cannot be had."""
+        self.server.listen()
+        self._collector.poke()
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self.server.serve(), name="cni/server")
+                group.create_task(self.network.run(), name="cni/network")
+                group.create_task(self._collector.run(), name="cni/collect")
+        finally:
+            await self.server.close()
+
+    async def collect(self) -> None:
+        """Give back what sandboxes hold that the runtime does not know any more (a crash between its steps)."""
+        before = self._clock.now()
+        live = await self._live_sandboxes()
+        if live is None:
+            return
+        dead = leftovers.dead(await asyncio.to_thread(self._attachments), live, before)
+        for attachment in dead:
+            log.warning("%s (%s) is unknown to the runtime: its address is free again", attachment.key, attachment.pod)
+            await asyncio.to_thread(self.operations.delete, self._conf(), attachment.key)
+        if any(item.port_mappings for item in dead):
+            await self.network.firewall.sync()
+
+    async def uninstall(self, *, remove_store: bool = False) -> None:
+        """Take everything away that this network made on the node. Pods that still run lose their connection."""
+        install.withdraw(self._settings)
+        await self.network.remove()
+        rules = await self._rules_here()
+        await rules.remove(self._settings.network, self._settings.bridge)
+        if remove_store:
+            for attachment in self._attachments():
+                self._store().release(attachment.key)
+
+    def _attachments(self) -> list[Attachment]:
+        store = self._store()
+        store.refresh()
+        return store.attachments()
+
+    def _store(self) -> Store:
+        return self._stores.of(self._conf())
+
+    def _conf(self) -> NetConf:
+        return NetConf(CURRENT, self._settings.network, data_dir=self._settings.data_dir)
+
+    async def _rules_here(self) -> Rules:
+        if self._rules is None:
+            self._rules = await rules_for(self._settings.firewall)
+        return self._rules
+
+    async def _apply_rules(self, facts: FirewallFacts, everything: bool) -> None:
+        await (await self._rules_here()).apply(facts, everything)
+
+    async def _publish(self, pod_cidrs: tuple[Network, ...], non_masquerade: tuple[Network, ...]) -> None:
+        if not self.server.listening:
+            return
+        if await asyncio.to_thread(install.publish, self._settings, pod_cidrs, non_masquerade):
+            log.info(
+                "network %s is ready: pods get addresses of %s", self._settings.network, ", ".join(map(str, pod_cidrs))
+            )
+
+
+class Stores:
+    """The one store of each network in this process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._open: dict[tuple[str, str], DiskStore] = {}
+
+    def of(self, conf: NetConf) -> Store:
+        key = (conf.data_dir, conf.name)
+        with self._lock:
+            if key not in self._open:
+                self._open[key] = DiskStore(*key)
+            return self._open[key]

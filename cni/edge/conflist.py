@@ -1,0 +1,43 @@
+"""Files the runtime reads: the network's .conflist and the plugin itself. Decides nothing."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+from nodelib.errors import Permanent
+
+
+def write_atomically(path: Path, content: bytes, mode: int) -> bool:
+    """Replace the file as a whole; False when it had that content and mode already. Raises Permanent."""
+    try:
+        with suppress(FileNotFoundError):
+            if path.read_bytes() == content and path.stat().st_mode & 0o7777 == mode:
+                return False
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Hidden and without the runtime's endings: containerd loads every *.conflist it finds in the folder.
+        descriptor, draft = tempfile.mkstemp(prefix=".nodewright-", dir=path.parent)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(content)
+            os.chmod(draft, mode)
+            os.replace(draft, path)
+        except BaseException:
+            with suppress(FileNotFoundError):
+                os.unlink(draft)
+            raise
+    except OSError as error:
+        raise Permanent(
+            error.strerror or str(error),
+            obj=str(path),
+            step="write file",
+            action="Check that folder, its owner and its space.",
+        ) from error
+    return True
+
+
+def remove(path: Path) -> None:
+    with suppress(FileNotFoundError):
+        path.unlink()

@@ -1,0 +1,15 @@
+"""nftables transactions through `nft -f -`, the interface its authors document. Decides nothing."""
+
+from __future__ import annotations
+
+from nodelib import command
+
+
+async def run(transaction: str) -> None:
+    """All or nothing. Raises CommandError with nft's own words."""
+    await command.run(("nft", "-f", "-"), stdin=transaction.encode(), timeout=60)
+
+
+async def has_table(name: str) -> bool:
+    done = await command.run(("nft", "list", "table", "ip", name), timeout=60, check=False)
+    return done.returncode == 0

@@ -1,0 +1,202 @@
+"""The addresses in use, one file each: <dataDir>/<network>/<address>. Decides nothing.
+
+Invariants, whatever is killed at whatever point:
+- An address is taken exactly while its file exists. The file appears whole (written under a hidden name, then
+  link(2), which fails if the name exists), so two writers never both get an address and nobody reads half a record.
+- A record names its container, so that what a dead process left behind can be found and given back.
+The index in memory is only a copy: another process (the plugin working without its server) may write here too,
+which `claim` notices and `refresh` catches up with. Nothing is fsynced: after a power loss no pod is left that
+could hold an address, and a record that came out of it empty is dropped.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import json
+import logging
+import os
+import threading
+import time
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+from cni.model import Address, Attachment, AttachmentKey, PortMapping
+from cni.spec import IO_FAILURE, CNIError
+
+log = logging.getLogger(__name__)
+
+_LAST = ".last-{}"
+_DRAFT = ".draft-"
+_DRAFT_LIFETIME = 60  # seconds; older ones belong to a writer that was killed
+
+
+class DiskStore:
+    """One network's records. Thread-safe; every failure of the disk is CNIError(IO_FAILURE)."""
+
+    def __init__(self, data_dir: str, network: str) -> None:
+        self._folder = Path(data_dir) / network
+        self._lock = threading.RLock()
+        self._records: dict[Address, Attachment] = {}
+        self._last: dict[int, Address] = {}
+        self._drafts = itertools.count()
+        with _translated(self._folder):
+            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._sweep_drafts()
+        self.refresh()
+
+    @contextmanager
+    def deciding(self) -> Iterator[None]:
+        """Held from the look at `taken` until the `claim`; well below a millisecond, no network work inside."""
+        with self._lock:
+            yield
+
+    def refresh(self) -> None:
+        """Read the folder again."""
+        with self._lock, _translated(self._folder):
+            names = [entry.name for entry in os.scandir(self._folder)]
+            found: dict[Address, Attachment] = {}
+            for name in names:
+                address = _address(name)
+                if address is None:
+                    continue
+                record = self._read(address)
+                if record is not None:
+                    found[address] = record
+            self._records = found
+            for version in (4, 6):
+                with suppress(FileNotFoundError, ValueError):
+                    self._last[version] = ip_address((self._folder / _LAST.format(version)).read_text().strip())
+
+    def get(self, key: AttachmentKey) -> Attachment | None:
+        with self._lock:
+            addresses = [address for address, record in self._records.items() if record.key == key]
+            if not addresses:
+                return None
+            record = self._records[addresses[0]]
+            # A record lists all addresses that were wanted; only those whose file exists are held.
+            held = tuple(address for address in record.addresses if address in addresses)
+            return Attachment(key, held, record.port_mappings, record.pod, record.created)
+
+    def attachments(self) -> list[Attachment]:
+        with self._lock:
+            keys = dict.fromkeys(record.key for record in self._records.values())
+            return [record for key in keys if (record := self.get(key)) is not None]
+
+    def taken(self) -> Collection[Address]:
+        with self._lock:
+            return self._records.keys()
+
+    def last(self) -> Mapping[int, Address]:
+        """The address handed out last, by IP version."""
+        with self._lock:
+            return dict(self._last)
+
+    def claim(self, address: Address, attachment: Attachment) -> bool:
+        """Take `address` for `attachment`; False (and the index knows it then) when somebody else has it."""
+        draft = self._folder / f"{_DRAFT}{os.getpid()}-{next(self._drafts)}"
+        with self._lock, _translated(self._folder):
+            try:
+                draft.touch(mode=0o600)
+                draft.write_text(json.dumps(_as_json(attachment)))
+                os.link(draft, self._folder / str(address))
+            except FileExistsError:
+                record = self._read(address)
+                if record is not None:
+                    self._records[address] = record
+                return False
+            finally:
+                draft.unlink(missing_ok=True)
+            self._records[address] = attachment
+            self._last[address.version] = address
+            self._write_last(address)
+            return True
+
+    def release(self, key: AttachmentKey) -> Attachment | None:
+        """Give back everything `key` holds; None when it holds nothing, on the disk either."""
+        with self._lock, _translated(self._folder):
+            held = self.get(key)
+            if held is None:
+                self.refresh()
+                held = self.get(key)
+            if held is None:
+                return None
+            for address in held.addresses:
+                record = self._read(address)
+                if record is None or record.key == key:
+                    (self._folder / str(address)).unlink(missing_ok=True)
+                self._records.pop(address, None)
+            return held
+
+    def _read(self, address: Address) -> Attachment | None:
+        path = self._folder / str(address)
+        try:
+            return _from_json(json.loads(path.read_bytes()))
+        except FileNotFoundError:
+            return None
+        except (ValueError, KeyError, TypeError) as error:
+            log.warning("%s is no record of an attachment (%s): dropped, the address is free again", path, error)
+            path.unlink(missing_ok=True)
+            return None
+
+    def _write_last(self, address: Address) -> None:
+        draft = self._folder / f"{_DRAFT}{os.getpid()}-{next(self._drafts)}"
+        draft.write_text(str(address))
+        draft.replace(self._folder / _LAST.format(address.version))
+
+    def _sweep_drafts(self) -> None:
+        with _translated(self._folder):
+            for entry in os.scandir(self._folder):
+                if entry.name.startswith(_DRAFT):
+                    with suppress(FileNotFoundError):
+                        if time.time() - entry.stat().st_mtime > _DRAFT_LIFETIME:
+                            os.unlink(entry.path)
+
+
+@contextmanager
+def _translated(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        action = (
+            "Free some space." if error.errno in (errno.ENOSPC, errno.EDQUOT) else "Check that folder and its owner."
+        )
+        raise CNIError(
+            IO_FAILURE,
+            f"{error.strerror}: {error.filename or folder}",
+            obj=str(folder),
+            step="address store",
+            details=action,
+        ) from error
+
+
+def _address(name: str) -> Address | None:
+    try:
+        return ip_address(name)
+    except ValueError:
+        return None
+
+
+def _as_json(attachment: Attachment) -> dict[str, Any]:
+    return {
+        "containerID": attachment.key.container_id,
+        "ifname": attachment.key.ifname,
+        "addresses": [str(address) for address in attachment.addresses],
+        "portMappings": [asdict(mapping) for mapping in attachment.port_mappings],
+        "pod": attachment.pod,
+        "created": attachment.created,
+    }
+
+
+def _from_json(raw: Any) -> Attachment:
+    return Attachment(
+        key=AttachmentKey(str(raw["containerID"]), str(raw["ifname"])),
+        addresses=tuple(ip_address(text) for text in raw["addresses"]),
+        port_mappings=tuple(PortMapping(**item) for item in raw.get("portMappings", ())),
+        pod=str(raw.get("pod", "")),
+        created=float(raw.get("created", 0)),
+    )

@@ -1,0 +1,25 @@
+"""Makes UDP clients follow a change of host ports at once."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+
+from cni.edge import conntrack
+from cni.model import HostPort
+from cni.plan import hostports
+from cni.ports import OpenLinks
+
+log = logging.getLogger(__name__)
+
+
+def follow(open_links: OpenLinks, old: Collection[HostPort], new: Collection[HostPort]) -> None:
+    """Forget the conntrack entries that a change from `old` to `new` made wrong. Blocking. Raises Permanent."""
+    added, removed = hostports.udp_changes(old, new)
+    if not added and not removed:
+        return
+    with open_links(None) as links:
+        local = {address.ip for _, address in links.addresses()}
+    stale = hostports.stale_flows(conntrack.list_udp(), local, added, removed)
+    if stale:
+        log.info("host ports changed: %d UDP flows forgotten", conntrack.delete(stale))

@@ -1,0 +1,152 @@
+"""Facts the pod network is made of. Frozen values, no behaviour beyond naming."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Interface, IPv6Network
+
+Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
+Interface = IPv4Interface | IPv6Interface
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class AttachmentKey:
+    """What identifies one attachment of a network: spec 1.1, "Parameters": container ID and interface name."""
+
+    container_id: str
+    ifname: str
+
+    def __str__(self) -> str:
+        return f"{self.container_id}/{self.ifname}"
+
+
+@dataclass(frozen=True, slots=True)
+class PortMapping:
+    """One hostPort of a pod (capability `portMappings`). host_ip "" means every address of the node."""
+
+    host_port: int
+    container_port: int
+    protocol: str = "tcp"
+    host_ip: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """What the store remembers of one ADD; `addresses` one per address family, `created` wall-clock seconds."""
+
+    key: AttachmentKey
+    addresses: tuple[Address, ...]
+    port_mappings: tuple[PortMapping, ...] = ()
+    pod: str = ""
+    created: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class AddressRange:
+    """Addresses to hand out: `first` to `last` (both included) of `subnet`, but never `gateway`."""
+
+    subnet: Network
+    first: Address
+    last: Address
+    gateway: Address
+
+    def __contains__(self, address: Address) -> bool:
+        return address.version == self.subnet.version and int(self.first) <= int(address) <= int(self.last)
+
+
+RangeSet = tuple[AddressRange, ...]  # alternatives of one family: one address is taken from the set
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A route of a pod. `gateway` None: directly on the link."""
+
+    destination: Network
+    gateway: Address | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LinkPlan:
+    """Everything that ADD makes, in the names of netlink. Applied by cni.apply, compared by CHECK."""
+
+    bridge: str
+    host_ifname: str
+    ifname: str
+    mtu: int
+    addresses: tuple[Interface, ...]
+    routes: tuple[Route, ...]
+    mac: str = ""
+    hairpin: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class LinkFacts:
+    """A link as the kernel shows it. `master` and `index` are interface indexes, 0 for none."""
+
+    index: int
+    name: str
+    kind: str
+    mac: str
+    mtu: int
+    up: bool
+    master: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RouteFacts:
+    """A route of the main table as the kernel shows it; `protocol` is rtm_protocol, `link` an interface index."""
+
+    destination: Network
+    gateway: Address | None
+    link: int
+    protocol: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """What the pod network needs to know of a Node object."""
+
+    name: str
+    internal_ips: tuple[Address, ...] = ()
+    pod_cidrs: tuple[Network, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BridgePlan:
+    """The node's bridge: `addresses` are the gateways of its pods."""
+
+    name: str
+    mac: str
+    mtu: int
+    addresses: tuple[Interface, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRoute:
+    """A route to another node's pods. `node` names it in messages."""
+
+    destination: Network
+    gateway: Address
+    node: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class UdpFlow:
+    """A conntrack entry: what was sent, and from where the answer is expected."""
+
+    source: Address
+    source_port: int
+    destination: Address
+    destination_port: int
+    answered_by: Address
+    answered_port: int
+
+
+@dataclass(frozen=True, slots=True)
+class HostPort:
+    """One hostPort of one pod."""
+
+    mapping: PortMapping
+    address: Address
+    pod: str = ""

@@ -1,0 +1,207 @@
+"""ADD, DEL, CHECK and GC of one node: store, plan, apply, in that order. Synchronous; every caller has its own thread.
+
+ADD converges: repeated for the same container and interface (a runtime that lost the answer, a server killed
+half-way) it keeps the address and makes what is missing. DEL and GC succeed when there is nothing to remove.
+A step that fails leaves nothing new behind.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from ipaddress import ip_address
+
+from cni import apply
+from cni.model import Address, Attachment, AttachmentKey, LinkFacts
+from cni.plan import hostports, ipam, links, names
+from cni.ports import CheckNamespace, OpenLinks, Store
+from cni.spec import (
+    CHECK_FAILED,
+    INVALID_CONFIG,
+    INVALID_ENVIRONMENT,
+    KERNEL_REFUSED,
+    RANGE_EXHAUSTED,
+    TRY_AGAIN_LATER,
+    UNKNOWN_CONTAINER,
+    Args,
+    CNIError,
+    NetConf,
+    Result,
+)
+from nodelib.errors import NodewrightError, Temporary
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Operations:
+    """The edges of one node. `store` gives the one store of a network; `now` wall-clock seconds."""
+
+    open_links: OpenLinks
+    store: Callable[[NetConf], Store]
+    check_namespace: CheckNamespace
+    now: Callable[[], float]
+
+    def add(self, conf: NetConf, args: Args, netns: int) -> tuple[Result, Attachment]:
+        """Attach the namespace `netns` (a descriptor). Raises CNIError."""
+        if not conf.ranges:
+            raise CNIError(INVALID_CONFIG, "ipam.ranges is empty: there is no address to give", details="Add a subnet.")
+        self.check_namespace(netns, args.netns)
+        store = self.store(conf)
+        with ExitStack() as undo, _coded(args):
+            bridge = self._bridge(conf)
+            attachment, fresh = _reserve(store, conf, args, self.now())
+            if fresh:
+                undo.callback(store.release, args.key)
+            plan = links.plan(conf, args.key, attachment.addresses, bridge.mtu)
+            seen = None if fresh else apply.observe(plan, self.open_links, netns)
+            if seen is None or links.differences(plan, seen.host, seen.bridge, seen.pod, seen.addresses, seen.routes):
+                apply.detach(plan.host_ifname, self.open_links) if seen is not None else None
+                seen = apply.attach(plan, self.open_links, netns, bridge)
+            if seen.host is None or seen.pod is None:
+                raise CNIError(TRY_AGAIN_LATER, "the veth pair vanished while it was made")
+            undo.pop_all()
+            return links.result(plan, conf, args.netns, seen.host, bridge, seen.pod), attachment
+
+    def delete(self, conf: NetConf, key: AttachmentKey) -> Attachment | None:
+        """Remove link, then address. What was released, None when nothing was there. Raises CNIError."""
+        with _coded(None, key):
+            # The address goes last: given to the next pod while the old link stood, both would answer for it.
+            apply.detach(names.host_ifname(conf.name, key), self.open_links)
+            return self.store(conf).release(key)
+
+    def check(self, conf: NetConf, args: Args, netns: int) -> None:
+        """Raises CNIError(CHECK_FAILED) that lists what differs from what ADD made."""
+        self.check_namespace(netns, args.netns)
+        store = self.store(conf)
+        attachment = store.get(args.key)
+        if attachment is None:
+            store.refresh()
+            attachment = store.get(args.key)
+        if attachment is None:
+            raise CNIError(UNKNOWN_CONTAINER, f"container {args.key} has no address in network {conf.name}")
+        with _coded(args):
+            _check_inside(conf, attachment)
+            plan = links.plan(conf, args.key, attachment.addresses, self._bridge(conf).mtu)
+            links.check_prev_result(conf, plan)
+            seen = apply.observe(plan, self.open_links, netns)
+            wrong = links.differences(plan, seen.host, seen.bridge, seen.pod, seen.addresses, seen.routes)
+        if wrong:
+            raise CNIError(
+                CHECK_FAILED, "; ".join(wrong), obj=str(args.key), details="Delete the sandbox to have it made anew."
+            )
+
+    def collect(self, conf: NetConf, valid: frozenset[AttachmentKey]) -> list[Attachment]:
+        """GC: release every attachment of the network that is not in `valid`; one that fails does not stop the rest."""
+        store = self.store(conf)
+        store.refresh()
+        released, failures = [], []
+        for attachment in store.attachments():
+            if attachment.key in valid:
+                continue
+            try:
+                self.delete(conf, attachment.key)
+                released.append(attachment)
+            except CNIError as error:
+                failures.append(str(error))
+        if failures:
+            raise CNIError(KERNEL_REFUSED, f"{len(failures)} attachments remain: {'; '.join(failures[:5])}", step="GC")
+        return released
+
+    def _bridge(self, conf: NetConf) -> LinkFacts:
+        with self.open_links(None) as node:
+            bridge = node.link(conf.bridge)
+        if bridge is None:
+            raise CNIError(
+                TRY_AGAIN_LATER,
+                f"the bridge {conf.bridge} does not exist (yet)",
+                details="The node's network daemon makes it once the node's podCIDR is known.",
+            )
+        if bridge.kind != "bridge":
+            raise CNIError(
+                INVALID_CONFIG,
+                f"{conf.bridge} is a {bridge.kind or 'device'}, not a bridge",
+                details="Choose another name for bridge in the .conflist.",
+            )
+        return bridge
+
+
+def _reserve(store: Store, conf: NetConf, args: Args, now: float) -> tuple[Attachment, bool]:
+    """The attachment's addresses, one of each range set, and whether they were taken just now."""
+    with store.deciding():
+        present = store.get(args.key)
+        if present is not None and len(present.addresses) == len(conf.ranges) and _inside(conf, present):
+            return present, False
+        if present is not None:
+            store.release(args.key)
+        _refuse_taken_ports(store, conf, args.key)
+        wanted = _wanted(args)
+        chosen: list[Address] = []
+        for ranges in conf.ranges:
+            version = ranges[0].subnet.version
+            address = ipam.pick(ranges, store.taken(), store.last().get(version), wanted.get(version))
+            if address is None:
+                raise _exhausted(conf, args, store, version)
+            chosen.append(address)
+        attachment = Attachment(args.key, tuple(chosen), conf.port_mappings, args.pod, now)
+        for address in chosen:
+            if not store.claim(address, attachment):
+                # Another process took it between our look and now; the store knows it, so look again.
+                store.release(args.key)
+                return _reserve(store, conf, args, now)
+        return attachment, True
+
+
+def _refuse_taken_ports(store: Store, conf: NetConf, key: AttachmentKey) -> None:
+    if not conf.port_mappings:
+        return
+    taken = hostports.conflicts(key, conf.port_mappings, store.attachments())
+    if taken:
+        raise CNIError(TRY_AGAIN_LATER, "; ".join(taken), details="It is free again when that pod's sandbox is gone.")
+
+
+def _wanted(args: Args) -> dict[int, Address]:
+    """CNI_ARGS "IP=…": the address a user asks for (podman and nerdctl --ip)."""
+    text = args.extra.get("IP", "")
+    try:
+        return {item.version: item for item in (ip_address(part) for part in text.split(",") if part)}
+    except ValueError as error:
+        raise CNIError(INVALID_ENVIRONMENT, f"CNI_ARGS IP={text} is no IP address") from error
+
+
+def _exhausted(conf: NetConf, args: Args, store: Store, version: int) -> CNIError:
+    asked = args.extra.get("IP")
+    if asked:
+        return CNIError(RANGE_EXHAUSTED, f"the address {asked} is taken or not in the ranges of network {conf.name}")
+    shown = ", ".join(str(item.subnet) for ranges in conf.ranges for item in ranges if item.subnet.version == version)
+    return CNIError(
+        RANGE_EXHAUSTED,
+        f"no free IPv{version} address in {shown}: {len(store.taken())} are in use",
+        details="Give the node a larger podCIDR, or fewer pods; addresses of dead sandboxes come back by themselves.",
+    )
+
+
+def _inside(conf: NetConf, attachment: Attachment) -> bool:
+    every = [item for ranges in conf.ranges for item in ranges]
+    return all(any(address in item for item in every) for address in attachment.addresses)
+
+
+def _check_inside(conf: NetConf, attachment: Attachment) -> None:
+    if not _inside(conf, attachment):
+        shown = ", ".join(map(str, attachment.addresses))
+        raise CNIError(CHECK_FAILED, f"{shown} is outside the ranges of network {conf.name}: the podCIDR has changed")
+
+
+@contextmanager
+def _coded(args: Args | None, key: AttachmentKey | None = None) -> Iterator[None]:
+    """An edge's error as the specification's, with the container's name."""
+    try:
+        yield
+    except CNIError:
+        raise
+    except NodewrightError as error:
+        code = TRY_AGAIN_LATER if isinstance(error, Temporary) else KERNEL_REFUSED
+        obj = ": ".join(part for part in (str(args.key if args else key), error.obj) if part)
+        raise CNIError(code, error.message, obj=obj, step=error.step, details=error.action) from error

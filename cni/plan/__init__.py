@@ -1,0 +1,1 @@
+"""Decisions of the pod network. Pure: values in, values out."""

@@ -1,0 +1,79 @@
+"""Which hostPorts meet, and whose flows a change of them leaves wrong. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from cni.model import Address, Attachment, AttachmentKey, HostPort, PortMapping, UdpFlow
+
+
+def conflicts(key: AttachmentKey, wanted: Iterable[PortMapping], attachments: Iterable[Attachment]) -> list[str]:
+    """One sentence for each of `wanted` that another attachment holds.
+
+    Two mappings meet on the same protocol and port if their host addresses are the same or one of them is for
+    every address (the scheduler's rule, k8s.io/kubernetes/pkg/scheduler/framework: HostPortInfo.CheckConflict).
+    """
+    found = []
+    others = [item for item in attachments if item.key != key]
+    for mapping in wanted:
+        for other in others:
+            if any(_meet(mapping, theirs) for theirs in other.port_mappings):
+                holder = other.pod or f"container {other.key.container_id[:12]}"
+                shown = f"{mapping.host_ip or '*'}:{mapping.host_port}/{mapping.protocol}"
+                found.append(f"hostPort {shown} is held by {holder}")
+    return found
+
+
+def _meet(one: PortMapping, other: PortMapping) -> bool:
+    return (
+        one.protocol == other.protocol
+        and one.host_port == other.host_port
+        and (one.host_ip == other.host_ip or not one.host_ip or not other.host_ip)
+    )
+
+
+def stale_flows(
+    flows: Iterable[UdpFlow], local: Collection[Address], added: Collection[HostPort], removed: Collection[HostPort]
+) -> list[UdpFlow]:
+    """UDP conntrack entries that would keep packets from going where the rules now say.
+
+    Netfilter translates the first packet of a flow only: a client that was there before the pod stays without
+    translation, and one that outlives it goes on to an address that may be another pod's by then.
+    """
+    found = []
+    for flow in flows:
+        before = any(_uses(flow, item) for item in removed)
+        wrong = any(
+            _is_for(flow, item, local) and (flow.answered_by, flow.answered_port) != _target(item) for item in added
+        )
+        if before or wrong:
+            found.append(flow)
+    return found
+
+
+def udp_changes(
+    old: Collection[HostPort], new: Collection[HostPort]
+) -> tuple[tuple[HostPort, ...], tuple[HostPort, ...]]:
+    """UDP host ports that came, and that went."""
+    before, after = ({item for item in side if item.mapping.protocol == "udp"} for side in (old, new))
+    return tuple(after - before), tuple(before - after)
+
+
+def _is_for(flow: UdpFlow, item: HostPort, local: Collection[Address]) -> bool:
+    mapping = item.mapping
+    if flow.destination_port != mapping.host_port:
+        return False
+    return str(flow.destination) == mapping.host_ip if mapping.host_ip else flow.destination in local
+
+
+def _uses(flow: UdpFlow, item: HostPort) -> bool:
+    translated = flow.destination != flow.answered_by
+    return (
+        translated
+        and flow.destination_port == item.mapping.host_port
+        and (flow.answered_by, flow.answered_port) == _target(item)
+    )
+
+
+def _target(item: HostPort) -> tuple[Address, int]:
+    return item.address, item.mapping.container_port

@@ -1,0 +1,125 @@
+"""What an ADD makes, what its result says, and whether a CHECK finds it unchanged. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from ipaddress import ip_interface, ip_network
+from typing import Any
+
+from cni.model import Address, AttachmentKey, Interface, LinkFacts, LinkPlan, RangeSet, Route, RouteFacts
+from cni.plan.names import host_ifname, mac
+from cni.spec import CHECK_FAILED, CNIError, NetConf, Result, interface_of
+
+DEFAULT_MTU = 1500
+
+
+def plan(conf: NetConf, key: AttachmentKey, addresses: Sequence[Address], bridge_mtu: int) -> LinkPlan:
+    """The veth pair of one attachment; `bridge_mtu` is taken when the configuration sets none."""
+    return LinkPlan(
+        bridge=conf.bridge,
+        host_ifname=host_ifname(conf.name, key),
+        ifname=key.ifname,
+        mtu=conf.mtu or bridge_mtu or DEFAULT_MTU,
+        addresses=tuple(_with_prefix(address, conf.ranges) for address in addresses),
+        routes=_routes(conf, addresses),
+        mac=mac(addresses[0]) if addresses else "",
+        hairpin=conf.hairpin,
+    )
+
+
+def result(link: LinkPlan, conf: NetConf, netns: str, host: LinkFacts, bridge: LinkFacts, pod: LinkFacts) -> Result:
+    """The result in spec order: bridge, node's end, pod's end; with a prevResult, its entries come first."""
+    own: list[dict[str, Any]] = [
+        {"name": bridge.name, "mac": bridge.mac},
+        {"name": host.name, "mac": host.mac, "mtu": host.mtu},
+        {"name": pod.name, "mac": pod.mac, "mtu": pod.mtu, "sandbox": netns},
+    ]
+    previous = conf.prev_result or {}
+    before = list(previous.get("interfaces") or [])
+    ips = [
+        {"address": str(item), "gateway": str(_gateway(item.ip, conf.ranges)), "interface": len(before) + 2}
+        for item in link.addresses
+    ]
+    routes: list[dict[str, Any]] = []
+    for route in link.routes:
+        routes.append({"dst": str(route.destination)} | ({"gw": str(route.gateway)} if route.gateway else {}))
+    return Result(
+        interfaces=(*before, *own),
+        ips=(*(previous.get("ips") or ()), *ips),
+        routes=(*(previous.get("routes") or ()), *routes),
+        dns=previous.get("dns") or {},
+    )
+
+
+def differences(
+    link: LinkPlan,
+    host: LinkFacts | None,
+    bridge: LinkFacts | None,
+    pod: LinkFacts | None,
+    addresses: Sequence[Interface],
+    routes: Sequence[RouteFacts],
+) -> list[str]:
+    """What of `link` is missing or changed, one sentence each; empty: all is in place."""
+    found = []
+    if bridge is None:
+        found.append(f"the bridge {link.bridge} is missing")
+    if host is None:
+        found.append(f"the node's end {link.host_ifname} is missing")
+    elif bridge is not None and host.master != bridge.index:
+        found.append(f"{link.host_ifname} is not a port of {link.bridge}")
+    elif not host.up:
+        found.append(f"{link.host_ifname} is down")
+    if pod is None:
+        return [*found, f"the pod has no interface {link.ifname}"]
+    if not pod.up:
+        found.append(f"{link.ifname} is down")
+    if pod.mtu != link.mtu:
+        found.append(f"{link.ifname} has MTU {pod.mtu}, not {link.mtu}")
+    found += [f"{link.ifname} lacks the address {item}" for item in link.addresses if item not in addresses]
+    there = {(route.destination, route.gateway) for route in routes}
+    found += [
+        f"the pod lacks the route to {route.destination} via {route.gateway or 'the link'}"
+        for route in link.routes
+        if (route.destination, route.gateway) not in there
+    ]
+    return found
+
+
+def check_prev_result(conf: NetConf, link: LinkPlan) -> None:
+    """CHECK's prevResult must name the addresses that this plugin gave; CNIError(CHECK_FAILED) if it does not."""
+    if conf.prev_result is None:
+        raise CNIError(
+            CHECK_FAILED, "CHECK came without a prevResult", details="The runtime must give the result of ADD."
+        )
+    said = {interface_of(item) for item in conf.prev_result.get("ips") or ()}
+    missing = [str(item) for item in link.addresses if item not in said]
+    if missing:
+        raise CNIError(
+            CHECK_FAILED,
+            f"prevResult lacks {', '.join(missing)}, which this container was given",
+            details="Remove the pod's sandbox: a new one gets a fresh attachment.",
+        )
+
+
+def _routes(conf: NetConf, addresses: Sequence[Address]) -> tuple[Route, ...]:
+    if not conf.routes:
+        return tuple(Route(_default(address), _gateway(address, conf.ranges)) for address in addresses)
+    chosen = []
+    for route in conf.routes:
+        same = [address for address in addresses if address.version == route.destination.version]
+        if same:
+            chosen.append(Route(route.destination, route.gateway or _gateway(same[0], conf.ranges)))
+    return tuple(chosen)
+
+
+def _default(address: Address) -> Any:
+    return ip_network("0.0.0.0/0" if address.version == 4 else "::/0")
+
+
+def _gateway(address: Address, ranges: Sequence[RangeSet]) -> Address:
+    return next(item.gateway for chosen in ranges for item in chosen if address in item.subnet)
+
+
+def _with_prefix(address: Address, ranges: Sequence[RangeSet]) -> Interface:
+    subnet = next(item.subnet for chosen in ranges for item in chosen if address in item.subnet)
+    return ip_interface(f"{address}/{subnet.prefixlen}")

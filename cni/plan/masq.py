@@ -1,0 +1,174 @@
+"""The packet filter rules of the pod network, as values. Pure.
+
+What they do, in the words of the field:
+- masquerade: a pod's packet to a destination outside (not one of `non_masquerade`) leaves with the node's address;
+  pod to pod and pod to node never are translated.
+- hostPorts: node address and port -> pod address and port; a pod that reaches itself that way, and 127.0.0.1, are
+  masqueraded, because the answer must come back through here.
+- localnet: with route_localnet on the bridge (needed for 127.0.0.1:hostPort) a pod could address the node's own
+  127.0.0.0/8; such packets end before any other rule sees them (CVE-2020-8558).
+- forward: pod traffic passes a FORWARD policy of DROP (Docker sets one), unless somebody's rule refused it before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from ipaddress import ip_address, ip_network
+
+from cni.model import Attachment, HostPort, Network, PortMapping
+from cni.plan.names import network_suffix
+from nodelib.firewall.objects import Chain, Jump, Rule, TableChange, comment, jump, rule
+
+MULTICAST = ip_network("224.0.0.0/4")
+_LOOPBACK = ip_network("127.0.0.0/8")
+
+
+@dataclass(frozen=True, slots=True)
+class FirewallFacts:
+    """IPv4. `bridge_filtered`: bridge-nf-call-iptables is on, so bridged answers are translated back."""
+
+    network: str
+    bridge: str
+    pod_cidrs: tuple[Network, ...]
+    non_masquerade: tuple[Network, ...] = ()
+    masquerade: bool = True
+    host_ports: tuple[HostPort, ...] = ()
+    bridge_filtered: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Our chains for one network; 28 characters at most."""
+
+    postrouting: str
+    hostports: str
+    localnet: str
+    forward: str
+
+
+def chain_names(network: str) -> Names:
+    suffix = network_suffix(network)
+    if not suffix:
+        return Names("NODEWRIGHT-POSTROUTING", "NODEWRIGHT-HOSTPORTS", "NODEWRIGHT-LOCALNET", "NODEWRIGHT-FORWARD")
+    return Names(*(f"NODEWRIGHT-{part}{suffix}" for part in ("POSTROUTE", "HOSTPORTS", "LOCALNET", "FORWARD")))
+
+
+def host_ports(attachments: Iterable[Attachment], version: int = 4) -> tuple[HostPort, ...]:
+    """Every hostPort of the attachments, in an order that does not depend on theirs; a set hostIP comes first."""
+    every = [
+        HostPort(mapping, address, item.pod)
+        for item in attachments
+        for address in item.addresses
+        for mapping in item.port_mappings
+        if address.version == version and _same_family(mapping, version)
+    ]
+    return tuple(sorted(every, key=_order))
+
+
+def needs_route_localnet(ports: Iterable[HostPort]) -> bool:
+    """Whether one of them answers on 127.0.0.1."""
+    return any(not item.mapping.host_ip or ip_address(item.mapping.host_ip) in _LOOPBACK for item in ports)
+
+
+def chains(facts: FirewallFacts) -> dict[str, tuple[Chain, ...]]:
+    """Our chains by table, whole."""
+    own = chain_names(facts.network)
+    return {
+        "raw": (Chain(own.localnet, (rule(comment("pods have no business with the node's loopback"), jump("DROP")),)),),
+        "nat": (
+            Chain(own.hostports, tuple(_dnat(item) for item in facts.host_ports)),
+            Chain(own.postrouting, (*_host_port_masquerade(facts), *_masquerade(facts))),
+        ),
+        "filter": (Chain(own.forward, tuple(_forward(facts.pod_cidrs))),),
+    }
+
+
+def jumps(facts: FirewallFacts) -> dict[str, tuple[Jump, ...]]:
+    """What leads to our chains, by table."""
+    own = chain_names(facts.network)
+    local = ("-m", "addrtype", "--dst-type", "LOCAL")
+    host = rule(comment("nodewright hostPorts"), local, jump(own.hostports))
+    localnet = rule("-d", str(_LOOPBACK), "-i", facts.bridge, comment("nodewright localnet"), jump(own.localnet))
+    return {
+        "raw": (Jump("PREROUTING", localnet),),
+        "nat": (
+            Jump("PREROUTING", host, insert=False),
+            Jump("OUTPUT", host, insert=False),
+            # Last: whoever marked a packet for masquerade (a service proxy) has had its turn.
+            Jump("POSTROUTING", rule(comment("nodewright masquerade"), jump(own.postrouting)), insert=False),
+        ),
+        "filter": (Jump("FORWARD", rule(comment("nodewright pod traffic"), jump(own.forward)), insert=False),),
+    }
+
+
+def removal(network: str, bridge: str, present: Mapping[str, Sequence[Jump]]) -> tuple[TableChange, ...]:
+    """What takes all of it away; `present` are those of our jumps that exist, by table."""
+    facts = FirewallFacts(network, bridge, ())
+    return tuple(
+        TableChange(table, remove_jumps=tuple(present.get(table, ())), delete=tuple(chain.name for chain in items))
+        for table, items in chains(facts).items()
+    )
+
+
+def _masquerade(facts: FirewallFacts) -> list[Rule]:
+    if not facts.masquerade:
+        return []
+    rules = []
+    for source in (cidr for cidr in facts.pod_cidrs if cidr.version == 4):
+        inside = collapsed([*facts.pod_cidrs, *facts.non_masquerade, MULTICAST])
+        rules += [rule("-s", str(source), "-d", str(target), jump("RETURN")) for target in inside]
+        rules.append(rule("-s", str(source), comment("outside the cluster"), jump("MASQUERADE"), "--random-fully"))
+    return rules
+
+
+def _host_port_masquerade(facts: FirewallFacts) -> list[Rule]:
+    rules = []
+    for address, protocol, port in dict.fromkeys(
+        (item.address, item.mapping.protocol, item.mapping.container_port) for item in facts.host_ports
+    ):
+        to = ("-d", f"{address}/32", "-p", protocol, "-m", protocol, "--dport", str(port))
+        sources = [f"{address}/32", str(_LOOPBACK)]
+        if not facts.bridge_filtered:
+            # The answer to a pod on the same bridge would not pass here and keep the wrong source.
+            sources += [str(cidr) for cidr in facts.pod_cidrs if address in cidr]
+        for source in sources:
+            only = ("-m", "conntrack", "--ctstate", "DNAT")
+            rules.append(rule("-s", source, *to, only, jump("MASQUERADE")))
+    return rules
+
+
+def _dnat(item: HostPort) -> Rule:
+    mapping = item.mapping
+    where = ("-d", f"{mapping.host_ip}/32") if mapping.host_ip else ()
+    what = ("-p", mapping.protocol, "-m", mapping.protocol, "--dport", str(mapping.host_port))
+    label = comment(f"hostPort of {item.pod}") if item.pod else ()
+    return rule(where, what, label, jump("DNAT"), "--to-destination", f"{item.address}:{mapping.container_port}")
+
+
+def _forward(cidrs: Sequence[Network]) -> list[Rule]:
+    rules = []
+    for cidr in (item for item in cidrs if item.version == 4):
+        rules += [rule("-s", str(cidr), jump("ACCEPT")), rule("-d", str(cidr), jump("ACCEPT"))]
+    return rules
+
+
+def collapsed(networks: Iterable[Network]) -> list[Network]:
+    """IPv4 only, without those inside another, sorted: the same set always makes the same rules."""
+    distinct = sorted(
+        {item for item in networks if item.version == 4}, key=lambda n: (int(n.network_address), n.prefixlen)
+    )
+    kept: list[Network] = []
+    for item in distinct:
+        if not any(item.subnet_of(other) for other in kept):  # type: ignore[arg-type]
+            kept.append(item)
+    return kept
+
+
+def _same_family(mapping: PortMapping, version: int) -> bool:
+    return not mapping.host_ip or ip_address(mapping.host_ip).version == version
+
+
+def _order(item: HostPort) -> tuple[bool, str, str, int, int]:
+    mapping = item.mapping
+    return (not mapping.host_ip, mapping.host_ip, mapping.protocol, mapping.host_port, int(item.address))

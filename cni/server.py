@@ -1,0 +1,243 @@
+"""The node's CNI server: what containerd's plugin processes ask over a unix socket.
+
+The shim sends its CNI_* variables and configuration and passes the open network namespace; the answer is one
+byte of exit status ("0" or "1") and the plugin's standard output. Work runs in a few threads (netlink blocks for
+as long as the kernel's one RTNL lock is held, so more threads would only wait side by side); two calls for the
+same container and interface run one after the other. A client that has given up is not served: it has done the
+work itself by then.
+"""
+
+from __future__ import annotations
+
+import array
+import asyncio
+import logging
+import os
+import select
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, suppress
+from typing import Any, TypeVar
+from weakref import WeakValueDictionary
+
+from cni import dispatch
+from cni.dispatch import Answer, Call
+from cni.operations import Operations
+from cni.spec import IO_FAILURE, NOT_AVAILABLE, TRY_AGAIN_LATER, CNIError
+from nodelib.errors import NodewrightError, Permanent
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_THREADS = 4
+_BACKLOG = 512
+_LARGEST = 16 << 20
+_REQUEST_SECONDS = 10
+_CHUNK = 1 << 16
+
+
+class CniServer:
+    """`sync_ports` brings the store's host ports into the packet filter; `waiting` says why ADD cannot be served."""
+
+    def __init__(
+        self,
+        path: str,
+        operations: Operations,
+        *,
+        sync_ports: Callable[[], Awaitable[None]],
+        waiting: Callable[[], str],
+    ) -> None:
+        self._path = path
+        self._operations = operations
+        self._sync_ports = sync_ports
+        self._waiting = waiting
+        self._listener: socket.socket | None = None
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="cni")
+        self._clients: set[asyncio.Task[None]] = set()
+        self._turns: WeakValueDictionary[Any, asyncio.Lock] = WeakValueDictionary()
+
+    @property
+    def listening(self) -> bool:
+        return self._listener is not None
+
+    def listen(self) -> None:
+        """Take the socket (mode 0600). Raises Permanent when another live server has it."""
+        if self._listener is not None:
+            return
+        os.makedirs(os.path.dirname(self._path), mode=0o755, exist_ok=True)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
+        try:
+            _take_over(listener, self._path)
+            listener.listen(_BACKLOG)
+        except OSError as error:
+            listener.close()
+            raise Permanent(
+                error.strerror or str(error),
+                obj=self._path,
+                step="listen",
+                action="Check that folder and who holds the socket.",
+            ) from error
+        self._listener = listener
+
+    async def serve(self) -> None:
+        """Until cancelled or closed."""
+        self.listen()
+        loop = asyncio.get_running_loop()
+        while (listener := self._listener) is not None:
+            connection, _ = await loop.sock_accept(listener)
+            task = asyncio.create_task(self._client(connection), name="cni/client")
+            self._clients.add(task)
+            task.add_done_callback(self._clients.discard)
+
+    async def close(self) -> None:
+        """Stop accepting, finish what runs, remove the socket."""
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            # Unlinked first: from here on a shim does the work itself instead of waiting for us.
+            with suppress(FileNotFoundError):
+                os.unlink(self._path)
+            asyncio.get_running_loop().remove_reader(listener.fileno())
+            listener.close()
+        await asyncio.gather(*self._clients, return_exceptions=True)
+        self._threads.shutdown(wait=True)
+
+    async def answer(self, env: dict[str, str], stdin: bytes, netns: int | None, alive: Callable[[], bool]) -> Answer:
+        """One call. Never raises: what went wrong is the answer."""
+        try:
+            call = dispatch.read(env, stdin)
+            if call.args.command == "STATUS":
+                return self._status()
+            async with self._turn(call):
+                if not alive():
+                    raise CNIError(TRY_AGAIN_LATER, "the caller has gone", obj=str(call.args.key))
+                return await self._perform(call, netns)
+        except Exception as error:
+            return dispatch.refusal(error, stdin)
+
+    def _status(self) -> Answer:
+        if reason := self._waiting():
+            raise CNIError(NOT_AVAILABLE, reason, details="The node's log tells more: search it for 'pod network'.")
+        return Answer()
+
+    async def _perform(self, call: Call, netns: int | None) -> Answer:
+        done = await self._in_thread(dispatch.perform, call, self._operations, netns)
+        if not done.ports_changed:
+            return done.answer
+        try:
+            await self._sync_ports()
+        except NodewrightError as error:
+            if call.args.command == "ADD" and call.conf is not None:
+                await self._in_thread(self._operations.delete, call.conf, call.args.key)
+            raise CNIError(
+                TRY_AGAIN_LATER, error.message, obj=str(call.args.key), step="hostPort rules", details=error.action
+            ) from error
+        return done.answer
+
+    async def _in_thread(self, work: Callable[..., T], *args: Any) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work, *args)
+
+    @asynccontextmanager
+    async def _turn(self, call: Call) -> AsyncIterator[None]:
+        """GC has turns with itself only: it removes attachments nobody may be asking for any more."""
+        key = (call.conf.name, call.args.key) if call.conf else None
+        turn = self._turns.setdefault(key, asyncio.Lock())
+        async with turn:
+            yield
+
+    async def _client(self, connection: socket.socket) -> None:
+        descriptors: list[int] = []
+        try:
+            async with asyncio.timeout(_REQUEST_SECONDS):
+                request = await _receive(connection, descriptors)
+            env, stdin = _split(request)
+            netns = descriptors[0] if descriptors else None
+            answer = await self.answer(env, stdin, netns, lambda: _connected(connection))
+            _log(env, answer)
+            await asyncio.get_running_loop().sock_sendall(connection, str(answer.status).encode() + answer.body)
+        except TimeoutError:
+            log.warning("a CNI client sent no whole request in %d s", _REQUEST_SECONDS)
+        except (OSError, CNIError) as error:
+            log.warning("a CNI client was lost: %s", error)
+        finally:
+            connection.close()
+            for descriptor in descriptors:
+                os.close(descriptor)
+
+
+def _take_over(listener: socket.socket, path: str) -> None:
+    """Bind `path`, replacing the socket of a server that was killed, never one that answers."""
+    probe = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    try:
+        probe.settimeout(1)
+        probe.connect(path)
+    except (FileNotFoundError, ConnectionRefusedError):
+        pass
+    else:
+        raise OSError(0, "another CNI server answers there")
+    finally:
+        probe.close()
+    # Bound under another name and renamed, so that the socket is never there with a wider mode.
+    draft = f"{path}.{os.getpid()}"
+    with suppress(FileNotFoundError):
+        os.unlink(draft)
+    listener.bind(draft)
+    os.chmod(draft, 0o600)
+    os.rename(draft, path)
+
+
+async def _receive(connection: socket.socket, descriptors: list[int]) -> bytes:
+    """Everything until the client's end of file; descriptors that came along are appended."""
+    loop = asyncio.get_running_loop()
+    connection.setblocking(False)
+    readable = asyncio.Event()
+    loop.add_reader(connection.fileno(), readable.set)
+    data = bytearray()
+    try:
+        while True:
+            try:
+                chunk, ancillary, _, _ = connection.recvmsg(_CHUNK, socket.CMSG_SPACE(4 * 4), socket.MSG_CMSG_CLOEXEC)
+            except BlockingIOError:
+                readable.clear()
+                await readable.wait()
+                continue
+            for level, kind, content in ancillary:
+                if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                    numbers = array.array("i")
+                    numbers.frombytes(content[: len(content) - len(content) % numbers.itemsize])
+                    descriptors.extend(numbers)
+            if not chunk:
+                return bytes(data)
+            data += chunk
+            if len(data) > _LARGEST:
+                raise CNIError(IO_FAILURE, f"a request of more than {_LARGEST} bytes")
+    finally:
+        loop.remove_reader(connection.fileno())
+
+
+def _split(request: bytes) -> tuple[dict[str, str], bytes]:
+    """The shim's form: KEY=VALUE strings, each ended by a zero byte, one more zero byte, the configuration."""
+    head, separator, stdin = request.partition(b"\0\0")
+    if not separator:
+        raise CNIError(IO_FAILURE, "a request that is no shim's")
+    pairs = (item.partition(b"=") for item in head.split(b"\0"))
+    return {key.decode(errors="replace"): value.decode(errors="replace") for key, _, value in pairs}, stdin
+
+
+def _connected(connection: socket.socket) -> bool:
+    """Whether the client still waits: it has shut down its sending side, so only POLLHUP tells."""
+    poll = select.poll()
+    poll.register(connection, 0)
+    return not any(event & (select.POLLHUP | select.POLLERR) for _, event in poll.poll(0))
+
+
+def _log(env: dict[str, str], answer: Answer) -> None:
+    pod = "".join(
+        part[len("K8S_POD_NAME=") :] for part in env.get("CNI_ARGS", "").split(";") if part.startswith("K8S_POD_NAME=")
+    )
+    who = f"{env.get('CNI_COMMAND', '?')} {env.get('CNI_CONTAINERID', '')[:13]} {pod}".strip()
+    if answer.failed:
+        log.warning("%s: %s", who, answer.failed)
+    else:
+        log.info("%s", who)

@@ -1,0 +1,63 @@
+"""What the composition root decides about the pod network. Frozen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from cni.model import Network
+from cni.spec import SUPPORTED, TYPE
+
+SOCKET = "/run/nodewright/cni.sock"
+
+
+@dataclass(frozen=True, slots=True)
+class CniSettings:
+    """One node's pod network.
+
+    pod_cidrs: fixed ranges; empty: those of the own Node object, as soon as it has them.
+    cluster_cidrs: every pod of the cluster; traffic to them is never translated.
+    non_masquerade: more destinations that see pod addresses (node addresses are added by themselves).
+    mtu: 0 takes the uplink's. firewall: "iptables" or "nftables", as the service proxy of the node has it.
+    """
+
+    node_name: str
+    network: str = "nodewright"
+    bridge: str = "nw0"
+    mtu: int = 0
+    hairpin: bool = True
+    pod_cidrs: tuple[Network, ...] = ()
+    cluster_cidrs: tuple[Network, ...] = ()
+    non_masquerade: tuple[Network, ...] = ()
+    masquerade: bool = True
+    firewall: str = "iptables"
+    socket: str = SOCKET
+    data_dir: str = "/var/lib/cni/nodewright"
+    conf_file: str = "/etc/cni/net.d/10-nodewright.conflist"
+    bin_dir: str = "/opt/cni/bin"
+
+
+def conflist(settings: CniSettings, pod_cidrs: tuple[Network, ...]) -> dict[str, Any]:
+    """The network configuration list for the runtime (spec 1.1, section 1).
+
+    `cniVersion` stays at 1.0.0 with the newer ones in `cniVersions`, so that a runtime that knows only 1.0.0
+    (containerd 1.6) loads it too, and a newer one gets GC and STATUS.
+    """
+    plugin: dict[str, Any] = {
+        "type": TYPE,
+        "bridge": settings.bridge,
+        "mtu": settings.mtu,
+        "hairpinMode": settings.hairpin,
+        "ipMasq": settings.masquerade,
+        "nonMasqueradeCIDRs": [str(item) for item in (*settings.cluster_cidrs, *settings.non_masquerade)],
+        "firewall": settings.firewall,
+        "dataDir": settings.data_dir,
+        "ipam": {"ranges": [[{"subnet": str(cidr)}] for cidr in pod_cidrs]},
+        "capabilities": {"portMappings": True},
+    }
+    return {
+        "cniVersion": "1.0.0",
+        "cniVersions": [version for version in SUPPORTED if version >= "0.4.0"],
+        "name": settings.network,
+        "plugins": [plugin],
+    }

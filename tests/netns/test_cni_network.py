@@ -1,0 +1,241 @@
+"""Two nodes and an outside, on the real kernel: routes, masquerade, hostPorts, Services' way back, and taking it all away.
+
+Plan of addresses: nodes 10.89.0.11 and .12 on one link; pods 10.244.1.0/24 and 10.244.2.0/24; outside 192.0.2.9, reached
+through node1 (192.0.2.1), which knows no route back to any pod.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.netns.cni_world import Namespace, Node, World, wait_for
+
+pytestmark = pytest.mark.netns
+
+NODES = [
+    {"name": "node1", "ips": ["10.89.0.11"], "cidrs": ["10.244.1.0/24"]},
+    {"name": "node2", "ips": ["10.89.0.12"], "cidrs": ["10.244.2.0/24"]},
+]
+
+
+class Cluster:
+    def __init__(self, world: World, firewall: str) -> None:
+        self.world = world
+        self.one = world.node("node1", "10.244.1.0/24", firewall=firewall)
+        self.two = world.node("node2", "10.244.2.0/24", firewall=firewall)
+        self.outside = world.namespace()
+        self._link(self.one.namespace, "up0", "10.89.0.11/24", self.two.namespace, "up0", "10.89.0.12/24")
+        self._link(self.one.namespace, "out0", "192.0.2.1/24", self.outside, "out0", "192.0.2.9/24")
+        for node in (self.one, self.two):
+            node.config["nodes"] = NODES
+            node.start_server()
+
+    def pod(self, node: Node, name: str, **changes: object) -> tuple[Namespace, str]:
+        pod = self.world.namespace()
+        return pod, node.add(name, pod, **changes)
+
+    @staticmethod
+    def _link(one: Namespace, name: str, address: str, two: Namespace, far_name: str, far_address: str) -> None:
+        one.run("ip", "link", "add", name, "type", "veth", "peer", "name", far_name, "netns", str(two.pid))
+        for side, link, ip in ((one, name, address), (two, far_name, far_address)):
+            side.run("ip", "addr", "add", ip, "dev", link)
+            side.run("ip", "link", "set", link, "up")
+
+
+@pytest.fixture(params=["iptables", "nftables"])
+def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]:
+    world = World(tmp_path)
+    try:
+        yield Cluster(world, request.param)
+    finally:
+        world.close()
+
+
+def ports(*mappings: tuple[str, int, str], container: int = 80) -> dict[str, object]:
+    return {
+        "portMappings": [
+            {"hostIP": ip, "hostPort": port, "containerPort": container, "protocol": protocol}
+            for ip, port, protocol in mappings
+        ]
+    }
+
+
+def test_pods_of_two_nodes_see_each_others_addresses(cluster: Cluster) -> None:
+    one, ip_one = cluster.pod(cluster.one, "a")
+    two, ip_two = cluster.pod(cluster.two, "b")
+    two.serve("tcp", 80, "two")
+    two.serve("udp", 80, "two")
+    assert one.ask("tcp", ip_two, 80) == f"two {ip_one}"
+    assert one.ask("udp", ip_two, 80) == f"two {ip_one}"
+
+
+def test_only_what_goes_outside_is_masqueraded(cluster: Cluster) -> None:
+    one, ip_one = cluster.pod(cluster.one, "a")
+    cluster.outside.serve("tcp", 80, "outside")
+    cluster.two.namespace.serve("tcp", 80, "node2")
+    assert one.ask("tcp", "192.0.2.9", 80) == "outside 192.0.2.1"
+    assert one.ask("tcp", "10.89.0.12", 80) == f"node2 {ip_one}"
+
+
+def test_routes_follow_the_nodes(cluster: Cluster) -> None:
+    def routes() -> str:
+        return cluster.one.namespace.run("ip", "route").stdout
+
+    assert "10.244.2.0/24 via 10.89.0.12 dev up0 proto 143" in routes()
+    cluster.one.namespace.run("ip", "route", "add", "10.244.9.0/24", "via", "10.89.0.12")
+    cluster.one.config["nodes"] = [NODES[0], NODES[1] | {"cidrs": ["10.244.3.0/24"]}]
+    cluster.one.write_config()
+    wait_for("the new podCIDR's route", lambda: "10.244.3.0/24 via 10.89.0.12" in routes())
+    assert "10.244.2.0/24" not in routes()
+    cluster.one.config["nodes"] = [NODES[0], {"name": "far", "ips": ["198.51.100.1"], "cidrs": ["10.244.4.0/24"]}]
+    cluster.one.write_config()
+    wait_for("the removed node's route is gone", lambda: "10.244.3.0/24" not in routes())
+    assert "10.244.9.0/24" in routes()
+    wait_for("the reason", lambda: "far (198.51.100.1) is on no link" in cluster.one.log)
+
+
+def test_host_port_from_everywhere(cluster: Cluster) -> None:
+    server, ip_server = cluster.pod(cluster.one, "server", runtimeConfig=ports(("", 8080, "tcp")))
+    near, ip_near = cluster.pod(cluster.one, "near")
+    far, ip_far = cluster.pod(cluster.two, "far")
+    server.serve("tcp", 80, "server")
+    assert cluster.two.namespace.ask("tcp", "10.89.0.11", 8080) == "server 10.89.0.12"
+    assert far.ask("tcp", "10.89.0.11", 8080) == f"server {ip_far}"
+    assert cluster.outside.ask("tcp", "192.0.2.1", 8080) == "server 192.0.2.9"
+    assert cluster.one.namespace.ask("tcp", "10.89.0.11", 8080).startswith("server ")
+    assert cluster.one.namespace.ask("tcp", "127.0.0.1", 8080).startswith("server ")
+    assert server.ask("tcp", "10.89.0.11", 8080).startswith("server ")
+    assert near.ask("tcp", "10.89.0.11", 8080).startswith("server ")
+    assert near.ask("tcp", "10.244.1.1", 8080).startswith("server ")
+
+
+def test_same_host_port_with_another_address_or_protocol(cluster: Cluster) -> None:
+    """What the conformance test of that name does, from the node with the host's address as source."""
+    cluster.one.namespace.run("ip", "addr", "add", "10.89.0.111/24", "dev", "up0")
+    wanted = {"a": ("127.0.0.1", 54323, "tcp"), "b": ("10.89.0.11", 54323, "tcp"), "c": ("10.89.0.11", 54323, "udp")}
+    for name, mapping in wanted.items():
+        pod, _ = cluster.pod(cluster.one, name, runtimeConfig=ports(mapping))
+        pod.serve(mapping[2], 80, name)
+    node = cluster.one.namespace
+    assert node.ask("tcp", "127.0.0.1", 54323, "10.89.0.11").startswith("a ")
+    assert node.ask("tcp", "127.0.0.1", 54323).startswith("a ")
+    assert node.ask("tcp", "10.89.0.11", 54323).startswith("b ")
+    assert node.ask("udp", "10.89.0.11", 54323).startswith("c ")
+    assert cluster.two.namespace.ask("tcp", "10.89.0.11", 54323) == "b 10.89.0.12"
+    assert cluster.two.namespace.ask("udp", "10.89.0.11", 54323) == "c 10.89.0.12"
+    assert cluster.two.namespace.ask("tcp", "10.89.0.111", 54323).startswith("no answer")
+
+
+@pytest.mark.parametrize("server", ["server", "alone"])
+def test_host_port_is_held_by_one_and_ends_with_it(cluster: Cluster, server: str) -> None:
+    if server == "alone":
+        cluster.one.stop_server()
+    first = cluster.world.namespace()
+    cluster.one.add("first", first, runtimeConfig=ports(("", 8080, "tcp")))
+    first.serve("tcp", 80, "first")
+    second = cluster.world.namespace()
+    refused = cluster.one.call("ADD", "second", second.path, runtimeConfig=ports(("10.89.0.11", 8080, "tcp")))
+    assert (refused.status, refused.body["code"]) == (1, 11)
+    assert "hostPort 10.89.0.11:8080/tcp is held by ns/pod-first" in refused.body["msg"]
+    assert len(cluster.one.store()) == 1
+    assert cluster.two.namespace.ask("tcp", "10.89.0.11", 8080).startswith("first ")
+    assert cluster.one.call("DEL", "first", first.path).status == 0
+    assert cluster.two.namespace.ask("tcp", "10.89.0.11", 8080).startswith("no answer")
+    cluster.one.add("second", second, runtimeConfig=ports(("10.89.0.11", 8080, "tcp")))
+    second.serve("tcp", 80, "second")
+    assert cluster.two.namespace.ask("tcp", "10.89.0.11", 8080).startswith("second ")
+
+
+def test_host_ports_and_connections_survive_a_restart(cluster: Cluster) -> None:
+    pod, _ = cluster.pod(cluster.one, "a", runtimeConfig=ports(("", 8080, "tcp")))
+    pod.serve("tcp", 80, "a")
+    cluster.one.stop_server(signal.SIGKILL)
+    assert cluster.two.namespace.ask("tcp", "10.89.0.11", 8080).startswith("a ")
+    cluster.one.start_server()
+    assert cluster.two.namespace.ask("tcp", "10.89.0.11", 8080).startswith("a ")
+
+
+def test_udp_client_from_before_the_pod_reaches_it(cluster: Cluster) -> None:
+    """A client that was there first has a conntrack entry without translation, which its packets keep alive."""
+    client = cluster.two.namespace.start(
+        "python3",
+        "-c",
+        "import socket,time\n"
+        "s=socket.socket(socket.AF_INET,socket.SOCK_DGRAM);s.settimeout(.1)\n"
+        "s.sendto(b'?',('10.89.0.11',5353));print('SENT',flush=True)\n"
+        "end=time.monotonic()+50\n"
+        "while time.monotonic()<end:\n"
+        "  s.sendto(b'?',('10.89.0.11',5353))\n"
+        "  try: print(s.recv(100).decode(),flush=True);break\n"
+        "  except OSError: time.sleep(.1)\n",
+        stdout=subprocess.PIPE,
+    )
+    assert client.stdout is not None
+    assert client.stdout.readline() == b"SENT\n"
+    pod, _ = cluster.pod(cluster.one, "dns", runtimeConfig=ports(("", 5353, "udp")))
+    pod.serve("udp", 80, "dns")
+    assert client.stdout.readline() == b"dns 10.89.0.12\n"
+
+
+def test_a_service_on_the_same_node_answers_and_a_pod_reaches_itself(cluster: Cluster) -> None:
+    """The way a service proxy's DNAT takes: the answer of a pod on the same bridge must be translated back."""
+    server, ip_server = cluster.pod(cluster.one, "server")
+    client, ip_client = cluster.pod(cluster.one, "client")
+    server.serve("tcp", 80, "server")
+    nat = ("iptables", "-w", "-t", "nat")
+    run = cluster.one.namespace.run
+    run(*nat, "-I", "PREROUTING", "-d", "10.96.0.1", "-p", "tcp", "-j", "DNAT", "--to-destination", f"{ip_server}:80")
+    run(*nat, "-I", "POSTROUTING", "-s", ip_server, "-d", ip_server, "-j", "MASQUERADE")
+    assert server.ask("tcp", "10.96.0.1", 80) == "server 10.244.1.1"
+    if (Path("/proc/sys/net/bridge/bridge-nf-call-iptables")).exists():
+        assert client.ask("tcp", "10.96.0.1", 80) == f"server {ip_client}"
+
+
+def test_a_pod_does_not_reach_the_nodes_loopback(cluster: Cluster) -> None:
+    pod, _ = cluster.pod(cluster.one, "a", runtimeConfig=ports(("", 8080, "tcp")))
+    cluster.one.namespace.serve("tcp", 9000, "loopback")
+    assert cluster.one.namespace.run("cat", "/proc/sys/net/ipv4/conf/nw0/route_localnet").stdout.strip() == "1"
+    pod.run("ip", "link", "set", "lo", "down")
+    pod.run("ip", "addr", "flush", "dev", "lo")
+    pod.run("sh", "-c", "echo 1 > /proc/sys/net/ipv4/conf/all/route_localnet")
+    pod.run("ip", "route", "flush", "table", "local", "127.0.0.0/8", check=False)
+    pod.run("ip", "route", "add", "127.0.0.0/8", "via", "10.244.1.1", "dev", "eth0")
+    assert pod.ask("tcp", "127.0.0.1", 9000).startswith("no answer")
+    assert pod.ask("tcp", "10.244.1.1", 9000).startswith("loopback ")
+
+
+def test_uninstall_leaves_nothing(cluster: Cluster) -> None:
+    node = cluster.one
+    cluster.pod(node, "a", runtimeConfig=ports(("", 8080, "tcp")))
+    node.config["uninstall"] = True
+    node.stop_server()
+    node.start_server()
+    node.stop_server(signal.SIGTERM)
+    assert not node.conflist.exists()
+    assert not node.shim.exists()
+    assert not (node.folder / "cni.sock").exists()
+    shown = node.namespace.run("ip", "-br", "link").stdout + node.namespace.run("ip", "route").stdout
+    assert "nw0" not in shown
+    assert "proto 143" not in shown
+    rules = node.namespace.run("iptables-save").stdout + node.namespace.run("nft", "list", "ruleset").stdout
+    assert "nodewright" not in rules.lower()
+
+
+def test_rules_that_somebody_flushed_come_back(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    try:
+        cluster = Cluster(world, "iptables")
+        pod, _ = cluster.pod(cluster.one, "a")
+        cluster.outside.serve("tcp", 80, "outside")
+        cluster.one.namespace.run("iptables", "-w", "-P", "FORWARD", "DROP")
+        cluster.one.namespace.run("iptables", "-w", "-t", "nat", "-F")
+        cluster.one.namespace.run("ip", "addr", "flush", "dev", "nw0")
+        cluster.one.write_config()
+        wait_for("masquerade again", lambda: pod.ask("tcp", "192.0.2.9", 80) == "outside 192.0.2.1")
+    finally:
+        world.close()
