@@ -1,0 +1,254 @@
+"""Composition root of the service proxy: builds the edges, wires the tasks, has no logic of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from aiohttp import web
+from prometheus_client import disable_created_metrics
+
+from nodelib import log as logs
+from nodelib.clock import Clock, SystemClock
+from nodelib.errors import Invalid, NodewrightError
+from nodelib.firewall.generation import read_generation
+from nodelib.firewall.iptables import Iptables
+from nodelib.firewall.objects import Family
+from nodelib.kube.client import KubeClient
+from nodelib.tasks import Supervisor
+from proxy import machine
+from proxy.access import find_access
+from proxy.backends.iptables import IptablesBackend
+from proxy.edge import nfacct
+from proxy.edge.conntrack import Conntrack
+from proxy.edge.events import Events
+from proxy.edge.metrics import Metrics
+from proxy.edge.servers import ServiceHealthServers, json_response, serve, text_response
+from proxy.health import Health
+from proxy.model import NamespacedName, NodeFacts
+from proxy.plan.iptables.context import CT_INVALID_COUNTER, LOCALHOST_COUNTER
+from proxy.plan.listen import expand, networks, node_port_ips
+from proxy.plan.node import parse_node
+from proxy.plan.tracker import Tracker
+from proxy.proxier import Proxier
+from proxy.settings import Settings, load_settings
+from proxy.watches import Watches
+
+log = logging.getLogger(__name__)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Exit status: 0 stopped as asked, 1 failed, 2 the command line or configuration is wrong."""
+    try:
+        settings = load_settings(sys.argv[1:] if argv is None else argv)
+    except Invalid as error:
+        print(f"proxy: {error}", file=sys.stderr)
+        return 2
+    logs.setup(settings.verbosity, "proxy")
+    try:
+        if settings.cleanup:
+            return 0 if asyncio.run(machine.remove_everything()) else 1
+        asyncio.run(run(settings))
+    except Invalid as error:
+        log.error("%s", error)
+        return 2
+    except NodewrightError as error:
+        log.error("%s", error)
+        return 1
+    return 0
+
+
+async def run(settings: Settings) -> None:
+    """Until SIGTERM or SIGINT. The rules stay: connections and new flows go on without the proxy."""
+    for notice in settings.notices:
+        log.warning("%s", notice)
+    access = find_access(settings.kubeconfig, settings.master)
+    tables = await machine.usable_tables()
+    contexts = {family: machine.context(settings, family) for family in tables}
+    machine.set_sysctls(settings, localhost_node_ports=contexts[Family.IPV4].localhost_node_ports)
+    if settings.init_only:
+        return
+    machine.set_oom_score(settings.oom_score_adj)
+    async with Supervisor("proxy") as supervisor:
+        supervisor.stop_on_signals()
+        client = KubeClient(access, user_agent="nodewright-proxy")
+        supervisor.on_stop("API connections", client.close)
+        await _Proxy(settings, supervisor, client, tables, SystemClock()).start()
+        await supervisor.wait()
+
+
+class _Proxy:
+    """The parts of one running proxy, and how they are wired."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        supervisor: Supervisor,
+        client: KubeClient,
+        tables: dict[Family, Iptables],
+        clock: Clock,
+    ) -> None:
+        disable_created_metrics()
+        self._settings = settings
+        self._supervisor = supervisor
+        self._clock = clock
+        self._node = NodeFacts(settings.node_name)
+        self._metrics = Metrics()
+        self._health = Health(2 * settings.iptables.sync_period, lambda: self._node)
+        self._events = Events(client, settings.node_name, clock)
+        self._proxiers = [self._proxier(family, one) for family, one in tables.items()]
+        self._watches = Watches(
+            client,
+            settings.node_name,
+            on_service=self._on_service,
+            on_slice=self._on_slice,
+            on_node=self._on_node,
+        )
+        self._wire_metrics()
+
+    async def start(self) -> None:
+        spawn = self._supervisor.spawn
+        now = self._clock.now()
+        for proxier in self._proxiers:
+            self._health.updated(proxier.family, now)
+            spawn(f"sync-{proxier.family}", proxier.runner.run)
+            spawn(f"audit-{proxier.family}", proxier.run_audit)
+        for reflector in self._watches.all:
+            spawn(f"watch-{reflector.name}", reflector.run)
+        self._supervisor.once("first-sync", self._begin)
+        hard = self._settings.bind_hard_fail
+        if self._settings.healthz is not None:
+            spawn("healthz", self._serve_health, critical=hard)
+        if self._settings.metrics is not None:
+            spawn("metrics", self._serve_metrics, critical=hard)
+
+    async def _begin(self) -> None:
+        """Nothing is written before everything has been listed: partial lists would cut Services off."""
+        await self._watches.synced()
+        log.info(
+            "listed %d Services, %d EndpointSlices; Node %s %s",
+            len(self._watches.services.store),
+            len(self._watches.slices.store),
+            self._settings.node_name,
+            "found" if self._node.exists else "does not exist yet",
+        )
+        for proxier in self._proxiers:
+            proxier.start()
+        await self._events.record(
+            "Node", "", self._settings.node_name, reason="Starting", action="StartKubeProxy", note="", warning=False
+        )
+
+    def _proxier(self, family: Family, tables: Iptables) -> Proxier:
+        settings = self._settings
+        backend = IptablesBackend(
+            tables,
+            machine.context(settings, family),
+            detect_node_cidr=settings.local.mode == "NodeCIDR",
+            refine=machine.refiner(settings, family, lambda: self._node),
+            generation=read_generation if tables.backend.variant != "legacy" else lambda: None,
+        )
+        servers = ServiceHealthServers(
+            self._health_hosts(family),
+            lambda: self._health.well(self._clock.now()),
+            self._health_check_failed,
+        )
+        self._supervisor.on_stop(f"health checks {family}", servers.close)
+        return Proxier(
+            Tracker(family, settings.node_name, self._clock.now()),
+            backend,
+            flows=Conntrack(family),
+            metrics=self._metrics,
+            health=self._health,
+            servers=servers,
+            clock=self._clock,
+            min_period=settings.iptables.min_sync_period,
+            deep_audit_period=settings.iptables.sync_period,
+        )
+
+    def _on_service(self, kind: str, obj: dict[str, Any]) -> None:
+        self._metrics.service_changes.inc()
+        for proxier in self._proxiers:
+            proxier.on_service(kind, obj)
+
+    def _on_slice(self, kind: str, obj: dict[str, Any]) -> None:
+        self._metrics.endpoint_changes.inc()
+        for proxier in self._proxiers:
+            proxier.on_endpoint_slice(kind, obj)
+
+    def _on_node(self, kind: str, obj: dict[str, Any]) -> None:
+        node = parse_node(None if kind == "DELETED" else obj, self._settings.node_name)
+        if node != self._node:
+            self._node = node
+            for proxier in self._proxiers:
+                proxier.on_node(node)
+
+    def _health_hosts(self, family: Family) -> tuple[str, ...]:
+        anywhere = ("0.0.0.0",) if family is Family.IPV4 else ("::",)
+        cidrs = networks(expand(self._settings.node_port_addresses, ()), family)
+        if cidrs is None:
+            return anywhere
+        from proxy.edge.addresses import local_addresses
+
+        return node_port_ips(cidrs, local_addresses(), family, localhost=True) or anywhere
+
+    def _health_check_failed(self, name: NamespacedName, message: str) -> None:
+        async def tell() -> None:
+            await self._events.record(
+                "Service",
+                name.namespace,
+                name.name,
+                reason="FailedToStartServiceHealthcheck",
+                action="Listen",
+                note=f"node {self._settings.node_name}: {message}",
+                warning=True,
+            )
+
+        self._supervisor.once(f"event-{name}", tell)
+
+    def _wire_metrics(self) -> None:
+        proxiers = self._proxiers
+        self._metrics.service_changes_pending.set_function(lambda: sum(p.pending_services for p in proxiers))
+        self._metrics.endpoint_changes_pending.set_function(lambda: sum(p.pending_endpoints for p in proxiers))
+        self._metrics.add_kernel_counter(
+            "kubeproxy_iptables_ct_state_invalid_dropped_packets",
+            "packets dropped by iptables to work around conntrack problems",
+            lambda: nfacct.packets(CT_INVALID_COUNTER),
+        )
+        self._metrics.add_kernel_counter(
+            "kubeproxy_iptables_localhost_nodeports_accepted_packets",
+            "Number of packets accepted on nodeports of loopback interface",
+            lambda: nfacct.packets(LOCALHOST_COUNTER),
+        )
+
+    async def _serve_health(self) -> None:
+        async def healthz(_: web.Request) -> web.Response:
+            healthy, body = self._health.report(self._clock.now(), with_node=True)
+            self._metrics.healthz.labels("200" if healthy else "503").inc()
+            return json_response(body, 200 if healthy else 503)
+
+        async def livez(_: web.Request) -> web.Response:
+            healthy, body = self._health.report(self._clock.now(), with_node=False)
+            self._metrics.livez.labels("200" if healthy else "503").inc()
+            return json_response(body, 200 if healthy else 503)
+
+        assert self._settings.healthz is not None
+        listen = self._settings.healthz
+        await serve({"/healthz": healthz, "/livez": livez}, listen.host, listen.port, "healthz server")
+
+    async def _serve_metrics(self) -> None:
+        async def metrics(_: web.Request) -> web.Response:
+            return text_response(self._metrics.text())
+
+        async def well(_: web.Request) -> web.Response:
+            return text_response("ok")
+
+        async def mode(_: web.Request) -> web.Response:
+            return text_response(self._settings.mode)
+
+        assert self._settings.metrics is not None
+        listen = self._settings.metrics
+        routes = {"/metrics": metrics, "/healthz": well, "/proxyMode": mode}
+        await serve(routes, listen.host, listen.port, "metrics server")

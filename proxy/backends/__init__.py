@@ -1,0 +1,1 @@
+"""One desired state, one backend per mode: each walks the plans of its own `proxy.plan.<mode>`."""

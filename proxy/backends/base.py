@@ -1,0 +1,35 @@
+"""What a mode of the proxy must do; the rest of the proxy knows no more of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from proxy.model import Desired, NodeFacts, ServicePortName
+
+
+@dataclass(frozen=True, slots=True)
+class SyncReport:
+    """What one sync did, for metrics and the log."""
+
+    full: bool
+    rules_total: dict[str, int] = field(default_factory=dict)  # by table
+    rules_written: dict[str, int] = field(default_factory=dict)
+    no_local_internal: int = 0
+    no_local_external: int = 0
+
+
+class Backend(Protocol):
+    """One family of one mode. Calls never overlap: one task owns a backend."""
+
+    def node_changed(self, node: NodeFacts) -> bool:
+        """Take what is new of the node; True when everything must be written again."""
+
+    async def sync(self, desired: Desired, changed: frozenset[ServicePortName] | None) -> SyncReport:
+        """Bring the kernel to `desired`; `changed` None: all of it. After an error the next call must be full."""
+
+    async def audit(self, *, deep: bool) -> list[str]:
+        """What somebody else changed since the last sync, in words; `deep` looks at every rule."""
+
+    async def cleanup(self) -> None:
+        """Remove everything that is ours."""

@@ -1,0 +1,1 @@
+"""What touches the world: watches, sockets, sysctls, netlink. Decides nothing."""

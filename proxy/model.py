@@ -1,0 +1,133 @@
+"""The facts of the service proxy, frozen: service ports, endpoints, and what the node is."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from nodelib.firewall.objects import Family
+
+Protocol = Literal["TCP", "UDP", "SCTP"]
+PROTOCOLS: tuple[Protocol, ...] = ("TCP", "UDP", "SCTP")
+IPNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+class NamespacedName(NamedTuple):
+    """A Service's name."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+class ServicePortName(NamedTuple):
+    """One port of a Service; the key that joins Services and EndpointSlices."""
+
+    service: NamespacedName
+    port: str
+    protocol: Protocol
+
+    def __str__(self) -> str:
+        """As upstream prints it and hashes it: "ns/name:port", "ns/name" for a port without a name."""
+        return f"{self.service}:{self.port}" if self.port else str(self.service)
+
+
+@dataclass(frozen=True, slots=True)
+class ServicePort:
+    """What the rules of one port depend on (upstream: BaseServicePortInfo). Addresses are of one family."""
+
+    name: ServicePortName
+    cluster_ip: str
+    port: int
+    node_port: int = 0
+    external_ips: tuple[str, ...] = ()
+    load_balancer_ips: tuple[str, ...] = ()
+    source_ranges: tuple[str, ...] = ()
+    affinity_seconds: int = 0  # 0: no session affinity
+    health_check_node_port: int = 0
+    external_local: bool = False
+    internal_local: bool = False
+
+    @property
+    def protocol(self) -> str:
+        """Lower case, as iptables and the chain hashes want it."""
+        return self.name.protocol.lower()
+
+    @property
+    def externally_accessible(self) -> bool:
+        return bool(self.node_port or self.load_balancer_ips or self.external_ips)
+
+    @property
+    def uses_cluster_endpoints(self) -> bool:
+        """Also with externalTrafficPolicy Local: traffic from pods and the node itself is short-circuited."""
+        return not self.internal_local or self.externally_accessible
+
+    @property
+    def uses_local_endpoints(self) -> bool:
+        return self.internal_local or (self.external_local and self.externally_accessible)
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One address and port behind a service port (upstream: BaseEndpointInfo)."""
+
+    ip: str
+    port: int
+    local: bool = False
+    ready: bool = True
+    serving: bool = True
+    terminating: bool = False
+    zone_hints: frozenset[str] = frozenset()
+    node_hints: frozenset[str] = frozenset()
+
+    def __str__(self) -> str:
+        return f"[{self.ip}]:{self.port}" if ":" in self.ip else f"{self.ip}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """What the API says of the node this proxy runs on."""
+
+    name: str
+    zone: str = ""
+    ips: tuple[str, ...] = ()
+    pod_cidrs: tuple[str, ...] = ()
+    exists: bool = False
+    deleting: bool = False
+    to_be_deleted: bool = False  # tainted by the cluster autoscaler
+
+
+class Flow(NamedTuple):
+    """An entry of protocol UDP: what the client sends to, and who answers."""
+
+    source: str
+    source_port: int
+    destination: str
+    destination_port: int
+    reply_source: str
+    reply_port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something in the input that was left out, and why; everything else goes on."""
+
+    obj: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Desired:
+    """What one family is to serve: every service port, and the endpoints of each, sorted by address."""
+
+    family: Family
+    ports: dict[ServicePortName, ServicePort] = field(default_factory=dict)
+    endpoints: dict[ServicePortName, tuple[Endpoint, ...]] = field(default_factory=dict)
+
+    @property
+    def endpoint_count(self) -> int:
+        """Endpoints of existing service ports."""
+        return sum(len(self.endpoints.get(name, ())) for name in self.ports)

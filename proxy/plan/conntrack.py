@@ -1,0 +1,37 @@
+"""Which UDP flows in conntrack point to endpoints that no longer serve.
+
+Follows upstream pkg/proxy/conntrack/cleanup.go. UDP has no end of a connection: a client that goes on
+sending keeps its entry, and with it the old translation, alive. Changes of traffic policy or topology do
+not end a flow, as they do not for TCP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from proxy.model import Desired, Flow
+
+
+def stale_flows(desired: Desired, flows: Iterable[Flow]) -> list[Flow]:
+    """Flows to a Service address or NodePort that are translated to something else than a serving endpoint."""
+    by_address: dict[tuple[str, int], frozenset[tuple[str, int]]] = {}
+    by_node_port: dict[int, frozenset[tuple[str, int]]] = {}
+    for name, port in desired.ports.items():
+        if name.protocol != "UDP":
+            continue
+        serving = frozenset(
+            [(endpoint.ip, endpoint.port) for endpoint in desired.endpoints.get(name, ()) if endpoint.serving]
+        )
+        for address in (port.cluster_ip, *port.load_balancer_ips, *port.external_ips):
+            by_address[address, port.port] = serving
+        # A NodePort is told by its number alone: without endpoints, any flow to that port would match.
+        if port.node_port and serving:
+            by_node_port[port.node_port] = serving
+    stale = []
+    for flow in flows:
+        wanted = by_address.get((flow.destination, flow.destination_port))
+        if wanted is None:
+            wanted = by_node_port.get(flow.destination_port)
+        if wanted is not None and (flow.reply_source, flow.reply_port) not in wanted:
+            stale.append(flow)
+    return stale

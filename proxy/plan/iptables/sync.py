@@ -1,0 +1,229 @@
+"""From what is desired and what stands in the kernel to the transactions between the two. Pure.
+
+`Standing` is what our own writes have left in the kernel; it is never read back on the hot path. A change
+of one Service writes that Service's chains, and a dispatch chain only when its rules really differ.
+
+A transaction with many chains is quadratic in iptables-nft-restore, so a large one is split: first the
+chains of the service ports in groups, which no dispatch rule points to yet (or, after a restart, each
+group replaced as a whole), then one atomic input with the dispatch, and last what is no longer used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from nodelib.firewall.canonical import missing_jumps, standing_jumps
+from nodelib.firewall.objects import Chain, Change, Family, Rule, TableChange, TableContent
+from proxy.model import Desired, ServicePortName
+from proxy.plan.iptables import fixed
+from proxy.plan.iptables.context import LARGE_CLUSTER_ENDPOINTS, Context
+from proxy.plan.iptables.names import is_service_chain
+from proxy.plan.iptables.ports import DISPATCH, PortRules, Top, port_rules
+
+_CANARY = Chain(fixed.CANARY)
+GROUP_CHAINS = 750  # chains in one input: 250 Services with two endpoints
+
+
+class Mark(NamedTuple):
+    """What is kept of a chain that was written: enough to tell another one from it."""
+
+    hash: int
+    rules: int
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What the kernel has: rules of the dispatch, and of each port's chains a mark."""
+
+    ports: Mapping[ServicePortName, PortRules] = field(default_factory=dict)
+    chains: Mapping[ServicePortName, Mapping[str, Mark]] = field(default_factory=dict)
+    tops: Mapping[Top, tuple[Rule, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Transactions in their order, what stands after them, and numbers for the metrics."""
+
+    changes: tuple[Change, ...]
+    standing: Standing
+    rules_total: Mapping[str, int]  # by table
+    rules_written: Mapping[str, int]
+
+
+def plan_full(desired: Desired, ctx: Context, kernel: Mapping[str, TableContent]) -> Plan:
+    """Write everything, whatever stands. `kernel` has the tables as read just now (mangle, filter, nat)."""
+    ctx = _sized(ctx, desired)
+    ports = _plan_ports(desired, desired.ports, ctx)
+    tops = _fill_all(ports, ctx)
+    wanted = {chain.name for rules in ports.values() for chain in rules.chains}
+    stale = [name for name in kernel["nat"].chains if is_service_chain(name) and name not in wanted]
+    missing = {
+        table: missing_jumps(kernel[table], (*fixed.jumps(table), *fixed.kubelet_jumps(table)), ctx.family)
+        for table in ("filter", "nat")
+    }
+    # The kubelet's jumps need their chain even where we put nothing into it.
+    extra = () if fixed.FIREWALL in tops or kernel["filter"].has(fixed.FIREWALL[1]) else (Chain(fixed.FIREWALL[1]),)
+    final = (
+        TableChange("mangle", (_CANARY,)),
+        TableChange(
+            "filter",
+            (_CANARY, *extra, *_top_chains("filter", tops, tops)),
+            add_jumps=missing["filter"],
+        ),
+        TableChange("nat", (_CANARY, *_top_chains("nat", tops, tops)), add_jumps=missing["nat"]),
+    )
+    mark = Chain(fixed.MARK_MASQ[1], tops[fixed.MARK_MASQ])
+    changes = _transactions([rules.chains for rules in ports.values()], final, stale, mark)
+    standing = Standing(_slim(ports), {name: _marks(rules.chains) for name, rules in ports.items()}, tops)
+    return _finished(changes, standing, ctx)
+
+
+def plan_partial(desired: Desired, changed: Collection[ServicePortName], ctx: Context, standing: Standing) -> Plan:
+    """Write what differs for the ports in `changed`; all others are as they stand."""
+    ctx = _sized(ctx, desired)
+    fresh = _plan_ports(desired, [name for name in changed if name in desired.ports], ctx)
+    ports, chains = dict(standing.ports), dict(standing.chains)
+    groups: list[tuple[Chain, ...]] = []
+    stale: list[str] = []
+    touched: set[Top] = set()
+    for name in changed:
+        old, new = standing.ports.get(name), fresh.get(name)
+        touched.update(_differing(old, new))
+        before = chains.pop(name, {})
+        ports.pop(name, None)
+        marks = _marks(new.chains) if new else {}
+        if new:
+            ports[name], chains[name] = new, marks
+            groups.append(tuple([chain for chain in new.chains if before.get(chain.name) != marks[chain.name]]))
+        stale.extend([chain for chain in before if chain not in marks])
+    order = sorted(ports) if touched else []
+    tops = {**standing.tops, **{top: fixed.fill(top, ports, order, ctx) for top in touched}}
+    final = (
+        TableChange("filter", _top_chains("filter", touched, tops)),
+        TableChange("nat", _top_chains("nat", touched, tops)),
+    )
+    changes = _transactions([group for group in groups if group], final, stale, None)
+    return _finished(changes, Standing({**ports, **_slim(fresh)}, chains, tops), ctx)
+
+
+def plan_cleanup(kernel: Mapping[str, TableContent], family: Family) -> Change:
+    """Remove every chain and jump of ours that stands; KUBE-FIREWALL stays, it is the kubelet's as well."""
+    tops = {(table, fixed.CANARY) for table in fixed.TABLES} | set(fixed.top_chains(Context())) - {fixed.FIREWALL}
+    changes = []
+    for table in fixed.TABLES:
+        ours = [
+            name
+            for name in kernel[table].chains
+            if (table, name) in tops or (table == "nat" and is_service_chain(name))
+        ]
+        jumps = standing_jumps(kernel[table], fixed.jumps(table), family)
+        changes.append(TableChange(table, remove_jumps=jumps, delete=tuple(ours)))
+    return tuple(changes)
+
+
+def drift(standing: Standing, ctx: Context, kernel: Mapping[str, TableContent]) -> list[str]:
+    """What somebody else changed, in words; `kernel` read just now, with all rules of filter and nat.
+
+    Compares which chains and jumps there are and how many rules each chain has.
+    """
+    wanted: dict[Top, int] = {top: len(rules) for top, rules in standing.tops.items()}
+    wanted.update({(table, fixed.CANARY): 0 for table in fixed.TABLES})
+    for marks in standing.chains.values():
+        wanted.update({("nat", name): mark.rules for name, mark in marks.items()})
+    found = []
+    for (table, name), count in wanted.items():
+        content = kernel.get(table)
+        if content is None:
+            continue
+        if not content.has(name):
+            found.append(f"{table} {name} is gone")
+        elif len(content.rules(name)) != count:
+            found.append(f"{table} {name} has {len(content.rules(name))} rules, not {count}")
+    for table in ("filter", "nat"):
+        if table in kernel:
+            for one in missing_jumps(kernel[table], fixed.jumps(table), ctx.family):
+                found.append(f"the jump from {table} {one.chain} to {one.rule.target} is gone")
+    return found
+
+
+def _plan_ports(desired: Desired, names: Iterable[ServicePortName], ctx: Context) -> dict[ServicePortName, PortRules]:
+    return {name: port_rules(desired.ports[name], desired.endpoints.get(name, ()), ctx) for name in names}
+
+
+def _fill_all(ports: Mapping[ServicePortName, PortRules], ctx: Context) -> dict[Top, tuple[Rule, ...]]:
+    order = sorted(ports)
+    return {top: fixed.fill(top, ports, order, ctx) for top in fixed.top_chains(ctx)}
+
+
+def _transactions(
+    groups: list[tuple[Chain, ...]], final: Change, stale: list[str], mark: Chain | None
+) -> tuple[Change, ...]:
+    """One atomic input when it is small, else groups of chains, the dispatch, and the deletions."""
+    count = sum(len(group) for group in groups)
+    before: list[tuple[Chain, ...]] = []
+    after: list[list[str]] = []
+    if count > GROUP_CHAINS:
+        before, groups = _packed(groups, mark), []
+    if len(stale) > GROUP_CHAINS:
+        after = [stale[start : start + GROUP_CHAINS] for start in range(0, len(stale), GROUP_CHAINS)]
+        stale = []
+    flat = tuple([chain for group in groups for chain in group])
+    *others, nat = final
+    middle = (*others, replace(nat, chains=(*nat.chains, *flat), delete=tuple(stale)))
+    changes: list[Change] = [(TableChange("nat", group),) for group in before]
+    if any(middle):
+        changes.append(middle)
+    changes.extend([(TableChange("nat", delete=tuple(names)),) for names in after])
+    return tuple(changes)
+
+
+def _packed(groups: list[tuple[Chain, ...]], mark: Chain | None) -> list[tuple[Chain, ...]]:
+    """Whole ports together, about GROUP_CHAINS chains in each; the chain that all of them jump to first."""
+    packed: list[tuple[Chain, ...]] = []
+    current: list[Chain] = [mark] if mark else []
+    for group in groups:
+        if current and len(current) + len(group) > GROUP_CHAINS:
+            packed.append(tuple(current))
+            current = []
+        current.extend(group)
+    if current:
+        packed.append(tuple(current))
+    return packed
+
+
+def _top_chains(table: str, which: Collection[Top], tops: Mapping[Top, tuple[Rule, ...]]) -> tuple[Chain, ...]:
+    return tuple([Chain(top[1], tops[top]) for top in tops if top in which and top[0] == table])
+
+
+def _differing(old: PortRules | None, new: PortRules | None) -> list[Top]:
+    none: Mapping[Top, tuple[Rule, ...]] = {}
+    before, after = old.dispatch if old else none, new.dispatch if new else none
+    return [top for top in DISPATCH if before.get(top, ()) != after.get(top, ())]
+
+
+def _marks(chains: Iterable[Chain]) -> dict[str, Mark]:
+    return {chain.name: Mark(hash(chain), len(chain.rules)) for chain in chains}
+
+
+def _slim(ports: Mapping[ServicePortName, PortRules]) -> dict[ServicePortName, PortRules]:
+    """Without the chains: of those only names and marks are kept, the dispatch is needed again."""
+    return {name: replace(rules, chains=()) for name, rules in ports.items()}
+
+
+def _sized(ctx: Context, desired: Desired) -> Context:
+    return replace(ctx, large=desired.endpoint_count > LARGE_CLUSTER_ENDPOINTS)
+
+
+def _finished(changes: tuple[Change, ...], standing: Standing, ctx: Context) -> Plan:
+    written = {"filter": 0, "nat": 0}
+    for change in changes:
+        for table in change:
+            if table.table in written:
+                written[table.table] += table.rule_count
+    total = {"filter": 0, "nat": 0}
+    for (table_name, _), rules in standing.tops.items():
+        total[table_name] += len(rules)
+    total["nat"] += sum(mark.rules for marks in standing.chains.values() for mark in marks.values())
+    return Plan(changes, standing, total, written)

@@ -1,0 +1,71 @@
+"""NodePort addresses: keywords and CIDRs to networks, and networks to the node's own addresses."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Sequence
+
+from nodelib.firewall.objects import Family
+from proxy.plan.services import family_of, parse_ip
+
+_LOOPBACK = {Family.IPV4: "127.0.0.0/8", Family.IPV6: "::1/128"}
+_ANY = {Family.IPV4: "0.0.0.0/0", Family.IPV6: "::/0"}
+
+
+def expand(given: Sequence[str], node_ips: Iterable[str]) -> tuple[str, ...]:
+    """Keywords (upstream expandNodePortAddressKeywords) become CIDRs; nothing given stays nothing."""
+    found: list[str] = []
+    for item in given:
+        if item == "primary":
+            firsts: dict[Family, str] = {}
+            for address in node_ips:
+                firsts.setdefault(family_of(address), address)
+            bits = {Family.IPV4: 32, Family.IPV6: 128}
+            found.extend(
+                f"{address}/{bits[family]}"
+                for family, address in firsts.items()
+                if not ipaddress.ip_address(address).is_loopback
+            )
+        elif item == "localhost":
+            found.extend(_LOOPBACK.values())
+        elif item == "all":
+            found.extend(_ANY.values())
+        else:
+            found.append(item)
+    return tuple(found)
+
+
+def networks(cidrs: Iterable[str], family: Family) -> tuple[str, ...] | None:
+    """Those of `family`; None: every address (none configured for the family, or the zero CIDR)."""
+    own = tuple([cidr for cidr in cidrs if family_of(cidr) is family])
+    if not own or any(cidr.endswith("/0") for cidr in own):
+        return None
+    return own
+
+
+def has_loopback(cidrs: tuple[str, ...] | None) -> bool:
+    """Is 127.0.0.0/8, or a part of it, among them?"""
+    if cidrs is None:
+        return True
+    loopback = ipaddress.ip_network(_LOOPBACK[Family.IPV4])
+    return any(ipaddress.ip_network(cidr).overlaps(loopback) for cidr in cidrs)
+
+
+def node_port_ips(
+    cidrs: tuple[str, ...] | None, addresses: Iterable[str], family: Family, *, localhost: bool
+) -> tuple[str, ...] | None:
+    """The node's own addresses that take NodePorts; None: all. Loopback only with `localhost`, and in IPv4."""
+    if cidrs is None:
+        return None
+    found: dict[str, None] = {}
+    for cidr in cidrs:
+        network = ipaddress.ip_network(cidr)
+        for text in addresses:
+            parsed = parse_ip(text)
+            if parsed is None or family_of(parsed) is not family:
+                continue
+            address = ipaddress.ip_address(parsed)
+            allowed = not address.is_loopback or (localhost and family is Family.IPV4)
+            if address in network and allowed:
+                found[parsed] = None
+    return tuple(found)

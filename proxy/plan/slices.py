@@ -1,0 +1,127 @@
+"""EndpointSlices of one Service become the endpoints of its ports.
+
+Follows upstream pkg/proxy endpointslicecache.go: slices are merged per Service; of two entries with one
+address and port the one that is not terminating wins (an address is given again before the old Pod is gone).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nodelib.firewall.objects import Family
+from proxy.model import PROTOCOLS, Endpoint, NamespacedName, Problem, ServicePortName
+from proxy.plan.services import family_of, is_port, parse_ip
+
+Json = Mapping[str, Any]
+SERVICE_NAME = "kubernetes.io/service-name"
+TRIGGER_TIME = "endpoints.kubernetes.io/last-change-trigger-time"
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """One EndpointSlice, reduced to what rules depend on."""
+
+    service: NamespacedName
+    name: str
+    family: Family
+    endpoints: tuple[tuple[ServicePortName, tuple[Endpoint, ...]], ...]
+
+
+def slice_key(obj: Json) -> tuple[NamespacedName, str] | None:
+    """(Service, slice name), None for a slice that belongs to no Service."""
+    meta = obj.get("metadata")
+    if not isinstance(meta, Mapping):
+        return None
+    labels = meta.get("labels")
+    service = labels.get(SERVICE_NAME) if isinstance(labels, Mapping) else None
+    namespace, name = meta.get("namespace"), meta.get("name")
+    if not (service and namespace and name):
+        return None
+    return NamespacedName(str(namespace), str(service)), str(name)
+
+
+def parse_slice(obj: Json, node: str) -> tuple[Slice | None, list[Problem]]:
+    """None for a slice without Service, or of type FQDN. `node` is this node's name."""
+    key = slice_key(obj)
+    kind = obj.get("addressType")
+    if key is None or kind not in (Family.IPV4.value, Family.IPV6.value):
+        return None, []
+    service, name = key
+    family = Family(str(kind))
+    problems: list[Problem] = []
+    label = f"EndpointSlice {service.namespace}/{name}"
+    addresses = _addresses(label, obj.get("endpoints"), family, node, problems)
+    found: list[tuple[ServicePortName, tuple[Endpoint, ...]]] = []
+    for port in _items(obj.get("ports")):
+        port_name, number, protocol = port.get("name"), port.get("port"), port.get("protocol") or "TCP"
+        if not isinstance(port_name, str) or not is_port(number) or protocol not in PROTOCOLS:
+            problems.append(Problem(label, f"port {port_name!r} {number!r}/{protocol!r} is left out"))
+            continue
+        at_port = tuple([_at(endpoint, number) for endpoint in addresses])
+        found.append((ServicePortName(service, port_name, protocol), at_port))
+    return Slice(service, name, family, tuple(found)), problems
+
+
+def merge(slices: Iterable[Slice]) -> dict[ServicePortName, tuple[Endpoint, ...]]:
+    """All endpoints of one Service by port, sorted by "ip:port"; ports without endpoints are left out."""
+    by_port: dict[ServicePortName, dict[str, Endpoint]] = {}
+    for one in slices:
+        for name, endpoints in one.endpoints:
+            known = by_port.setdefault(name, {})
+            for endpoint in endpoints:
+                text = str(endpoint)
+                if text not in known or not endpoint.terminating:
+                    known[text] = endpoint
+    return {name: tuple([known[text] for text in sorted(known)]) for name, known in by_port.items() if known}
+
+
+def _addresses(label: str, given: object, family: Family, node: str, problems: list[Problem]) -> list[Endpoint]:
+    """Endpoints with port 0: each is repeated for every port of the slice."""
+    found = []
+    for entry in _items(given):
+        listed = entry.get("addresses")
+        # Only the first address counts: EndpointSlice.endpoints[].addresses are fungible.
+        address = parse_ip(listed[0]) if isinstance(listed, list) and listed else None
+        if address is None or family_of(address) is not family:
+            problems.append(Problem(label, f"an endpoint with the addresses {listed!r} is left out"))
+            continue
+        conditions = entry.get("conditions")
+        conditions = conditions if isinstance(conditions, Mapping) else {}
+        hints = entry.get("hints")
+        hints = hints if isinstance(hints, Mapping) else {}
+        found.append(
+            Endpoint(
+                address,
+                0,
+                local=bool(node) and entry.get("nodeName") == node,
+                ready=conditions.get("ready") in (None, True),
+                serving=conditions.get("serving") in (None, True),
+                terminating=conditions.get("terminating") is True,
+                zone_hints=_names(hints.get("forZones")),
+                node_hints=_names(hints.get("forNodes")),
+            )
+        )
+    return found
+
+
+def _at(endpoint: Endpoint, port: int) -> Endpoint:
+    return Endpoint(
+        endpoint.ip,
+        port,
+        endpoint.local,
+        endpoint.ready,
+        endpoint.serving,
+        endpoint.terminating,
+        endpoint.zone_hints,
+        endpoint.node_hints,
+    )
+
+
+def _names(given: object) -> frozenset[str]:
+    return frozenset([str(item["name"]) for item in _items(given) if item.get("name")])
+
+
+def _items(value: object) -> list[Json]:
+    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []

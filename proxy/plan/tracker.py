@@ -1,0 +1,140 @@
+"""Services and EndpointSlices of one family as they are now, and what changed since the last sync.
+
+Follows upstream's change trackers (servicechangetracker.go, endpointschangetracker.go), per service port:
+an update that changes nothing that rules depend on is no change. In memory only; not thread-safe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nodelib.firewall.objects import Family
+from nodelib.kube.times import parse_rfc3339
+from proxy.model import Desired, Endpoint, NamespacedName, Problem, ServicePort, ServicePortName
+from proxy.plan.services import parse_service, service_name
+from proxy.plan.slices import TRIGGER_TIME, Slice, merge, parse_slice, slice_key
+
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What was taken from the tracker: a copy of the state, and the service ports that differ since last time."""
+
+    desired: Desired
+    ports: frozenset[ServicePortName]
+    trigger_times: tuple[float, ...] = ()  # wall seconds, of the endpoint changes
+
+    @property
+    def udp(self) -> bool:
+        """A UDP port changed: conntrack may hold flows to endpoints that are gone."""
+        return any(name.protocol == "UDP" for name in self.ports)
+
+
+class Tracker:
+    """`node`: this node's name. `started`: wall seconds; older trigger times are not measured."""
+
+    def __init__(self, family: Family, node: str, started: float) -> None:
+        self.family = family
+        self._node = node
+        self._started = started
+        self._ports: dict[ServicePortName, ServicePort] = {}
+        self._names: dict[NamespacedName, tuple[ServicePortName, ...]] = {}
+        self._endpoints: dict[ServicePortName, tuple[Endpoint, ...]] = {}
+        self._slices: dict[NamespacedName, dict[str, Slice]] = {}
+        self._merged: dict[NamespacedName, tuple[ServicePortName, ...]] = {}
+        self._unmerged: set[NamespacedName] = set()
+        self._changed: set[ServicePortName] = set()
+        self._triggers: dict[NamespacedName, list[float]] = {}
+
+    @property
+    def pending(self) -> bool:
+        return bool(self._changed or self._unmerged)
+
+    @property
+    def pending_services(self) -> int:
+        return len({name.service for name in self._changed})
+
+    @property
+    def pending_endpoints(self) -> int:
+        return len(self._unmerged)
+
+    def service(self, obj: Json, *, gone: bool = False) -> list[Problem]:
+        """A Service was added, changed or deleted."""
+        key = service_name(obj)
+        ports, problems = ({}, []) if gone else parse_service(obj, self.family)
+        for name in self._names.pop(key, ()):
+            if name not in ports:
+                del self._ports[name]
+                self._changed.add(name)
+        for name, port in ports.items():
+            if self._ports.get(name) != port:
+                self._ports[name] = port
+                self._changed.add(name)
+        if ports:
+            self._names[key] = tuple(ports)
+        return problems
+
+    def endpoint_slice(self, obj: Json, *, gone: bool = False) -> list[Problem]:
+        """An EndpointSlice was added, changed or deleted. Its Service is not looked for."""
+        key = slice_key(obj)
+        if key is None:
+            return []
+        service, name = key
+        parsed, problems = (None, []) if gone else parse_slice(obj, self._node)
+        if parsed is not None and parsed.family is not self.family:
+            parsed, problems = None, []
+        known = self._slices.get(service, {})
+        if known.get(name) == parsed:
+            return problems
+        if parsed is None:
+            del known[name]
+            self._triggers.pop(service, None)
+            if not known:
+                del self._slices[service]
+        else:
+            self._slices.setdefault(service, {})[name] = parsed
+            self._note_trigger(service, obj)
+        self._unmerged.add(service)
+        return problems
+
+    def take(self) -> Changes:
+        """The state as a copy that nothing changes any more, and the changes, which are forgotten here."""
+        for service in self._unmerged:
+            self._merge(service)
+        self._unmerged.clear()
+        changed, self._changed = frozenset(self._changed), set()
+        triggers, self._triggers = self._triggers, {}
+        desired = Desired(self.family, dict(self._ports), dict(self._endpoints))
+        return Changes(desired, changed, tuple([time for times in triggers.values() for time in times]))
+
+    def current(self) -> Desired:
+        """The state without taking the changes."""
+        return Desired(self.family, dict(self._ports), dict(self._endpoints))
+
+    def _merge(self, service: NamespacedName) -> None:
+        merged = merge(self._slices.get(service, {}).values())
+        for name in self._merged.pop(service, ()):
+            if name not in merged:
+                del self._endpoints[name]
+                self._changed.add(name)
+        for name, endpoints in merged.items():
+            if self._endpoints.get(name) != endpoints:
+                self._endpoints[name] = endpoints
+                self._changed.add(name)
+        if merged:
+            self._merged[service] = tuple(merged)
+
+    def _note_trigger(self, service: NamespacedName, obj: Json) -> None:
+        notes = (obj.get("metadata") or {}).get("annotations")
+        text = notes.get(TRIGGER_TIME) if isinstance(notes, Mapping) else None
+        if not isinstance(text, str):
+            return
+        try:
+            time = parse_rfc3339(text)
+        except ValueError:
+            return
+        if time > self._started:
+            self._triggers.setdefault(service, []).append(time)

@@ -1,0 +1,210 @@
+"""One family of the proxy: changes in, syncs out, and an eye on what others do to the rules.
+
+Level-triggered: a sync takes whatever changed since the last one. After a failure, or when somebody else
+changed the rules, the next sync writes everything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from nodelib.clock import Clock
+from nodelib.errors import NodewrightError
+from nodelib.firewall.objects import Family
+from nodelib.runner import BoundedFrequencyRunner
+from proxy.backends.base import Backend
+from proxy.edge.metrics import Metrics
+from proxy.edge.servers import ServiceHealthServers
+from proxy.health import Health
+from proxy.model import Desired, Flow, NodeFacts, Problem
+from proxy.plan.conntrack import stale_flows
+from proxy.plan.health import health_check_ports, local_ready
+from proxy.plan.tracker import Changes, Tracker
+
+log = logging.getLogger(__name__)
+
+FULL_SYNC_PERIOD = 3600.0  # seconds, as upstream
+RETRY = 2.0
+AUDIT = 2.0
+_SHOWN = 5
+
+
+class Flows(Protocol):
+    """Conntrack's UDP entries of the family; calls block."""
+
+    def list_udp(self) -> list[Flow]: ...
+
+    def delete(self, flows: list[Flow]) -> int: ...
+
+
+class Proxier:
+    """Owns the tracker and the backend of one family. Nothing is written before `start()`."""
+
+    def __init__(
+        self,
+        tracker: Tracker,
+        backend: Backend,
+        *,
+        flows: Flows,
+        metrics: Metrics,
+        health: Health,
+        servers: ServiceHealthServers,
+        clock: Clock,
+        min_period: float,
+        deep_audit_period: float,
+    ) -> None:
+        self.family: Family = tracker.family
+        self._tracker = tracker
+        self._backend = backend
+        self._flows = flows
+        self._metrics = metrics
+        self._health = health
+        self._servers = servers
+        self._clock = clock
+        self._deep_period = deep_audit_period
+        self._started = False
+        self._full = True
+        self._last_full = clock.monotonic()
+        self._lock = asyncio.Lock()
+        self.runner = BoundedFrequencyRunner(
+            f"sync {self.family}",
+            self.sync,
+            min_interval=min_period,
+            retry_interval=RETRY,
+            max_interval=FULL_SYNC_PERIOD,
+            clock=clock,
+        )
+
+    @property
+    def pending_services(self) -> int:
+        """Services that changed since the last sync."""
+        return self._tracker.pending_services
+
+    @property
+    def pending_endpoints(self) -> int:
+        """Services whose EndpointSlices changed since the last sync."""
+        return self._tracker.pending_endpoints
+
+    def start(self) -> None:
+        """Services, EndpointSlices and the Node have been listed: rules may be written from now on."""
+        self._started = True
+        self._poke()
+
+    def on_service(self, kind: str, obj: Mapping[str, Any]) -> None:
+        self._report(self._tracker.service(obj, gone=kind == "DELETED"))
+        self._poke_if_pending()
+
+    def on_endpoint_slice(self, kind: str, obj: Mapping[str, Any]) -> None:
+        self._report(self._tracker.endpoint_slice(obj, gone=kind == "DELETED"))
+        self._poke_if_pending()
+
+    def on_node(self, node: NodeFacts) -> None:
+        if self._backend.node_changed(node):
+            self.force("the Node changed")
+
+    def force(self, why: str) -> None:
+        """Write everything again, soon."""
+        self._full = True
+        if self._started:
+            log.info("%s: full sync: %s", self.family, why)
+            self._poke()
+
+    async def sync(self) -> None:
+        """One round. Raises what the backend raised; the next round is a full one then."""
+        if not self._started:
+            return
+        async with self._lock:
+            if self._clock.monotonic() - self._last_full >= FULL_SYNC_PERIOD:
+                self._full = True
+            if self._full or self._tracker.pending:
+                await self._sync()
+            else:
+                self._health.updated(self.family, self._clock.now())
+
+    async def run_audit(self) -> None:
+        """Until cancelled: notice within seconds when somebody else flushed or changed our rules."""
+        last_deep = self._clock.monotonic()
+        while True:
+            await self._clock.sleep(AUDIT)
+            deep = self._clock.monotonic() - last_deep >= self._deep_period
+            if deep:
+                last_deep = self._clock.monotonic()
+            await self.audit(deep=deep)
+
+    async def audit(self, *, deep: bool) -> None:
+        """One look; what is found forces a full sync."""
+        if not self._started or self._full:
+            return
+        try:
+            async with self._lock:
+                found = await self._backend.audit(deep=deep)
+        except NodewrightError as error:
+            log.warning("%s: the rules could not be looked at: %s", self.family, error)
+            return
+        if found:
+            more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+            self.force(f"somebody else changed our rules: {'; '.join(found[:_SHOWN])}{more}")
+
+    async def _sync(self) -> None:
+        changes, full, started = self._tracker.take(), self._full, self._clock.monotonic()
+        # Set again by whoever asks for a full sync while this one runs.
+        self._full = False
+        try:
+            report = await self._backend.sync(changes.desired, None if full else changes.ports)
+        except BaseException:
+            self._full = True
+            self._metrics.restore_failures.labels(self.family.value).inc()
+            if not full:
+                self._metrics.partial_failures.labels(self.family.value).inc()
+            raise
+        finished, now = self._clock.monotonic(), self._clock.now()
+        if report.full:
+            self._last_full = finished
+        self._metrics.synced(self.family, report, finished - started, now)
+        self._health.updated(self.family, now)
+        log.debug("%s: synced %d ports in %.3f s", self.family, len(changes.ports), finished - started)
+        await self._afterwards(changes, now, full)
+        if self._tracker.pending or self._full:
+            self._poke()
+
+    async def _afterwards(self, changes: Changes, now: float, full: bool) -> None:
+        for time in changes.trigger_times:
+            self._metrics.programming.labels(self.family.value).observe(max(0.0, now - time))
+        await self._servers.sync(health_check_ports(changes.desired), local_ready(changes.desired))
+        if changes.udp or full:
+            await self._end_stale_flows(changes.desired)
+
+    async def _end_stale_flows(self, desired: Desired) -> None:
+        if not any(name.protocol == "UDP" for name in desired.ports):
+            return
+        started = self._clock.monotonic()
+        try:
+            deleted = await asyncio.to_thread(self._delete_stale, desired)
+        except OSError as error:
+            log.warning(
+                "%s: conntrack could not be cleaned, UDP clients may reach old endpoints: %s", self.family, error
+            )
+            return
+        self._metrics.conntrack.labels(self.family.value).observe(self._clock.monotonic() - started)
+        self._metrics.conntrack_deleted.labels(self.family.value).inc(deleted)
+
+    def _delete_stale(self, desired: Desired) -> int:
+        stale = stale_flows(desired, self._flows.list_udp())
+        return self._flows.delete(stale) if stale else 0
+
+    def _report(self, problems: list[Problem]) -> None:
+        for problem in problems:
+            log.warning("%s: %s (left out; everything else is served)", problem.obj, problem.message)
+
+    def _poke_if_pending(self) -> None:
+        if self._started and self._tracker.pending:
+            self._poke()
+
+    def _poke(self) -> None:
+        now = self._clock.now()
+        self._health.queued(self.family, now)
+        self._metrics.last_queued.labels(self.family.value).set(now)
+        self.runner.poke()

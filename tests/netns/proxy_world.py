@@ -1,0 +1,186 @@
+"""A node with pods and an outside, and the proxy in it, fed by a real API server.
+
+Addresses: the node 10.89.250.1 (where the API server is, too) and 203.0.113.1, pods 10.244.0.0/24, a client
+outside 203.0.113.9, Services 10.96.0.0/16.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.netns import api_server
+from tests.netns.cni_world import LIMIT, ROOT, Namespace, wait_for
+
+PEER = str(Path(__file__).with_name("proxy_peer.py"))
+NODE = "pnode"
+CLIENT, OUTSIDE = "203.0.113.9", "203.0.113.1"
+Json = dict[str, Any]
+
+
+class Entered(Namespace):
+    """A namespace that somebody else holds, under /run/netns."""
+
+    def __init__(self, name: str) -> None:
+        self.path = f"/run/netns/{name}"
+        self._processes = []
+
+    def close(self) -> None:
+        for process in self._processes:
+            process.kill()
+            process.wait()
+            if process.stdout:
+                process.stdout.close()
+
+
+class ProxyWorld:
+    """`close()` ends everything that was started here."""
+
+    def __init__(self, folder: Path, api: api_server.ApiServer) -> None:
+        self.folder = folder
+        self.api = api
+        self.node = Entered(api.netns)
+        self._spaces: list[Namespace] = [self.node]
+        self.node.run("sysctl", "-qw", "net.ipv4.ip_forward=1")
+        self.node.run("ip", "link", "add", "pods0", "type", "bridge")
+        self.node.run("ip", "addr", "add", "10.244.0.1/24", "dev", "pods0")
+        self.node.run("ip", "link", "set", "pods0", "up")
+        self.client = self._attached("out0", OUTSIDE + "/24", CLIENT + "/24", OUTSIDE)
+        # A packet of the node's own is routed before it is translated: without a route there is nothing to translate.
+        self.node.run("ip", "route", "add", "default", "via", CLIENT)
+        self.proxy: subprocess.Popen[bytes] | None = None
+        self._write_kubeconfig()
+        self.call("POST", "/api/v1/nodes", {"metadata": {"name": NODE}})
+
+    def close(self) -> None:
+        if self.proxy is not None and self.proxy.poll() is None:
+            self.proxy.kill()
+            self.proxy.wait()
+        for space in reversed(self._spaces):
+            space.close()
+
+    def pod(self, number: int, *servers: tuple[str, int]) -> Namespace:
+        """A pod 10.244.0.<number> named "pod<number>" that serves (kind, port)."""
+        space = Namespace()
+        self._spaces.append(space)
+        host = f"p{number}"
+        self.node.run("ip", "link", "add", host, "type", "veth", "peer", "name", "eth0", "netns", str(space.pid))
+        self.node.run("ip", "link", "set", host, "master", "pods0", "up")
+        # A pod that reaches itself through its Service comes back through the port it left by.
+        self.node.run("bridge", "link", "set", "dev", host, "hairpin", "on")
+        space.run("ip", "link", "set", "lo", "up")
+        space.run("ip", "addr", "add", f"10.244.0.{number}/24", "dev", "eth0")
+        space.run("ip", "link", "set", "eth0", "up")
+        space.run("ip", "route", "add", "default", "via", "10.244.0.1")
+        for kind, port in servers:
+            process = space.start(
+                sys.executable, "-IS", PEER, "serve", kind, str(port), f"pod{number}", stdout=subprocess.PIPE
+            )
+            assert process.stdout is not None and process.stdout.readline() == b"READY\n"
+        return space
+
+    def ask(self, who: Namespace, kind: str, host: str, port: int, count: int = 1, source_port: int = 0) -> list[str]:
+        done = who.run(sys.executable, "-IS", PEER, "ask", kind, host, str(port), str(count), str(source_port))
+        return done.stdout.split("\n")[:-1]
+
+    def talk(self, who: Namespace, verb: str, host: str, port: int) -> subprocess.Popen[bytes]:
+        process = who.start(
+            sys.executable, "-IS", PEER, verb, host, str(port), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        assert process.stdout is not None and process.stdout.readline() == b"READY\n"
+        return process
+
+    @staticmethod
+    def result(talk: subprocess.Popen[bytes]) -> str:
+        return talk.communicate(b"stop\n", timeout=LIMIT)[0].decode().strip()
+
+    def start_proxy(self, *flags: str) -> None:
+        argv = [
+            sys.executable,
+            "-m",
+            "proxy",
+            f"--kubeconfig={self.folder / 'kubeconfig'}",
+            f"--hostname-override={NODE}",
+        ]
+        argv += [
+            "--cluster-cidr=10.244.0.0/16",
+            "--conntrack-max-per-core=0",
+            "--iptables-sync-period=3s",
+            "-v=4",
+            *flags,
+        ]
+        with (self.folder / "proxy.log").open("ab") as log:
+            self.proxy = subprocess.Popen(self.node.argv(*argv), cwd=ROOT, stderr=log)
+
+    def kill_proxy(self) -> None:
+        assert self.proxy is not None
+        self.proxy.kill()
+        self.proxy.wait()
+
+    @property
+    def log(self) -> str:
+        return (self.folder / "proxy.log").read_text()
+
+    def rules(self, table: str = "nat") -> str:
+        return self.node.run("iptables-save", "-t", table).stdout
+
+    def fetch(self, url: str) -> str:
+        return self.node.run("curl", "-s", url, check=False).stdout
+
+    def synced(self, *needles: str) -> None:
+        wait_for(f"rules with {needles}\n{self.log[-2000:]}", lambda: all(one in self.rules() for one in needles))
+
+    def service(self, name: str, port: int = 80, target: int = 8080, **spec: Any) -> Json:
+        protocol = spec.pop("protocol", "TCP")
+        entry = {"name": "main", "port": port, "targetPort": target, "protocol": protocol}
+        body = {"metadata": {"name": name}, "spec": {"ports": [entry], **spec}}
+        return self.call("POST", "/api/v1/namespaces/default/services", body)
+
+    def endpoints(self, name: str, addresses: Sequence[str], target: int = 8080, protocol: str = "TCP") -> None:
+        path = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
+        body = {
+            "metadata": {"name": f"{name}-1", "labels": {"kubernetes.io/service-name": name}},
+            "addressType": "IPv4",
+            "ports": [{"name": "main", "port": target, "protocol": protocol}],
+            "endpoints": [{"addresses": [one], "conditions": {"ready": True}, "nodeName": NODE} for one in addresses],
+        }
+        if self.call("GET", f"{path}/{name}-1").get("kind") == "EndpointSlice":
+            self.call("PUT", f"{path}/{name}-1", body)
+        else:
+            self.call("POST", path, body)
+
+    def call(self, method: str, path: str, body: Json | None = None) -> Json:
+        argv = ["curl", "-ks", "-X", method, "-H", f"Authorization: Bearer {self.api.tokens['admin']}"]
+        if body is not None:
+            argv += ["-H", "Content-Type: application/json", "-d", json.dumps(body)]
+        answer: Json = json.loads(self.node.run(*argv, self.api.server + path).stdout or "{}")
+        return answer
+
+    def _attached(self, link: str, near: str, far: str, gateway: str) -> Namespace:
+        space = Namespace()
+        self._spaces.append(space)
+        self.node.run("ip", "link", "add", link, "type", "veth", "peer", "name", "eth0", "netns", str(space.pid))
+        self.node.run("ip", "addr", "add", near, "dev", link)
+        self.node.run("ip", "link", "set", link, "up")
+        space.run("ip", "addr", "add", far, "dev", "eth0")
+        space.run("ip", "link", "set", "eth0", "up")
+        space.run("ip", "route", "add", "default", "via", gateway)
+        return space
+
+    def _write_kubeconfig(self) -> None:
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "c", "cluster": {"server": self.api.server, "insecure-skip-tls-verify": True}}],
+            "users": [{"name": "u", "user": {"token": self.api.tokens["admin"]}}],
+            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+            "current-context": "x",
+        }
+        (self.folder / "kubeconfig").write_text(json.dumps(config))
+
+
+__all__ = ["CLIENT", "NODE", "OUTSIDE", "ProxyWorld"]

@@ -1,0 +1,313 @@
+"""Where packets go: the flow tables of upstream's iptables/proxier_test.go, traced through the written rules."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from nodelib.firewall.fake import FakeIptables
+from nodelib.firewall.trace import Node
+from proxy.plan.iptables.context import LocalDetector, by_interface
+from tests.unit.proxy.build import (
+    BLOCKED_CLIENT,
+    CLIENT,
+    CONTEXT,
+    HERE,
+    NODE,
+    NODE_IP,
+    NODE_IP_TWO,
+    POD,
+    Json,
+    endpoint,
+    endpoint_slice,
+    flow,
+    installed,
+    service,
+)
+
+IP = "172.30.0.41"
+EXTERNAL, BALANCER = "192.168.99.11", "1.2.3.4"
+NODE_PORT = 30080
+PORTS = [{"name": "p80", "port": 80, "protocol": "TCP", "nodePort": NODE_PORT}]
+LOCAL, REMOTE = endpoint("10.180.0.1", HERE), endpoint("10.180.1.2", "there")
+TERMINATING = {"ready": False, "serving": True, "terminating": True}
+Row = tuple[str, str, str, int, str]
+
+
+def check(fake: FakeIptables, rows: list[Row], node: Node = NODE) -> None:
+    wrong = []
+    for label, source, to, port, expected in rows:
+        got = flow(fake, source, to, port, node=node)
+        if got != expected:
+            wrong.append(f"{label}: {source} -> {to}:{port}: expected {expected!r}, got {got!r}")
+    assert not wrong, "\n".join(wrong)
+
+
+def balanced(*endpoints: Json, **spec: object) -> FakeIptables:
+    obj = service("svc", IP, type="LoadBalancer", ports=PORTS, externalIPs=[EXTERNAL], lb=[BALANCER], **spec)
+    return installed(obj, endpoint_slice("svc", endpoints))
+
+
+def test_cluster_ip() -> None:
+    fake = installed(
+        service("one", IP),
+        endpoint_slice("one", ["10.180.0.1"]),
+        service(
+            "two", "172.30.0.42", ports=[{"name": "p80", "port": 80}, {"name": "alt", "port": 8443, "targetPort": 443}]
+        ),
+        endpoint_slice(
+            "two",
+            ["10.180.0.1", "10.180.2.1"],
+            ports=[{"name": "p80", "port": 8080}, {"name": "alt", "port": 8443}],
+        ),
+    )
+    check(
+        fake,
+        [
+            ("pod", POD, IP, 80, "10.180.0.1:80"),
+            ("node", NODE_IP, IP, 80, "10.180.0.1:80 masq"),
+            ("outside", CLIENT, IP, 80, "10.180.0.1:80 masq"),
+            ("hairpin", "10.180.0.1", IP, 80, "10.180.0.1:80 masq"),
+            ("another port", POD, IP, 81, "passes"),
+            ("two endpoints", POD, "172.30.0.42", 80, "10.180.0.1:8080, 10.180.2.1:8080"),
+            ("a port of another number", POD, "172.30.0.42", 8443, "10.180.0.1:8443, 10.180.2.1:8443"),
+        ],
+    )
+    assert flow(fake, POD, IP, 80, protocol="udp") == "passes"
+
+
+@pytest.mark.parametrize(
+    ("change", "pod", "client"),
+    [
+        ({"masquerade_all": True}, True, True),
+        ({"detector": LocalDetector()}, False, False),
+        ({"detector": by_interface("eth+")}, False, False),
+        ({"detector": by_interface("cni0")}, True, True),
+    ],
+    ids=["masqueradeAll", "no detector", "interface prefix", "bridge"],
+)
+def test_whose_traffic_to_the_cluster_ip_is_masqueraded(change: Json, pod: bool, client: bool) -> None:
+    fake = installed(service("svc", IP), endpoint_slice("svc", ["10.180.0.1"]), ctx=replace(CONTEXT, **change))
+    assert [flow(fake, source, IP, 80).endswith("masq") for source in (POD, CLIENT)] == [pod, client]
+
+
+def test_external_cluster_policy() -> None:
+    fake = balanced(LOCAL, REMOTE)
+    both = "10.180.0.1:80, 10.180.1.2:80"
+    rows: list[Row] = [("cluster IP", POD, IP, 80, both)]
+    for to, port in ((EXTERNAL, 80), (BALANCER, 80), (NODE_IP, NODE_PORT), (NODE_IP_TWO, NODE_PORT)):
+        rows += [
+            (f"{who} to {to}", source, to, port, f"{both} masq")
+            for who, source in (("pod", POD), ("node", NODE_IP), ("client", CLIENT))
+        ]
+    check(fake, [*rows, ("node port on localhost", "127.0.0.1", "127.0.0.1", NODE_PORT, f"{both} masq")])
+
+
+def test_external_local_policy() -> None:
+    fake = balanced(LOCAL, REMOTE, externalTrafficPolicy="Local")
+    both = "10.180.0.1:80, 10.180.1.2:80"
+    rows: list[Row] = [("cluster IP", POD, IP, 80, both)]
+    for to, port in ((EXTERNAL, 80), (BALANCER, 80), (NODE_IP, NODE_PORT)):
+        rows += [
+            (f"pod to {to}", POD, to, port, both),
+            (f"node to {to}", NODE_IP, to, port, f"{both} masq"),
+            (f"client to {to}", CLIENT, to, port, "10.180.0.1:80"),
+        ]
+    check(fake, rows)
+
+
+def test_external_local_policy_without_local_endpoint() -> None:
+    fake = balanced(REMOTE, externalTrafficPolicy="Local")
+    rows: list[Row] = [("cluster IP", POD, IP, 80, "10.180.1.2:80")]
+    for to, port in ((EXTERNAL, 80), (BALANCER, 80), (NODE_IP, NODE_PORT)):
+        rows += [
+            (f"pod to {to}", POD, to, port, "10.180.1.2:80"),
+            (f"node to {to}", NODE_IP, to, port, "10.180.1.2:80 masq"),
+            (f"client to {to}", CLIENT, to, port, "DROP"),
+        ]
+    check(fake, rows)
+
+
+def test_internal_local_policy() -> None:
+    with_local = installed(service("svc", IP, internalTrafficPolicy="Local"), endpoint_slice("svc", [LOCAL, REMOTE]))
+    check(with_local, [("pod", POD, IP, 80, "10.180.0.1:80"), ("node", NODE_IP, IP, 80, "10.180.0.1:80 masq")])
+    without = installed(service("svc", IP, internalTrafficPolicy="Local"), endpoint_slice("svc", [REMOTE]))
+    check(without, [("pod", POD, IP, 80, "DROP"), ("node", NODE_IP, IP, 80, "DROP")])
+
+
+def test_no_endpoints() -> None:
+    fake = balanced()
+    rows: list[Row] = [("cluster IP", POD, IP, 80, "REJECT"), ("node to cluster IP", NODE_IP, IP, 80, "REJECT")]
+    for to, port in ((EXTERNAL, 80), (BALANCER, 80), (NODE_IP, NODE_PORT)):
+        rows += [(f"pod to {to}", POD, to, port, "REJECT"), (f"client to {to}", CLIENT, to, port, "REJECT")]
+    check(fake, rows)
+
+
+def test_endpoints_that_are_not_ready_are_none() -> None:
+    check(balanced(endpoint("10.180.0.1", ready=False)), [("pod", POD, IP, 80, "REJECT")])
+
+
+def test_load_balancer_source_ranges() -> None:
+    fake = balanced(LOCAL, loadBalancerSourceRanges=["203.0.113.0/25"])
+    check(
+        fake,
+        [
+            ("allowed", CLIENT, BALANCER, 80, "10.180.0.1:80 masq"),
+            ("blocked", BLOCKED_CLIENT, BALANCER, 80, "DROP"),
+            ("pod is blocked as well", POD, BALANCER, 80, "DROP"),
+            ("node ports are not subject to ranges", BLOCKED_CLIENT, NODE_IP, NODE_PORT, "10.180.0.1:80 masq"),
+            ("nor external IPs", BLOCKED_CLIENT, EXTERNAL, 80, "10.180.0.1:80 masq"),
+            ("nor the cluster IP", POD, IP, 80, "10.180.0.1:80"),
+        ],
+    )
+
+
+def test_source_ranges_that_have_the_node_let_its_balancer_address_in() -> None:
+    fake = balanced(LOCAL, loadBalancerSourceRanges=["192.168.0.0/24"])
+    at_home = Node(NODE.addresses | {BALANCER})
+    check(fake, [("node by the balancer's own address", BALANCER, BALANCER, 80, "10.180.0.1:80 masq")], at_home)
+    check(
+        balanced(LOCAL, loadBalancerSourceRanges=["203.0.113.0/25"]),
+        [("not the node", BALANCER, BALANCER, 80, "DROP")],
+        at_home,
+    )
+
+
+def test_proxy_mode_load_balancer_is_not_short_circuited() -> None:
+    obj = service("svc", IP, type="LoadBalancer", ports=PORTS, lb=[{"ip": BALANCER, "ipMode": "Proxy"}])
+    fake = installed(obj, endpoint_slice("svc", [LOCAL]))
+    check(
+        fake,
+        [("balancer", POD, BALANCER, 80, "passes"), ("node port", CLIENT, NODE_IP, NODE_PORT, "10.180.0.1:80 masq")],
+    )
+
+
+def test_node_ports_on_chosen_addresses() -> None:
+    ctx = replace(CONTEXT, node_port_ips=(NODE_IP,), localhost_node_ports=False)
+    fake = installed(service("svc", IP, type="NodePort", ports=PORTS), endpoint_slice("svc", [LOCAL]), ctx=ctx)
+    check(
+        fake,
+        [
+            ("chosen", CLIENT, NODE_IP, NODE_PORT, "10.180.0.1:80 masq"),
+            ("another", CLIENT, NODE_IP_TWO, NODE_PORT, "passes"),
+            ("localhost", "127.0.0.1", "127.0.0.1", NODE_PORT, "passes"),
+        ],
+    )
+
+
+def test_no_node_ports_on_localhost() -> None:
+    ctx = replace(CONTEXT, localhost_node_ports=False)
+    fake = installed(service("svc", IP, type="NodePort", ports=PORTS), endpoint_slice("svc", [LOCAL]), ctx=ctx)
+    check(
+        fake,
+        [
+            ("localhost", "127.0.0.1", "127.0.0.1", NODE_PORT, "passes"),
+            ("node", CLIENT, NODE_IP, NODE_PORT, "10.180.0.1:80 masq"),
+        ],
+    )
+
+
+def test_loopback_addresses_are_not_reachable_from_outside() -> None:
+    fake = installed(service("svc", IP, type="NodePort", ports=PORTS), endpoint_slice("svc", [LOCAL]))
+    check(fake, [("a martian", CLIENT, "127.0.0.1", 22, "DROP")])
+
+
+def test_health_check_node_port_is_open() -> None:
+    fake = balanced(REMOTE, externalTrafficPolicy="Local", healthCheckNodePort=31000)
+    check(fake, [("health check", CLIENT, NODE_IP, 31000, "passes")])
+    assert "--dport 31000 -j ACCEPT" in fake.dump()
+
+
+def test_session_affinity_goes_back_to_the_known_endpoint() -> None:
+    fake = installed(
+        service("svc", IP, sessionAffinity="ClientIP"),
+        endpoint_slice("svc", ["10.180.0.1", "10.180.0.2"]),
+    )
+    chain = next(
+        name for name, rules in fake.content()["nat"].chains.items() if "10.180.0.2:80" in str(rules) and "SEP" in name
+    )
+    check(fake, [("a new client", POD, IP, 80, "10.180.0.1:80, 10.180.0.2:80")])
+    known = Node(NODE.addresses, frozenset({(chain, POD)}))
+    check(
+        fake,
+        [
+            ("a known client", POD, IP, 80, "10.180.0.2:80"),
+            ("another", CLIENT, IP, 80, "10.180.0.1:80, 10.180.0.2:80 masq"),
+        ],
+        known,
+    )
+
+
+@pytest.mark.parametrize(
+    ("endpoints", "cluster", "external"),
+    [
+        pytest.param([LOCAL, REMOTE], "10.180.0.1:80, 10.180.1.2:80", "10.180.0.1:80", id="all ready"),
+        pytest.param(
+            [endpoint("10.180.0.1", HERE, **TERMINATING), REMOTE],
+            "10.180.1.2:80",
+            "10.180.0.1:80",
+            id="the local one terminates",
+        ),
+        pytest.param(
+            [endpoint("10.180.0.1", HERE, **TERMINATING), endpoint("10.180.1.2", "there", **TERMINATING)],
+            "10.180.0.1:80, 10.180.1.2:80",
+            "10.180.0.1:80",
+            id="all terminate and serve",
+        ),
+        pytest.param(
+            [endpoint("10.180.1.2", "there", **TERMINATING)], "10.180.1.2:80", "DROP", id="a remote one terminates"
+        ),
+        pytest.param(
+            [endpoint("10.180.0.1", HERE, ready=False, serving=False, terminating=True)],
+            "REJECT",
+            "REJECT",
+            id="none serves",
+        ),
+    ],
+)
+def test_terminating_endpoints_with_local_policy(endpoints: list[Json], cluster: str, external: str) -> None:
+    fake = balanced(*endpoints, externalTrafficPolicy="Local")
+    check(fake, [("pod", POD, IP, 80, cluster), ("client", CLIENT, BALANCER, 80, external)])
+
+
+# internal policy, external policy -> what a pod gets at the cluster IP, a client and the node itself at the NodePort
+@pytest.mark.parametrize(
+    ("internal", "external", "pod", "client", "node"),
+    [
+        ("Cluster", "Cluster", "L, R", "L, R masq", "L, R masq"),
+        ("Cluster", "Local", "L, R", "L", "L, R masq"),
+        ("Local", "Cluster", "L", "L, R masq", "L, R masq"),
+        ("Local", "Local", "L", "L", "L, R masq"),
+    ],
+)
+def test_both_policies(internal: str, external: str, pod: str, client: str, node: str) -> None:
+    fake = balanced(LOCAL, REMOTE, internalTrafficPolicy=internal, externalTrafficPolicy=external)
+
+    def spelled(text: str) -> str:
+        return text.replace("L", "10.180.0.1:80").replace("R", "10.180.1.2:80")
+
+    check(
+        fake,
+        [
+            ("pod", POD, IP, 80, spelled(pod)),
+            ("client", CLIENT, NODE_IP, NODE_PORT, spelled(client)),
+            ("node", NODE_IP, NODE_IP, NODE_PORT, spelled(node)),
+        ],
+    )
+
+
+def test_many_services_do_not_touch_each_other() -> None:
+    objects: list[Json] = []
+    for number in range(40):
+        objects.append(service(f"s{number}", f"172.30.1.{number}"))
+        if number % 4:
+            objects.append(endpoint_slice(f"s{number}", [f"10.180.3.{number}"]))
+    fake = installed(*objects)
+    check(
+        fake,
+        [
+            ("", POD, f"172.30.1.{number}", 80, f"10.180.3.{number}:80" if number % 4 else "REJECT")
+            for number in range(40)
+        ],
+    )

@@ -1,0 +1,230 @@
+"""The loop around the plans: when it writes, when it writes everything, what it does afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from nodelib.firewall.fake import FakeIptables
+from nodelib.firewall.objects import Family
+from proxy.backends.iptables import IptablesBackend
+from proxy.edge.metrics import Metrics
+from proxy.edge.servers import ServiceHealthServers
+from proxy.health import Health
+from proxy.model import Flow, NodeFacts
+from proxy.plan.node import parse_node
+from proxy.plan.tracker import Tracker
+from proxy.proxier import Proxier
+from tests.fakes.clock import FakeClock, settle
+from tests.unit.proxy.build import CONTEXT, HERE, endpoint_slice, service
+
+
+@dataclass
+class FakeFlows:
+    """Conntrack as a list."""
+
+    flows: list[Flow] = field(default_factory=list)
+    broken: bool = False
+
+    def list_udp(self) -> list[Flow]:
+        if self.broken:
+            raise OSError(1, "Operation not permitted")
+        return list(self.flows)
+
+    def delete(self, flows: list[Flow]) -> int:
+        self.flows = [flow for flow in self.flows if flow not in flows]
+        return len(flows)
+
+
+class World:
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.fake = FakeIptables()
+        self.flows = FakeFlows()
+        self.metrics = Metrics()
+        self.health = Health(60.0, lambda: NodeFacts(HERE, exists=True))
+        self.failed: list[str] = []
+        self.proxier = Proxier(
+            Tracker(Family.IPV4, HERE, self.clock.now()),
+            IptablesBackend(self.fake, CONTEXT),
+            flows=self.flows,
+            metrics=self.metrics,
+            health=self.health,
+            servers=ServiceHealthServers(("127.0.0.1",), lambda: True, lambda name, text: self.failed.append(text)),
+            clock=self.clock,
+            min_period=0.05,
+            deep_audit_period=30.0,
+        )
+        self.tasks = [asyncio.create_task(self.proxier.runner.run()), asyncio.create_task(self.proxier.run_audit())]
+
+    async def until(self, condition: object) -> None:
+        """Let time pass until it holds: planning and conntrack run in threads."""
+        assert callable(condition)
+        for _ in range(500):
+            if condition():
+                return
+            await self.clock.advance(0.1)
+            await asyncio.sleep(0.005)
+        raise AssertionError("the condition never held")
+
+    def metric(self, name: str, **labels: str) -> float:
+        return self.metrics.registry.get_sample_value(f"kubeproxy_{name}", labels or {"ip_family": "IPv4"}) or 0.0
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    one = World()
+    yield one
+    for task in one.tasks:
+        task.cancel()
+    await asyncio.gather(*one.tasks, return_exceptions=True)
+
+
+async def test_nothing_is_written_before_everything_was_listed(world: World) -> None:
+    world.proxier.on_service("ADDED", service("a", "172.30.0.1"))
+    world.proxier.on_endpoint_slice("ADDED", endpoint_slice("a", ["10.1.0.1"]))
+    world.proxier.on_node(NodeFacts(HERE, zone="z", exists=True))
+    await world.clock.advance(3600)
+    await settle()
+    assert world.fake.inputs == []
+    world.proxier.start()
+    await world.until(lambda: world.fake.inputs)
+    assert "10.1.0.1:80" in world.fake.dump()
+
+
+async def test_many_events_make_few_syncs(world: World) -> None:
+    world.proxier.start()
+    await world.until(lambda: world.metric("sync_proxy_rules_duration_seconds_count") == 1)
+    for number in range(100):
+        world.proxier.on_service("ADDED", service(f"s{number}", f"172.30.0.{number}"))
+        await asyncio.sleep(0)
+    await world.until(lambda: "ns/s99" in world.fake.dump() and not world.proxier.pending_services)
+    assert world.metric("sync_proxy_rules_duration_seconds_count") < 10
+    assert world.metric("sync_partial_proxy_rules_duration_seconds_count") >= 1
+    assert world.metric("sync_proxy_rules_last_timestamp_seconds") > 1_767_225_600
+
+
+async def test_a_failure_is_tried_again_in_full_and_shows(world: World) -> None:
+    world.proxier.start()
+    await world.until(lambda: world.fake.inputs)
+    world.fake.fail_next = 2
+    world.proxier.on_service("ADDED", service("a", "172.30.0.1"))
+    await world.until(lambda: "ns/a" in world.fake.dump())
+    assert world.metric("sync_proxy_rules_iptables_restore_failures_total") == 2
+    assert world.metric("sync_proxy_rules_iptables_partial_restore_failures_total") == 1
+    assert world.health.well(world.clock.now())
+
+
+async def test_failing_for_long_is_unhealthy(world: World) -> None:
+    world.health.updated(Family.IPV4, world.clock.now())
+    world.fake.fail_next = 1_000_000
+    world.proxier.start()
+    await world.clock.advance(1)
+    assert world.health.well(world.clock.now())
+    await world.clock.advance(70)
+    healthy, body = world.health.report(world.clock.now(), with_node=False)
+    assert (healthy, body["status"]["IPv4"]["healthy"]) == (False, False)
+
+
+async def test_a_foreign_flush_is_mended_within_seconds(world: World) -> None:
+    world.proxier.on_service("ADDED", service("a", "172.30.0.1"))
+    world.proxier.start()
+    await world.until(lambda: "ns/a" in world.fake.dump())
+    whole = world.fake.dump()
+    flushed = world.clock.monotonic()
+    world.fake.flush()
+    await world.until(lambda: world.fake.dump() == whole)
+    assert world.clock.monotonic() - flushed < 10
+
+
+async def test_one_removed_rule_is_mended_by_the_deep_audit(world: World) -> None:
+    world.proxier.on_service("ADDED", service("a", "172.30.0.1"))
+    world.proxier.start()
+    await world.until(lambda: "ns/a" in world.fake.dump())
+    whole = world.fake.dump()
+    world.fake.tables["nat"]["PREROUTING"].clear()
+    await world.until(lambda: world.fake.dump() == whole)
+
+
+async def test_a_change_of_the_zone_writes_everything(world: World) -> None:
+    world.proxier.start()
+    await world.until(lambda: world.metric("sync_full_proxy_rules_duration_seconds_count") == 1)
+    world.proxier.on_node(NodeFacts(HERE, zone="z", exists=True))
+    await world.until(lambda: world.metric("sync_full_proxy_rules_duration_seconds_count") == 2)
+    world.proxier.on_node(NodeFacts(HERE, zone="z", exists=True, deleting=True))
+    await world.clock.advance(10)
+    assert world.metric("sync_full_proxy_rules_duration_seconds_count") == 2
+
+
+async def test_stale_udp_flows_end(world: World) -> None:
+    dns = [{"name": "dns", "port": 53, "protocol": "UDP"}]
+    stale = Flow("10.0.0.9", 4000, "172.30.0.10", 53, "10.1.0.1", 53)
+    good = Flow("10.0.0.9", 4001, "172.30.0.10", 53, "10.1.0.2", 53)
+    foreign = Flow("10.0.0.9", 4002, "8.8.8.8", 53, "8.8.8.8", 53)
+    world.flows.flows = [stale, good, foreign]
+    world.proxier.on_service("ADDED", service("dns", "172.30.0.10", ports=dns))
+    world.proxier.on_endpoint_slice("ADDED", endpoint_slice("dns", ["10.1.0.1", "10.1.0.2"], ports=dns))
+    world.proxier.start()
+    await world.until(lambda: world.metric("conntrack_reconciler_sync_duration_seconds_count") == 1)
+    assert world.flows.flows == [stale, good, foreign]
+    world.proxier.on_endpoint_slice("MODIFIED", endpoint_slice("dns", ["10.1.0.2"], ports=dns))
+    await world.until(lambda: world.flows.flows == [good, foreign])
+    assert world.metric("conntrack_reconciler_deleted_entries_total") == 1
+
+
+async def test_conntrack_out_of_reach_does_not_stop_the_rules(world: World) -> None:
+    dns = [{"name": "dns", "port": 53, "protocol": "UDP"}]
+    world.flows.broken = True
+    world.proxier.on_service("ADDED", service("dns", "172.30.0.10", ports=dns))
+    world.proxier.start()
+    await world.until(lambda: "ns/dns" in world.fake.dump())
+    assert world.metric("sync_proxy_rules_iptables_restore_failures_total") == 0
+
+
+async def test_malformed_objects_leave_others_alone(world: World) -> None:
+    world.proxier.on_service("ADDED", service("bad", "999.1.1.1"))
+    world.proxier.on_service("ADDED", {"metadata": {"name": "x"}, "spec": 5})
+    world.proxier.on_endpoint_slice("ADDED", {"metadata": None})
+    world.proxier.on_service("ADDED", service("good", "172.30.0.1"))
+    world.proxier.start()
+    await world.until(lambda: "ns/good" in world.fake.dump())
+
+
+def test_what_is_taken_from_the_node() -> None:
+    obj = {
+        "metadata": {"labels": {"topology.kubernetes.io/zone": "z1"}},
+        "spec": {
+            "podCIDR": "10.244.0.0/24",
+            "podCIDRs": ["10.244.0.0/24", "fd00::/64", "junk"],
+            "taints": [{"key": "ToBeDeletedByClusterAutoscaler"}],
+        },
+        "status": {
+            "addresses": [
+                {"type": "Hostname", "address": "h"},
+                {"type": "ExternalIP", "address": "203.0.113.1"},
+                {"type": "InternalIP", "address": "192.168.0.10"},
+            ]
+        },
+    }
+    node = parse_node(obj, HERE)
+    assert (node.zone, node.ips, node.pod_cidrs) == (
+        "z1",
+        ("192.168.0.10", "203.0.113.1"),
+        ("10.244.0.0/24", "fd00::/64"),
+    )
+    assert node.exists and node.to_be_deleted and not node.deleting
+    assert parse_node(None, HERE) == NodeFacts(HERE)
+    health = Health(60.0, lambda: node)
+    assert health.report(0.0, with_node=True)[0] is False
+    assert health.report(0.0, with_node=False)[0] is True
+
+
+async def test_without_pod_cidr_the_detector_waits_for_the_node() -> None:
+    backend = IptablesBackend(FakeIptables(), CONTEXT, detect_node_cidr=True)
+    assert backend.node_changed(NodeFacts(HERE, exists=True)) and not backend.ready
+    assert (
+        backend.node_changed(NodeFacts(HERE, pod_cidrs=("fd00::/64", "10.244.3.0/24"), exists=True)) and backend.ready
+    )

@@ -1,0 +1,197 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nodelib.errors import Invalid
+from nodelib.firewall.objects import Family
+from proxy import machine
+from proxy.access import find_access
+from proxy.app import main
+from proxy.configfile import parse_duration
+from proxy.settings import Listen, load_settings
+
+HEAD = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"
+
+
+def config(folder: Path, text: str) -> list[str]:
+    path = folder / "config.yaml"
+    path.write_text(HEAD + text)
+    return [f"--config={path}"]
+
+
+def test_defaults() -> None:
+    settings = load_settings(["--hostname-override=Node-1"])
+    assert (settings.node_name, settings.mode, settings.healthz) == ("node-1", "iptables", Listen("0.0.0.0", 10256))
+    assert settings.metrics == Listen("127.0.0.1", 10249)
+    assert (settings.iptables.sync_period, settings.iptables.min_sync_period) == (30.0, 0.02)
+    assert settings.notices == ()
+
+
+def test_what_kubeadm_writes(tmp_path: Path) -> None:
+    text = """
+bindAddress: 0.0.0.0
+bindAddressHardFail: false
+clientConnection:
+  acceptContentTypes: ""
+  burst: 0
+  contentType: ""
+  kubeconfig: /var/lib/kube-proxy/kubeconfig.conf
+  qps: 0
+clusterCIDR: 10.244.0.0/16
+configSyncPeriod: 0s
+conntrack:
+  {maxPerCore: null, min: null, tcpBeLiberal: false, tcpCloseWaitTimeout: null, tcpEstablishedTimeout: null,
+   udpStreamTimeout: 0s, udpTimeout: 0s}
+detectLocal: {bridgeInterface: "", interfaceNamePrefix: ""}
+detectLocalMode: ""
+enableProfiling: false
+healthzBindAddress: ""
+hostnameOverride: ""
+iptables: {localhostNodePorts: null, masqueradeAll: false, masqueradeBit: null, minSyncPeriod: 0s, syncPeriod: 0s}
+ipvs:
+  {excludeCIDRs: null, minSyncPeriod: 0s, scheduler: "", strictARP: false, syncPeriod: 0s, tcpFinTimeout: 0s,
+   tcpTimeout: 0s, udpTimeout: 0s}
+logging: {flushFrequency: 0, options: {json: {infoBufferSize: "0"}, text: {infoBufferSize: "0"}}, verbosity: 0}
+metricsBindAddress: ""
+mode: ""
+nftables: {masqueradeAll: false, masqueradeBit: null, minSyncPeriod: 0s, syncPeriod: 0s}
+nodePortAddresses: null
+oomScoreAdj: null
+portRange: ""
+showHiddenMetricsForVersion: ""
+winkernel: {enableDSR: false, forwardHealthCheckVip: false, networkName: "", rootHnsEndpointName: "", sourceVip: ""}
+"""
+    settings = load_settings(config(tmp_path, text))
+    assert settings.kubeconfig == "/var/lib/kube-proxy/kubeconfig.conf"
+    assert settings.local.cluster_cidrs == ("10.244.0.0/16",)
+    assert settings.conntrack.max_per_core == 32768 and settings.conntrack.tcp_established_timeout == 86400
+    assert [line.rpartition(": ")[0].rpartition(" ")[0].split(": ")[-1] for line in settings.notices] == [
+        "logging.options is not"
+    ]
+
+
+def test_file_before_flags(tmp_path: Path) -> None:
+    argv = [
+        *config(tmp_path, "clusterCIDR: 10.1.0.0/16\nhostnameOverride: a\n"),
+        "--cluster-cidr=10.2.0.0/16",
+        "--hostname-override=b",
+        "-v=4",
+    ]
+    settings = load_settings(argv)
+    assert (settings.local.cluster_cidrs, settings.node_name, settings.verbosity) == (("10.1.0.0/16",), "b", 4)
+    assert settings.notices == ("--cluster-cidr does not count beside --config",)
+
+
+def test_unsupported_fields_are_told_once(tmp_path: Path) -> None:
+    text = "featureGates: {X: true}\nenableProfiling: true\nclientConnection: {qps: 5}\nipvs: {scheduler: rr}\n"
+    settings = load_settings(config(tmp_path, text))
+    assert len(settings.notices) == 3 and all("not supported" in line for line in settings.notices)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("clusterCidr: 10.0.0.0/8\n", "unknown field 'clusterCidr'"),
+        ("iptables: {masqueradeBits: 4}\n", "unknown field 'iptables.masqueradeBits'"),
+        ("iptables: {masqueradeBit: 32}\n", "masqueradeBit 32"),
+        ("iptables: {masqueradeBit: yes}\n", "not an integer"),
+        ("iptables: 5\n", "iptables is not a mapping"),
+        ("iptables: {syncPeriod: soon}\n", "not a duration"),
+        ("iptables: {syncPeriod: 1s, minSyncPeriod: 1m}\n", "minSyncPeriod '60s'"),
+        ("mode: ipvs\n", "'ipvs' is not a mode"),
+        ("clusterCIDR: 10.0.0.0/8,11.0.0.0/8\n", "one of IPv4 and one of IPv6"),
+        ("detectLocalMode: BridgeInterface\n", "bridgeInterface"),
+        ("detectLocalMode: Sometimes\n", "detectLocalMode 'Sometimes'"),
+        ("nodePortAddresses: [primary, elsewhere]\n", "'elsewhere' is neither"),
+        ("healthzBindAddress: localhost:1\n", "not IP:port"),
+        ("bindAddress: here\n", "not an IP address"),
+        ("conntrack: {maxPerCore: -1}\n", "negative"),
+        ("oomScoreAdj: 2000\n", "within -1000 and 1000"),
+        ("kind: Other\n", "kind 'Other'"),
+        ("a: [\n", "read the configuration"),
+    ],
+)
+def test_mistakes_are_named(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(Invalid, match="(?s)" + said.replace("[", r"\[").replace("(", r"\(")):
+        load_settings(config(tmp_path, text))
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["--nope"],
+        ["--proxy-mode=nftables"],
+        ["--iptables-sync-period=x"],
+        ["--masquerade-all=perhaps"],
+        ["--config=/nonexistent"],
+    ],
+)
+def test_wrong_command_lines_end_with_status_2(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(argv) == 2
+    assert capsys.readouterr().err.startswith("proxy: ")
+
+
+def test_flags() -> None:
+    settings = load_settings(
+        [
+            "--masquerade-all",
+            "--iptables-localhost-nodeports=false",
+            "--nodeport-addresses=10.0.0.0/8,localhost",
+            "--healthz-bind-address=127.0.0.1",
+            "--metrics-port=0",
+            "--bind-address=::",
+            "--conntrack-max-per-core=0",
+            "--ipvs-strict-arp",
+        ]
+    )
+    assert settings.iptables.masquerade_all and not settings.iptables.localhost_node_ports
+    assert settings.node_port_addresses == ("10.0.0.0/8", "localhost")
+    assert (settings.healthz, settings.metrics) == (Listen("127.0.0.1", 10256), None)
+    assert settings.conntrack.max_per_core == 0
+    assert settings.notices == ("--ipvs-strict-arp is not used: there is no ipvs mode",)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("1m30s", 90.0), ("250ms", 0.25), ("0", 0.0), ("1h", 3600.0), ("-1s", -1.0), (0, 0.0)]
+)
+def test_durations(text: object, seconds: float) -> None:
+    assert parse_duration(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "s", "1", "1x", "1s2", None, True, 5])
+def test_no_durations(text: object) -> None:
+    with pytest.raises(ValueError, match="not a duration"):
+        parse_duration(text)
+
+
+@pytest.mark.parametrize(
+    ("flags", "localhost"),
+    [
+        ([], True),
+        (["--nodeport-addresses=primary"], False),
+        (["--nodeport-addresses=primary,localhost"], True),
+        (["--nodeport-addresses=10.0.0.0/8"], False),
+        (["--nodeport-addresses=all"], True),
+        (["--iptables-localhost-nodeports=false"], False),
+    ],
+)
+def test_localhost_node_ports_only_where_loopback_is_among_the_addresses(flags: list[str], localhost: bool) -> None:
+    assert machine.context(load_settings(flags), Family.IPV4).localhost_node_ports is localhost
+
+
+def test_detectors() -> None:
+    def words(*flags: str) -> tuple[str, ...]:
+        return machine.context(load_settings(flags), Family.IPV4).detector.if_local
+
+    assert words("--cluster-cidr=fd00::/64,10.0.0.0/8") == ("-s", "10.0.0.0/8")
+    assert words("--detect-local-mode=BridgeInterface", "--pod-bridge-interface=br0") == ("-i", "br0")
+    assert words("--detect-local-mode=InterfaceNamePrefix", "--pod-interface-name-prefix=veth") == ("-i", "veth+")
+    assert words("--detect-local-mode=NodeCIDR") == words() == ()
+
+
+def test_access() -> None:
+    assert find_access("", "http://127.0.0.1:8080/", {}).server == "http://127.0.0.1:8080"
+    with pytest.raises(Invalid, match="neither a kubeconfig nor"):
+        find_access("", "", {})

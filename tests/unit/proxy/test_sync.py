@@ -1,0 +1,284 @@
+"""What is written when: partial syncs, order, groups; and that any way to a state ends in the same rules."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nodelib.errors import NodewrightError
+from nodelib.firewall.fake import FakeIptables
+from nodelib.firewall.objects import Family
+from proxy.backends.iptables import IptablesBackend
+from proxy.plan.iptables.sync import GROUP_CHAINS, drift, plan_full, plan_partial
+from proxy.plan.tracker import Tracker
+from tests.unit.proxy.build import CONTEXT, HERE, Json, desired, endpoint, endpoint_slice, installed, service
+
+
+class World:
+    """A tracker, a backend and a fake, synced step by step."""
+
+    def __init__(self, fake: FakeIptables | None = None) -> None:
+        self.fake = fake or FakeIptables()
+        self.tracker = Tracker(Family.IPV4, HERE, 0.0)
+        self.backend = IptablesBackend(self.fake, CONTEXT)
+        self.started = False
+
+    async def put(self, *objects: Json, gone: bool = False) -> None:
+        for obj in objects:
+            (self.tracker.endpoint_slice if "endpoints" in obj else self.tracker.service)(obj, gone=gone)
+        taken = self.tracker.take()
+        await self.backend.sync(taken.desired, taken.ports if self.started else None)
+        self.started = True
+
+    @property
+    def last(self) -> str:
+        return self.fake.inputs[-1]
+
+    def fresh(self) -> str:
+        """The rules as a first sync would write them."""
+        fake = FakeIptables()
+        for change in plan_full(self.tracker.current(), CONTEXT, fake.content()).changes:
+            fake.load_change(change)
+        return fake.dump()
+
+
+async def test_an_unchanged_service_is_left_out() -> None:
+    world = World()
+    await world.put(service("a", "172.30.0.1"), endpoint_slice("a", ["10.1.0.1"]), service("b", "172.30.0.2"))
+    await world.put(endpoint_slice("b", ["10.1.0.2"]))
+    assert "10.1.0.2" in world.last and "10.1.0.1" not in world.last
+    assert "ns/a:p80 cluster IP" in world.last, "the dispatch chain is written whole when it changes"
+    assert world.fake.dump() == world.fresh()
+
+
+async def test_a_change_of_endpoints_alone_leaves_the_dispatch_alone() -> None:
+    world = World()
+    await world.put(service("a", "172.30.0.1"), endpoint_slice("a", ["10.1.0.1"]))
+    await world.put(endpoint_slice("a", ["10.1.0.1", "10.1.0.2"]))
+    assert ":KUBE-SERVICES" not in world.last
+    assert world.last.count("\n:KUBE-") == 2, "the service's chain and the new endpoint's, not the old endpoint's"
+    assert "*filter" not in world.last
+    assert world.fake.dump() == world.fresh()
+
+
+async def test_a_removed_endpoint_takes_its_chain_with_it() -> None:
+    world = World()
+    await world.put(service("a", "172.30.0.1"), endpoint_slice("a", ["10.1.0.1", "10.1.0.2"]))
+    await world.put(endpoint_slice("a", ["10.1.0.2"]))
+    assert world.last.count("-X KUBE-SEP-") == 1
+    assert world.fake.dump() == world.fresh()
+
+
+async def test_the_last_endpoint_goes_and_comes() -> None:
+    world = World()
+    await world.put(service("a", "172.30.0.1"), endpoint_slice("a", ["10.1.0.1"]))
+    await world.put(endpoint_slice("a", []))
+    assert "has no endpoints" in world.fake.dump() and "KUBE-SVC" not in world.fake.dump()
+    await world.put(endpoint_slice("a", ["10.1.0.1"]))
+    assert world.fake.dump() == world.fresh()
+
+
+async def test_nothing_to_change_writes_nothing() -> None:
+    world = World()
+    await world.put(service("a", "172.30.0.1"))
+    count = len(world.fake.inputs)
+    await world.put(endpoint_slice("other", ["10.1.0.9"]))
+    assert len(world.fake.inputs) == count
+
+
+async def test_endpoints_before_their_service() -> None:
+    world = World()
+    await world.put(endpoint_slice("a", ["10.1.0.1"]))
+    await world.put(service("a", "172.30.0.1"))
+    assert "10.1.0.1:80" in world.fake.dump()
+
+
+async def test_after_a_failure_everything_is_written_again() -> None:
+    world = World()
+    await world.put(service("a", "172.30.0.1"), endpoint_slice("a", ["10.1.0.1"]))
+    world.fake.fail_next = 1
+    before = world.fake.dump()
+    with pytest.raises(NodewrightError, match="told to fail"):
+        await world.put(service("b", "172.30.0.2"))
+    assert world.fake.dump() == before, "a refused input changes nothing"
+    await world.put(service("c", "172.30.0.3"))
+    assert all(f"ns/{name}:p80" in world.fake.dump() for name in "abc")
+    assert world.fake.dump() == world.fresh()
+
+
+async def test_what_stands_is_adopted_and_what_is_stale_removed() -> None:
+    fake = installed(
+        service("kept", "172.30.0.1"),
+        endpoint_slice("kept", ["10.1.0.1"]),
+        service("gone", "172.30.0.2"),
+        endpoint_slice("gone", ["10.1.0.2"]),
+    )
+    fake.load("*nat\n:FOREIGN - [0:0]\n-A FOREIGN -j ACCEPT\n-I PREROUTING -j FOREIGN\nCOMMIT\n")
+    world = World(fake)
+    await world.put(service("kept", "172.30.0.1"), endpoint_slice("kept", ["10.1.0.1"]))
+    assert "ns/gone" not in fake.dump()
+    assert "-A FOREIGN -j ACCEPT" in fake.dump() and "-A PREROUTING -j FOREIGN" in fake.dump()
+    assert fake.dump().count('"kubernetes service portals" -j KUBE-SERVICES') == 4, "no jump twice"
+    assert not any(line.startswith("-F") for text in fake.inputs for line in text.splitlines())
+
+
+async def test_at_no_moment_is_a_standing_service_without_rules() -> None:
+    """A restart with many Services is written in several inputs: after each of them all Services must work."""
+    objects: list[Json] = []
+    for number in range(GROUP_CHAINS // 2):
+        objects.append(service(f"s{number}", f"172.30.{number >> 8}.{number & 255}"))
+        objects.append(
+            endpoint_slice(f"s{number}", [f"10.{number >> 8}.{number & 255}.1", f"10.{number >> 8}.{number & 255}.2"])
+        )
+    fake = installed(*objects)
+    kernel = fake.content()
+    plan = plan_full(desired(*objects), CONTEXT, kernel)
+    assert len(plan.changes) > 1
+    wanted = set(kernel["nat"].chains)
+    for change in plan.changes:
+        fake.load_change(change)
+        content = fake.content()["nat"]
+        assert wanted <= set(content.chains)
+        assert all(content.rules(name) for name in wanted if "KUBE-SVC" in name or "KUBE-SEP" in name)
+        assert len(content.rules("KUBE-SERVICES")) == GROUP_CHAINS // 2 + 1
+
+
+def test_a_large_cold_sync_is_split_and_the_dispatch_comes_last_in_one_input() -> None:
+    objects: list[Json] = []
+    for number in range(GROUP_CHAINS):
+        objects.append(service(f"s{number}", f"172.30.{number >> 8}.{number & 255}"))
+        objects.append(endpoint_slice(f"s{number}", [f"10.{number >> 8}.{number & 255}.1"]))
+    plan = plan_full(desired(*objects), CONTEXT, FakeIptables().content())
+    chains = [sum(len(table.chains) for table in change) for change in plan.changes]
+    assert len(plan.changes) == 4 and max(chains[:-1]) <= GROUP_CHAINS + 1
+    assert all(
+        "KUBE-SERVICES" not in [chain.name for table in change for chain in table.chains]
+        for change in plan.changes[:-1]
+    )
+    fake = FakeIptables()
+    for change in plan.changes:
+        fake.load_change(change)
+    partial = plan_partial(desired(), plan.standing.ports.keys(), CONTEXT, plan.standing)
+    assert len(partial.changes) > 2, "deleting many chains is split as well"
+    for change in partial.changes:
+        fake.load_change(change)
+    assert "KUBE-SVC" not in fake.dump()
+
+
+async def test_large_clusters_leave_comments_of_endpoints_out() -> None:
+    many = [f"10.1.{number >> 8}.{number & 255}" for number in range(1, 1002)]
+    world = World()
+    await world.put(service("a", "172.30.0.1"), endpoint_slice("a", many))
+    assert "->" not in world.fake.dump() and "ns/a:p80 cluster IP" in world.fake.dump()
+
+
+async def test_drift_is_named() -> None:
+    world = World()
+    await world.put(service("a", "172.30.0.1"), endpoint_slice("a", ["10.1.0.1"]))
+    assert await world.backend.audit(deep=True) == []
+    nat = world.fake.tables["nat"]
+    victim = next(name for name in nat if name.startswith("KUBE-SVC"))
+    nat[victim].pop()
+    nat["PREROUTING"].clear()
+    found = await world.backend.audit(deep=True)
+    assert found == [f"nat {victim} has 1 rules, not 2", "the jump from nat PREROUTING to KUBE-SERVICES is gone"]
+    world.fake.flush("mangle")
+    assert await world.backend.audit(deep=False) == ["mangle KUBE-PROXY-CANARY is gone"]
+
+
+async def test_cleanup_leaves_what_is_not_ours() -> None:
+    world = World()
+    world.fake.load("*nat\n:NODEWRIGHT-X - [0:0]\n-I POSTROUTING -j NODEWRIGHT-X\nCOMMIT\n")
+    before = world.fake.dump()
+    await world.put(
+        service("a", "172.30.0.1", type="NodePort", ports=[{"port": 1, "nodePort": 30000}]),
+        endpoint_slice("a", ["10.1.0.1"]),
+    )
+    await world.backend.cleanup()
+    left = world.fake.dump()
+    assert "KUBE-SERVICES" not in left and "CANARY" not in left and before.splitlines()[1] in left
+    assert left.count("KUBE-FIREWALL") == 4, "the kubelet's chain, its rule and its two jumps"
+
+
+names = st.sampled_from(["a", "b", "c"])
+pods = st.lists(st.integers(1, 4), max_size=3, unique=True)
+steps = st.one_of(
+    st.tuples(
+        st.just("service"),
+        names,
+        st.sampled_from(["ClusterIP", "NodePort", "LoadBalancer"]),
+        st.booleans(),
+        st.booleans(),
+    ),
+    st.tuples(st.just("slice"), names, st.sampled_from("xy"), pods, st.sampled_from(["ready", "terminating", "not"])),
+    st.tuples(st.just("drop"), names, st.sampled_from("xys"), st.none(), st.none()),
+)
+_STATES: dict[str, Json] = {
+    "ready": {"ready": True},
+    "terminating": {"ready": False, "serving": True, "terminating": True},
+    "not": {"ready": False, "serving": False},
+}
+
+
+def _object(step: tuple[str, str, object, object, object]) -> Json:
+    kind, name, one, two, three = step
+    if kind == "service" or one == "s":
+        number = "abc".index(name)
+        spec: Json = (
+            {}
+            if kind != "service"
+            else {
+                "type": one,
+                "externalTrafficPolicy": "Local" if two else "Cluster",
+                "internalTrafficPolicy": "Local" if three else "Cluster",
+                "sessionAffinity": "ClientIP" if two and three else "None",
+            }
+        )
+        ports = [
+            {"name": "p80", "port": 80, "nodePort": 0 if spec.get("type") in (None, "ClusterIP") else 30000 + number}
+        ]
+        return service(name, f"172.30.0.{number + 1}", ports=ports, **spec)
+    addresses = two if isinstance(two, list) else []
+    found = [
+        endpoint(f"10.1.{'abc'.index(name)}.{pod}", HERE if pod % 2 else "there", **_STATES[str(three or "ready")])
+        for pod in addresses
+    ]
+    return endpoint_slice(name, found, suffix=str(one))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(steps, min_size=1, max_size=25), st.integers(0, 1 << 30))
+async def test_any_way_to_a_state_ends_in_the_same_rules(
+    history: list[tuple[str, str, object, object, object]], seed: int
+) -> None:
+    chance = random.Random(seed)
+    world = World()
+    await world.put()
+    for step in history:
+        obj, gone = _object(step), step[0] == "drop"
+        (world.tracker.endpoint_slice if "endpoints" in obj else world.tracker.service)(obj, gone=gone)
+        if chance.random() < 0.6:
+            await world.put()
+        if chance.random() < 0.1:
+            world.fake.fail_next = 1
+            try:
+                await world.put()
+            except NodewrightError:
+                pass
+            world.fake.fail_next = 0
+    await world.put()
+    assert world.fake.dump() == world.fresh()
+    plan = plan_full(world.tracker.current(), CONTEXT, world.fake.content())
+    assert drift(plan.standing, CONTEXT, world.fake.content()) == []
+
+
+def test_the_zone_of_the_node_counts() -> None:
+    objects = (
+        service("a", "172.30.0.1"),
+        endpoint_slice("a", [endpoint("10.1.0.1", zones=["z1"]), endpoint("10.1.0.2", zones=["z2"])]),
+    )
+    assert "10.1.0.2" not in installed(*objects, ctx=replace(CONTEXT, zone="z1")).dump()

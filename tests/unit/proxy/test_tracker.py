@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+from nodelib.firewall.objects import Family
+from proxy.model import Endpoint
+from proxy.plan.tracker import Tracker
+from tests.unit.proxy.build import HERE, endpoint, endpoint_slice, service
+
+
+def tracker(family: Family = Family.IPV4) -> Tracker:
+    return Tracker(family, HERE, 1_000_000.0)
+
+
+def names(changed: frozenset[object]) -> list[str]:
+    return sorted(str(name) for name in changed)
+
+
+def endpoints_of(one: Tracker) -> dict[str, list[str]]:
+    return {str(name): [str(e) for e in found] for name, found in one.current().endpoints.items()}
+
+
+def test_a_service_comes_changes_and_goes() -> None:
+    one = tracker()
+    one.service(service("a", "172.30.0.1"))
+    assert names(one.take().ports) == ["ns/a:p80"]
+    one.service(service("a", "172.30.0.1"))
+    assert not one.pending
+    one.service(service("a", "172.30.0.1", ports=[{"name": "p81", "port": 81}]))
+    taken = one.take()
+    assert names(taken.ports) == ["ns/a:p80", "ns/a:p81"]
+    assert names(frozenset(taken.desired.ports)) == ["ns/a:p81"]
+    one.service(service("a", "172.30.0.1"), gone=True)
+    assert one.take().desired.ports == {}
+
+
+def test_a_service_that_becomes_an_external_name_is_gone() -> None:
+    one = tracker()
+    one.service(service("a", "172.30.0.1"))
+    one.take()
+    one.service(service("a", "", type="ExternalName"))
+    assert one.take().desired.ports == {}
+
+
+def test_changes_of_annotations_are_no_changes() -> None:
+    one = tracker()
+    obj = endpoint_slice("a", ["10.1.0.1"])
+    one.endpoint_slice(obj)
+    one.take()
+    one.endpoint_slice({**obj, "metadata": {**obj["metadata"], "annotations": {"x": "y"}, "resourceVersion": "7"}})
+    assert not one.pending
+
+
+def test_slices_are_merged_and_sorted() -> None:
+    one = tracker()
+    one.endpoint_slice(endpoint_slice("a", ["10.1.0.2", "10.1.0.1"], suffix="x"))
+    one.endpoint_slice(endpoint_slice("a", ["10.1.0.3", "10.1.0.1"], suffix="y"))
+    one.take()
+    assert endpoints_of(one) == {"ns/a:p80": ["10.1.0.1:80", "10.1.0.2:80", "10.1.0.3:80"]}
+    one.endpoint_slice(endpoint_slice("a", [], suffix="x"), gone=True)
+    one.take()
+    assert endpoints_of(one) == {"ns/a:p80": ["10.1.0.1:80", "10.1.0.3:80"]}
+    one.endpoint_slice(endpoint_slice("a", [], suffix="y"), gone=True)
+    taken = one.take()
+    assert (endpoints_of(one), names(taken.ports)) == ({}, ["ns/a:p80"])
+
+
+def test_an_endpoint_that_moves_between_slices_is_never_missing() -> None:
+    one = tracker()
+    one.endpoint_slice(endpoint_slice("a", ["10.1.0.1"], suffix="x"))
+    one.take()
+    one.endpoint_slice(endpoint_slice("a", ["10.1.0.1"], suffix="y"))
+    one.endpoint_slice(endpoint_slice("a", [], suffix="x"))
+    assert names(one.take().ports) == []
+    assert endpoints_of(one) == {"ns/a:p80": ["10.1.0.1:80"]}
+
+
+def test_of_two_with_one_address_the_running_one_counts() -> None:
+    old = endpoint("10.1.0.1", ready=False, serving=True, terminating=True)
+    for order in ([old, endpoint("10.1.0.1")], [endpoint("10.1.0.1"), old]):
+        one = tracker()
+        one.endpoint_slice(endpoint_slice("a", order))
+        (found,) = one.take().desired.endpoints.values()
+        assert found == (Endpoint("10.1.0.1", 80),)
+
+
+def test_conditions_that_are_not_given() -> None:
+    one = tracker()
+    one.endpoint_slice(endpoint_slice("a", [{"addresses": ["10.1.0.1"], "conditions": {}, "nodeName": HERE}]))
+    (found,) = one.take().desired.endpoints.values()
+    assert found == (Endpoint("10.1.0.1", 80, local=True, ready=True, serving=True, terminating=False),)
+
+
+def test_only_the_own_family_and_slices_of_services_count() -> None:
+    one = tracker()
+    one.endpoint_slice(endpoint_slice("a", ["fd00::1"], kind="IPv6"))
+    one.endpoint_slice(endpoint_slice("a", ["x.example"], kind="FQDN"))
+    orphan = endpoint_slice("a", ["10.1.0.1"])
+    del orphan["metadata"]["labels"]
+    one.endpoint_slice(orphan)
+    assert not one.pending
+    six = tracker(Family.IPV6)
+    six.endpoint_slice(endpoint_slice("a", ["fd00::1"], kind="IPv6"))
+    six.take()
+    assert endpoints_of(six) == {"ns/a:p80": ["[fd00::1]:80"]}
+
+
+def test_a_port_without_number_or_name_is_left_out() -> None:
+    one = tracker()
+    ports = [{"name": "ok", "port": 1}, {"name": "none"}, {"port": 2}, {"name": "big", "port": 70000}]
+    problems = one.endpoint_slice(endpoint_slice("a", ["10.1.0.1"], ports=ports))
+    one.take()
+    assert (endpoints_of(one), len(problems)) == ({"ns/a:ok": ["10.1.0.1:1"]}, 3)
+
+
+def test_trigger_times_are_taken_once_and_only_new_ones() -> None:
+    one = tracker()
+    note = "endpoints.kubernetes.io/last-change-trigger-time"
+
+    def at(text: str, suffix: str) -> None:
+        obj = endpoint_slice("a", ["10.1.0.1"], suffix=suffix)
+        obj["metadata"]["annotations"] = {note: text}
+        one.endpoint_slice(obj)
+
+    at("1970-01-12T13:46:39Z", "before")  # one second before the tracker was made
+    at("1970-01-12T13:46:41.5Z", "after")
+    at("yesterday", "odd")
+    assert one.take().trigger_times == (1_000_001.5,)
+    assert one.take().trigger_times == ()
+
+
+def test_udp_is_told() -> None:
+    one = tracker()
+    one.endpoint_slice(endpoint_slice("a", ["10.1.0.1"]))
+    assert not one.take().udp
+    one.endpoint_slice(endpoint_slice("d", ["10.1.0.1"], ports=[{"name": "dns", "port": 53, "protocol": "UDP"}]))
+    assert one.take().udp
+
+
+def test_what_was_taken_does_not_change_any_more() -> None:
+    one = tracker()
+    one.service(service("a", "172.30.0.1"))
+    before = one.take().desired
+    one.service(service("b", "172.30.0.2"))
+    one.take()
+    assert names(frozenset(before.ports)) == ["ns/a:p80"]
