@@ -1,0 +1,249 @@
+"""The table of commands, their options and their help. What a command does lies in cli.commands."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from cli.errors import reported
+
+app = typer.Typer(
+    name="nodewright",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help=(
+        "Real Kubernetes nodes in Python, and a whole cluster of them on one machine.\n\n"
+        "Start here: `./nodewright up`, then `./nodewright kubectl -- get pods -A`, then `./nodewright down`."
+    ),
+)
+
+_PASS = {"allow_extra_args": True, "ignore_unknown_options": True}
+
+
+class ProxyMode(StrEnum):
+    """How Services are programmed."""
+
+    IPTABLES = "iptables"
+    NFTABLES = "nftables"
+
+
+class Maker(StrEnum):
+    """Whose kubelet or kube-proxy runs on the nodes."""
+
+    NODEWRIGHT = "nodewright"
+    UPSTREAM = "upstream"
+
+
+class Tier(StrEnum):
+    """How much of the conformance suite."""
+
+    SMOKE = "smoke"
+    DEV = "dev"
+    FULL = "full"
+
+
+Name = Annotated[str, typer.Option("--name", help="Which cluster of this machine.", envvar="NODEWRIGHT_NAME")]
+Plain = Annotated[bool, typer.Option("--plain", help="Plain lines instead of a live display.")]
+Binaries = Annotated[
+    Path | None,
+    typer.Option(help="Take binaries of these names from here instead of building them (official releases)."),
+]
+_DEFAULT = "nodewright"
+
+
+@app.command(rich_help_panel="Cluster")
+def up(
+    context: typer.Context,
+    name: Name = _DEFAULT,
+    nodes: Annotated[int, typer.Option(min=1, max=20, help="How many nodes.")] = 2,
+    proxy_mode: Annotated[ProxyMode, typer.Option(help="How the proxy programs Services.")] = ProxyMode.IPTABLES,
+    demo: Annotated[bool, typer.Option(help="Deploy a web server on every node, and ask it by every way.")] = True,
+    agent: Annotated[Maker, typer.Option(help="Whose kubelet; upstream's is the peer to compare with.")] = (
+        Maker.NODEWRIGHT
+    ),
+    proxy: Annotated[Maker, typer.Option(help="Whose kube-proxy.")] = Maker.NODEWRIGHT,
+    uplink: Annotated[bool, typer.Option(help="Let pods reach the network of this machine, masqueraded.")] = True,
+    durable: Annotated[
+        bool, typer.Option(help="Write etcd's and containerd's data to disk before going on (fsync); slower.")
+    ] = False,
+    subnet: Annotated[str, typer.Option(help="The nodes' subnet; by default a free /24 of 10.89.0.0/16.")] = "",
+    binaries: Binaries = None,
+    plain: Plain = False,
+) -> None:
+    """Raise a cluster on this machine; run again, mend what is missing of it.
+
+    It ends when every node is Ready and the demo answers by ClusterIP, DNS name and NodePort.
+
+    Examples:
+
+    * `./nodewright up`
+
+    * `./nodewright up --name lab --nodes 3 --no-demo`
+
+    * `./nodewright up --name peer --agent upstream --proxy upstream`
+    """
+    options = {
+        "nodes": nodes,
+        "proxy_mode": str(proxy_mode),
+        "demo": demo,
+        "agent": str(agent),
+        "proxy": str(proxy),
+        "uplink": uplink,
+        "durable": durable,
+    }
+    with reported():
+        from cli.commands import up as command
+
+        command.run(name, _given(context, options), subnet=subnet, binaries=binaries, plain=plain)
+
+
+def _given(context: typer.Context, options: dict[str, Any]) -> dict[str, Any]:
+    """The options that the user named: those alone may contradict a cluster that is there."""
+    sources = {key: context.get_parameter_source(key) for key in options}
+    return {key: value for key, value in options.items() if (source := sources[key]) and source.name != "DEFAULT"}
+
+
+@app.command(rich_help_panel="Cluster")
+def down(name: Name = _DEFAULT, plain: Plain = False) -> None:
+    """Remove a cluster: processes, namespaces, links, mounts, cgroups, rules and files. The cache stays."""
+    with reported():
+        from cli.commands import down as command
+
+        command.run(name, plain=plain)
+
+
+@app.command(rich_help_panel="Cluster")
+def status(
+    name: Name = _DEFAULT, as_json: Annotated[bool, typer.Option("--json", help="As JSON, for scripts.")] = False
+) -> None:
+    """Show what a cluster is doing: nodes, daemons, pods, proxies. Works with a stopped API server too."""
+    with reported():
+        from cli.commands import status as command
+
+        command.run(name, as_json=as_json)
+
+
+@app.command(rich_help_panel="Cluster")
+def doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON, for scripts.")] = False, binaries: Binaries = None
+) -> None:
+    """Look at this machine: every check at once, each with its fix. Exit status 1 if a cluster cannot run here."""
+    with reported():
+        from cli.commands import doctor as command
+
+        command.run(as_json=as_json, binaries=binaries)
+
+
+@app.command(rich_help_panel="Cluster", context_settings=_PASS)
+def kubectl(context: typer.Context, name: Name = _DEFAULT) -> None:
+    """Run kubectl on a cluster.
+
+    Examples:
+
+    * `./nodewright kubectl -- get pods -A -o wide`
+
+    * `./nodewright kubectl --name lab -- exec -it deploy/demo -- sh`
+    """
+    with reported():
+        from cli.commands import kubectl as command
+
+        command.run(name, context.args)
+
+
+@app.command(rich_help_panel="Cluster")
+def kubeconfig(name: Name = _DEFAULT) -> None:
+    """Print the path of a cluster's kubeconfig file: `export KUBECONFIG=$(./nodewright kubeconfig)`."""
+    with reported():
+        from cli.commands import kubectl as command
+
+        command.kubeconfig(name)
+
+
+@app.command(rich_help_panel="Tests", context_settings={**_PASS, "help_option_names": []})
+def test(context: typer.Context) -> None:
+    """Run every test tier in order: unit, golden, fakes, netns, cluster, conformance smoke.
+
+    Arguments go to pytest. With a path or -k among them, only what they select runs.
+
+    Examples:
+
+    * `./nodewright test`
+
+    * `./nodewright test tests/unit -q`
+    """
+    with reported():
+        from cli.commands import test as command
+
+        command.run(context.args)
+
+
+@app.command(rich_help_panel="Tests")
+def conformance(
+    name: Name = _DEFAULT,
+    tier: Annotated[Tier, typer.Option(help="smoke: 7 tests; dev: 28; full: all that are not serial.")] = Tier.SMOKE,
+    focus: Annotated[str, typer.Option(help="Instead of a tier: a regular expression on full test names.")] = "",
+    skip: Annotated[str, typer.Option(help="A regular expression of tests to leave out.")] = "",
+    procs: Annotated[int, typer.Option(min=1, help="Test processes side by side.")] = 4,
+    serial: Annotated[bool, typer.Option(help="With full: the serial and disruptive tests too, alone at the end.")] = (
+        False
+    ),
+    dry_run: Annotated[bool, typer.Option(help="Only list what would run.")] = False,
+    results: Annotated[
+        Path | None, typer.Option(help="Directory for JUnit, JSON and the log; by default below the cluster's.")
+    ] = None,
+    binaries: Binaries = None,
+    plain: Plain = False,
+) -> None:
+    """Run upstream's e2e suite against a cluster: a table by feature, JUnit, JSON, and the exit status.
+
+    Examples:
+
+    * `./nodewright conformance`
+
+    * `./nodewright conformance --tier full --procs 8`
+
+    * `./nodewright conformance --focus 'should provide DNS for services'`
+    """
+    with reported():
+        from cli.commands import conformance as command
+
+        command.run(
+            name,
+            str(tier),
+            focus=focus,
+            skip=skip,
+            procs=procs,
+            serial=serial,
+            dry_run=dry_run,
+            results=results,
+            binaries=binaries,
+            plain=plain,
+        )
+
+
+@app.command(rich_help_panel="Daemons", context_settings={**_PASS, "help_option_names": []})
+def agent(context: typer.Context) -> None:
+    """Run the node agent: the kubelet's own flags and KubeletConfiguration file (`agent --help` lists them)."""
+    from cli import node_main
+
+    raise SystemExit(node_main.main(context.args))
+
+
+@app.command(rich_help_panel="Daemons", context_settings={**_PASS, "help_option_names": []})
+def proxy(context: typer.Context) -> None:
+    """Run the service proxy: kube-proxy's flags and KubeProxyConfiguration file (`proxy --help` lists them)."""
+    from proxy.app import main as run
+
+    raise SystemExit(run(context.args))
+
+
+def main() -> int:
+    """Exit status as typer gives it."""
+    app()
+    return 0

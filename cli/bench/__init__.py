@@ -1,0 +1,1 @@
+"""Measurements: each runs on a cluster that stands, ours or one of upstream's parts, and returns values."""

@@ -1,0 +1,188 @@
+"""How fast pods start and go, seen by a watch, and what the node's daemons cost meanwhile.
+
+A pod is bound to one node when it is created (spec.nodeName), so the scheduler is not measured.
+Its image is present. Ready is the first watch event whose Ready condition is True; gone is
+the DELETED event. The peer's run is the same code against upstream's kubelet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from nodelib.clock import Clock
+from nodelib.kube.client import Json, KubeClient
+from nodelib.kube.reflector import Reflector
+
+NAMESPACE = "nodewright-bench"
+_PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is run: `serial` pods one at a time, `rounds` of `together` at once, and one burst."""
+
+    serial: int = 15
+    together: int = 10
+    rounds: int = 3
+    burst: int = 60
+    idle_seconds: float = 15
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """A process: CPU seconds since its start, resident memory in MiB."""
+
+    cpu: float
+    rss: float
+
+
+@dataclass(slots=True)
+class Result:
+    """Seconds, one entry a pod; CPU in seconds of one core; memory in MiB."""
+
+    ready_alone: list[float] = field(default_factory=list)
+    gone_alone: list[float] = field(default_factory=list)
+    ready_together: list[float] = field(default_factory=list)
+    gone_together: list[float] = field(default_factory=list)
+    burst_all_ready: float = 0
+    burst_all_gone: float = 0
+    agent_cpu_a_pod: float = 0
+    agent_idle_few: float = 0
+    agent_idle_burst: float = 0
+    agent_rss_few: float = 0
+    agent_rss_burst: float = 0
+    proxy_rss: float = 0
+
+
+def usage(pid: int) -> Usage:
+    """What /proc says of `pid`; its children (a shim, a plugin) are not counted."""
+    with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+        fields = file.read().rpartition(")")[2].split()
+    with open(f"/proc/{pid}/statm", encoding="ascii") as file:
+        pages = int(file.read().split()[1])
+    return Usage((int(fields[11]) + int(fields[12])) / _TICKS, pages * os.sysconf("SC_PAGE_SIZE") / 2**20)
+
+
+class PodBench:
+    """Owns the bench namespace and one watch of it; `agent` and `proxy` are pids on the node."""
+
+    def __init__(self, client: KubeClient, clock: Clock, *, node: str, image: str, agent: int, proxy: int) -> None:
+        self._client = client
+        self._clock = clock
+        self._node, self._image = node, image
+        self._agent, self._proxy = agent, proxy
+        self._ready: dict[str, float] = {}
+        self._gone: dict[str, float] = {}
+        self._watch = Reflector(client, _PODS, name="bench pods", on_change=self._on_change)
+
+    async def run(self, plan: Plan, say: Callable[[str], None]) -> Result:
+        """The whole measurement. The namespace is removed again whatever happens."""
+        result = Result()
+        await self._client.post("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
+        watch = asyncio.create_task(self._watch.run(), name="bench watch")
+        try:
+            await asyncio.wait_for(self._watch.synced.wait(), 30)
+            await self._service_account()
+            await self._batch(["warm"], Result().ready_alone, [])
+            await self._alone(plan, result, say)
+            await self._together(plan, result, say)
+            result.agent_rss_few, result.agent_idle_few = await self._idle(plan)
+            await self._burst(plan, result, say)
+            result.proxy_rss = usage(self._proxy).rss if self._proxy else 0
+        finally:
+            watch.cancel()
+            await asyncio.gather(watch, return_exceptions=True)
+            await self._client.delete(f"/api/v1/namespaces/{NAMESPACE}")
+        return result
+
+    async def _alone(self, plan: Plan, result: Result, say: Callable[[str], None]) -> None:
+        before = usage(self._agent).cpu
+        for number in range(plan.serial):
+            say(f"one at a time: {number + 1} of {plan.serial}")
+            await self._batch([f"alone-{number}"], result.ready_alone, result.gone_alone)
+        result.agent_cpu_a_pod = (usage(self._agent).cpu - before) / plan.serial
+
+    async def _together(self, plan: Plan, result: Result, say: Callable[[str], None]) -> None:
+        for turn in range(plan.rounds):
+            say(f"{plan.together} at once: round {turn + 1} of {plan.rounds}")
+            names = [f"together-{turn}-{number}" for number in range(plan.together)]
+            await self._batch(names, result.ready_together, result.gone_together)
+
+    async def _burst(self, plan: Plan, result: Result, say: Callable[[str], None]) -> None:
+        names = [f"burst-{number}" for number in range(plan.burst)]
+        say(f"{plan.burst} at once")
+        began = await self._create(names)
+        await self._wait(names, self._ready)
+        result.burst_all_ready = max(self._ready[name] for name in names) - min(began.values())
+        result.agent_rss_burst, result.agent_idle_burst = await self._idle(plan)
+        asked = await self._delete(names)
+        await self._wait(names, self._gone)
+        result.burst_all_gone = max(self._gone[name] for name in names) - min(asked.values())
+
+    async def _batch(self, names: list[str], ready: list[float], gone: list[float]) -> None:
+        began = await self._create(names)
+        await self._wait(names, self._ready)
+        ready += [self._ready[name] - began[name] for name in names]
+        asked = await self._delete(names)
+        await self._wait(names, self._gone)
+        gone += [self._gone[name] - asked[name] for name in names]
+
+    async def _idle(self, plan: Plan) -> tuple[float, float]:
+        """Resident memory, and the share of one core used over the idle time."""
+        await self._clock.sleep(3)
+        before, start = usage(self._agent), self._clock.monotonic()
+        await self._clock.sleep(plan.idle_seconds)
+        after = usage(self._agent)
+        return after.rss, (after.cpu - before.cpu) / (self._clock.monotonic() - start)
+
+    async def _create(self, names: list[str]) -> dict[str, float]:
+        async def create(name: str) -> tuple[str, float]:
+            began = self._clock.monotonic()
+            await self._client.post(_PODS, _pod(name, self._node, self._image))
+            return name, began
+
+        return dict(await asyncio.gather(*(create(name) for name in names)))
+
+    async def _delete(self, names: list[str]) -> dict[str, float]:
+        async def delete(name: str) -> tuple[str, float]:
+            asked = self._clock.monotonic()
+            await self._client.delete(f"{_PODS}/{name}", {"gracePeriodSeconds": 1})
+            return name, asked
+
+        return dict(await asyncio.gather(*(delete(name) for name in names)))
+
+    async def _wait(self, names: list[str], seen: dict[str, float], timeout: float = 300) -> None:
+        async with asyncio.timeout(timeout):
+            while any(name not in seen for name in names):
+                await asyncio.sleep(0.005)
+
+    async def _service_account(self, timeout: float = 30) -> None:
+        path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts"
+        async with asyncio.timeout(timeout):
+            while not (await self._client.get(path))["items"]:
+                await asyncio.sleep(0.05)
+
+    def _on_change(self, kind: str, pod: Json, old: Json | None) -> None:
+        name, now = pod["metadata"]["name"], self._clock.monotonic()
+        if kind == "DELETED":
+            self._gone.setdefault(name, now)
+        conditions = (pod.get("status") or {}).get("conditions") or []
+        if any(each["type"] == "Ready" and each["status"] == "True" for each in conditions):
+            self._ready.setdefault(name, now)
+
+
+def _pod(name: str, node: str, image: str) -> Json:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": {
+            "nodeName": node,
+            "terminationGracePeriodSeconds": 1,
+            "containers": [{"name": "main", "image": image, "imagePullPolicy": "IfNotPresent"}],
+        },
+    }

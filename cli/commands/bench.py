@@ -1,0 +1,104 @@
+"""`nodewright bench pods`: our kubelet and, with --peer, upstream's in turn, on clusters of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import sys
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from cli.bench import report
+from cli.bench.pods import Plan, PodBench, Result
+from cli.display import Display
+from cli.errors import need_root
+from cli.project import PROJECT
+from controlplane.edge import units
+from controlplane.model import KUBERNETES_VERSION, Cluster, Options
+from controlplane.work.down import down
+from controlplane.work.up import Request, up
+from nodelib.clock import SystemClock
+from nodelib.command import run_sync
+from nodelib.errors import NotFound
+from nodelib.kube.access import load_kubeconfig
+from nodelib.kube.client import KubeClient
+
+_IMAGE = "registry.k8s.io/pause:3.10.2"
+
+
+def pods(*, peer: bool, plan: Plan, write: bool, plain: bool, binaries: Path | None) -> None:
+    """Measure, print the table, and put it into docs/benchmarks.md when asked to."""
+    need_root("bench")
+    with Display(plain=plain or None) as display:
+        ours, theirs = asyncio.run(_both(plan, peer, display, binaries))
+    table = report.rows(ours, theirs)
+    _show(table)
+    if write:
+        _write(table)
+
+
+async def _both(plan: Plan, peer: bool, display: Display, binaries: Path | None) -> tuple[Result, Result | None]:
+    ours = await _measure("bench-ours", "nodewright", plan, display, binaries)
+    theirs = await _measure("bench-peer", "upstream", plan, display, binaries) if peer else None
+    return ours, theirs
+
+
+async def _measure(name: str, maker: str, plan: Plan, display: Display, binaries: Path | None) -> Result:
+    """Raise a cluster of one node, measure, remove it, also after a failure."""
+    options = Options(nodes=1, agent=maker, proxy=maker, uplink=False, demo=False)
+    request = Request(
+        name=name,
+        options=options,
+        explicit=frozenset({"nodes", "agent", "proxy", "uplink", "demo"}),
+        binaries_dir=binaries,
+        project=str(PROJECT),
+        python=sys.executable,
+    )
+    clock = SystemClock()
+    try:
+        cluster, _ = await up(request, display, clock)
+        client = KubeClient(load_kubeconfig(cluster.admin_kubeconfig), user_agent="nodewright-bench")
+        try:
+            with display.step(f"pods under {maker}") as say:
+                bench = PodBench(
+                    client,
+                    clock,
+                    node=cluster.nodes[0].name,
+                    image=_IMAGE,
+                    agent=_pid(cluster, "agent"),
+                    proxy=_pid(cluster, "proxy"),
+                )
+                return await bench.run(plan, say)
+        finally:
+            await client.close()
+    finally:
+        await down(name, display)
+
+
+def _pid(cluster: Cluster, program: str) -> int:
+    row = units.programs(cluster.unit_dir(cluster.nodes[0].name)).get(program)
+    if row is None or not row["alive"]:
+        raise NotFound("not running", obj=program, step="read its figures", action="See its log under the node's log/.")
+    return int(row["pid"])
+
+
+def _show(table: list[report.Row]) -> None:
+    shown = Table("measure", "nodewright", "upstream", "ratio")
+    for row in table:
+        peer = "-" if row.peer is None else f"{row.peer:.3g} {row.unit}"
+        shown.add_row(row.measure, f"{row.ours:.3g} {row.unit}", peer, row.ratio)
+    Console().print(shown)
+
+
+def _write(table: list[report.Row]) -> None:
+    path = PROJECT / "docs" / "benchmarks.md"
+    heading = f"Pods, {datetime.date.today()}, commit {_commit()}, upstream {KUBERNETES_VERSION}"
+    text = path.read_text() if path.exists() else "# Benchmarks\n"
+    path.write_text(f"{text.rstrip()}\n\n{report.markdown(table, heading)}")
+
+
+def _commit() -> str:
+    done = run_sync(["git", "-C", str(PROJECT), "rev-parse", "--short", "HEAD"], check=False)
+    return done.text.strip() or "unknown"

@@ -1,0 +1,65 @@
+"""`nodewright conformance`."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from cli.commands.kubectl import find
+from cli.display import Display
+from cli.errors import need_root
+from controlplane.plan.conformance import alone, table
+from controlplane.work.conformance import Order, Report
+from controlplane.work.conformance import run as run_suite
+
+
+def run(
+    name: str,
+    tier: str,
+    *,
+    focus: str,
+    skip: str,
+    procs: int,
+    serial: bool,
+    dry_run: bool,
+    results: Path | None,
+    binaries: Path | None,
+    plain: bool,
+) -> None:
+    """Run the suite and show its table; exit status 1 when a test failed or none ran."""
+    need_root("conformance")
+    cluster = find(name)
+    order = Order(tier, focus, skip, procs, serial, dry_run, results, binaries)
+    with Display(plain=plain or None) as display:
+        report = asyncio.run(run_suite(cluster, order, display))
+    if dry_run:
+        print("\n".join(sorted(report.listed)))
+        print(f"{len(report.listed)} tests")
+        raise SystemExit(0 if report.listed else 1)
+    show(report, name, Console())
+    if report.status != 0 or not report.results or any(result.outcome == "failed" for result in report.results):
+        raise SystemExit(1)
+
+
+def show(report: Report, cluster: str, console: Console) -> None:
+    """A row a feature, then each failure with its reason and the command that runs it alone."""
+    rows = table(report.results)
+    shown = Table(box=None, padding=(0, 2), header_style="bold")
+    shown.add_column("FEATURE")
+    for column in ("PASSED", "FAILED", "SECONDS"):
+        shown.add_column(column, justify="right")
+    for row in rows:
+        failed = Text(str(row.failed), "bold red") if row.failed else Text("")
+        shown.add_row(row.feature, str(row.passed), failed, f"{row.seconds:.1f}")
+    console.print(shown)
+    for row in rows:
+        for failure in row.failures:
+            console.print(Text(f"\nFAILED {failure.name}", "bold red"))
+            console.print(f"  {failure.reason}", markup=False, highlight=False)
+            console.print(f"  alone: {alone(failure.name, cluster)}", markup=False, highlight=False, soft_wrap=True)
+    passed, failed_count = sum(row.passed for row in rows), sum(row.failed for row in rows)
+    console.print(f"\n{passed} passed, {failed_count} failed in {report.seconds:.0f} s. Reports: {report.directory}")

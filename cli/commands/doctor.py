@@ -1,0 +1,39 @@
+"""`nodewright doctor`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from cli.project import PROJECT
+from controlplane.plan.preflight import Finding, fatal
+from controlplane.work.doctor import examine
+
+_STYLE = {"ok": "green", "warning": "yellow", "fatal": "bold red"}
+
+
+def run(*, as_json: bool, binaries: Path | None) -> None:
+    """Show every finding; exit status 1 when one is fatal."""
+    findings = asyncio.run(examine(str(PROJECT), binaries))
+    if as_json:
+        print(json.dumps([asdict(finding) for finding in findings], indent=1))
+    else:
+        show(findings)
+    if fatal(findings):
+        raise SystemExit(1)
+
+
+def show(findings: tuple[Finding, ...]) -> None:
+    """A table, fixes on lines of their own below their findings."""
+    table = Table(box=None, padding=(0, 2), show_header=False)
+    for finding in findings:
+        table.add_row(Text(finding.level, _STYLE[finding.level]), finding.check, finding.found)
+        if finding.level != "ok" and finding.fix:
+            table.add_row("", "", Text(f"fix: {finding.fix}", "bold"))
+    Console().print(table)

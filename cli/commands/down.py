@@ -1,0 +1,20 @@
+"""`nodewright down`."""
+
+from __future__ import annotations
+
+import asyncio
+
+from cli.display import Display
+from cli.errors import need_root
+from controlplane.work.down import down
+
+
+def run(name: str, *, plain: bool = False) -> None:
+    """Remove the cluster and say what was removed."""
+    need_root("down")
+    with Display(plain=plain or None) as display:
+        removed = asyncio.run(down(name, display))
+    if removed.anything:
+        print(f"Cluster {name} is gone ({removed.processes} processes ended, {display.elapsed:.1f} s).")
+    else:
+        print(f"There was no cluster {name}.")

@@ -1,0 +1,66 @@
+"""`nodewright status`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import asdict
+
+from rich.console import Console
+from rich.table import Table
+
+from cli.commands.kubectl import find
+from controlplane.work.status import Status, look
+
+
+def run(name: str, *, as_json: bool) -> None:
+    """Show the status; exit status 1 when something that should be there is not."""
+    status = asyncio.run(look(find(name)))
+    if as_json:
+        print(json.dumps(asdict(status), indent=1))
+    else:
+        show(status, Console())
+    if not healthy(status):
+        raise SystemExit(1)
+
+
+def healthy(status: Status) -> bool:
+    """Whether the API answers, every namespace and daemon is there and every node is Ready."""
+    return (
+        not status.api
+        and not status.missing
+        and all(status.supervisors.values())
+        and all(daemon.alive for daemon in status.daemons)
+        and not any(node.waits_for for node in status.nodes)
+    )
+
+
+def show(status: Status, console: Console) -> None:
+    """Tables: nodes, daemons, pods that are not well (or a count)."""
+    api = "answers" if not status.api else f"does not answer: {status.api}"
+    console.print(f"Cluster {status.name}, nodes on {status.subnet}. API server {status.api_url} {api}.")
+    for path in status.missing:
+        console.print(f"missing: {path} (`./nodewright up --name {status.name}` mends it)")
+    nodes = _table("NODE", "ADDRESS", "STATE", "PODS", "PROXY")
+    for node in status.nodes:
+        nodes.add_row(node.name, node.address, node.waits_for or "Ready", str(node.pods), node.proxy)
+    console.print(nodes)
+    daemons = _table("UNIT", "DAEMON", "STATE", "PID", "STARTS", "LOG")
+    for daemon in status.daemons:
+        state = "running" if daemon.alive else f"down ({daemon.last_exit or 'not started'})"
+        daemons.add_row(daemon.unit, daemon.name, state, str(daemon.pid), str(daemon.starts), daemon.log)
+    for unit, pid in status.supervisors.items():
+        if not pid:
+            daemons.add_row(unit, "supervisor", "down", "", "", "")
+    console.print(daemons)
+    waiting = [pod for pod in status.pods if not pod.ready and pod.phase != "Succeeded"]
+    console.print(f"{len(status.pods)} pods, {len(status.pods) - len(waiting)} of them ready or done.")
+    for pod in waiting:
+        console.print(f"  {pod.namespace}/{pod.name} on {pod.node or 'no node'}: {pod.reason or pod.phase}")
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, padding=(0, 2), header_style="bold")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table

@@ -1,0 +1,62 @@
+"""`nodewright up`."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from cli.display import Display
+from cli.errors import need_root
+from cli.project import PROJECT
+from controlplane.model import DEFAULT_NAME, Cluster, Options
+from controlplane.work.up import Request, up
+from controlplane.work.workloads import Sight
+from nodelib.clock import SystemClock
+
+
+def run(
+    name: str, given: dict[str, Any], *, subnet: str = "", binaries: Path | None = None, plain: bool = False
+) -> None:
+    """Raise or mend the cluster `name` and show what was seen. `given`: options that the user named."""
+    need_root("up")
+    known = {field.name for field in fields(Options)}
+    options = Options(**{key: value for key, value in given.items() if key in known})
+    request = Request(
+        name=name,
+        options=options,
+        explicit=frozenset(given),
+        subnet=subnet,
+        binaries_dir=binaries,
+        project=str(PROJECT),
+        python=sys.executable,
+    )
+    display = Display(plain=plain or None)
+    with display:
+        cluster, sights = asyncio.run(_up(request, display))
+    print(report(cluster, sights, display.elapsed))
+
+
+async def _up(request: Request, display: Display) -> tuple[Cluster, list[Sight]]:
+    return await up(request, display, SystemClock())
+
+
+def report(cluster: Cluster, sights: list[Sight], seconds: float) -> str:
+    """What `up` ends with: what answered, and what to try next."""
+    lines = [f"\nCluster {cluster.name}: {len(cluster.nodes)} nodes Ready, {seconds:.1f} s."]
+    for sight in sights:
+        lines.append(f"  {sight.way}: {sight.address}")
+        lines.append(f"      answered by {', '.join(sight.pods)} on {', '.join(sight.nodes)}")
+    option = "" if cluster.name == DEFAULT_NAME else f" --name {cluster.name}"
+    lines += [
+        "",
+        "Try next:",
+        f"  ./nodewright kubectl{option} -- get pods -A -o wide",
+        f"  export KUBECONFIG=$(./nodewright kubeconfig{option})",
+    ]
+    if sights:
+        lines.append(f"  curl http://{cluster.nodes[-1].address}:30080/hostname")
+    lines += [f"  ./nodewright status{option}", f"  ./nodewright down{option}"]
+    return "\n".join(lines)

@@ -1,0 +1,121 @@
+"""Shows work: a live table of steps on a terminal, a plain line a step elsewhere; both end in the times.
+
+Steps run side by side, so a plain line is printed when one ends (and when a long one says something new).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any
+
+Say = Callable[[str], None]
+
+
+@dataclass
+class Step:
+    """One step: running while `ended` is 0. Times in monotonic seconds."""
+
+    title: str
+    started: float
+    ended: float = 0.0
+    failed: bool = False
+    detail: str = ""
+    said: list[str] = field(default_factory=list)
+
+    def seconds(self, now: float) -> float:
+        return (self.ended or now) - self.started
+
+
+class Display:
+    """Satisfies controlplane.work.progress.Progress. Use as a context manager around the work."""
+
+    def __init__(self, *, plain: bool | None = None, out: Any = None) -> None:
+        self.out = out or sys.stderr
+        self.plain = (not self.out.isatty()) if plain is None else plain
+        self.began = time.monotonic()
+        self.steps: list[Step] = []
+        self._lock = threading.Lock()
+        self._live: Any = None
+
+    def __enter__(self) -> Display:
+        if not self.plain:
+            from rich.console import Console
+            from rich.live import Live
+
+            self._live = Live(
+                get_renderable=self._table, console=Console(file=self.out), refresh_per_second=8, transient=False
+            )
+            self._live.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.__exit__(kind, error, trace)
+            self._live = None
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the display was made."""
+        return time.monotonic() - self.began
+
+    @contextlib.contextmanager
+    def step(self, title: str) -> Iterator[Say]:
+        """A step that lasts as long as the block."""
+        step = Step(title, time.monotonic())
+        with self._lock:
+            self.steps.append(step)
+
+        def say(text: str) -> None:
+            step.detail = text
+            # A step that lasts says what it does; a short one's detail is on its end line anyway.
+            if self.plain and time.monotonic() - step.started > 3:
+                self._print(f"  {title}: {text}")
+
+        try:
+            yield say
+        except BaseException:
+            step.failed = True
+            raise
+        finally:
+            step.ended = time.monotonic()
+            if self.plain:
+                self._print(self._line(step))
+
+    def say(self, text: str) -> None:
+        """A line outside of any step."""
+        if self._live is not None:
+            self._live.console.print(text)
+        else:
+            self._print(text)
+
+    def _line(self, step: Step) -> str:
+        mark = "FAILED" if step.failed else "ok"
+        detail = f" ({step.detail})" if step.detail else ""
+        return f"{step.ended - self.began:7.2f} s  {mark:6} {step.title}{detail}  [{step.seconds(step.ended):.2f} s]"
+
+    def _print(self, text: str) -> None:
+        with self._lock:
+            print(text, file=self.out, flush=True)
+
+    def _table(self) -> Any:
+        from rich.spinner import Spinner
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table.grid(padding=(0, 2))
+        now = time.monotonic()
+        with self._lock:
+            for step in self.steps:
+                mark: Any = (
+                    Spinner("dots") if not step.ended else Text("✗", "red") if step.failed else Text("✓", "green")
+                )
+                table.add_row(mark, step.title, f"{step.seconds(now):6.2f} s", Text(step.detail, "dim"))
+        return table

@@ -1,0 +1,82 @@
+"""One process a node: the agent with the pod network's CNI server inside. The agent and cni do not know each other.
+
+Takes the kubelet's flags, and of its own: --pod-network-cidr CIDR (every pod of the cluster: traffic to it is never
+translated), --pod-network-firewall iptables|nftables (as the node's service proxy has it), --pod-network none
+(another CNI plugin brings the network).
+"""
+
+from __future__ import annotations
+
+import argparse
+import ipaddress
+import os
+import sys
+from collections.abc import Iterable, Sequence
+
+from agent import settings as agent_settings
+from agent.app import Extra, LiveSandboxes
+from agent.app import main as run_agent
+from agent.node_model import NodeFacts as AgentNode
+from cni.app import CniNode
+from cni.model import NodeFacts
+from cni.settings import CniSettings
+from nodelib.errors import Invalid, NodewrightError
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Exit status as the agent's: 0 stopped as asked, 1 failed, 2 a bad command line or configuration."""
+    own, rest = _parser().parse_known_args(sys.argv[1:] if argv is None else list(argv))
+    if own.pod_network == "none" or {"-h", "--help", "--version"} & set(rest):
+        return run_agent(rest)
+    try:
+        name = agent_settings.parse(rest, os.environ).node.name
+        settings = cni_settings(name, own.pod_network_cidr, own.pod_network_firewall)
+    except NodewrightError as error:
+        print(f"agent: {error}", file=sys.stderr)
+        return 2
+    return run_agent(rest, extra=Extra(network=lambda live: Network(settings, live)))
+
+
+class Network:
+    """The pod network as the agent's composition root takes it."""
+
+    def __init__(self, settings: CniSettings, live_sandboxes: LiveSandboxes) -> None:
+        self._node = CniNode(settings, live_sandboxes=live_sandboxes)
+
+    def set_nodes(self, nodes: Iterable[AgentNode]) -> None:
+        """All Nodes as they are now."""
+        self._node.set_nodes([translated(node) for node in nodes])
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        await self._node.run()
+
+
+def translated(node: AgentNode) -> NodeFacts:
+    """The agent's view of a Node as the pod network's."""
+    return NodeFacts(
+        name=node.name,
+        internal_ips=tuple(ipaddress.ip_address(text) for text in node.internal_ips),
+        pod_cidrs=tuple(ipaddress.ip_network(text) for text in node.pod_cidrs),
+    )
+
+
+def cni_settings(node_name: str, cidrs: Sequence[str], firewall: str) -> CniSettings:
+    """Raises Invalid when a range is none."""
+    try:
+        ranges = tuple(ipaddress.ip_network(text) for text in cidrs)
+    except ValueError as error:
+        raise Invalid(str(error), obj="--pod-network-cidr", action="Give a range such as 10.244.0.0/16.") from error
+    return CniSettings(node_name=node_name, cluster_cidrs=ranges, firewall=firewall)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--pod-network", choices=("nodewright", "none"), default="nodewright")
+    parser.add_argument("--pod-network-cidr", action="append", default=[])
+    parser.add_argument("--pod-network-firewall", choices=("iptables", "nftables"), default="iptables")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,121 @@
+"""What can be built, from which Go module, with which flags: facts only.
+
+A binary's cache key covers everything that decides its bytes (module files, flags, GOARCH),
+so a changed pin builds anew beside the old one and a run that still uses the old one is undisturbed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+KUBERNETES_VERSION = "v1.37.1"
+CONTAINERD_VERSION = "v2.4.2"
+COREDNS_VERSION = "v1.15.0"
+AGNHOST_VERSION = "2.66.1"
+
+_STAMPED = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
+
+
+class Kind(StrEnum):
+    """How Go makes it."""
+
+    BUILD = "build"  # go build of a package of a required module
+    TEST = "test"  # go test -c
+    SELF = "self"  # go build of the module's own main package
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    """One executable: `package` is what Go is asked for, `cold` a rough build time with empty caches on two cores."""
+
+    name: str
+    module: str
+    package: str = "."
+    kind: Kind = Kind.BUILD
+    ldflags: tuple[str, ...] = ("-s", "-w")
+    tags: tuple[str, ...] = ()
+    cold: str = "under 1 min"
+    aliases: tuple[str, ...] = ()  # other names of the same file (argv[0] picks the component)
+
+
+def _kubernetes_ldflags() -> tuple[str, ...]:
+    """Without them every component reports v0.0.0-master, and clients refuse that by version skew."""
+    major, minor, _ = KUBERNETES_VERSION.removeprefix("v").split(".")
+    values = {"gitVersion": KUBERNETES_VERSION, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
+    component, client = ([f"-X {package}.{name}={value}" for name, value in values.items()] for package in _STAMPED)
+    return ("-s", "-w", *component, f"-X {_STAMPED[0]}.gitCommit={KUBERNETES_VERSION}", *client)
+
+
+_KUBE = _kubernetes_ldflags()
+_CONTAINERD = ("-s", "-w", f"-X github.com/containerd/containerd/v2/version.Version={CONTAINERD_VERSION}")
+_NO_STORAGE_DRIVERS = ("no_btrfs", "no_zfs", "no_devmapper")
+
+
+def _kube(name: str, package: str, cold: str = "under 1 min", kind: Kind = Kind.BUILD) -> Binary:
+    return Binary(name, "kube", package, kind, ldflags=_KUBE, cold=cold)
+
+
+def _containerd(name: str) -> Binary:
+    package = f"github.com/containerd/containerd/v2/cmd/{name}"
+    return Binary(name, "containerd", package, ldflags=_CONTAINERD, tags=_NO_STORAGE_DRIVERS, cold="about 1 min")
+
+
+CONTROL_PLANE = Binary(
+    "nodewright-controlplane",
+    "kube",
+    kind=Kind.SELF,
+    ldflags=_KUBE,
+    cold="about 6 min",
+    aliases=("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"),
+)
+
+BINARIES: tuple[Binary, ...] = (
+    CONTROL_PLANE,
+    _kube("kubectl", "k8s.io/kubernetes/cmd/kubectl"),
+    _kube("kubeadm", "k8s.io/kubernetes/cmd/kubeadm"),
+    _kube("kubelet", "k8s.io/kubernetes/cmd/kubelet"),
+    _kube("kube-proxy", "k8s.io/kubernetes/cmd/kube-proxy"),
+    _kube("sample-apiserver", "k8s.io/sample-apiserver"),
+    _kube("e2e.test", "k8s.io/kubernetes/test/e2e", "about 4 min", Kind.TEST),
+    _kube("e2e_node.test", "k8s.io/kubernetes/test/e2e_node", "about 4 min", Kind.TEST),
+    Binary(
+        "agnhost",
+        "kube",
+        "k8s.io/kubernetes/test/images/agnhost",
+        ldflags=(*_KUBE, f"-X main.Version={AGNHOST_VERSION}"),
+    ),
+    Binary("nnp", "kube", "k8s.io/kubernetes/test/images/nonewprivs"),
+    Binary("regression-issue-74839", "kube", "k8s.io/kubernetes/test/images/regression-issue-74839"),
+    Binary("ginkgo", "kube", "github.com/onsi/ginkgo/v2/ginkgo"),
+    Binary("etcd-server", "kube", "go.etcd.io/etcd/server/v3"),
+    _containerd("containerd"),
+    _containerd("containerd-shim-runc-v2"),
+    _containerd("ctr"),
+    Binary("coredns", "coredns", "github.com/coredns/coredns", cold="about 2 min"),
+)
+
+TABLE: dict[str, Binary] = {name: binary for binary in BINARIES for name in (binary.name, *binary.aliases)}
+
+
+def go_arguments(binary: Binary, output: str) -> list[str]:
+    """The arguments after `go` that build it to the path `output`."""
+    verb = ["test", "-c"] if binary.kind is Kind.TEST else ["build"]
+    tags = ["-tags", ",".join(binary.tags)] if binary.tags else []
+    return [*verb, "-trimpath", *tags, "-ldflags", " ".join(binary.ldflags), "-o", output, binary.package]
+
+
+def cache_key(binary: Binary, module_files: Sequence[tuple[str, bytes]], goarch: str) -> str:
+    """Key of the folder that holds the binary; `module_files` are (name, content) of go.mod, go.sum and *.go.
+
+    Binaries of one module with the same flags share a folder: containerd looks for its shim beside itself.
+    """
+    digest = hashlib.sha256()
+    for part in (goarch, *binary.ldflags, *binary.tags):
+        digest.update(part.encode() + b"\0")
+    for name, content in sorted(module_files):
+        digest.update(f"{name}\0{len(content)}\0".encode())
+        digest.update(content)
+    return f"{binary.module}-{digest.hexdigest()[:16]}"

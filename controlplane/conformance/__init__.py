@@ -1,0 +1,1 @@
+"""Upstream's e2e suite against a cluster: which tests, how they are run, what came of them."""

@@ -1,0 +1,1 @@
+"""Where the cluster machinery touches the machine: namespaces, links, cgroups, processes, files."""

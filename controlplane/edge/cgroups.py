@@ -1,0 +1,181 @@
+"""The cgroups of a cluster: made in every mounted hierarchy, emptied and removed by `down`.
+
+On v1 that is one directory a controller (and the named systemd hierarchy), on v2 the one tree, on a hybrid
+machine both: a process is found by whichever tree a runtime left it in.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from dataclasses import dataclass
+from functools import cached_property
+
+from nodelib.errors import Permanent, Temporary
+
+_V2_WANTED = ("cpuset", "cpu", "io", "memory", "hugetlb", "pids")
+
+
+@dataclass(frozen=True)
+class Hierarchies:
+    """Mount points of the cgroup file systems: `v1` controllers, and `v2` ("" if not mounted)."""
+
+    v1: tuple[str, ...]
+    v2: str
+
+    @cached_property
+    def roots(self) -> tuple[str, ...]:
+        return (*self.v1, self.v2) if self.v2 else self.v1
+
+    @property
+    def mode(self) -> str:
+        """v1, v2 or hybrid."""
+        return "v2" if not self.v1 else "hybrid" if self.v2 else "v1"
+
+    def controllers(self) -> set[str]:
+        """Names of the controllers that can be used, in whichever tree."""
+        names = {part for path in self.v1 for part in os.path.basename(path).split(",")}
+        if self.v2:
+            with open(f"{self.v2}/cgroup.controllers", encoding="ascii") as file:
+                names |= set(file.read().split())
+        return names
+
+
+def hierarchies() -> Hierarchies:
+    """Those that are mounted here. Raises Permanent if there is none."""
+    v1, v2 = [], ""
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+        for line in file:
+            fields, _, tail = line.partition(" - ")
+            target, kind = fields.split()[4], tail.split()[0]
+            if kind == "cgroup" and target not in v1:
+                v1.append(target)
+            elif kind == "cgroup2":
+                v2 = v2 or target
+    if not v1 and not v2:
+        raise Permanent(
+            "no cgroup file system is mounted",
+            obj="/sys/fs/cgroup",
+            action="Mount one: `mount -t cgroup2 none /sys/fs/cgroup`.",
+        )
+    return Hierarchies(tuple(v1), v2)
+
+
+def ensure(trees: Hierarchies, path: str) -> list[str]:
+    """Make the cgroup `path` (absolute) in every hierarchy; the directories are returned."""
+    made = []
+    for root in trees.roots:
+        current = root
+        for part in path.strip("/").split("/"):
+            if root == trees.v2 and not trees.v1:
+                _delegate(current)
+            current = f"{current}/{part}"
+            os.makedirs(current, exist_ok=True)
+            _inherit_cpuset(current)
+        made.append(current)
+    return made
+
+
+def _delegate(directory: str) -> None:
+    with open(f"{directory}/cgroup.controllers", encoding="ascii") as file:
+        there = set(file.read().split())
+    with open(f"{directory}/cgroup.subtree_control", encoding="ascii") as file:
+        enabled = set(file.read().split())
+    for name in (name for name in _V2_WANTED if name in there - enabled):
+        with open(f"{directory}/cgroup.subtree_control", "w", encoding="ascii") as file:
+            file.write(f"+{name}")
+
+
+def _inherit_cpuset(directory: str) -> None:
+    # A new v1 cpuset is empty, and no process can join it (cpusets.rst, section 1.9).
+    for name in ("cpuset.cpus", "cpuset.mems"):
+        path = f"{directory}/{name}"
+        if not os.path.exists(path) or os.path.exists(f"{directory}/cgroup.controllers"):
+            continue
+        with open(path, encoding="ascii") as file:
+            if file.read().strip():
+                continue
+        with open(f"{os.path.dirname(directory)}/{name}", encoding="ascii") as file:
+            value = file.read()
+        with open(path, "w", encoding="ascii") as file:
+            file.write(value)
+
+
+def members(trees: Hierarchies, path: str) -> set[int]:
+    """Every process below the cgroup, in any hierarchy."""
+    pids: set[int] = set()
+    for directory in _below(trees, path):
+        try:
+            with open(f"{directory}/cgroup.procs", encoding="ascii") as file:
+                pids.update(int(line) for line in file)
+        except OSError:
+            continue  # removed meanwhile, or a threaded v2 cgroup, whose processes its parent lists
+    return pids - {0}
+
+
+def kill_all(trees: Hierarchies, path: str, *, timeout: float = 20) -> int:
+    """SIGKILL everything below the cgroup and wait until it is gone. Returns how many processes that were.
+
+    Raises Temporary with the pids that outlive `timeout` seconds (in uninterruptible sleep).
+    """
+    seen: set[int] = set()
+    deadline = time.monotonic() + timeout
+    while True:
+        pids = members(trees, path)
+        if not pids:
+            return len(seen)
+        seen |= pids
+        _thaw(trees, path)
+        for pid in pids:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        if time.monotonic() > deadline:
+            raise Temporary(
+                f"processes {sorted(pids)} do not end",
+                obj=path,
+                step="kill what runs in the cgroup",
+                action="They wait in the kernel (`ps -o pid,stat,wchan,cmd`); run `down` again once they are gone.",
+            )
+        time.sleep(0.01)
+
+
+def _thaw(trees: Hierarchies, path: str) -> None:
+    for directory in _below(trees, path):
+        for name, thawed in (("freezer.state", "THAWED"), ("cgroup.freeze", "0")):
+            file_name = f"{directory}/{name}"
+            if os.path.exists(file_name):
+                with open(file_name, "w", encoding="ascii") as file:
+                    file.write(thawed)
+
+
+def remove(trees: Hierarchies, path: str, *, timeout: float = 10) -> None:
+    """Remove the cgroup and all below it. Raises Temporary if one stays busy."""
+    deadline = time.monotonic() + timeout
+    for directory in sorted(_below(trees, path), key=len, reverse=True):
+        while True:
+            try:
+                os.rmdir(directory)
+            except FileNotFoundError:
+                break
+            except OSError as error:
+                if time.monotonic() > deadline:
+                    raise Temporary(str(error), obj=directory, step="remove the cgroup") from error
+                time.sleep(0.01)
+            else:
+                break
+
+
+def remove_if_empty(trees: Hierarchies, path: str) -> None:
+    """Remove a cgroup that has no children; one in use stays."""
+    for root in trees.roots:
+        try:
+            os.rmdir(root + path)
+        except OSError:
+            continue
+
+
+def _below(trees: Hierarchies, path: str) -> list[str]:
+    return [directory for root in trees.roots for directory, _, _ in os.walk(root + path)]

@@ -1,0 +1,129 @@
+"""The state directory: which clusters there are, who may change one, and what was changed on the host.
+
+Locks are flocks on the directories themselves, so that nothing needs to be left behind for them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from controlplane.model import Cluster, state_root
+from nodelib.errors import Conflict, Invalid
+
+_HOST_FILE = ".host.json"
+
+
+def load(name: str) -> Cluster | None:
+    """The cluster of that name, None if there is none. Raises Invalid when its record cannot be read."""
+    path = os.path.join(state_root(), name, "cluster.json")
+    try:
+        with open(path, encoding="utf-8") as file:
+            return Cluster.from_json(json.load(file))
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError) as error:
+        raise Invalid(
+            f"cannot be read: {error!r}",
+            obj=path,
+            action=f"Remove the cluster with `./nodewright down --name {name}` and raise it again.",
+        ) from error
+
+
+def exists(name: str) -> bool:
+    """Whether anything of that cluster is in the state directory, even without a readable record."""
+    return os.path.isdir(os.path.join(state_root(), name))
+
+
+def save(cluster: Cluster) -> None:
+    """Write the cluster's record, all or nothing."""
+    write(os.path.join(cluster.dir, "cluster.json"), json.dumps(cluster.to_json(), indent=1))
+
+
+def clusters() -> list[str]:
+    """Names of all clusters of this machine."""
+    try:
+        names = sorted(os.listdir(state_root()))
+    except FileNotFoundError:
+        return []
+    return [name for name in names if os.path.isdir(os.path.join(state_root(), name))]
+
+
+def write(path: str, text: str | bytes, mode: int = 0o600) -> None:
+    """Replace a file at once: a reader sees the old text or the new."""
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    data = text.encode() if isinstance(text, str) else text
+    handle = os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+    with os.fdopen(handle, "wb") as file:
+        file.write(data)
+    os.rename(path + ".new", path)
+
+
+def write_if_changed(path: str, text: str | bytes, mode: int = 0o600) -> bool:
+    """write(), unless the file holds that already. True if it was written."""
+    data = text.encode() if isinstance(text, str) else text
+    try:
+        with open(path, "rb") as file:
+            if file.read() == data:
+                return False
+    except FileNotFoundError:
+        pass
+    write(path, data, mode)
+    return True
+
+
+@contextlib.contextmanager
+def locked(directory: str, *, wait: bool = False) -> Iterator[None]:
+    """Hold the lock of a directory (made if missing). Raises Conflict when another process has it."""
+    while True:
+        os.makedirs(directory, mode=0o755, exist_ok=True)
+        handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            os.close(handle)
+            raise Conflict(
+                "another `up` or `down` of this cluster is at work",
+                obj=directory,
+                step="take the lock",
+                action="Wait for it to end, then run this again.",
+            ) from error
+        if _still_there(handle, directory):
+            break
+        os.close(handle)  # `down` removed it between open and lock: make a new one
+    try:
+        yield
+    finally:
+        os.close(handle)
+
+
+def _still_there(handle: int, directory: str) -> bool:
+    try:
+        return os.path.samestat(os.fstat(handle), os.stat(directory))
+    except FileNotFoundError:
+        return False
+
+
+def host_record() -> dict[str, Any]:
+    """What clusters changed on the host and the last `down` undoes: {"dirs": [made], "sysctls": {name: before}}."""
+    try:
+        with open(os.path.join(state_root(), _HOST_FILE), encoding="utf-8") as file:
+            record: dict[str, Any] = json.load(file)
+    except FileNotFoundError:
+        return {"dirs": [], "files": [], "sysctls": {}}
+    return record
+
+
+def save_host_record(record: dict[str, Any]) -> None:
+    """Keep it; call with the lock of the state root held."""
+    write(os.path.join(state_root(), _HOST_FILE), json.dumps(record))
+
+
+def forget_host_record() -> None:
+    """Nothing of ours is left on the host."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(os.path.join(state_root(), _HOST_FILE))

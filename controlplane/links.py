@@ -1,0 +1,63 @@
+"""Links, addresses, routes and rules that a cluster needs, as values: each says what must be so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+HOST = ""  # the namespace that the command runs in
+WIRE = "wire"
+
+
+@dataclass(frozen=True, slots=True)
+class Bridge:
+    space: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Veth:
+    """A pair: `name` in `space`, `peer` in `peer_space` as a port of `bridge`."""
+
+    space: str
+    name: str
+    peer_space: str
+    peer: str
+    bridge: str
+
+
+@dataclass(frozen=True, slots=True)
+class Up:
+    space: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    space: str
+    name: str
+    address: str  # with prefix length
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """`via` a gateway, or `dev` a link, or (neither) unreachable. "default" is 0.0.0.0/0."""
+
+    space: str
+    destination: str
+    via: str = ""
+    dev: str = ""
+    source: str = ""
+    metric: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """To `destination`: the main table for packets that came in by `iif`, or (no iif) unreachable."""
+
+    space: str
+    priority: int
+    destination: str
+    iif: str = ""
+
+
+Wish = Bridge | Veth | Up | Address | Route | Rule

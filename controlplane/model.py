@@ -1,0 +1,156 @@
+"""Facts about a cluster on one machine: what was asked for, its addresses and its paths.
+
+Everything else (links, certificates, flags, files) is derived from a `Cluster`.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+DEFAULT_NAME = "nodewright"
+KUBERNETES_VERSION = "v1.37.1"
+POD_CIDR = "10.244.0.0/16"
+SERVICE_CIDR = "10.96.0.0/16"
+CLUSTER_DOMAIN = "cluster.local"
+API_PORT = 6443
+CGROUP_ROOT = "/nodewright"
+CONTROL_PLANE = "control-plane"
+
+
+def state_root() -> str:
+    """The directory of all clusters' state on this machine."""
+    return os.environ.get("NODEWRIGHT_STATE", "/var/lib/nodewright")
+
+
+def cache_root() -> str:
+    """Binaries, images and environments that clusters share and `down` keeps."""
+    return os.environ.get("NODEWRIGHT_CACHE") or os.path.join(os.path.expanduser("~"), ".cache", "nodewright")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a cluster was asked to be; kept in its state directory, so that a second `up` mends the same."""
+
+    nodes: int = 2
+    proxy_mode: str = "iptables"
+    agent: str = "nodewright"  # or upstream: the peer of every measurement
+    proxy: str = "nodewright"
+    uplink: bool = True
+    durable: bool = False
+    demo: bool = True
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Options:
+        known = {name: data[name] for name in cls.__dataclass_fields__ if name in data}
+        return cls(**known)
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One node: a network, mount and UTS namespace with its own containerd, agent and proxy."""
+
+    name: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A cluster with its addresses chosen."""
+
+    name: str
+    subnet: str
+    options: Options = field(default_factory=Options)
+    pod_cidr: str = POD_CIDR
+    service_cidr: str = SERVICE_CIDR
+    domain: str = CLUSTER_DOMAIN
+    tools: Mapping[str, str] = field(default_factory=dict)  # paths of the binaries it runs on
+
+    @property
+    def network(self) -> ipaddress.IPv4Network:
+        return ipaddress.IPv4Network(self.subnet)
+
+    @property
+    def host_address(self) -> str:
+        return str(self.network[1])
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        return tuple(Node(f"node{i + 1}", str(self.network[11 + i])) for i in range(self.options.nodes))
+
+    @property
+    def api_address(self) -> str:
+        return str(self.network[11])
+
+    @property
+    def api_url(self) -> str:
+        return f"https://{self.api_address}:{API_PORT}"
+
+    @property
+    def kubernetes_service(self) -> str:
+        return str(ipaddress.IPv4Network(self.service_cidr)[1])
+
+    @property
+    def dns_service(self) -> str:
+        return str(ipaddress.IPv4Network(self.service_cidr)[10])
+
+    @property
+    def host_link(self) -> str:
+        """The host's end of the veth to the cluster's wire."""
+        return f"nw-{self.name}"
+
+    @property
+    def cgroup(self) -> str:
+        return f"{CGROUP_ROOT}/{self.name}"
+
+    @property
+    def dir(self) -> str:
+        return os.path.join(state_root(), self.name)
+
+    @property
+    def ns_dir(self) -> str:
+        return os.path.join(self.dir, "ns")
+
+    @property
+    def pki_dir(self) -> str:
+        return os.path.join(self.dir, "pki")
+
+    @property
+    def admin_kubeconfig(self) -> str:
+        return os.path.join(self.dir, "admin.conf")
+
+    @property
+    def control_plane_dir(self) -> str:
+        return os.path.join(self.dir, CONTROL_PLANE)
+
+    def node_dir(self, node: str) -> str:
+        return os.path.join(self.dir, node)
+
+    def namespace(self, space: str, kind: str) -> str:
+        """The file that holds a namespace: `space` is "wire" or a node's name, `kind` net, uts or mnt."""
+        return os.path.join(self.ns_dir, f"{space}.{kind}")
+
+    def unit_dir(self, unit: str) -> str:
+        """Where the supervisor of a node (or of the control plane) keeps its specification and state."""
+        return os.path.join(self.dir, unit, "supervisor")
+
+    def log_dir(self, unit: str) -> str:
+        return os.path.join(self.dir, unit, "log")
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Cluster:
+        return cls(
+            name=data["name"],
+            subnet=data["subnet"],
+            options=Options.from_json(data["options"]),
+            pod_cidr=data["pod_cidr"],
+            service_cidr=data["service_cidr"],
+            domain=data["domain"],
+            tools=data.get("tools") or {},
+        )

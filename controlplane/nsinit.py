@@ -1,0 +1,191 @@
+"""Makes (or mends) the namespaces of one node; a program of its own, run by `up` with a JSON on its stdin.
+
+A process enters a mount or UTS namespace as a whole, so this cannot be done by a thread of the CLI. Only the
+standard library, started with -S: it runs once a node on the way of `up`, and 30 ms count there.
+
+The namespaces live as bind mounts in `dir`, which must be a private mount (a mount namespace cannot be bound
+below a shared one), and so outlive every process. What a living process still holds can be bound again from it.
+Input: {"dir", "space", "kinds": ["net","uts","mnt"], "hostname", "sysctls": {path: value},
+"mounts": [{"target", "source", "type": "bind"|"rbind"|"tmpfs"|"sysfs", "flags"}], "holder": pid or 0}.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import sys
+from typing import Any
+
+_CLONE = {"net": 0x40000000, "uts": 0x04000000, "mnt": 0x00020000}
+_MS_NOSUID, _MS_NODEV, _MS_NOEXEC = 2, 4, 8
+_MS_BIND, _MS_MOVE, _MS_REC, _MS_PRIVATE, _MS_SHARED = 0x1000, 0x2000, 0x4000, 1 << 18, 1 << 20
+_MARKER = "/run/nodewright/furnished"
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _check(result: int, what: str) -> None:
+    if result != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{what}: {os.strerror(number)}")
+
+
+def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = "") -> None:
+    """mount(2). Raises OSError with the call's arguments."""
+    arguments = [text.encode() or None for text in (source, target, kind)]
+    _check(_libc.mount(*arguments, ctypes.c_ulong(flags), data.encode() or None), f"mount {kind} {source} on {target}")
+
+
+def setns(path: str, kind: str) -> None:
+    """Enter the namespace that `path` holds. Raises OSError."""
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        _check(_libc.setns(handle, _CLONE[kind]), f"enter {path}")
+    finally:
+        os.close(handle)
+
+
+def mount_points() -> set[str]:
+    """Targets of every mount of this namespace."""
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+        return {line.split()[4].encode().decode("unicode_escape") for line in file}
+
+
+def is_namespace(path: str, points: set[str]) -> bool:
+    """Whether a namespace is bound there."""
+    return path in points
+
+
+def ensure_private_dir(path: str) -> None:
+    """`path` as a private mount of its own."""
+    os.makedirs(path, mode=0o700, exist_ok=True)
+    if path not in mount_points():
+        mount(path, path, flags=_MS_BIND)
+    mount("", path, flags=_MS_PRIVATE)
+
+
+def missing_kinds(spec: dict[str, Any]) -> list[str]:
+    """Kinds of namespace that are not bound, after those were bound again that the holder process still has."""
+    points = mount_points()
+    missing = []
+    for kind in spec["kinds"]:
+        path = f"{spec['dir']}/{spec['space']}.{kind}"
+        if is_namespace(path, points):
+            continue
+        with open(path, "a", encoding="ascii"):
+            pass
+        if spec.get("holder"):
+            mount(f"/proc/{spec['holder']}/ns/{kind}", path, flags=_MS_BIND)
+        else:
+            missing.append(kind)
+    return missing
+
+
+def create(spec: dict[str, Any], kinds: list[str]) -> None:
+    """New namespaces of `kinds`, bound to their files by this process, which stays outside of them."""
+    ready, go = os.pipe(), os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            flags = 0
+            for kind in kinds:
+                flags |= _CLONE[kind]
+            _check(_libc.unshare(flags), f"unshare {','.join(kinds)}")
+            os.write(ready[1], b"1")
+            os.close(go[1])
+            os.read(go[0], 1)
+        except OSError as error:
+            print(error, file=sys.stderr)
+            os._exit(1)
+        os._exit(0)
+    os.close(ready[1])
+    try:
+        if not os.read(ready[0], 1):
+            raise OSError(f"cannot make the namespaces {kinds} of {spec['space']}")
+        for kind in kinds:
+            mount(f"/proc/{child}/ns/{kind}", f"{spec['dir']}/{spec['space']}.{kind}", flags=_MS_BIND)
+    finally:
+        os.close(go[0])
+        os.close(go[1])
+        os.waitpid(child, 0)
+
+
+def furnish(spec: dict[str, Any], new: list[str]) -> None:
+    """Enter the namespaces and make mounts, hostname and sysctls as asked."""
+    for kind in spec["kinds"]:
+        if kind != "mnt":
+            setns(f"{spec['dir']}/{spec['space']}.{kind}", kind)
+    if "mnt" in spec["kinds"]:
+        setns(f"{spec['dir']}/{spec['space']}.mnt", "mnt")
+        if "mnt" in new:
+            mount("", "/", flags=_MS_REC | _MS_PRIVATE)
+        _mounts(spec["mounts"])
+        mount("", "/", flags=_MS_REC | _MS_SHARED)
+    if "uts" in spec["kinds"]:
+        name = spec["hostname"].encode()
+        _check(_libc.sethostname(name, len(name)), "sethostname")
+    for name, value in spec["sysctls"].items():
+        path = f"/proc/sys/{name}"
+        if os.path.exists(path):
+            with open(path, "w", encoding="ascii") as file:
+                file.write(value)
+
+
+def _mounts(wanted: list[dict[str, str]]) -> None:
+    # The marker lies in the node's own /run: without it an earlier run was cut short, and all is mounted afresh.
+    complete = os.path.exists(_MARKER)
+    present = mount_points()
+    for entry in wanted:
+        target = os.path.realpath(entry["target"])
+        if not complete or target not in present:
+            _mount_one(entry, target)
+    os.makedirs(os.path.dirname(_MARKER), exist_ok=True)
+    with open(_MARKER, "a", encoding="ascii"):
+        pass
+
+
+def _mount_one(entry: dict[str, str], target: str) -> None:
+    kind = entry["type"]
+    if kind == "sysfs":
+        _own_sysfs(target)
+        return
+    if kind == "tmpfs":
+        os.makedirs(target, exist_ok=True)
+        mount("tmpfs", target, "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=755")
+        return
+    if os.path.isdir(entry["source"]):
+        os.makedirs(target, exist_ok=True)
+    elif not os.path.exists(target):
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        with open(target, "a", encoding="ascii"):
+            pass
+    mount(entry["source"], target, flags=_MS_BIND | (_MS_REC if kind == "rbind" else 0))
+
+
+def _own_sysfs(target: str) -> None:
+    # A sysfs shows the network namespace of who mounted it; the host's cgroup tree must stay visible below it.
+    staging = "/run/sysfs"
+    os.makedirs(staging, exist_ok=True)
+    mount("sysfs", staging, "sysfs", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
+    mount("/sys/fs/cgroup", f"{staging}/fs/cgroup", flags=_MS_BIND | _MS_REC)
+    mount(staging, target, flags=_MS_MOVE)
+    os.rmdir(staging)
+
+
+def main() -> int:
+    """Exit status 1 and one line on stderr when the kernel refuses."""
+    spec = json.load(sys.stdin)
+    try:
+        ensure_private_dir(spec["dir"])
+        new = missing_kinds(spec)
+        if new:
+            create(spec, new)
+        furnish(spec, new)
+    except OSError as error:
+        print(f"{spec['space']}: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

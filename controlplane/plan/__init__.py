@@ -1,0 +1,1 @@
+"""Decisions about a cluster: pure functions of facts."""

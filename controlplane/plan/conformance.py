@@ -1,0 +1,189 @@
+"""Which e2e tests a tier holds, the command that runs them, and what their reports say."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from nodelib.errors import Invalid
+
+Outcome = Literal["passed", "failed", "skipped"]
+_SIG = re.compile(r"\[(sig-[a-z-]+)\]")
+_LABELS = re.compile(r" \[[^\[\]]*sig-[^\[\]]*\]$")  # ginkgo's reports add the labels to the text
+_TAGS = re.compile(r"\s*\[[^\]]*\]")
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """One test of a daily tier."""
+
+    tier: str
+    feature: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What ginkgo is told to run: regular expressions on full names, and a label expression."""
+
+    focus: str = ""
+    skip: str = ""
+    labels: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One test that ran."""
+
+    name: str
+    feature: str
+    outcome: Outcome
+    seconds: float
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A feature in the table of results."""
+
+    feature: str
+    passed: int = 0
+    failed: int = 0
+    seconds: float = 0.0
+    failures: tuple[Result, ...] = field(default=())
+
+
+def read_tiers(text: str) -> tuple[Chosen, ...]:
+    """Parse tiers.txt. Raises Invalid with the line that is no `tier | feature | name`."""
+    found = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        parts = [part.strip() for part in line.split(" | ", 2)]
+        if len(parts) != 3:
+            raise Invalid(f"line {number} is not `tier | feature | name`: {line!r}", obj="tiers.txt")
+        found.append(Chosen(*parts))
+    return tuple(found)
+
+
+def select(tier: str, chosen: Iterable[Chosen], *, focus: str, skip: str, serial: bool) -> Selection:
+    """What to run for a tier; `focus` takes the tier's place. "full" is [Conformance], without what runs alone
+    (unless `serial`)."""
+    if focus:
+        return Selection(focus=focus, skip=skip)
+    if tier == "full":
+        return Selection(skip=skip, labels="Conformance" if serial else "Conformance && !Serial && !Disruptive")
+    wanted = {"smoke": ("smoke",), "dev": ("smoke", "dev")}[tier]
+    names = [exactly(test.name) for test in chosen if test.tier in wanted]
+    return Selection(focus="|".join(names), skip=skip)
+
+
+def exactly(name: str) -> str:
+    """A regular expression (Go's) for the test of exactly that name."""
+    return re.sub(r"([\\.+*?()|\[\]{}^$])", r"\\\1", name) + "$"
+
+
+def alone(name: str, cluster: str) -> str:
+    """The command line that runs one test alone."""
+    quoted = exactly(name).replace("'", "'\\''")
+    option = "" if cluster == "nodewright" else f" --name {cluster}"
+    return f"./nodewright conformance{option} --focus '{quoted}'"
+
+
+def arguments(
+    selection: Selection,
+    *,
+    ginkgo: str,
+    e2e: str,
+    kubectl: str,
+    kubeconfig: str,
+    results: str,
+    procs: int,
+    dry_run: bool = False,
+    timeout: str = "6h",
+) -> list[str]:
+    """The command: ginkgo spreads e2e.test over processes; serial tests run last and alone by their own marks.
+
+    Flags as in test/e2e/framework/test_context.go; nodes are reached by the API server only, so no provider.
+    """
+    line = [ginkgo, f"--procs={1 if dry_run else procs}", f"--timeout={timeout}", "--no-color", "--silence-skips"]
+    line += [f"--focus={selection.focus}"] if selection.focus else []
+    line += [f"--skip={selection.skip}"] if selection.skip else []
+    line += [f"--label-filter={selection.labels}"] if selection.labels else []
+    line += ["--dry-run", "-v"] if dry_run else ["--poll-progress-after=0"]
+    line += [
+        e2e,
+        "--",
+        "--provider=skeleton",
+        f"--kubeconfig={kubeconfig}",
+        f"--kubectl-path={kubectl}",
+        f"--report-dir={results}",
+        "--disable-log-dump",
+        "--report-complete-junit",
+    ]
+    return line
+
+
+def read_junit(text: str, features: Mapping[str, str]) -> tuple[Result, ...]:
+    """Results of a JUnit report; steps that are not tests (BeforeSuite and its like) count only when they fail."""
+    found = []
+    for case in ElementTree.fromstring(text).iter("testcase"):
+        name, status = case.get("name", ""), case.get("status", "")
+        is_test = name.startswith("[It]")
+        name = without_labels(name.removeprefix("[It]").strip())
+        failure = case.find("failure")
+        if failure is None:
+            failure = case.find("error")
+        if failure is None and (case.find("skipped") is not None or status in ("skipped", "pending")):
+            continue
+        if failure is None and not is_test:
+            continue
+        outcome: Outcome = "passed" if failure is None else "failed"
+        reason = "" if failure is None else _reason(failure)
+        found.append(Result(name, feature_of(name, features), outcome, float(case.get("time") or 0), reason))
+    return tuple(found)
+
+
+def without_labels(name: str) -> str:
+    """The text of a test as --focus matches it."""
+    return _LABELS.sub("", name)
+
+
+def _reason(failure: ElementTree.Element) -> str:
+    text = failure.get("message") or failure.text or "no reason given"
+    return re.sub(r"\s+", " ", text).strip()[:600]
+
+
+def feature_of(name: str, features: Mapping[str, str]) -> str:
+    """A test's row in the table: as tiers.txt says, else its SIG and the first words of its description."""
+    bare = bare_name(name)
+    if bare in features:
+        return features[bare]
+    sig = _SIG.search(name)
+    rest = _TAGS.sub("", name).strip()
+    words = re.split(r" should | when | that |: ", rest, maxsplit=1)[0].split()
+    return f"{sig.group(1) if sig else 'suite'}: {' '.join(words[:4])}".rstrip(": ")
+
+
+def bare_name(name: str) -> str:
+    """A name without its labels: reports write them in an order of their own."""
+    return " ".join(_TAGS.sub("", name).split())
+
+
+def table(results: Sequence[Result]) -> tuple[Row, ...]:
+    """One row a feature, in the order of names."""
+    rows: dict[str, Row] = {}
+    for result in results:
+        row = rows.get(result.feature, Row(result.feature))
+        failed = result.outcome == "failed"
+        rows[result.feature] = Row(
+            row.feature,
+            row.passed + (not failed),
+            row.failed + failed,
+            row.seconds + result.seconds,
+            (*row.failures, result) if failed else row.failures,
+        )
+    return tuple(rows[name] for name in sorted(rows))

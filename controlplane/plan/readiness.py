@@ -1,0 +1,76 @@
+"""What a node or a pod still waits for, read from its API object."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """A pod in short."""
+
+    name: str
+    namespace: str
+    node: str
+    address: str
+    ready: bool
+    phase: str
+    reason: str
+    restarts: int
+    deleting: bool
+
+
+def node_waits_for(node: dict[str, Any] | None) -> str:
+    """Why pods cannot be scheduled to the node, "" if they can."""
+    if node is None:
+        return "not registered"
+    conditions = {c["type"]: c for c in node.get("status", {}).get("conditions", [])}
+    ready = conditions.get("Ready")
+    if ready is None or ready["status"] != "True":
+        return f"not Ready: {(ready or {}).get('message') or 'no condition yet'}"
+    if not node["spec"].get("podCIDR"):
+        return "no podCIDR yet"
+    taints = [t["key"] for t in node["spec"].get("taints") or [] if t.get("effect") in ("NoSchedule", "NoExecute")]
+    return f"tainted {', '.join(taints)}" if taints else ""
+
+
+def pod_facts(pod: dict[str, Any]) -> Pod:
+    """The fields of a pod that status displays and waits need."""
+    status, metadata = pod.get("status", {}), pod["metadata"]
+    conditions = {c["type"]: c for c in status.get("conditions", [])}
+    ready = conditions.get("Ready", {}).get("status") == "True"
+    containers = [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]
+    return Pod(
+        name=metadata["name"],
+        namespace=metadata.get("namespace", ""),
+        node=pod["spec"].get("nodeName", ""),
+        address=status.get("podIP", ""),
+        ready=ready,
+        phase=status.get("phase", "Pending"),
+        reason="" if ready else _reason(conditions, containers),
+        restarts=sum(int(c.get("restartCount", 0)) for c in containers),
+        deleting="deletionTimestamp" in metadata,
+    )
+
+
+def _reason(conditions: dict[str, Any], containers: list[dict[str, Any]]) -> str:
+    scheduled = conditions.get("PodScheduled", {})
+    if scheduled.get("status") == "False":
+        return f"{scheduled.get('reason', '')}: {scheduled.get('message', '')}"
+    for container in containers:
+        for kind in ("waiting", "terminated"):
+            detail = container.get("state", {}).get(kind)
+            if detail and detail.get("reason") != "Completed":
+                return f"{container['name']} {detail.get('reason', kind)}: {detail.get('message', '')}".rstrip(": ")
+    return str(conditions.get("Ready", {}).get("message", "")) or "no status yet"
+
+
+def pods_wait_for(pods: list[Pod], count: int) -> str:
+    """Why there are not `count` Ready pods, "" if there are."""
+    living = [pod for pod in pods if not pod.deleting]
+    ready = [pod for pod in living if pod.ready]
+    if len(ready) >= count:
+        return ""
+    waiting = [f"{pod.name}: {pod.reason}" for pod in living if not pod.ready]
+    return f"{len(ready)} of {count} pods ready" + (f" ({waiting[0]})" if waiting else "")

@@ -1,0 +1,1 @@
+"""Walks the plans: raises, inspects and removes a cluster."""

@@ -1,0 +1,53 @@
+"""Raises and mends the namespaces and links of a cluster."""
+
+from __future__ import annotations
+
+import asyncio
+
+from controlplane.edge import spaces, units
+from controlplane.edge.netlink import Netlink
+from controlplane.links import HOST, WIRE
+from controlplane.model import CONTROL_PLANE, Cluster
+from controlplane.plan.node_files import namespaces, wire_namespace
+from controlplane.plan.wiring import wiring
+from controlplane.work import host
+
+
+async def ensure_network(cluster: Cluster, project: str) -> None:
+    """Namespaces, links, addresses, routes, rules, and the way out if the cluster has one."""
+    await spaces.make(wire_namespace(cluster), project)  # it also makes the private mount that holds the others
+    async with asyncio.TaskGroup() as group:
+        for node in cluster.nodes:
+            holder = units.living(cluster.unit_dir(node.name))
+            group.create_task(spaces.make(namespaces(cluster, node, holder), project), name=f"namespaces {node.name}")
+        preload = group.create_task(asyncio.to_thread(_import_netlink), name="import netlink")
+    await preload
+    await asyncio.to_thread(_wire, cluster)
+    if cluster.options.uplink:
+        await host.ensure_uplink(cluster)
+
+
+def _import_netlink() -> None:
+    import pyroute2  # noqa: F401
+
+
+def _wire(cluster: Cluster) -> None:
+    def resolve(space: str) -> str | None:
+        return None if space == HOST else cluster.namespace(WIRE if space == WIRE else space, "net")
+
+    with Netlink(resolve) as netlink:
+        for wish in wiring(cluster):
+            netlink.ensure(wish)
+
+
+def networks_in_use() -> list[str]:
+    """Networks of the host's addresses and routes, as text."""
+    with Netlink(lambda space: None) as netlink:
+        return netlink.networks_in_use()
+
+
+def unit_namespaces(cluster: Cluster, unit: str) -> list[tuple[str, str]]:
+    """Where a unit's programs live: the control plane in the first node's network, with the host's file tree."""
+    if unit == CONTROL_PLANE:
+        return [("net", cluster.namespace(cluster.nodes[0].name, "net"))]
+    return [(kind, cluster.namespace(unit, kind)) for kind in ("net", "uts", "mnt")]

@@ -1,0 +1,74 @@
+"""The pod network under upstream's kubelet: the reference bridge plugin, and routes between the nodes.
+
+Upstream's kubelet brings no network; this is what an administrator would set up by hand, and no more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+
+from controlplane.edge import state
+from controlplane.edge.netlink import Netlink
+from controlplane.links import Route
+from controlplane.model import Cluster
+from controlplane.plan.node_files import bridge_conflist
+from nodelib.clock import Clock
+from nodelib.errors import NotFound, Temporary
+from nodelib.kube.client import KubeClient
+
+_PLUGINS = ("bridge", "host-local", "portmap")
+_SOURCE = "/usr/lib/cni"  # Debian's containernetworking-plugins
+
+
+async def ensure_network(cluster: Cluster, client: KubeClient, clock: Clock) -> None:
+    """Plugins and configuration on every node, and a route from each node to every other's pods."""
+    cidrs = await _pod_cidrs(cluster, client, clock)
+    await asyncio.to_thread(_install, cluster, cidrs)
+    await asyncio.to_thread(_routes, cluster, cidrs)
+
+
+async def _pod_cidrs(cluster: Cluster, client: KubeClient, clock: Clock, timeout: float = 60) -> dict[str, str]:
+    deadline = clock.monotonic() + timeout
+    wanted = {node.name for node in cluster.nodes}
+    while True:
+        items = (await client.get("/api/v1/nodes"))["items"]
+        found = {item["metadata"]["name"]: str(item["spec"].get("podCIDR", "")) for item in items}
+        missing = sorted(name for name in wanted if not found.get(name))
+        if not missing:
+            return {name: found[name] for name in wanted}
+        if clock.monotonic() > deadline:
+            logs = ", ".join(f"{cluster.log_dir(name)}/agent.log" for name in missing)
+            raise Temporary(
+                f"no podCIDR after {timeout:g} s",
+                obj=f"nodes {', '.join(missing)}",
+                step="wait for the kubelets to register",
+                action=f"Their logs: {logs}",
+            )
+        await clock.sleep(0.1)
+
+
+def _install(cluster: Cluster, cidrs: dict[str, str]) -> None:
+    for node, cidr in cidrs.items():
+        own = cluster.node_dir(node)
+        for name in _PLUGINS:
+            source, target = f"{_SOURCE}/{name}", f"{own}/cni/bin/{name}"
+            if not os.path.exists(source):
+                raise NotFound(
+                    "no such CNI plugin",
+                    obj=source,
+                    step="install the peer's CNI plugins",
+                    action="apt-get install containernetworking-plugins",
+                )
+            if not os.path.exists(target):
+                shutil.copy2(source, target)
+        state.write_if_changed(f"{own}/cni/net.d/10-bridge.conflist", bridge_conflist(cidr), 0o644)
+
+
+def _routes(cluster: Cluster, cidrs: dict[str, str]) -> None:
+    with Netlink(lambda space: cluster.namespace(space, "net")) as netlink:
+        for here in cluster.nodes:
+            for there in cluster.nodes:
+                if here != there:
+                    netlink.ensure(Route(here.name, cidrs[there.name], via=there.address))

@@ -1,0 +1,219 @@
+"""`up`: raises a cluster, or mends what is missing of one. What can run side by side does."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from controlplane.edge import cgroups, state
+from controlplane.model import CONTROL_PLANE, POD_CIDR, SERVICE_CIDR, Cluster, Node, Options, cache_root, state_root
+from controlplane.plan import addresses, components, manifests
+from controlplane.plan.components import Tools
+from controlplane.work import control_plane, doctor, host, network, nodes, peer, workloads
+from controlplane.work.images import import_images
+from controlplane.work.progress import Progress
+from controlplane.work.workloads import Sight
+from nodelib.clock import Clock
+from nodelib.errors import Invalid
+from nodelib.kube.access import load_kubeconfig
+from nodelib.kube.client import KubeClient
+
+DEMO_IMAGES = ("registry.k8s.io/pause:3.10.2", manifests.COREDNS_IMAGE, manifests.AGNHOST_IMAGE)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What the user asked `up` for. `options` None means: as the cluster is, or the defaults."""
+
+    name: str
+    options: Options
+    explicit: frozenset[str]  # names of the options that were given, not defaulted
+    subnet: str = ""
+    binaries_dir: Path | None = None
+    project: str = ""
+    python: str = ""
+
+
+async def up(request: Request, progress: Progress, clock: Clock) -> tuple[Cluster, list[Sight]]:
+    """Raise or mend the cluster. Raises NodewrightError that names step, cause and what to do.
+
+    Run again after a failure or a crash at any point, it goes on from what is there.
+    """
+    addresses.check_name(request.name)
+    with progress.step("preflight"):
+        await doctor.refuse_if_fatal(request.project, request.binaries_dir)
+    with state.locked(os.path.join(state_root(), request.name)):
+        cluster = await asyncio.to_thread(_settle, request)
+        raising = _Raising(cluster, request, progress, clock)
+        sights = await raising.run()
+        return raising.cluster, sights
+
+
+def _settle(request: Request) -> Cluster:
+    """The cluster's record: the one there is, with the changes that a living cluster can take, or a new one."""
+    known = state.load(request.name)
+    if known is not None:
+        cluster = replace(known, options=_merge(known.options, request))
+        if request.subnet and request.subnet != known.subnet:
+            raise _cannot_change(request.name, "--subnet", known.subnet, request.subnet)
+        if cluster != known:
+            state.save(cluster)
+        return cluster
+    with state.locked(state_root(), wait=True):
+        taken = addresses.parse_networks(network.networks_in_use())
+        others = [other for name in state.clusters() if (other := _readable(name)) is not None]
+        taken += addresses.parse_networks(other.subnet for other in others)
+        if request.subnet:
+            subnet = addresses.check_subnet(request.subnet, taken, (POD_CIDR, SERVICE_CIDR))
+        else:
+            subnet = addresses.choose_subnet(taken)
+        cluster = Cluster(request.name, subnet, request.options)
+        state.save(cluster)
+    return cluster
+
+
+def _readable(name: str) -> Cluster | None:
+    try:
+        return state.load(name)
+    except Invalid:
+        return None
+
+
+def _merge(known: Options, request: Request) -> Options:
+    merged = known
+    for name in request.explicit:
+        asked, there = getattr(request.options, name), getattr(known, name)
+        if asked == there:
+            continue
+        if name in ("uplink", "durable") or (name == "nodes" and asked < there):
+            raise _cannot_change(request.name, f"--{name}", there, asked)
+        merged = replace(merged, **{name: asked})
+    return merged
+
+
+def _cannot_change(name: str, option: str, there: object, asked: object) -> Invalid:
+    return Invalid(
+        f"the cluster has {option} {there}, and {asked} was asked for: that cannot change while it lives",
+        obj=name,
+        step="check the options",
+        action=f"`./nodewright down --name {name}` first, or choose another --name.",
+    )
+
+
+class _Raising:
+    """One run of `up`: holds what its steps share."""
+
+    def __init__(self, cluster: Cluster, request: Request, progress: Progress, clock: Clock) -> None:
+        self.cluster = cluster
+        self.request = request
+        self.progress = progress
+        self.clock = clock
+        self.tools = Tools({}, request.python, request.project)
+
+    async def run(self) -> list[Sight]:
+        images = await self._binaries_and_images()
+        async with asyncio.TaskGroup() as group:
+            keys = group.create_task(self._keys(), name="keys")
+            wire = group.create_task(self._network(images), name="network")
+            group.create_task(asyncio.to_thread(_import_client), name="import client")
+        await keys
+        await wire
+        client = KubeClient(load_kubeconfig(self.cluster.admin_kubeconfig), user_agent="nodewright-up")
+        try:
+            return await self._with_client(client, images)
+        finally:
+            await client.close()
+
+    async def _with_client(self, client: KubeClient, images: Mapping[str, Path]) -> list[Sight]:
+        ready = asyncio.Event()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._control_plane(client, ready), name="control plane")
+            for node in self.cluster.nodes:
+                group.create_task(self._node(node, images, ready), name=node.name)
+        if self.cluster.options.agent == "upstream":
+            with self.progress.step("peer's pod network"):
+                await peer.ensure_network(self.cluster, client, self.clock)
+        with self.progress.step("nodes Ready"):
+            await workloads.wait_nodes(self.cluster, client, self.clock)
+        return await self._workloads(client)
+
+    async def _binaries_and_images(self) -> Mapping[str, Path]:
+        from controlplane.binaries import ensure
+        from controlplane.images import binaries_for, ensure_images
+
+        with self.progress.step("binaries and images") as say:
+            names = (*components.needed(self.cluster.options), *binaries_for(DEMO_IMAGES))
+            cache = Path(cache_root())
+            binaries = await asyncio.to_thread(
+                ensure, names, cache_dir=cache, progress=say, binaries_dir=self.request.binaries_dir
+            )
+            self.tools = replace(self.tools, binaries={name: str(binaries.path(name)) for name in dict.fromkeys(names)})
+            self.cluster = replace(self.cluster, tools=dict(self.tools.binaries))
+            state.save(self.cluster)
+            return await asyncio.to_thread(ensure_images, DEMO_IMAGES, cache_dir=cache, binaries=binaries, progress=say)
+
+    async def _keys(self) -> None:
+        with self.progress.step("keys and certificates") as say:
+            from controlplane import pki
+
+            made = await asyncio.to_thread(pki.ensure, self.cluster, self.clock.now())
+            say(f"{len(made)} made" if made else "all there")
+
+    async def _network(self, images: Mapping[str, Path]) -> None:
+        with self.progress.step("images on the nodes") as say:
+            containerd = Path(self.tools.binaries["containerd"])
+            for node in self.cluster.nodes:
+                await asyncio.to_thread(nodes.seed_runtime, self.cluster, node, images, containerd, say)
+        with self.progress.step("namespaces and links") as say:
+            await asyncio.to_thread(self._prepare)
+            await network.ensure_network(self.cluster, self.request.project)
+            say(f"{len(self.cluster.nodes)} nodes on {self.cluster.subnet}")
+
+    def _prepare(self) -> None:
+        host.ensure_mount_points()
+        trees = cgroups.hierarchies()
+        for unit in (CONTROL_PLANE, *(f"{node.name}/system" for node in self.cluster.nodes)):
+            cgroups.ensure(trees, f"{self.cluster.cgroup}/{unit}")
+        for node in self.cluster.nodes:
+            nodes.write_files(self.cluster, node)
+
+    async def _control_plane(self, client: KubeClient, ready: asyncio.Event) -> None:
+        with self.progress.step("etcd and API server"):
+            await control_plane.start_storage(self.cluster, self.tools)
+            await control_plane.wait_ready(self.cluster, client, self.clock)
+        ready.set()
+        with self.progress.step("controllers, rights, DNS and demo objects"):
+            await control_plane.start_controllers(self.cluster, self.tools)
+            objects = manifests.rights() + manifests.dns_base(self.cluster)
+            if self.cluster.options.demo:
+                objects += manifests.demo_base()
+            await workloads.apply(client, objects, self.clock)
+
+    async def _node(self, node: Node, images: Mapping[str, Path], ready: asyncio.Event) -> None:
+        with self.progress.step(f"{node.name}: containerd and images") as say:
+            await asyncio.to_thread(nodes.start_runtime, self.cluster, node, self.tools)
+            await nodes.wait_runtime(self.cluster, node, self.clock)
+            say(await import_images(self.cluster, node, self.tools, images))
+        with self.progress.step(f"{node.name}: agent and proxy started"):
+            await asyncio.to_thread(nodes.start_daemons, self.cluster, node, self.tools)
+
+    async def _workloads(self, client: KubeClient) -> list[Sight]:
+        deployments = [manifests.dns_deployment()]
+        if self.cluster.options.demo:
+            deployments.append(manifests.demo_deployment(self.cluster))
+        await workloads.apply(client, deployments, self.clock)
+        with self.progress.step("CoreDNS ready"):
+            await workloads.wait_pods(self.cluster, client, self.clock, "kube-system", "k8s-app=kube-dns", 2)
+        if not self.cluster.options.demo:
+            return []
+        with self.progress.step("demo answers") as say:
+            sights = await workloads.see_demo(self.cluster, client, self.clock)
+            say(f"by {len(sights)} ways")
+            return sights
+
+
+def _import_client() -> None:
+    import aiohttp  # noqa: F401

@@ -1,0 +1,122 @@
+"""The registry and the seed with a real containerd of its own (root, overlayfs; its binaries are built if missing)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import tempfile
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from controlplane.binaries import ensure
+from controlplane.images import seed_containerd_root
+from controlplane.images.archive import write_archive, write_layer
+from controlplane.images.model import RunConfig, file, make_image
+from controlplane.registry import catalogue, hosts_toml, serving
+from nodelib.command import Completed, run
+from nodelib.errors import Conflict
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.skipif(os.geteuid() != 0, reason="containerd's overlayfs snapshotter needs root"),
+]
+
+NAME = "registry.k8s.io/nodewright/small:1.0"
+CONFIG = 'version = 3\nroot = "{root}"\nstate = "{state}"\n[grpc]\n  address = "{state}/c.sock"\n'
+
+
+@dataclass
+class Containerd:
+    state: Path
+    binary: Path
+
+    async def ctr(self, *words: str) -> Completed:
+        argv = [str(self.binary.with_name("ctr")), "-a", str(self.state / "c.sock"), "-n", "k8s.io", *words]
+        return await run(argv, timeout=60)
+
+
+@pytest.fixture(scope="module")
+def cache() -> Path:
+    return Path(os.environ.get("NODEWRIGHT_CACHE", Path.home() / ".cache/nodewright"))
+
+
+@pytest.fixture(scope="module")
+def binary(cache: Path) -> Path:
+    return ensure(["containerd", "ctr"], cache_dir=cache).path("containerd")
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    folder = tmp_path / "small-1.0-key"
+    folder.mkdir()
+    layer = write_layer([file("bin/a", "text", 0o4755)], folder / "layer", compress=False)
+    image = make_image([NAME], RunConfig(cmd=("/bin/a",)), [layer], "amd64")
+    write_archive(image, {layer.digest: folder / "layer"}, folder / "image.tar")
+    return folder / "image.tar"
+
+
+@pytest.fixture
+async def containerd(tmp_path: Path, binary: Path) -> AsyncIterator[Containerd]:
+    async for instance in started(tmp_path / "root", binary):
+        yield instance
+
+
+async def started(root: Path, binary: Path) -> AsyncIterator[Containerd]:
+    state = Path(tempfile.mkdtemp(prefix="nw-containerd-"))  # short: a unix socket's path has 107 bytes at most
+    (state / "config.toml").write_text(CONFIG.format(root=root, state=state))
+    with (state / "log").open("wb") as log:
+        process = await asyncio.create_subprocess_exec(
+            str(binary), "--config", str(state / "config.toml"), stdout=log, stderr=log
+        )
+    instance = Containerd(state, binary)
+    try:
+        async with asyncio.timeout(30):
+            while not (state / "c.sock").exists():
+                assert process.returncode is None, (state / "log").read_text()
+                await asyncio.sleep(0.02)
+        yield instance
+    finally:
+        process.terminate()
+        await process.wait()
+        shutil.rmtree(state)
+
+
+async def test_a_pull_from_the_registry(containerd: Containerd, archive: Path, tmp_path: Path) -> None:
+    async with serving(catalogue([archive]), "127.0.0.1", 0) as port:
+        hosts = tmp_path / "certs.d/registry.k8s.io"
+        hosts.mkdir(parents=True)
+        (hosts / "hosts.toml").write_text(hosts_toml("registry.k8s.io", f"http://127.0.0.1:{port}", fallback=False))
+        await containerd.ctr("images", "pull", "--hosts-dir", str(hosts.parent), NAME)
+    assert NAME in (await containerd.ctr("images", "ls", "-q")).text.split()
+    checked = (await containerd.ctr("images", "check", "-q", f"name=={NAME}")).text.split()
+    assert checked == [NAME]
+
+
+async def test_a_seeded_root_holds_the_images_and_clones_are_independent(
+    archive: Path, binary: Path, tmp_path: Path
+) -> None:
+    for name in ("one", "two"):
+        seed_containerd_root(tmp_path / name, {NAME: archive}, containerd=binary, cache_dir=tmp_path / "cache")
+    async for first in started(tmp_path / "one", binary):
+        await first.ctr("images", "rm", "--sync", *(await first.ctr("images", "ls", "-q")).text.split())
+        assert (await first.ctr("images", "ls", "-q")).text == ""
+    async for second in started(tmp_path / "two", binary):
+        checked = (await second.ctr("images", "check", "-q")).text.split()
+        assert NAME in checked
+        assert any(name.startswith("registry.k8s.io/nodewright/small@sha256:") for name in checked)
+        snapshots = (await second.ctr("snapshots", "ls")).text
+        assert "Committed" in snapshots
+    files = list(tmp_path.glob("two/io.containerd.snapshotter.v1.overlayfs/snapshots/*/fs/bin/a"))
+    assert [oct(path.stat().st_mode) for path in files] == ["0o104755"]
+
+
+def test_a_root_in_use_is_not_touched(archive: Path, binary: Path, tmp_path: Path) -> None:
+    (tmp_path / "used").mkdir()
+    (tmp_path / "used/file").write_text("mine")
+    with pytest.raises(Conflict, match="is not empty"):
+        seed_containerd_root(tmp_path / "used", {NAME: archive}, containerd=binary, cache_dir=tmp_path / "cache")
+    assert (tmp_path / "used/file").read_text() == "mine"

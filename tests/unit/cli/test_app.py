@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from cli.app import app
+
+PROJECT = Path(__file__).resolve().parents[3]
+RUNNER = CliRunner()
+COMMANDS = ("up", "down", "status", "doctor", "kubectl", "kubeconfig", "test", "conformance", "agent", "proxy")
+
+
+def test_help_names_every_command_and_where_to_start() -> None:
+    text = RUNNER.invoke(app, ["--help"]).output
+    for command in COMMANDS:
+        assert f" {command} " in text
+    assert "./nodewright up" in text
+
+
+@pytest.mark.parametrize("command", ["up", "kubectl", "conformance"])
+def test_help_teaches_by_example(command: str) -> None:
+    text = RUNNER.invoke(app, [command, "--help"]).output
+    assert "Examples" in text
+    assert f"./nodewright {command}" in text
+
+
+def test_what_is_not_made_yet_is_no_command() -> None:
+    for command in ("bench", "why", "trace", "join"):
+        assert RUNNER.invoke(app, [command]).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["up", "--nodes", "0"],
+        ["up", "--proxy-mode", "ipvs"],
+        ["up", "--agent", "other"],
+        ["conformance", "--tier", "all"],
+        ["up", "--unknown"],
+    ],
+)
+def test_bad_options_are_usage_errors(arguments: list[str]) -> None:
+    assert RUNNER.invoke(app, arguments).exit_code == 2
+
+
+def test_no_such_cluster_says_how_to_make_one(tmp_path: Path) -> None:
+    done = _cli("kubeconfig", "--name", "nowhere", NODEWRIGHT_STATE=str(tmp_path))
+    assert done.returncode == 1
+    assert "no such cluster" in done.stderr
+    assert "./nodewright up --name nowhere" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives up root to become another user")
+@pytest.mark.parametrize("command", ["up", "down"])
+def test_as_another_user_the_need_for_root_is_said(command: str, tmp_path: Path) -> None:
+    # Imported first: the interpreter itself may lie where only root can read.
+    code = f"import os; from cli.commands import {command} as c; from cli.errors import reported\n"
+    code += "os.setgid(65534); os.setuid(65534)\nwith reported(): c.run('x'" + (", {})" if command == "up" else ")")
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(PROJECT)}
+    )
+    assert done.returncode == 1
+    assert "needs root" in done.stderr
+    assert f"sudo ./nodewright {command}" in done.stderr
+
+
+def test_a_start_imports_nothing_heavy() -> None:
+    code = (
+        "import sys, cli.app; print([m for m in ('pyroute2', 'aiohttp', 'cryptography', 'grpc') if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(PROJECT)}
+    )
+    assert done.stdout.strip() == "[]"
+
+
+def _cli(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "cli", *arguments],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(PROJECT), **environment},
+    )
