@@ -110,14 +110,14 @@ class Materials:
 
 
 class PodMaterials(Protocol):
-    """Volumes, environment, DNS, hosts file: everything that goes into a CRI configuration (edge/materials.py)."""
+    """Volumes, environment, DNS, hosts file: everything that goes into a CRI configuration (work/materials.py, built by agent/materials.py)."""
 
     async def prepare(self, pod: Pod) -> Materials:
         """Mount and write all that is there; idempotent. Raises Temporary/Permanent naming volume, cause and action."""
         ...
 
     async def sandbox_config(self, pod: Pod, materials: Materials, attempt: int) -> Json:
-        """CRI PodSandboxConfig; the very same one is handed to every create_container."""
+        """CRI PodSandboxConfig (labels: agent.labels.sandbox_labels); the same one goes to every create_container."""
         ...
 
     async def container_config(
@@ -131,8 +131,16 @@ class PodMaterials(Protocol):
         ips: tuple[str, ...],
         image: ImageFacts,
         image_ref: str,
+        target_id: str = "",
     ) -> Json:
-        """CRI ContainerConfig: env, mounts, resources, security. Raises Permanent as CreateContainerConfigError."""
+        """CRI ContainerConfig: env, mounts, resources, security. Raises Permanent as CreateContainerConfigError.
+
+        `target_id`: the id of the container that an ephemeral one's targetContainerName names (its PID namespace).
+
+        Labels and annotations come from agent.labels.container_labels() and container_annotations(): they are
+        what a restarted agent knows of the container. `target_id`: the container whose processes an ephemeral
+        container is to see.
+        """
         ...
 
     async def refresh(self, pod: Pod) -> None:
@@ -141,6 +149,10 @@ class PodMaterials(Protocol):
 
     async def release(self, uid: str) -> None:
         """Unmount and remove the pod's directory; idempotent. A mount that cannot be undone yet raises Temporary."""
+        ...
+
+    async def pods_on_disk(self) -> list[str]:
+        """UIDs that have a directory under <root>/pods."""
         ...
 
     async def pull_auth(self, pod: Pod, image: str) -> list[Json]:
@@ -183,6 +195,48 @@ class Events(Protocol):
 
     def emit(self, about: Json, kind: str, reason: str, message: str, *, container: str = "", host: str = "") -> None:
         """`kind`: Normal or Warning; `about`: a Pod's raw object or an ObjectReference. Never blocks, never raises."""
+        ...
+
+
+class ApiPods(Protocol):
+    """The pods of this node in the API (edge/api_pods.py). Every call raises ApiError or ApiUnreachable."""
+
+    async def patch_status(self, pod: Pod, patch: Json) -> Json:
+        """Strategic merge patch of the status; the pod as it is then. A pod of another UID is a conflict (409)."""
+        ...
+
+    async def delete(self, pod: Pod) -> None:
+        """Let go of a pod that has ended: grace 0, UID as precondition. Gone already is fine."""
+        ...
+
+    async def runtime_handler(self, class_name: str) -> str:
+        """The handler of a RuntimeClass. Raises ApiError (404) when there is none of that name."""
+        ...
+
+
+class HookHttp(Protocol):
+    """The HTTP side of lifecycle hooks (edge/hook_http.py)."""
+
+    async def get(self, url: str, headers: Mapping[str, str]) -> None:
+        """Send it; any answer is a success. Raises Temporary when there is none."""
+        ...
+
+
+class Files(Protocol):
+    """The few files of a pod that the pipeline itself reads and writes (edge/pod_files.py)."""
+
+    async def termination_message(self, container: ContainerState) -> str:
+        """What the ended container left as its last words (file, or end of the log as its policy says)."""
+        ...
+
+    async def container_started(self, pod: Pod, name: str, container_id: str, log_path: str) -> None:
+        """Link the log under /var/log/containers, as log collectors expect it."""
+        ...
+
+    async def remove_container_logs(self, container: ContainerState) -> None: ...
+
+    async def remove_pod_logs(self, pod: Pod) -> None:
+        """Remove the pod's log directory and the links to it; idempotent."""
         ...
 
 

@@ -1,0 +1,10 @@
+"""`python -m agent`: the agent with the kubelet's own flags."""
+
+from __future__ import annotations
+
+import sys
+
+from agent.app import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,92 @@
+"""The agent's composition root: builds every edge from Settings, wires the parts, owns the tasks.
+
+Nothing is decided here. The order of the start matters in one place: no pod is planned before
+the runtime has been looked at once, or running pods would be taken for new ones. The stop
+leaves all pods running.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import uvloop
+
+from agent import settings as settings_module
+from agent.build import Core, build_core
+from agent.node_model import NodeFacts
+from agent.settings import Settings
+from nodelib import log as logging_setup
+from nodelib.errors import NodewrightError
+from nodelib.tasks import Supervisor
+
+log = logging.getLogger(__name__)
+
+LiveSandboxes = Callable[[], Awaitable[frozenset[str] | None]]
+
+
+class PodNetwork(Protocol):
+    """A pod network that lives in the agent's process (the CNI server)."""
+
+    def set_nodes(self, nodes: list[NodeFacts]) -> None:
+        """All Nodes as they are now."""
+        ...
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Extra:
+    """What a composition root above this one adds. `network` is built with a way to ask for living sandboxes."""
+
+    network: Callable[[LiveSandboxes], PodNetwork] | None = None
+    on_ready: Callable[[Core], None] | None = None
+
+
+async def run(settings: Settings, *, extra: Extra | None = None) -> None:
+    """The whole agent, until SIGTERM or SIGINT. Raises NodewrightError for what it cannot start without."""
+    extra = extra or Extra()
+    for notice in settings.notices:
+        log.warning("%s", notice)
+    async with Supervisor("agent") as supervisor:
+        supervisor.stop_on_signals()
+        core = await build_core(settings, wants_nodes=extra.network is not None)
+        supervisor.on_stop("edges", core.close)
+        if extra.network is not None:
+            network = extra.network(core.live_sandboxes)
+            core.follow_nodes(network.set_nodes)
+            supervisor.spawn("pod-network", network.run)
+        for name, work in core.tasks().items():
+            supervisor.spawn(name, work)
+        supervisor.on_stop("workers", core.stop_work)
+        await core.start_server()
+        if extra.on_ready is not None:
+            extra.on_ready(core)
+        await supervisor.wait()
+        log.info("stopping; pods run on")
+
+
+def main(argv: Sequence[str] | None = None, *, extra: Extra | None = None) -> int:
+    """The command: exit status 0 after a stop that was asked for, 1 after a failure, 2 for a bad command line."""
+    try:
+        settings = settings_module.parse(sys.argv[1:] if argv is None else argv, os.environ)
+    except NodewrightError as error:
+        print(f"agent: {error}", file=sys.stderr)
+        return 2
+    logging_setup.setup(settings.process.verbosity, "agent")
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(run(settings, extra=extra))
+    except NodewrightError as error:
+        log.critical("%s", error)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0

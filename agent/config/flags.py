@@ -1,0 +1,354 @@
+"""The command line: the kubelet's own flags (cmd/kubelet/app/options) and ours.
+
+A flag that has a field in KubeletConfiguration is checked as that field and wins over the file.
+pflag's forms hold: `--flag=value`, `--flag value`, `--flag` alone for booleans, `_` for `-`.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+from agent.config.schema import FIELDS
+from agent.config.values import Wrong
+from nodelib.errors import Invalid
+
+VERSION = "v1.37.1"
+
+# Flag name -> (field path, form of the text).
+_FIELD_FLAGS: Mapping[str, tuple[str, str]] = {
+    "enable-server": ("enableServer", "bool"),
+    "fail-swap-on": ("failSwapOn", "bool"),
+    "pod-manifest-path": ("staticPodPath", "string"),
+    "sync-frequency": ("syncFrequency", "string"),
+    "file-check-frequency": ("fileCheckFrequency", "string"),
+    "http-check-frequency": ("httpCheckFrequency", "string"),
+    "manifest-url": ("staticPodURL", "string"),
+    "manifest-url-header": ("staticPodURLHeader", "headers"),
+    "address": ("address", "string"),
+    "port": ("port", "int"),
+    "read-only-port": ("readOnlyPort", "int"),
+    "fail-cgroupv1": ("failCgroupV1", "bool"),
+    "container-runtime-endpoint": ("containerRuntimeEndpoint", "string"),
+    "image-service-endpoint": ("imageServiceEndpoint", "string"),
+    "anonymous-auth": ("authentication.anonymous.enabled", "bool"),
+    "authentication-token-webhook": ("authentication.webhook.enabled", "bool"),
+    "authentication-token-webhook-cache-ttl": ("authentication.webhook.cacheTTL", "string"),
+    "client-ca-file": ("authentication.x509.clientCAFile", "string"),
+    "authorization-mode": ("authorization.mode", "string"),
+    "authorization-webhook-cache-authorized-ttl": ("authorization.webhook.cacheAuthorizedTTL", "string"),
+    "authorization-webhook-cache-unauthorized-ttl": ("authorization.webhook.cacheUnauthorizedTTL", "string"),
+    "tls-cert-file": ("tlsCertFile", "string"),
+    "tls-private-key-file": ("tlsPrivateKeyFile", "string"),
+    "rotate-server-certificates": ("serverTLSBootstrap", "bool"),
+    "tls-cipher-suites": ("tlsCipherSuites", "list"),
+    "tls-min-version": ("tlsMinVersion", "string"),
+    "rotate-certificates": ("rotateCertificates", "bool"),
+    "registry-qps": ("registryPullQPS", "int"),
+    "registry-burst": ("registryBurst", "int"),
+    "event-qps": ("eventRecordQPS", "int"),
+    "event-burst": ("eventBurst", "int"),
+    "enable-debugging-handlers": ("enableDebuggingHandlers", "bool"),
+    "contention-profiling": ("enableContentionProfiling", "bool"),
+    "healthz-port": ("healthzPort", "int"),
+    "healthz-bind-address": ("healthzBindAddress", "string"),
+    "oom-score-adj": ("oomScoreAdj", "int"),
+    "cluster-domain": ("clusterDomain", "string"),
+    "volume-plugin-dir": ("volumePluginDir", "string"),
+    "cluster-dns": ("clusterDNS", "list"),
+    "streaming-connection-idle-timeout": ("streamingConnectionIdleTimeout", "string"),
+    "node-status-update-frequency": ("nodeStatusUpdateFrequency", "string"),
+    "minimum-image-ttl-duration": ("imageMinimumGCAge", "string"),
+    "image-gc-high-threshold": ("imageGCHighThresholdPercent", "int"),
+    "image-gc-low-threshold": ("imageGCLowThresholdPercent", "int"),
+    "volume-stats-agg-period": ("volumeStatsAggPeriod", "string"),
+    "feature-gates": ("featureGates", "gates"),
+    "kubelet-cgroups": ("kubeletCgroups", "string"),
+    "system-cgroups": ("systemCgroups", "string"),
+    "provider-id": ("providerID", "string"),
+    "cgroups-per-qos": ("cgroupsPerQOS", "bool"),
+    "cgroup-driver": ("cgroupDriver", "string"),
+    "cgroup-root": ("cgroupRoot", "string"),
+    "cpu-manager-policy": ("cpuManagerPolicy", "string"),
+    "cpu-manager-policy-options": ("cpuManagerPolicyOptions", "map"),
+    "cpu-manager-reconcile-period": ("cpuManagerReconcilePeriod", "string"),
+    "qos-reserved": ("qosReserved", "map"),
+    "topology-manager-policy": ("topologyManagerPolicy", "string"),
+    "topology-manager-scope": ("topologyManagerScope", "string"),
+    "topology-manager-policy-options": ("topologyManagerPolicyOptions", "map"),
+    "runtime-request-timeout": ("runtimeRequestTimeout", "string"),
+    "hairpin-mode": ("hairpinMode", "string"),
+    "max-pods": ("maxPods", "int"),
+    "pod-cidr": ("podCIDR", "string"),
+    "pod-max-pids": ("podPidsLimit", "int"),
+    "resolv-conf": ("resolvConf", "string"),
+    "runonce": ("runOnce", "bool"),
+    "cpu-cfs-quota": ("cpuCFSQuota", "bool"),
+    "cpu-cfs-quota-period": ("cpuCFSQuotaPeriod", "string"),
+    "enable-controller-attach-detach": ("enableControllerAttachDetach", "bool"),
+    "make-iptables-util-chains": ("makeIPTablesUtilChains", "bool"),
+    "container-log-max-size": ("containerLogMaxSize", "string"),
+    "container-log-max-files": ("containerLogMaxFiles", "int"),
+    "allowed-unsafe-sysctls": ("allowedUnsafeSysctls", "list"),
+    "node-status-max-images": ("nodeStatusMaxImages", "int"),
+    "kernel-memcg-notification": ("kernelMemcgNotification", "bool"),
+    "local-storage-capacity-isolation": ("localStorageCapacityIsolation", "bool"),
+    "max-open-files": ("maxOpenFiles", "int"),
+    "kube-api-content-type": ("contentType", "string"),
+    "kube-api-qps": ("kubeAPIQPS", "int"),
+    "kube-api-burst": ("kubeAPIBurst", "int"),
+    "serialize-image-pulls": ("serializeImagePulls", "bool"),
+    "eviction-hard": ("evictionHard", "thresholds"),
+    "eviction-soft": ("evictionSoft", "thresholds"),
+    "eviction-soft-grace-period": ("evictionSoftGracePeriod", "map"),
+    "eviction-pressure-transition-period": ("evictionPressureTransitionPeriod", "string"),
+    "eviction-max-pod-grace-period": ("evictionMaxPodGracePeriod", "int"),
+    "eviction-minimum-reclaim": ("evictionMinimumReclaim", "map"),
+    "pods-per-core": ("podsPerCore", "int"),
+    "protect-kernel-defaults": ("protectKernelDefaults", "bool"),
+    "reserved-cpus": ("reservedSystemCPUs", "string"),
+    "system-reserved": ("systemReserved", "map"),
+    "kube-reserved": ("kubeReserved", "map"),
+    "enforce-node-allocatable": ("enforceNodeAllocatable", "list"),
+    "system-reserved-cgroup": ("systemReservedCgroup", "string"),
+    "kube-reserved-cgroup": ("kubeReservedCgroup", "string"),
+    "memory-manager-policy": ("memoryManagerPolicy", "string"),
+    "reserved-memory": ("reservedMemory", "reserved-memory"),
+    "register-node": ("registerNode", "bool"),
+    "register-with-taints": ("registerWithTaints", "taints"),
+    "seccomp-default": ("seccompDefault", "bool"),
+    "logging-format": ("logging.format", "string"),
+    "log-flush-frequency": ("logging.flushFrequency", "string"),
+    "v": ("logging.verbosity", "int"),
+    "vmodule": ("logging.vmodule", "vmodule"),
+}
+
+# Flags without a field: name -> (form, default, help).
+_OWN_FLAGS: Mapping[str, tuple[str, Any, str]] = {
+    "config": ("string", "", "KubeletConfiguration file (v1beta1); flags win over it"),
+    "config-dir": ("string", "", "folder of drop-in *.conf files, merged over --config in lexical order"),
+    "kubeconfig": ("string", "", "how to reach the API server; without it only static pods run"),
+    "bootstrap-kubeconfig": ("string", "", "TLS bootstrap, used when --kubeconfig does not exist (not supported yet)"),
+    "hostname-override": ("string", "", "the node's name instead of the host's"),
+    "node-ip": (
+        "string",
+        "",
+        "the node's address (IPv4, IPv6, or one of each); default: the one that leads to the API",
+    ),
+    "node-labels": ("map", {}, "labels to register the node with: key=value,..."),
+    "root-dir": ("string", "/var/lib/kubelet", "where volumes and state of pods live"),
+    "cert-dir": ("string", "/var/lib/kubelet/pki", "where the self-signed serving certificate lives"),
+    "runtime-cgroups": ("string", "", "cgroup of the container runtime, for its statistics"),
+    "cluster-cidr": ("string", "", "all pods' addresses: they are never masqueraded (nodewright)"),
+    "cni": ("string", "nodewright", "nodewright: the built-in pod network; none: another CNI plugin is installed"),
+}
+
+# Accepted so that command lines of today's kubelets work; each says what happens instead when it is given.
+_INERT_FLAGS: Mapping[str, tuple[str, str]] = {
+    "cloud-provider": ("string", "no cloud provider is asked; give --provider-id and --node-ip by hand"),
+    "lock-file": ("string", "no lock file is taken"),
+    "exit-on-lock-contention": ("bool", "no lock file is taken"),
+    "minimum-container-ttl-duration": ("string", "dead containers are kept as the pod's status needs them"),
+    "maximum-dead-containers-per-container": ("int", "one dead container per container is kept"),
+    "maximum-dead-containers": ("int", "one dead container per container is kept"),
+    "experimental-mounter-path": ("string", "volumes are mounted without a helper"),
+    "experimental-allocatable-ignore-eviction": ("bool", "hard eviction thresholds count in Allocatable"),
+    "image-credential-provider-config": ("string", "credential provider plugins are not run; use imagePullSecrets"),
+    "image-credential-provider-bin-dir": ("string", "credential provider plugins are not run; use imagePullSecrets"),
+    "housekeeping-interval": ("string", "there is no cAdvisor; statistics are read when asked for"),
+    "application-metrics-count-limit": ("int", "there is no cAdvisor"),
+    "log-text-split-stream": ("bool", "all lines go to stderr"),
+    "log-text-info-buffer-size": ("string", "lines are not buffered"),
+    "log-json-split-stream": ("bool", "all lines go to stderr"),
+    "log-json-info-buffer-size": ("string", "lines are not buffered"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Flags:
+    """A command line: values by field path, values of flags without a field, and flags that do nothing here."""
+
+    fields: Mapping[str, Any]
+    own: Mapping[str, Any]
+    inert: Mapping[str, str] = field(default_factory=dict)
+
+
+def parse_flags(argv: Sequence[str]) -> Flags:
+    """Raises Invalid for a bad flag; SystemExit(0) after --help and --version have been answered."""
+    given = vars(_parser().parse_args([_dashes(word) for word in argv]))
+    fields: dict[str, Any] = {}
+    own = {name: default for name, (_, default, _) in _OWN_FLAGS.items()}
+    inert: dict[str, str] = {}
+    for name, texts in given.items():
+        if name in _FIELD_FLAGS:
+            path, form = _FIELD_FLAGS[name]
+            fields[path] = _field_value(name, path, form, texts)
+        elif name in _OWN_FLAGS:
+            own[name] = _convert(name, _OWN_FLAGS[name][0], texts)
+        elif name in _INERT_FLAGS:
+            _convert(name, _INERT_FLAGS[name][0], texts)
+            inert[name] = _INERT_FLAGS[name][1]
+    return Flags(fields, own, inert)
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise Invalid(message, obj="command line", action="See --help for the flags and their forms.")
+
+
+class _Version(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any, **__: Any) -> None:
+        print(f"Kubernetes {VERSION}")
+        parser.exit(0)
+
+
+def _parser() -> _Parser:
+    parser = _Parser(
+        prog="nodewright agent",
+        allow_abbrev=False,
+        argument_default=argparse.SUPPRESS,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="The node agent: registers this node and runs the pods that are bound to it.\n"
+        "Most settings belong into a KubeletConfiguration file (--config); a flag wins over the file.",
+        epilog="Example:\n  nodewright agent --kubeconfig=/etc/kubernetes/kubelet.conf "
+        "--config=/var/lib/kubelet/config.yaml",
+    )
+    parser.add_argument("--version", action=_Version, nargs="?", help="print the Kubernetes version and exit")
+    main = parser.add_argument_group("node")
+    for name, (form, _, text) in _OWN_FLAGS.items():
+        _add(main, name, form, text)
+    fields = parser.add_argument_group("fields of KubeletConfiguration")
+    for name, (path, form) in _FIELD_FLAGS.items():
+        _add(fields, name, form, f"{path} (default {FIELDS[path].default!r})".replace("%", "%%"))
+    inert = parser.add_argument_group("accepted, without effect")
+    for name, (form, text) in _INERT_FLAGS.items():
+        _add(inert, name, form, text)
+    return parser
+
+
+def _add(group: argparse._ArgumentGroup, name: str, form: str, text: str) -> None:
+    names = ["-v", "--v"] if name == "v" else [f"--{name}"]
+    metavar = {"bool": "true|false", "int": "N", "list": "A,B", "map": "K=V,...", "gates": "K=true,..."}.get(form, "X")
+    if form == "bool":
+        group.add_argument(*names, dest=name, action="append", nargs="?", const="true", metavar=metavar, help=text)
+    else:
+        group.add_argument(*names, dest=name, action="append", metavar=metavar, help=text)
+
+
+def _dashes(word: str) -> str:
+    """pflag normalizes `_` to `-` in names."""
+    if not word.startswith("--"):
+        return word
+    name, equals, value = word.partition("=")
+    return name.replace("_", "-") + equals + value
+
+
+def _field_value(name: str, path: str, form: str, texts: list[str]) -> Any:
+    value = _convert(name, form, texts)
+    try:
+        return FIELDS[path].check(value, path)
+    except Wrong as error:
+        raise _refuse(name, error.problem) from error
+
+
+def _convert(name: str, form: str, texts: list[str]) -> Any:
+    try:
+        return _FORMS[form](texts)
+    except ValueError as error:
+        raise _refuse(name, str(error)) from error
+
+
+def _refuse(name: str, problem: str) -> Invalid:
+    return Invalid(problem, obj=f"--{name}", step="read the command line", action="See --help.")
+
+
+def _bool(texts: list[str]) -> bool:
+    words = {"1": True, "t": True, "true": True, "0": False, "f": False, "false": False}
+    text = texts[-1].lower()
+    if text not in words:
+        raise ValueError(f"{texts[-1]!r} is neither true nor false")
+    return words[text]
+
+
+def _int(texts: list[str]) -> int:
+    try:
+        return int(texts[-1], 0)
+    except ValueError as error:
+        raise ValueError(f"{texts[-1]!r} is not a whole number") from error
+
+
+def _list(texts: list[str]) -> list[str]:
+    return [entry.strip() for text in texts for entry in text.split(",") if entry.strip()]
+
+
+def _pairs(texts: list[str], separator: str) -> list[tuple[str, str]]:
+    pairs = []
+    for entry in _list(texts):
+        key, found, value = entry.partition(separator)
+        if not found or not key.strip():
+            raise ValueError(f"{entry!r} must be of the form key{separator}value")
+        pairs.append((key.strip(), value.strip()))
+    return pairs
+
+
+def _map(texts: list[str]) -> dict[str, str]:
+    return dict(_pairs(texts, "="))
+
+
+def _thresholds(texts: list[str]) -> dict[str, str]:
+    return dict(_pairs(texts, "<"))
+
+
+def _gates(texts: list[str]) -> dict[str, bool]:
+    return {key: _bool([value]) for key, value in _pairs(texts, "=")}
+
+
+def _headers(texts: list[str]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for key, value in _pairs(texts, ":"):
+        found.setdefault(key, []).append(value)
+    return found
+
+
+def _taints(texts: list[str]) -> list[dict[str, str]]:
+    """key=value:effect or key:effect."""
+    taints = []
+    for entry in _list(texts):
+        head, found, effect = entry.rpartition(":")
+        if not found or not head:
+            raise ValueError(f"{entry!r} must be of the form key=value:effect")
+        key, _, value = head.partition("=")
+        taints.append({"key": key, "effect": effect} | ({"value": value} if value else {}))
+    return taints
+
+
+def _reserved_memory(texts: list[str]) -> list[dict[str, Any]]:
+    """0:memory=1Gi,hugepages-1Gi=2Gi, repeated."""
+    entries = []
+    for text in texts:
+        node, found, limits = text.partition(":")
+        if not found or not node.isdigit():
+            raise ValueError(f"{text!r} must be of the form NUMA:memory=1Gi,...")
+        entries.append({"numaNode": int(node), "limits": _map([limits])})
+    return entries
+
+
+def _vmodule(texts: list[str]) -> list[dict[str, Any]]:
+    return [{"filePattern": key, "verbosity": _int([value])} for key, value in _pairs(texts, "=")]
+
+
+_FORMS: Mapping[str, Any] = {
+    "string": lambda texts: texts[-1],
+    "bool": _bool,
+    "int": _int,
+    "list": _list,
+    "map": _map,
+    "thresholds": _thresholds,
+    "gates": _gates,
+    "headers": _headers,
+    "taints": _taints,
+    "reserved-memory": _reserved_memory,
+    "vmodule": _vmodule,
+}

@@ -1,0 +1,129 @@
+"""Files, drop-ins, flags and defaults to one complete, checked configuration (field path -> value)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from agent.config.decode import Document, decode, flatten, merge_patch
+from agent.config.flags import Flags
+from agent.config.rules import complaints
+from agent.config.schema import DEFAULT_EVICTION_HARD, FIELDS
+from agent.config.values import seconds
+from nodelib.errors import Invalid
+
+
+def complete(flags: Flags) -> dict[str, Any]:
+    """Raises Invalid that names every wrong field, and the file and line it stands in."""
+    config = _defaulted(_overlaid(_file_values(flags), flags))
+    found = complaints(config)
+    if found:
+        raise _refusal(found, flags)
+    return config
+
+
+def notices(config: Mapping[str, Any], flags: Flags) -> tuple[str, ...]:
+    """One line for each thing that was asked for and is not done."""
+    lines = [f"--{name} is accepted without effect: {instead}" for name, instead in flags.inert.items()]
+    lines += [
+        f"{path} is not supported: {entry.instead}"
+        for path, entry in FIELDS.items()
+        if entry.instead and config[path] and config[path] != entry.default
+    ]
+    return (*lines, *(f"featureGates.{gate} switches nothing here" for gate in sorted(config["featureGates"])))
+
+
+def _file_values(flags: Flags) -> dict[str, Any]:
+    """What --config and --config-dir say together, by field path."""
+    merged: Any = {}
+    name = flags.own["config"]
+    names = ([name] if name else []) + _drop_ins(flags.own["config-dir"])
+    for file in names:
+        merged = merge_patch(merged, decode(_read(file), file).data)
+    return flatten(Document(", ".join(names), merged, {}))
+
+
+def _drop_ins(folder: str) -> list[str]:
+    if not folder:
+        return []
+    if not os.path.isdir(folder):
+        raise Invalid("is not a folder", obj=f"--config-dir {folder}", action="Create it, or leave the flag away.")
+    found: list[str] = []
+    for place, _, names in os.walk(folder):
+        found.extend(os.path.join(place, name) for name in names if name.endswith(".conf"))
+    return sorted(found, key=lambda path: path.split(os.sep))
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except (OSError, UnicodeDecodeError) as error:
+        raise Invalid(
+            str(error),
+            obj=path,
+            step="read KubeletConfiguration",
+            action="Check the path in --config or --config-dir, and that the file is UTF-8 text.",
+        ) from error
+
+
+def _overlaid(values: dict[str, Any], flags: Flags) -> dict[str, Any]:
+    gates = {**values.get("featureGates", {}), **flags.fields.get("featureGates", {})}
+    return {**values, **flags.fields, **({"featureGates": gates} if gates else {})}
+
+
+def _defaulted(values: dict[str, Any]) -> dict[str, Any]:
+    config: dict[str, Any] = {}
+    for path, entry in FIELDS.items():
+        value = values.get(path)
+        unset = value is None or (entry.zero_is_unset and _is_zero(value))
+        config[path] = entry.default if unset else value
+    given = {path for path in values if not _is_zero(values[path])}
+    if "nodeStatusUpdateFrequency" in given and "nodeStatusReportFrequency" not in given:
+        config["nodeStatusReportFrequency"] = config["nodeStatusUpdateFrequency"]
+    hard = config["evictionHard"]
+    if hard is None:
+        config["evictionHard"] = dict(DEFAULT_EVICTION_HARD)
+    elif config["mergeDefaultEvictionSettings"]:
+        config["evictionHard"] = {**DEFAULT_EVICTION_HARD, **hard}
+    if config["serializeImagePulls"] is None:
+        config["serializeImagePulls"] = (config["maxParallelImagePulls"] or 0) < 2
+    if config["podPidsLimit"] < 0:
+        config["podPidsLimit"] = -1
+    return config
+
+
+def _is_zero(value: Any) -> bool:
+    if isinstance(value, str) and value:
+        try:
+            return seconds(value) == 0
+        except ValueError:
+            return False
+    return not value
+
+
+def _refusal(found: list[tuple[str, str]], flags: Flags) -> Invalid:
+    """One error for all complaints, each with the file and line of its field where it came from one."""
+    shown = []
+    places = _places(flags)
+    for path, problem in found:
+        top = path.split("[")[0]
+        place = "the command line" if top in flags.fields else places.get(path) or places.get(top, "")
+        shown.append(f"{path}: {problem}" + (f" ({place})" if place else ""))
+    source = flags.own["config"] or flags.own["config-dir"] or "command line"
+    return Invalid(
+        "; ".join(shown),
+        obj=source,
+        step="check KubeletConfiguration",
+        action="Correct these fields and start the agent again; nothing was changed.",
+    )
+
+
+def _places(flags: Flags) -> dict[str, str]:
+    places: dict[str, str] = {}
+    name = flags.own["config"]
+    for file in ([name] if name else []) + _drop_ins(flags.own["config-dir"]):
+        document = decode(_read(file), file)
+        places.update({path: f"{file}, line {line}" for path, line in document.lines.items()})
+    return places

@@ -1,0 +1,224 @@
+"""What one field's kind cannot say: ranges and fields that depend on each other.
+
+Follows pkg/kubelet/apis/config/validation/validation.go. All complaints are collected, so that a
+user corrects the file once.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from agent.config.values import seconds
+from nodelib import quantity
+from nodelib.errors import Invalid
+
+Flat = Mapping[str, Any]
+Complaint = tuple[str, str]
+
+_NOT_NEGATIVE = (
+    "eventRecordQPS",
+    "eventBurst",
+    "kubeAPIQPS",
+    "kubeAPIBurst",
+    "maxOpenFiles",
+    "maxPods",
+    "podsPerCore",
+    "registryPullQPS",
+    "registryBurst",
+    "evictionMaxPodGracePeriod",
+)
+_RANGES = {
+    "port": (1, 65535),
+    "readOnlyPort": (0, 65535),
+    "healthzPort": (0, 65535),
+    "imageGCHighThresholdPercent": (0, 100),
+    "imageGCLowThresholdPercent": (0, 100),
+    "iptablesMasqueradeBit": (0, 31),
+    "iptablesDropBit": (0, 31),
+    "oomScoreAdj": (-1000, 1000),
+    "nodeStatusMaxImages": (-1, 2**31 - 1),
+    "nodeLeaseDurationSeconds": (1, 2**31 - 1),
+    "maxParallelImagePulls": (1, 2**31 - 1),
+    "containerLogMaxFiles": (2, 2**31 - 1),
+    "containerLogMaxWorkers": (1, 2**31 - 1),
+    "logging.verbosity": (0, 100),
+}
+_ENFORCEMENTS = (
+    "pods",
+    "system-reserved",
+    "kube-reserved",
+    "system-reserved-compressible",
+    "kube-reserved-compressible",
+    "none",
+)
+_SIGNALS = (
+    "memory.available",
+    "nodefs.available",
+    "nodefs.inodesFree",
+    "imagefs.available",
+    "imagefs.inodesFree",
+    "containerfs.available",
+    "containerfs.inodesFree",
+    "pid.available",
+    "allocatableMemory.available",
+)
+_PERCENT = re.compile(r"^(\d+(?:\.\d+)?)%$", re.ASCII)
+_SYSCTL = re.compile(r"^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$")
+
+
+def complaints(config: Flat) -> list[Complaint]:
+    """(field path, problem) of everything that is wrong with a complete, defaulted configuration."""
+    found: list[Complaint] = []
+    for rule in (_ranges, _durations, _addresses, _images, _cgroups, _reservations, _evictions, _taints, _others):
+        found.extend(rule(config))
+    return found
+
+
+def _ranges(config: Flat) -> Iterator[Complaint]:
+    for path in _NOT_NEGATIVE:
+        if config[path] < 0:
+            yield path, f"{config[path]} must not be negative"
+    for path, (low, high) in _RANGES.items():
+        value = config[path]
+        if value is not None and not low <= value <= high:
+            yield path, f"{value} must be between {low} and {high}"
+
+
+def _durations(config: Flat) -> Iterator[Complaint]:
+    if not 0.001 <= seconds(config["cpuCFSQuotaPeriod"]) <= 1:
+        yield "cpuCFSQuotaPeriod", "must be between 1ms and 1s"
+    if not 1 <= seconds(config["crashLoopBackOff.maxContainerRestartPeriod"]) <= 300:
+        yield "crashLoopBackOff.maxContainerRestartPeriod", "must be between 1s and 300s"
+    if seconds(config["containerLogMonitorInterval"]) < 3:
+        yield "containerLogMonitorInterval", "must be 3s or more"
+    for path in ("nodeStatusUpdateFrequency", "nodeStatusReportFrequency", "syncFrequency", "runtimeRequestTimeout"):
+        if seconds(config[path]) <= 0:
+            yield path, "must be more than 0"
+    least, most = seconds(config["imageMinimumGCAge"]), seconds(config["imageMaximumGCAge"])
+    if least < 0 or most < 0:
+        yield "imageMinimumGCAge" if least < 0 else "imageMaximumGCAge", "must not be negative"
+    elif 0 < most <= least:
+        yield "imageMaximumGCAge", "must be more than imageMinimumGCAge"
+
+
+def _addresses(config: Flat) -> Iterator[Complaint]:
+    for path in ("address", "healthzBindAddress"):
+        if not _is_address(config[path]):
+            yield path, f"{config[path]!r} is not an IP address"
+    for index, server in enumerate(config["clusterDNS"]):
+        if not _is_address(server):
+            yield f"clusterDNS[{index}]", f"{server!r} is not an IP address"
+    for path in ("containerRuntimeEndpoint", "imageServiceEndpoint"):
+        endpoint = config[path]
+        if endpoint and not endpoint.startswith(("unix:///", "/")):
+            yield path, f"{endpoint!r} is not a unix socket; write unix:///run/containerd/containerd.sock or the like"
+    if bool(config["tlsCertFile"]) != bool(config["tlsPrivateKeyFile"]):
+        yield "tlsCertFile", "needs tlsPrivateKeyFile beside it, and the other way round"
+
+
+def _images(config: Flat) -> Iterator[Complaint]:
+    if config["imageGCLowThresholdPercent"] >= config["imageGCHighThresholdPercent"]:
+        yield "imageGCLowThresholdPercent", "must be less than imageGCHighThresholdPercent"
+    parallel = config["maxParallelImagePulls"]
+    if config["serializeImagePulls"] and parallel is not None and parallel > 1:
+        yield "maxParallelImagePulls", "cannot be more than 1 unless serializeImagePulls is false"
+    try:
+        if quantity.value(config["containerLogMaxSize"]) <= 0:
+            yield "containerLogMaxSize", "must be more than 0"
+    except Invalid as error:
+        yield "containerLogMaxSize", error.message
+
+
+def _cgroups(config: Flat) -> Iterator[Complaint]:
+    enforce = config["enforceNodeAllocatable"]
+    for index, key in enumerate(enforce):
+        path = f"enforceNodeAllocatable[{index}]"
+        if key not in _ENFORCEMENTS:
+            yield path, f"{key!r} is not one of {', '.join(_ENFORCEMENTS)}"
+        elif key in enforce[:index]:
+            yield path, f"{key!r} is given twice"
+        elif key == "none" and len(enforce) > 1:
+            yield path, "none cannot be given with others"
+        elif key != "none" and not config["cgroupsPerQOS"]:
+            yield "cgroupsPerQOS", f"enforceNodeAllocatable: {key} needs cgroupsPerQOS: true; else write [none] there"
+        for side in ("system", "kube"):
+            if key.startswith(f"{side}-reserved") and not config[f"{side}ReservedCgroup"]:
+                yield path, f"{key!r} needs {side}ReservedCgroup"
+    for side in ("system", "kube"):
+        if f"{side}-reserved" in enforce and f"{side}-reserved-compressible" in enforce:
+            yield "enforceNodeAllocatable", f"{side}-reserved and {side}-reserved-compressible exclude each other"
+    root = config["cgroupRoot"]
+    if root and (not root.startswith("/") or ".." in root.split("/")):
+        yield "cgroupRoot", f"{root!r} must be an absolute path without '..'"
+
+
+def _reservations(config: Flat) -> Iterator[Complaint]:
+    for path in ("systemReserved", "kubeReserved"):
+        for name, amount in config[path].items():
+            if name not in ("cpu", "memory", "ephemeral-storage", "pid") and not name.startswith("hugepages-"):
+                yield f"{path}.{name}", "only cpu, memory, ephemeral-storage, pid and hugepages-* can be reserved"
+            elif quantity.parse(amount) < 0:
+                yield f"{path}.{name}", f"{amount} must not be negative"
+
+
+def _evictions(config: Flat) -> Iterator[Complaint]:
+    for path in ("evictionHard", "evictionSoft"):
+        for signal, text in config[path].items():
+            if signal not in _SIGNALS:
+                yield f"{path}.{signal}", f"unknown signal; known are {', '.join(_SIGNALS)}"
+                continue
+            problem = _threshold_problem(text)
+            if problem:
+                yield f"{path}.{signal}", problem
+    for signal in config["evictionSoft"]:
+        if signal not in config["evictionSoftGracePeriod"]:
+            yield f"evictionSoft.{signal}", "needs its evictionSoftGracePeriod"
+
+
+def _threshold_problem(text: str) -> str:
+    percent = _PERCENT.match(text)
+    if percent:
+        return "" if float(percent[1]) <= 100 else f"{text} is more than 100%"
+    try:
+        return "" if quantity.parse(text) >= 0 else f"{text} must not be negative"
+    except Invalid:
+        return f"{text!r} is neither a quantity such as 100Mi nor a percentage such as 10%"
+
+
+def _taints(config: Flat) -> Iterator[Complaint]:
+    for index, taint in enumerate(config["registerWithTaints"]):
+        if taint["effect"] not in ("NoSchedule", "PreferNoSchedule", "NoExecute"):
+            yield f"registerWithTaints[{index}].effect", f"{taint['effect']!r} is no taint effect"
+        if "timeAdded" in taint:
+            yield f"registerWithTaints[{index}].timeAdded", "must not be set"
+
+
+def _others(config: Flat) -> Iterator[Complaint]:
+    if config["runOnce"]:
+        yield "runOnce", "run-once mode does not exist any more"
+    logs = config["podLogsDir"]
+    if not logs.startswith("/") or "//" in logs or ".." in logs.split("/") or not logs.isascii():
+        yield "podLogsDir", f"{logs!r} must be an absolute, normalized ASCII path"
+    for name in config["defaultPodSysctls"]:
+        if len(name) > 253 or not _SYSCTL.match(name):
+            yield f"defaultPodSysctls.{name}", "is not the name of a sysctl"
+    ids = config["userNamespaces.idsPerPod"]
+    if ids <= 0 or ids % 65536:
+        yield "userNamespaces.idsPerPod", f"{ids} must be a positive multiple of 65536"
+    cidr = config["podCIDR"]
+    if cidr:
+        try:
+            ipaddress.ip_network(cidr)
+        except ValueError as error:
+            yield "podCIDR", str(error)
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True

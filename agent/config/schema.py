@@ -1,0 +1,253 @@
+"""Every field of KubeletConfiguration v1beta1: its kind, its default, and what is done about it.
+
+Follows k8s.io/kubelet/config/v1beta1 types.go and the defaults of pkg/kubelet/apis/config/v1beta1.
+Three defaults are safer than upstream's, each with its field as the switch: seccompDefault (true),
+podPidsLimit (4096), failCgroupV1 (false: both cgroup versions are served). What upstream adds for
+flags without a file (anonymous access, AlwaysAllow, the read-only port) is never the default here.
+
+A field with an `instead` is known and checked but not obeyed; when it is set to something else than
+its default, one line of the log says so and what happens instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from agent.config.values import (
+    Check,
+    boolean,
+    duration,
+    duration_or_nanoseconds,
+    int32,
+    int64,
+    list_of,
+    map_of,
+    number,
+    one_of,
+    quantity,
+    record,
+    string,
+    uint32,
+)
+
+API_VERSION = "kubelet.config.k8s.io/v1beta1"
+KIND = "KubeletConfiguration"
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One leaf. `zero_is_unset`: upstream cannot tell the zero value from an absent one and takes the default."""
+
+    check: Check
+    default: Any = None
+    zero_is_unset: bool = False
+    instead: str = ""
+
+
+def _obeyed(check: Check, default: Any = None) -> Field:
+    return Field(check, default)
+
+
+def _filled(check: Check, default: Any) -> Field:
+    return Field(check, default, zero_is_unset=True)
+
+
+def _ignored(check: Check, default: Any, instead: str) -> Field:
+    zero = isinstance(default, str) and default not in ("", "0s")
+    return Field(check, default, zero_is_unset=zero, instead=instead)
+
+
+_TAINT = record({"key": string, "effect": string}, {"value": string, "timeAdded": string})
+_EVICTION = "pods are evicted by the hard thresholds' conditions and the API only"
+_MANAGERS = "containers share all CPUs and NUMA nodes; limits and shares still hold"
+_SHUTDOWN = "pods get no notice of a machine shutdown beyond the signals of the init system"
+_ROTATION = "the certificate that is there is used; renew it by hand and restart"
+
+_SERVER: dict[str, Field] = {
+    "enableServer": _obeyed(boolean, True),
+    "address": _filled(string, "0.0.0.0"),
+    "port": _filled(int32, 10250),
+    "readOnlyPort": _obeyed(int32, 0),
+    "tlsCertFile": _obeyed(string, ""),
+    "tlsPrivateKeyFile": _obeyed(string, ""),
+    "tlsCipherSuites": _obeyed(list_of(string), []),
+    "tlsCurvePreferences": _ignored(list_of(int32), [], "the curves of the TLS library are offered"),
+    "tlsMinVersion": _obeyed(one_of("", "VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13"), ""),
+    "rotateCertificates": _ignored(boolean, False, f"the client certificate is not rotated: {_ROTATION}"),
+    "serverTLSBootstrap": _ignored(boolean, False, "the serving certificate is the given one, or self-signed"),
+    "authentication.x509.clientCAFile": _obeyed(string, ""),
+    "authentication.webhook.enabled": _obeyed(boolean, True),
+    "authentication.webhook.cacheTTL": _filled(duration, "2m"),
+    "authentication.anonymous.enabled": _obeyed(boolean, False),
+    "authorization.mode": _filled(one_of("", "AlwaysAllow", "Webhook"), "Webhook"),
+    "authorization.webhook.cacheAuthorizedTTL": _filled(duration, "5m"),
+    "authorization.webhook.cacheUnauthorizedTTL": _filled(duration, "30s"),
+    "enableDebuggingHandlers": _obeyed(boolean, True),
+    "enableContentionProfiling": _ignored(boolean, False, "there is no Go scheduler to profile"),
+    "enableProfilingHandler": _ignored(boolean, True, "there is no /debug/pprof"),
+    "enableDebugFlagsHandler": _ignored(boolean, True, "there is no /debug/flags/v; restart with another --v"),
+    "enableSystemLogHandler": _obeyed(boolean, True),
+    "enableSystemLogQuery": _ignored(boolean, False, "/logs/?query= is answered as not enabled"),
+    "healthzPort": _obeyed(int32, 10248),
+    "healthzBindAddress": _filled(string, "127.0.0.1"),
+    "streamingConnectionIdleTimeout": _filled(duration, "4h"),
+    "showHiddenMetricsForVersion": _ignored(string, "", "no metric is hidden"),
+    "tracing.endpoint": _ignored(string, None, "no traces are exported"),
+    "tracing.samplingRatePerMillion": _ignored(int32, None, "no traces are exported"),
+}
+
+_SOURCES: dict[str, Field] = {
+    "staticPodPath": _obeyed(string, ""),
+    "staticPodURL": _obeyed(string, ""),
+    "staticPodURLHeader": _obeyed(map_of(list_of(string)), {}),
+    "syncFrequency": _filled(duration, "1m"),
+    "fileCheckFrequency": _filled(duration, "20s"),
+    "httpCheckFrequency": _filled(duration, "20s"),
+    "configMapAndSecretChangeDetectionStrategy": _ignored(
+        one_of("", "Get", "Cache", "Watch"), "Watch", "ConfigMaps and Secrets that pods use are watched"
+    ),
+}
+
+_NODE: dict[str, Field] = {
+    "registerNode": _obeyed(boolean, True),
+    "registerWithTaints": _obeyed(list_of(_TAINT), []),
+    "providerID": _obeyed(string, ""),
+    "podCIDR": _obeyed(string, ""),
+    "nodeStatusUpdateFrequency": _filled(duration, "10s"),
+    "nodeStatusReportFrequency": _filled(duration, "5m"),
+    "nodeLeaseDurationSeconds": _filled(int32, 40),
+    "nodeStatusMaxImages": _obeyed(int32, 50),
+    "maxPods": _filled(int32, 110),
+    "podsPerCore": _obeyed(int32, 0),
+    "enableControllerAttachDetach": _obeyed(boolean, True),
+    "localStorageCapacityIsolation": _obeyed(boolean, True),
+    "kubeAPIQPS": _ignored(int32, 50, "requests to the API server are not limited in rate; they are few"),
+    "kubeAPIBurst": _ignored(int32, 100, "requests to the API server are not limited in rate; they are few"),
+    "contentType": _ignored(string, "application/vnd.kubernetes.protobuf", "JSON is spoken with the API server"),
+    "eventRecordQPS": _obeyed(int32, 50),
+    "eventBurst": _filled(int32, 100),
+    "shutdownGracePeriod": _ignored(duration, "0s", _SHUTDOWN),
+    "shutdownGracePeriodCriticalPods": _ignored(duration, "0s", _SHUTDOWN),
+    "shutdownGracePeriodByPodPriority": _ignored(
+        list_of(record({"priority": int32, "shutdownGracePeriodSeconds": int64})), [], _SHUTDOWN
+    ),
+    "failSwapOn": _obeyed(boolean, True),
+    "protectKernelDefaults": _ignored(boolean, False, "kernel tunables are left as they are and not checked"),
+    "makeIPTablesUtilChains": _ignored(boolean, True, "rules are made by the CNI and the proxy only"),
+    "iptablesMasqueradeBit": _ignored(int32, 14, "rules are made by the CNI and the proxy only"),
+    "iptablesDropBit": _ignored(int32, 15, "rules are made by the CNI and the proxy only"),
+    "hairpinMode": _ignored(
+        one_of("", "promiscuous-bridge", "hairpin-veth", "none"), "promiscuous-bridge", "hairpin is up to the CNI"
+    ),
+    "maxOpenFiles": _filled(int64, 1000000),
+    "oomScoreAdj": _obeyed(int32, -999),
+    "featureGates": _obeyed(map_of(boolean), {}),
+    "runOnce": _obeyed(boolean, False),
+}
+
+_CGROUPS: dict[str, Field] = {
+    "cgroupRoot": _obeyed(string, ""),
+    "cgroupsPerQOS": _obeyed(boolean, True),
+    "cgroupDriver": _filled(one_of("", "cgroupfs", "systemd"), "cgroupfs"),
+    "failCgroupV1": _obeyed(boolean, False),
+    "kubeletCgroups": _ignored(string, "", "the agent stays in the cgroup it was started in"),
+    "systemCgroups": _ignored(string, "", "system processes stay in their cgroups"),
+    "systemReserved": _obeyed(map_of(quantity), {}),
+    "kubeReserved": _obeyed(map_of(quantity), {}),
+    "systemReservedCgroup": _obeyed(string, ""),
+    "kubeReservedCgroup": _obeyed(string, ""),
+    "enforceNodeAllocatable": _obeyed(list_of(string), ["pods"]),
+    "reservedSystemCPUs": _ignored(string, "", _MANAGERS),
+    "reservedMemory": _ignored(list_of(record({"numaNode": int32, "limits": map_of(quantity)})), [], _MANAGERS),
+    "podPidsLimit": _obeyed(int64, 4096),
+    "cpuCFSQuota": _obeyed(boolean, True),
+    "cpuCFSQuotaPeriod": _obeyed(duration, "100ms"),
+    "singleProcessOOMKill": _obeyed(boolean, None),
+    "cpuManagerPolicy": _ignored(string, "none", _MANAGERS),
+    "cpuManagerPolicyOptions": _ignored(map_of(string), {}, _MANAGERS),
+    "cpuManagerReconcilePeriod": _ignored(duration, "10s", _MANAGERS),
+    "memoryManagerPolicy": _ignored(string, "None", _MANAGERS),
+    "topologyManagerPolicy": _ignored(
+        one_of("", "none", "best-effort", "restricted", "single-numa-node"), "none", _MANAGERS
+    ),
+    "topologyManagerScope": _ignored(one_of("", "container", "pod"), "container", _MANAGERS),
+    "topologyManagerPolicyOptions": _ignored(map_of(string), {}, _MANAGERS),
+    "qosReserved": _ignored(map_of(string), {}, "memory requests are not reserved at the QoS level"),
+    "memorySwap.swapBehavior": _ignored(one_of("", "NoSwap", "LimitedSwap"), "", "containers get no swap"),
+    "memoryThrottlingFactor": _ignored(number, None, "memory.high is not set"),
+    "memoryReservationPolicy": _ignored(one_of("", "None", "TieredReservation"), "None", "memory.min is not set"),
+    "kernelMemcgNotification": _ignored(boolean, False, "memory is looked at with each node status"),
+}
+
+_PODS: dict[str, Field] = {
+    "podLogsDir": _filled(string, "/var/log/pods"),
+    "clusterDomain": _obeyed(string, ""),
+    "clusterDNS": _obeyed(list_of(string), []),
+    "resolvConf": _obeyed(string, "/etc/resolv.conf"),
+    "seccompDefault": _obeyed(boolean, True),
+    "allowedUnsafeSysctls": _obeyed(list_of(string), []),
+    "defaultPodSysctls": _obeyed(map_of(string), {}),
+    "crashLoopBackOff.maxContainerRestartPeriod": _obeyed(duration, "300s"),
+    "containerLogMaxSize": _filled(string, "10Mi"),
+    "containerLogMaxFiles": _obeyed(int32, 5),
+    "containerLogMaxWorkers": _obeyed(int32, 1),
+    "containerLogMonitorInterval": _obeyed(duration, "10s"),
+    "volumePluginDir": _ignored(
+        string, "/usr/libexec/kubernetes/kubelet-plugins/volume/exec/", "FlexVolume plugins are not run"
+    ),
+    "volumeStatsAggPeriod": _filled(duration, "1m"),
+    "userNamespaces.idsPerPod": _obeyed(int64, 65536),
+}
+
+_RUNTIME: dict[str, Field] = {
+    "containerRuntimeEndpoint": _filled(string, "unix:///run/containerd/containerd.sock"),
+    "imageServiceEndpoint": _obeyed(string, ""),
+    "runtimeRequestTimeout": _filled(duration, "2m"),
+    "registryPullQPS": _obeyed(int32, 5),
+    "registryBurst": _filled(int32, 10),
+    "serializeImagePulls": _obeyed(boolean, None),
+    "maxParallelImagePulls": _obeyed(int32, None),
+    "imagePullCredentialsVerificationPolicy": _ignored(
+        one_of("", "NeverVerify", "NeverVerifyPreloadedImages", "NeverVerifyAllowlistedImages", "AlwaysVerify"),
+        "NeverVerifyPreloadedImages",
+        "a present image is used without asking its registry again (imagePullPolicy: Always asks)",
+    ),
+    "preloadedImagesVerificationAllowlist": _ignored(
+        list_of(string), [], "a present image is used without asking its registry again (imagePullPolicy: Always asks)"
+    ),
+    "imageMinimumGCAge": _filled(duration, "2m"),
+    "imageMaximumGCAge": _obeyed(duration, "0s"),
+    "imageGCHighThresholdPercent": _obeyed(int32, 85),
+    "imageGCLowThresholdPercent": _obeyed(int32, 80),
+    "evictionHard": _obeyed(map_of(string), None),
+    "evictionSoft": _ignored(map_of(string), {}, _EVICTION),
+    "evictionSoftGracePeriod": _ignored(map_of(string), {}, _EVICTION),
+    "evictionPressureTransitionPeriod": _filled(duration, "5m"),
+    "evictionMaxPodGracePeriod": _ignored(int32, 0, _EVICTION),
+    "evictionMinimumReclaim": _ignored(map_of(string), {}, _EVICTION),
+    "mergeDefaultEvictionSettings": _obeyed(boolean, False),
+}
+
+_VMODULE = list_of(record({"filePattern": string, "verbosity": uint32}))
+_BUFFERS = record({}, {"splitStream": boolean, "infoBufferSize": quantity})
+_LOGGING: dict[str, Field] = {
+    "logging.format": _ignored(one_of("", "text", "json"), "text", "one text line an event goes to stderr"),
+    "logging.flushFrequency": _ignored(duration_or_nanoseconds, "5s", "every line is written at once"),
+    "logging.verbosity": _obeyed(uint32, 0),
+    "logging.vmodule": _ignored(_VMODULE, [], "one verbosity holds for all modules"),
+    "logging.options.text": _ignored(_BUFFERS, {}, "one text line an event goes to stderr"),
+    "logging.options.json": _ignored(_BUFFERS, {}, "one text line an event goes to stderr"),
+}
+
+FIELDS: Mapping[str, Field] = {**_SERVER, **_SOURCES, **_NODE, **_CGROUPS, **_PODS, **_RUNTIME, **_LOGGING}
+
+# pkg/kubelet/eviction/defaults_linux.go
+DEFAULT_EVICTION_HARD: Mapping[str, str] = {
+    "memory.available": "100Mi",
+    "nodefs.available": "10%",
+    "nodefs.inodesFree": "5%",
+    "imagefs.available": "15%",
+    "imagefs.inodesFree": "5%",
+}

@@ -1,0 +1,109 @@
+"""From the agent's Settings to what each part is told, and from one part's facts to another's words. Pure."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from agent.materials_model import MaterialSettings
+from agent.materials_model import NodeFacts as MaterialNode
+from agent.model import Json
+from agent.plan.admit import NodeView
+from agent.plan.cgroups import ROOT_NAME, Policy
+from agent.plan.node import NodePolicy
+from agent.settings import Settings
+from agent.work.node import NodeKeeper
+from agent.work.server import ServedNode
+from agent.work.stats import StatsSettings
+from nodelib.quantity import format_bytes, format_milli
+
+
+def node_policy(settings: Settings) -> NodePolicy:
+    return NodePolicy(
+        name=settings.node.name,
+        labels=settings.node.labels,
+        taints=settings.node.taints,
+        provider_id=settings.node.provider_id,
+        controller_attach_detach=settings.node.controller_attach_detach,
+        max_pods=settings.pods.max_pods,
+        pods_per_core=settings.pods.pods_per_core,
+        max_images=settings.status.max_images,
+        kube_reserved=settings.cgroups.kube_reserved,
+        system_reserved=settings.cgroups.system_reserved,
+        eviction_hard=settings.eviction.hard,
+        enforce_pods="pods" in settings.cgroups.enforce,
+    )
+
+
+def cgroup_policy(settings: Settings) -> Policy:
+    cgroups = settings.cgroups
+    return Policy(
+        root=cgroups.root,
+        driver=cgroups.driver,
+        per_qos=cgroups.per_qos,
+        cpu_quota=cgroups.cpu_cfs_quota,
+        cpu_period=round(cgroups.cpu_cfs_period * 1_000_000),
+        pids=cgroups.pod_pids_limit,
+    )
+
+
+def material_settings(settings: Settings) -> MaterialSettings:
+    return MaterialSettings(
+        node_name=settings.node.name,
+        root_dir=settings.paths.root_dir,
+        pod_logs_dir=settings.paths.pod_logs_dir,
+        cluster_dns=settings.dns.cluster_dns,
+        cluster_domain=settings.dns.cluster_domain,
+        resolv_conf=settings.dns.resolv_conf,
+        seccomp_default=settings.pods.seccomp_default,
+    )
+
+
+def stats_settings(settings: Settings) -> StatsSettings:
+    root = settings.cgroups.root.rstrip("/")
+    return StatsSettings(
+        node_name=settings.node.name,
+        kubepods=f"{root}/{ROOT_NAME}",
+        root_dir=settings.paths.root_dir,
+        pod_logs_dir=settings.paths.pod_logs_dir,
+    )
+
+
+def served_node(settings: Settings, addresses: tuple[str, ...]) -> ServedNode:
+    return ServedNode(
+        name=settings.node.name,
+        cert_dir=settings.paths.cert_dir,
+        names=(settings.node.name,),
+        addresses=addresses,
+        configz=settings.effective,
+    )
+
+
+def material_node(keeper: NodeKeeper, addresses: tuple[str, ...]) -> MaterialNode:
+    """The node as container configurations depend on it."""
+    return MaterialNode(
+        host_ips=addresses,
+        allocatable=quantities(keeper.allocatable),
+        recursive_read_only_handlers=frozenset(
+            one.name for one in keeper.runtime.handlers if one.recursive_read_only_mounts
+        ),
+    )
+
+
+def node_view(settings: Settings, keeper: NodeKeeper) -> NodeView:
+    """The node as admission sees it."""
+    spec: Json = (keeper.node or {}).get("spec") or {}
+    return NodeView(
+        name=settings.node.name,
+        labels=keeper.labels,
+        taints=tuple(spec.get("taints") or ()),
+        allocatable=quantities(keeper.allocatable),
+        supplemental_groups_policy=keeper.runtime.supplemental_groups_policy is not False,
+    )
+
+
+def quantities(amounts: dict[str, Decimal]) -> dict[str, str]:
+    """Amounts as a ResourceList shows them."""
+    return {
+        name: format_milli(int(amount * 1000)) if name == "cpu" else format_bytes(int(amount))
+        for name, amount in amounts.items()
+    }

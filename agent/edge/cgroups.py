@@ -1,0 +1,367 @@
+"""The cgroup file systems of this machine: make, write, kill, remove. Decides nothing.
+
+v1 (also hybrid: the v1 controllers are used and all mounts left as they are) has one tree for each
+controller, v2 one tree with controllers handed down by cgroup.subtree_control.
+https://docs.kernel.org/admin-guide/cgroup-v1/index.html, https://docs.kernel.org/admin-guide/cgroup-v2.html
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import os
+import signal
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from nodelib.command import CommandError, run
+from nodelib.errors import Permanent, Temporary
+
+Write = tuple[str, str, str]
+
+_V2_CONTROLLERS = ("cpu", "cpuset", "memory", "hugetlb", "pids", "io")
+_KILL_TIMEOUT = 10.0  # seconds until processes that survive SIGKILL are reported
+_RMDIR_ATTEMPTS = 6
+
+
+class CgroupError(Temporary):
+    """A cgroup that could not be made, written or removed; names path, file and cause."""
+
+
+class Files(Protocol):
+    """The file operations a cgroup file system knows."""
+
+    def mkdir(self, path: str) -> None: ...
+
+    def rmdir(self, path: str) -> None: ...
+
+    def read(self, path: str) -> str: ...
+
+    def write(self, path: str, text: str) -> None: ...
+
+    def folders(self, path: str) -> list[str]: ...
+
+    def exists(self, path: str) -> bool: ...
+
+
+class KernelFiles:
+    """The real ones."""
+
+    def mkdir(self, path: str) -> None:
+        os.mkdir(path, 0o755)
+
+    def rmdir(self, path: str) -> None:
+        os.rmdir(path)
+
+    def read(self, path: str) -> str:
+        with open(path, encoding="ascii") as file:
+            return file.read()
+
+    def write(self, path: str, text: str) -> None:
+        # No O_CREAT: a file that the kernel does not offer must be an error.
+        handle = os.open(path, os.O_WRONLY)
+        try:
+            os.write(handle, text.encode("ascii"))
+        finally:
+            os.close(handle)
+
+    def folders(self, path: str) -> list[str]:
+        with os.scandir(path) as entries:
+            return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+
+    def exists(self, path: str) -> bool:
+        return os.path.isdir(path)
+
+
+@dataclass(frozen=True, slots=True)
+class Mounts:
+    """Where the trees are: controller -> mount point (v1, named ones as "name=x"), or the one v2 mount as ""."""
+
+    version: int
+    points: Mapping[str, str]
+
+
+def find_mounts(mountinfo: str) -> Mounts:
+    """From the text of /proc/self/mountinfo (proc_pid_mountinfo(5)). Raises Permanent when there is none."""
+    v1: dict[str, str] = {}
+    v2 = ""
+    for line in mountinfo.splitlines():
+        left, _, right = line.partition(" - ")
+        fields, kind = left.split(" "), right.split(" ")
+        point = fields[4].replace("\\040", " ")
+        if kind[0] == "cgroup2" and (not v2 or len(point) < len(v2)):
+            v2 = point
+        elif kind[0] == "cgroup":
+            for name in kind[2].split(","):
+                if name not in ("rw", "ro", "xattr", "noprefix", "clone_children") and (
+                    name not in v1 or len(point) < len(v1[name])
+                ):
+                    v1[name] = point
+    if any(not name.startswith("name=") for name in v1):
+        return Mounts(1, v1)
+    if v2:
+        return Mounts(2, {"": v2})
+    raise Permanent(
+        "no cgroup file system is mounted",
+        obj="/proc/self/mountinfo",
+        step="find cgroups",
+        action="Mount cgroup2 on /sys/fs/cgroup (a new mount of /sys, as by `ip netns exec`, hides it).",
+    )
+
+
+class CgroupTree:
+    """All trees as one: a path exists in every one of them. Blocking work runs in threads."""
+
+    def __init__(self, mounts: Mounts, files: Files | None = None) -> None:
+        self.version = mounts.version
+        self._files = files or KernelFiles()
+        self._points = dict(mounts.points)
+        self._tops = sorted(set(mounts.points.values()))
+        self.controllers = self._available()
+
+    @classmethod
+    def detect(cls) -> CgroupTree:
+        with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+            return cls(find_mounts(file.read()))
+
+    def folder(self, path: str, controller: str) -> str:
+        """The file system path of a cgroup in the tree of one controller."""
+        point = self._points[""] if self.version == 2 else self._points[controller]
+        return point + path
+
+    async def create(self, path: str) -> None:
+        """Make it and its ancestors in every tree, with the controllers handed down; idempotent."""
+        await asyncio.to_thread(self._create, _checked(path))
+
+    async def write(self, path: str, writes: Iterable[Write]) -> None:
+        """Write (controller, file, text) in order; writes of controllers that are not there are left out."""
+        wanted = [entry for entry in writes if entry[0] in self.controllers]
+        await asyncio.to_thread(self._write_all, _checked(path), wanted)
+
+    async def read(self, path: str, controller: str, file: str) -> str:
+        return (await asyncio.to_thread(self._read, f"{self.folder(path, controller)}/{file}")).strip()
+
+    async def children(self, path: str) -> frozenset[str]:
+        """Names of the cgroups below `path`, in any of the trees; empty when it does not exist."""
+        return await asyncio.to_thread(self._children, path)
+
+    async def exists(self, path: str) -> bool:
+        """Whether it is there in every tree."""
+        return all(self._files.exists(top + path) for top in self._tops)
+
+    async def pids(self, path: str) -> frozenset[int]:
+        """Processes in it and below it."""
+        return await asyncio.to_thread(self._pids, path)
+
+    async def remove(self, path: str) -> None:
+        """Kill what runs in it and remove it with all below; idempotent. Raises CgroupError when it stays busy."""
+        await asyncio.to_thread(self._remove, _checked(path))
+
+    def _available(self) -> frozenset[str]:
+        if self.version == 1:
+            return frozenset(self._points)
+        offered = self._read(f"{self._points['']}/cgroup.controllers").split()
+        return frozenset(name for name in _V2_CONTROLLERS if name in offered)
+
+    def _create(self, path: str) -> None:
+        parts = [part for part in path.split("/") if part]
+        for top in self._tops:
+            for depth, _ in enumerate(parts):
+                parent = top + "".join(f"/{part}" for part in parts[:depth])
+                if self.version == 2:
+                    self._hand_down(parent)
+                self._mkdir(f"{parent}/{parts[depth]}")
+                if top == self._points.get("cpuset"):
+                    self._inherit_cpuset(parent, f"{parent}/{parts[depth]}")
+
+    def _mkdir(self, folder: str) -> None:
+        try:
+            self._files.mkdir(folder)
+        except FileExistsError:
+            return
+        except OSError as error:
+            hint = "Check that the agent is root and the mount is writable."
+            raise _failure(folder, "make cgroup", error, hint) from error
+
+    def _hand_down(self, parent: str) -> None:
+        offered = set(self._read(f"{parent}/cgroup.controllers").split()) & self.controllers
+        missing = offered - set(self._read(f"{parent}/cgroup.subtree_control").split())
+        if not missing:
+            return
+        try:
+            self._files.write(f"{parent}/cgroup.subtree_control", " ".join(f"+{name}" for name in sorted(missing)))
+        except OSError as error:
+            hint = "Move the processes of this cgroup into a child of it: v2 allows processes in leaves only."
+            raise _failure(parent, f"enable {', '.join(sorted(missing))}", error, hint) from error
+
+    def _inherit_cpuset(self, parent: str, folder: str) -> None:
+        """A v1 cpuset starts empty, and nothing can run in it."""
+        for file in ("cpuset.cpus", "cpuset.mems"):
+            if not self._read(f"{folder}/{file}").strip():
+                self._write(f"{folder}/{file}", self._read(f"{parent}/{file}").strip())
+
+    def _write_all(self, path: str, writes: list[Write]) -> None:
+        for controller, file, text in writes:
+            self._write(f"{self.folder(path, controller)}/{file}", text)
+
+    def _write(self, file: str, text: str) -> None:
+        try:
+            self._files.write(file, text)
+        except OSError as error:
+            if error.errno == errno.EBUSY and "memory" in file:
+                hint = "More memory than that is in use and cannot be reclaimed; it is tried again."
+            else:
+                hint = "Check that the value fits the limits of the cgroups above it."
+            raise _failure(file, f"write {text}", error, hint) from error
+
+    def _read(self, file: str) -> str:
+        try:
+            return self._files.read(file)
+        except OSError as error:
+            raise _failure(file, "read", error, "Check that the cgroup file systems are mounted.") from error
+
+    def _children(self, path: str) -> frozenset[str]:
+        found: set[str] = set()
+        for top in self._tops:
+            with contextlib.suppress(FileNotFoundError):
+                found.update(self._files.folders(top + path))
+        return frozenset(found)
+
+    def _pids(self, path: str) -> frozenset[int]:
+        found: set[int] = set()
+        for top in self._tops:
+            for folder in self._below(top + path):
+                with contextlib.suppress(FileNotFoundError, OSError):
+                    found.update(int(word) for word in self._files.read(f"{folder}/cgroup.procs").split())
+        return frozenset(found)
+
+    def _below(self, folder: str) -> list[str]:
+        """`folder` and all under it, deepest first."""
+        try:
+            names = self._files.folders(folder)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        return [inner for name in names for inner in self._below(f"{folder}/{name}")] + [folder]
+
+    def _remove(self, path: str) -> None:
+        if not any(self._files.exists(top + path) for top in self._tops):
+            return
+        self._kill(path)
+        for top in self._tops:
+            for folder in self._below(top + path):
+                self._rmdir(folder)
+
+    def _kill(self, path: str) -> None:
+        deadline = time.monotonic() + _KILL_TIMEOUT
+        pause = 0.002
+        while True:
+            alive = {pid for pid in self._pids(path) if pid > 1 and pid != os.getpid()}
+            if not alive:
+                return
+            if time.monotonic() > deadline:
+                raise CgroupError(
+                    f"processes {sorted(alive)[:10]} survive SIGKILL",
+                    obj=path,
+                    step="kill leftovers",
+                    action="Look at their state in /proc (D: they hang in the kernel); it is tried again.",
+                )
+            self._thaw(path)
+            self._signal(path, alive)
+            time.sleep(pause)
+            pause = min(pause * 2, 0.1)
+
+    def _signal(self, path: str, pids: Iterable[int]) -> None:
+        if self.version == 2:
+            with contextlib.suppress(OSError):  # cgroup.kill is there since Linux 5.14
+                self._files.write(f"{self._points['']}{path}/cgroup.kill", "1")
+                return
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def _thaw(self, path: str) -> None:
+        """A frozen process of a v1 freezer takes no signal, not even SIGKILL."""
+        if self.version == 1 and "freezer" in self._points:
+            for folder in self._below(self._points["freezer"] + path):
+                with contextlib.suppress(OSError):
+                    self._files.write(f"{folder}/freezer.state", "THAWED")
+
+    def _rmdir(self, folder: str) -> None:
+        pause = 0.005
+        for attempt in range(_RMDIR_ATTEMPTS):
+            try:
+                self._files.rmdir(folder)
+            except FileNotFoundError:
+                return
+            except OSError as error:
+                # The kernel frees a cgroup a moment after its last process is gone.
+                if error.errno != errno.EBUSY or attempt == _RMDIR_ATTEMPTS - 1:
+                    raise _failure(folder, "remove cgroup", error, "It is tried again.") from error
+                time.sleep(pause)
+                pause *= 2
+            else:
+                return
+
+
+class SystemdSlices:
+    """Slices through the service manager, which owns the tree with the systemd driver (systemctl(1))."""
+
+    async def check(self) -> None:
+        """Raises Permanent when systemd is not the init system here."""
+        if not os.path.isdir("/run/systemd/system"):
+            raise Permanent(
+                "systemd does not run on this machine",
+                obj="cgroupDriver: systemd",
+                step="make cgroups",
+                action="Set cgroupDriver: cgroupfs, in the container runtime (SystemdCgroup = false) as well.",
+            )
+
+    async def ensure(self, unit: str, properties: list[str]) -> None:
+        """Start the slice, then set its properties for this boot."""
+        try:
+            await run(["systemctl", "start", unit], timeout=30)
+            if properties:
+                await run(["systemctl", "set-property", "--runtime", unit, *properties], timeout=30)
+        except CommandError as error:
+            raise CgroupError(error.message, obj=unit, step="make slice", action="See journalctl -u " + unit) from error
+
+    async def stop(self, unit: str) -> None:
+        done = await run(["systemctl", "stop", unit], timeout=30, check=False)
+        if done.returncode not in (0, 5):  # 5: not loaded
+            raise CgroupError(done.stderr.decode(errors="replace").strip(), obj=unit, step="stop slice")
+
+
+def hugepage_sizes() -> tuple[int, ...]:
+    """Huge page sizes of this kernel, in bytes."""
+    try:
+        names = os.listdir("/sys/kernel/mm/hugepages")
+    except FileNotFoundError:
+        return ()
+    sizes = [name.removeprefix("hugepages-").removesuffix("kB") for name in names]
+    return tuple(sorted(int(size) * 1024 for size in sizes if size.isdigit()))
+
+
+def swap_limits(tree: CgroupTree) -> bool:
+    """Whether the memory controller can limit swap (swap accounting is on)."""
+    if tree.version == 1:
+        return "memory" in tree.controllers and os.path.exists(
+            f"{tree.folder('', 'memory')}/memory.memsw.limit_in_bytes"
+        )
+    # The root of v2 has no memory.swap.max; every other cgroup has it when swap accounting is on.
+    top = tree.folder("", "")
+    with os.scandir(top) as entries:
+        return any(os.path.exists(f"{entry.path}/memory.swap.max") for entry in entries if entry.is_dir())
+
+
+def _checked(path: str) -> str:
+    parts = path.split("/")
+    if not path.startswith("/") or len(parts) < 2 or not all(parts[1:]) or ".." in parts:
+        raise Permanent(f"{path!r} is no path of a cgroup below the root", step="use cgroup")
+    return path
+
+
+def _failure(path: str, step: str, error: OSError, action: str) -> CgroupError:
+    return CgroupError(error.strerror or str(error), obj=path, step=step, action=action)

@@ -1,0 +1,144 @@
+"""Messages of runtime/v1 to facts and back. No I/O.
+
+Configurations travel as plain dicts with the proto's field names; the generated classes
+take them whole as keyword arguments.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cri_api.v1 import api_pb2
+
+from agent.model import ContainerState, ImageFacts, Json, RunState, SandboxState
+
+_STATES = {
+    api_pb2.CONTAINER_CREATED: RunState.CREATED,
+    api_pb2.CONTAINER_RUNNING: RunState.RUNNING,
+    api_pb2.CONTAINER_EXITED: RunState.EXITED,
+}
+POD_UID = "io.kubernetes.pod.uid"
+
+
+def sandbox_listed(item: Any) -> SandboxState:
+    """A PodSandbox of ListPodSandbox: no addresses in it."""
+    return SandboxState(
+        id=item.id,
+        uid=item.metadata.uid,
+        namespace=item.metadata.namespace,
+        name=item.metadata.name,
+        attempt=item.metadata.attempt,
+        ready=item.state == api_pb2.SANDBOX_READY,
+        created_at=item.created_at,
+        runtime_handler=item.runtime_handler,
+        labels=dict(item.labels),
+        annotations=dict(item.annotations),
+    )
+
+
+def sandbox_status(status: Any) -> SandboxState:
+    """A PodSandboxStatus, with its addresses and network mode."""
+    ips = tuple(ip for ip in (status.network.ip, *(extra.ip for extra in status.network.additional_ips)) if ip)
+    mode = api_pb2.NamespaceMode.Name(status.linux.namespaces.options.network)
+    return SandboxState(
+        id=status.id,
+        uid=status.metadata.uid,
+        namespace=status.metadata.namespace,
+        name=status.metadata.name,
+        attempt=status.metadata.attempt,
+        ready=status.state == api_pb2.SANDBOX_READY,
+        created_at=status.created_at,
+        ips=ips,
+        runtime_handler=status.runtime_handler,
+        network_mode=mode,
+        labels=dict(status.labels),
+        annotations=dict(status.annotations),
+    )
+
+
+def container_listed(item: Any) -> ContainerState:
+    """A Container of ListContainers: neither times nor exit code in it."""
+    return ContainerState(
+        id=item.id,
+        sandbox_id=item.pod_sandbox_id,
+        uid=item.labels.get(POD_UID, ""),
+        name=item.metadata.name,
+        attempt=item.metadata.attempt,
+        state=_STATES.get(item.state, RunState.UNKNOWN),
+        created_at=item.created_at,
+        image=item.image.image,
+        image_ref=item.image_ref,
+        image_id=item.image_id,
+        labels=dict(item.labels),
+        annotations=dict(item.annotations),
+    )
+
+
+def container_status(status: Any, sandbox_id: str = "") -> ContainerState:
+    """A ContainerStatus. It does not name its sandbox: the caller knows that from the list."""
+    return ContainerState(
+        id=status.id,
+        sandbox_id=sandbox_id,
+        uid=status.labels.get(POD_UID, ""),
+        name=status.metadata.name,
+        attempt=status.metadata.attempt,
+        state=_STATES.get(status.state, RunState.UNKNOWN),
+        created_at=status.created_at,
+        started_at=status.started_at,
+        finished_at=status.finished_at,
+        exit_code=status.exit_code,
+        reason=status.reason,
+        message=status.message,
+        image=status.image.image,
+        image_ref=status.image_ref,
+        image_id=status.image_id,
+        log_path=status.log_path,
+        labels=dict(status.labels),
+        annotations=dict(status.annotations),
+        mounts=tuple(to_plain(mount) for mount in status.mounts),
+        resources=to_plain(status.resources.linux) if status.resources.HasField("linux") else {},
+        user=to_plain(status.user.linux) if status.user.HasField("linux") else {},
+        stop_signal=api_pb2.Signal.Name(status.stop_signal) if status.stop_signal else "",
+    )
+
+
+def image_facts(image: Any) -> ImageFacts:
+    return ImageFacts(
+        id=image.id,
+        repo_tags=tuple(image.repo_tags),
+        repo_digests=tuple(image.repo_digests),
+        size=image.size,
+        uid=image.uid.value if image.HasField("uid") else None,
+        username=image.username,
+        pinned=image.pinned,
+    )
+
+
+def to_plain(message: Any) -> Json:
+    """A message as a dict: proto field names, enums by name, 64-bit numbers as int, unset messages left out."""
+    plain: Json = {}
+    for field in message.DESCRIPTOR.fields:
+        value = getattr(message, field.name)
+        if field.is_repeated:
+            plain[field.name] = _repeated(field, value)
+        elif field.message_type is not None:
+            if message.HasField(field.name):
+                plain[field.name] = to_plain(value)
+        else:
+            plain[field.name] = _scalar(field, value)
+    return plain
+
+
+def _repeated(field: Any, value: Any) -> Any:
+    nested = field.message_type
+    if nested is not None and nested.GetOptions().map_entry:
+        of = nested.fields_by_name["value"]
+        return {key: to_plain(item) if of.message_type else _scalar(of, item) for key, item in value.items()}
+    return [to_plain(item) if nested is not None else _scalar(field, item) for item in value]
+
+
+def _scalar(field: Any, value: Any) -> Any:
+    if field.enum_type is None:
+        return value
+    known = field.enum_type.values_by_number.get(value)
+    return known.name if known is not None else value

@@ -1,0 +1,112 @@
+"""Directory changes from the kernel: one inotify instance, many watches.
+
+One instance for all, because a user has 128 of them by default
+(fs.inotify.max_user_instances) and a node may have more followers than that. inotify(7).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import struct
+from types import TracebackType
+
+from nodelib.errors import Temporary
+
+_MODIFY, _CLOSE_WRITE, _MOVED_FROM, _MOVED_TO, _CREATE, _DELETE = 0x2, 0x8, 0x40, 0x80, 0x100, 0x200
+_IGNORED = 0x8000
+_ONLYDIR = 0x1000000
+_MASK = _MODIFY | _CLOSE_WRITE | _MOVED_FROM | _MOVED_TO | _CREATE | _DELETE
+_HEAD = struct.Struct("iIII")
+
+
+class Watch:
+    """Changes of one directory since the last wait. Leave the `with` block to end it."""
+
+    def __init__(self, owner: Inotify, descriptor: int) -> None:
+        self._owner = owner
+        self._descriptor = descriptor
+        self._changed = asyncio.Event()
+        self._writer_closed = False
+
+    def __enter__(self) -> Watch:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None):  # type: ignore[no-untyped-def]
+        self._owner.forget(self, self._descriptor)
+
+    async def wait(self, timeout: float) -> bool:
+        """Until something changes, at most `timeout` seconds. True: a file that was open for writing was closed."""
+        try:
+            await asyncio.wait_for(self._changed.wait(), timeout)
+        except TimeoutError:
+            return False
+        self._changed.clear()
+        closed, self._writer_closed = self._writer_closed, False
+        return closed
+
+    def tell(self, mask: int) -> None:
+        self._writer_closed = self._writer_closed or bool(mask & _CLOSE_WRITE)
+        self._changed.set()
+
+
+class Inotify:
+    """Make it inside the running loop; end it with close()."""
+
+    def __init__(self) -> None:
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        self._fd = self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        if self._fd < 0:
+            raise self._failed("inotify_init1")
+        self._watches: dict[int, set[Watch]] = {}
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(self._fd, self._readable)
+
+    def watch(self, directory: str) -> Watch:
+        """Raises Temporary when the kernel refuses (no such directory, max_user_watches)."""
+        descriptor = self._libc.inotify_add_watch(self._fd, os.fsencode(directory), _MASK | _ONLYDIR)
+        if descriptor < 0:
+            raise self._failed(f"watch {directory}")
+        watch = Watch(self, descriptor)
+        self._watches.setdefault(descriptor, set()).add(watch)
+        return watch
+
+    def forget(self, watch: Watch, descriptor: int) -> None:
+        left = self._watches.get(descriptor)
+        if left is None:
+            return
+        left.discard(watch)
+        if not left:
+            del self._watches[descriptor]
+            self._libc.inotify_rm_watch(self._fd, descriptor)
+
+    def close(self) -> None:
+        self._loop.remove_reader(self._fd)
+        os.close(self._fd)
+        self._watches.clear()
+
+    def _readable(self) -> None:
+        try:
+            data = os.read(self._fd, 1 << 16)
+        except BlockingIOError:
+            return
+        at = 0
+        while at < len(data):
+            descriptor, mask, _, length = _HEAD.unpack_from(data, at)
+            at += _HEAD.size + length
+            # A queue overflow has descriptor -1 and concerns everyone: look afresh.
+            told = self._watches.get(descriptor, ()) if descriptor >= 0 else set().union(*self._watches.values())
+            for watch in tuple(told):
+                watch.tell(mask)
+            if mask & _IGNORED:
+                self._watches.pop(descriptor, None)
+
+    def _failed(self, step: str) -> Temporary:
+        code = ctypes.get_errno()
+        return Temporary(
+            os.strerror(code),
+            obj="inotify",
+            step=step,
+            action="Check fs.inotify.max_user_instances and max_user_watches.",
+        )

@@ -1,0 +1,71 @@
+"""The files of one container's log: their names and sizes, rename, pack, remove. Decides nothing."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import shutil
+from contextlib import suppress
+
+from nodelib.errors import Temporary
+
+
+def size(path: str) -> int | None:
+    """Bytes of a log, None when there is none."""
+    try:
+        return os.stat(path).st_size
+    except FileNotFoundError:
+        return None
+
+
+def names(folder: str) -> list[str]:
+    return os.listdir(folder)
+
+
+def remove(path: str) -> None:
+    """Idempotent. Raises Temporary."""
+    with suppress(FileNotFoundError), _explained("remove a rotated log", path):
+        os.unlink(path)
+
+
+def rename(path: str, to: str) -> None:
+    """Raises Temporary."""
+    with _explained("rename a container log", path):
+        os.rename(path, to)
+
+
+def pack(path: str) -> None:
+    """`path` becomes `path`.gz, with the same mode; at no moment is neither there. Raises Temporary."""
+    staged = f"{path}.tmp"
+    with _explained("compress a rotated log", path):
+        try:
+            with open(path, "rb") as source:
+                mode = os.fstat(source.fileno()).st_mode & 0o777
+                handle = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+                with os.fdopen(handle, "wb") as raw, gzip.GzipFile(fileobj=raw, mode="wb", compresslevel=6) as packed:
+                    shutil.copyfileobj(source, packed, 1 << 18)
+            os.rename(staged, f"{path}.gz")
+        finally:
+            with suppress(FileNotFoundError):
+                os.unlink(staged)
+        os.unlink(path)
+
+
+class _explained:
+    """OSError to Temporary, with step and path."""
+
+    def __init__(self, step: str, path: str) -> None:
+        self._step = step
+        self._path = path
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
+            raise Temporary(
+                error.strerror or str(error),
+                obj=self._path,
+                step=self._step,
+                action="Check free space and permissions of the log folder; it is tried again.",
+            ) from error

@@ -1,0 +1,184 @@
+"""The agent's Prometheus metrics: upstream's names, labels and help where we have the figure (pkg/kubelet/metrics).
+
+Pod start buckets begin at 25 ms: upstream's first one (0.5 s) is beyond what a pod needs here.
+Process figures (process_cpu_seconds_total, process_resident_memory_bytes) come with the registry.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, disable_created_metrics
+from prometheus_client.core import GaugeMetricFamily, Metric
+
+from agent.model import RunState
+from agent.ports import PodView
+
+_START = (
+    0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.75,
+    1, 1.5, 2, 3, 4, 5, 6, 8, 10, 20, 30, 45, 60, 120, 180, 240, 300, 600, 1800, 3600,
+)  # fmt: skip
+_PULL = (1, 5, 10, 20, 30, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600)
+
+
+class Metrics:
+    """Make one in the composition root. `registry` is for /metrics, `probe_registry` for /metrics/probes."""
+
+    def __init__(self, node_name: str, version: str) -> None:
+        # The text format has no place for them: each would be a metric of its own.
+        disable_created_metrics()
+        self.registry = registry = CollectorRegistry()
+        self.probe_registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+        Gauge("kubelet_node_name", "The node's name. The count is always 1.", ["node"], registry=registry).labels(
+            node_name
+        ).set(1)
+        Gauge(
+            "kubernetes_build_info",
+            "A metric with a constant '1' value labeled by the version that this kubelet reports.",
+            ["git_version"],
+            registry=registry,
+        ).labels(version).set(1)
+        self._pods(registry)
+        self._runtime(registry)
+        self.probe_total = Counter(
+            "prober_probe",
+            "Cumulative number of a liveness, readiness or startup probe for a container by result.",
+            ["probe_type", "result", "container", "pod", "namespace", "pod_uid"],
+            registry=self.probe_registry,
+        )
+        self.probe_seconds = Histogram(
+            "prober_probe_duration_seconds",
+            "Duration in seconds for a probe response.",
+            ["probe_type", "container", "pod", "namespace"],
+            registry=self.probe_registry,
+        )
+
+    def _pods(self, registry: CollectorRegistry) -> None:
+        self.pod_start = Histogram(
+            "kubelet_pod_start_duration_seconds",
+            "Duration in seconds from kubelet seeing a pod for the first time to the pod starting to run",
+            buckets=_START,
+            registry=registry,
+        )
+        self.pod_start_sli = Histogram(
+            "kubelet_pod_start_sli_duration_seconds",
+            "Duration in seconds to start a pod, excluding time to pull images and run init containers, measured "
+            "from pod creation timestamp to when all its containers are reported as started and observed via watch",
+            buckets=_START,
+            registry=registry,
+        )
+        self.pod_worker = Histogram(
+            "kubelet_pod_worker_duration_seconds",
+            "Duration in seconds to sync a single pod. Broken down by operation type: create, update, or sync",
+            ["operation_type"],
+            registry=registry,
+        )
+        self.status_sync = Histogram(
+            "kubelet_pod_status_sync_duration_seconds",
+            "Duration in seconds to sync a pod status update.",
+            registry=registry,
+        )
+        self.started_pods = Counter("kubelet_started_pods", "Cumulative number of pods started", registry=registry)
+        self.started_containers = Counter(
+            "kubelet_started_containers", "Cumulative number of containers started", ["container_type"],
+            registry=registry,
+        )  # fmt: skip
+        self.started_containers_errors = Counter(
+            "kubelet_started_containers_errors",
+            "Cumulative number of errors when starting containers",
+            ["container_type", "code"],
+            registry=registry,
+        )
+        self.evictions = Counter(
+            "kubelet_evictions", "Cumulative number of pod evictions by eviction signal", ["eviction_signal"],
+            registry=registry,
+        )  # fmt: skip
+
+    def _runtime(self, registry: CollectorRegistry) -> None:
+        self.runtime_total = Counter(
+            "kubelet_runtime_operations", "Cumulative number of runtime operations by operation type.",
+            ["operation_type"], registry=registry,
+        )  # fmt: skip
+        self.runtime_errors = Counter(
+            "kubelet_runtime_operations_errors", "Cumulative number of runtime operation errors by operation type.",
+            ["operation_type"], registry=registry,
+        )  # fmt: skip
+        self.runtime_seconds = Histogram(
+            "kubelet_runtime_operations_duration_seconds",
+            "Duration in seconds of runtime operations. Broken down by operation type.",
+            ["operation_type"],
+            registry=registry,
+        )
+        self.image_pull_seconds = Histogram(
+            "kubelet_image_pull_duration_seconds", "Duration in seconds to pull an image.", buckets=_PULL,
+            registry=registry,
+        )  # fmt: skip
+        self.relist_seconds = Histogram(
+            "kubelet_pleg_relist_duration_seconds", "Duration in seconds for relisting pods.", registry=registry
+        )
+        self.relist_seen = Gauge(
+            "kubelet_pleg_last_seen_seconds", "Timestamp in seconds when the pods were last relisted.",
+            registry=registry,
+        )  # fmt: skip
+        self.log_rotations = Counter(
+            "kubelet_container_log_rotations", "Cumulative number of container logs that were rotated.",
+            registry=registry,
+        )  # fmt: skip
+
+    @contextmanager
+    def runtime_operation(self, kind: str) -> Iterator[None]:
+        """Count and time one CRI call; `kind` as upstream's operation_type, e.g. "run_podsandbox"."""
+        self.runtime_total.labels(kind).inc()
+        started = time.monotonic()
+        try:
+            yield
+        except Exception:
+            self.runtime_errors.labels(kind).inc()
+            raise
+        finally:
+            self.runtime_seconds.labels(kind).observe(time.monotonic() - started)
+
+    def watch_pods(self, pods: PodView) -> None:
+        """Let a scrape count the pods and containers of `pods`; nothing is counted in between."""
+        self.registry.register(_PodCounts(pods))
+
+
+class _PodCounts:
+    """A collector in the sense of prometheus_client, for the gauges of pods and containers."""
+
+    def __init__(self, pods: PodView) -> None:
+        self._pods = pods
+
+    def describe(self) -> Iterable[Metric]:
+        return ()
+
+    def collect(self) -> Iterable[Metric]:
+        desired = {True: 0, False: 0}
+        states = dict.fromkeys(("created", "running", "exited", "unknown"), 0)
+        running = 0
+        for pod in self._pods.pods():
+            desired[pod.source != "api"] += 1
+            observed = self._pods.observed(pod.uid)
+            running += bool(observed.sandbox is not None and observed.sandbox.ready)
+            for container in observed.containers:
+                state = container.state.value if isinstance(container.state, RunState) else "unknown"
+                states[state] += 1
+        yield GaugeMetricFamily("kubelet_running_pods", "Number of pods that have a running pod sandbox", value=running)
+        containers = GaugeMetricFamily(
+            "kubelet_running_containers", "Number of containers currently running", labels=["container_state"]
+        )
+        for state, count in states.items():
+            containers.add_metric([state], count)
+        yield containers
+        wanted = GaugeMetricFamily(
+            "kubelet_desired_pods",
+            "The number of pods the kubelet is being instructed to run. static is true if the pod is not from the "
+            "apiserver.",
+            labels=["static"],
+        )
+        for static, count in desired.items():
+            wanted.add_metric([str(static).lower()], count)
+        yield wanted

@@ -1,0 +1,139 @@
+"""mount(2), umount2(2), openat2(2) and the mount table: the only place that calls them.
+
+By libc through ctypes: one system call each, where the mount command costs a process (2 ms) every time.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import re
+from dataclasses import dataclass
+from functools import cache
+
+from nodelib.errors import Permanent, Temporary
+
+MS_RDONLY = 1
+MS_NOSUID = 2
+MS_NODEV = 4
+MS_BIND = 4096
+MS_REC = 16384
+MNT_DETACH = 2
+UMOUNT_NOFOLLOW = 8
+
+RESOLVE_NO_MAGICLINKS = 0x02
+RESOLVE_BENEATH = 0x08
+
+_SYS_OPENAT2 = 437  # the same number on every architecture: openat2(2)
+_OCTAL = re.compile(r"\\([0-7]{3})")
+
+
+class MountError(Temporary):
+    """The kernel refused; `errno` says why."""
+
+    def __init__(self, number: int, *, obj: str, step: str, action: str = "") -> None:
+        super().__init__(os.strerror(number), obj=obj, step=step, action=action)
+        self.errno = number
+
+
+class _OpenHow(ctypes.Structure):
+    _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
+
+
+@dataclass(frozen=True, slots=True)
+class Mounted:
+    """One line of /proc/self/mountinfo."""
+
+    path: str
+    fs_type: str
+    root: str
+    device: str
+
+
+@cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def mount(source: str, target: str, fs_type: str, flags: int = 0, data: str = "") -> None:
+    """Raises MountError naming the target."""
+    result = _libc().mount(
+        os.fsencode(source), os.fsencode(target), fs_type.encode(), ctypes.c_ulong(flags), data.encode() or None
+    )
+    if result != 0:
+        number = ctypes.get_errno()
+        raise MountError(number, obj=target, step=f"mount {fs_type or 'bind'}", action=_advice(number))
+
+
+def unmount(target: str, flags: int = UMOUNT_NOFOLLOW) -> None:
+    """A target that is no mount or is gone is fine; raises MountError otherwise (EBUSY: still in use)."""
+    if _libc().umount2(os.fsencode(target), flags) != 0:
+        number = ctypes.get_errno()
+        if number not in (errno.EINVAL, errno.ENOENT):
+            raise MountError(number, obj=target, step="unmount", action=_advice(number))
+
+
+def open_beneath(base_fd: int, path: str, flags: int) -> int:
+    """Open `path` below `base_fd`; links are followed only while they stay below it (EXDEV otherwise).
+
+    Raises OSError; ENOSYS on kernels before 5.6 is a Permanent error that says so.
+    """
+    how = _OpenHow(flags | os.O_CLOEXEC, 0, RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS)
+    # EAGAIN: something was renamed meanwhile and the kernel could not prove that ".." stays inside (openat2(2)).
+    for _ in range(16):
+        found = _libc().syscall(_SYS_OPENAT2, base_fd, os.fsencode(path), ctypes.byref(how), ctypes.sizeof(how))
+        if found >= 0:
+            return int(found)
+        number = ctypes.get_errno()
+        if number != errno.EAGAIN:
+            break
+    if number == errno.ENOSYS:
+        raise Permanent("the kernel has no openat2", step="subPath", action="Use Linux 5.6 or newer.")
+    raise OSError(number, os.strerror(number), path)
+
+
+def mounts_below(path: str) -> list[Mounted]:
+    """Every mount at or below `path`, in the order they were made."""
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+        lines = file.readlines()
+    prefix = path.rstrip("/") + "/"
+    found = [_parse(line) for line in lines]
+    return [item for item in found if item.path == path or item.path.startswith(prefix)]
+
+
+def mount_at(path: str) -> Mounted | None:
+    """The topmost mount exactly at `path`."""
+    found = [item for item in mounts_below(path) if item.path == path]
+    return found[-1] if found else None
+
+
+def is_mount_point(path: str) -> bool:
+    """Cheap and exact for mounts of another device; falls back on the table for bind mounts of the same one."""
+    try:
+        here, parent = os.lstat(path), os.lstat(os.path.dirname(path))
+    except FileNotFoundError:
+        return False
+    return here.st_dev != parent.st_dev or mount_at(path) is not None
+
+
+def _parse(line: str) -> Mounted:
+    # proc_pid_mountinfo(5): optional fields end at " - ".
+    left, _, right = line.rstrip("\n").partition(" - ")
+    fields = left.split(" ")
+    return Mounted(_unescape(fields[4]), right.split(" ")[0], _unescape(fields[3]), fields[2])
+
+
+def _unescape(text: str) -> str:
+    return _OCTAL.sub(lambda match: chr(int(match[1], 8)), text)
+
+
+def _advice(number: int) -> str:
+    match number:
+        case errno.EPERM | errno.EACCES:
+            return "The agent needs CAP_SYS_ADMIN in its mount namespace."
+        case errno.EBUSY:
+            return "Something still uses it; it is tried again."
+        case errno.ENOSPC | errno.ENOMEM:
+            return "The node is out of memory or mounts (fs.mount-max)."
+    return ""

@@ -1,0 +1,1 @@
+"""The server's touch with the world: TLS and listening sockets, certificates, the proxied upgrade."""

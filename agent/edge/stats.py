@@ -1,0 +1,323 @@
+"""Figures from the kernel: cgroup files (v1, hybrid and v2), /proc, statvfs, the size of a tree.
+
+All calls block on files and are meant for a thread. Nothing here runs on a timer.
+https://docs.kernel.org/admin-guide/cgroup-v1/memory.html, https://docs.kernel.org/admin-guide/cgroup-v2.html
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import islice
+
+from agent.stats_model import CgroupSample, Cpu, FsUsage, Interface, Memory
+
+_TICK = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+_UNLIMITED = 1 << 60  # v1 shows "no limit" as the largest number of whole pages
+_POD = re.compile(r"pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})(?:\.slice)?$")
+_CONTAINER = re.compile(r"(?:.*-)?([0-9a-f]{64})(?:\.scope)?$")
+
+
+@dataclass(frozen=True, slots=True)
+class PodCgroup:
+    """Where a pod's figures are: its cgroup and those of its containers by id, paths below the mount."""
+
+    path: str
+    containers: Mapping[str, str]
+
+
+class CgroupReader:
+    """Reads one machine's cgroups. `mount`: where they are mounted (another root for recorded trees)."""
+
+    def __init__(self, mount: str = "/sys/fs/cgroup") -> None:
+        self.unified = os.path.exists(os.path.join(mount, "cgroup.controllers"))
+        self._roots = {} if self.unified else _v1_roots(mount)
+        self._mount = mount
+
+    def sample(self, path: str) -> CgroupSample | None:
+        """The figures of one cgroup, None when it is gone (or no cgroups are mounted here)."""
+        at = time.time_ns()
+        if not self.unified and not {"memory", "cpuacct"} <= self._roots.keys():
+            return None
+        try:
+            if self.unified:
+                return _sample_v2(self._mount, path, at)
+            return self._sample_v1(path, at)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            # A cgroup that is removed while it is read answers ENODEV.
+            if error.errno == 19:
+                return None
+            raise
+
+    def pods(self, kubepods: str) -> dict[str, PodCgroup]:
+        """Pod cgroups below `kubepods` (as in /proc/<pid>/cgroup) by UID, of the cgroupfs and systemd drivers alike."""
+        root = self._mount if self.unified else self._roots.get("memory", self._mount)
+        found: dict[str, PodCgroup] = {}
+        pending = [kubepods]
+        while pending:
+            path = pending.pop()
+            for name in _folders(root + path):
+                inner = f"{path.rstrip('/')}/{name}"
+                match = _POD.search(name)
+                if match is None:
+                    if "kubepods" in name or name in ("besteffort", "burstable"):
+                        pending.append(inner)
+                    continue
+                containers = {
+                    hit[1]: f"{inner}/{child}" for child in _folders(root + inner) if (hit := _CONTAINER.match(child))
+                }
+                found[match[1].replace("_", "-")] = PodCgroup(inner, containers)
+        return found
+
+    def a_process(self, path: str) -> int | None:
+        """A process id of that cgroup, None when there is none."""
+        root = self._mount if self.unified else self._roots.get("memory", self._mount)
+        try:
+            with open(f"{root}{path}/cgroup.procs", encoding="ascii") as file:
+                first = file.readline().strip()
+        except OSError:
+            return None
+        return int(first) if first else None
+
+    def _sample_v1(self, path: str, at: int) -> CgroupSample:
+        memory_at, cpu_at = self._roots["memory"] + path, self._roots["cpuacct"] + path
+        ticks = _pairs(f"{cpu_at}/cpuacct.stat")
+        bandwidth = _optional(f"{self._roots.get('cpu', '')}{path}/cpu.stat")
+        cpu = Cpu(
+            usage=_number(f"{cpu_at}/cpuacct.usage"),
+            user=ticks.get("user", 0) * _TICK,
+            system=ticks.get("system", 0) * _TICK,
+            periods=bandwidth.get("nr_periods", 0),
+            throttled_periods=bandwidth.get("nr_throttled", 0),
+            throttled=bandwidth.get("throttled_time", 0),
+        )
+        stat = _pairs(f"{memory_at}/memory.stat")
+        usage = _number(f"{memory_at}/memory.usage_in_bytes")
+        limit = stat.get("hierarchical_memory_limit", 0)
+        memory = Memory(
+            usage=usage,
+            working_set=max(0, usage - stat.get("total_inactive_file", 0)),
+            rss=stat.get("total_rss", 0),
+            cache=stat.get("total_cache", 0),
+            mapped_file=stat.get("total_mapped_file", 0),
+            swap=stat.get("total_swap", 0),
+            max_usage=_number(f"{memory_at}/memory.max_usage_in_bytes"),
+            limit=limit if limit < _UNLIMITED else 0,
+            fail_count=_number(f"{memory_at}/memory.failcnt"),
+            page_faults=stat.get("total_pgfault", 0),
+            major_page_faults=stat.get("total_pgmajfault", 0),
+        )
+        pids = self._roots.get("pids")
+        # The root cgroup has no pids.current.
+        processes = _number(f"{pids}{path}/pids.current", missing=0) if pids else 0
+        return CgroupSample(path, at, cpu, memory, processes)
+
+
+def _v1_roots(mount: str) -> dict[str, str]:
+    # cpu and cpuacct may be one hierarchy: the folder then carries both names.
+    return {controller: os.path.join(mount, folder) for folder in _folders(mount) for controller in folder.split(",")}
+
+
+def _sample_v2(mount: str, path: str, at: int) -> CgroupSample:
+    folder = mount + path
+    stat = _pairs(f"{folder}/cpu.stat")
+    cpu = Cpu(
+        usage=stat.get("usage_usec", 0) * 1000,
+        user=stat.get("user_usec", 0) * 1000,
+        system=stat.get("system_usec", 0) * 1000,
+        periods=stat.get("nr_periods", 0),
+        throttled_periods=stat.get("nr_throttled", 0),
+        throttled=stat.get("throttled_usec", 0) * 1000,
+    )
+    # The root cgroup has no memory.current and no pids.current: its figures come from /proc (see node_memory).
+    memory = _optional(f"{folder}/memory.stat")
+    usage = _number(f"{folder}/memory.current", missing=0)
+    events = _optional(f"{folder}/memory.events")
+    return CgroupSample(
+        path,
+        at,
+        cpu,
+        Memory(
+            usage=usage,
+            working_set=max(0, usage - memory.get("inactive_file", 0)),
+            rss=memory.get("anon", 0),
+            cache=memory.get("file", 0),
+            mapped_file=memory.get("file_mapped", 0),
+            swap=_number(f"{folder}/memory.swap.current", missing=0),
+            max_usage=_number(f"{folder}/memory.peak", missing=0),
+            limit=_number(f"{folder}/memory.max", missing=0),
+            fail_count=events.get("max", 0),
+            page_faults=memory.get("pgfault", 0),
+            major_page_faults=memory.get("pgmajfault", 0),
+        ),
+        _number(f"{folder}/pids.current", missing=0),
+    )
+
+
+def node_memory(proc: str = "/proc") -> tuple[Memory, int, int]:
+    """The machine's memory as a root cgroup would show it, its capacity, and its swap, in bytes."""
+    info = {}
+    for line in _text(f"{proc}/meminfo").splitlines():
+        name, _, rest = line.partition(":")
+        info[name] = int(rest.split()[0]) * 1024
+    usage = info["MemTotal"] - info["MemFree"]
+    vmstat = _optional(f"{proc}/vmstat")
+    memory = Memory(
+        usage=usage,
+        working_set=max(0, usage - info.get("Inactive(file)", 0)),
+        rss=info.get("AnonPages", 0),
+        cache=info.get("Cached", 0) + info.get("Buffers", 0),
+        mapped_file=info.get("Mapped", 0),
+        swap=info.get("SwapTotal", 0) - info.get("SwapFree", 0),
+        page_faults=vmstat.get("pgfault", 0),
+        major_page_faults=vmstat.get("pgmajfault", 0),
+    )
+    return memory, info["MemTotal"], info.get("SwapTotal", 0)
+
+
+def node_cpu(proc: str = "/proc") -> Cpu:
+    """CPU time of all processors since the start of the machine, idle and waiting left out."""
+    fields = [int(field) * _TICK for field in _text(f"{proc}/stat").split("\n", 1)[0].split()[1:9]]
+    user, nice, system, _, _, irq, softirq, steal = (*fields, 0, 0, 0)[:8]
+    return Cpu(usage=user + nice + system + irq + softirq + steal, user=user + nice, system=system + irq + softirq)
+
+
+def boot_time(proc: str = "/proc") -> int:
+    """When the machine started, in nanoseconds since the epoch."""
+    for line in _text(f"{proc}/stat").splitlines():
+        if line.startswith("btime "):
+            return int(line.split()[1]) * 1_000_000_000
+    return 0
+
+
+def process_limits(proc: str = "/proc") -> tuple[int, int]:
+    """(the most processes and threads that there may be, how many there are)."""
+    most = min(_number(f"{proc}/sys/kernel/pid_max"), _number(f"{proc}/sys/kernel/threads-max"))
+    return most, int(_text(f"{proc}/loadavg").split()[3].partition("/")[2])
+
+
+def interfaces(pid: int | str = "self", proc: str = "/proc") -> tuple[Interface, ...]:
+    """Network counters of the namespace that a process is in; empty when it is gone."""
+    try:
+        lines = _text(f"{proc}/{pid}/net/dev").splitlines()[2:]
+    except OSError:
+        return ()
+    return tuple(_interface(line) for line in lines)
+
+
+def _interface(line: str) -> Interface:
+    name, _, rest = line.partition(":")
+    field = [int(text) for text in rest.split()]
+    return Interface(name.strip(), *field[0:4], *field[8:12])
+
+
+def default_interface(proc: str = "/proc") -> str:
+    """The interface of the default route, "" when there is none."""
+    try:
+        lines = _text(f"{proc}/self/net/route").splitlines()[1:]
+    except OSError:
+        return ""
+    return next((fields[0] for line in lines if (fields := line.split())[1] == "00000000"), "")
+
+
+def own_process() -> tuple[Cpu, Memory]:
+    """The agent itself: CPU time and resident memory."""
+    times = os.times()
+    user, system = int(times.user * 1e9), int(times.system * 1e9)
+    resident = int(_text("/proc/self/statm").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return Cpu(user + system, user, system), Memory(usage=resident, working_set=resident, rss=resident)
+
+
+def filesystem(path: str) -> FsUsage | None:
+    """The file system that holds `path`, None when there is no such path."""
+    try:
+        found = os.statvfs(path)
+    except OSError:
+        return None
+    return FsUsage(
+        at=time.time_ns(),
+        capacity=found.f_blocks * found.f_frsize,
+        available=found.f_bavail * found.f_frsize,
+        used=(found.f_blocks - found.f_bfree) * found.f_frsize,
+        inodes=found.f_files,
+        inodes_free=found.f_ffree,
+        inodes_used=found.f_files - found.f_ffree,
+    )
+
+
+def tree(path: str) -> tuple[int, int]:
+    """(bytes, inodes) that a directory uses on its own file system, as du counts; hard links once."""
+    try:
+        top = os.lstat(path)
+    except OSError:
+        return 0, 0
+    used, inodes = top.st_blocks * 512, 1
+    linked: set[int] = set()
+    pending = [path]
+    while pending:
+        try:
+            with os.scandir(pending.pop()) as entries:
+                for entry in entries:
+                    found = entry.stat(follow_symlinks=False)
+                    if found.st_dev != top.st_dev or found.st_ino in linked:
+                        continue
+                    if found.st_nlink > 1 and not entry.is_dir(follow_symlinks=False):
+                        linked.add(found.st_ino)
+                    used += found.st_blocks * 512
+                    inodes += 1
+                    if entry.is_dir(follow_symlinks=False):
+                        pending.append(entry.path)
+        except OSError:
+            continue  # removed while we looked: it uses nothing any more
+    return used, inodes
+
+
+def volumes_of(pods_dir: str, uid: str) -> list[tuple[str, str, str]]:
+    """(plugin, volume name, path) of what is mounted for a pod below its directory."""
+    root = os.path.join(pods_dir, uid, "volumes")
+    return [
+        (plugin, name, os.path.join(root, plugin, name))
+        for plugin in _folders(root)
+        for name in _folders(os.path.join(root, plugin))
+    ]
+
+
+def _folders(path: str) -> list[str]:
+    try:
+        with os.scandir(path) as entries:
+            return sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+    except OSError:
+        return []
+
+
+def _text(path: str) -> str:
+    with open(path, encoding="ascii", errors="replace") as file:
+        return file.read()
+
+
+def _number(path: str, *, missing: int | None = None) -> int:
+    """A file of one number; "max" is 0. A file that may be missing: its value then."""
+    try:
+        text = _text(path).strip()
+    except FileNotFoundError:
+        if missing is None:
+            raise
+        return missing
+    return 0 if text == "max" else int(text)
+
+
+def _pairs(path: str) -> dict[str, int]:
+    words = _text(path).split()
+    return dict(zip(islice(words, 0, None, 2), map(int, islice(words, 1, None, 2)), strict=False))
+
+
+def _optional(path: str) -> dict[str, int]:
+    try:
+        return _pairs(path)
+    except FileNotFoundError:
+        return {}

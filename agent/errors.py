@@ -1,0 +1,27 @@
+"""What the container runtime answers when it does not do what it was asked.
+
+The class is the decision (see nodelib.errors); `code` is the gRPC status name that CRI
+answered with, for the few places where upstream tells the codes apart.
+"""
+
+from __future__ import annotations
+
+from nodelib.errors import NodewrightError, NotFound, Temporary
+
+
+class CriError(NodewrightError):
+    """The runtime refused or failed; `code` is a gRPC status name such as "UNKNOWN"."""
+
+    def __init__(self, message: str, *, code: str = "UNKNOWN", obj: str = "", step: str = "", action: str = "") -> None:
+        NodewrightError.__init__(self, message, obj=obj, step=step, action=action)
+        self.code = code
+
+
+class CriNotFound(CriError, NotFound):
+    """The sandbox, container or image is not (or no longer) there."""
+
+
+class CriUnavailable(CriError, Temporary):
+    """No answer in time, or no runtime at the socket."""
+
+    retry_after: float | None = None

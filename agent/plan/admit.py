@@ -1,0 +1,136 @@
+"""Whether this node takes a pod that was bound to it (pkg/kubelet/lifecycle/predicate.go).
+
+The scheduler has decided already; what is looked for here are races and pods that were
+bound past it. A pod that is refused fails for good, so an answer is only ever given on
+what is certain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+
+from agent.model import Json, Kind, Pod
+from agent.plan import demand
+from agent.plan.selectors import matches_node_affinity
+
+_STANDARD = ("cpu", "memory", "ephemeral-storage")
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    """The node as admission sees it; `allocatable` as Node.status shows it. An empty `name`: not known yet."""
+
+    name: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Json, ...] = ()
+    allocatable: Mapping[str, str] = field(default_factory=dict)
+    supplemental_groups_policy: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Upstream's reason and message of a rejected pod."""
+
+    reason: str
+    message: str
+
+
+def refusal(pod: Pod, others: Iterable[Pod], node: NodeView) -> Refusal | None:
+    """Why the pod cannot run beside `others` (those that still hold what they asked for); None: it can."""
+    os_name = (pod.spec.get("os") or {}).get("name")
+    if os_name not in (None, "linux"):
+        return Refusal("PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS")
+    if (pod.meta.get("labels") or {}).get("kubernetes.io/os", "linux") != "linux":
+        return Refusal(
+            "PodOSSelectorNodeLabelDoesNotMatch",
+            "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label",
+        )
+    policy = (pod.spec.get("securityContext") or {}).get("supplementalGroupsPolicy")
+    if policy == "Strict" and not node.supplemental_groups_policy:
+        text = "SupplementalGroupsPolicy=Strict is not supported in this node"
+        return Refusal("SupplementalGroupsPolicyNotSupported", text)
+    beside = list(others)
+    return (
+        _resources(pod, beside, node)
+        or _affinity(pod, node)
+        or _name(pod, node)
+        or _host_ports(pod, beside)
+        or _taints(pod, node)
+    )
+
+
+def _resources(pod: Pod, others: list[Pod], node: NodeView) -> Refusal | None:
+    if not node.allocatable:
+        return None
+    capacity = demand.amounts(node.allocatable)
+    limit = capacity.get("pods")
+    if limit is not None and len(others) + 1 > limit:
+        return _out_of("pods", Decimal(1), Decimal(len(others)), limit)
+    used = demand.total_of(demand.pod_requests(other) for other in others)
+    for name, amount in demand.pod_requests(pod).items():
+        # Extended resources that no device plugin offers here were never promised.
+        if amount == 0 or (name not in capacity and name not in _STANDARD):
+            continue
+        have = capacity.get(name, Decimal(0))
+        if used.get(name, Decimal(0)) + amount > have:
+            return _out_of(name, amount, used.get(name, Decimal(0)), have)
+    return None
+
+
+def _out_of(name: str, wanted: Decimal, used: Decimal, capacity: Decimal) -> Refusal:
+    scale = 1000 if name == "cpu" else 1
+    numbers = (int(wanted * scale), int(used * scale), int(capacity * scale))
+    text = "Node didn't have enough resource: {}, requested: {}, used: {}, capacity: {}".format(name, *numbers)
+    return Refusal(f"OutOf{name}", text)
+
+
+def _affinity(pod: Pod, node: NodeView) -> Refusal | None:
+    if not node.name or matches_node_affinity(pod.spec, node.name, node.labels):
+        return None
+    return _predicate("NodeAffinity", "node(s) didn't match Pod's node affinity/selector")
+
+
+def _name(pod: Pod, node: NodeView) -> Refusal | None:
+    if not node.name or pod.spec.get("nodeName") in (None, "", node.name):
+        return None
+    return _predicate("NodeName", "node(s) didn't match the requested node name")
+
+
+def _host_ports(pod: Pod, others: list[Pod]) -> Refusal | None:
+    taken = [port for other in others for port in _ports(other)]
+    for ip, protocol, port in _ports(pod):
+        for other_ip, other_protocol, other_port in taken:
+            same = (protocol, port) == (other_protocol, other_port)
+            if same and (ip == other_ip or "0.0.0.0" in (ip, other_ip)):
+                return _predicate("NodePorts", "node(s) didn't have free ports for the requested pod ports")
+    return None
+
+
+def _ports(pod: Pod) -> Iterator[tuple[str, str, int]]:
+    for _, container in pod.containers(Kind.INIT, Kind.MAIN):
+        for port in container.get("ports") or []:
+            if port.get("hostPort"):
+                yield port.get("hostIP") or "0.0.0.0", port.get("protocol", "TCP"), int(port["hostPort"])
+
+
+def _taints(pod: Pod, node: NodeView) -> Refusal | None:
+    for taint in node.taints:
+        if taint.get("effect") == "NoExecute" and not _tolerated(pod, taint):
+            return _predicate("TaintToleration", "node(s) had taints that the pod didn't tolerate")
+    return None
+
+
+def _tolerated(pod: Pod, taint: Json) -> bool:
+    for one in pod.spec.get("tolerations") or []:
+        if one.get("effect") not in (None, "", taint["effect"]) or one.get("key") not in (None, "", taint["key"]):
+            continue
+        exists = one.get("operator") == "Exists"
+        if exists or (one.get("key") and one.get("value", "") == taint.get("value", "")):
+            return True
+    return False
+
+
+def _predicate(name: str, text: str) -> Refusal:
+    return Refusal(name, f"Predicate {name} failed: {text}")

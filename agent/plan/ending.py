@@ -1,0 +1,141 @@
+"""Bringing a pod down: what is still to be stopped, released and removed, in that order.
+
+Follows the kubelet's SyncTerminatingPod and SyncTerminatedPod: containers (sidecars after
+the main ones, last sidecar first), sandbox, volumes and cgroup, the last status, the
+deletion of the object, the records. Each is seen done before the next begins.
+"""
+
+from __future__ import annotations
+
+import json
+
+from agent.labels import PRE_STOP
+from agent.model import ContainerState, Json, Kind, ObservedPod, Pod, RunState
+from agent.plan.facts import (
+    Cause,
+    Confirm,
+    Ending,
+    Facts,
+    Forget,
+    Kill,
+    PodPlan,
+    Release,
+    RemoveContainer,
+    RemoveSandbox,
+    StopSandbox,
+)
+from agent.plan.restart import MINIMUM_GRACE, grace_seconds, is_sidecar
+from nodelib.kube.times import parse_rfc3339
+
+
+def ending_of(pod: Pod | None, last_known: Pod, phase: str, present: Ending | None, now: float) -> Ending | None:
+    """The pod's way out, if it is to go: never taken back, its grace never longer than before.
+
+    `pod` None: its object is gone. `phase` is the phase that the agent has computed last.
+    """
+    wanted = _wanted(pod, last_known, phase, present, now)
+    if wanted is None or present is None or wanted is present:
+        return wanted
+    grace = min(present.grace, wanted.grace)
+    since = present.since if grace == present.grace else now
+    if not present.fails:
+        return Ending(wanted.cause, since, grace)
+    # What has failed the pod stays its reason; the object's going only adds to it.
+    cause = Cause.REMOVED if wanted.cause is Cause.REMOVED else present.cause
+    return Ending(cause, since, grace, present.reason, present.message)
+
+
+def _wanted(pod: Pod | None, last_known: Pod, phase: str, present: Ending | None, now: float) -> Ending | None:
+    if pod is None:
+        return Ending(Cause.REMOVED, now, _grace(last_known))
+    if pod.is_deleted:
+        return Ending(Cause.DELETED, now, _grace(pod))
+    if present is not None:
+        return present
+    if phase in ("Succeeded", "Failed"):
+        return Ending(Cause.FINISHED, now, _grace(pod))
+    if (at := deadline(pod)) is not None and now >= at:
+        text = "Pod was active on the node longer than the specified deadline"
+        return Ending(Cause.DEADLINE, now, _grace(pod), "DeadlineExceeded", text)
+    return None
+
+
+def deadline(pod: Pod) -> float | None:
+    """When activeDeadlineSeconds is over (wall seconds)."""
+    seconds, started = pod.spec.get("activeDeadlineSeconds"), pod.status.get("startTime")
+    if seconds is None or not started:
+        return None
+    return parse_rfc3339(started) + int(seconds)
+
+
+def plan_ending(pod: Pod, seen: ObservedPod, facts: Facts, ending: Ending) -> PodPlan:
+    """The next steps of the way out. `finished` only when nothing but records of the pod is left."""
+    kills = kills_of(pod, seen, facts.now, ending.grace, ending.since)
+    if kills:
+        names = ", ".join(kill.name for kill in kills)
+        return PodPlan(kills, reason=f"{names}: stopping, {_left(ending, facts.now)} s of grace left")
+    if facts.blocked is not None and facts.blocked.retry_at > facts.now:
+        return PodPlan(wait_until=facts.blocked.retry_at, reason=facts.blocked.message, terminal=True)
+    stops = sandbox_stops(seen, facts)
+    if stops:
+        return PodPlan(stops, reason="the sandbox and its network are being stopped", terminal=True)
+    if not facts.released:
+        return PodPlan((Release(),), reason="volumes and cgroup are being released", terminal=True)
+    if pod.is_deleted and ending.cause is not Cause.REMOVED and not facts.confirmed:
+        return PodPlan((Confirm(),), reason="the API server is told", terminal=True, finished=True)
+    if ending.cause is Cause.REMOVED or facts.confirmed:
+        return _forget(seen)
+    return PodPlan(reason="ended; its records stay until it is deleted", terminal=True, finished=True)
+
+
+def kills_of(pod: Pod, seen: ObservedPod, now: float, grace: int, since: float) -> tuple[Kill, ...]:
+    """The containers to be stopped now; once `grace` seconds since `since` are over, none waits for another."""
+    alive = [one for one in seen.containers if one.state in (RunState.RUNNING, RunState.UNKNOWN)]
+    left = max(0, int(grace - (now - since)))
+    turn = alive if left == 0 else _whose_turn(pod, alive)
+    return tuple(Kill(one.id, one.name, f"Stopping container {one.name}", left, _pre_stop(pod, one)) for one in turn)
+
+
+def sandbox_stops(seen: ObservedPod, facts: Facts) -> tuple[StopSandbox, ...]:
+    """Sandboxes whose network may still stand: every one that this agent has not stopped itself."""
+    return tuple(StopSandbox(one.id) for one in seen.sandboxes if one.id not in facts.stopped_sandboxes)
+
+
+def _whose_turn(pod: Pod, alive: list[ContainerState]) -> list[ContainerState]:
+    sidecars = [container["name"] for kind, container in pod.containers(Kind.INIT) if is_sidecar(kind, container)]
+    others = [one for one in alive if one.name not in sidecars]
+    if others:
+        return others
+    for name in reversed(sidecars):
+        last = [one for one in alive if one.name == name]
+        if last:
+            return last
+    return []
+
+
+def _forget(seen: ObservedPod) -> PodPlan:
+    if seen.containers:
+        return PodPlan(tuple(RemoveContainer(one.id) for one in seen.containers), reason="records are removed")
+    if seen.sandboxes:
+        return PodPlan(tuple(RemoveSandbox(one.id) for one in seen.sandboxes), reason="records are removed")
+    return PodPlan((Forget(),), reason="gone", terminal=True, finished=True)
+
+
+def _pre_stop(pod: Pod, one: ContainerState) -> Json | None:
+    found = pod.container(one.name)
+    if found is not None:
+        hook = (found[1].get("lifecycle") or {}).get("preStop")
+        return hook if isinstance(hook, dict) else None
+    try:
+        restored = json.loads(one.annotations.get(PRE_STOP, "null"))
+    except json.JSONDecodeError:
+        return None
+    return restored if isinstance(restored, dict) else None
+
+
+def _grace(pod: Pod) -> int:
+    return max(1, grace_seconds(pod)) if pod.spec else MINIMUM_GRACE
+
+
+def _left(ending: Ending, now: float) -> int:
+    return max(0, int(ending.since + ending.grace - now))

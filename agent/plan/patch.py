@@ -1,0 +1,71 @@
+"""The strategic merge patch that turns the status in the API into the one computed here.
+
+Only what the node owns is compared and sent. Lists that the API merges by key (podIPs,
+hostIPs) are replaced as a whole, conditions are merged by type.
+"""
+
+from __future__ import annotations
+
+from agent.model import Json, Pod
+from agent.plan.conditions import OWNED
+
+_OWN_FIELDS = (
+    "phase",
+    "reason",
+    "message",
+    "hostIP",
+    "hostIPs",
+    "podIP",
+    "podIPs",
+    "startTime",
+    "qosClass",
+    "observedGeneration",
+    "allocatedResources",
+    "initContainerStatuses",
+    "containerStatuses",
+    "ephemeralContainerStatuses",
+)
+_MERGED_LISTS = ("hostIPs", "podIPs")
+_MERGED_MAPS = ("allocatedResources",)
+
+
+def status_patch(pod: Pod, shown: Json, wanted: Json) -> Json | None:
+    """None when the API shows all of it already."""
+    changes: Json = {}
+    for name in _OWN_FIELDS:
+        old, new = shown.get(name), wanted.get(name)
+        if _plain(old) == _plain(new):
+            continue
+        if name in _MERGED_LISTS:
+            changes[name] = [*(new or []), {"$patch": "replace"}]
+        elif name in _MERGED_MAPS and new is not None:
+            changes[name] = {**new, "$patch": "replace"}
+        else:
+            changes[name] = new
+    before = {one.get("type"): one for one in shown.get("conditions") or []}
+    conditions = [
+        one
+        for one in wanted.get("conditions") or []
+        if one["type"] in OWNED and _plain(before.get(one["type"])) != _plain(one)
+    ]
+    if conditions:
+        changes["conditions"] = [_whole(one, before.get(one["type"])) for one in conditions]
+    if not changes:
+        return None
+    return {"metadata": {"uid": pod.uid}, "status": changes}
+
+
+def _whole(condition: Json, old: Json | None) -> Json:
+    # Merged by type: a reason that is no more must be taken away in so many words.
+    gone = {name: None for name in ("reason", "message") if (old or {}).get(name) and not condition.get(name)}
+    return {**condition, **gone}
+
+
+def _plain(value: object) -> object:
+    """The value as the API server would show it: empty and null members left out."""
+    if isinstance(value, dict):
+        kept = {key: _plain(item) for key, item in value.items()}
+        return {key: item for key, item in kept.items() if item not in (None, "", {}, [])}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return value

@@ -1,0 +1,166 @@
+"""PodStatus as the API is to show it: pod_status(pod, observed, what was said before, facts).
+
+Follows the kubelet's generateAPIPodStatus and the status manager's mergePodStatus and
+TerminatePod: phases only go forward, a terminal phase is told only when no container runs
+any more, and what others wrote into the status stays theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+
+from agent.model import Json, Kind, ObservedPod, Pod, ProbeState, RunState
+from agent.plan import conditions
+from agent.plan.container_status import LISTED, container_statuses
+from agent.plan.demand import CPU, computed_qos, pod_requests
+from agent.plan.facts import Ending, Waiting
+from agent.plan.initialization import main_started
+from agent.plan.phase import pod_phase
+from agent.plan.pod import sandbox_problem
+from nodelib.kube.times import format_rfc3339
+from nodelib.quantity import format_bytes, format_milli, milli, value
+
+TERMINAL = ("Succeeded", "Failed")
+_LOST = "The container could not be located when the pod was terminated"
+
+
+@dataclass(frozen=True, slots=True)
+class StatusFacts:
+    """`terminal`: nothing runs or will run. `finished`: only records are left. `previous`: what was computed last."""
+
+    now: float
+    host_ips: tuple[str, ...] = ()
+    previous: Json = field(default_factory=dict)
+    waiting: Mapping[str, Waiting] = field(default_factory=dict)
+    probes: Mapping[str, ProbeState] = field(default_factory=dict)
+    ending: Ending | None = None
+    terminal: bool = False
+    finished: bool = False
+
+
+def pod_status(pod: Pod, seen: ObservedPod, facts: StatusFacts) -> Json:
+    """The whole status; patches are made of its differences."""
+    before = facts.previous or pod.status
+    status: Json = {"qosClass": before.get("qosClass") or computed_qos(pod).value}
+    for kind, listed in LISTED.items():
+        found = container_statuses(pod, kind, seen, before, facts.waiting, facts.probes)
+        if found:
+            status[listed] = found
+    if facts.finished:
+        _settle(pod, status)
+    _set_phase(pod, seen, facts, before, status)
+    _set_conditions(pod, seen, facts, before, status)
+    _set_addresses(pod, seen, facts, before, status)
+    status["startTime"] = before.get("startTime") or pod.status.get("startTime") or format_rfc3339(facts.now)
+    if pod.meta.get("generation") is not None:
+        status["observedGeneration"] = max(pod.meta["generation"], before.get("observedGeneration") or 0)
+    requests = pod_requests(pod)
+    if requests:
+        status["allocatedResources"] = {name: _shown(name, amount) for name, amount in sorted(requests.items())}
+    return status
+
+
+def status_by_name(status: Json) -> dict[str, Json]:
+    """Container statuses of init and main containers by name."""
+    return {one["name"]: one for kind in (Kind.INIT, Kind.MAIN) for one in status.get(LISTED[kind]) or []}
+
+
+def _set_phase(pod: Pod, seen: ObservedPod, facts: StatusFacts, before: Json, status: Json) -> None:
+    sandbox = seen.sandbox.id if seen.sandbox else ""
+    running = any(one.state is RunState.RUNNING for one in seen.containers)
+    terminal = facts.terminal and facts.ending is not None
+    phase = pod_phase(pod, status_by_name(status), terminal=terminal, main_ran=main_started(pod, seen, sandbox))
+    reason = message = ""
+    if facts.ending is not None and facts.ending.fails:
+        phase, reason, message = "Failed", facts.ending.reason, facts.ending.message
+    elif facts.finished and phase not in TERMINAL:
+        phase = "Failed"
+    known = pod.status.get("phase")
+    fixed = next((one for one in (known, before.get("phase")) if one in TERMINAL), None)
+    if fixed is not None and (phase not in TERMINAL or known in TERMINAL):
+        phase = fixed
+    if phase in TERMINAL and running and fixed is None:
+        phase, reason, message = before.get("phase") or "Running", "", ""
+    if phase == (before.get("phase") or known) and not reason:
+        reason = before.get("reason") or pod.status.get("reason") or ""
+        message = before.get("message") or pod.status.get("message") or ""
+    status["phase"] = phase
+    if reason:
+        status["reason"] = reason
+    if message:
+        status["message"] = message
+
+
+def _set_conditions(pod: Pod, seen: ObservedPod, facts: StatusFacts, before: Json, status: Json) -> None:
+    others = [one for one in pod.status.get("conditions") or [] if one.get("type") not in conditions.OWNED]
+    named, phase = status_by_name(status), status["phase"]
+    containers = conditions.containers_ready(pod, named, phase)
+    owned = [
+        conditions.ready_to_start(sandbox_problem(pod, seen.sandboxes)),
+        conditions.initialized(pod, named, phase, before),
+        conditions.ready(pod, containers, others),
+        containers,
+        conditions.scheduled(),
+    ]
+    said = (before.get("conditions") or []) + (pod.status.get("conditions") or [])
+    newest = list({one.get("type"): one for one in reversed(said)}.values())
+    now = format_rfc3339(facts.now)
+    status["conditions"] = [*others, *conditions.with_times(owned, newest, now, pod.meta.get("generation"))]
+
+
+def _set_addresses(pod: Pod, seen: ObservedPod, facts: StatusFacts, before: Json, status: Json) -> None:
+    if facts.host_ips:
+        status["hostIP"] = facts.host_ips[0]
+        status["hostIPs"] = [{"ip": ip} for ip in facts.host_ips[:2]]
+    ips: tuple[str, ...] = ()
+    if pod.host_network:
+        known = tuple(one["ip"] for one in before.get("podIPs") or [])
+        ips = known or facts.host_ips[:2]
+    elif seen.sandbox is not None and seen.sandbox.ready:
+        ips = seen.sandbox.ips
+    if not ips and (facts.ending is not None or status["phase"] in TERMINAL):
+        # A pod keeps its last address on show while it ends, as upstream's does.
+        ips = tuple(one["ip"] for one in before.get("podIPs") or [])
+    if ips:
+        status["podIP"] = ips[0]
+        status["podIPs"] = [{"ip": ip} for ip in ips]
+
+
+def _shown(name: str, amount: Decimal) -> str:
+    return format_milli(milli(str(amount))) if name == CPU else format_bytes(value(str(amount)))
+
+
+def _settle(pod: Pod, status: Json) -> None:
+    """Give every container that may have run a terminated state: nothing can be said of it later."""
+    ended = {"terminated": {"exitCode": 137, "reason": "ContainerStatusUnknown", "message": _LOST}}
+    times: Json = {"startedAt": None, "finishedAt": None}
+    lost = {"terminated": {**ended["terminated"], **times}}
+    if _was_initialized(pod, status):
+        for one in status.get(LISTED[Kind.MAIN]) or []:
+            if "terminated" not in one["state"]:
+                one.update(state=lost, ready=False, started=False)
+    inits = status.get(LISTED[Kind.INIT]) or []
+    tried = [
+        index
+        for index, one in enumerate(inits)
+        if "waiting" not in one["state"] or "terminated" in (one.get("lastState") or {})
+    ]
+    for one in inits[: max(tried, default=0) + 1]:
+        if "terminated" not in one["state"]:
+            one.update(state=lost, ready=False, started=False)
+
+
+def _was_initialized(pod: Pod, status: Json) -> bool:
+    inits = list(pod.containers(Kind.INIT))
+    if not inits:
+        return True
+    for one in status.get(LISTED[Kind.MAIN]) or []:
+        if "terminated" in (one.get("lastState") or {}) or "waiting" not in one["state"]:
+            return True
+    last = next((one for one in status.get(LISTED[Kind.INIT]) or [] if one["name"] == inits[-1][1]["name"]), None)
+    if last is None:
+        return False
+    states = (last["state"], last.get("lastState") or {})
+    return bool(last.get("started")) or any(one.get("terminated", {}).get("exitCode") == 0 for one in states)

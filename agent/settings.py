@@ -1,0 +1,410 @@
+"""argv and KubeletConfiguration files to frozen Settings, one dataclass per concern.
+
+Precedence as upstream's (cmd/kubelet/app/server.go): flags over --config-dir drop-ins over --config
+over defaults (agent/config/schema.py). All times are seconds, all sizes bytes. `notices` are the
+lines that the agent logs at its start: what was asked for and is not done, and what happens instead.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from agent.config import labels, load
+from agent.config.decode import nested
+from agent.config.flags import VERSION, parse_flags
+from agent.config.values import seconds
+from nodelib import quantity
+from nodelib.errors import Invalid
+
+Json = dict[str, Any]
+KUBERNETES_VERSION = VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSettings:
+    """Who this node is. `name` is the host's name in lower case unless --hostname-override is given."""
+
+    name: str
+    ips: tuple[str, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Json, ...] = ()
+    register: bool = True
+    provider_id: str = ""
+    pod_cidr: str = ""
+    controller_attach_detach: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ApiSettings:
+    """How to reach the API server. An empty kubeconfig: static pods only."""
+
+    kubeconfig: str = ""
+    bootstrap_kubeconfig: str = ""
+
+    @property
+    def standalone(self) -> bool:
+        return not self.kubeconfig
+
+
+@dataclass(frozen=True, slots=True)
+class PathSettings:
+    root_dir: str = "/var/lib/kubelet"
+    cert_dir: str = "/var/lib/kubelet/pki"
+    pod_logs_dir: str = "/var/log/pods"
+    container_logs_dir: str = "/var/log/containers"
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeSettings:
+    """CRI endpoints as socket paths; `request_timeout` holds for all but pulls, exec, attach and logs."""
+
+    endpoint: str
+    image_endpoint: str
+    request_timeout: float
+    cgroup: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AuthSettings:
+    """Who may use the kubelet API, and how long answers of the API server are remembered."""
+
+    anonymous: bool
+    client_ca_file: str
+    webhook: bool
+    webhook_cache_ttl: float
+    mode: str
+    authorized_ttl: float
+    unauthorized_ttl: float
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSettings:
+    """The HTTPS server on `port`, the health server (port 0: none) and the read-only port (0: none)."""
+
+    enabled: bool
+    address: str
+    port: int
+    read_only_port: int
+    tls_cert_file: str
+    tls_key_file: str
+    tls_min_version: str
+    tls_cipher_suites: tuple[str, ...]
+    healthz_address: str
+    healthz_port: int
+    debugging_handlers: bool
+    system_log_handler: bool
+    streaming_idle_timeout: float
+    auth: AuthSettings
+
+
+@dataclass(frozen=True, slots=True)
+class StatusSettings:
+    """Node status and Lease."""
+
+    update_frequency: float
+    report_frequency: float
+    lease_duration: int
+    max_images: int
+
+
+@dataclass(frozen=True, slots=True)
+class CgroupSettings:
+    """`root` is "/" unless given; reservations are quantities as text; thresholds too, or percentages."""
+
+    root: str
+    driver: str
+    per_qos: bool
+    fail_v1: bool
+    cpu_cfs_quota: bool
+    cpu_cfs_period: float
+    pod_pids_limit: int
+    single_process_oom_kill: bool | None
+    kube_reserved: Mapping[str, str]
+    system_reserved: Mapping[str, str]
+    kube_reserved_cgroup: str
+    system_reserved_cgroup: str
+    enforce: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class EvictionSettings:
+    hard: Mapping[str, str]
+    pressure_transition_period: float
+
+
+@dataclass(frozen=True, slots=True)
+class PodSettings:
+    """What holds for every pod. `static_path`/`static_url` "" : no such source."""
+
+    max_pods: int
+    pods_per_core: int
+    static_path: str
+    static_url: str
+    static_url_headers: Mapping[str, tuple[str, ...]]
+    sync_frequency: float
+    file_check_frequency: float
+    http_check_frequency: float
+    seccomp_default: bool
+    allowed_unsafe_sysctls: tuple[str, ...]
+    default_sysctls: Mapping[str, str]
+    max_restart_backoff: float
+    user_namespace_ids: int
+    local_storage_isolation: bool
+    volume_stats_period: float
+
+
+@dataclass(frozen=True, slots=True)
+class DnsSettings:
+    cluster_dns: tuple[str, ...]
+    cluster_domain: str
+    resolv_conf: str
+
+
+@dataclass(frozen=True, slots=True)
+class LogSettings:
+    """Rotation of container logs."""
+
+    max_size: int
+    max_files: int
+    workers: int
+    monitor_interval: float
+
+
+@dataclass(frozen=True, slots=True)
+class ImageSettings:
+    """`parallel_pulls` 0: no limit. qps 0: no limit."""
+
+    pull_qps: int
+    pull_burst: int
+    parallel_pulls: int
+    minimum_gc_age: float
+    maximum_gc_age: float
+    gc_high_percent: int
+    gc_low_percent: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessSettings:
+    """The agent's own process and its demands on the machine."""
+
+    verbosity: int
+    oom_score_adj: int
+    max_open_files: int
+    fail_swap_on: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkSettings:
+    """`cni`: "nodewright" or "none"; `cluster_cidr` may name one range per family, separated by commas."""
+
+    cni: str
+    cluster_cidr: str
+
+
+@dataclass(frozen=True, slots=True)
+class EventSettings:
+    qps: int
+    burst: int
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything the agent was told. `effective` is the whole KubeletConfiguration, for /configz."""
+
+    node: NodeSettings
+    api: ApiSettings
+    paths: PathSettings
+    runtime: RuntimeSettings
+    server: ServerSettings
+    status: StatusSettings
+    cgroups: CgroupSettings
+    eviction: EvictionSettings
+    pods: PodSettings
+    dns: DnsSettings
+    logs: LogSettings
+    images: ImageSettings
+    process: ProcessSettings
+    network: NetworkSettings
+    events: EventSettings
+    feature_gates: Mapping[str, bool]
+    notices: tuple[str, ...]
+    effective: Json
+
+
+def parse(argv: Sequence[str], environ: Mapping[str, str] | None = None, *, hostname: str | None = None) -> Settings:
+    """Read the command line (without the program's name) and the files that it names.
+
+    `environ` is not consulted today: no kubelet setting comes from the environment. Raises Invalid,
+    which names the flag, or the file, line and field; SystemExit(0) after --help and --version.
+    """
+    flags = parse_flags(argv)
+    config = load.complete(flags)
+    return build(config, flags.own, load.notices(config, flags), hostname or socket.gethostname())
+
+
+def build(config: Mapping[str, Any], own: Mapping[str, Any], notices: tuple[str, ...], hostname: str) -> Settings:
+    """Settings of a complete, checked configuration (field path -> value)."""
+    return Settings(
+        node=_node(config, own, hostname),
+        api=ApiSettings(own["kubeconfig"], own["bootstrap-kubeconfig"]),
+        paths=PathSettings(own["root-dir"], own["cert-dir"], config["podLogsDir"]),
+        runtime=RuntimeSettings(
+            _socket(config["containerRuntimeEndpoint"]),
+            _socket(config["imageServiceEndpoint"] or config["containerRuntimeEndpoint"]),
+            seconds(config["runtimeRequestTimeout"]),
+            own["runtime-cgroups"],
+        ),
+        server=_server(config),
+        status=StatusSettings(
+            seconds(config["nodeStatusUpdateFrequency"]),
+            seconds(config["nodeStatusReportFrequency"]),
+            config["nodeLeaseDurationSeconds"],
+            config["nodeStatusMaxImages"],
+        ),
+        cgroups=_cgroups(config),
+        eviction=EvictionSettings(config["evictionHard"], seconds(config["evictionPressureTransitionPeriod"])),
+        pods=_pods(config),
+        dns=DnsSettings(tuple(config["clusterDNS"]), config["clusterDomain"], config["resolvConf"]),
+        logs=LogSettings(
+            quantity.value(config["containerLogMaxSize"]),
+            config["containerLogMaxFiles"],
+            config["containerLogMaxWorkers"],
+            seconds(config["containerLogMonitorInterval"]),
+        ),
+        images=_images(config),
+        process=ProcessSettings(
+            config["logging.verbosity"], config["oomScoreAdj"], config["maxOpenFiles"], config["failSwapOn"]
+        ),
+        network=NetworkSettings(_one_of(own, "cni", ("nodewright", "none")), _cidrs(own["cluster-cidr"])),
+        events=EventSettings(config["eventRecordQPS"], config["eventBurst"]),
+        feature_gates=config["featureGates"],
+        notices=notices,
+        effective=nested(config),
+    )
+
+
+def _node(config: Mapping[str, Any], own: Mapping[str, Any], hostname: str) -> NodeSettings:
+    name = (own["hostname-override"] or hostname).strip().lower()
+    problem = labels.name_problem(name)
+    if problem:
+        raise Invalid(
+            f"{name!r} {problem}",
+            obj="node name",
+            action="Give a valid name with --hostname-override (lower case letters, digits, '-' and '.').",
+        )
+    for problem in labels.problems(own["node-labels"]):
+        raise Invalid(problem, obj="--node-labels", action="Correct the labels, or set them through the API.")
+    return NodeSettings(
+        name=name,
+        ips=_node_ips(own["node-ip"]),
+        labels=own["node-labels"],
+        taints=tuple(config["registerWithTaints"]),
+        register=config["registerNode"],
+        provider_id=config["providerID"],
+        pod_cidr=config["podCIDR"],
+        controller_attach_detach=config["enableControllerAttachDetach"],
+    )
+
+
+def _node_ips(text: str) -> tuple[str, ...]:
+    problem, ips = labels.node_ips(text)
+    if problem:
+        raise Invalid(problem, obj=f"--node-ip {text}", action="Give one address, or one IPv4 and one IPv6 address.")
+    return ips
+
+
+def _server(config: Mapping[str, Any]) -> ServerSettings:
+    return ServerSettings(
+        enabled=config["enableServer"],
+        address=config["address"],
+        port=config["port"],
+        read_only_port=config["readOnlyPort"],
+        tls_cert_file=config["tlsCertFile"],
+        tls_key_file=config["tlsPrivateKeyFile"],
+        tls_min_version=config["tlsMinVersion"],
+        tls_cipher_suites=tuple(config["tlsCipherSuites"]),
+        healthz_address=config["healthzBindAddress"],
+        healthz_port=config["healthzPort"],
+        debugging_handlers=config["enableDebuggingHandlers"],
+        system_log_handler=config["enableSystemLogHandler"],
+        streaming_idle_timeout=seconds(config["streamingConnectionIdleTimeout"]),
+        auth=AuthSettings(
+            anonymous=config["authentication.anonymous.enabled"],
+            client_ca_file=config["authentication.x509.clientCAFile"],
+            webhook=config["authentication.webhook.enabled"],
+            webhook_cache_ttl=seconds(config["authentication.webhook.cacheTTL"]),
+            mode=config["authorization.mode"],
+            authorized_ttl=seconds(config["authorization.webhook.cacheAuthorizedTTL"]),
+            unauthorized_ttl=seconds(config["authorization.webhook.cacheUnauthorizedTTL"]),
+        ),
+    )
+
+
+def _cgroups(config: Mapping[str, Any]) -> CgroupSettings:
+    return CgroupSettings(
+        root=config["cgroupRoot"].rstrip("/") or "/",
+        driver=config["cgroupDriver"],
+        per_qos=config["cgroupsPerQOS"],
+        fail_v1=config["failCgroupV1"],
+        cpu_cfs_quota=config["cpuCFSQuota"],
+        cpu_cfs_period=seconds(config["cpuCFSQuotaPeriod"]),
+        pod_pids_limit=config["podPidsLimit"],
+        single_process_oom_kill=config["singleProcessOOMKill"],
+        kube_reserved=config["kubeReserved"],
+        system_reserved=config["systemReserved"],
+        kube_reserved_cgroup=config["kubeReservedCgroup"],
+        system_reserved_cgroup=config["systemReservedCgroup"],
+        enforce=frozenset(config["enforceNodeAllocatable"]),
+    )
+
+
+def _pods(config: Mapping[str, Any]) -> PodSettings:
+    return PodSettings(
+        max_pods=config["maxPods"],
+        pods_per_core=config["podsPerCore"],
+        static_path=config["staticPodPath"],
+        static_url=config["staticPodURL"],
+        static_url_headers={key: tuple(values) for key, values in config["staticPodURLHeader"].items()},
+        sync_frequency=seconds(config["syncFrequency"]),
+        file_check_frequency=seconds(config["fileCheckFrequency"]),
+        http_check_frequency=seconds(config["httpCheckFrequency"]),
+        seccomp_default=config["seccompDefault"],
+        allowed_unsafe_sysctls=tuple(config["allowedUnsafeSysctls"]),
+        default_sysctls=config["defaultPodSysctls"],
+        max_restart_backoff=seconds(config["crashLoopBackOff.maxContainerRestartPeriod"]),
+        user_namespace_ids=config["userNamespaces.idsPerPod"],
+        local_storage_isolation=config["localStorageCapacityIsolation"],
+        volume_stats_period=seconds(config["volumeStatsAggPeriod"]),
+    )
+
+
+def _images(config: Mapping[str, Any]) -> ImageSettings:
+    return ImageSettings(
+        pull_qps=config["registryPullQPS"],
+        pull_burst=config["registryBurst"],
+        parallel_pulls=1 if config["serializeImagePulls"] else config["maxParallelImagePulls"] or 0,
+        minimum_gc_age=seconds(config["imageMinimumGCAge"]),
+        maximum_gc_age=seconds(config["imageMaximumGCAge"]),
+        gc_high_percent=config["imageGCHighThresholdPercent"],
+        gc_low_percent=config["imageGCLowThresholdPercent"],
+    )
+
+
+def _socket(endpoint: str) -> str:
+    return endpoint.removeprefix("unix://")
+
+
+def _one_of(own: Mapping[str, Any], name: str, allowed: tuple[str, ...]) -> str:
+    if own[name] not in allowed:
+        raise Invalid(f"{own[name]!r} is not one of {', '.join(allowed)}", obj=f"--{name}", action="See --help.")
+    return str(own[name])
+
+
+def _cidrs(text: str) -> str:
+    problem = labels.cidr_problem(text)
+    if problem:
+        raise Invalid(problem, obj="--cluster-cidr", action="Write ranges such as 10.244.0.0/16, one per family.")
+    return text

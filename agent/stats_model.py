@@ -1,0 +1,154 @@
+"""Figures of one moment: what cgroups, /proc, file systems and the runtime said. Times in nanoseconds since the epoch.
+
+Counters are cumulative as the kernel keeps them; sizes in bytes, CPU time in nanoseconds. A
+limit of 0 means that there is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Cpu:
+    """CPU accounting of one cgroup."""
+
+    usage: int = 0
+    user: int = 0
+    system: int = 0
+    periods: int = 0
+    throttled_periods: int = 0
+    throttled: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Memory accounting of one cgroup, its children included. Working set: usage without inactive file pages."""
+
+    usage: int = 0
+    working_set: int = 0
+    rss: int = 0
+    cache: int = 0
+    mapped_file: int = 0
+    swap: int = 0
+    max_usage: int = 0
+    limit: int = 0
+    fail_count: int = 0
+    page_faults: int = 0
+    major_page_faults: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CgroupSample:
+    """One cgroup at one moment. `path` as it stands in /proc/<pid>/cgroup."""
+
+    path: str
+    at: int
+    cpu: Cpu = field(default_factory=Cpu)
+    memory: Memory = field(default_factory=Memory)
+    processes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Interface:
+    """Counters of one network interface (/proc/net/dev)."""
+
+    name: str
+    rx_bytes: int = 0
+    rx_packets: int = 0
+    rx_errors: int = 0
+    rx_dropped: int = 0
+    tx_bytes: int = 0
+    tx_packets: int = 0
+    tx_errors: int = 0
+    tx_dropped: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FsUsage:
+    """A file system, or what one directory uses of it."""
+
+    at: int
+    capacity: int = 0
+    available: int = 0
+    used: int = 0
+    inodes: int = 0
+    inodes_free: int = 0
+    inodes_used: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """What a container has written into its own layer."""
+
+    at: int
+    used: int
+    inodes_used: int
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerFigures:
+    """A running container, or (name "") the sandbox's own process."""
+
+    id: str
+    name: str
+    image: str
+    started_at: int
+    sample: CgroupSample
+    layer: Layer | None = None
+    logs: FsUsage | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeFigures:
+    """A mounted volume. `ephemeral`: it lives on the node's own disk and counts as local ephemeral storage."""
+
+    name: str
+    usage: FsUsage
+    claim: str = ""
+    ephemeral: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PodFigures:
+    """A pod with a cgroup. Network figures are those of its namespace; a pod on the host's has none."""
+
+    uid: str
+    namespace: str
+    name: str
+    started_at: int
+    sample: CgroupSample
+    containers: tuple[ContainerFigures, ...] = ()
+    sandbox: ContainerFigures | None = None
+    interfaces: tuple[Interface, ...] = ()
+    volumes: tuple[VolumeFigures, ...] = ()
+    extra_storage: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFigures:
+    """The machine as this node sees it."""
+
+    name: str
+    boot_at: int
+    sample: CgroupSample
+    memory_capacity: int
+    cpus: int
+    interfaces: tuple[Interface, ...] = ()
+    default_interface: str = ""
+    fs: FsUsage | None = None
+    image_fs: FsUsage | None = None
+    max_pid: int = 0
+    processes: int = 0
+    swap_total: int = 0
+    systems: Mapping[str, CgroupSample] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Everything at (nearly) one moment, and the CPU usage of an earlier one to make rates from, by cgroup path."""
+
+    node: NodeFigures
+    pods: tuple[PodFigures, ...] = ()
+    earlier: Mapping[str, tuple[int, int]] = field(default_factory=dict)

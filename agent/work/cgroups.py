@@ -1,0 +1,141 @@
+"""The kubepods tree of this node, kept as the plan says: PodCgroups of ports.py.
+
+kubepods holds what is left for pods; below it the two classes, and in them (Guaranteed pods directly)
+one cgroup a pod. Everything is idempotent, so that a restarted agent takes the tree over as it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from typing import Protocol
+
+from agent.model import Pod
+from agent.plan import cgroups as plan
+from agent.plan.demand import Qos, qos_class
+from nodelib.errors import Permanent
+
+log = logging.getLogger(__name__)
+
+
+class Tree(Protocol):
+    """edge/cgroups.py CgroupTree."""
+
+    version: int
+
+    async def create(self, path: str) -> None: ...
+
+    async def write(self, path: str, writes: Iterable[plan.Write]) -> None: ...
+
+    async def children(self, path: str) -> frozenset[str]: ...
+
+    async def remove(self, path: str) -> None: ...
+
+
+class Slices(Protocol):
+    """edge/cgroups.py SystemdSlices."""
+
+    async def check(self) -> None: ...
+
+    async def ensure(self, unit: str, properties: list[str]) -> None: ...
+
+    async def stop(self, unit: str) -> None: ...
+
+
+class KubepodsTree:
+    """Owner of kubepods and all below it, but for the containers' own cgroups (the runtime makes them)."""
+
+    def __init__(
+        self, tree: Tree, policy: plan.Policy, *, hugepage_sizes: tuple[int, ...] = (), slices: Slices | None = None
+    ) -> None:
+        self._tree = tree
+        self._policy = policy
+        self._sizes = hugepage_sizes
+        self._slices = slices if policy.driver == "systemd" else None
+        self._applied: dict[str, plan.Limits] = {}
+        self._burstable: dict[str, Pod] = {}
+        self._classes = asyncio.Lock()
+
+    @property
+    def root(self) -> str:
+        """Path of the cgroup under which all pods are."""
+        return self._path(plan.root_name(self._policy))
+
+    async def setup(self, allocatable: Mapping[str, Decimal]) -> None:
+        """Make kubepods and the classes. `allocatable`: cpu, memory, pid, hugepages-* that pods share.
+
+        Raises CgroupError, or Permanent when the driver cannot work here.
+        """
+        if self._policy.fail_v1 and self._tree.version == 1:
+            raise Permanent(
+                "this machine has cgroup v1 and the configuration refuses it",
+                obj="failCgroupV1: true",
+                step="make cgroups",
+                action="Set failCgroupV1: false (both versions are served), or boot with cgroup v2.",
+            )
+        if self._slices is not None:
+            await self._slices.check()
+        if not self._policy.per_qos:
+            return
+        await self._apply(plan.root_name(self._policy), plan.limits_of_node(allocatable))
+        await self._weigh_classes()
+
+    async def ensure_pod(self, pod: Pod) -> str:
+        """Make or update the pod's cgroup; the CRI cgroup_parent."""
+        if not self._policy.per_qos:
+            return plan.cri_parent(self.root, self._policy.driver) if self._policy.root != "/" else ""
+        name = plan.pod_name(self._policy, pod)
+        await self._apply(name, plan.limits_of_pod(pod, self._policy))
+        if qos_class(pod) is Qos.BURSTABLE and self._burstable.get(pod.uid) != pod:
+            self._burstable[pod.uid] = pod
+            await self._weigh_classes()
+        return plan.cri_parent(self._path(name), self._policy.driver)
+
+    async def remove_pod(self, uid: str) -> None:
+        """Kill what is left in it and remove it; idempotent."""
+        for quality in Qos:
+            parent = self._path(plan.qos_name(self._policy, quality))
+            for leaf in await self._tree.children(parent):
+                if plan.uid_of(leaf, self._policy.driver) == uid:
+                    await self._remove(f"{parent}/{leaf}")
+        if self._burstable.pop(uid, None) is not None:
+            await self._weigh_classes()
+
+    async def pod_uids(self) -> frozenset[str]:
+        """UIDs that have a cgroup, in whichever class."""
+        if not self._policy.per_qos:
+            return frozenset()
+        found: set[str] = set()
+        for quality in Qos:
+            for leaf in await self._tree.children(self._path(plan.qos_name(self._policy, quality))):
+                uid = plan.uid_of(leaf, self._policy.driver)
+                if uid is not None:
+                    found.add(uid)
+        return frozenset(found)
+
+    async def _weigh_classes(self) -> None:
+        async with self._classes:
+            for quality, limits in plan.limits_of_qos(self._burstable.values(), self._sizes).items():
+                await self._apply(plan.qos_name(self._policy, quality), limits)
+
+    async def _apply(self, name: plan.Name, limits: plan.Limits) -> None:
+        path = self._path(name)
+        if self._applied.get(path) == limits:
+            return
+        if self._slices is not None:
+            await self._slices.ensure(path.rsplit("/", 1)[-1], plan.slice_properties(limits, self._tree.version))
+        await self._tree.create(path)
+        await self._tree.write(path, plan.writes(limits, self._tree.version, self._sizes))
+        self._applied[path] = limits
+
+    async def _remove(self, path: str) -> None:
+        self._applied.pop(path, None)
+        if self._slices is not None:
+            await self._slices.stop(path.rsplit("/", 1)[-1])
+        await self._tree.remove(path)
+        log.debug("removed cgroup %s", path)
+
+    def _path(self, name: plan.Name) -> str:
+        return plan.path_of(name, self._policy.driver)

@@ -1,0 +1,173 @@
+"""Images for containers that are about to start: looked for, pulled, backed off from.
+
+A pull goes on beside everything else of its pod; as many as `parallel` run at once on the
+node. Its owner is the pod's worker, which is told of every change by `on_state`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from agent.errors import CriError
+from agent.model import ImageFacts, Json, Kind, Pod
+from agent.plan import backoff
+from agent.plan.facts import BackOff, ImagePhase, ImageState, Waiting
+from agent.plan.images import pull_backed_off, pull_failure, pull_policy, with_default_tag
+from agent.ports import Events, Images, PodMaterials
+from nodelib.clock import Clock
+from nodelib.errors import Invalid, NodewrightError
+
+log = logging.getLogger(__name__)
+
+OnState = Callable[[str, ImageState], None]
+_BACKOFFS_KEPT = 1000
+
+
+class ImageDesk:
+    """One for the node."""
+
+    def __init__(
+        self, images: Images, materials: PodMaterials, events: Events, clock: Clock, *, parallel: int = 5
+    ) -> None:
+        self._images, self._materials, self._events, self._clock = images, materials, events, clock
+        self._slots = asyncio.Semaphore(parallel)
+        self._backoff: dict[tuple[str, str], tuple[BackOff, Waiting]] = {}
+        self._pulls: dict[tuple[str, str], asyncio.Task[None]] = {}
+        self.pulling: dict[str, float] = {}
+
+    async def ensure(self, pod: Pod, kind: Kind, container: Json, attempt: int, on_state: OnState) -> None:
+        """Say by `on_state(name, state)` how the image stands; start a pull if it takes one."""
+        name, wanted = container["name"], str(container.get("image", ""))
+        try:
+            reference = with_default_tag(wanted)
+        except Invalid as error:
+            message = f'Failed to apply default image tag "{wanted}": {error.message}'
+            self._events.emit(pod.raw, "Warning", "InspectFailed", message, container=name)
+            on_state(name, self._failed(attempt, Waiting("InvalidImageName", message), 60))
+            return
+        try:
+            found = await self._images.image_status(reference)
+        except CriError as error:
+            message = f'Failed to inspect image "{wanted}": {error.message}'
+            self._events.emit(pod.raw, "Warning", "InspectFailed", message, container=name)
+            on_state(name, self._failed(attempt, Waiting("ImageInspectError", message), 5))
+            return
+        policy = pull_policy(container)
+        if found is not None and policy != "Always":
+            message = f'Container image "{wanted}" already present on machine and can be accessed by the pod'
+            self._events.emit(pod.raw, "Normal", "Pulled", message, container=name)
+            on_state(name, _present(attempt, found, reference))
+        elif policy == "Never":
+            message = f'Container image "{wanted}" is not present with pull policy of Never'
+            self._events.emit(pod.raw, "Warning", "ErrImageNeverPull", message, container=name)
+            on_state(name, self._failed(attempt, Waiting("ErrImageNeverPull", message), 10))
+        else:
+            self._pull(pod, container, reference, attempt, on_state)
+
+    def forget(self, uid: str) -> None:
+        """Give up every pull of this pod."""
+        for key in [key for key in self._pulls if key[0] == uid]:
+            self._pulls.pop(key).cancel()
+        for key in [key for key in self._backoff if key[0] == uid]:
+            del self._backoff[key]
+
+    async def close(self) -> None:
+        tasks = list(self._pulls.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _pull(self, pod: Pod, container: Json, reference: str, attempt: int, on_state: OnState) -> None:
+        name, wanted = container["name"], str(container.get("image", ""))
+        entry = self._backoff.get((pod.uid, wanted))
+        now = self._clock.now()
+        if entry is not None and (at := entry[0].updated_at + entry[0].delay) > now:
+            self._back_off(pod, name, wanted, attempt, entry[1], at, on_state)
+            return
+        key = (pod.uid, name)
+        if key in self._pulls:
+            return
+        on_state(name, ImageState(attempt, ImagePhase.PULLING))
+        task = asyncio.create_task(
+            self._pulled(pod, container, reference, attempt, on_state), name=f"pull/{pod.full_name}/{name}"
+        )
+        self._pulls[key] = task
+
+    async def _pulled(self, pod: Pod, container: Json, reference: str, attempt: int, on_state: OnState) -> None:
+        name, wanted = container["name"], str(container.get("image", ""))
+        self._events.emit(pod.raw, "Normal", "Pulling", f'Pulling image "{wanted}"', container=name)
+        asked = self._clock.monotonic()
+        try:
+            async with self._slots:
+                began = self._clock.monotonic()
+                self.pulling[wanted] = self._clock.now()
+                ref = await self._try_credentials(pod, wanted, reference)
+                found = await self._images.image_status(reference) or await self._images.image_status(ref)
+        except NodewrightError as error:
+            self._pulls.pop((pod.uid, name), None)
+            self._pull_failed(pod, container, attempt, error.message, on_state)
+            return
+        except Exception as error:
+            self._pulls.pop((pod.uid, name), None)
+            log.exception("pod %s: pulling %s", pod.full_name, wanted)
+            self._pull_failed(pod, container, attempt, repr(error), on_state)
+            return
+        finally:
+            self.pulling.pop(wanted, None)
+        self._pulls.pop((pod.uid, name), None)
+        self._backoff.pop((pod.uid, wanted), None)
+        done = self._clock.monotonic()
+        size = found.size if found else 0
+        message = (
+            f'Successfully pulled image "{wanted}" in {_took(done - began)} ({_took(done - asked)} including waiting). '
+            f"Image size: {size} bytes."
+        )
+        self._events.emit(pod.raw, "Normal", "Pulled", message, container=name)
+        on_state(name, _present(attempt, found or ImageFacts(ref), ref))
+
+    async def _try_credentials(self, pod: Pod, wanted: str, reference: str) -> str:
+        # Each set of credentials in turn, as upstream's PullImage: the last refusal is the one told.
+        auths = await self._materials.pull_auth(pod, wanted)
+        last: CriError | None = None
+        tries: list[Json | None] = [*auths] or [None]
+        for auth in tries:
+            try:
+                return await self._images.pull_image(reference, auth, {})
+            except CriError as error:
+                last = error
+        raise last or CriError("no credentials to try", obj=wanted)
+
+    def _pull_failed(self, pod: Pod, container: Json, attempt: int, message: str, on_state: OnState) -> None:
+        name, wanted = container["name"], str(container.get("image", ""))
+        now = self._clock.now()
+        entry = self._backoff.get((pod.uid, wanted))
+        extended = backoff.extended(entry[0] if entry else None, now, now)
+        why = pull_failure(wanted, message)
+        if len(self._backoff) >= _BACKOFFS_KEPT:
+            self._backoff.pop(next(iter(self._backoff)))
+        self._backoff[pod.uid, wanted] = (extended, why)
+        self._events.emit(pod.raw, "Warning", "Failed", f'Failed to pull image "{wanted}": {message}', container=name)
+        self._events.emit(pod.raw, "Warning", "Failed", f"Error: {why.reason}", container=name)
+        # Shown as the failure for a moment, as the back-off from the next look on.
+        on_state(name, ImageState(attempt, ImagePhase.FAILED, waiting=why, retry_at=now + 1))
+
+    def _back_off(
+        self, pod: Pod, name: str, wanted: str, attempt: int, why: Waiting, at: float, on_state: OnState
+    ) -> None:
+        self._events.emit(pod.raw, "Normal", "BackOff", f'Back-off pulling image "{wanted}"', container=name)
+        self._events.emit(pod.raw, "Warning", "Failed", "Error: ImagePullBackOff", container=name)
+        waiting = pull_backed_off(wanted, why)
+        on_state(name, ImageState(attempt, ImagePhase.FAILED, waiting=waiting, retry_at=at))
+
+    def _failed(self, attempt: int, why: Waiting, seconds: float) -> ImageState:
+        return ImageState(attempt, ImagePhase.FAILED, waiting=why, retry_at=self._clock.now() + seconds)
+
+
+def _present(attempt: int, found: ImageFacts, reference: str) -> ImageState:
+    return ImageState(attempt, ImagePhase.PRESENT, ref=found.id or reference, facts=found)
+
+
+def _took(seconds: float) -> str:
+    return f"{seconds * 1000:.0f}ms" if seconds < 1 else f"{seconds:.3f}s"

@@ -1,0 +1,347 @@
+"""PodMaterials: gather what a pod needs, have the plans decide, have the edges carry it out.
+
+One instance serves all pods of the node; everything it remembers of a pod can be lost at any
+moment and is found again from the API and from the pod's directory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol, TypeVar
+
+from agent.materials_model import (
+    SECRET,
+    Gathered,
+    Json,
+    MaterialSettings,
+    MountPlan,
+    NodeFacts,
+    ObjectRef,
+    PodPaths,
+    TokenNeed,
+    TrustNeed,
+    VolumePlan,
+)
+from agent.model import ImageFacts, Kind, Pod
+from agent.plan import cgroups, dns, env, hosts, keyring, mounts, names, sandbox, security, trust, volumes
+from agent.plan import container as container_plan
+from agent.ports import Materials, MountedVolume
+from nodelib.errors import Invalid, NodewrightError, Permanent, Temporary
+
+log = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+
+
+class Objects(Protocol):
+    """The API objects that pods refer to (edge/pod_objects.py)."""
+
+    async def object(self, pod: Pod, ref: ObjectRef) -> Json | None: ...
+
+    async def token(self, pod: Pod, need: TokenNeed) -> str: ...
+
+    async def trust_bundles(self, pod: Pod) -> Sequence[Json]:
+        """All ClusterTrustBundles; the pod hears of changes from now on."""
+        ...
+
+    async def claim(self, pod: Pod, name: str) -> Json | None:
+        """The PersistentVolume that the claim is bound to; None while it is not."""
+        ...
+
+    async def services(self) -> Sequence[Json]:
+        """All Services. Raises Temporary until they have been read once."""
+        ...
+
+    def forget(self, uid: str) -> None: ...
+
+
+class Disk(Protocol):
+    """The pod's directory on the node (edge/pod_disk.py). Blocking: called through asyncio.to_thread."""
+
+    def set_up(self, paths: PodPaths, plans: list[VolumePlan]) -> dict[str, MountedVolume]: ...
+
+    def update(self, paths: PodPaths, plans: list[VolumePlan]) -> list[str]: ...
+
+    def bind_sub_path(self, volume: str, path: str, target: str) -> str: ...
+
+    def read_inside(self, volume: str, path: str) -> str | None: ...
+
+    def read_text(self, path: str) -> str: ...
+
+    def write_text(self, path: str, text: str, mode: int) -> None: ...
+
+    def make_directory(self, path: str, mode: int) -> None: ...
+
+    def tear_down(self, paths: PodPaths) -> None: ...
+
+    def pods(self) -> list[str]: ...
+
+
+Warn = Callable[[Pod, str, str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class MaterialEdges:
+    """What the work needs of the world. `warn(pod, reason, message)` emits a Warning event."""
+
+    objects: Objects
+    disk: Disk
+    node: Callable[[], NodeFacts]
+    warn: Warn
+    policy: cgroups.Policy
+    machine: cgroups.Machine
+
+
+class PodMaterialsWork:
+    """The PodMaterials of agent/ports.py."""
+
+    def __init__(self, settings: MaterialSettings, edges: MaterialEdges) -> None:
+        self._settings = settings
+        self._objects = edges.objects
+        self._disk = edges.disk
+        self._node = edges.node
+        self._warn = edges.warn
+        self._policy = edges.policy
+        self._machine = edges.machine
+        self._warned: dict[str, set[tuple[str, str]]] = {}
+
+    def paths(self, uid: str) -> PodPaths:
+        return PodPaths(self._settings.root_dir, uid)
+
+    async def prepare(self, pod: Pod) -> Materials:
+        """See PodMaterials. Everything is fetched at once; a second call finds it all in place."""
+        paths = self.paths(pod.uid)
+        with _well_formed(pod):
+            names.check_names(pod)
+            gathered, services = await asyncio.gather(self._gather(pod), self._services(pod))
+            plans = volumes.plan_volumes(pod, gathered, self._node())
+            mounted = await _blocking(pod, "volumes", lambda: self._disk.set_up(paths, plans))
+        return Materials(volumes=mounted, hosts_file=paths.etc_hosts, services=tuple(services))
+
+    async def refresh(self, pod: Pod) -> None:
+        """See PodMaterials. A volume whose source is gone keeps its last content; the others are still updated."""
+        paths = self.paths(pod.uid)
+        with _well_formed(pod):
+            names.check_names(pod)
+            gathered = await self._gather(pod)
+            plans, problems = volumes.plan_updates(pod, gathered, self._node())
+        changed = await _blocking(pod, "update of volumes", lambda: self._disk.update(paths, plans))
+        if changed:
+            log.info("pod %s: updated volumes %s", pod.full_name, ", ".join(changed))
+        if problems:
+            raise problems[0]
+
+    async def sandbox_config(self, pod: Pod, materials: Materials, attempt: int) -> Json:
+        """See PodMaterials."""
+        with _well_formed(pod):
+            overhead, whole = cgroups.sandbox_resources(pod, self._policy)
+            return sandbox.sandbox_config(
+                pod,
+                self._settings,
+                await self._dns(pod),
+                cgroup_parent=materials.cgroup_parent,
+                attempt=attempt,
+                resources=whole,
+                overhead=overhead,
+            )
+
+    async def container_config(
+        self,
+        pod: Pod,
+        kind: Kind,
+        container: Json,
+        materials: Materials,
+        *,
+        attempt: int,
+        ips: tuple[str, ...],
+        image: ImageFacts,
+        image_ref: str,
+        target_id: str = "",
+    ) -> Json:
+        """See PodMaterials. `target_id`: the container id that an ephemeral container's targetContainerName has."""
+        node = self._node()
+        with _well_formed(pod):
+            names.check_names(pod)
+            context = security.container_context(
+                pod, container, image, self._settings, target_id=target_id, extra_masked=node.thermal_throttle_paths
+            )
+            variables = await self._environment(pod, container, materials, ips, node)
+            made = await self._mounts(pod, container, materials, variables, ips, node)
+            return container_plan.container_config(
+                pod,
+                container,
+                attempt=attempt,
+                image_ref=image_ref,
+                env=variables,
+                mounts=made,
+                resources=cgroups.container_resources(pod, container, self._policy, self._machine),
+                security_context=context,
+            )
+
+    async def release(self, uid: str) -> None:
+        """See PodMaterials."""
+        await asyncio.to_thread(self._disk.tear_down, self.paths(uid))
+        self._objects.forget(uid)
+        self._warned.pop(uid, None)
+
+    async def pods_on_disk(self) -> list[str]:
+        """UIDs that have a directory here: after a restart, the ones nobody wants are released."""
+        return await asyncio.to_thread(self._disk.pods)
+
+    async def pull_auth(self, pod: Pod, image: str) -> list[Json]:
+        """See PodMaterials. A secret that is missing or malformed is warned of and left out."""
+        configs: list[dict[str, Json]] = []
+        for name in [ref["name"] for ref in pod.spec.get("imagePullSecrets") or [] if ref.get("name")]:
+            problem = "not found"
+            try:
+                found = await self._objects.object(pod, ObjectRef(SECRET, name))
+                if found is not None:
+                    configs.append(keyring.read_secret(found))
+                    continue
+            except NodewrightError as error:
+                problem = error.message
+            message = f"Unable to retrieve some image pull secrets ({name}: {problem}); the pull may not succeed."
+            self._warn_once(pod, (("FailedToRetrieveImagePullSecret", message),))
+        return keyring.match(image, configs)
+
+    async def _gather(self, pod: Pod) -> Gathered:
+        wanted = volumes.needs(pod)
+        objects, tokens, claims = list(wanted.objects), list(wanted.tokens), list(wanted.claims)
+        found, texts, bound, bundles = await asyncio.gather(
+            asyncio.gather(*(self._objects.object(pod, ref) for ref in objects)),
+            asyncio.gather(*(self._objects.token(pod, need) for need in tokens)),
+            asyncio.gather(*(self._objects.claim(pod, name) for name in claims)),
+            self._trust(pod, wanted.bundles),
+        )
+        return Gathered(
+            objects=dict(zip(objects, found, strict=True)),
+            tokens=dict(zip(tokens, texts, strict=True)),
+            bundles=bundles,
+            claims={name: volume for name, volume in zip(claims, bound, strict=True) if volume is not None},
+        )
+
+    async def _trust(self, pod: Pod, wanted: frozenset[TrustNeed]) -> dict[TrustNeed, bytes | None]:
+        if not wanted:
+            return {}
+        bundles = await self._objects.trust_bundles(pod)
+        return {need: trust.anchors(need, bundles) for need in wanted}
+
+    async def _services(self, pod: Pod) -> Sequence[Json]:
+        if pod.source != "api":
+            try:
+                return await self._objects.services()
+            except Temporary:
+                return ()  # a static pod must start without an API server
+        return await self._objects.services()
+
+    async def _dns(self, pod: Pod) -> dns.Dns:
+        text = ""
+        if self._settings.resolv_conf:
+            text = await _blocking(pod, "DNS", lambda: self._disk.read_text(self._settings.resolv_conf))
+        made = dns.pod_dns(pod, self._settings, dns.parse_resolv_conf(text), self._node().host_ips)
+        self._warn_once(pod, made.warnings)
+        return made
+
+    async def _environment(
+        self, pod: Pod, container: Json, materials: Materials, ips: tuple[str, ...], node: NodeFacts
+    ) -> dict[str, str]:
+        refs = list(env.references(container))
+        found = await asyncio.gather(*(self._objects.object(pod, ref) for ref in refs))
+        files: dict[tuple[str, str], str] = {}
+        for volume, path in env.file_references(container):
+            mounted = materials.volumes.get(volume)
+            if mounted is None:
+                raise Permanent(
+                    f'cannot find the volume "{volume}" referenced by FileKeyRef', obj=f"pod {pod.full_name}"
+                )
+            text = await _blocking(pod, f"file {path}", partial(self._disk.read_inside, mounted.path, path))
+            if text is not None:
+                files[volume, path] = text
+        sources = env.EnvSources(dict(zip(refs, found, strict=True)), materials.services, ips, node, files)
+        return env.environment(pod, container, sources)
+
+    async def _mounts(
+        self,
+        pod: Pod,
+        container: Json,
+        materials: Materials,
+        variables: dict[str, str],
+        ips: tuple[str, ...],
+        node: NodeFacts,
+    ) -> list[Json]:
+        handler = str(pod.spec.get("runtimeClassName") or "")
+        rro = handler in node.recursive_read_only_handlers
+        plans = mounts.plan_mounts(pod, container, materials.volumes, variables, recursive_read_only=rro)
+        return await _blocking(pod, "mounts", lambda: self._make_mounts(pod, container, plans, materials, ips))
+
+    def _make_mounts(
+        self, pod: Pod, container: Json, plans: Sequence[MountPlan], materials: Materials, ips: tuple[str, ...]
+    ) -> list[Json]:
+        paths = self.paths(pod.uid)
+        name = container["name"]
+        made = [container_plan.cri_mount(plan, self._sub_path(pod, name, plan, materials, paths)) for plan in plans]
+        if not mounts.mounts_etc_hosts(container):
+            node_hosts = self._disk.read_text(self._settings.hosts_file) if pod.host_network else ""
+            text = hosts.hosts_file(pod, ips, self._settings.cluster_domain, node_hosts)
+            if text is not None:
+                self._disk.write_text(paths.etc_hosts, text, 0o644)
+                made.append(container_plan.file_mount(mounts.ETC_HOSTS, paths.etc_hosts))
+        target = container_plan.termination_path(container)
+        if target:
+            source = f"{paths.container(name)}/{secrets.token_hex(4)}"
+            self._disk.make_directory(paths.container(name), 0o750)
+            self._disk.write_text(source, "", 0o666)
+            made.append(container_plan.file_mount(target, source))
+        self._disk.make_directory(f"{sandbox.pod_log_directory(pod, self._settings)}/{name}", 0o755)
+        return made
+
+    def _sub_path(self, pod: Pod, container: str, plan: MountPlan, materials: Materials, paths: PodPaths) -> str:
+        sub = plan.sub_path
+        if sub is None:
+            return ""
+        target = paths.sub_path(sub.volume, container, sub.index)
+        try:
+            return self._disk.bind_sub_path(materials.volumes[sub.volume].path, sub.path, target)
+        except (NodewrightError, OSError) as error:
+            # The cause may name files of the host: it stays in the chained exception.
+            raise Permanent(
+                f'failed to prepare subPath for volumeMount "{sub.volume}" of container "{container}"',
+                obj=f"pod {pod.full_name}",
+                step=f"subPath {sub.path!r}",
+                action="See that it is inside the volume and that links in it do not lead out of it.",
+            ) from error
+
+    def _warn_once(self, pod: Pod, warnings: tuple[tuple[str, str], ...]) -> None:
+        said = self._warned.setdefault(pod.uid, set())
+        for reason, message in warnings:
+            if (reason, message) not in said:
+                said.add((reason, message))
+                self._warn(pod, reason, message)
+
+
+@contextmanager
+def _well_formed(pod: Pod) -> Iterator[None]:
+    """A manifest from a file has passed no validation: a field of a wrong type is the manifest's fault, said so."""
+    try:
+        yield
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise Invalid(
+            f"the pod's specification is malformed: {type(error).__name__}: {error}",
+            obj=f"pod {pod.full_name}",
+            action="Compare it with `kubectl explain pod.spec`.",
+        ) from error
+
+
+async def _blocking(pod: Pod, step: str, work: Callable[[], _T]) -> _T:
+    try:
+        return await asyncio.to_thread(work)
+    except OSError as error:
+        raise Temporary(
+            str(error), obj=f"pod {pod.full_name}", step=step, action="See the node's disk; it is tried again."
+        ) from error

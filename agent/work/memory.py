@@ -1,0 +1,69 @@
+"""What a pod's worker remembers between two plans, and the timeline of what it did.
+
+Nothing here is needed for a correct plan: an agent that has just started goes on from the
+runtime's records and the API's status. It only saves repeating work and events.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from agent.model import Json, ObservedPod, Pod, ProbeState
+from agent.plan.facts import BackOff, Ending, Facts, Failure, ImageState, Waiting
+from agent.ports import Materials
+
+_TIMELINE = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """One step that was walked: when (wall seconds), what, how long (seconds), and how it ended ("ok" or the error)."""
+
+    at: float
+    step: str
+    seconds: float
+    outcome: str
+
+
+@dataclass(slots=True)
+class PodMemory:
+    """Owned by one worker; only its own tasks write here."""
+
+    pod: Pod
+    gone: bool = False
+    seen: ObservedPod = field(default_factory=lambda: ObservedPod(""))
+    materials: Materials | None = None
+    released: bool = False
+    confirmed: bool = False
+    ending: Ending | None = None
+    blocked: Failure | None = None
+    failures: dict[str, Failure] = field(default_factory=dict)
+    images: dict[str, ImageState] = field(default_factory=dict)
+    backoff: dict[str, BackOff] = field(default_factory=dict)
+    stopped: set[str] = field(default_factory=set)
+    restart_wanted: set[str] = field(default_factory=set)
+    hooked: set[str] = field(default_factory=set)
+    waiting: dict[str, Waiting] = field(default_factory=dict)
+    status: Json = field(default_factory=dict)
+    reason: str = ""
+    wait_until: float | None = None
+    timeline: deque[Happening] = field(default_factory=lambda: deque(maxlen=_TIMELINE))
+
+    def facts(self, now: float, network_ready: bool, probes: dict[str, ProbeState]) -> Facts:
+        """The same as values, for a plan."""
+        return Facts(
+            now=now,
+            prepared=self.materials is not None,
+            released=self.released,
+            confirmed=self.confirmed,
+            network_ready=network_ready,
+            ending=self.ending,
+            blocked=self.blocked,
+            failures=dict(self.failures),
+            images=dict(self.images),
+            backoff=dict(self.backoff),
+            probes=probes,
+            stopped_sandboxes=frozenset(self.stopped),
+            restart_wanted=frozenset(self.restart_wanted),
+        )

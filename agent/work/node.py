@@ -1,0 +1,389 @@
+"""This machine as a Node: registered, its status written when it changes, its pod range handed on.
+
+One writer of the status: changes poke a bounded-frequency runner, which reads the machine and the
+runtime, asks the plan for the status and patches what differs; without a poke it looks every
+nodeStatusUpdateFrequency and reports every nodeStatusReportFrequency.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from agent.model import ImageFacts, Json
+from agent.node_model import MachineFacts, NodeEvent, NodeFacts, NodeInputs, RuntimeFacts, Signal
+from agent.plan import node as plan
+from agent.plan.demand import Amounts
+from agent.ports import Events, Images, Runtime
+from nodelib.clock import Clock
+from nodelib.errors import NodewrightError, Permanent
+from nodelib.kube.client import ApiError, KubeClient
+from nodelib.kube.reflector import Reflector
+from nodelib.runner import BoundedFrequencyRunner
+
+log = logging.getLogger(__name__)
+
+_NODES = "/api/v1/nodes"
+_LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+_RUNTIME_DOWN_AFTER = 30.0  # seconds without an answer; upstream: maxWaitForContainerRuntime
+_RUNTIME_POLL = 5.0
+_UNREADY_POLL = 0.25
+_IMAGES_AGE = 30.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 7.0
+
+Work = Callable[[], Coroutine[Any, Any, None]]
+
+
+class Machine(Protocol):
+    """edge/machine.py Machine."""
+
+    def facts(self) -> MachineFacts: ...
+
+    def signals(self, image_dir: str = "") -> Mapping[str, Signal]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class NodeEdges:
+    """What the keeper works through. `addresses()`: the node's InternalIPs, raising when there is none."""
+
+    client: KubeClient
+    runtime: Runtime
+    images: Images
+    machine: Machine
+    events: Events
+    clock: Clock
+    addresses: Callable[[], Awaitable[tuple[str, ...]]]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeHooks:
+    """Who is told, and who is asked. `problems()`: reasons, in words, why this node is not ready beside the runtime's.
+
+    `on_pod_cidrs` is called with each new value of spec.podCIDRs; `on_nodes` (None: not wanted) with
+    all Nodes whenever one of them comes, goes or changes its addresses or ranges. Neither may block.
+    """
+
+    on_pod_cidrs: Callable[[tuple[str, ...]], None]
+    on_nodes: Callable[[list[NodeFacts]], None] | None = None
+    problems: Callable[[], list[str]] = list
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTimes:
+    """Seconds: how often the status is looked at, and how often it is sent although nothing changed."""
+
+    update: float = 10.0
+    report: float = 300.0
+    pressure_transition: float = 300.0
+
+
+class NodeKeeper:
+    """Owner of the Node object. Spawn `tasks()`; `node` is the object as the API last showed it, None before."""
+
+    def __init__(
+        self,
+        edges: NodeEdges,
+        hooks: NodeHooks,
+        policy: plan.NodePolicy,
+        *,
+        port: int = 10250,
+        register: bool = True,
+        times: NodeTimes | None = None,
+    ) -> None:
+        self.registered = asyncio.Event()
+        self.runtime = RuntimeFacts()
+        self.node: Json | None = None
+        self.last_error = ""
+        self._edges, self._hooks, self._policy = edges, hooks, policy
+        self._port, self._register, self._times = port, register, times or NodeTimes()
+        self._machine = edges.machine.facts()
+        self._runtime_answered: float | None = None
+        self._version: Json = {}
+        self._asked = asyncio.Event()
+        self._reported: float | None = None
+        self._images: tuple[ImageFacts, ...] = ()
+        self._images_seen: float | None = None
+        self._image_dir = ""
+        self._pressed: dict[str, float] = {}
+        self._pod_cidrs: tuple[str, ...] = ()
+        self._facts: dict[str, NodeFacts] = {}
+        self._runner = BoundedFrequencyRunner(
+            "node status",
+            self.sync,
+            min_interval=0.1,
+            retry_interval=1.0,
+            max_interval=self._times.update,
+            clock=edges.clock,
+        )
+        path = {"fieldSelector": f"metadata.name={policy.name}"}
+        self._own = Reflector(edges.client, _NODES, name="own Node", params=path, on_change=self._own_changed)
+        self._all = Reflector(edges.client, _NODES, name="Nodes", on_change=self._node_changed)
+
+    @property
+    def uid(self) -> str:
+        """The Node's UID, "" before it is registered."""
+        return str(self.node["metadata"]["uid"]) if self.node is not None else ""
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """The Node's labels, for admission; those to register with before the API has answered."""
+        known = self.node or plan.initial_node(self._policy, self._machine.architecture, self._policy.name)
+        return dict(known["metadata"].get("labels") or {})
+
+    @property
+    def capacity(self) -> Amounts:
+        return plan.capacity(self._machine, self._policy)
+
+    @property
+    def allocatable(self) -> Amounts:
+        """What pods may ask for on this node, for admission."""
+        return plan.allocatable(self.capacity, self._policy)
+
+    @property
+    def enforced(self) -> Amounts:
+        """What the kubepods cgroup may use (KubepodsTree.setup)."""
+        return plan.enforced(self._machine, self._policy)
+
+    @property
+    def pressures(self) -> frozenset[str]:
+        """memory, disk, pid: those that the node is under now, for admission."""
+        return frozenset(self._pressed)
+
+    @property
+    def ref(self) -> Json:
+        """ObjectReference of the Node, for Events."""
+        # Upstream's events about nodes carried the name as UID for years; the true one is there since 1.37.
+        return {"apiVersion": "v1", "kind": "Node", "name": self._policy.name, "uid": self.uid or self._policy.name}
+
+    def tasks(self) -> dict[str, Work]:
+        """Name -> long-lived work, for the supervisor."""
+        found: dict[str, Work] = {"node-runtime": self.watch_runtime, "node-status": self.keep_status}
+        found["node-watch"] = self._own.run
+        if self._hooks.on_nodes is not None:
+            found["nodes-watch"] = self._all.run
+        return found
+
+    def poke(self) -> None:
+        """Something that the status shows has changed: look soon."""
+        self._runner.poke()
+
+    async def keep_status(self) -> None:
+        """Register, then keep the status true, until cancelled."""
+        await self.register()
+        self._edges.events.emit(self.ref, "Normal", "Starting", "Starting kubelet.")
+        # A restarted agent must not report NotReady just because it has not asked the runtime yet.
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._asked.wait(), _RUNTIME_DOWN_AFTER)
+        self._runner.poke()
+        await self._runner.run()
+
+    async def register(self) -> None:
+        """Create the Node or take over the existing one; tried again until it is done."""
+        pause = _FIRST_PAUSE
+        while True:
+            try:
+                self._learn(await self._create_or_take())
+                break
+            except NodewrightError as error:
+                self._failed(f"Node {self._policy.name} is not registered: {error}")
+                await self._edges.clock.sleep(pause)
+                pause = min(pause * 2, _LONGEST_PAUSE)
+        self._well()
+        log.info("Node %s is registered", self._policy.name)
+        self.registered.set()
+
+    async def sync(self) -> None:
+        """One look: compute the status and patch what differs. Raises ApiError, ApiUnreachable."""
+        if self.node is None:
+            return
+        now = self._edges.clock.now()
+        old = self.node.get("status") or {}
+        new, events = plan.node_status(old, await self._inputs(), self._policy, now)
+        due = self._reported is None or self._edges.clock.monotonic() - self._reported >= self._times.report
+        if not plan.changed(old, new) and not due:
+            return
+        await self._patch(plan.status_patch(old, new))
+        self._reported = self._edges.clock.monotonic()
+        self._emit(events)
+
+    async def watch_runtime(self) -> None:
+        """Ask the runtime how it is, often while it is not ready; poke when the answer changes."""
+        while True:
+            fresh = await self._ask_runtime()
+            if fresh != self.runtime:
+                self.runtime = fresh
+                if fresh.problems:
+                    log.warning("not ready: %s", "; ".join(fresh.problems))
+                self._runner.poke()
+            await self._edges.clock.sleep(_UNREADY_POLL if fresh.problems else _RUNTIME_POLL)
+
+    async def _ask_runtime(self) -> RuntimeFacts:
+        now = self._edges.clock.monotonic()
+        try:
+            status = await self._edges.runtime.status()
+            self._version = self._version or await self._edges.runtime.version()
+            fresh = plan.runtime_facts(status, self._version)
+        except NodewrightError as error:
+            self._version = {}
+            last = self._runtime_answered
+            if last is not None and now - last < _RUNTIME_DOWN_AFTER:
+                return self.runtime
+            words = "container runtime is down" if last is not None else RuntimeFacts().problems[0]
+            return RuntimeFacts(self.runtime.name, self.runtime.version, problems=(f"{words}: {error}",))
+        self._runtime_answered = now
+        self._asked.set()
+        return fresh
+
+    async def _create_or_take(self) -> Json:
+        wanted = plan.initial_node(self._policy, self._machine.architecture, self._policy.name)
+        if self._register:
+            wanted["status"], events = plan.node_status({}, await self._inputs(), self._policy, self._edges.clock.now())
+            try:
+                created = await self._edges.client.post(_NODES, wanted)
+                self._emit(events)
+                return created
+            except ApiError as error:
+                if not (error.is_already_exists or error.is_forbidden):
+                    raise
+                refused = error
+        try:
+            existing = await self._edges.client.get(f"{_NODES}/{self._policy.name}")
+        except ApiError as error:
+            if self._register and error.is_not_found:
+                raise refused from error
+            raise
+        await self._refuse_if_foreign(existing)
+        patch = plan.metadata_patch(wanted, existing)
+        return await self._patch(patch) if patch else existing
+
+    async def _refuse_if_foreign(self, existing: Json) -> None:
+        try:
+            lease = await self._edges.client.get(f"{_LEASES}/{self._policy.name}")
+        except ApiError as error:
+            if not error.is_not_found:
+                raise
+            lease = None
+        problem = plan.foreign_owner(existing, lease, self._machine, self._edges.clock.now())
+        if problem:
+            raise Permanent(
+                problem,
+                obj=f"Node {self._policy.name}",
+                step="register",
+                action="Stop the agent there, or give this machine another name with --hostname-override.",
+            )
+
+    async def _inputs(self) -> NodeInputs:
+        problems = list(self._hooks.problems())
+        try:
+            ips = await self._edges.addresses()
+        except NodewrightError as error:
+            ips = ()
+            problems.append(str(error))
+        if not self._pod_cidrs and any("network not ready" in text for text in self.runtime.problems):
+            problems.append("this Node has no podCIDR yet (kube-controller-manager --allocate-node-cidrs assigns it)")
+        await self._look_at_images()
+        addresses = [("InternalIP", ip) for ip in ips] + [("Hostname", self._policy.name)]
+        return NodeInputs(
+            machine=self._machine,
+            runtime=self.runtime,
+            addresses=tuple(addresses) if ips else (),
+            images=self._images,
+            pressures=await self._look_at_pressures(),
+            problems=tuple(problems),
+            port=self._port,
+        )
+
+    async def _look_at_images(self) -> None:
+        now = self._edges.clock.monotonic()
+        if self._images_seen is not None and now - self._images_seen < _IMAGES_AGE:
+            return
+        try:
+            self._images = await self._edges.images.list_images()
+            infos = await self._edges.images.image_fs_info()
+            self._image_dir = str((infos[0].get("fs_id") or {}).get("mountpoint", "")) if infos else ""
+        except NodewrightError as error:
+            log.debug("images cannot be listed now: %s", error)
+            return
+        self._images_seen = now
+
+    async def _look_at_pressures(self) -> frozenset[str]:
+        """A pressure that has been seen holds for evictionPressureTransitionPeriod, so that it does not flap."""
+        now = self._edges.clock.monotonic()
+        signals = await asyncio.to_thread(self._edges.machine.signals, self._image_dir)
+        seen = plan.pressures(signals, self._policy)
+        for name in seen - set(self._pressed):
+            log.warning("the node is under %s pressure", name)
+        self._pressed.update(dict.fromkeys(seen, now))
+        self._pressed = {
+            name: since for name, since in self._pressed.items() if now - since < self._times.pressure_transition
+        }
+        return frozenset(self._pressed)
+
+    async def _patch(self, patch: Json) -> Json:
+        path = f"{_NODES}/{self._policy.name}/status"
+        updated = await self._edges.client.patch(path, patch, kind="strategic")
+        self._learn(updated)
+        return updated
+
+    def _own_changed(self, kind: str, node: Json, old: Json | None) -> None:
+        if kind == "DELETED":
+            log.error("Node %s was deleted; restart the agent to register it again", self._policy.name)
+            self.node = None
+            return
+        if old is None or (old.get("spec") or {}) != (node.get("spec") or {}):
+            self._tell_schedulable(old, node)
+        self._learn(node)
+
+    def _tell_schedulable(self, old: Json | None, node: Json) -> None:
+        before = bool(((old or {}).get("spec") or {}).get("unschedulable"))
+        now = bool((node.get("spec") or {}).get("unschedulable"))
+        if before != now:
+            word = "NodeNotSchedulable" if now else "NodeSchedulable"
+            self._emit((NodeEvent("Normal", word, f"Node {self._policy.name} status is now: {word}"),))
+
+    def _learn(self, node: Json) -> None:
+        if self.node is not None and _version(node) < _version(self.node) and _uid(node) == _uid(self.node):
+            return  # the watch is behind our own patch
+        self.node = node
+        cidrs = plan.node_facts(node).pod_cidrs
+        if cidrs and cidrs != self._pod_cidrs:
+            log.info("pod ranges of this node: %s", ", ".join(cidrs))
+            self._pod_cidrs = cidrs
+            self._hooks.on_pod_cidrs(cidrs)
+            self._runner.poke()
+
+    def _node_changed(self, kind: str, node: Json, _: Json | None) -> None:
+        name = str(node["metadata"]["name"])
+        if kind == "DELETED":
+            changed = self._facts.pop(name, None) is not None
+        else:
+            fresh = plan.node_facts(node)
+            changed = self._facts.get(name) != fresh
+            self._facts[name] = fresh
+        if changed and self._hooks.on_nodes is not None:
+            self._hooks.on_nodes([self._facts[name] for name in sorted(self._facts)])
+
+    def _emit(self, events: tuple[NodeEvent, ...]) -> None:
+        for event in events:
+            self._edges.events.emit(self.ref, event.kind, event.reason, event.message)
+
+    def _failed(self, message: str) -> None:
+        if message != self.last_error:
+            log.error("%s", message)
+        self.last_error = message
+
+    def _well(self) -> None:
+        self.last_error = ""
+
+
+def _version(node: Json) -> int:
+    """resourceVersion as a number: comparable since Kubernetes 1.35 (KEP-5504)."""
+    return int(node["metadata"].get("resourceVersion") or 0)
+
+
+def _uid(node: Json) -> str:
+    return str(node["metadata"].get("uid", ""))

@@ -1,0 +1,33 @@
+"""Everything a pod's worker works with, in one value; made once by the composition root."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from agent.ports import ApiPods, Events, Files, PodCgroups, PodMaterials, Probes, Runtime
+from agent.work.hooks import Hooks
+from agent.work.images import ImageDesk
+from agent.work.relist import Observer
+from agent.work.report import Reporter
+from nodelib.clock import Clock
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """`host_ips` and `network_ready` are asked for at each plan."""
+
+    runtime: Runtime
+    images: ImageDesk
+    materials: PodMaterials
+    cgroups: PodCgroups
+    probes: Probes
+    events: Events
+    api: ApiPods
+    reporter: Reporter
+    observer: Observer
+    files: Files
+    hooks: Hooks
+    clock: Clock
+    host_ips: Callable[[], tuple[str, ...]]
+    network_ready: Callable[[], bool] = lambda: True

@@ -1,0 +1,274 @@
+"""All pods of the node: from the sources to their workers, and the cleaning up after those nobody wants.
+
+A source only says what is desired; a worker of its own brings each pod there. Pods that the
+runtime, the disk or the cgroup tree know and no source wants are brought down too, but only
+once the sources have told everything they know.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from agent import labels
+from agent.model import Json, ObservedPod, Pod
+from agent.plan.admit import NodeView, refusal
+from agent.plan.facts import Cause, Ending
+from agent.plan.status import TERMINAL
+from agent.work.memory import PodMemory
+from agent.work.parts import Parts
+from agent.work.pod_worker import PodWorker, timeline
+from nodelib.errors import NodewrightError
+from nodelib.kube.times import parse_rfc3339
+
+log = logging.getLogger(__name__)
+
+_RESTART_PAUSE = 1.0  # seconds, after a worker that failed itself
+_SWEEP_INTERVAL = 60.0
+
+
+class PodTable:
+    """agent.ports.PodView, and the inbox of every source. Made once `parts` exist; see connect()."""
+
+    def __init__(self, node: Callable[[], NodeView]) -> None:
+        self._node = node
+        self._parts: Parts | None = None
+        self._workers: dict[str, PodWorker] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._refreshes: dict[str, asyncio.Task[None]] = {}
+        self.synced = asyncio.Event()
+
+    def connect(self, parts: Parts) -> None:
+        """The parts know the table and the table knows them: this closes the ring."""
+        self._parts = parts
+
+    @property
+    def parts(self) -> Parts:
+        if self._parts is None:
+            raise RuntimeError("connect() comes first")
+        return self._parts
+
+    # --- what the sources say
+
+    def on_pod(self, change: str, raw: Json, old: Json | None) -> None:
+        """A change of the API watch: ADDED, MODIFIED or DELETED (nodelib.kube.reflector)."""
+        if old is not None and old["metadata"]["uid"] != raw["metadata"]["uid"]:
+            self.drop(Pod(old))
+        pod = Pod(raw)
+        if change == "DELETED":
+            self.drop(pod)
+        else:
+            self.put(pod)
+
+    def put(self, pod: Pod) -> None:
+        """This is desired now."""
+        worker = self._workers.get(pod.uid)
+        if worker is None:
+            self._start(pod)
+            return
+        before = worker.memory.pod
+        worker.desire(pod)
+        if _visible(before) != _visible(pod):
+            self.refresh(pod.uid)
+
+    def drop(self, pod: Pod) -> None:
+        """No source wants it any more; `pod` is the last that was known of it."""
+        worker = self._workers.get(pod.uid)
+        if worker is not None:
+            worker.memory.pod = pod if pod.is_deleted else worker.memory.pod
+            worker.desire(None)
+
+    # --- what the node says
+
+    def on_seen(self, seen: ObservedPod) -> None:
+        """The runtime's view of a pod has changed."""
+        worker = self._workers.get(seen.uid)
+        if worker is not None:
+            worker.see(seen)
+        elif self.synced.is_set():
+            self._adopt(seen)
+
+    def on_probe(self, uid: str) -> None:
+        """A probe's answer has changed."""
+        worker = self._workers.get(uid)
+        if worker is not None:
+            worker.poke()
+
+    def on_shown(self, uid: str, status: Json) -> None:
+        """The API has taken a status."""
+
+    def refresh(self, uid: str) -> None:
+        """What the pod's volumes show has changed: write it, without its worker waiting for that."""
+        worker = self._workers.get(uid)
+        if worker is None:
+            return
+        if worker.memory.materials is None:
+            worker.memory.blocked = None
+            worker.poke()
+        elif uid not in self._refreshes:
+            task = asyncio.create_task(self._refresh(uid, worker), name=f"refresh/{worker.memory.pod.full_name}")
+            self._refreshes[uid] = task
+
+    def evict(self, uid: str, reason: str, message: str, grace: int) -> None:
+        """Fail a pod for a reason of the node's own."""
+        worker = self._workers.get(uid)
+        if worker is not None:
+            worker.end(Ending(Cause.EVICTED, self.parts.clock.now(), grace, reason, message))
+
+    async def run_sweeps(self) -> None:
+        """Until cancelled: bring down what no source wants. Starts once the sources and the runtime have spoken."""
+        await self.synced.wait()
+        await self.parts.observer.audited.wait()
+        while True:
+            try:
+                await self._sweep()
+            except NodewrightError as error:
+                log.warning("looking for what dead pods left behind: %s", error)
+            await self.parts.clock.sleep(_SWEEP_INTERVAL)
+
+    async def close(self) -> None:
+        """Stop the workers; their pods run on."""
+        tasks = [*self._tasks.values(), *self._refreshes.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # --- agent.ports.PodView
+
+    def pods(self) -> list[Pod]:
+        """Desired pods, those on their way out included."""
+        return [worker.memory.pod for worker in self._workers.values() if worker.memory.pod.source != "runtime"]
+
+    def pod(self, namespace: str, name: str) -> Pod | None:
+        """The pod of that name; of two, the one that is not on its way out."""
+        found = [pod for pod in self.pods() if (pod.namespace, pod.name) == (namespace, name)]
+        return min(found, key=lambda pod: pod.is_deleted, default=None)
+
+    def status(self, uid: str) -> Json:
+        worker = self._workers.get(uid)
+        return worker.memory.status if worker else {}
+
+    def observed(self, uid: str) -> ObservedPod:
+        return self.parts.observer.seen(uid)
+
+    def memory(self, uid: str) -> PodMemory | None:
+        """All that the pod's worker knows, to be read only."""
+        worker = self._workers.get(uid)
+        return worker.memory if worker else None
+
+    def timeline(self, uid: str) -> list[Json]:
+        """What was done for the pod, step by step."""
+        worker = self._workers.get(uid)
+        return timeline(worker.memory) if worker else []
+
+    # --- workers
+
+    def _start(self, pod: Pod) -> None:
+        worker = PodWorker(pod, self.parts, self._gone)
+        seen = worker.memory.seen
+        if pod.source == "api" and not pod.is_deleted and not seen.sandboxes and not _is_terminal(pod):
+            refused = refusal(pod, self._active(), self._node())
+            if refused is not None:
+                self.parts.events.emit(pod.raw, "Warning", refused.reason, refused.message)
+                text = f"Pod was rejected: {refused.message}"
+                worker.end(Ending(Cause.REJECTED, self.parts.clock.now(), 1, refused.reason, text))
+        self._workers[pod.uid] = worker
+        self._tasks[pod.uid] = asyncio.create_task(self._guard(worker), name=f"pod/{pod.full_name}")
+
+    async def _guard(self, worker: PodWorker) -> None:
+        while True:
+            try:
+                await worker.run()
+                return
+            except Exception:
+                log.exception("pod %s: its worker failed and is started again", worker.memory.pod.full_name)
+            await self.parts.clock.sleep(_RESTART_PAUSE)
+
+    def _gone(self, uid: str) -> None:
+        self._workers.pop(uid, None)
+        self._tasks.pop(uid, None)
+        task = self._refreshes.pop(uid, None)
+        if task is not None:
+            task.cancel()
+
+    def _active(self) -> list[Pod]:
+        return [
+            worker.memory.pod
+            for worker in self._workers.values()
+            if worker.memory.status.get("phase", worker.memory.pod.status.get("phase")) not in TERMINAL
+            and (worker.memory.ending is None or not worker.memory.ending.fails)
+        ]
+
+    def _adopt(self, seen: ObservedPod) -> None:
+        orphan = orphan_pod(seen)
+        if orphan is None or seen.uid in self._workers:
+            return
+        log.info("pod %s (%s) is wanted by nobody: it is brought down", orphan.full_name, seen.uid)
+        self._start(orphan)
+        self._workers[seen.uid].desire(None)
+
+    async def _sweep(self) -> None:
+        for uid in self.parts.observer.uids():
+            if uid not in self._workers:
+                self._adopt(self.parts.observer.seen(uid))
+        left = {*await self.parts.materials.pods_on_disk(), *await self.parts.cgroups.pod_uids()}
+        for uid in left:
+            if uid not in self._workers:
+                log.info("pod %s: removing the directory or cgroup that it left behind", uid)
+                await self.parts.materials.release(uid)
+                await self.parts.cgroups.remove_pod(uid)
+
+    async def _refresh(self, uid: str, worker: PodWorker) -> None:
+        try:
+            await self.parts.materials.refresh(worker.memory.pod)
+        except NodewrightError as error:
+            log.warning("pod %s: its volumes keep their old content: %s", worker.memory.pod.full_name, error)
+        finally:
+            self._refreshes.pop(uid, None)
+
+
+def orphan_pod(seen: ObservedPod) -> Pod | None:
+    """What the runtime's labels say of a pod whose object is gone; enough to bring it down gracefully."""
+    box, one = seen.sandbox, next(iter(seen.containers), None)
+    if box is None and one is None:
+        return None
+    told = box.labels if box is not None else (one.labels if one is not None else {})
+    notes = one.annotations if one is not None else {}
+    grace = notes.get(labels.DELETION_GRACE) or notes.get(labels.TERMINATION_GRACE) or "30"
+    return Pod(
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "uid": seen.uid,
+                "name": told.get(labels.POD_NAME, box.name if box else "unknown"),
+                "namespace": told.get(labels.POD_NAMESPACE, box.namespace if box else "unknown"),
+            },
+            "spec": {
+                "containers": [],
+                "terminationGracePeriodSeconds": int(grace) if grace.isdigit() else 30,
+                "hostNetwork": box is not None and box.network_mode == "NODE",
+            },
+        },
+        source="runtime",
+    )
+
+
+def _visible(pod: Pod) -> tuple[object, object]:
+    """What downward API volumes can show of it and can change."""
+    return pod.meta.get("labels"), pod.meta.get("annotations")
+
+
+def _is_terminal(pod: Pod) -> bool:
+    return pod.status.get("phase") in TERMINAL
+
+
+def created_at(pod: Pod) -> float:
+    """Seconds since the epoch; 0.0 when the object does not say."""
+    text = pod.meta.get("creationTimestamp")
+    return parse_rfc3339(text) if text else 0.0
+
+
+Task = Coroutine[Any, Any, None]

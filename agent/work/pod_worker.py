@@ -1,0 +1,257 @@
+"""One pod, one worker: plan, walk the steps of the plan side by side, look, plan again.
+
+The inbox is last-write-wins: desired state, the runtime's view and probe answers only set
+what the next plan sees. Steps are never walked twice at a time, so no container can be
+started by two plans; the status is computed and sent while steps are still under way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from typing import Any
+
+from agent.model import ContainerState, Json, ObservedPod, Pod, RunState
+from agent.plan import backoff
+from agent.plan.ending import ending_of
+from agent.plan.facts import Ending, EnsureImage, Failure, Forget, Kill, PodPlan, Start, Step
+from agent.plan.pod import backoff_key, plan_pod
+from agent.plan.restart import is_sidecar
+from agent.plan.status import StatusFacts, pod_status
+from agent.work.memory import Happening, PodMemory
+from agent.work.parts import Parts
+from agent.work.steps import Steps
+from nodelib.errors import NodewrightError
+
+log = logging.getLogger(__name__)
+
+
+class PodWorker:
+    """`on_gone(uid)` is called when nothing of the pod is left."""
+
+    def __init__(self, pod: Pod, parts: Parts, on_gone: Callable[[str], None]) -> None:
+        self.memory = PodMemory(pod, seen=parts.observer.seen(pod.uid))
+        self._parts, self._on_gone = parts, on_gone
+        self._awake = asyncio.Event()
+        self._steps = Steps(parts, self.memory, self._awake)
+        self._plan = PodPlan()
+        self._fresh = False
+        self._derive_backoff()
+
+    def desire(self, pod: Pod | None) -> None:
+        """The newest object; None: it is gone."""
+        if pod is None:
+            self.memory.gone = True
+        else:
+            self.memory.pod = pod
+        self._awake.set()
+
+    def see(self, seen: ObservedPod) -> None:
+        """The runtime's newest view."""
+        self.memory.seen = seen
+        self._awake.set()
+
+    def end(self, ending: Ending) -> None:
+        """Bring the pod down for a reason of the node's own (rejection, eviction)."""
+        if self.memory.ending is None:
+            self.memory.ending = ending
+        self._awake.set()
+
+    def poke(self) -> None:
+        """Something that a plan depends on has changed."""
+        self._awake.set()
+
+    async def run(self) -> None:
+        """Until nothing of the pod is left, or cancelled (containers run on then)."""
+        walking: dict[asyncio.Task[None], Step] = {}
+        try:
+            while True:
+                self._awake.clear()
+                if self._settle_ending():
+                    _interrupt(walking)
+                if not walking:
+                    plan = self._next_plan()
+                    self._report()
+                    walking = {asyncio.create_task(self._walk(step)): step for step in plan.steps}
+                else:
+                    self._report()
+                done = await self._wait(set(walking))
+                forgotten = any(isinstance(walking.pop(task), Forget) and _succeeded(task) for task in done)
+                if forgotten:
+                    break
+        finally:
+            for task in walking:
+                task.cancel()
+            await asyncio.gather(*walking, return_exceptions=True)
+        self._parts.reporter.forget(self.memory.pod.uid)
+        self._on_gone(self.memory.pod.uid)
+
+    def _settle_ending(self) -> bool:
+        """Take up a reason to end; True when it is new or more urgent."""
+        memory = self.memory
+        before = memory.ending
+        present = None if memory.gone else memory.pod
+        phase = str(memory.status.get("phase") or memory.pod.status.get("phase") or "")
+        memory.ending = ending_of(present, memory.pod, phase, before, self._parts.clock.now())
+        if memory.ending is before or memory.ending is None:
+            return False
+        return before is None or memory.ending.grace < before.grace
+
+    def _next_plan(self) -> PodPlan:
+        memory = self.memory
+        facts = memory.facts(
+            self._parts.clock.now(), self._parts.network_ready(), dict(self._parts.probes.states(memory.pod.uid))
+        )
+        plan = plan_pod(memory.pod, memory.seen, facts)
+        for name, why in plan.waiting.items():
+            if why.reason == "CrashLoopBackOff" and memory.waiting.get(name) != why:
+                text = f"Back-off restarting failed container {name} in pod {_format(memory.pod)}"
+                self._parts.events.emit(memory.pod.raw, "Warning", "BackOff", text, container=name)
+        memory.waiting = {**_kept_waiting(plan, memory.waiting), **plan.waiting}
+        memory.reason, memory.wait_until = plan.reason, plan.wait_until
+        self._plan = plan
+        return plan
+
+    def _report(self) -> None:
+        memory, plan = self.memory, self._plan
+        self._ensure_probes()
+        facts = StatusFacts(
+            now=self._parts.clock.now(),
+            host_ips=self._parts.host_ips(),
+            previous=memory.status,
+            waiting=memory.waiting,
+            probes=self._parts.probes.states(memory.pod.uid),
+            ending=memory.ending,
+            terminal=plan.terminal,
+            finished=plan.finished,
+        )
+        memory.status = pod_status(memory.pod, memory.seen, facts)
+        if memory.pod.source == "api" and not memory.gone and not memory.confirmed:
+            self._parts.reporter.set(memory.pod, memory.status)
+        if memory.ending is None and memory.status.get("phase") in ("Succeeded", "Failed"):
+            self._awake.set()
+
+    def _ensure_probes(self) -> None:
+        memory = self.memory
+        if memory.released:
+            return
+        running = {name: one for name in _probed(memory.pod) if (one := memory.seen.latest(name)) and _is_up(one)}
+        sandbox = memory.seen.sandbox
+        ips = self._parts.host_ips() if memory.pod.host_network else (sandbox.ips if sandbox else ())
+        self._parts.probes.ensure(memory.pod, running, ips)
+
+    async def _walk(self, step: Step) -> None:
+        memory, clock = self.memory, self._parts.clock
+        at, began = clock.now(), clock.monotonic()
+        outcome = "ok"
+        try:
+            await self._steps.walk(step)
+            self._succeeded(step)
+        except asyncio.CancelledError:
+            outcome = "interrupted"
+            raise
+        except NodewrightError as error:
+            outcome = str(error)
+            self._failed(step, getattr(error, "reason", type(error).__name__), error.message)
+            log.warning("pod %s: %s: %s", memory.pod.full_name, _name(step), error)
+        except Exception as error:
+            outcome = repr(error)
+            self._failed(step, "InternalError", repr(error))
+            log.exception("pod %s: %s", memory.pod.full_name, _name(step))
+        finally:
+            memory.timeline.append(Happening(at, _name(step), clock.monotonic() - began, outcome))
+
+    def _succeeded(self, step: Step) -> None:
+        if isinstance(step, Start):
+            self.memory.failures.pop(step.container["name"], None)
+        elif not isinstance(step, EnsureImage):
+            self.memory.blocked = None
+
+    def _failed(self, step: Step, reason: str, message: str) -> None:
+        memory = self.memory
+        now = self._parts.clock.now()
+        container = step.container["name"] if isinstance(step, Start | EnsureImage) else ""
+        before = memory.failures.get(container) if container else memory.blocked
+        times = before.times + 1 if before is not None and before.reason == reason else 1
+        failure = Failure(reason, message, now + backoff.step_delay(times) * random.uniform(0.9, 1.1), times)
+        if container:
+            memory.failures[container] = failure
+        else:
+            memory.blocked = failure
+
+    async def _wait(self, walking: set[asyncio.Task[None]]) -> set[asyncio.Task[None]]:
+        """Until a step ends, the inbox is written, or the plan's time has come."""
+        if self._awake.is_set() and not walking:
+            await asyncio.sleep(0)
+            return set()
+        watched: set[asyncio.Future[Any]] = {asyncio.ensure_future(self._awake.wait())}
+        if not walking and self._plan.wait_until is not None:
+            pause = max(0.0, self._plan.wait_until - self._parts.clock.now())
+            watched.add(asyncio.ensure_future(self._parts.clock.sleep(pause)))
+        try:
+            await asyncio.wait({*watched, *walking}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for one in watched:
+                one.cancel()
+        return {task for task in walking if task.done()}
+
+    def _derive_backoff(self) -> None:
+        """An agent that has just started takes up back-offs where the one before left them."""
+        memory = self.memory
+        for _, container in memory.pod.containers():
+            latest = memory.seen.latest(container["name"])
+            if latest is None or latest.state is not RunState.EXITED:
+                continue
+            entry = backoff.derived(latest.attempt, latest.started_at / 1e9, latest.finished_at / 1e9)
+            if entry is not None:
+                memory.backoff[backoff_key(container)] = entry
+
+
+def _kept_waiting(plan: PodPlan, before: dict[str, Waiting]) -> dict[str, Waiting]:
+    """A container that is being started shows why it last waited, until it runs."""
+    starting = {step.container["name"] for step in plan.steps if isinstance(step, Start | EnsureImage)}
+    return {name: why for name, why in before.items() if name in starting}
+
+
+def _interrupt(walking: dict[asyncio.Task[None], Step]) -> None:
+    # Only what waits on the pod itself: a call to the runtime that makes something is left to its end.
+    for task, step in walking.items():
+        if isinstance(step, Kill | Start):
+            task.cancel()
+
+
+def _succeeded(task: asyncio.Task[None]) -> bool:
+    return not task.cancelled() and task.exception() is None
+
+
+def _probed(pod: Pod) -> list[str]:
+    return [
+        container["name"]
+        for kind, container in pod.containers()
+        if kind.value == "containers" or is_sidecar(kind, container)
+    ]
+
+
+def _is_up(one: ContainerState) -> bool:
+    return one.state is RunState.RUNNING
+
+
+def _name(step: Step) -> str:
+    name = type(step).__name__
+    if isinstance(step, Start | EnsureImage):
+        return f"{name} {step.container['name']}"
+    return f"{name} {step.name}" if isinstance(step, Kill) else name
+
+
+def _format(pod: Pod) -> str:
+    return f"{pod.name}_{pod.namespace}({pod.uid})"
+
+
+def timeline(memory: PodMemory) -> list[Json]:
+    """The steps walked, oldest first, for people to read."""
+    return [
+        {"at": one.at, "step": one.step, "seconds": round(one.seconds, 6), "outcome": one.outcome}
+        for one in memory.timeline
+    ]

@@ -1,0 +1,126 @@
+"""Statuses on their way to the API: the newest one of each pod, sent as soon as it differs from what the API shows.
+
+One writer a pod, alive only while there is something to say; several changes during one
+call make one more call. What the API says back becomes the base of the next comparison.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from agent.model import Json, Pod
+from agent.plan.patch import status_patch
+from agent.ports import ApiPods
+from nodelib.clock import Clock
+from nodelib.errors import NodewrightError, Temporary
+from nodelib.kube.client import ApiError
+
+log = logging.getLogger(__name__)
+
+_FIRST_PAUSE = 0.2
+_LONGEST_PAUSE = 10.0
+
+
+@dataclass(slots=True)
+class _Slot:
+    pod: Pod
+    wanted: Json
+    shown: Json
+    version: int
+    sent: asyncio.Event = field(default_factory=asyncio.Event)
+    task: asyncio.Task[None] | None = None
+    gone: bool = False
+
+
+class Reporter:
+    """`on_shown(uid, status)` is called with what the API shows after each call of ours."""
+
+    def __init__(self, api: ApiPods, clock: Clock, on_shown: Callable[[str, Json], None] | None = None) -> None:
+        self._api, self._clock = api, clock
+        self._on_shown = on_shown
+        self._slots: dict[str, _Slot] = {}
+
+    def set(self, pod: Pod, status: Json) -> None:
+        """Say this of `pod` as soon as possible. Never blocks."""
+        slot = self._slots.get(pod.uid)
+        version = _version(pod.raw)
+        if slot is None:
+            slot = self._slots[pod.uid] = _Slot(pod, status, pod.status, version)
+        slot.pod, slot.wanted = pod, status
+        if version > slot.version:
+            slot.shown, slot.version = pod.status, version
+        if slot.gone or status_patch(pod, slot.shown, status) is None:
+            if slot.task is None:
+                slot.sent.set()
+            return
+        slot.sent.clear()
+        if slot.task is None:
+            slot.task = asyncio.create_task(self._write(slot), name=f"status/{pod.full_name}")
+
+    async def flush(self, uid: str) -> None:
+        """Until the API shows the newest status, or has no such pod any more."""
+        slot = self._slots.get(uid)
+        if slot is not None:
+            await slot.sent.wait()
+
+    def shown(self, uid: str) -> Json | None:
+        """The status that the API showed last."""
+        slot = self._slots.get(uid)
+        return slot.shown if slot else None
+
+    def forget(self, uid: str) -> None:
+        """The pod is no more: nothing of it is sent."""
+        slot = self._slots.pop(uid, None)
+        if slot is not None and slot.task is not None:
+            slot.task.cancel()
+
+    async def close(self) -> None:
+        """Stop all writers."""
+        tasks = [slot.task for slot in self._slots.values() if slot.task]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _write(self, slot: _Slot) -> None:
+        pause = _FIRST_PAUSE
+        try:
+            while not slot.gone:
+                patch = status_patch(slot.pod, slot.shown, slot.wanted)
+                if patch is None:
+                    break
+                try:
+                    answer = await self._api.patch_status(slot.pod, patch)
+                except ApiError as error:
+                    slot.gone = error.is_not_found or error.is_conflict
+                    if not slot.gone:
+                        pause = await self._rest(slot, error, pause)
+                except Temporary as error:
+                    pause = await self._rest(slot, error, pause)
+                else:
+                    pause = _FIRST_PAUSE
+                    self._answered(slot, answer)
+        finally:
+            slot.task = None
+            slot.sent.set()
+
+    def _answered(self, slot: _Slot, answer: Json) -> None:
+        version = _version(answer)
+        if version >= slot.version:
+            slot.shown, slot.version = answer.get("status") or {}, version
+        if self._on_shown is not None:
+            self._on_shown(slot.pod.uid, slot.shown)
+
+    async def _rest(self, slot: _Slot, error: NodewrightError, pause: float) -> float:
+        log.warning("pod %s: status not sent: %s; next try in %.1f s", slot.pod.full_name, error, pause)
+        await self._clock.sleep(pause * random.uniform(0.8, 1.2))
+        return min(pause * 2, _LONGEST_PAUSE)
+
+
+def _version(raw: Json) -> int:
+    # Comparable as numbers since Kubernetes 1.35 (KEP-5504); anything else sorts as oldest.
+    text = str(raw.get("metadata", {}).get("resourceVersion", ""))
+    return int(text) if text.isdigit() else 0

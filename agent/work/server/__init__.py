@@ -1,0 +1,10 @@
+"""The kubelet's HTTPS server: every endpoint of upstream's pkg/kubelet/server that we have an honest answer to.
+
+Endpoints walk the plans of agent.plan.{authz,logs,stats} with the edges of agent.edge.
+`start()` is all that a composition root needs.
+"""
+
+from agent.work.server.app import KubeletServer, start
+from agent.work.server.deps import ServedNode, ServerDeps
+
+__all__ = ["KubeletServer", "ServedNode", "ServerDeps", "start"]

@@ -1,0 +1,50 @@
+"""What the server is made of: settings as parsed, who the node is, parts from the composition root."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+
+from agent.ports import PodView, Runtime
+from agent.settings import ServerSettings
+from agent.work.stats import StatsProvider
+from nodelib.kube.client import KubeClient
+
+
+@dataclass(frozen=True, slots=True)
+class ServedNode:
+    """The node that is served.
+
+    `names` and `addresses` go into the self-signed certificate that is kept in `cert_dir` when
+    none is configured; `configz` is the whole KubeletConfiguration (Settings.effective).
+    """
+
+    name: str
+    cert_dir: str = "/var/lib/kubelet/pki"
+    names: tuple[str, ...] = ()
+    addresses: tuple[str, ...] = ()
+    configz: Mapping[str, Any] = field(default_factory=dict)
+    system_log_dir: str = "/var/log"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerDeps:
+    """The parts that answer. `health()` returns "" or why the pod loop is not well.
+
+    `client` None (standalone agent): no webhook reviews, so only certificates authenticate.
+    `translate_uid` maps a mirror pod's UID to its static pod's.
+    """
+
+    settings: ServerSettings
+    node: ServedNode
+    pods: PodView
+    runtime: Runtime
+    client: KubeClient | None
+    registry: CollectorRegistry
+    health: Callable[[], str]
+    stats: StatsProvider | None = None
+    probe_registry: CollectorRegistry | None = None
+    translate_uid: Callable[[str], str] = lambda uid: uid

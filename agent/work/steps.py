@@ -1,0 +1,320 @@
+"""How each step of a plan is walked. Nothing is decided here: a step does its work, or raises what hindered it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from agent.errors import CriError
+from agent.model import ContainerState, Json, Kind, ObservedPod, RunState
+from agent.plan import backoff
+from agent.plan.facts import (
+    Confirm,
+    EnsureImage,
+    Forget,
+    ImageState,
+    Kill,
+    Prepare,
+    Release,
+    RemoveContainer,
+    RemoveSandbox,
+    RunSandbox,
+    Start,
+    Step,
+    StopSandbox,
+)
+from agent.plan.pod import backoff_key
+from agent.plan.restart import MINIMUM_GRACE
+from agent.work.memory import PodMemory
+from agent.work.parts import Parts
+from nodelib.errors import NodewrightError, Permanent
+from nodelib.kube.client import ApiError
+
+log = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0  # seconds between looks at a runtime that does not answer
+
+
+class StepFailed(NodewrightError):
+    """A step did not succeed: `reason` is the waiting state or event reason that upstream has for it."""
+
+    def __init__(self, reason: str, cause: NodewrightError) -> None:
+        super().__init__(cause.message, obj=cause.obj, step=cause.step, action=cause.action)
+        self.reason = reason
+
+
+class Steps:
+    """Walks the steps of one pod. `poke` asks its worker for a fresh plan."""
+
+    def __init__(self, parts: Parts, memory: PodMemory, poke: asyncio.Event) -> None:
+        self._parts, self._memory, self._poke = parts, memory, poke
+
+    async def walk(self, step: Step) -> None:
+        """Raises StepFailed, or another NodewrightError of whoever failed."""
+        match step:
+            case Prepare():
+                await self._prepare()
+            case EnsureImage():
+                pod = self._memory.pod
+                await self._parts.images.ensure(pod, step.kind, step.container, step.attempt, self._image_state)
+            case RunSandbox():
+                await self._run_sandbox(step)
+            case Start():
+                await self._start(step)
+            case Kill():
+                await self._kill(step)
+            case StopSandbox():
+                await self._parts.runtime.stop_sandbox(step.sandbox_id)
+                self._memory.stopped.add(step.sandbox_id)
+                await self._look()
+            case RemoveContainer():
+                await self._remove_container(step)
+            case RemoveSandbox():
+                await self._parts.runtime.remove_sandbox(step.sandbox_id)
+                await self._look()
+            case Release():
+                await self._release()
+            case Confirm():
+                await self._confirm()
+            case Forget():
+                await self._parts.files.remove_pod_logs(self._memory.pod)
+
+    async def _prepare(self) -> None:
+        pod = self._memory.pod
+        try:
+            parent = await self._parts.cgroups.ensure_pod(pod)
+        except NodewrightError as error:
+            self._warn("FailedCreatePodContainer", f"unable to ensure pod container exists: {error}")
+            raise StepFailed("FailedCreatePodContainer", error) from error
+        try:
+            found = await self._parts.materials.prepare(pod)
+        except NodewrightError as error:
+            self._warn("FailedMount", str(error))
+            raise StepFailed("FailedMount", error) from error
+        self._memory.materials = replace(found, cgroup_parent=parent)
+
+    async def _run_sandbox(self, step: RunSandbox) -> None:
+        memory, pod = self._memory, self._memory.pod
+        if memory.materials is None:
+            raise Permanent("nothing is prepared", obj=pod.full_name, step="sandbox")
+        if step.replaces:
+            text = "Pod sandbox changed, it will be killed and re-created."
+            self._parts.events.emit(pod.raw, "Normal", "SandboxChanged", text)
+        try:
+            handler = ""
+            if pod.spec.get("runtimeClassName"):
+                handler = await self._parts.api.runtime_handler(pod.spec["runtimeClassName"])
+            config = await self._parts.materials.sandbox_config(pod, memory.materials, step.attempt)
+            await self._parts.runtime.run_sandbox(config, handler)
+        except NodewrightError as error:
+            said = f"rpc error: code = {error.code} desc = " if isinstance(error, CriError) else ""
+            self._warn("FailedCreatePodSandBox", f"Failed to create pod sandbox: {said}{error.message}")
+            raise StepFailed("FailedCreatePodSandBox", error) from error
+        finally:
+            await self._look()
+
+    async def _start(self, step: Start) -> None:
+        name = step.container["name"]
+        latest = self._memory.seen.latest(name)
+        self._extend_backoff(step.container, latest)
+        # Cut short between create and start, a container would be left that nobody counts.
+        container_id = await _unbroken(self._create_and_run(step))
+        hook = (step.container.get("lifecycle") or {}).get("postStart")
+        if hook:
+            await self._post_start(step, container_id, hook)
+
+    async def _create_and_run(self, step: Start) -> str:
+        try:
+            container_id = await self._create(step)
+            await self._run(step, container_id)
+        finally:
+            # The next attempt asks for its image again: it may have been removed, or be pulled Always.
+            self._memory.images.pop(step.container["name"], None)
+            await self._look()
+        return container_id
+
+    async def _create(self, step: Start) -> str:
+        memory, pod = self._memory, self._memory.pod
+        name, image = step.container["name"], memory.images[step.container["name"]]
+        sandbox = next((one for one in memory.seen.sandboxes if one.id == step.sandbox_id), None)
+        if memory.materials is None or image.facts is None or sandbox is None:
+            raise Permanent("volumes, image or sandbox are not there any more", obj=f"{pod.full_name}[{name}]")
+        ips = self._parts.host_ips() if pod.host_network else sandbox.ips
+        try:
+            config = await self._parts.materials.container_config(
+                pod,
+                step.kind,
+                step.container,
+                memory.materials,
+                attempt=step.attempt,
+                ips=ips,
+                image=image.facts,
+                image_ref=image.ref,
+                target_id=_target(step, memory.seen),
+            )
+            sandbox_config = await self._parts.materials.sandbox_config(pod, memory.materials, sandbox.attempt)
+        except NodewrightError as error:
+            self._warn("Failed", f"Error: {error.message}", name)
+            raise StepFailed("CreateContainerConfigError", error) from error
+        try:
+            container_id = await self._parts.runtime.create_container(step.sandbox_id, config, sandbox_config)
+        except CriError as error:
+            self._warn("Failed", f"Error: {error.message}", name)
+            raise StepFailed("CreateContainerError", error) from error
+        self._tell("Created", "Container created", name)
+        await self._parts.files.container_started(
+            pod, name, container_id, f"{sandbox_config.get('log_directory', '')}/{config.get('log_path', '')}"
+        )
+        return container_id
+
+    async def _run(self, step: Start, container_id: str) -> None:
+        name = step.container["name"]
+        try:
+            await self._parts.runtime.start_container(container_id)
+        except CriError as error:
+            self._warn("Failed", f"Error: {error.message}", name)
+            raise StepFailed("RunContainerError", error) from error
+        self._tell("Started", "Container started", name)
+
+    async def _post_start(self, step: Start, container_id: str, hook: Json) -> None:
+        memory, name = self._memory, step.container["name"]
+        sandbox = memory.seen.sandbox
+        ips = self._parts.host_ips() if memory.pod.host_network else (sandbox.ips if sandbox else ())
+        try:
+            await self._parts.hooks.run(memory.pod, step.container, container_id, hook, ips)
+        except NodewrightError as error:
+            self._warn("FailedPostStartHook", "PostStartHook failed", name)
+            grace = int(memory.pod.spec.get("terminationGracePeriodSeconds") or MINIMUM_GRACE)
+            pre_stop = (step.container.get("lifecycle") or {}).get("preStop")
+            await self._kill(Kill(container_id, name, "FailedPostStartHook", grace, pre_stop))
+            raise StepFailed("PostStartHookError", error) from error
+
+    async def _kill(self, step: Kill) -> None:
+        memory = self._memory
+        first = step.container_id not in memory.hooked
+        memory.hooked.add(step.container_id)
+        if first:
+            self._tell("Killing", step.message, step.name)
+        if step.restart:
+            memory.restart_wanted.add(step.container_id)
+        began = self._parts.clock.monotonic()
+        if step.hook and step.grace > 0 and first:
+            await self._pre_stop(step)
+        left = step.grace - int(self._parts.clock.monotonic() - began)
+        try:
+            await self._parts.runtime.stop_container(step.container_id, max(left, MINIMUM_GRACE))
+        except CriError as error:
+            self._warn("FailedKillPod", f"error killing container {step.name}: {error.message}", step.name)
+            raise StepFailed("FailedKillPod", error) from error
+        finally:
+            await asyncio.shield(self._look())
+
+    async def _pre_stop(self, step: Kill) -> None:
+        memory, pod = self._memory, self._memory.pod
+        found = pod.container(step.name)
+        container = found[1] if found else {"name": step.name}
+        sandbox = memory.seen.sandbox
+        ips = self._parts.host_ips() if pod.host_network else (sandbox.ips if sandbox else ())
+        hook = asyncio.ensure_future(self._parts.hooks.run(pod, container, step.container_id, step.hook or {}, ips))
+        timer = asyncio.ensure_future(self._parts.clock.sleep(step.grace))
+        try:
+            await asyncio.wait({hook, timer}, return_when=asyncio.FIRST_COMPLETED)
+            if hook.done():
+                await hook
+            else:
+                log.warning("pod %s: preStop hook of %s took the whole grace", pod.full_name, step.name)
+        except NodewrightError as error:
+            log.warning("pod %s: preStop hook of %s: %s", pod.full_name, step.name, error)
+            self._warn("FailedPreStopHook", "PreStopHook failed", step.name)
+        finally:
+            hook.cancel()
+            timer.cancel()
+
+    async def _remove_container(self, step: RemoveContainer) -> None:
+        one = next((one for one in self._memory.seen.containers if one.id == step.container_id), None)
+        await self._parts.runtime.remove_container(step.container_id)
+        if one is not None and not step.keep_logs:
+            await self._parts.files.remove_container_logs(one)
+        await self._look()
+
+    async def _release(self) -> None:
+        memory = self._memory
+        self._parts.probes.forget(memory.pod.uid)
+        self._parts.images.forget(memory.pod.uid)
+        try:
+            await self._parts.materials.release(memory.pod.uid)
+            await self._parts.cgroups.remove_pod(memory.pod.uid)
+        except NodewrightError as error:
+            self._warn("FailedKillPod", f"error releasing the pod's volumes and cgroup: {error}")
+            raise StepFailed("FailedKillPod", error) from error
+        except OSError as error:
+            raise StepFailed("FailedKillPod", Permanent(str(error), step="release")) from error
+        memory.materials, memory.released = None, True
+
+    async def _confirm(self) -> None:
+        memory = self._memory
+        await self._parts.reporter.flush(memory.pod.uid)
+        try:
+            await self._parts.api.delete(memory.pod)
+        except ApiError as error:
+            raise StepFailed("FailedDelete", error) from error
+        memory.confirmed = True
+
+    def _image_state(self, name: str, state: ImageState) -> None:
+        self._memory.images[name] = state
+        self._poke.set()
+
+    def _extend_backoff(self, container: Json, latest: ContainerState | None) -> None:
+        if latest is None or latest.state is not RunState.EXITED:
+            return
+        key = backoff_key(container)
+        present = self._memory.backoff.get(key)
+        now = self._parts.clock.now()
+        self._memory.backoff[key] = backoff.extended(present, latest.finished_at / 1e9, now)
+
+    async def _look(self) -> None:
+        """See what has come of a step. Nothing is planned on a view from before it, so this goes on until it is had."""
+        uid, pause = self._memory.pod.uid, _FIRST_PAUSE
+        while True:
+            try:
+                await self._parts.observer.refresh(uid)
+                return
+            except CriError as error:
+                log.warning("pod %s: %s; next look in %.1f s", self._memory.pod.full_name, error, pause)
+            await self._parts.clock.sleep(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE)
+
+    def _tell(self, reason: str, message: str, container: str = "") -> None:
+        self._parts.events.emit(self._memory.pod.raw, "Normal", reason, message, container=container)
+
+    def _warn(self, reason: str, message: str, container: str = "") -> None:
+        self._parts.events.emit(self._memory.pod.raw, "Warning", reason, message, container=container)
+
+
+async def _unbroken(work: Coroutine[Any, Any, _T]) -> _T:
+    """Run to the end even if cancelled meanwhile; the cancellation counts afterwards."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task})
+        raise
+
+
+def _target(step: Start, seen: ObservedPod) -> str:
+    if step.kind is not Kind.EPHEMERAL or not step.container.get("targetContainerName"):
+        return ""
+    wanted = step.container["targetContainerName"]
+    found = seen.latest(wanted)
+    if found is None or found.state is not RunState.RUNNING:
+        raise StepFailed(
+            "CreateContainerConfigError",
+            Permanent(
+                f'unable to find target container "{wanted}"', action="It must run for its processes to be seen."
+            ),
+        )
+    return found.id

@@ -1,0 +1,165 @@
+"""A real etcd and kube-apiserver in a network namespace of their own, for tests of what talks to them.
+
+Tokens instead of certificates: "admin" is system:masters, a node's token is its name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import glob
+import os
+import secrets
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from nodelib.kube.access import ClusterAccess
+
+_READY_TIMEOUT = 60.0
+
+
+def find_binary() -> str | None:
+    """The multi-call control plane binary, wherever a build has left it."""
+    cache = os.environ.get("NODEWRIGHT_CACHE", os.path.expanduser("~/.cache/nodewright"))
+    for pattern in ("bin/*/nodewright-controlplane", "scratch/nodewright-controlplane"):
+        found = sorted(glob.glob(os.path.join(cache, pattern)), key=os.path.getmtime)
+        if found:
+            return found[-1]
+    return None
+
+
+@dataclass(frozen=True)
+class ApiServer:
+    """`server` is reachable from inside the namespace `netns` only."""
+
+    netns: str
+    server: str
+    address: str
+    tokens: Mapping[str, str]
+
+    def access(self, user: str) -> ClusterAccess:
+        return ClusterAccess(server=self.server, token=self.tokens[user], insecure=True)
+
+
+@contextlib.contextmanager
+def running(folder: Path, nodes: Sequence[str]) -> Iterator[ApiServer]:
+    """Raise both in a new namespace with the address 10.89.250.1; everything is gone afterwards."""
+    binary = find_binary()
+    assert binary is not None
+    netns = f"nwn-{secrets.token_hex(3)}"
+    address = "10.89.250.1"
+    _ip("netns", "add", netns)
+    processes: list[subprocess.Popen[bytes]] = []
+    try:
+        _ip("-n", netns, "link", "set", "lo", "up")
+        _ip("-n", netns, "link", "add", "nwn0", "type", "bridge")
+        _ip("-n", netns, "addr", "add", f"{address}/24", "dev", "nwn0")
+        _ip("-n", netns, "link", "set", "nwn0", "up")
+        tokens = _prepare(folder, binary, nodes)
+        processes.append(_start(netns, folder, "etcd", _etcd(folder)))
+        processes.append(_start(netns, folder, "kube-apiserver", _apiserver(folder, address)))
+        _wait(netns, processes, folder)
+        yield ApiServer(netns, f"https://{address}:6443", address, tokens)
+    finally:
+        for process in reversed(processes):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        _ip("netns", "del", netns)
+
+
+def run_inside(netns: str, work: Callable[[], Coroutine[Any, Any, None]], timeout: float = 60) -> None:
+    """Run `work` in an event loop of a thread that has entered the namespace; its failure is raised here."""
+    failure: list[BaseException] = []
+
+    def enter() -> None:
+        handle = os.open(f"/run/netns/{netns}", os.O_RDONLY)
+        try:
+            libc = ctypes.CDLL(None, use_errno=True)
+            if libc.setns(handle, 0x40000000) != 0:  # CLONE_NEWNET; os.setns() came with Python 3.12
+                raise OSError(ctypes.get_errno(), "setns")
+            asyncio.run(asyncio.wait_for(work(), timeout))
+        except BaseException as error:
+            failure.append(error)
+        finally:
+            os.close(handle)
+
+    thread = threading.Thread(target=enter)
+    thread.start()
+    thread.join()
+    if failure:
+        raise failure[0]
+
+
+def _prepare(folder: Path, binary: str, nodes: Sequence[str]) -> dict[str, str]:
+    for name in ("etcd", "kube-apiserver"):
+        (folder / name).symlink_to(binary)
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    pem = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
+    )
+    (folder / "sa.key").write_bytes(pem)
+    tokens = {name: secrets.token_hex(16) for name in ("admin", *nodes)}
+    lines = [f"{tokens['admin']},admin,admin,system:masters"]
+    lines += [f"{tokens[name]},system:node:{name},{name},system:nodes" for name in nodes]
+    (folder / "tokens.csv").write_text("\n".join(lines) + "\n")
+    return tokens
+
+
+def _etcd(folder: Path) -> list[str]:
+    return [str(folder / "etcd"), "--data-dir", str(folder / "data"), "--unsafe-no-fsync"]
+
+
+def _apiserver(folder: Path, address: str) -> list[str]:
+    key = str(folder / "sa.key")
+    return [
+        str(folder / "kube-apiserver"),
+        "--etcd-servers=http://127.0.0.1:2379",
+        f"--advertise-address={address}",
+        "--authorization-mode=Node,RBAC",
+        "--enable-admission-plugins=NodeRestriction",
+        f"--token-auth-file={folder / 'tokens.csv'}",
+        f"--cert-dir={folder / 'pki'}",
+        "--service-account-issuer=https://kubernetes.default.svc",
+        f"--service-account-key-file={key}",
+        f"--service-account-signing-key-file={key}",
+        "--service-cluster-ip-range=10.96.0.0/16",
+    ]
+
+
+def _start(netns: str, folder: Path, name: str, argv: Sequence[str]) -> subprocess.Popen[bytes]:
+    with open(folder / f"{name}.log", "wb") as log:
+        return subprocess.Popen(
+            ["nsenter", f"--net=/run/netns/{netns}", *argv], stdout=log, stderr=log, start_new_session=True
+        )
+
+
+def _wait(netns: str, processes: Sequence[subprocess.Popen[bytes]], folder: Path) -> None:
+    deadline = time.monotonic() + _READY_TIMEOUT
+    while time.monotonic() < deadline:
+        for process in processes:
+            if process.poll() is not None:
+                raise AssertionError(f"{process.args} ended:\n{(folder / 'kube-apiserver.log').read_text()[-3000:]}")
+        probe = subprocess.run(
+            ["nsenter", f"--net=/run/netns/{netns}", "curl", "-ksf", "https://127.0.0.1:6443/readyz"],
+            capture_output=True,
+            check=False,
+        )
+        if probe.returncode == 0:
+            return
+        time.sleep(0.2)
+    raise AssertionError(f"not ready:\n{(folder / 'kube-apiserver.log').read_text()[-3000:]}")
+
+
+def _ip(*argv: str) -> None:
+    subprocess.run(["ip", *argv], check=True, capture_output=True)

@@ -1,0 +1,303 @@
+"""Materials of pods against a real API server (Node authorizer, NodeRestriction) and real mounts."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cri_api.v1 import api_pb2
+
+from agent.materials import BuiltMaterials, build_materials
+from agent.materials_model import MaterialSettings, NodeFacts
+from agent.model import ImageFacts, Json, Kind, Pod
+from agent.plan.cgroups import Machine, Policy
+from nodelib.clock import SystemClock
+from nodelib.errors import Permanent, Temporary
+from nodelib.kube.client import KubeClient
+from tests.netns import api_server
+from tests.netns.api_server import ApiServer, run_inside
+from tests.netns.mountns import isolated
+
+pytestmark = [
+    pytest.mark.netns,
+    pytest.mark.skipif(api_server.find_binary() is None, reason="the control plane binary is not built"),
+    pytest.mark.skipif(os.geteuid() != 0, reason="needs root: mounts and network namespaces"),
+]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
+    with api_server.running(tmp_path_factory.mktemp("api"), ["n1", "n2"]) as found:
+        yield found
+
+
+class World:
+    """An administrator, and the materials of node n1 with a root directory of their own."""
+
+    def __init__(self, server: ApiServer, root: Path, namespace: str) -> None:
+        self.admin = KubeClient(server.access("admin"), user_agent="admin")
+        self.node = KubeClient(server.access("n1"), user_agent="node")
+        self.namespace = namespace
+        self.root = root
+        self.told: list[str] = []
+        self.warned: list[tuple[str, str]] = []
+        self.built = self.restarted()
+        self._tasks = [asyncio.create_task(work(), name=name) for name, work in self.built.objects.tasks()]
+
+    @property
+    def materials(self) -> Any:
+        return self.built.materials
+
+    def restarted(self) -> BuiltMaterials:
+        """As a fresh agent on the same disk."""
+        settings = MaterialSettings(
+            "n1", root_dir=str(self.root), pod_logs_dir=str(self.root / "logs"), cluster_dns=("10.96.0.10",)
+        )
+        facts = NodeFacts(("10.89.0.11",), {"cpu": "2", "memory": "1Gi"})
+        return build_materials(
+            self.node,
+            settings,
+            clock=SystemClock(),
+            node=lambda: facts,
+            policy=Policy(),
+            machine=Machine(1 << 30, 1),
+            notify=self.told.append,
+            warn=lambda pod, reason, message: self.warned.append((reason, message)),
+        )
+
+    async def start(self) -> None:
+        base = f"/api/v1/namespaces/{self.namespace}"
+        await self.admin.post("/api/v1/namespaces", {"metadata": {"name": self.namespace}})
+        await self.admin.post(f"{base}/serviceaccounts", {"metadata": {"name": "default"}})
+        await self.config_map("kube-root-ca.crt", {"ca.crt": "CA"})
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.built.objects.close()
+        await self.admin.close()
+        await self.node.close()
+
+    async def config_map(self, name: str, data: dict[str, str]) -> None:
+        body = {"metadata": {"name": name}, "data": data}
+        await self.admin.post(f"/api/v1/namespaces/{self.namespace}/configmaps", body)
+
+    async def secret(self, name: str, data: dict[str, bytes]) -> None:
+        coded = {key: base64.b64encode(value).decode() for key, value in data.items()}
+        await self.admin.post(
+            f"/api/v1/namespaces/{self.namespace}/secrets", {"metadata": {"name": name}, "data": coded}
+        )
+
+    async def pod(self, name: str, container: Json | None = None, node: str = "n1", **spec: Any) -> Pod:
+        one = {"name": "main", "image": "busybox", **(container or {})}
+        body = {"metadata": {"name": name}, "spec": {"nodeName": node, "containers": [one], **spec}}
+        return Pod(await self.admin.post(f"/api/v1/namespaces/{self.namespace}/pods", body))
+
+    async def config(self, pod: Pod, **fields: Any) -> Any:
+        """The message that the runtime would get."""
+        materials = await self.materials.prepare(pod)
+        sandbox = await self.materials.sandbox_config(pod, materials, 0)
+        api_pb2.PodSandboxConfig(**sandbox)
+        made = await self.materials.container_config(
+            pod,
+            Kind.MAIN,
+            pod.spec["containers"][0],
+            materials,
+            attempt=0,
+            ips=("10.244.1.5",),
+            image=ImageFacts("img"),
+            image_ref="sha256:1",
+            **fields,
+        )
+        return api_pb2.ContainerConfig(**made)
+
+
+async def until(condition: Callable[[], Any], seconds: float = 20) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "the condition never came true"
+        await asyncio.sleep(0.02)
+
+
+def story(server: ApiServer, root: Path, namespace: str, tell: Callable[[World], Awaitable[None]]) -> None:
+    async def run() -> None:
+        world = World(server, root, namespace)
+        try:
+            await world.start()
+            await tell(world)
+        finally:
+            await world.close()
+
+    run_inside(server.netns, run)
+
+
+@isolated
+def test_a_pod_as_the_server_makes_it(server: ApiServer, tmp_path: Path) -> None:
+    async def tell(world: World) -> None:
+        await world.config_map("settings", {"color": "blue"})
+        await world.secret("keys", {"pass": b"s3cret"})
+        env = [
+            {"name": "COLOR", "valueFrom": {"configMapKeyRef": {"name": "settings", "key": "color"}}},
+            {"name": "PASS", "valueFrom": {"secretKeyRef": {"name": "keys", "key": "pass"}}},
+            {"name": "CPU", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu"}}},
+        ]
+        pod = await world.pod("web", {"env": env, "command": ["echo", "$(COLOR)"]})
+        config = await world.config(pod)
+        assert list(config.command) == ["echo", "blue"]
+        values = {item.key: item.value for item in config.envs}
+        assert (values["PASS"], values["CPU"]) == ("s3cret", "2")
+        assert values["KUBERNETES_SERVICE_HOST"] == "10.96.0.1"
+        paths = {mount.container_path: mount.host_path for mount in config.mounts}
+        token_dir = Path(paths["/var/run/secrets/kubernetes.io/serviceaccount"])
+        assert (token_dir / "ca.crt").read_text() == "CA"
+        assert (token_dir / "namespace").read_text() == world.namespace
+        review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview"}
+        answer = await world.admin.post(
+            "/apis/authentication.k8s.io/v1/tokenreviews",
+            {**review, "spec": {"token": (token_dir / "token").read_text()}},
+        )
+        assert answer["status"]["authenticated"]
+        assert answer["status"]["user"]["extra"]["authentication.kubernetes.io/pod-uid"] == [pod.uid]
+        assert "10.244.1.5\tweb\n" in Path(paths["/etc/hosts"]).read_text()
+        await world.materials.release(pod.uid)
+        assert os.listdir(world.root / "pods") == []
+
+    story(server, tmp_path, "whole", tell)
+
+
+@isolated
+def test_changes_arrive_in_volumes(server: ApiServer, tmp_path: Path) -> None:
+    async def tell(world: World) -> None:
+        await world.config_map("settings", {"color": "blue"})
+        volumes = [
+            {"name": "conf", "configMap": {"name": "settings"}},
+            {"name": "late", "secret": {"secretName": "late", "optional": True}},
+            {
+                "name": "meta",
+                "downwardAPI": {"items": [{"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}]},
+            },
+        ]
+        pod = await world.pod("web", volumes=volumes)
+        made = (await world.materials.prepare(pod)).volumes
+        shown = Path(made["conf"].path, "color")
+        assert shown.read_text() == "blue"
+        began = time.monotonic()
+        await world.admin.patch(f"/api/v1/namespaces/{world.namespace}/configmaps/settings", {"data": {"color": "red"}})
+        await until(lambda: pod.uid in world.told)
+        await world.materials.refresh(pod)
+        assert shown.read_text() == "red"
+        assert time.monotonic() - began < 5
+        world.told.clear()
+        await world.secret("late", {"k": b"v"})
+        await until(lambda: pod.uid in world.told)
+        await world.materials.refresh(pod)
+        assert Path(made["late"].path, "k").read_text() == "v"
+        labelled = Pod({**pod.raw, "metadata": {**pod.meta, "labels": {"new": "1"}}})
+        await world.materials.refresh(labelled)
+        assert Path(made["meta"].path, "labels").read_text() == 'new="1"'
+
+    story(server, tmp_path, "changes", tell)
+
+
+@isolated
+def test_a_pod_waits_for_what_is_missing(server: ApiServer, tmp_path: Path) -> None:
+    async def tell(world: World) -> None:
+        pod = await world.pod("web", volumes=[{"name": "conf", "configMap": {"name": "settings"}}])
+        with pytest.raises(
+            Temporary, match=f'configmap "settings" not found. Create ConfigMap {world.namespace}/settings'
+        ):
+            await world.materials.prepare(pod)
+        await world.config_map("settings", {"a": "1"})
+        await until(lambda: pod.uid in world.told)
+        await world.materials.prepare(pod)
+
+    story(server, tmp_path, "waits", tell)
+
+
+@isolated
+def test_objects_of_other_nodes_stay_closed(server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agent.edge.objects._PATIENCE", 0.5)
+
+    async def tell(world: World) -> None:
+        await world.secret("keys", {"pass": b"x"})
+        pod = await world.pod("web", node="n2", volumes=[{"name": "s", "secret": {"secretName": "keys"}}])
+        with pytest.raises(Temporary, match=r"secrets .*forbidden|no relationship"):
+            await world.materials.prepare(pod)
+
+    story(server, tmp_path, "closed", tell)
+
+
+@isolated
+def test_a_restarted_agent_takes_up_what_is_mounted(server: ApiServer, tmp_path: Path) -> None:
+    async def tell(world: World) -> None:
+        pod = await world.pod(
+            "web",
+            {"volumeMounts": [{"name": "e", "mountPath": "/e", "subPath": "a"}]},
+            volumes=[{"name": "e", "emptyDir": {}}],
+        )
+        await world.config(pod)
+        before = (await world.materials.prepare(pod)).volumes
+        Path(before["e"].path, "kept").write_text("x")
+        again = world.restarted()
+        services = asyncio.create_task(again.objects.tasks()[0][1]())
+        try:
+            after = (await again.materials.prepare(pod)).volumes
+            assert after == before
+            assert Path(after["e"].path, "kept").exists()
+            assert await again.materials.pods_on_disk() == [pod.uid]
+            await again.materials.release(pod.uid)
+            assert await again.materials.pods_on_disk() == []
+        finally:
+            services.cancel()
+            await again.objects.close()
+
+    story(server, tmp_path, "restart", tell)
+
+
+@isolated
+def test_container_errors_say_what_to_do(server: ApiServer, tmp_path: Path) -> None:
+    async def tell(world: World) -> None:
+        missing = {"env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "none", "key": "k"}}}]}
+        with pytest.raises(Permanent, match=r'secret "none" not found\. Create Secret'):
+            await world.config(await world.pod("env", missing))
+        escape = {"volumeMounts": [{"name": "e", "mountPath": "/e", "subPath": "out/x"}]}
+        pod = await world.pod("sub", escape, volumes=[{"name": "e", "emptyDir": {}}])
+        volume = (await world.materials.prepare(pod)).volumes["e"].path
+        Path(volume, "out").symlink_to("/etc")
+        with pytest.raises(Permanent, match='subPath for volumeMount "e" of container "main"'):
+            await world.config(pod)
+        root = {"securityContext": {"runAsNonRoot": True}}
+        with pytest.raises(Permanent, match="image will run as root"):
+            await world.config(await world.pod("root", root))
+
+    story(server, tmp_path, "errors", tell)
+
+
+@isolated
+def test_trust_bundles_by_name_and_signer(server: ApiServer, tmp_path: Path) -> None:
+    async def tell(world: World) -> None:
+        sources = [{"clusterTrustBundle": {"name": "roots", "path": "roots.pem", "optional": True}}]
+        pod = await world.pod("web", volumes=[{"name": "ca", "projected": {"sources": sources}}])
+        made = (await world.materials.prepare(pod)).volumes
+        assert Path(made["ca"].path, "roots.pem").read_text() == ""
+
+    story(server, tmp_path, "trust", tell)
+
+
+@isolated
+def test_pull_secrets(server: ApiServer, tmp_path: Path) -> None:
+    async def tell(world: World) -> None:
+        await world.secret("pull", {".dockerconfigjson": b'{"auths":{"reg.io":{"username":"me","password":"x"}}}'})
+        pod = await world.pod("web", imagePullSecrets=[{"name": "pull"}, {"name": "gone"}])
+        assert await world.materials.pull_auth(pod, "reg.io/a:1") == [{"username": "me", "password": "x"}]
+        assert await world.materials.pull_auth(pod, "other.io/a:1") == []
+        assert [reason for reason, _ in world.warned] == ["FailedToRetrieveImagePullSecret"]
+
+    story(server, tmp_path, "pull", tell)

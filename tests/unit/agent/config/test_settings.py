@@ -1,0 +1,362 @@
+"""Command line and files to Settings: upstream's precedence, our safer defaults, errors that say where."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from agent.config.decode import decode, flatten
+from agent.config.schema import FIELDS
+from agent.config.values import seconds
+from agent.settings import Settings, parse
+from nodelib.errors import Invalid
+
+HEAD = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path
+
+
+def parsed(folder: Path, text: str, *argv: str) -> Settings:
+    file = folder / "config.yaml"
+    file.write_text(HEAD + text)
+    return parse([f"--config={file}", *argv], hostname="Node-1")
+
+
+def refusal(folder: Path, text: str, *argv: str) -> str:
+    with pytest.raises(Invalid) as caught:
+        parsed(folder, text, *argv)
+    return str(caught.value)
+
+
+def test_defaults_are_safe_without_a_file() -> None:
+    found = parse([], hostname="Node-1")
+    assert found.node.name == "node-1"
+    assert (found.server.auth.anonymous, found.server.auth.webhook, found.server.auth.mode) == (False, True, "Webhook")
+    assert found.server.read_only_port == 0
+    assert found.pods.seccomp_default and found.cgroups.pod_pids_limit == 4096 and not found.cgroups.fail_v1
+    assert found.notices == ()
+    assert found.eviction.hard["memory.available"] == "100Mi"
+    assert found.images.parallel_pulls == 1
+    assert found.runtime.endpoint == "/run/containerd/containerd.sock"
+    assert found.api.standalone
+
+
+def test_what_kubeadm_writes_is_taken_without_a_notice(folder: Path) -> None:
+    text = """
+authentication:
+  anonymous: {enabled: false}
+  webhook: {cacheTTL: 0s, enabled: true}
+  x509: {clientCAFile: /etc/kubernetes/pki/ca.crt}
+authorization:
+  mode: Webhook
+  webhook: {cacheAuthorizedTTL: 0s, cacheUnauthorizedTTL: 0s}
+cgroupDriver: systemd
+clusterDNS: [10.96.0.10]
+clusterDomain: cluster.local
+containerRuntimeEndpoint: ""
+cpuManagerReconcilePeriod: 0s
+crashLoopBackOff: {}
+evictionPressureTransitionPeriod: 0s
+fileCheckFrequency: 0s
+healthzBindAddress: 127.0.0.1
+healthzPort: 10248
+httpCheckFrequency: 0s
+imageMaximumGCAge: 0s
+imageMinimumGCAge: 0s
+logging:
+  flushFrequency: 0
+  options: {json: {infoBufferSize: "0"}, text: {infoBufferSize: "0"}}
+  verbosity: 0
+memorySwap: {}
+nodeStatusReportFrequency: 0s
+nodeStatusUpdateFrequency: 0s
+runtimeRequestTimeout: 0s
+shutdownGracePeriod: 0s
+shutdownGracePeriodCriticalPods: 0s
+staticPodPath: /etc/kubernetes/manifests
+streamingConnectionIdleTimeout: 0s
+syncFrequency: 0s
+volumeStatsAggPeriod: 0s
+"""
+    found = parsed(folder, text)
+    assert found.cgroups.driver == "systemd" and found.dns.cluster_dns == ("10.96.0.10",)
+    assert found.status.update_frequency == 10.0 and found.status.report_frequency == 300.0
+    assert found.server.streaming_idle_timeout == 14400.0
+    assert [line for line in found.notices if "options" not in line] == []
+
+
+def test_every_field_of_upstreams_type_is_known() -> None:
+    modules = os.environ.get("GOMODCACHE") or os.path.expanduser("~/go/pkg/mod")
+    types = Path(modules, "k8s.io/kubelet@v0.37.1/config/v1beta1/types.go")
+    if not types.exists():
+        pytest.skip("upstream's source is not on this machine")
+    body = types.read_text().split("type KubeletConfiguration struct {")[1].split("\n}\n")[0]
+    names = set(re.findall(r'json:"([A-Za-z0-9]+)', body))
+    known = {path.split(".")[0] for path in FIELDS}
+    assert names - known == set() and known - names == set()
+
+
+@pytest.mark.parametrize(
+    ("argv", "expect"),
+    [
+        pytest.param(["--max-pods=7"], 7, id="flag over file"),
+        pytest.param(["--max-pods", "8"], 8, id="flag and value apart"),
+        pytest.param(["--max_pods=9"], 9, id="underscore"),
+        pytest.param([], 5, id="file"),
+    ],
+)
+def test_flags_win_over_the_file(folder: Path, argv: list[str], expect: int) -> None:
+    assert parsed(folder, "maxPods: 5\n", *argv).pods.max_pods == expect
+
+
+def test_drop_ins_are_merged_in_lexical_order(folder: Path) -> None:
+    drop = folder / "d"
+    (drop / "sub").mkdir(parents=True)
+    (drop / "10-a.conf").write_text(HEAD + "maxPods: 6\nevictionHard: {pid.available: 5%}\nclusterDNS: [10.0.0.1]\n")
+    (drop / "20-b.conf").write_text(HEAD + "maxPods: 7\n")
+    (drop / "sub" / "x.conf").write_text(HEAD + "evictionHard: {memory.available: null}\n")
+    (drop / "ignored.yaml").write_text("nonsense: [")
+    text = "maxPods: 5\nclusterDNS: [10.9.9.9]\nevictionHard: {memory.available: 50Mi}\n"
+    found = parsed(folder, text, f"--config-dir={drop}")
+    assert found.pods.max_pods == 7
+    assert found.dns.cluster_dns == ("10.0.0.1",)
+    assert found.eviction.hard == {"pid.available": "5%"}
+
+
+def test_feature_gates_of_file_and_flags_are_joined_and_told(folder: Path) -> None:
+    found = parsed(folder, "featureGates: {A: true, B: true}\n", "--feature-gates=B=false,C=true")
+    assert found.feature_gates == {"A": True, "B": False, "C": True}
+    assert any("featureGates.A" in line for line in found.notices)
+
+
+@pytest.mark.parametrize(
+    ("text", "argv", "part"),
+    [
+        pytest.param("cpuManagerPolicy: static\n", [], "cpuManagerPolicy is not supported", id="field"),
+        pytest.param("", ["--cloud-provider=external"], "--cloud-provider is accepted without effect", id="flag"),
+        pytest.param("shutdownGracePeriod: 30s\n", [], "shutdownGracePeriod is not supported", id="duration"),
+        pytest.param("rotateCertificates: true\n", [], "not rotated", id="rotation"),
+    ],
+)
+def test_what_is_not_done_is_told(folder: Path, text: str, argv: list[str], part: str) -> None:
+    assert any(part in line for line in parsed(folder, text, *argv).notices)
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        pytest.param("portt: 1\n", ["line 3", "portt: unknown field; did you mean port?"], id="unknown"),
+        pytest.param("a: 1\nport: 1\n", ["line 3", "a: unknown field"], id="unknown, nothing near"),
+        pytest.param("port: '1'\n", ["line 3", "port: must be a whole number"], id="string for number"),
+        pytest.param("clusterDomain: 5\n", ["must be a string", "put it in quotes"], id="number for string"),
+        pytest.param("enableServer: 'yes'\n", ["must be true or false"], id="string for boolean"),
+        pytest.param("syncFrequency: 10\n", ["must be a string"], id="number for duration"),
+        pytest.param("syncFrequency: 10 s\n", ["is not a duration"], id="bad duration"),
+        pytest.param("clusterDNS: 10.0.0.1\n", ["must be a list"], id="string for list"),
+        pytest.param("clusterDNS: [1]\n", ["clusterDNS[0]", "must be a string"], id="in a list"),
+        pytest.param(
+            "authentication:\n  x509: 5\n", ["line 4", "authentication.x509: must be a mapping"], id="section"
+        ),
+        pytest.param("authentication:\n  webhok: {}\n", ["line 4", "unknown field; did you mean"], id="nested unknown"),
+        pytest.param("port: 1\nport: 2\n", ["line 4", "given twice"], id="twice"),
+        pytest.param("port: [\n", ["not YAML"], id="no YAML"),
+        pytest.param("kubeReserved: {cpu: lots}\n", ["kubeReserved.cpu", "not a quantity"], id="quantity"),
+        pytest.param("registerWithTaints: [{key: a}]\n", ["registerWithTaints[0].effect: is required"], id="taint"),
+        pytest.param("port: 99999999999\n", ["out of range"], id="int32"),
+    ],
+)
+def test_a_malformed_file_is_refused_with_its_place(folder: Path, text: str, parts: list[str]) -> None:
+    said = refusal(folder, text)
+    assert "config.yaml" in said and "start the agent again" in said
+    for part in parts:
+        assert part in said
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        pytest.param("maxPods: -1\n", "maxPods: -1 must not be negative", id="negative"),
+        pytest.param("readOnlyPort: 70000\n", "readOnlyPort: 70000 must be between 0 and 65535", id="port"),
+        pytest.param("imageGCLowThresholdPercent: 90\n", "must be less than imageGCHighThresholdPercent", id="gc"),
+        pytest.param("cpuCFSQuotaPeriod: 2s\n", "between 1ms and 1s", id="quota period"),
+        pytest.param("enforceNodeAllocatable: [foo]\n", "'foo' is not one of", id="enforce"),
+        pytest.param("enforceNodeAllocatable: [pods, pods]\n", "given twice", id="enforce twice"),
+        pytest.param("enforceNodeAllocatable: [kube-reserved]\n", "needs kubeReservedCgroup", id="enforce kube"),
+        pytest.param("enforceNodeAllocatable: [none, pods]\n", "none cannot be given with others", id="none"),
+        pytest.param("cgroupsPerQOS: false\n", "pods needs cgroupsPerQOS: true", id="per qos"),
+        pytest.param("cgroupRoot: a/b\n", "absolute path", id="cgroup root"),
+        pytest.param("evictionHard: {foo.available: 1Mi}\n", "unknown signal", id="signal"),
+        pytest.param("evictionHard: {memory.available: 120%}\n", "more than 100%", id="percentage"),
+        pytest.param("evictionSoft: {memory.available: 1Gi}\n", "needs its evictionSoftGracePeriod", id="soft"),
+        pytest.param("containerRuntimeEndpoint: tcp://1.2.3.4\n", "is not a unix socket", id="endpoint"),
+        pytest.param("tlsCertFile: /x\n", "needs tlsPrivateKeyFile", id="tls"),
+        pytest.param("clusterDNS: [dns.example]\n", "is not an IP address", id="dns"),
+        pytest.param(
+            "maxParallelImagePulls: 5\nserializeImagePulls: true\n", "serializeImagePulls is false", id="pulls"
+        ),
+        pytest.param("containerLogMaxFiles: 1\n", "between 2 and", id="log files"),
+        pytest.param("podLogsDir: logs\n", "absolute, normalized", id="log dir"),
+        pytest.param("runOnce: true\n", "does not exist any more", id="run once"),
+        pytest.param("userNamespaces: {idsPerPod: 1000}\n", "multiple of 65536", id="ids"),
+    ],
+)
+def test_values_that_contradict_are_refused(folder: Path, text: str, part: str) -> None:
+    said = refusal(folder, text)
+    assert part in said and "line " in said
+
+
+def test_all_contradictions_are_told_at_once(folder: Path) -> None:
+    said = refusal(folder, "maxPods: -1\nreadOnlyPort: 70000\n")
+    assert "maxPods" in said and "readOnlyPort" in said and "line 3" in said and "line 4" in said
+
+
+@pytest.mark.parametrize(
+    ("argv", "part"),
+    [
+        pytest.param(["--nonsense"], "unrecognized arguments: --nonsense", id="unknown"),
+        pytest.param(["word"], "unrecognized arguments: word", id="stray word"),
+        pytest.param(["--port=x"], "--port", id="number"),
+        pytest.param(["--register-node=maybe"], "neither true nor false", id="boolean"),
+        pytest.param(["--config=/nowhere"], "/nowhere", id="no file"),
+        pytest.param(["--config-dir=/nowhere"], "is not a folder", id="no folder"),
+        pytest.param(["--node-labels=a"], "must be of the form key=value", id="label form"),
+        pytest.param(["--node-labels=kubernetes.io/role=x"], "may set only", id="label namespace"),
+        pytest.param(["--node-labels=a b=c"], "is not a label key", id="label key"),
+        pytest.param(["--hostname-override=Under_score"], "not a DNS subdomain", id="name"),
+        pytest.param(["--node-ip=127.0.0.1"], "nobody else reaches it", id="loopback"),
+        pytest.param(["--node-ip=10.0.0.1,10.0.0.2"], "one address per family", id="two of a family"),
+        pytest.param(["--cni=other"], "not one of nodewright, none", id="cni"),
+        pytest.param(["--cluster-cidr=10.0.0.0"], "", id="cidr of one address is fine"),
+        pytest.param(["--register-with-taints=a"], "key=value:effect", id="taint"),
+        pytest.param(["--register-with-taints=a:Never"], "no taint effect", id="taint effect"),
+    ],
+)
+def test_bad_flags_are_refused(argv: list[str], part: str) -> None:
+    if not part:
+        parse(argv, hostname="n")
+        return
+    with pytest.raises(Invalid, match=re.escape(part)):
+        parse(argv, hostname="n")
+
+
+def test_flags_that_have_no_field() -> None:
+    argv = "--kubeconfig /k --node-ip 10.0.0.1,fd00::1 --node-labels a=b,node.kubernetes.io/x=y"
+    found = parse([*argv.split(), "--cluster-cidr", "10.244.0.0/16"], hostname="n")
+    assert found.api.kubeconfig == "/k" and not found.api.standalone
+    assert found.node.ips == ("10.0.0.1", "fd00::1")
+    assert found.node.labels == {"a": "b", "node.kubernetes.io/x": "y"}
+    assert found.network.cluster_cidr == "10.244.0.0/16"
+
+
+def test_taints_and_thresholds_on_the_command_line() -> None:
+    found = parse(
+        ["--register-with-taints=a=b:NoSchedule,c:NoExecute", "--eviction-hard=memory.available<1Gi"], hostname="n"
+    )
+    assert found.node.taints == (
+        {"key": "a", "effect": "NoSchedule", "value": "b"},
+        {"key": "c", "effect": "NoExecute"},
+    )
+    assert found.eviction.hard == {"memory.available": "1Gi"}
+
+
+def test_version_prints_the_kubernetes_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parse(["--version"])
+    assert ended.value.code == 0 and capsys.readouterr().out == "Kubernetes v1.37.1\n"
+
+
+def test_the_effective_configuration_reads_back(folder: Path) -> None:
+    found = parsed(folder, "maxPods: 5\nauthentication: {webhook: {cacheTTL: 1m}}\n")
+    again = folder / "again.yaml"
+    again.write_text(yaml.safe_dump(found.effective))
+    assert parse([f"--config={again}"], hostname="Node-1").effective == found.effective
+
+
+@pytest.mark.parametrize(
+    ("text", "expect"),
+    [
+        ("0", 0.0),
+        ("0s", 0.0),
+        ("300ms", 0.3),
+        ("1h30m", 5400.0),
+        ("1.5h", 5400.0),
+        (".5s", 0.5),
+        ("-10s", -10.0),
+        ("2us", 2e-6),
+        ("2µs", 2e-6),
+    ],
+)
+def test_durations_are_gos(text: str, expect: float) -> None:
+    assert seconds(text) == pytest.approx(expect)
+
+
+@pytest.mark.parametrize("text", ["", "10", "s", "10 s", "1h 30m", "ten", "1e3s", "--1s", "٣s", "9999999999999999h"])
+def test_what_is_no_duration(text: str) -> None:
+    with pytest.raises(ValueError, match="not a duration"):
+        seconds(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("a: &a [x]\n" + "".join(f"b{i}: [{'*a, ' * 200}]\n" for i in range(400)), id="aliases"),
+        pytest.param("a: " + "[" * 500 + "]" * 500, id="deep"),
+        pytest.param("? [a]\n: b\n", id="key is a list"),
+        pytest.param("a: &a\n  b: *a\n", id="recursive"),
+        pytest.param("a: !!python/object:os.system x\n", id="tag"),
+        pytest.param("\x00", id="zero byte"),
+        pytest.param("port: 0b2", id="odd number"),
+        pytest.param("port: 1:30", id="sexagesimal"),
+        pytest.param("memoryThrottlingFactor: .inf", id="infinity"),
+    ],
+)
+def test_hostile_files_are_refused(text: str) -> None:
+    with pytest.raises(Invalid):
+        decode(HEAD + text, "f")
+
+
+_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+_SECTIONS = st.sampled_from(sorted({path.split(".")[0] for path in FIELDS}))
+
+
+@hypothesis_settings(max_examples=150, deadline=None)
+@given(st.dictionaries(_SECTIONS | st.text(max_size=8), _VALUES, max_size=5))
+def test_any_document_is_taken_or_refused_never_a_traceback(tmp: dict[str, Any]) -> None:
+    text = yaml.safe_dump({"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration", **tmp})
+    try:
+        flatten(decode(text, "f"))
+    except Invalid as error:
+        assert error.obj.startswith("f")
+
+
+@hypothesis_settings(max_examples=150, deadline=None)
+@given(st.text(max_size=200))
+def test_any_text_is_taken_or_refused(text: str) -> None:
+    try:
+        decode(HEAD + text, "f")
+    except Invalid as error:
+        assert "f" in error.obj
+
+
+@hypothesis_settings(max_examples=150, deadline=None)
+@given(st.lists(st.text(max_size=12).map(lambda text: f"--{text}") | st.text(max_size=8), max_size=4))
+def test_any_command_line_is_taken_or_refused(argv: list[str]) -> None:
+    try:
+        parse(argv, hostname="n")
+    except (Invalid, SystemExit):
+        pass
