@@ -7,6 +7,7 @@ lines that the agent logs at its start: what was asked for and is not done, and 
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -249,7 +250,7 @@ def build(config: Mapping[str, Any], own: Mapping[str, Any], notices: tuple[str,
     """Settings of a complete, checked configuration (field path -> value)."""
     return Settings(
         node=_node(config, own, hostname),
-        api=ApiSettings(own["kubeconfig"], own["bootstrap-kubeconfig"]),
+        api=_api(own),
         paths=PathSettings(own["root-dir"], own["cert-dir"], config["podLogsDir"]),
         runtime=RuntimeSettings(
             _socket(config["containerRuntimeEndpoint"]),
@@ -307,6 +308,18 @@ def _node(config: Mapping[str, Any], own: Mapping[str, Any], hostname: str) -> N
         pod_cidr=config["podCIDR"],
         controller_attach_detach=config["enableControllerAttachDetach"],
     )
+
+
+def _api(own: Mapping[str, Any]) -> ApiSettings:
+    kubeconfig, bootstrap = own["kubeconfig"], own["bootstrap-kubeconfig"]
+    if bootstrap and not (kubeconfig and os.path.exists(kubeconfig)):
+        raise Invalid(
+            "TLS bootstrap is not supported yet",
+            obj=f"--bootstrap-kubeconfig {bootstrap}",
+            step=f"look for {kubeconfig or '--kubeconfig'}",
+            action="Give a kubeconfig with this node's own credentials (system:node:NAME) with --kubeconfig.",
+        )
+    return ApiSettings(kubeconfig, bootstrap)
 
 
 def _node_ips(text: str) -> tuple[str, ...]:

@@ -40,6 +40,13 @@ class Maker(StrEnum):
     UPSTREAM = "upstream"
 
 
+class ImageSet(StrEnum):
+    """Images that are there without a pull."""
+
+    DEMO = "demo"
+    CONFORMANCE = "conformance"
+
+
 class Tier(StrEnum):
     """How much of the conformance suite."""
 
@@ -73,6 +80,7 @@ def up(
         bool, typer.Option(help="Write etcd's and containerd's data to disk before going on (fsync); slower.")
     ] = False,
     subnet: Annotated[str, typer.Option(help="The nodes' subnet; by default a free /24 of 10.89.0.0/16.")] = "",
+    images: Annotated[ImageSet, typer.Option(help="Images that the nodes hold from the start.")] = ImageSet.DEMO,
     binaries: Binaries = None,
     plain: Plain = False,
 ) -> None:
@@ -100,7 +108,8 @@ def up(
     with reported():
         from cli.commands import up as command
 
-        command.run(name, _given(context, options), subnet=subnet, binaries=binaries, plain=plain)
+        given = _given(context, options)
+        command.run(name, given, subnet=subnet, images=str(images), binaries=binaries, plain=plain)
 
 
 def _given(context: typer.Context, options: dict[str, Any]) -> dict[str, Any]:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import time
-from contextlib import suppress
 from functools import cached_property
-from ipaddress import ip_network
 
 from cni import dispatch, flows
 from cni.daemon import bridge_filtered, ensure_bridge, ensure_forwarding, ensure_route_localnet
@@ -17,8 +14,7 @@ from cni.edge.netlink import Netlink
 from cni.edge.netns import check_namespace, open_namespace
 from cni.edge.store import DiskStore
 from cni.firewall import rules_for
-from cni.install import known_file
-from cni.model import Network
+from cni.install import recall
 from cni.operations import Operations
 from cni.plan import masq, node
 from cni.plan.masq import FirewallFacts
@@ -74,7 +70,8 @@ class _Node:
                 ensure_forwarding(version)
             with Netlink() as links:
                 mtu = self.conf.mtu or node.uplink_mtu(links.links(), links.addresses(), links.routes(), ())
-                created = ensure_bridge(links, node.bridge(self.conf.bridge, ranges, mtu), used)
+                created = links.link(self.conf.bridge) is None
+                ensure_bridge(links, node.bridge(self.conf.bridge, ranges, mtu), used)
         except NodewrightError as error:
             raise CNIError(
                 KERNEL_REFUSED, error.message, obj=error.obj, step=error.step, details=error.action
@@ -102,16 +99,8 @@ class _Node:
             network=conf.name,
             bridge=conf.bridge,
             pod_cidrs=tuple(item.subnet for chosen in conf.ranges for item in chosen),
-            non_masquerade=(*conf.non_masquerade, *self._known()),
+            non_masquerade=(*conf.non_masquerade, *recall(conf.data_dir, conf.name).non_masquerade),
             masquerade=conf.masquerade,
             host_ports=masq.host_ports(self.store.attachments()),
             bridge_filtered=bridge_filtered(),
         )
-
-    def _known(self) -> tuple[Network, ...]:
-        """What a daemon of this network left behind (node addresses); nothing when there never was one."""
-        with suppress(FileNotFoundError, ValueError):
-            return tuple(
-                ip_network(text) for text in json.loads(known_file(self.conf.data_dir, self.conf.name).read_bytes())
-            )
-        return ()

@@ -53,6 +53,7 @@ class CniNode:
             apply_rules=self._apply_rules,
             publish=self._publish,
             clock=self._clock,
+            remembered=install.recall(settings.data_dir, settings.network),
         )
         self.operations = Operations(Netlink, self._stores.of, check_namespace, self._clock.now)
         self.server = CniServer(

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from dataclasses import dataclass
 from ipaddress import ip_network
-from typing import Any
 
 from cni import flows
 from cni.edge import sysctl
 from cni.firewall import Firewall
-from cni.model import Attachment, BridgePlan, HostPort, Network, NodeFacts
+from cni.model import Address, Attachment, BridgePlan, HostPort, LinkFacts, Network, NodeFacts
 from cni.plan import masq, node, routes
 from cni.plan.masq import FirewallFacts
 from cni.ports import Links, OpenLinks
@@ -32,6 +32,14 @@ _FORWARD = {4: "net/ipv4/ip_forward", 6: "net/ipv6/conf/all/forwarding"}
 _AUDIT_SECONDS = 60.0
 
 
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """What the last run published: enough to serve pods before the API server can be asked again."""
+
+    pod_cidrs: tuple[Network, ...] = ()
+    non_masquerade: tuple[Network, ...] = ()
+
+
 class NodeNetwork:
     """Owns the node's half. `publish` is called whenever ADD can be served, `attachments` gives the store's."""
 
@@ -41,15 +49,17 @@ class NodeNetwork:
         *,
         open_links: OpenLinks,
         attachments: Callable[[], list[Attachment]],
-        apply_rules: Callable[[FirewallFacts, bool], Any],
-        publish: Callable[[tuple[Network, ...], tuple[Network, ...]], Any],
+        apply_rules: Callable[[FirewallFacts, bool], Awaitable[None]],
+        publish: Callable[[tuple[Network, ...], tuple[Network, ...]], Awaitable[None]],
         clock: Clock,
+        remembered: Remembered | None = None,
     ) -> None:
         self._settings = settings
         self._open_links = open_links
         self._attachments = attachments
         self._publish = publish
-        self._nodes: tuple[NodeFacts, ...] = ()
+        self._remembered = remembered or Remembered()
+        self._nodes: tuple[NodeFacts, ...] | None = None
         self._said: tuple[str, ...] = ()
         self._waiting = "the node's network has not been set up yet"
         self.firewall = Firewall(self._firewall_facts, apply_rules, self._ports_changed)
@@ -58,7 +68,10 @@ class NodeNetwork:
         )
 
     def set_nodes(self, nodes: Iterable[NodeFacts]) -> None:
-        """The Node objects as they are now, this node's among them. Cheap; the work follows in `run()`."""
+        """The Node objects as they are now, this node's among them. Cheap; the work follows in `run()`.
+
+        Call it only with a complete list: routes to nodes that are not in it go away.
+        """
         now = tuple(sorted(nodes, key=lambda item: item.name))
         if now != self._nodes:
             self._nodes = now
@@ -80,10 +93,9 @@ class NodeNetwork:
 
     @property
     def pod_cidrs(self) -> tuple[Network, ...]:
-        """This node's ranges: the settings', or its own Node object's."""
-        if self._settings.pod_cidrs:
-            return self._settings.pod_cidrs
-        return next((item.pod_cidrs for item in self._nodes if item.name == self._settings.node_name), ())
+        """This node's ranges: the settings', its own Node object's, or until that is known those of the last run."""
+        own = self._own()
+        return self._settings.pod_cidrs or (own.pod_cidrs if own else ()) or self._remembered.pod_cidrs
 
     async def sync(self) -> None:
         """One comparison and repair. Raises NodewrightError; `waiting` then says the same."""
@@ -107,8 +119,11 @@ class NodeNetwork:
     @property
     def non_masquerade(self) -> tuple[Network, ...]:
         """Destinations that see pod addresses: the cluster's pods, its nodes, and what the settings add."""
+        fixed = (*self._settings.cluster_cidrs, *self._settings.non_masquerade)
+        if self._nodes is None:
+            return tuple(dict.fromkeys((*fixed, *self._remembered.non_masquerade)))
         hosts = [ip_network(str(ip)) for item in self._nodes for ip in item.internal_ips]
-        return (*self._settings.cluster_cidrs, *self._settings.non_masquerade, *hosts)
+        return tuple(dict.fromkeys((*fixed, *hosts)))
 
     async def remove(self) -> None:
         """Routes and bridge; pods that still run lose their network, so the caller asks first."""
@@ -121,8 +136,9 @@ class NodeNetwork:
         in_use = [address for item in self._attachments() for address in item.addresses]
         with self._open_links(None) as links:
             plan = node.bridge(self._settings.bridge, ranges, self._mtu(links))
-            ensure_bridge(links, plan, in_use)
-            index = next(link.index for link in links.links() if link.name == plan.name)
+            index = ensure_bridge(links, plan, in_use).index
+            if self._nodes is None:
+                return ()  # the other nodes are not known yet: their routes stay as they are
             there = node.connected(links.addresses(), index)
             changes = routes.plan(self._settings.node_name, self._nodes, there, links.routes(), cidrs)
             for stale in changes.remove:
@@ -142,8 +158,12 @@ class NodeNetwork:
     def _mtu(self, links: Links) -> int:
         if self._settings.mtu:
             return self._settings.mtu
-        own = next((item.internal_ips for item in self._nodes if item.name == self._settings.node_name), ())
-        return node.uplink_mtu(links.links(), links.addresses(), links.routes(), own)
+        own = self._own()
+        ips = own.internal_ips if own else ()
+        return node.uplink_mtu(links.links(), links.addresses(), links.routes(), ips)
+
+    def _own(self) -> NodeFacts | None:
+        return next((item for item in self._nodes or () if item.name == self._settings.node_name), None)
 
     def _firewall_facts(self) -> FirewallFacts:
         return FirewallFacts(
@@ -168,8 +188,8 @@ class NodeNetwork:
         self._said = skipped
 
 
-def ensure_bridge(links: Links, plan: BridgePlan, in_use: Collection[Any] = ()) -> bool:
-    """Make the bridge what `plan` says; True when it had to be created. Raises Invalid when the name is taken."""
+def ensure_bridge(links: Links, plan: BridgePlan, in_use: Collection[Address] = ()) -> LinkFacts:
+    """Make the bridge what `plan` says. Raises Invalid when the name is another link's."""
     link = links.link(plan.name)
     if link is not None and link.kind != "bridge":
         raise Invalid(
@@ -191,7 +211,7 @@ def ensure_bridge(links: Links, plan: BridgePlan, in_use: Collection[Any] = ()) 
         links.add_address(link.index, address)
     for address in todo.remove:
         links.delete_address(link.index, address)
-    return todo.create
+    return link
 
 
 def bridge_filtered() -> bool:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import suppress
 from importlib.resources import files
+from ipaddress import ip_network
 from pathlib import Path
 
+from cni.daemon import Remembered
 from cni.edge.conflist import remove, write_atomically
 from cni.model import Network
 from cni.settings import CniSettings, conflist
 from cni.spec import TYPE
 from nodelib.errors import Invalid
 
+_REMEMBERED = ("pod_cidrs", "non_masquerade")
 _LONGEST_SHEBANG = 255  # BINPRM_BUF_SIZE - 1, linux/binfmts.h
 
 
@@ -49,8 +53,7 @@ def install_plugin(settings: CniSettings, *, python: str = sys.executable) -> Pa
 def publish(settings: CniSettings, pod_cidrs: tuple[Network, ...], non_masquerade: tuple[Network, ...]) -> bool:
     """Plugin first, then the .conflist that names it: the runtime says NetworkReady then. True if it changed."""
     install_plugin(settings)
-    outside = json.dumps([str(item) for item in non_masquerade]).encode()
-    write_atomically(known_file(settings.data_dir, settings.network), outside, 0o600)
+    remember(settings.data_dir, settings.network, Remembered(pod_cidrs, non_masquerade))
     text = json.dumps(conflist(settings, pod_cidrs), indent=2).encode() + b"\n"
     return write_atomically(Path(settings.conf_file), text, 0o644)
 
@@ -61,6 +64,15 @@ def withdraw(settings: CniSettings) -> None:
     remove(Path(settings.bin_dir) / TYPE)
 
 
-def known_file(data_dir: str, network: str) -> Path:
-    """Where the daemon leaves the destinations that are not masqueraded, for the plugin when it works alone."""
-    return Path(data_dir) / network / ".not-masqueraded"
+def remember(data_dir: str, network: str, value: Remembered) -> None:
+    """For the next run, and for the plugin when it works alone."""
+    raw = {name: [str(item) for item in getattr(value, name)] for name in _REMEMBERED}
+    write_atomically(Path(data_dir) / network / ".published", json.dumps(raw).encode(), 0o600)
+
+
+def recall(data_dir: str, network: str) -> Remembered:
+    """What `remember` wrote; nothing when there is no such file or it is damaged (it is written anew soon)."""
+    with suppress(FileNotFoundError, ValueError, KeyError, TypeError):
+        raw = json.loads((Path(data_dir) / network / ".published").read_bytes())
+        return Remembered(*(tuple(map(ip_network, raw[name])) for name in _REMEMBERED))
+    return Remembered()

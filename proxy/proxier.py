@@ -116,6 +116,9 @@ class Proxier:
         """One round. Raises what the backend raised; the next round is a full one then."""
         if not self._started:
             return
+        if not self._backend.ready:
+            log.warning("%s: no rules are written before the Node has a pod CIDR (detectLocalMode)", self.family)
+            return
         async with self._lock:
             if self._clock.monotonic() - self._last_full >= FULL_SYNC_PERIOD:
                 self._full = True
@@ -126,13 +129,16 @@ class Proxier:
 
     async def run_audit(self) -> None:
         """Until cancelled: notice within seconds when somebody else flushed or changed our rules."""
-        last_deep = self._clock.monotonic()
+        next_deep = self._clock.monotonic() + self._deep_period
         while True:
             await self._clock.sleep(AUDIT)
-            deep = self._clock.monotonic() - last_deep >= self._deep_period
-            if deep:
-                last_deep = self._clock.monotonic()
+            started = self._clock.monotonic()
+            deep = started >= next_deep
             await self.audit(deep=deep)
+            if deep:
+                # Reading a large table takes its time: not more than a fiftieth of it is spent so.
+                finished = self._clock.monotonic()
+                next_deep = finished + max(self._deep_period, 50 * (finished - started))
 
     async def audit(self, *, deep: bool) -> None:
         """One look; what is found forces a full sync."""

@@ -29,9 +29,21 @@ def notices(config: Mapping[str, Any], flags: Flags) -> tuple[str, ...]:
     lines += [
         f"{path} is not supported: {entry.instead}"
         for path, entry in FIELDS.items()
-        if entry.instead and config[path] and config[path] != entry.default
+        if entry.instead
+        and not _says(config[path], entry.default)
+        and (entry.as_is is None or config[path] != entry.as_is)
     ]
     return (*lines, *(f"featureGates.{gate} switches nothing here" for gate in sorted(config["featureGates"])))
+
+
+def _says(value: Any, other: Any) -> bool:
+    """Whether two values mean the same; durations are compared as such ("2m0s" is "2m")."""
+    if value == other or (not value and not other):
+        return True
+    try:
+        return seconds(value) == seconds(other)
+    except (TypeError, ValueError):
+        return False
 
 
 def _file_values(flags: Flags) -> dict[str, Any]:

@@ -38,12 +38,16 @@ KIND = "KubeletConfiguration"
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One leaf. `zero_is_unset`: upstream cannot tell the zero value from an absent one and takes the default."""
+    """One leaf. `zero_is_unset`: upstream cannot tell the zero value from an absent one and takes the default.
+
+    `instead` "": obeyed. `as_is`: a value beside the default that says what is done here anyway.
+    """
 
     check: Check
     default: Any = None
     zero_is_unset: bool = False
     instead: str = ""
+    as_is: Any = None
 
 
 def _obeyed(check: Check, default: Any = None) -> Field:
@@ -54,13 +58,17 @@ def _filled(check: Check, default: Any) -> Field:
     return Field(check, default, zero_is_unset=True)
 
 
-def _ignored(check: Check, default: Any, instead: str) -> Field:
-    zero = isinstance(default, str) and default not in ("", "0s")
-    return Field(check, default, zero_is_unset=zero, instead=instead)
+def _ignored(check: Check, default: Any, instead: str, as_is: Any = None) -> Field:
+    zero = bool(default) and check is not boolean
+    return Field(check, default, zero_is_unset=zero, instead=instead, as_is=as_is)
 
 
 _TAINT = record({"key": string, "effect": string}, {"value": string, "timeAdded": string})
-_EVICTION = "pods are evicted by the hard thresholds' conditions and the API only"
+_EVICTION = "hard thresholds count in Allocatable and in the Node's conditions; no pod is evicted by this agent"
+_STATIC = "pods come from the API server only"
+_EVENTS = "events are aggregated and limited by source, with upstream's fixed numbers"
+_RESERVED = "reservations count in Allocatable; the cgroup given here is left as it is"
+_IMAGE_GC = "images are never removed by this agent; watch DiskPressure"
 _MANAGERS = "containers share all CPUs and NUMA nodes; limits and shares still hold"
 _SHUTDOWN = "pods get no notice of a machine shutdown beyond the signals of the init system"
 _ROTATION = "the certificate that is there is used; renew it by hand and restart"
@@ -86,8 +94,10 @@ _SERVER: dict[str, Field] = {
     "authorization.webhook.cacheUnauthorizedTTL": _filled(duration, "30s"),
     "enableDebuggingHandlers": _obeyed(boolean, True),
     "enableContentionProfiling": _ignored(boolean, False, "there is no Go scheduler to profile"),
-    "enableProfilingHandler": _ignored(boolean, True, "there is no /debug/pprof"),
-    "enableDebugFlagsHandler": _ignored(boolean, True, "there is no /debug/flags/v; restart with another --v"),
+    "enableProfilingHandler": _ignored(boolean, True, "there is no /debug/pprof", as_is=False),
+    "enableDebugFlagsHandler": _ignored(
+        boolean, True, "there is no /debug/flags/v; restart with another --v", as_is=False
+    ),
     "enableSystemLogHandler": _obeyed(boolean, True),
     "enableSystemLogQuery": _ignored(boolean, False, "/logs/?query= is answered as not enabled"),
     "healthzPort": _obeyed(int32, 10248),
@@ -99,12 +109,12 @@ _SERVER: dict[str, Field] = {
 }
 
 _SOURCES: dict[str, Field] = {
-    "staticPodPath": _obeyed(string, ""),
-    "staticPodURL": _obeyed(string, ""),
-    "staticPodURLHeader": _obeyed(map_of(list_of(string)), {}),
-    "syncFrequency": _filled(duration, "1m"),
-    "fileCheckFrequency": _filled(duration, "20s"),
-    "httpCheckFrequency": _filled(duration, "20s"),
+    "staticPodPath": _ignored(string, "", _STATIC),
+    "staticPodURL": _ignored(string, "", _STATIC),
+    "staticPodURLHeader": _ignored(map_of(list_of(string)), {}, _STATIC),
+    "syncFrequency": _ignored(duration, "1m", "pods are looked at when something happens to them, and audited by list"),
+    "fileCheckFrequency": _ignored(duration, "20s", _STATIC),
+    "httpCheckFrequency": _ignored(duration, "20s", _STATIC),
     "configMapAndSecretChangeDetectionStrategy": _ignored(
         one_of("", "Get", "Cache", "Watch"), "Watch", "ConfigMaps and Secrets that pods use are watched"
     ),
@@ -114,7 +124,7 @@ _NODE: dict[str, Field] = {
     "registerNode": _obeyed(boolean, True),
     "registerWithTaints": _obeyed(list_of(_TAINT), []),
     "providerID": _obeyed(string, ""),
-    "podCIDR": _obeyed(string, ""),
+    "podCIDR": _ignored(string, "", "the pod range comes from the Node object"),
     "nodeStatusUpdateFrequency": _filled(duration, "10s"),
     "nodeStatusReportFrequency": _filled(duration, "5m"),
     "nodeLeaseDurationSeconds": _filled(int32, 40),
@@ -122,12 +132,14 @@ _NODE: dict[str, Field] = {
     "maxPods": _filled(int32, 110),
     "podsPerCore": _obeyed(int32, 0),
     "enableControllerAttachDetach": _obeyed(boolean, True),
-    "localStorageCapacityIsolation": _obeyed(boolean, True),
+    "localStorageCapacityIsolation": _ignored(boolean, True, "ephemeral storage is reported and counted"),
     "kubeAPIQPS": _ignored(int32, 50, "requests to the API server are not limited in rate; they are few"),
     "kubeAPIBurst": _ignored(int32, 100, "requests to the API server are not limited in rate; they are few"),
-    "contentType": _ignored(string, "application/vnd.kubernetes.protobuf", "JSON is spoken with the API server"),
-    "eventRecordQPS": _obeyed(int32, 50),
-    "eventBurst": _filled(int32, 100),
+    "contentType": _ignored(
+        string, "application/vnd.kubernetes.protobuf", "JSON is spoken with the API server", as_is="application/json"
+    ),
+    "eventRecordQPS": _ignored(int32, 50, _EVENTS),
+    "eventBurst": _ignored(int32, 100, _EVENTS),
     "shutdownGracePeriod": _ignored(duration, "0s", _SHUTDOWN),
     "shutdownGracePeriodCriticalPods": _ignored(duration, "0s", _SHUTDOWN),
     "shutdownGracePeriodByPodPriority": _ignored(
@@ -135,11 +147,14 @@ _NODE: dict[str, Field] = {
     ),
     "failSwapOn": _obeyed(boolean, True),
     "protectKernelDefaults": _ignored(boolean, False, "kernel tunables are left as they are and not checked"),
-    "makeIPTablesUtilChains": _ignored(boolean, True, "rules are made by the CNI and the proxy only"),
+    "makeIPTablesUtilChains": _ignored(boolean, True, "rules are made by the CNI and the proxy only", as_is=False),
     "iptablesMasqueradeBit": _ignored(int32, 14, "rules are made by the CNI and the proxy only"),
     "iptablesDropBit": _ignored(int32, 15, "rules are made by the CNI and the proxy only"),
     "hairpinMode": _ignored(
-        one_of("", "promiscuous-bridge", "hairpin-veth", "none"), "promiscuous-bridge", "hairpin is up to the CNI"
+        one_of("", "promiscuous-bridge", "hairpin-veth", "none"),
+        "promiscuous-bridge",
+        "hairpin is up to the CNI",
+        as_is="hairpin-veth",
     ),
     "maxOpenFiles": _filled(int64, 1000000),
     "oomScoreAdj": _obeyed(int32, -999),
@@ -156,8 +171,8 @@ _CGROUPS: dict[str, Field] = {
     "systemCgroups": _ignored(string, "", "system processes stay in their cgroups"),
     "systemReserved": _obeyed(map_of(quantity), {}),
     "kubeReserved": _obeyed(map_of(quantity), {}),
-    "systemReservedCgroup": _obeyed(string, ""),
-    "kubeReservedCgroup": _obeyed(string, ""),
+    "systemReservedCgroup": _ignored(string, "", _RESERVED),
+    "kubeReservedCgroup": _ignored(string, "", _RESERVED),
     "enforceNodeAllocatable": _obeyed(list_of(string), ["pods"]),
     "reservedSystemCPUs": _ignored(string, "", _MANAGERS),
     "reservedMemory": _ignored(list_of(record({"numaNode": int32, "limits": map_of(quantity)})), [], _MANAGERS),
@@ -188,25 +203,25 @@ _PODS: dict[str, Field] = {
     "resolvConf": _obeyed(string, "/etc/resolv.conf"),
     "seccompDefault": _obeyed(boolean, True),
     "allowedUnsafeSysctls": _obeyed(list_of(string), []),
-    "defaultPodSysctls": _obeyed(map_of(string), {}),
-    "crashLoopBackOff.maxContainerRestartPeriod": _obeyed(duration, "300s"),
+    "defaultPodSysctls": _ignored(map_of(string), {}, "pods get the sysctls that they ask for only"),
+    "crashLoopBackOff.maxContainerRestartPeriod": _ignored(duration, "300s", "restarts back off up to 300s"),
     "containerLogMaxSize": _filled(string, "10Mi"),
     "containerLogMaxFiles": _obeyed(int32, 5),
-    "containerLogMaxWorkers": _obeyed(int32, 1),
+    "containerLogMaxWorkers": _ignored(int32, 1, "one worker rotates logs"),
     "containerLogMonitorInterval": _obeyed(duration, "10s"),
     "volumePluginDir": _ignored(
         string, "/usr/libexec/kubernetes/kubelet-plugins/volume/exec/", "FlexVolume plugins are not run"
     ),
-    "volumeStatsAggPeriod": _filled(duration, "1m"),
-    "userNamespaces.idsPerPod": _obeyed(int64, 65536),
+    "volumeStatsAggPeriod": _ignored(duration, "1m", "volume usage is read when it is asked for"),
+    "userNamespaces.idsPerPod": _ignored(int64, 65536, "pods with hostUsers: false are refused"),
 }
 
 _RUNTIME: dict[str, Field] = {
     "containerRuntimeEndpoint": _filled(string, "unix:///run/containerd/containerd.sock"),
-    "imageServiceEndpoint": _obeyed(string, ""),
-    "runtimeRequestTimeout": _filled(duration, "2m"),
-    "registryPullQPS": _obeyed(int32, 5),
-    "registryBurst": _filled(int32, 10),
+    "imageServiceEndpoint": _ignored(string, "", "images are pulled through containerRuntimeEndpoint"),
+    "runtimeRequestTimeout": _ignored(duration, "2m", "each call has the limit that suits it"),
+    "registryPullQPS": _ignored(int32, 5, "pulls are limited in number (maxParallelImagePulls), not in rate"),
+    "registryBurst": _ignored(int32, 10, "pulls are limited in number (maxParallelImagePulls), not in rate"),
     "serializeImagePulls": _obeyed(boolean, None),
     "maxParallelImagePulls": _obeyed(int32, None),
     "imagePullCredentialsVerificationPolicy": _ignored(
@@ -217,10 +232,10 @@ _RUNTIME: dict[str, Field] = {
     "preloadedImagesVerificationAllowlist": _ignored(
         list_of(string), [], "a present image is used without asking its registry again (imagePullPolicy: Always asks)"
     ),
-    "imageMinimumGCAge": _filled(duration, "2m"),
-    "imageMaximumGCAge": _obeyed(duration, "0s"),
-    "imageGCHighThresholdPercent": _obeyed(int32, 85),
-    "imageGCLowThresholdPercent": _obeyed(int32, 80),
+    "imageMinimumGCAge": _ignored(duration, "2m", _IMAGE_GC),
+    "imageMaximumGCAge": _ignored(duration, "0s", _IMAGE_GC),
+    "imageGCHighThresholdPercent": _ignored(int32, 85, _IMAGE_GC),
+    "imageGCLowThresholdPercent": _ignored(int32, 80, _IMAGE_GC),
     "evictionHard": _obeyed(map_of(string), None),
     "evictionSoft": _ignored(map_of(string), {}, _EVICTION),
     "evictionSoftGracePeriod": _ignored(map_of(string), {}, _EVICTION),

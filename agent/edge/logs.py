@@ -11,13 +11,17 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import logging
 import os
+import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from typing import BinaryIO
 
 from agent.edge.inotify import Inotify
 from nodelib.errors import NotFound
+
+log = logging.getLogger(__name__)
 
 _CHUNK = 1 << 16
 _LONGEST_LINE = 1 << 24  # a "line" beyond this is not a log: it is passed on as it is
@@ -87,7 +91,7 @@ class LogFile:
 
     def _read(self) -> bytes:
         if self._packed is not None:
-            return self._packed.read(_CHUNK)
+            return _unpacked(self._packed)
         unread = self.unread
         if unread < 0:  # truncated in place: start again
             self._at, self._pending = 0, b""
@@ -96,6 +100,14 @@ class LogFile:
         )
         self._at += len(data)
         return data
+
+
+def _unpacked(packed: gzip.GzipFile) -> bytes:
+    try:
+        return packed.read(_CHUNK)
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        log.warning("a compressed log is damaged, its rest is left out: %s", error)
+        return b""
 
 
 def _open_packed(path: str) -> BinaryIO:
@@ -127,16 +139,16 @@ def tail_offset(descriptor: int, end: int, lines: int) -> int:
 
 async def read(path: str, tail_lines: int | None) -> AsyncGenerator[bytes, None]:
     """All lines that the file holds now (or its last ones), an unfinished last line too. Raises NotFound."""
-    log = LogFile(os.path.realpath(path), stop_at_end=True)
+    file = LogFile(os.path.realpath(path), stop_at_end=True)
     try:
         if tail_lines is not None:
-            await asyncio.to_thread(log.skip_to_tail, tail_lines)
-        while lines := await _next(log):
+            await asyncio.to_thread(file.skip_to_tail, tail_lines)
+        while lines := await _next(file):
             yield lines
-        if rest := log.rest():
+        if rest := file.rest():
             yield rest
     finally:
-        log.close()
+        file.close()
 
 
 async def follow(
@@ -172,9 +184,9 @@ async def follow(
         follower.close()
 
 
-async def _next(log: LogFile) -> bytes:
+async def _next(file: LogFile) -> bytes:
     # Fresh lines come from the page cache; a long backlog may come from a disk.
-    return await asyncio.to_thread(log.read_lines) if log.unread > _CHUNK else log.read_lines()
+    return await asyncio.to_thread(file.read_lines) if file.unread > _CHUNK else file.read_lines()
 
 
 class _Follower:
@@ -237,11 +249,11 @@ class _Follower:
     async def _drain_older(self) -> AsyncIterator[bytes]:
         if self._older is None:
             return
-        log, until = self._older
-        while lines := log.read_lines():
+        older, until = self._older
+        while lines := older.read_lines():
             yield lines
         if asyncio.get_running_loop().time() > until:
-            log.close()
+            older.close()
             self._older = None
 
     def _stems(self) -> list[str]:

@@ -21,8 +21,10 @@ from nodelib.kube.client import ApiError, Json, KubeClient
 log = logging.getLogger(__name__)
 
 _PATIENCE = 3.0  # seconds that get() waits for a first answer
-_FIRST_PAUSE = 0.02  # the authorizer may learn of a pod a moment after this node does
+_FIRST_PAUSE = 0.004  # the authorizer may learn of a pod a few milliseconds after this node does
+_PAUSE_GROWTH = 1.6
 _LONGEST_PAUSE = 10.0
+_LINGER = 20.0  # pods that follow each other in a namespace find kube-root-ca.crt known
 _SETTLE = 0.5  # pods that end at once never cost a watch connection
 
 
@@ -49,6 +51,8 @@ class _Entry:
     users: set[str] = field(default_factory=set)
     current: Json | None = None
     version: str = ""
+    listed: str = ""
+    watching: bool = False
     known: asyncio.Event = field(default_factory=asyncio.Event)
     failure: NodewrightError | None = None
     disappointed: bool = False
@@ -70,6 +74,10 @@ class WatchedObjects:
         Raises Temporary when the API server gives no answer or refuses.
         """
         entry = self._entry(key)
+        if user not in entry.users and entry.known.is_set() and not entry.watching:
+            # Nobody looks at it just now: a new pod must not start from what an earlier one saw.
+            with contextlib.suppress(ApiError, Temporary):
+                await self._read(key, entry)
         entry.users.add(user)
         if not entry.known.is_set():
             with contextlib.suppress(TimeoutError):
@@ -110,6 +118,11 @@ class WatchedObjects:
     def _release(self, user: str, key: ObjectKey, entry: _Entry) -> None:
         entry.users.discard(user)
         if not entry.users:
+            asyncio.get_running_loop().call_later(_LINGER, self._drop, key, entry)
+
+    def _drop(self, key: ObjectKey, entry: _Entry) -> None:
+        """Unless a pod has come back to it meanwhile."""
+        if not entry.users and self._entries.get(key) is entry:
             del self._entries[key]
             if entry.task is not None:
                 entry.task.cancel()
@@ -124,30 +137,45 @@ class WatchedObjects:
                 await self._clock.sleep(_LONGEST_PAUSE)
 
     async def _follow(self, key: ObjectKey, entry: _Entry) -> None:
-        pause, version, fresh = _FIRST_PAUSE, "", True
+        pause = _FIRST_PAUSE
         while True:
             try:
-                if not version:
-                    version = await self._read(key, entry)
+                if not entry.known.is_set():
+                    await self._read(key, entry)
+                    if entry.current is not None:
+                        await self._clock.sleep(_SETTLE)
+                if not entry.listed:
+                    await self._list(key, entry)
                 if (entry.current or {}).get("immutable"):
                     return
-                if fresh:
-                    await self._clock.sleep(_SETTLE)
-                    fresh = False
-                async for seen in self._watch(key, entry, version):
-                    version, pause = seen, _FIRST_PAUSE
+                entry.watching = True
+                async for seen in self._watch(key, entry, entry.listed):
+                    entry.listed, pause = seen, _FIRST_PAUSE
             except ApiError as error:
-                version = ""
+                entry.watching, entry.listed = False, ""
                 if not error.is_gone:
                     pause = await self._failed(key, entry, error, pause)
             except Temporary as error:
+                entry.watching = False
                 pause = await self._failed(key, entry, error, pause)
 
-    async def _read(self, key: ObjectKey, entry: _Entry) -> str:
+    async def _read(self, key: ObjectKey, entry: _Entry) -> None:
+        """A get is answered at once; a list may wait 100 ms for the server's cache to catch up (KEP-2340)."""
+        try:
+            found = await self._client.get(f"{key.collection}/{key.name}")
+        except ApiError as error:
+            if not error.is_not_found:
+                raise
+            self._see(entry, None)
+            return
+        self._see(entry, found)
+
+    async def _list(self, key: ObjectKey, entry: _Entry) -> None:
+        """The version to watch from, and what has changed since the read."""
         answer = await self._client.get(key.collection, {"fieldSelector": f"metadata.name={key.name}"})
         items = answer.get("items") or []
         self._see(entry, items[0] if items else None)
-        return str((answer.get("metadata") or {}).get("resourceVersion", ""))
+        entry.listed = str((answer.get("metadata") or {}).get("resourceVersion", ""))
 
     async def _watch(self, key: ObjectKey, entry: _Entry, version: str) -> AsyncIterator[str]:
         params = {
@@ -175,11 +203,13 @@ class WatchedObjects:
                 self._notify(user)
 
     async def _failed(self, key: ObjectKey, entry: _Entry, error: NodewrightError, pause: float) -> float:
-        if entry.failure is None:
+        if pause > 0.1 and entry.failure is None:
             log.info("%s: %s", key, error)
-        entry.failure = error
+            entry.failure = error
+        if not entry.users:
+            self._drop(key, entry)
         await self._clock.sleep(pause)
-        return min(pause * 2, _LONGEST_PAUSE)
+        return min(pause * _PAUSE_GROWTH, _LONGEST_PAUSE)
 
     def _no_answer(self, key: ObjectKey, failure: NodewrightError | None) -> Temporary:
         return Temporary(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import ssl
 from urllib.parse import urljoin, urlsplit
 
@@ -70,7 +71,7 @@ class ProbeIo:
         except TimeoutError:
             return Outcome(Verdict.FAILURE, f'Get "{ask.url}": context deadline exceeded (timeout {timeout:g}s)')
         except aiohttp.ClientConnectorError as error:
-            words = (error.os_error.strerror or str(error.os_error)).lower()
+            words = _words(error.os_error)
             return Outcome(Verdict.FAILURE, f'Get "{ask.url}": dial tcp {ask.host}:{ask.port}: connect: {words}')
         except (aiohttp.ClientError, OSError) as error:
             return Outcome(Verdict.FAILURE, f'Get "{ask.url}": {error or type(error).__name__}')
@@ -113,6 +114,11 @@ class ProbeIo:
         return self._session
 
 
+def _words(error: OSError) -> str:
+    """The kernel's words: asyncio puts its own into strerror."""
+    return os.strerror(error.errno).lower() if error.errno else str(error)
+
+
 async def _body(response: aiohttp.ClientResponse) -> str:
     return (await response.content.read(_MOST_OUTPUT)).decode(errors="replace")
 
@@ -124,7 +130,7 @@ async def _tcp(ask: TcpAsk, timeout: float) -> Outcome:
     except TimeoutError:
         return Outcome(Verdict.FAILURE, f"dial tcp {ask.host}:{ask.port}: i/o timeout")
     except OSError as error:
-        words = (error.strerror or str(error)).lower()
+        words = _words(error)
         return Outcome(Verdict.FAILURE, f"dial tcp {ask.host}:{ask.port}: connect: {words}")
     writer.close()
     with contextlib.suppress(OSError):

@@ -65,7 +65,7 @@ def quota(milli_cpu: int, period: int) -> int:
 
 
 def weight(cpu_shares: int) -> int:
-    """cpu.weight of v2 for v1 shares, by the curve of crun and of runc since 1.3.2: 2 -> 1, 1024 -> 100, 262144 -> 10000.
+    """cpu.weight of v2 for v1 shares by the curve of crun, and of runc since 1.3.2: 1024 -> 100, 262144 -> 10000.
 
     Upstream's kubelet still maps its own cgroups linearly (1024 -> 39), so that a pod weighs less than
     its one container; here both use the same curve.

@@ -110,6 +110,8 @@ class PodMaterialsWork:
         self._policy = edges.policy
         self._machine = edges.machine
         self._warned: dict[str, set[tuple[str, str]]] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._live: set[str] = set()
 
     def paths(self, uid: str) -> PodPaths:
         return PodPaths(self._settings.root_dir, uid)
@@ -117,11 +119,13 @@ class PodMaterialsWork:
     async def prepare(self, pod: Pod) -> Materials:
         """See PodMaterials. Everything is fetched at once; a second call finds it all in place."""
         paths = self.paths(pod.uid)
+        self._live.add(pod.uid)
         with _well_formed(pod):
             names.check_names(pod)
             gathered, services = await asyncio.gather(self._gather(pod), self._services(pod))
             plans = volumes.plan_volumes(pod, gathered, self._node())
-            mounted = await _blocking(pod, "volumes", lambda: self._disk.set_up(paths, plans))
+            async with self._lock(pod.uid):
+                mounted = await _blocking(pod, "volumes", lambda: self._disk.set_up(paths, plans))
         return Materials(volumes=mounted, hosts_file=paths.etc_hosts, services=tuple(services))
 
     async def refresh(self, pod: Pod) -> None:
@@ -131,7 +135,10 @@ class PodMaterialsWork:
             names.check_names(pod)
             gathered = await self._gather(pod)
             plans, problems = volumes.plan_updates(pod, gathered, self._node())
-        changed = await _blocking(pod, "update of volumes", lambda: self._disk.update(paths, plans))
+        async with self._lock(pod.uid):
+            changed = await _blocking(pod, "update of volumes", lambda: self._disk.update(paths, plans))
+        if pod.uid not in self._live:
+            self._objects.forget(pod.uid)  # released meanwhile: nothing may stay watched for it
         if changed:
             log.info("pod %s: updated volumes %s", pod.full_name, ", ".join(changed))
         if problems:
@@ -186,9 +193,12 @@ class PodMaterialsWork:
 
     async def release(self, uid: str) -> None:
         """See PodMaterials."""
-        await asyncio.to_thread(self._disk.tear_down, self.paths(uid))
+        async with self._lock(uid):
+            await asyncio.to_thread(self._disk.tear_down, self.paths(uid))
+        self._live.discard(uid)
         self._objects.forget(uid)
         self._warned.pop(uid, None)
+        self._locks.pop(uid, None)
 
     async def pods_on_disk(self) -> list[str]:
         """UIDs that have a directory here: after a restart, the ones nobody wants are released."""
@@ -316,6 +326,10 @@ class PodMaterialsWork:
                 step=f"subPath {sub.path!r}",
                 action="See that it is inside the volume and that links in it do not lead out of it.",
             ) from error
+
+    def _lock(self, uid: str) -> asyncio.Lock:
+        """One hand at a time in a pod's directory: a refresh runs beside the pod's worker."""
+        return self._locks.setdefault(uid, asyncio.Lock())
 
     def _warn_once(self, pod: Pod, warnings: tuple[tuple[str, str], ...]) -> None:
         said = self._warned.setdefault(pod.uid, set())

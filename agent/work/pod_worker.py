@@ -16,7 +16,7 @@ from typing import Any
 from agent.model import ContainerState, Json, ObservedPod, Pod, RunState
 from agent.plan import backoff
 from agent.plan.ending import ending_of
-from agent.plan.facts import Ending, EnsureImage, Failure, Forget, Kill, PodPlan, Start, Step
+from agent.plan.facts import Ending, EnsureImage, Failure, Forget, Kill, PodPlan, Start, Step, Waiting
 from agent.plan.pod import backoff_key, plan_pod
 from agent.plan.restart import is_sidecar
 from agent.plan.status import StatusFacts, pod_status
@@ -82,6 +82,7 @@ class PodWorker:
                 if forgotten:
                     break
         finally:
+            self._steps.abandon()
             for task in walking:
                 task.cancel()
             await asyncio.gather(*walking, return_exceptions=True)

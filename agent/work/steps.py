@@ -52,6 +52,12 @@ class Steps:
 
     def __init__(self, parts: Parts, memory: PodMemory, poke: asyncio.Event) -> None:
         self._parts, self._memory, self._poke = parts, memory, poke
+        self._unbroken_work: set[asyncio.Task[Any]] = set()
+
+    def abandon(self) -> None:
+        """The agent stops: cut short even what a pod's ending would not."""
+        for task in self._unbroken_work:
+            task.cancel()
 
     async def walk(self, step: Step) -> None:
         """Raises StepFailed, or another NodewrightError of whoever failed."""
@@ -122,10 +128,21 @@ class Steps:
         latest = self._memory.seen.latest(name)
         self._extend_backoff(step.container, latest)
         # Cut short between create and start, a container would be left that nobody counts.
-        container_id = await _unbroken(self._create_and_run(step))
+        container_id = await self._unbroken(self._create_and_run(step))
         hook = (step.container.get("lifecycle") or {}).get("postStart")
         if hook:
             await self._post_start(step, container_id, hook)
+
+    async def _unbroken(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Run to the end even if cancelled meanwhile; the cancellation counts afterwards."""
+        task = asyncio.ensure_future(work)
+        self._unbroken_work.add(task)
+        task.add_done_callback(self._unbroken_work.discard)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            await asyncio.wait({task})
+            raise
 
     async def _create_and_run(self, step: Start) -> str:
         try:
@@ -211,7 +228,7 @@ class Steps:
             self._warn("FailedKillPod", f"error killing container {step.name}: {error.message}", step.name)
             raise StepFailed("FailedKillPod", error) from error
         finally:
-            await asyncio.shield(self._look())
+            await self._unbroken(self._look())
 
     async def _pre_stop(self, step: Kill) -> None:
         memory, pod = self._memory, self._memory.pod
@@ -293,16 +310,6 @@ class Steps:
 
     def _warn(self, reason: str, message: str, container: str = "") -> None:
         self._parts.events.emit(self._memory.pod.raw, "Warning", reason, message, container=container)
-
-
-async def _unbroken(work: Coroutine[Any, Any, _T]) -> _T:
-    """Run to the end even if cancelled meanwhile; the cancellation counts afterwards."""
-    task = asyncio.ensure_future(work)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait({task})
-        raise
 
 
 def _target(step: Start, seen: ObservedPod) -> str:

@@ -18,7 +18,13 @@ from nodelib.clock import SystemClock
 
 
 def run(
-    name: str, given: dict[str, Any], *, subnet: str = "", binaries: Path | None = None, plain: bool = False
+    name: str,
+    given: dict[str, Any],
+    *,
+    subnet: str = "",
+    images: str = "demo",
+    binaries: Path | None = None,
+    plain: bool = False,
 ) -> None:
     """Raise or mend the cluster `name` and show what was seen. `given`: options that the user named."""
     need_root("up")
@@ -30,6 +36,7 @@ def run(
         explicit=frozenset(given),
         subnet=subnet,
         binaries_dir=binaries,
+        images=images,
         project=str(PROJECT),
         python=sys.executable,
     )

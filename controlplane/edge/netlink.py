@@ -53,14 +53,15 @@ class Netlink:
         found = self.socket(space).link_lookup(ifname=name)
         return int(found[0]) if found else None
 
-    def ensure(self, wish: links.Wish) -> None:
-        """Make it so. Raises NodewrightError with the object and the kernel's reason."""
+    def ensure(self, wish: links.Wish) -> bool:
+        """Make it so; True if a link had to be made. Raises NodewrightError with the object and the kernel's reason."""
+        made = False
         with _translated(wish):
             match wish:
                 case links.Bridge():
-                    self._bridge(wish)
+                    made = self._bridge(wish)
                 case links.Veth():
-                    self._veth(wish)
+                    made = self._veth(wish)
                 case links.Up():
                     self.socket(wish.space).link("set", index=self._must(wish.space, wish.name), state="up")
                 case links.Address():
@@ -69,6 +70,7 @@ class Netlink:
                     self._route(wish)
                 case links.Rule():
                     self._rule(wish)
+        return made
 
     def delete_link(self, name: str) -> bool:
         """Remove a link of this namespace. False if it was not there."""
@@ -95,17 +97,21 @@ class Netlink:
             raise Temporary("no such link", obj=f"{space or 'host'}/{name}", step="look up a link")
         return index
 
-    def _bridge(self, wish: links.Bridge) -> None:
-        if self.index(wish.space, wish.name) is None:
+    def _bridge(self, wish: links.Bridge) -> bool:
+        missing = self.index(wish.space, wish.name) is None
+        if missing:
             self.socket(wish.space).link("add", ifname=wish.name, kind="bridge")
+        return missing
 
-    def _veth(self, wish: links.Veth) -> None:
+    def _veth(self, wish: links.Veth) -> bool:
         near, far = self.index(wish.space, wish.name), self.index(wish.peer_space, wish.peer)
-        if near is None or far is None:
+        missing = near is None or far is None
+        if missing:
             self._remove_half(wish, near, far)
             self._make_veth(wish)
             far = self._must(wish.peer_space, wish.peer)
         self.socket(wish.peer_space).link("set", index=far, master=self._must(wish.peer_space, wish.bridge))
+        return missing
 
     def _remove_half(self, wish: links.Veth, near: int | None, far: int | None) -> None:
         if near is not None:

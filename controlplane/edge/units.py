@@ -115,6 +115,13 @@ def tail(path: str, lines: int) -> str:
     return " | ".join(text.strip().splitlines()[-lines:])
 
 
+def terminate(folder: str, program: str) -> None:
+    """SIGTERM to a program of the unit, if it runs; its supervisor starts it again."""
+    row = programs(folder).get(program)
+    if row and row["alive"]:
+        os.kill(int(row["pid"]), signal.SIGTERM)
+
+
 def kill_supervisor(folder: str) -> int:
     """SIGKILL the unit's supervisor, so that nothing is started again. Its programs live on. Returns how many died."""
     pid = supervisor_pid(folder)

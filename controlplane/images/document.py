@@ -15,9 +15,16 @@ each row says where a user of upstream's image would find a difference. This pag
 """
 
 _TAIL = """
-Layers are uncompressed tars and every byte is determined by the inputs (times, owners and order are fixed), so the same
-inputs give the same digests on every machine. The inputs are the distribution's packages at the time of the build,
-the Go toolchain and modules, and the C compiler.
+Every byte is determined by the inputs (times, owners and order are fixed): the same inputs give the same digests. The
+inputs are the distribution's packages at the time of the build, the Go toolchain and modules, and the C compiler.
+What was built stays in the cache until its recipe, its binaries or the distribution's release change; to have newer
+packages, remove `images` and `debs` from the cache.
+
+Layers are uncompressed tars, because nothing travels here. agnhost (233 MB), `ctr images import --local` of containerd
+2.4.2 on two busy cores: 4.2 s plain, 10.0 s with gzip layers; gzip takes 50 s to make. With the demo's four images it
+was 5.5 s, or 3.4 s with `--local`, on idle cores. So `up` imports nothing: a containerd root that holds the images is
+made once per set of images (`seeds` in the cache, 6 to 7 s) and cloned for each node in 0.04 s, blobs and the files of
+snapshots as hard links, the databases as copies.
 """
 
 

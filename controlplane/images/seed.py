@@ -61,26 +61,33 @@ def seed_containerd_root(
     containerd: Path,
     cache_dir: Path,
     progress: Progress = lambda line: None,
+    ctr: Path | None = None,
 ) -> None:
     """Fills `dest` (a containerd root that does not exist or is empty) with `images` (name -> archive).
 
-    The path of `dest` does not matter to containerd, its snapshotter must be overlayfs. Blocking; `ctr` is taken
-    from beside `containerd`. Raises Conflict when `dest` is in use, Permanent when the seed cannot be made.
+    The path of `dest` does not matter to containerd, its snapshotter must be overlayfs. Blocking; `ctr` is the one
+    beside `containerd` unless given. Raises Conflict when `dest` is in use, Permanent when the seed cannot be made.
     """
     if dest.exists() and any(dest.iterdir()):
         raise Conflict(
             "is not empty", obj=str(dest), step="seed containerd", action="Import the images with ctr instead"
         )
-    _clone(ensure_seed(images, containerd=containerd, cache_dir=cache_dir, progress=progress), dest)
+    _clone(ensure_seed(images, containerd=containerd, cache_dir=cache_dir, progress=progress, ctr=ctr), dest)
 
 
 def ensure_seed(
-    images: Mapping[str, Path], *, containerd: Path, cache_dir: Path, progress: Progress = lambda line: None
+    images: Mapping[str, Path],
+    *,
+    containerd: Path,
+    cache_dir: Path,
+    progress: Progress = lambda line: None,
+    ctr: Path | None = None,
 ) -> Path:
     """The seed of these images and this containerd, made if it is not in the cache (seconds)."""
     seeds = cache_dir / "seeds"
     archives = sorted(set(images.values()))
-    parts = [_FORMAT, containerd.resolve().parent.name, *(path.parent.name for path in archives)]
+    real = containerd.resolve()
+    parts = [_FORMAT, real.parent.name, str(real.stat().st_size), *(path.parent.name for path in archives)]
     seed = seeds / hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
     if seed.exists():
         return seed
@@ -88,17 +95,16 @@ def ensure_seed(
         if not seed.exists():
             progress(f"preparing {len(archives)} images for containerd (once)")
             with _work(seeds) as work:
-                _fill(work, archives, len(images), containerd)
+                _fill(work, archives, len(images), containerd, ctr or real.with_name("ctr"))
                 work.rename(seed)
     return seed
 
 
-def _fill(root: Path, archives: list[Path], wanted: int, containerd: Path) -> None:
+def _fill(root: Path, archives: list[Path], wanted: int, containerd: Path, ctr: Path) -> None:
     # Not in the cache: a unix socket's path may have 107 bytes at most.
     with tempfile.TemporaryDirectory(prefix="nodewright-seed-") as state:
         config = Path(state, "config.toml")
         config.write_text(_CONFIG.format(root=root, state=state))
-        ctr = containerd.with_name("ctr")
         argv = ["sh", "-c", _SCRIPT, "seed", str(containerd), str(ctr), state, str(wanted), *map(str, archives)]
         try:
             run_sync(argv, timeout=600, env={**os.environ, "CONFIG": str(config)})

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from controlplane.edge import state
 from controlplane.edge.streamed import run_lines
 from controlplane.model import Cluster, cache_root
 from controlplane.plan import conformance as plan
@@ -49,7 +51,7 @@ class Report:
 
 async def run(cluster: Cluster, order: Order, progress: Progress) -> Report:
     """Run the tests. Raises Temporary when the suite gives no report (its log says why)."""
-    binaries = await _prepare(cluster, order, progress)
+    binaries, images = await _prepare(cluster, order, progress)
     directory = order.results or Path(cluster.dir, "conformance")
     await asyncio.to_thread(_fresh, directory)
     chosen = plan.read_tiers(_TIERS.read_text(encoding="utf-8"))
@@ -68,7 +70,8 @@ async def run(cluster: Cluster, order: Order, progress: Progress) -> Report:
     listed: list[str] = []
     with progress.step("e2e suite" if not order.dry_run else "list of tests") as say:
         watch = _Watcher(say, listed)
-        status = await run_lines(argv, log=str(log), on_line=watch.line)
+        async with _registry(cluster, images):
+            status = await run_lines(argv, log=str(log), on_line=watch.line)
     seconds = time.monotonic() - began
     if order.dry_run:
         return Report((), directory, seconds, status, tuple(listed))
@@ -76,7 +79,32 @@ async def run(cluster: Cluster, order: Order, progress: Progress) -> Report:
     return await asyncio.to_thread(_read, directory, log, features, seconds, status)
 
 
-async def _prepare(cluster: Cluster, order: Order, progress: Progress) -> dict[str, str]:
+@contextlib.asynccontextmanager
+async def _registry(cluster: Cluster, images: Mapping[str, Path]) -> AsyncIterator[None]:
+    """While the suite runs, the nodes can pull the suite's images (imagePullPolicy Always) from this process."""
+    if not images:
+        yield
+        return
+    from controlplane.registry import UPSTREAM_REGISTRIES, catalogue, hosts_toml, serving
+
+    served = await asyncio.to_thread(catalogue, images.values())
+    files = [
+        Path(cluster.node_dir(node.name), "etc-containerd/certs.d", registry, "hosts.toml")
+        for node in cluster.nodes
+        for registry in UPSTREAM_REGISTRIES
+    ]
+    async with serving(served, cluster.host_address, 0) as port:
+        try:
+            for path in files:
+                text = hosts_toml(path.parent.name, f"http://{cluster.host_address}:{port}", fallback=False)
+                state.write(str(path), text, 0o644)
+            yield
+        finally:
+            for path in files:
+                path.unlink(missing_ok=True)
+
+
+async def _prepare(cluster: Cluster, order: Order, progress: Progress) -> tuple[dict[str, str], Mapping[str, Path]]:
     from controlplane.binaries import ensure
     from controlplane.images import CONFORMANCE, binaries_for, ensure_images
 
@@ -86,14 +114,14 @@ async def _prepare(cluster: Cluster, order: Order, progress: Progress) -> dict[s
         found = await asyncio.to_thread(ensure, names, cache_dir=cache, progress=say, binaries_dir=order.binaries_dir)
         binaries = {name: str(found.path(name)) for name in BINARIES}
         if order.dry_run:
-            return binaries
+            return binaries, {}
         images = await asyncio.to_thread(ensure_images, CONFORMANCE, cache_dir=cache, binaries=found, progress=say)
     tools = replace(Tools({}, "", ""), binaries=binaries)
     with progress.step("images on the nodes") as say:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(import_images(cluster, node, tools, images)) for node in cluster.nodes]
         say(", ".join(task.result() for task in tasks))
-    return binaries
+    return binaries, images
 
 
 def _fresh(directory: Path) -> None:

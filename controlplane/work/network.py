@@ -6,15 +6,18 @@ import asyncio
 
 from controlplane.edge import spaces, units
 from controlplane.edge.netlink import Netlink
-from controlplane.links import HOST, WIRE
+from controlplane.links import HOST, WIRE, Veth
 from controlplane.model import CONTROL_PLANE, Cluster
 from controlplane.plan.node_files import namespaces, wire_namespace
 from controlplane.plan.wiring import wiring
 from controlplane.work import host
 
 
-async def ensure_network(cluster: Cluster, project: str) -> None:
-    """Namespaces, links, addresses, routes, rules, and the way out if the cluster has one."""
+async def ensure_network(cluster: Cluster, project: str) -> frozenset[str]:
+    """Namespaces, links, addresses, routes, rules, and the way out if the cluster has one.
+
+    Returns the nodes whose link had to be made: routes that a pod network had over an earlier one are gone with it.
+    """
     await spaces.make(wire_namespace(cluster), project)  # it also makes the private mount that holds the others
     async with asyncio.TaskGroup() as group:
         for node in cluster.nodes:
@@ -22,22 +25,23 @@ async def ensure_network(cluster: Cluster, project: str) -> None:
             group.create_task(spaces.make(namespaces(cluster, node, holder), project), name=f"namespaces {node.name}")
         preload = group.create_task(asyncio.to_thread(_import_netlink), name="import netlink")
     await preload
-    await asyncio.to_thread(_wire, cluster)
+    made = await asyncio.to_thread(_wire, cluster)
     if cluster.options.uplink:
         await host.ensure_uplink(cluster)
+    return made
 
 
 def _import_netlink() -> None:
     import pyroute2  # noqa: F401
 
 
-def _wire(cluster: Cluster) -> None:
+def _wire(cluster: Cluster) -> frozenset[str]:
     def resolve(space: str) -> str | None:
         return None if space == HOST else cluster.namespace(WIRE if space == WIRE else space, "net")
 
     with Netlink(resolve) as netlink:
-        for wish in wiring(cluster):
-            netlink.ensure(wish)
+        made = [wish for wish in wiring(cluster) if netlink.ensure(wish)]
+    return frozenset(wish.space for wish in made if isinstance(wish, Veth))
 
 
 def networks_in_use() -> list[str]:

@@ -100,6 +100,11 @@ def start_daemons(cluster: Cluster, node: Node, tools: Tools) -> None:
     start_unit(cluster, node.name, programs, tools.project)
 
 
+def restart_agent(cluster: Cluster, node: Node) -> None:
+    """Have a running agent started anew by its supervisor: it sets up the pod network's routes when it starts."""
+    units.terminate(cluster.unit_dir(node.name), "agent")
+
+
 async def wait_runtime(cluster: Cluster, node: Node, clock: Clock, *, timeout: float = 60) -> None:
     """Until the node's containerd listens. Raises Temporary with its last words when it cannot."""
     deadline = clock.monotonic() + timeout

@@ -21,8 +21,6 @@ from nodelib.errors import Invalid
 from nodelib.kube.access import load_kubeconfig
 from nodelib.kube.client import KubeClient
 
-DEMO_IMAGES = ("registry.k8s.io/pause:3.10.2", manifests.COREDNS_IMAGE, manifests.AGNHOST_IMAGE)
-
 
 @dataclass(frozen=True, slots=True)
 class Request:
@@ -33,6 +31,7 @@ class Request:
     explicit: frozenset[str]  # names of the options that were given, not defaulted
     subnet: str = ""
     binaries_dir: Path | None = None
+    images: str = "demo"  # or "conformance": what the nodes hold from the start
     project: str = ""
     python: str = ""
 
@@ -112,6 +111,7 @@ class _Raising:
         self.progress = progress
         self.clock = clock
         self.tools = Tools({}, request.python, request.project)
+        self.relinked: frozenset[str] = frozenset()
 
     async def run(self) -> list[Sight]:
         images = await self._binaries_and_images()
@@ -142,10 +142,11 @@ class _Raising:
 
     async def _binaries_and_images(self) -> Mapping[str, Path]:
         from controlplane.binaries import ensure
-        from controlplane.images import binaries_for, ensure_images
+        from controlplane.images import CONFORMANCE, DEMO, binaries_for, ensure_images
 
         with self.progress.step("binaries and images") as say:
-            names = (*components.needed(self.cluster.options), *binaries_for(DEMO_IMAGES))
+            images = CONFORMANCE if self.request.images == "conformance" else DEMO
+            names = (*components.needed(self.cluster.options), *binaries_for(images))
             cache = Path(cache_root())
             binaries = await asyncio.to_thread(
                 ensure, names, cache_dir=cache, progress=say, binaries_dir=self.request.binaries_dir
@@ -153,7 +154,7 @@ class _Raising:
             self.tools = replace(self.tools, binaries={name: str(binaries.path(name)) for name in dict.fromkeys(names)})
             self.cluster = replace(self.cluster, tools=dict(self.tools.binaries))
             state.save(self.cluster)
-            return await asyncio.to_thread(ensure_images, DEMO_IMAGES, cache_dir=cache, binaries=binaries, progress=say)
+            return await asyncio.to_thread(ensure_images, images, cache_dir=cache, binaries=binaries, progress=say)
 
     async def _keys(self) -> None:
         with self.progress.step("keys and certificates") as say:
@@ -169,7 +170,7 @@ class _Raising:
                 await asyncio.to_thread(nodes.seed_runtime, self.cluster, node, images, containerd, say)
         with self.progress.step("namespaces and links") as say:
             await asyncio.to_thread(self._prepare)
-            await network.ensure_network(self.cluster, self.request.project)
+            self.relinked = await network.ensure_network(self.cluster, self.request.project)
             say(f"{len(self.cluster.nodes)} nodes on {self.cluster.subnet}")
 
     def _prepare(self) -> None:
@@ -198,6 +199,8 @@ class _Raising:
             await nodes.wait_runtime(self.cluster, node, self.clock)
             say(await import_images(self.cluster, node, self.tools, images))
         with self.progress.step(f"{node.name}: agent and proxy started"):
+            if node.name in self.relinked:
+                nodes.restart_agent(self.cluster, node)
             await asyncio.to_thread(nodes.start_daemons, self.cluster, node, self.tools)
 
     async def _workloads(self, client: KubeClient) -> list[Sight]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Collection
 
-from nodelib.firewall.objects import Family, Jump, Rule, TableContent, Words
+from nodelib.firewall.objects import Family, Jump, Rule, TableContent, Words, fingerprint
 
 _HEAD = ("-s", "-d", "-i", "-o", "-p")
 _LONG = {"--source": "-s", "--src": "-s", "--destination": "-d", "--dst": "-d", "--protocol": "-p", "--jump": "-j"}
@@ -54,6 +54,11 @@ def canonical(rule: Rule, family: Family) -> Words:
         index += 1 if value is None else 2
         negated = False
     return _assembled(head, matches, target, family)
+
+
+def chain_fingerprint(rules: Collection[Rule], family: Family) -> int:
+    """The fingerprint that these rules have when they are read from the kernel."""
+    return fingerprint([canonical(rule, family) for rule in rules])
 
 
 def missing_jumps(content: TableContent, jumps: Collection[Jump], family: Family) -> tuple[Jump, ...]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from nodelib.errors import NotFound
-from nodelib.firewall.canonical import canonical
+from nodelib.firewall.canonical import canonical, chain_fingerprint
 from nodelib.firewall.iptables import RestoreError
 from nodelib.firewall.objects import BUILT_IN, Change, Family, Jump, Rule, TableChange, TableContent
 from nodelib.firewall.parse import split_words
@@ -68,8 +68,11 @@ class FakeIptables:
 
     async def save(self, table: str, *, only: Collection[str] | None = None) -> TableContent:
         chains = self.tables[table]
+        left_out = {name: rules for name, rules in chains.items() if only is not None and name not in only}
         return TableContent(
-            table, {name: tuple(rules) if only is None or name in only else () for name, rules in chains.items()}
+            table,
+            {name: () if name in left_out else tuple(rules) for name, rules in chains.items()},
+            {name: chain_fingerprint(rules, self._family) for name, rules in left_out.items() if rules},
         )
 
     async def chain_exists(self, table: str, chain: str) -> bool:

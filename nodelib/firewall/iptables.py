@@ -90,7 +90,7 @@ class Iptables:
             raise _restore_error(done, text, self._family)
 
     async def save(self, table: str, *, only: Collection[str] | None = None) -> TableContent:
-        """A whole table; with `only`, the rules of other chains are left out. Raises CommandError."""
+        """A whole table; with `only`, fingerprints stand for the rules of other chains. Raises CommandError."""
         done = await self._run((self._backend.save(self._family), "-t", table), timeout=_TIMEOUT)
         text = done.text
         if len(text) > _PARSE_IN_THREAD:

@@ -7,7 +7,7 @@ are to be given: nothing here interprets them.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from nodelib.errors import Invalid
@@ -110,16 +110,28 @@ Change = tuple[TableChange, ...]
 
 @dataclass(frozen=True, slots=True)
 class TableContent:
-    """A table as the kernel has it: every chain, built-in ones included, in the kernel's order."""
+    """A table as the kernel has it: every chain, built-in ones included, in the kernel's order.
+
+    `fingerprints` stand for the rules of chains whose rules were not kept (see `fingerprint`).
+    """
 
     table: str
     chains: dict[str, tuple[Rule, ...]]
+    fingerprints: dict[str, int] = field(default_factory=dict)
 
     def has(self, chain: str) -> bool:
         return chain in self.chains
 
     def rules(self, chain: str) -> tuple[Rule, ...]:
         return self.chains.get(chain, ())
+
+
+def fingerprint(rules: Iterable[Words], start: int = 0) -> int:
+    """A number for the words of rules in their order, equal for equal rules within one process."""
+    number = start
+    for words in rules:
+        number = hash((number, words))
+    return number
 
 
 def check_chain_name(name: str) -> str:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterator
 
 from nodelib.errors import Invalid
-from nodelib.firewall.objects import Rule, TableContent
+from nodelib.firewall.objects import Rule, TableContent, fingerprint
 
 _WORD = re.compile(r'"((?:[^"\\]|\\.)*)"|([^\s"]+)')
 _ESCAPE = re.compile(r"\\(.)")
@@ -23,12 +23,13 @@ def split_words(line: str) -> list[str]:
 
 
 def parse_tables(text: str, *, only: Collection[str] | None = None) -> dict[str, TableContent]:
-    """Tables of an iptables-save output. With `only`, rules of other chains are not kept (their names are).
+    """Tables of an iptables-save output. With `only`, of other chains just name and fingerprint are kept.
 
     Raises Invalid, naming the line, on text that iptables-save does not write.
     """
     tables: dict[str, TableContent] = {}
     chains: dict[str, list[Rule]] = {}
+    prints: dict[str, int] = {}
     table = ""
     for number, line in enumerate(_lines(text), 1):
         kind = line[:1]
@@ -36,14 +37,17 @@ def parse_tables(text: str, *, only: Collection[str] | None = None) -> dict[str,
             verb, chain, rest = _rule_line(line, number)
             if verb != "-A" or chain not in chains:
                 raise _bad(line, number)
+            words = tuple(split_words(rest))
             if only is None or chain in only:
-                chains[chain].append(Rule(tuple(split_words(rest))))
+                chains[chain].append(Rule(words))
+            else:
+                prints[chain] = fingerprint((words,), prints.get(chain, 0))
         elif kind == ":":
             chains[line[1:].split(" ", 1)[0]] = []
         elif kind == "*":
-            table, chains = line[1:].strip(), {}
+            table, chains, prints = line[1:].strip(), {}, {}
         elif line == "COMMIT":
-            tables[table] = TableContent(table, {name: tuple(rules) for name, rules in chains.items()})
+            tables[table] = TableContent(table, {name: tuple(rules) for name, rules in chains.items()}, prints)
         elif kind not in ("#", ""):
             raise _bad(line, number)
     return tables

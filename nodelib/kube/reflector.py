@@ -87,6 +87,8 @@ class Reflector:
                 self._tell("ADDED", item, None)
             elif _version(before) != _version(item):
                 self._tell("MODIFIED", item, before)
+            else:
+                fresh[key] = before  # its owner may have trimmed it
         self.synced.set()
         return str(meta.get("resourceVersion", ""))
 

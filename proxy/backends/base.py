@@ -22,6 +22,10 @@ class SyncReport:
 class Backend(Protocol):
     """One family of one mode. Calls never overlap: one task owns a backend."""
 
+    @property
+    def ready(self) -> bool:
+        """False while something of the Node is missing without which the rules would be wrong."""
+
     def node_changed(self, node: NodeFacts) -> bool:
         """Take what is new of the node; True when everything must be written again."""
 

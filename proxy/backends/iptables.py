@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection
-from dataclasses import replace
 
 from nodelib.firewall.iptables import Tables
 from nodelib.firewall.objects import BUILT_IN, TableContent
@@ -113,8 +112,3 @@ def _report(plan: Plan, full: bool) -> SyncReport:
         sum(1 for port in ports if port.no_local_internal),
         sum(1 for port in ports if port.no_local_external),
     )
-
-
-def with_counters(ctx: Context, counters: Collection[str]) -> Context:
-    """The context with the nfacct counters that the kernel has."""
-    return replace(ctx, counters=frozenset(counters))

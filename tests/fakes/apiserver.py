@@ -84,7 +84,8 @@ class FakeApiServer:
 
     def _list(self, path: str, request: web.Request) -> web.Response:
         items = [obj for key, obj in self.objects.items() if key.rpartition("/")[0] == path and _selected(request, obj)]
-        if not items and "fieldSelector" not in request.query and path.rpartition("/")[0] in {key.rpartition("/")[0] for key in self.objects}:
+        siblings = {key.rpartition("/")[0] for key in self.objects}
+        if not items and "fieldSelector" not in request.query and path.rpartition("/")[0] in siblings:
             return _failure(404, "NotFound")
         return web.json_response(
             {"kind": "ThingList", "metadata": {"resourceVersion": str(self.version)}, "items": items}

@@ -25,6 +25,11 @@ class FakePodApi(FakeApiServer):
         self.token_failures: list[int] = []
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
+        collection = request.path.split("/")[-2]
+        known = request.path in self.objects or self.fail_with
+        if request.method == "GET" and collection in ("configmaps", "secrets") and not known:
+            self.requests.append((request.method, request.path_qs))
+            return _failure(404, "NotFound")
         if request.method != "POST" or not request.path.endswith("/token"):
             return await super()._handle(request)
         if self.token_failures:

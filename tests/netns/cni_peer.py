@@ -1,4 +1,6 @@
-"""The two ends of a conversation, for namespaces without any tool: `serve tcp|udp PORT`, `ask tcp|udp HOST PORT [SOURCE]`.
+"""The two ends of a conversation, without any tool.
+
+`serve tcp|udp PORT NAME`, `ask tcp|udp HOST PORT [SOURCE]`.
 
 The server answers with its own name (argv) and the address it saw the client at.
 """

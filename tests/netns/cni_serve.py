@@ -49,7 +49,9 @@ async def main(path: Path) -> None:
     node = CniNode(settings_of(config["settings"]), live_sandboxes=live)
 
     def reread() -> None:
-        node.set_nodes(nodes_of(json.loads(path.read_text())["nodes"]))
+        nodes = json.loads(path.read_text())["nodes"]
+        if nodes is not None:
+            node.set_nodes(nodes_of(nodes))
         node.network.poke()
 
     task = asyncio.ensure_future(node.run())

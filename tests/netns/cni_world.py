@@ -19,7 +19,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 PEER = str(Path(__file__).with_name("cni_peer.py"))
-LIMIT = 30.0  # seconds any condition may take on a busy machine
+LIMIT = 120.0  # seconds any condition may take on a busy machine
 
 
 def wait_for(what: str, condition: Callable[[], Any], limit: float = LIMIT) -> Any:

@@ -1,7 +1,7 @@
-"""Two nodes and an outside, on the real kernel: routes, masquerade, hostPorts, Services' way back, and taking it all away.
+"""Two nodes and an outside, on the real kernel: routes, masquerade, hostPorts, Services' way back, uninstall.
 
-Plan of addresses: nodes 10.89.0.11 and .12 on one link; pods 10.244.1.0/24 and 10.244.2.0/24; outside 192.0.2.9, reached
-through node1 (192.0.2.1), which knows no route back to any pod.
+Plan of addresses: nodes 10.89.0.11 and .12 on one link; pods 10.244.1.0/24 and 10.244.2.0/24; outside 192.0.2.9,
+reached through node1 (192.0.2.1), knows no route back to any pod.
 """
 
 from __future__ import annotations
@@ -100,8 +100,8 @@ def test_routes_follow_the_nodes(cluster: Cluster) -> None:
 
 
 def test_host_port_from_everywhere(cluster: Cluster) -> None:
-    server, ip_server = cluster.pod(cluster.one, "server", runtimeConfig=ports(("", 8080, "tcp")))
-    near, ip_near = cluster.pod(cluster.one, "near")
+    server, _ = cluster.pod(cluster.one, "server", runtimeConfig=ports(("", 8080, "tcp")))
+    near, _ = cluster.pod(cluster.one, "near")
     far, ip_far = cluster.pod(cluster.two, "far")
     server.serve("tcp", 80, "server")
     assert cluster.two.namespace.ask("tcp", "10.89.0.11", 8080) == "server 10.89.0.12"
@@ -158,6 +158,24 @@ def test_host_ports_and_connections_survive_a_restart(cluster: Cluster) -> None:
     assert cluster.two.namespace.ask("tcp", "10.89.0.11", 8080).startswith("a ")
     cluster.one.start_server()
     assert cluster.two.namespace.ask("tcp", "10.89.0.11", 8080).startswith("a ")
+
+
+def test_a_restart_without_the_api_server_changes_nothing(cluster: Cluster) -> None:
+    pod, ip = cluster.pod(cluster.one, "a", runtimeConfig=ports(("", 8080, "tcp")))
+    far, _ = cluster.pod(cluster.two, "b")
+    pod.serve("tcp", 80, "a")
+    cluster.outside.serve("tcp", 80, "outside")
+    before = cluster.one.namespace.run("ip", "route").stdout
+    cluster.one.stop_server()
+    cluster.one.config["nodes"] = None
+    cluster.one.start_server()
+    late, ip_late = cluster.pod(cluster.one, "late", runtimeConfig=ports(("", 8081, "tcp")))
+    assert cluster.one.namespace.run("ip", "route").stdout == before
+    assert far.ask("tcp", ip, 80).startswith("a ")
+    assert far.ask("tcp", "10.89.0.11", 8080).startswith("a ")
+    assert late.ask("tcp", "192.0.2.9", 80) == "outside 192.0.2.1"
+    cluster.two.namespace.serve("tcp", 80, "node2")
+    assert late.ask("tcp", "10.89.0.12", 80) == f"node2 {ip_late}"
 
 
 def test_udp_client_from_before_the_pod_reaches_it(cluster: Cluster) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,7 +17,7 @@ from nodelib.firewall.objects import Chain, Family, Jump, TableChange, comment, 
 from proxy.backends.iptables import IptablesBackend
 from proxy.plan.iptables.context import CT_INVALID_COUNTER
 from tests.golden.proxy.cases import CASES, Case
-from tests.netns.cni_world import Namespace
+from tests.netns.cni_world import ROOT, Namespace
 from tests.unit.proxy.build import CONTEXT, Json, desired, endpoint_slice, service
 
 pytestmark = pytest.mark.netns
@@ -40,8 +41,9 @@ def inside(space: Namespace, family: Family, variant: str = "nft") -> Iptables:
 @pytest.mark.parametrize("variant", ["nft", "legacy"])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 async def test_the_kernel_has_what_was_meant(case: Case, variant: str, space: Namespace) -> None:
-    if case.name == "counters":
-        pytest.skip("the counters are made by the proxy itself, see test_proxy_daemon")
+    for counter in case.ctx.counters:
+        made = "import sys; from proxy.edge import nfacct; sys.exit(not nfacct.ensure(sys.argv[1]))"
+        space.run(sys.executable, "-c", made, counter, cwd=ROOT)
     tables = inside(space, case.ctx.family, variant)
     backend = IptablesBackend(tables, case.ctx)
     world = desired(*case.objects(), family=case.ctx.family, node=case.ctx.node)

@@ -158,6 +158,18 @@ def test_update_is_seen_through_the_same_links(tmp_path: Path) -> None:
 
 
 @isolated
+def test_update_never_writes_below_a_tmpfs_that_is_gone(tmp_path: Path) -> None:
+    disk, paths = PodDisk(str(tmp_path)), PodPaths(str(tmp_path), "u1")
+    root = disk.set_up(paths, [secret(a="1")])["s"].path
+    mounts.unmount(root)
+    assert disk.update(paths, [secret(a="2")]) == []
+    assert os.listdir(root) == []
+    disk.tear_down(paths)
+    assert disk.update(paths, [secret(a="3")]) == []
+    assert not os.path.exists(paths.pod)
+
+
+@isolated
 def test_update_after_an_agent_that_died_half_way(tmp_path: Path) -> None:
     root = tmp_path / "v"
     root.mkdir()

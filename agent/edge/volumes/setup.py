@@ -63,8 +63,22 @@ def set_up(paths: PodPaths, plans: list[VolumePlan]) -> dict[str, MountedVolume]
 
 
 def update(paths: PodPaths, plans: list[VolumePlan]) -> list[str]:
-    """Write what changed into volumes that stand already; the names of those that changed. Raises OSError."""
-    return [plan.name for plan in plans if isinstance(plan, AtomicVolume) and _write(paths, plan)]
+    """Write what changed into volumes that stand already; the names of those that changed. Raises OSError.
+
+    A volume that does not stand (any more) is left out: nothing of a secret may reach the disk below its tmpfs.
+    """
+    return [
+        plan.name for plan in plans if isinstance(plan, AtomicVolume) and _stands(paths, plan) and _write(paths, plan)
+    ]
+
+
+def _stands(paths: PodPaths, plan: AtomicVolume) -> bool:
+    directory = paths.volume(plan.plugin, plan.name)
+    try:
+        mounted = os.lstat(directory).st_dev != os.lstat(os.path.dirname(directory)).st_dev
+    except FileNotFoundError:
+        return False
+    return mounted or not plan.in_memory
 
 
 def _set_up(paths: PodPaths, plan: VolumePlan) -> MountedVolume:

@@ -29,8 +29,11 @@ log = logging.getLogger(__name__)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
+_STREAMS = ("/exec/", "/attach/", "/portForward/", "/containerLogs/")
 _DEBUGGING = ("/run/", "/exec/", "/attach/", "/portForward/", "/containerLogs/", "/runningpods/", "/logs/")
 _POD = "/{namespace}/{pod}"
+_HEAD_LIMIT = 1 << 20  # bytes; the command of an exec is part of its request line
+_RETRY_AFTER = "60"  # seconds that a runtime keeps an unused streaming token
 _STOP_LIMIT = 2.0  # seconds for requests in hand when the agent stops
 
 
@@ -56,7 +59,13 @@ class KubeletServer:
     ) -> None:
         app.on_response_prepare.append(_no_signature)
         runner = web.AppRunner(
-            app, access_log=None, handler_cancellation=True, keepalive_timeout=90, shutdown_timeout=_STOP_LIMIT
+            app,
+            access_log=None,
+            handler_cancellation=True,
+            keepalive_timeout=90,
+            shutdown_timeout=_STOP_LIMIT,
+            max_line_size=_HEAD_LIMIT,
+            max_field_size=_HEAD_LIMIT,
         )
         await runner.setup()
         self._runners.append(runner)
@@ -73,7 +82,10 @@ class KubeletServer:
             files = await asyncio.to_thread(_tls_files, deps)
             tls = await asyncio.to_thread(ServingTls, files)
             auth = Auth(settings.auth, deps.node.name, deps.client, clock)
-            app = web.Application(middlewares=[metrics.filter("readwrite"), _answer_errors, _auth_filter(auth)])
+            streams: set[asyncio.Task[object]] = set()
+            filters = [metrics.filter("readwrite"), _answer_errors, _auth_filter(auth), _listed(streams)]
+            app = web.Application(middlewares=filters)
+            app.on_shutdown.append(lambda _: _cancel(streams))
             _add_open(app, deps)
             _add_restricted(app, deps, self._inotify, clock)
             await self._listen("kubelet", app, settings.address, settings.port, tls.context)
@@ -204,7 +216,10 @@ async def _answer_errors(request: web.Request, handler: Handler) -> web.StreamRe
     try:
         return await handler(request)
     except Refused as error:
-        return text(error.status, error.message)
+        answer = text(error.status, error.message)
+        if error.status == 429:
+            answer.headers["Retry-After"] = _RETRY_AFTER
+        return answer
     except web.HTTPException as error:
         if error.status == 404:
             return text(404, "404: Page Not Found\n")
@@ -226,6 +241,28 @@ async def _answer_errors(request: web.Request, handler: Handler) -> web.StreamRe
 async def _no_signature(request: web.Request, response: web.StreamResponse) -> None:
     # Upstream's server does not name itself either.
     response.headers.pop("Server", None)
+
+
+def _listed(streams: set[asyncio.Task[object]]) -> Middleware:
+    """Keeps the requests that may last for hours, so that a stop need not wait for them."""
+
+    @web.middleware
+    async def keep(request: web.Request, handler: Handler) -> web.StreamResponse:
+        task = asyncio.current_task()
+        if task is None or not request.path.startswith(_STREAMS):
+            return await handler(request)
+        streams.add(task)
+        try:
+            return await handler(request)
+        finally:
+            streams.discard(task)
+
+    return keep
+
+
+async def _cancel(streams: set[asyncio.Task[object]]) -> None:
+    for task in tuple(streams):
+        task.cancel()
 
 
 def _auth_filter(auth: Auth) -> Middleware:

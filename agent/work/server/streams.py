@@ -19,8 +19,6 @@ from agent.work.server.answers import Refused, find_pod, of_error
 from agent.work.server.deps import ServerDeps
 from nodelib.errors import NodewrightError
 
-_CACHE_TTL = "60"  # seconds that a runtime keeps an unused streaming token
-
 
 @dataclass(frozen=True, slots=True)
 class StreamOptions:
@@ -142,10 +140,7 @@ class Streams:
         try:
             return await proxy_upgrade(request, url, idle_timeout=idle, protocols=protocols)
         except UpgradeFailed as error:
-            headers = {"Retry-After": _CACHE_TTL} if error.status == 429 else {}
-            return web.Response(
-                status=error.status, body=error.body, content_type="text/plain", charset="utf-8", headers=headers
-            )
+            raise Refused(error.status, error.body.decode(errors="replace")) from error
 
 
 def _ports(request: web.Request) -> list[int]:

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from nodelib.firewall.canonical import missing_jumps, standing_jumps
+from nodelib.firewall.canonical import chain_fingerprint, missing_jumps, standing_jumps
 from nodelib.firewall.objects import Chain, Change, Family, Rule, TableChange, TableContent
 from proxy.model import Desired, ServicePortName
 from proxy.plan.iptables import fixed
@@ -53,7 +53,10 @@ class Plan:
 
 
 def plan_full(desired: Desired, ctx: Context, kernel: Mapping[str, TableContent]) -> Plan:
-    """Write everything, whatever stands. `kernel` has the tables as read just now (mangle, filter, nat)."""
+    """Everything, whatever was written before. `kernel` has the tables as read just now (mangle, filter, nat).
+
+    Chains that stand exactly as they should are left as they are: a restart writes next to nothing.
+    """
     ctx = _sized(ctx, desired)
     ports = _plan_ports(desired, desired.ports, ctx)
     tops = _fill_all(ports, ctx)
@@ -66,16 +69,21 @@ def plan_full(desired: Desired, ctx: Context, kernel: Mapping[str, TableContent]
     # The kubelet's jumps need their chain even where we put nothing into it.
     extra = () if fixed.FIREWALL in tops or kernel["filter"].has(fixed.FIREWALL[1]) else (Chain(fixed.FIREWALL[1]),)
     final = (
-        TableChange("mangle", (_CANARY,)),
+        TableChange("mangle", _missing((_CANARY,), kernel["mangle"], ctx)),
         TableChange(
             "filter",
-            (_CANARY, *extra, *_top_chains("filter", tops, tops)),
+            _missing((_CANARY, *extra, *_top_chains("filter", tops, tops)), kernel["filter"], ctx),
             add_jumps=missing["filter"],
         ),
-        TableChange("nat", (_CANARY, *_top_chains("nat", tops, tops)), add_jumps=missing["nat"]),
+        TableChange(
+            "nat",
+            _missing((_CANARY, *_top_chains("nat", tops, tops)), kernel["nat"], ctx),
+            add_jumps=missing["nat"],
+        ),
     )
     mark = Chain(fixed.MARK_MASQ[1], tops[fixed.MARK_MASQ])
-    changes = _transactions([rules.chains for rules in ports.values()], final, stale, mark)
+    groups = [_missing(rules.chains, kernel["nat"], ctx) for rules in ports.values()]
+    changes = _transactions([group for group in groups if group], final, stale, mark)
     standing = Standing(_slim(ports), {name: _marks(rules.chains) for name, rules in ports.items()}, tops)
     return _finished(changes, standing, ctx)
 
@@ -139,7 +147,8 @@ def drift(standing: Standing, ctx: Context, kernel: Mapping[str, TableContent]) 
             continue
         if not content.has(name):
             found.append(f"{table} {name} is gone")
-        elif len(content.rules(name)) != count:
+        # KUBE-FIREWALL is the kubelet's as well: two that correct each other would never rest.
+        elif len(content.rules(name)) != count and (table, name) != fixed.FIREWALL:
             found.append(f"{table} {name} has {len(content.rules(name))} rules, not {count}")
     for table in ("filter", "nat"):
         if table in kernel:
@@ -201,6 +210,18 @@ def _differing(old: PortRules | None, new: PortRules | None) -> list[Top]:
     none: Mapping[Top, tuple[Rule, ...]] = {}
     before, after = old.dispatch if old else none, new.dispatch if new else none
     return [top for top in DISPATCH if before.get(top, ()) != after.get(top, ())]
+
+
+def _missing(chains: tuple[Chain, ...], content: TableContent, ctx: Context) -> tuple[Chain, ...]:
+    """Those of `chains` that do not stand exactly so in the kernel."""
+    return tuple(
+        [
+            chain
+            for chain in chains
+            if not content.has(chain.name)
+            or content.fingerprints.get(chain.name, 0) != chain_fingerprint(chain.rules, ctx.family)
+        ]
+    )
 
 
 def _marks(chains: Iterable[Chain]) -> dict[str, Mark]:

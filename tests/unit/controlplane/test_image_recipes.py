@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from controlplane.binaries import TABLE
@@ -82,3 +84,8 @@ def test_an_unknown_image_is_named_with_the_known_ones() -> None:
 )
 def test_source_lines(configured: str, expected: str) -> None:
     assert source_lines(configured, "bookworm") == expected
+
+
+def test_the_page_in_docs_is_the_generated_one() -> None:
+    page = Path(__file__).resolve().parents[3] / "docs/images.md"
+    assert page.read_text() == images_page(), "python -m controlplane.images.document > docs/images.md"

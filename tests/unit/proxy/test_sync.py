@@ -282,3 +282,18 @@ def test_the_zone_of_the_node_counts() -> None:
         endpoint_slice("a", [endpoint("10.1.0.1", zones=["z1"]), endpoint("10.1.0.2", zones=["z2"])]),
     )
     assert "10.1.0.2" not in installed(*objects, ctx=replace(CONTEXT, zone="z1")).dump()
+
+
+async def test_a_restart_over_standing_rules_writes_nothing() -> None:
+    objects = [service("a", "172.30.0.1"), endpoint_slice("a", ["10.1.0.1"]), service("b", "172.30.0.2")]
+    world = World(installed(*objects))
+    await world.put(*objects)
+    assert world.fake.inputs[1:] == []
+    assert await world.backend.audit(deep=True) == []
+
+
+async def test_what_the_kubelet_has_in_its_own_chain_is_no_drift() -> None:
+    world = World()
+    await world.put(service("a", "172.30.0.1"))
+    world.fake.load("*filter\n-A KUBE-FIREWALL -m mark --mark 0x8000/0x8000 -j DROP\nCOMMIT\n")
+    assert await world.backend.audit(deep=True) == []

@@ -93,7 +93,11 @@ volumeStatsAggPeriod: 0s
     assert found.cgroups.driver == "systemd" and found.dns.cluster_dns == ("10.96.0.10",)
     assert found.status.update_frequency == 10.0 and found.status.report_frequency == 300.0
     assert found.server.streaming_idle_timeout == 14400.0
-    assert [line for line in found.notices if "options" not in line] == []
+    assert [line.split()[0] for line in found.notices] == [
+        "staticPodPath",
+        "logging.options.text",
+        "logging.options.json",
+    ]
 
 
 def test_every_field_of_upstreams_type_is_known() -> None:
@@ -134,6 +138,27 @@ def test_drop_ins_are_merged_in_lexical_order(folder: Path) -> None:
     assert found.eviction.hard == {"pid.available": "5%"}
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "runtimeRequestTimeout: 2m0s\n",
+        "makeIPTablesUtilChains: false\n",
+        "enableProfilingHandler: false\n",
+        "tracing: {}\n",
+    ],
+)
+def test_what_makes_no_difference_is_not_told(folder: Path, text: str) -> None:
+    assert parsed(folder, text).notices == ()
+
+
+def test_bootstrap_needs_credentials_that_are_there(folder: Path) -> None:
+    missing = [f"--kubeconfig={folder}/k", "--bootstrap-kubeconfig=/b"]
+    with pytest.raises(Invalid, match="TLS bootstrap is not supported yet"):
+        parse(missing, hostname="n")
+    (folder / "k").write_text("")
+    assert parse(missing, hostname="n").api.bootstrap_kubeconfig == "/b"
+
+
 def test_feature_gates_of_file_and_flags_are_joined_and_told(folder: Path) -> None:
     found = parsed(folder, "featureGates: {A: true, B: true}\n", "--feature-gates=B=false,C=true")
     assert found.feature_gates == {"A": True, "B": False, "C": True}
@@ -147,6 +172,8 @@ def test_feature_gates_of_file_and_flags_are_joined_and_told(folder: Path) -> No
         pytest.param("", ["--cloud-provider=external"], "--cloud-provider is accepted without effect", id="flag"),
         pytest.param("shutdownGracePeriod: 30s\n", [], "shutdownGracePeriod is not supported", id="duration"),
         pytest.param("rotateCertificates: true\n", [], "not rotated", id="rotation"),
+        pytest.param("localStorageCapacityIsolation: false\n", [], "localStorageCapacityIsolation", id="false"),
+        pytest.param("imageGCHighThresholdPercent: 100\n", [], "images are never removed", id="image GC"),
     ],
 )
 def test_what_is_not_done_is_told(folder: Path, text: str, argv: list[str], part: str) -> None:

@@ -147,6 +147,21 @@ async def test_writes_between_rename_and_reopen_are_not_lost(tmp_path: Path) -> 
     inotify.close()
 
 
+async def test_a_damaged_packed_log_does_not_end_the_follow(tmp_path: Path) -> None:
+    writer = _Writer(tmp_path / "0.log")
+    task, inotify = await _follow(writer)
+    for text in (b"one\n", b"two\n"):
+        writer.write(text)
+        writer.rename()
+        writer.reopen()
+    (tmp_path / "0.log.20260101-000002.gz").write_bytes(gzip.compress(b"two\n")[:-4])
+    (tmp_path / "0.log.20260101-000002").unlink()
+    writer.write(b"three\n")
+    writer.close()
+    assert (await asyncio.wait_for(task, 10)).endswith(b"three\n")
+    inotify.close()
+
+
 async def test_a_follower_that_looks_late_catches_up_rotated_and_packed_files(tmp_path: Path) -> None:
     writer = _Writer(tmp_path / "0.log")
     task, inotify = await _follow(writer)

@@ -94,15 +94,36 @@ async def test_immutable_objects_are_not_watched(world: World) -> None:
     assert world.watches() == 0
 
 
-async def test_let_go(world: World) -> None:
+async def test_let_go(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agent.edge.objects._LINGER", 0.05)
     await world.api.config_map("settings", {"a": "1"})
     await world.objects.get("u1", KEY)
     await world.objects.get("u2", KEY)
     world.objects.forget("u1")
     assert world.objects.peek(KEY) is not None
     world.objects.forget("u2")
-    assert world.objects.peek(KEY) is None
+    assert world.objects.peek(KEY) is not None
+    await until(lambda: world.objects.peek(KEY) is None)
     world.objects.forget("u2")
+
+
+async def test_the_next_pod_finds_it_known(world: World) -> None:
+    await world.api.config_map("settings", {"a": "1"})
+    await world.objects.get("u1", KEY)
+    await until(lambda: world.watches() == 1)
+    world.objects.forget("u1")
+    asked = len(world.api.requests)
+    assert await world.objects.get("u2", KEY) is not None
+    assert len(world.api.requests) == asked
+
+
+async def test_a_new_pod_never_starts_from_an_old_look(world: World) -> None:
+    """Between the first read and the watch nobody looks: another pod reads again."""
+    await world.api.config_map("settings", {"a": "1"})
+    await world.objects.get("u1", KEY)
+    await world.api.config_map("settings", {"a": "2"})
+    found = await world.objects.get("u2", KEY)
+    assert found is not None and found["data"] == {"a": "2"}
 
 
 async def test_forbidden_for_a_moment_is_waited_out(world: World) -> None:
@@ -129,7 +150,7 @@ async def test_watch_survives_restarts_and_compaction(world: World) -> None:
 async def test_no_answer_says_so_and_tells_when_it_comes(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agent.edge.objects._PATIENCE", 0.1)
     await world.api.config_map("settings", {"a": "1"})
-    world.api.fail_with = [500] * 5
+    world.api.fail_with = [500] * 9
     with pytest.raises(Temporary, match="configmaps shop/settings"):
         await world.objects.get("u1", KEY)
     await until(lambda: world.told == ["u1"])

@@ -161,6 +161,14 @@ async def test_release_forgets(world: World) -> None:
     assert (await world.materials.pods_on_disk(), world.objects.forgotten) == ([], [subject.uid])
 
 
+async def test_a_refresh_after_the_release_keeps_nothing_watched(world: World) -> None:
+    subject = pod()
+    await world.materials.prepare(subject)
+    await world.materials.release(subject.uid)
+    await world.materials.refresh(subject)
+    assert world.objects.forgotten == [subject.uid] * 2
+
+
 async def test_user_namespaces_are_refused_not_ignored(world: World) -> None:
     with pytest.raises(Permanent, match="user namespaces"):
         await world.configs(pod(hostUsers=False))

@@ -1,0 +1,75 @@
+"""One cluster for all tests that only use it; tests of `up` and `down` raise their own.
+
+NODEWRIGHT_TEST_CLUSTER=name takes a cluster that is there already, and leaves it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import uuid
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from controlplane.model import Cluster
+from nodelib.errors import NodewrightError
+from nodelib.kube.access import load_kubeconfig
+from nodelib.kube.client import KubeClient
+from tests.cluster.machine import STATE, cli
+from tests.cluster.world import World, holds
+
+NAME = "tres"
+_FIGURES: pytest.StashKey[list[tuple[str, str]]] = pytest.StashKey()
+
+
+@pytest.fixture(scope="session")
+def shared_cluster() -> Iterator[Cluster]:
+    """Two nodes, no way out of the machine, the demo."""
+    lent = os.environ.get("NODEWRIGHT_TEST_CLUSTER", "")
+    name = lent or NAME
+    if not lent:
+        cli("down", "--name", name, "--plain")
+        cli("up", "--name", name, "--no-uplink", "--plain", timeout=1800)
+    yield Cluster.from_json(json.loads((STATE / name / "cluster.json").read_text()))
+    if not lent:
+        cli("down", "--name", name, "--plain")
+
+
+@pytest.fixture
+async def world(
+    request: pytest.FixtureRequest, shared_cluster: Cluster, figures: list[tuple[str, str]]
+) -> AsyncIterator[World]:
+    """The cluster, and a namespace of the test's own which goes away with it."""
+    api = KubeClient(load_kubeconfig(shared_cluster.admin_kubeconfig), user_agent="nodewright-tests")
+    words = request.node.originalname.removeprefix("test_").replace("_", "-")[:40].strip("-")
+    namespace = f"{words}-{uuid.uuid4().hex[:5]}"
+    path = f"/api/v1/namespaces/{namespace}"
+    try:
+        await api.post("/api/v1/namespaces", {"metadata": {"name": namespace}})
+
+        async def account() -> object:
+            return await api.get(f"{path}/serviceaccounts/default")
+
+        await holds(account, "the namespace has its service account")
+        yield World(shared_cluster, api, namespace, figures)
+    finally:
+        with contextlib.suppress(NodewrightError):
+            await api.delete(path)
+        await api.close()
+
+
+@pytest.fixture
+def figures(request: pytest.FixtureRequest) -> list[tuple[str, str]]:
+    """Measured values, (what, value), shown in one table at the end."""
+    return request.config.stash.setdefault(_FIGURES, [])
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    rows = config.stash.get(_FIGURES, [])
+    if rows:
+        width = max(len(what) for what, _ in rows)
+        terminalreporter.section("measured on the cluster")
+        for what, value in rows:
+            terminalreporter.write_line(f"{what:{width}}  {value}")

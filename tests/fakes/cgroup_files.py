@@ -1,0 +1,98 @@
+"""A cgroup v2 file system in memory that interprets: controllers handed down, files by controller, busy folders."""
+
+from __future__ import annotations
+
+import errno
+
+_FILES = {
+    "cpu": ("cpu.weight", "cpu.max"),
+    "memory": ("memory.max", "memory.high"),
+    "pids": ("pids.max",),
+    "hugetlb": ("hugetlb.2MB.max",),
+}
+
+
+class FakeCgroupFiles:
+    """Files of edge/cgroups.py. `procs`: processes by folder; `unkillable` survive cgroup.kill; `busy` rmdirs fail."""
+
+    def __init__(self, top: str = "/cg", controllers: str = "cpu memory pids hugetlb") -> None:
+        self.top = top
+        self.procs: dict[str, set[int]] = {}
+        self.unkillable: set[int] = set()
+        self.busy = 0
+        self._files: dict[str, dict[str, str]] = {
+            top: {"cgroup.controllers": controllers, "cgroup.subtree_control": "", "cgroup.procs": "1"}
+        }
+
+    def mkdir(self, path: str) -> None:
+        parent, _, _ = path.rpartition("/")
+        if path in self._files:
+            raise FileExistsError(errno.EEXIST, "File exists", path)
+        handed = self._folder(parent)["cgroup.subtree_control"]
+        files = {"cgroup.controllers": handed, "cgroup.subtree_control": "", "cgroup.kill": ""}
+        for controller in handed.split():
+            files.update(dict.fromkeys(_FILES.get(controller, ()), "max"))
+        self._files[path] = files
+
+    def rmdir(self, path: str) -> None:
+        self._folder(path)
+        if self.folders(path) or self.procs.get(path) or self.busy > 0:
+            self.busy -= 1
+            raise OSError(errno.EBUSY, "Device or resource busy", path)
+        del self._files[path]
+
+    def read(self, path: str) -> str:
+        folder, _, file = path.rpartition("/")
+        if file == "cgroup.procs":
+            self._folder(folder)
+            return "".join(f"{pid}\n" for pid in sorted(self.procs.get(folder, ())))
+        try:
+            return self._folder(folder)[file]
+        except KeyError:
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory", path) from None
+
+    def write(self, path: str, text: str) -> None:
+        folder, _, file = path.rpartition("/")
+        if file not in self._folder(folder):
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory", path)
+        if file == "cgroup.kill":
+            for place in self.procs:
+                if place == folder or place.startswith(f"{folder}/"):
+                    self.procs[place] &= self.unkillable
+        elif file == "cgroup.subtree_control":
+            self._hand_down(folder, text.split())
+        else:
+            self._files[folder][file] = text
+
+    def folders(self, path: str) -> list[str]:
+        self._folder(path)
+        return [name.rpartition("/")[2] for name in self._files if name.rpartition("/")[0] == path]
+
+    def exists(self, path: str) -> bool:
+        return path in self._files
+
+    def dump(self) -> dict[str, dict[str, str]]:
+        """What was written, by folder below the top."""
+        return {
+            path.removeprefix(self.top): {
+                name: text for name, text in files.items() if not name.startswith("cgroup.") and text != "max"
+            }
+            for path, files in sorted(self._files.items())
+            if path != self.top
+        }
+
+    def _hand_down(self, folder: str, words: list[str]) -> None:
+        if self.procs.get(folder) and folder != self.top:
+            raise OSError(errno.EBUSY, "Device or resource busy", folder)
+        offered = self._files[folder]["cgroup.controllers"].split()
+        wanted = [word.removeprefix("+") for word in words]
+        if not set(wanted) <= set(offered):
+            raise OSError(errno.ENOENT, "No such file or directory", folder)
+        now = self._files[folder]["cgroup.subtree_control"].split()
+        self._files[folder]["cgroup.subtree_control"] = " ".join(sorted({*now, *wanted}))
+
+    def _folder(self, path: str) -> dict[str, str]:
+        try:
+            return self._files[path]
+        except KeyError:
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory", path) from None

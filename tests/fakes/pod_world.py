@@ -1,0 +1,329 @@
+"""A whole node in memory for the pod pipeline: the real table, workers, observer and reporter, fakes around them."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+from agent import labels
+from agent.model import ContainerState, ImageFacts, Json, Kind, Pod, ProbeState
+from agent.plan.admit import NodeView
+from agent.ports import Materials
+from agent.work.hooks import Hooks
+from agent.work.images import ImageDesk
+from agent.work.parts import Parts
+from agent.work.pod_table import PodTable
+from agent.work.relist import Observer
+from agent.work.report import Reporter
+from nodelib.errors import Temporary
+from nodelib.kube.client import ApiError
+from tests.fakes.clock import FakeClock, settle
+from tests.fakes.fake_cri import FakeCri
+
+IMAGE = "busybox:1"
+
+
+class FakeMaterials:
+    """Everything a pod asks for is there at once; `missing` makes prepare() fail, `bad_config` container_config()."""
+
+    def __init__(self) -> None:
+        self.prepared: set[str] = set()
+        self.missing: str = ""
+        self.bad_config: str = ""
+        self.release_fails = 0
+        self.refreshed: list[str] = []
+
+    async def prepare(self, pod: Pod) -> Materials:
+        if self.missing:
+            raise Temporary(self.missing, obj=f"pod {pod.full_name}")
+        self.prepared.add(pod.uid)
+        return Materials()
+
+    async def sandbox_config(self, pod: Pod, materials: Materials, attempt: int) -> Json:
+        meta = {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid, "attempt": attempt}
+        network = {"network": "NODE" if pod.host_network else "POD"}
+        linux = {"security_context": {"namespace_options": network}, "cgroup_parent": materials.cgroup_parent}
+        return {"metadata": meta, "labels": labels.sandbox_labels(pod), "linux": linux}
+
+    async def container_config(
+        self,
+        pod: Pod,
+        kind: Kind,
+        container: Json,
+        materials: Materials,
+        *,
+        attempt: int,
+        ips: tuple[str, ...],
+        image: ImageFacts,
+        image_ref: str,
+        target_id: str = "",
+    ) -> Json:
+        if self.bad_config:
+            raise Temporary(self.bad_config)
+        return {
+            "metadata": {"name": container["name"], "attempt": attempt},
+            "image": {"image": image_ref},
+            "labels": labels.container_labels(pod, container),
+            "annotations": labels.container_annotations(pod, container, attempt),
+        }
+
+    async def refresh(self, pod: Pod) -> None:
+        self.refreshed.append(pod.uid)
+
+    async def release(self, uid: str) -> None:
+        if self.release_fails:
+            self.release_fails -= 1
+            raise Temporary("device is busy")
+        self.prepared.discard(uid)
+
+    async def pods_on_disk(self) -> list[str]:
+        return sorted(self.prepared)
+
+    async def pull_auth(self, pod: Pod, image: str) -> list[Json]:
+        return []
+
+
+class FakeCgroups:
+    def __init__(self) -> None:
+        self.made: set[str] = set()
+
+    async def ensure_pod(self, pod: Pod) -> str:
+        self.made.add(pod.uid)
+        return f"/kubepods/pod{pod.uid}"
+
+    async def remove_pod(self, uid: str) -> None:
+        self.made.discard(uid)
+
+    async def pod_uids(self) -> frozenset[str]:
+        return frozenset(self.made)
+
+
+class FakeProbes:
+    def __init__(self) -> None:
+        self.answers: dict[str, dict[str, ProbeState]] = {}
+
+    def ensure(self, pod: Pod, running: Mapping[str, ContainerState], ips: tuple[str, ...]) -> None:
+        return
+
+    def states(self, uid: str) -> Mapping[str, ProbeState]:
+        return self.answers.get(uid, {})
+
+    def forget(self, uid: str) -> None:
+        self.answers.pop(uid, None)
+
+
+class FakeEvents:
+    def __init__(self) -> None:
+        self.told: list[tuple[str, str, str]] = []
+
+    def emit(self, about: Json, kind: str, reason: str, message: str, *, container: str = "", host: str = "") -> None:
+        self.told.append((kind, reason, message))
+
+    def reasons(self) -> list[str]:
+        return [reason for _, reason, _ in self.told]
+
+
+class FakeFiles:
+    async def termination_message(self, container: ContainerState) -> str:
+        return ""
+
+    async def container_started(self, pod: Pod, name: str, container_id: str, log_path: str) -> None:
+        return
+
+    async def remove_container_logs(self, container: ContainerState) -> None:
+        return
+
+    async def remove_pod_logs(self, pod: Pod) -> None:
+        return
+
+
+class FakeHookHttp:
+    async def get(self, url: str, headers: Mapping[str, str]) -> None:
+        return
+
+
+class FakePodsApi:
+    """The API's pods: patches are applied (lists by name or type), deletions end them, watches are told."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        self.pods: dict[str, Json] = {}
+        self.table: PodTable | None = None
+        self.fail: list[Exception] = []
+        self.statuses: list[Json] = []
+        self._clock = clock
+        self._version = 100
+
+    def create(self, raw: Json) -> Pod:
+        self._version += 1
+        meta = {"resourceVersion": str(self._version), "generation": 1, **raw["metadata"]}
+        made = {**raw, "metadata": meta, "status": raw.get("status") or {"phase": "Pending"}}
+        self.pods[meta["uid"]] = made
+        self._tell("ADDED", made)
+        return Pod(made)
+
+    def ask_deletion(self, uid: str, grace: int) -> None:
+        meta = {"deletionTimestamp": "2026-01-01T00:00:30Z", "deletionGracePeriodSeconds": grace}
+        self._change(uid, lambda raw: raw["metadata"].update(meta))
+
+    def update(self, uid: str, change: Any) -> None:
+        self._change(uid, change)
+
+    def vanish(self, uid: str) -> None:
+        """Deleted by force: nobody waits for the node."""
+        self._tell("DELETED", self.pods.pop(uid))
+
+    async def patch_status(self, pod: Pod, patch: Json) -> Json:
+        await asyncio.sleep(0)
+        if self.fail:
+            raise self.fail.pop(0)
+        if pod.uid not in self.pods:
+            raise ApiError(404, "NotFound", "no such pod")
+        self._change(pod.uid, lambda raw: _merge(raw["status"], patch["status"]))
+        shown = self.pods[pod.uid]
+        self.statuses.append(copy.deepcopy(shown["status"]))
+        return shown
+
+    async def delete(self, pod: Pod) -> None:
+        await asyncio.sleep(0)
+        if self.fail:
+            raise self.fail.pop(0)
+        if pod.uid in self.pods:
+            self.vanish(pod.uid)
+
+    async def runtime_handler(self, class_name: str) -> str:
+        return class_name
+
+    def _change(self, uid: str, change: Any) -> None:
+        raw = copy.deepcopy(self.pods[uid])
+        change(raw)
+        self._version += 1
+        raw["metadata"]["resourceVersion"] = str(self._version)
+        self.pods[uid] = raw
+        self._tell("MODIFIED", raw)
+
+    def _tell(self, kind: str, raw: Json) -> None:
+        if self.table is not None:
+            self.table.on_pod(kind, raw, None)
+
+
+def _merge(status: Json, patch: Json) -> None:
+    for name, value in patch.items():
+        if name == "conditions":
+            merged = {one["type"]: one for one in status.get("conditions") or []}
+            merged.update({one["type"]: {k: v for k, v in one.items() if v is not None} for one in value})
+            status["conditions"] = list(merged.values())
+        elif isinstance(value, list):
+            status[name] = [one for one in value if one != {"$patch": "replace"}]
+        elif value is None:
+            status.pop(name, None)
+        elif isinstance(value, dict):
+            status[name] = {key: item for key, item in value.items() if key != "$patch"}
+        else:
+            status[name] = value
+
+
+class World:
+    """`start_agent()` and `kill_agent()` as often as wanted: runtime, API and disk stay."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.cri = FakeCri(self.clock)
+        self.cri.images[IMAGE] = ImageFacts("sha256:1", (IMAGE,))
+        self.api = FakePodsApi(self.clock)
+        self.materials = FakeMaterials()
+        self.cgroups = FakeCgroups()
+        self.probes = FakeProbes()
+        self.events = FakeEvents()
+        self.node = NodeView(name="n1", allocatable={"cpu": "2", "memory": "4Gi", "pods": "10"})
+        self._tasks: list[asyncio.Task[Any]] = []
+
+    async def start_agent(self, *, events: bool = True, audits: bool = True) -> None:
+        self.table = PodTable(lambda: self.node)
+        files = FakeFiles()
+        observer = Observer(self.cri, files, self.clock, self.table.on_seen)
+        self.parts = Parts(
+            runtime=self.cri,
+            images=ImageDesk(self.cri, self.materials, self.events, self.clock),
+            materials=self.materials,
+            cgroups=self.cgroups,
+            probes=self.probes,
+            events=self.events,
+            api=self.api,
+            reporter=Reporter(self.api, self.clock),
+            observer=observer,
+            files=files,
+            hooks=Hooks(self.cri, FakeHookHttp(), self.clock),
+            clock=self.clock,
+            host_ips=lambda: ("10.89.0.11",),
+        )
+        self.table.connect(self.parts)
+        await observer.audit()
+        works = [observer.run_hints, self.table.run_sweeps]
+        works += [observer.run_audits] if audits else []
+        works += [observer.run_events] if events else []
+        self._tasks = [asyncio.create_task(work()) for work in works]
+        for raw in list(self.api.pods.values()):
+            self.table.on_pod("ADDED", raw, None)
+        self.api.table = self.table
+        self.table.synced.set()
+        await settle()
+
+    async def kill_agent(self) -> None:
+        """SIGKILL: nothing is said, nothing is finished."""
+        self.api.table = None
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.parts.images.close()
+        await self.parts.reporter.close()
+        await self.table.close()
+
+    def create(self, *containers: Json, name: str = "web", uid: str = "u1", **spec: Any) -> str:
+        """A pod bound to this node; its UID."""
+        listed = list(containers) or [container("main")]
+        meta = {"name": name, "namespace": "shop", "uid": uid}
+        self.api.create({"metadata": meta, "spec": {"containers": listed, "restartPolicy": "Always", **spec}})
+        return uid
+
+    async def until(self, what: Any, *, seconds: float = 120, step: float = 0.5) -> None:
+        """Let time pass until `what()` holds."""
+        passed = 0.0
+        await settle()
+        while not what():
+            if passed >= seconds:
+                raise AssertionError(f"not within {seconds} s; {self.cri.dump()}; {self.table.timeline('u1')}")
+            await self.clock.advance(step)
+            await settle()
+            passed += step
+
+    def status(self, uid: str = "u1") -> Json:
+        """What the API shows."""
+        found: Json = self.api.pods[uid]["status"]
+        return found
+
+    def phase(self, uid: str = "u1") -> str:
+        return str(self.status(uid).get("phase", ""))
+
+    def condition(self, kind: str, uid: str = "u1") -> str:
+        found = [one["status"] for one in self.status(uid).get("conditions") or [] if one["type"] == kind]
+        return str(found[0]) if found else ""
+
+    def container_status(self, name: str = "main", uid: str = "u1") -> Json:
+        lists = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
+        for listed in lists:
+            for one in self.status(uid).get(listed) or []:
+                if one["name"] == name:
+                    return dict(one)
+        return {}
+
+    def is_ready(self, uid: str = "u1") -> bool:
+        return self.condition("Ready", uid) == "True"
+
+    def is_gone(self, uid: str = "u1") -> bool:
+        return uid not in self.api.pods and not self.cri.dump() and not self.table.pods()
+
+
+def container(name: str = "main", **fields: Any) -> Json:
+    return {"name": name, "image": IMAGE, "imagePullPolicy": "IfNotPresent", **fields}

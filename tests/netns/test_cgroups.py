@@ -1,0 +1,103 @@
+"""The kubepods tree on this machine's own cgroup file systems."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import subprocess
+from collections.abc import Iterator
+from decimal import Decimal
+
+import pytest
+
+from agent.edge.cgroups import CgroupTree, Mounts, hugepage_sizes, swap_limits
+from agent.plan.cgroups import Policy
+from agent.work.cgroups import KubepodsTree
+from tests.unit.agent.plan.test_demand import asks
+from tests.unit.agent.pods import pod
+
+pytestmark = [pytest.mark.netns, pytest.mark.skipif(os.geteuid() != 0, reason="needs root")]
+
+NODE = {"cpu": Decimal(2), "memory": Decimal(1 << 30), "pid": Decimal(1000)}
+
+
+def _trees() -> list[CgroupTree]:
+    """The machine's tree, and on a hybrid machine its v2 tree too."""
+    found = [CgroupTree.detect()]
+    unified = "/sys/fs/cgroup/unified"
+    if found[0].version == 1 and os.path.exists(f"{unified}/cgroup.controllers"):
+        found.append(CgroupTree(Mounts(2, {"": unified})))
+    return found
+
+
+@pytest.fixture(params=_trees(), ids=lambda tree: f"v{tree.version}")
+def tree(request: pytest.FixtureRequest) -> CgroupTree:
+    found: CgroupTree = request.param
+    return found
+
+
+@pytest.fixture
+def root() -> Iterator[str]:
+    yield f"/nwn-{secrets.token_hex(4)}"
+
+
+async def test_a_pods_life(tree: CgroupTree, root: str) -> None:
+    kubepods = KubepodsTree(tree, Policy(root=f"{root}/n1", pids=64), hugepage_sizes=hugepage_sizes())
+    limits = {"cpu": "500m", "memory": "128Mi"}
+    found = pod(asks(requests={"cpu": "100m", "memory": "64Mi"}, limits=limits), meta={"uid": "u-1"})
+    try:
+        await kubepods.setup(NODE)
+        parent = await kubepods.ensure_pod(found)
+        assert parent == f"{root}/n1/kubepods/burstable/podu-1" and await tree.exists(parent)
+        await _check_limits(tree, parent)
+        sleeper = _inside(tree, parent)
+        assert sleeper.pid in await tree.pids(parent)
+        await kubepods.remove_pod("u-1")
+        assert sleeper.wait(10) == -9
+        assert not await tree.exists(parent) and await kubepods.pod_uids() == frozenset()
+        await kubepods.remove_pod("u-1")
+    finally:
+        await tree.remove(root)
+    assert not await tree.exists(root)
+
+
+async def test_a_frozen_pod_goes_too(tree: CgroupTree, root: str) -> None:
+    if tree.version != 1 or "freezer" not in tree.controllers:
+        pytest.skip("the freezer of v1")
+    kubepods = KubepodsTree(tree, Policy(root=root))
+    try:
+        await kubepods.setup(NODE)
+        parent = await kubepods.ensure_pod(pod(asks(), meta={"uid": "f"}))
+        sleeper = _inside(tree, parent, "freezer")
+        await tree.write(parent, [("freezer", "freezer.state", "FROZEN")])
+        await kubepods.remove_pod("f")
+        assert sleeper.wait(10) == -9
+    finally:
+        await tree.remove(root)
+
+
+def test_swap_accounting_can_be_told(tree: CgroupTree) -> None:
+    assert swap_limits(tree) in (True, False)
+
+
+async def _check_limits(tree: CgroupTree, parent: str) -> None:
+    v1 = {
+        ("cpu", "cpu.shares"): "102",
+        ("cpu", "cpu.cfs_quota_us"): "50000",
+        ("memory", "memory.limit_in_bytes"): str(128 << 20),
+        ("pids", "pids.max"): "64",
+    }
+    v2 = {("cpu", "cpu.max"): "50000 100000", ("memory", "memory.max"): str(128 << 20), ("pids", "pids.max"): "64"}
+    for (controller, file), expect in (v1 if tree.version == 1 else v2).items():
+        if controller in tree.controllers:
+            assert await tree.read(parent, controller, file) == expect
+
+
+def _inside(tree: CgroupTree, parent: str, controller: str = "pids") -> subprocess.Popen[bytes]:
+    """A process of a container below the pod's cgroup."""
+    folder = f"{tree.folder(parent, controller)}/container"
+    os.mkdir(folder)
+    sleeper = subprocess.Popen(["sleep", "300"])
+    with open(f"{folder}/cgroup.procs", "w", encoding="ascii") as file:
+        file.write(str(sleeper.pid))
+    return sleeper

@@ -1,0 +1,200 @@
+"""The kubepods tree on a v2 file system in memory: what stands after each step."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+
+from agent.edge import cgroups as edge
+from agent.edge.cgroups import CgroupError, CgroupTree, Mounts, find_mounts
+from agent.plan.cgroups import Policy
+from agent.work.cgroups import KubepodsTree
+from nodelib.errors import Permanent
+from tests.fakes.cgroup_files import FakeCgroupFiles
+from tests.unit.agent.plan.test_demand import asks
+from tests.unit.agent.pods import pod
+
+NODE = {"cpu": Decimal(2), "memory": Decimal(1 << 30), "pid": Decimal(1000)}
+BOTH = {"cpu": "200m", "memory": "200Mi"}
+
+
+@pytest.fixture
+def files() -> FakeCgroupFiles:
+    return FakeCgroupFiles()
+
+
+def kubepods(files: FakeCgroupFiles, policy: Policy | None = None) -> KubepodsTree:
+    return KubepodsTree(
+        CgroupTree(Mounts(2, {"": files.top}), files), policy or Policy(pids=50), hugepage_sizes=(2 << 20,)
+    )
+
+
+async def test_setup_makes_the_three_and_hands_controllers_down(files: FakeCgroupFiles) -> None:
+    await kubepods(files, Policy(root="/nodewright/c/n1")).setup(NODE)
+    found = files.dump()
+    assert found["/nodewright/c/n1/kubepods"] == {
+        "cpu.weight": "174",
+        "memory.max": str(1 << 30),
+        "pids.max": "1000",
+        "hugetlb.2MB.max": "0",
+    }
+    assert found["/nodewright/c/n1/kubepods/besteffort"] == {"cpu.weight": "1", "hugetlb.2MB.max": str(1 << 62)}
+    assert files.read("/cg/nodewright/c/cgroup.subtree_control") == "cpu hugetlb memory pids"
+
+
+async def test_pods_by_class(files: FakeCgroupFiles) -> None:
+    tree = kubepods(files)
+    await tree.setup(NODE)
+    assert await tree.ensure_pod(pod(asks(), meta={"uid": "a"})) == "/kubepods/besteffort/poda"
+    burstable = pod(asks(requests={"cpu": "500m"}), meta={"uid": "b"})
+    assert await tree.ensure_pod(burstable) == "/kubepods/burstable/podb"
+    assert await tree.ensure_pod(pod(asks(requests=BOTH, limits=BOTH), meta={"uid": "c"})) == "/kubepods/podc"
+    assert await tree.pod_uids() == {"a", "b", "c"}
+    found = files.dump()
+    assert found["/kubepods/burstable"]["cpu.weight"] == "59"
+    assert found["/kubepods/podc"]["cpu.max"] == "20000 100000" and found["/kubepods/podc"]["pids.max"] == "50"
+    await tree.remove_pod("b")
+    assert files.dump()["/kubepods/burstable"]["cpu.weight"] == "1"
+    assert await tree.pod_uids() == {"a", "c"}
+    await tree.remove_pod("b")
+
+
+async def test_a_restarted_agent_takes_the_tree_over(files: FakeCgroupFiles) -> None:
+    first = kubepods(files)
+    await first.setup(NODE)
+    found = pod(asks(requests={"cpu": "1"}), meta={"uid": "b"})
+    await first.ensure_pod(found)
+    before = files.dump()
+    second = kubepods(files)
+    await second.setup(NODE)
+    await second.ensure_pod(found)
+    assert files.dump() == before and await second.pod_uids() == {"b"}
+
+
+async def test_changed_limits_are_written_again(files: FakeCgroupFiles) -> None:
+    tree = kubepods(files)
+    await tree.setup(NODE)
+    await tree.ensure_pod(pod(asks(requests={"cpu": "1"}, limits={"cpu": "1"}), meta={"uid": "b"}))
+    await tree.ensure_pod(pod(asks(requests={"cpu": "1"}, limits={"cpu": "2"}), meta={"uid": "b"}))
+    assert files.dump()["/kubepods/burstable/podb"]["cpu.max"] == "200000 100000"
+
+
+async def test_leftovers_are_killed_and_removed(files: FakeCgroupFiles) -> None:
+    tree = kubepods(files)
+    await tree.setup(NODE)
+    parent = await tree.ensure_pod(pod(asks(), meta={"uid": "a"}))
+    files.mkdir(f"/cg{parent}/container")
+    files.procs[f"/cg{parent}/container"] = {4_194_999}
+    files.busy = 2
+    await tree.remove_pod("a")
+    assert await tree.pod_uids() == frozenset()
+
+
+async def test_what_survives_a_kill_is_told(files: FakeCgroupFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(edge, "_KILL_TIMEOUT", 0.05)
+    tree = kubepods(files)
+    await tree.setup(NODE)
+    parent = await tree.ensure_pod(pod(asks(), meta={"uid": "a"}))
+    files.procs[f"/cg{parent}"] = {4_194_999}
+    files.unkillable = {4_194_999}
+    with pytest.raises(CgroupError, match="survive SIGKILL"):
+        await tree.remove_pod("a")
+
+
+async def test_a_parent_with_processes_says_what_to_do(files: FakeCgroupFiles) -> None:
+    files.mkdir("/cg/busy")
+    files.procs["/cg/busy"] = {5}
+    files.write("/cg/cgroup.subtree_control", "+cpu +memory +pids +hugetlb")
+    files._files["/cg/busy"]["cgroup.controllers"] = "cpu memory pids hugetlb"
+    with pytest.raises(CgroupError, match="Move the processes of this cgroup into a child"):
+        await kubepods(files, Policy(root="/busy")).setup(NODE)
+
+
+async def test_without_classes_the_runtime_chooses(files: FakeCgroupFiles) -> None:
+    tree = kubepods(files, Policy(per_qos=False))
+    await tree.setup(NODE)
+    assert await tree.ensure_pod(pod(asks())) == "" and await tree.pod_uids() == frozenset()
+
+
+async def test_v1_can_be_refused(files: FakeCgroupFiles) -> None:
+    tree = CgroupTree(Mounts(2, {"": files.top}), files)
+    tree.version = 1
+    with pytest.raises(Permanent, match="failCgroupV1"):
+        await KubepodsTree(tree, Policy(fail_v1=True)).setup(NODE)
+
+
+class Slices:
+    """systemd, as far as the tree needs it."""
+
+    def __init__(self) -> None:
+        self.units: dict[str, list[str]] = {}
+
+    async def check(self) -> None: ...
+
+    async def ensure(self, unit: str, properties: list[str]) -> None:
+        self.units[unit] = properties
+
+    async def stop(self, unit: str) -> None:
+        del self.units[unit]
+
+
+async def test_the_systemd_driver_makes_slices(files: FakeCgroupFiles) -> None:
+    slices = Slices()
+    tree = KubepodsTree(CgroupTree(Mounts(2, {"": files.top}), files), Policy(driver="systemd"), slices=slices)
+    await tree.setup(NODE)
+    assert await tree.ensure_pod(pod(asks(), meta={"uid": "a-1"})) == "kubepods-besteffort-poda_1.slice"
+    assert slices.units["kubepods-besteffort-poda_1.slice"] == ["CPUWeight=1"]
+    assert await tree.pod_uids() == {"a-1"}
+    await tree.remove_pod("a-1")
+    assert set(slices.units) == {"kubepods.slice", "kubepods-besteffort.slice", "kubepods-burstable.slice"}
+
+
+HYBRID = """
+32 31 0:29 / /sys/fs/cgroup/cpu,cpuacct rw,relatime - cgroup cgroup rw,cpu,cpuacct
+35 31 0:32 / /sys/fs/cgroup/memory rw,relatime shared:5 - cgroup cgroup rw,memory
+36 31 0:32 / /very/long/other/memory rw,relatime - cgroup cgroup rw,memory
+40 31 0:37 / /sys/fs/cgroup/systemd rw,relatime - cgroup cgroup rw,xattr,name=systemd
+41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "expect"),
+    [
+        pytest.param(
+            HYBRID,
+            Mounts(
+                1,
+                {
+                    "cpu": "/sys/fs/cgroup/cpu,cpuacct",
+                    "cpuacct": "/sys/fs/cgroup/cpu,cpuacct",
+                    "memory": "/sys/fs/cgroup/memory",
+                    "name=systemd": "/sys/fs/cgroup/systemd",
+                },
+            ),
+            id="hybrid is v1",
+        ),
+        pytest.param(
+            "41 31 0:38 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw,nsdelegate", Mounts(2, {"": "/sys/fs/cgroup"}), id="v2"
+        ),
+        pytest.param(
+            "1 2 0:3 / /sys/fs/cgroup/systemd rw - cgroup cgroup rw,name=systemd\n4 5 0:6 / /c rw - cgroup2 cgroup2 rw",
+            Mounts(2, {"": "/c"}),
+            id="v1 without controllers is v2",
+        ),
+    ],
+)
+def test_find_mounts(text: str, expect: Mounts) -> None:
+    assert find_mounts(text.strip()) == expect
+
+
+def test_no_cgroups_at_all() -> None:
+    with pytest.raises(Permanent, match="no cgroup file system"):
+        find_mounts("1 2 0:3 / / rw - ext4 /dev/x rw")
+
+
+@pytest.mark.parametrize("path", ["/", "", "a", "/a/../b", "/a//b"])
+async def test_paths_that_are_never_touched(files: FakeCgroupFiles, path: str) -> None:
+    with pytest.raises(Permanent):
+        await CgroupTree(Mounts(2, {"": files.top}), files).remove(path)
