@@ -110,7 +110,7 @@ class Materials:
 
 
 class PodMaterials(Protocol):
-    """Volumes, environment, DNS, hosts file: everything that goes into a CRI configuration (work/materials.py, built by agent/materials.py)."""
+    """Volumes, environment, DNS, hosts file: all of a CRI configuration (work/materials.py)."""
 
     async def prepare(self, pod: Pod) -> Materials:
         """Mount and write all that is there; idempotent. Raises Temporary/Permanent naming volume, cause and action."""

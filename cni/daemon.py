@@ -93,9 +93,11 @@ class NodeNetwork:
 
     @property
     def pod_cidrs(self) -> tuple[Network, ...]:
-        """This node's ranges: the settings', its own Node object's, or until that is known those of the last run."""
+        """This node's ranges: the settings', its own Node object's, or until Nodes are known those of the last run."""
+        if self._settings.pod_cidrs or self._nodes is None:
+            return self._settings.pod_cidrs or self._remembered.pod_cidrs
         own = self._own()
-        return self._settings.pod_cidrs or (own.pod_cidrs if own else ()) or self._remembered.pod_cidrs
+        return own.pod_cidrs if own else ()
 
     async def sync(self) -> None:
         """One comparison and repair. Raises NodewrightError; `waiting` then says the same."""
@@ -113,6 +115,7 @@ class NodeNetwork:
         except NodewrightError as error:
             self._waiting = str(error)
             raise
+        self._remembered = Remembered(cidrs, self.non_masquerade)
         self._waiting = ""
         self._report(skipped)
 
@@ -169,7 +172,8 @@ class NodeNetwork:
         return FirewallFacts(
             network=self._settings.network,
             bridge=self._settings.bridge,
-            pod_cidrs=self.pod_cidrs,
+            # A Node made anew has no podCIDR for a moment; the pods that run keep their rules meanwhile.
+            pod_cidrs=self.pod_cidrs or self._remembered.pod_cidrs,
             non_masquerade=self.non_masquerade,
             masquerade=self._settings.masquerade,
             host_ports=masq.host_ports(self._attachments()),

@@ -360,12 +360,17 @@ def _routes(ipam: Mapping[str, Any]) -> tuple[Route, ...]:
     return tuple(routes)
 
 
+_PORT_KEYS = {key.lower(): key for key in ("hostPort", "containerPort", "protocol", "hostIP")}
+
+
 def _port_mappings(runtime: Mapping[str, Any]) -> tuple[PortMapping, ...]:
     """https://www.cni.dev/docs/conventions/: portMappings. Entries without a hostPort ask for nothing."""
     mappings = []
     for item in _list(runtime, "portMappings"):
         if not isinstance(item, dict):
             raise _config("runtimeConfig.portMappings", item, "an object")
+        # containerd writes HostPort, ContainerPort, …: Go's JSON does not mind the case of a key.
+        item = {_PORT_KEYS.get(str(key).lower(), key): value for key, value in item.items()}
         if not _integer(item, "hostPort", 0, 0, 65535):
             continue
         host_ip = str(item.get("hostIP") or "")

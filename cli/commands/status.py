@@ -36,27 +36,32 @@ def healthy(status: Status) -> bool:
 
 
 def show(status: Status, console: Console) -> None:
-    """Tables: nodes, daemons, pods that are not well (or a count)."""
+    """Tables: nodes, daemons; then the pods that are not well."""
     api = "answers" if not status.api else f"does not answer: {status.api}"
-    console.print(f"Cluster {status.name}, nodes on {status.subnet}. API server {status.api_url} {api}.")
+    _say(console, f"Cluster {status.name}, nodes on {status.subnet}. API server {status.api_url} {api}.")
     for path in status.missing:
-        console.print(f"missing: {path} (`./nodewright up --name {status.name}` mends it)")
+        _say(console, f"missing: {path} (`./nodewright up --name {status.name}` mends it)")
     nodes = _table("NODE", "ADDRESS", "STATE", "PODS", "PROXY")
     for node in status.nodes:
         nodes.add_row(node.name, node.address, node.waits_for or "Ready", str(node.pods), node.proxy)
     console.print(nodes)
-    daemons = _table("UNIT", "DAEMON", "STATE", "PID", "STARTS", "LOG")
+    daemons = _table("UNIT", "DAEMON", "STATE", "PID", "STARTS")
     for daemon in status.daemons:
         state = "running" if daemon.alive else f"down ({daemon.last_exit or 'not started'})"
-        daemons.add_row(daemon.unit, daemon.name, state, str(daemon.pid), str(daemon.starts), daemon.log)
+        daemons.add_row(daemon.unit, daemon.name, state, str(daemon.pid), str(daemon.starts))
     for unit, pid in status.supervisors.items():
         if not pid:
-            daemons.add_row(unit, "supervisor", "down", "", "", "")
+            daemons.add_row(unit, "supervisor", "down", "", "")
     console.print(daemons)
+    _say(console, f"Logs: {status.logs}")
     waiting = [pod for pod in status.pods if not pod.ready and pod.phase != "Succeeded"]
-    console.print(f"{len(status.pods)} pods, {len(status.pods) - len(waiting)} of them ready or done.")
+    _say(console, f"{len(status.pods)} pods, {len(status.pods) - len(waiting)} of them ready or done.")
     for pod in waiting:
-        console.print(f"  {pod.namespace}/{pod.name} on {pod.node or 'no node'}: {pod.reason or pod.phase}")
+        _say(console, f"  {pod.namespace}/{pod.name} on {pod.node or 'no node'}: {pod.reason or pod.phase}")
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(text, soft_wrap=True, markup=False, highlight=False)
 
 
 def _table(*columns: str) -> Table:

@@ -69,6 +69,13 @@ async def remove_uplink(name: str) -> int:
     return count
 
 
+def forget_empty(name: str) -> None:
+    """Remove the directory of a cluster that was refused before anything was made for it."""
+    with contextlib.suppress(OSError):  # not empty: there is a cluster, or the rest of one
+        os.rmdir(os.path.join(state_root(), name))
+    undo_if_last()
+
+
 def undo_if_last() -> None:
     """With the last cluster gone: sysctls back, the mount points that were made for us away, the state root too."""
     if state.clusters():

@@ -27,7 +27,6 @@ class Daemon:
     pid: int
     starts: int
     last_exit: str
-    log: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +52,7 @@ class Status:
     missing: tuple[str, ...]
     daemons: tuple[Daemon, ...]
     nodes: tuple[NodeStatus, ...]
+    logs: str  # a pattern of their paths
     pods: tuple[Pod, ...] = field(default=())
 
 
@@ -81,6 +81,7 @@ async def look(cluster: Cluster) -> Status:
         missing=_missing(cluster),
         daemons=tuple(daemon for unit in unit_names for daemon in _daemons(cluster, unit)),
         nodes=nodes,
+        logs=f"{cluster.log_dir('UNIT')}/DAEMON.log",
         pods=tuple(pods),
     )
 
@@ -95,7 +96,6 @@ def _daemons(cluster: Cluster, unit: str) -> list[Daemon]:
             int(row["pid"]),
             int(row["starts"]),
             str(row["last_exit"]),
-            f"{cluster.log_dir(unit)}/{name}.log",
         )
         for name, row in rows.items()
     ]

@@ -17,7 +17,7 @@ from controlplane.work.images import import_images
 from controlplane.work.progress import Progress
 from controlplane.work.workloads import Sight
 from nodelib.clock import Clock
-from nodelib.errors import Invalid
+from nodelib.errors import Invalid, NodewrightError
 from nodelib.kube.access import load_kubeconfig
 from nodelib.kube.client import KubeClient
 
@@ -45,7 +45,11 @@ async def up(request: Request, progress: Progress, clock: Clock) -> tuple[Cluste
     with progress.step("preflight"):
         await doctor.refuse_if_fatal(request.project, request.binaries_dir)
     with state.locked(os.path.join(state_root(), request.name)):
-        cluster = await asyncio.to_thread(_settle, request)
+        try:
+            cluster = await asyncio.to_thread(_settle, request)
+        except NodewrightError:
+            await asyncio.to_thread(host.forget_empty, request.name)
+            raise
         raising = _Raising(cluster, request, progress, clock)
         sights = await raising.run()
         return raising.cluster, sights

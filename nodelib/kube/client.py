@@ -171,7 +171,7 @@ class KubeClient:
 
     def _unreachable(self, method: str, path: str, error: Exception) -> ApiUnreachable:
         return ApiUnreachable(
-            f"no answer: {error or type(error).__name__}",
+            f"no answer: {str(error) or type(error).__name__}",
             obj=f"API server {self.access.server}",
             step=f"{method} {path}",
             action="Check that the API server runs and that this node reaches it; the call is tried again.",

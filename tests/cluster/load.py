@@ -28,7 +28,7 @@ def ask(url: str) -> str:
         while chunk := connection.recv(65536):
             chunks.append(chunk)
     head, _, body = b"".join(chunks).partition(b"\r\n\r\n")
-    if b" 200 " not in head.partition(b"\r\n")[0] + b" ":
+    if head.split(b" ", 2)[1:2] != [b"200"]:
         raise ValueError(f"answered {head[:60]!r}")
     return body.decode()
 

@@ -101,7 +101,9 @@ def namespaces_in_use() -> set[int]:
 def _processes(name: str) -> list[str]:
     found = []
     for entry in os.listdir("/proc"):
-        if entry.isdigit() and f"/nodewright/{name}/" in _read(f"/proc/{entry}/cgroup"):
+        # A zombie is dead: how soon its new parent reaps it is not the cluster's doing.
+        dead = _read(f"/proc/{entry}/stat").rpartition(")")[2].split()[:1] == ["Z"]
+        if entry.isdigit() and not dead and f"/nodewright/{name}/" in _read(f"/proc/{entry}/cgroup"):
             found.append(f"{entry} {_read(f'/proc/{entry}/comm').strip()}")
     return found
 

@@ -159,7 +159,17 @@ def test_two_at_once_do_not_mix(cluster: Cluster) -> None:
 
 def test_a_taken_port_is_named(cluster: Cluster) -> None:
     """Something foreign in the first node's network holds the API server's port."""
-    code = "import socket,time; s=socket.create_server(('0.0.0.0', 6443)); print('held', flush=True); time.sleep(600)"
+    code = """
+import socket, time
+for _ in range(600):
+    try:
+        held = socket.create_server(('0.0.0.0', 6443))
+        break
+    except OSError:  # the killed server is still going
+        time.sleep(0.05)
+print('held', flush=True)
+time.sleep(600)
+"""
     units.kill_supervisor(cluster.unit_dir(CONTROL_PLANE))
     os.kill(pid_of(cluster, CONTROL_PLANE, "kube-apiserver"), signal.SIGKILL)
     held = subprocess.Popen(

@@ -328,7 +328,10 @@ class World:
         """What pods have on a node now."""
         links = json.loads((await self.in_node(node, "ip", "-j", "link", "show", "master", "nw0")).stdout)
         store = Path(self.cluster.node_dir(node), "cni/state/nodewright/nodewright")
-        pods_dir, logs = Path(self.cluster.node_dir(node), "kubelet/pods"), Path(self.cluster.node_dir(node), "pod-logs")
+        pods_dir, logs = (
+            Path(self.cluster.node_dir(node), "kubelet/pods"),
+            Path(self.cluster.node_dir(node), "pod-logs"),
+        )
         pid = await self.pid_once_running(node, "containerd")
         mounts = Path(f"/proc/{pid}/mountinfo").read_text().splitlines()
         tree = f"{self.cluster.cgroup}/{node}/kubepods".lstrip("/")

@@ -1,0 +1,331 @@
+"""Tables for the pure decisions: addresses, bridge, routes, host ports, rules."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address, ip_interface, ip_network
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cni.model import (
+    Address,
+    Attachment,
+    AttachmentKey,
+    HostPort,
+    LinkFacts,
+    NodeFacts,
+    NodeRoute,
+    PortMapping,
+    RouteFacts,
+    UdpFlow,
+)
+from cni.plan import hostports, ipam, leftovers, masq, names, nft, node, routes
+from cni.plan.masq import FirewallFacts
+from cni.spec import address_range
+
+SMALL = (address_range({"subnet": "10.1.0.0/29"}),)
+
+
+def ips(*texts: str) -> list[Address]:
+    return [ip_address(text) for text in texts]
+
+
+@pytest.mark.parametrize(
+    ("taken", "last", "wanted", "picked"),
+    [
+        pytest.param([], None, None, "10.1.0.2", id="first, never the gateway"),
+        pytest.param([], "10.1.0.3", None, "10.1.0.4", id="after the last one"),
+        pytest.param([], "10.1.0.6", None, "10.1.0.2", id="round the end"),
+        pytest.param(["10.1.0.4"], "10.1.0.3", None, "10.1.0.5", id="over a taken one"),
+        pytest.param([f"10.1.0.{n}" for n in range(2, 7)], "10.1.0.3", None, None, id="full"),
+        pytest.param([f"10.1.0.{n}" for n in (2, 4, 5, 6)], "10.1.0.3", None, "10.1.0.3", id="only the last one left"),
+        pytest.param([], "192.0.2.1", None, "10.1.0.2", id="last of another range"),
+        pytest.param([], None, "10.1.0.5", "10.1.0.5", id="asked for"),
+        pytest.param(["10.1.0.5"], None, "10.1.0.5", None, id="asked for and taken"),
+        pytest.param([], None, "10.1.0.1", None, id="asked for the gateway"),
+        pytest.param([], None, "10.9.0.5", None, id="asked for outside"),
+    ],
+)
+def test_pick(taken: list[str], last: str | None, wanted: str | None, picked: str | None) -> None:
+    found = ipam.pick(
+        SMALL,
+        set(ips(*taken)),
+        ip_address(last) if last else None,
+        ip_address(wanted) if wanted else None,
+    )
+    assert found == (ip_address(picked) if picked else None)
+
+
+@given(st.lists(st.integers(0, 20), max_size=80))
+def test_pick_never_doubles_never_leaks(order: list[int]) -> None:
+    """Any order of taking (0 to 9) and giving back (10 to 20): all addresses distinct, none lost."""
+    ranges = (address_range({"subnet": "10.1.0.0/29"}), address_range({"subnet": "10.2.0.0/30"}))
+    taken: list[Address] = []
+    last: Address | None = None
+    for move in order:
+        if move < 10:
+            address = ipam.pick(ranges, taken, last)
+            assert (address is None) == (len(taken) == ipam.capacity(ranges))
+            if address is not None:
+                assert address not in taken
+                taken.append(address)
+                last = address
+        elif taken:
+            taken.pop(move % len(taken))
+
+
+@given(st.integers(0, 2**63), st.integers(0, 40))
+def test_pick_in_a_range_without_end(start: int, count: int) -> None:
+    large = (address_range({"subnet": "fd00::/64"}),)
+    taken: list[Address] = []
+    last: Address = ip_network("fd00::/64").network_address + start
+    for _ in range(count):
+        found = ipam.pick(large, taken, last)
+        assert found is not None
+        taken.append(found)
+        last = found
+    assert len(set(taken)) == count
+
+
+def test_host_names_are_short_and_apart() -> None:
+    made = {names.host_ifname("net", AttachmentKey(f"c{n}", "eth0")) for n in range(1000)}
+    assert len(made) == 1000
+    assert max(map(len, made)) == 15
+
+
+BRIDGE = node.bridge("nw0", [address_range({"subnet": "10.1.0.0/24"})], 1500)
+THERE = LinkFacts(3, "nw0", "bridge", BRIDGE.mac, 1500, up=True)
+GATEWAY = ip_interface("10.1.0.1/24")
+OLD = ip_interface("10.9.0.1/24")
+
+
+@pytest.mark.parametrize(
+    ("link", "present", "in_use", "wanted"),
+    [
+        pytest.param(None, [], [], node.BridgeChanges(create=True, add=(GATEWAY,)), id="nothing there"),
+        pytest.param(THERE, [GATEWAY], [], node.BridgeChanges(), id="all right"),
+        pytest.param(THERE, [], [], node.BridgeChanges(add=(GATEWAY,)), id="address lost"),
+        pytest.param(
+            LinkFacts(3, "nw0", "bridge", "aa:aa:aa:aa:aa:aa", 1400, up=False),
+            [GATEWAY],
+            [],
+            node.BridgeChanges(bring_up=True, set_mtu=1500, set_mac=BRIDGE.mac),
+            id="changed by hand",
+        ),
+        pytest.param(THERE, [GATEWAY, OLD], [], node.BridgeChanges(remove=(OLD,)), id="old podCIDR, no pods"),
+        pytest.param(THERE, [GATEWAY, OLD], ips("10.9.0.7"), node.BridgeChanges(), id="old podCIDR, a pod left"),
+        pytest.param(
+            THERE, [GATEWAY, ip_interface("fe80::1/64")], [], node.BridgeChanges(), id="link-local is the kernel's"
+        ),
+    ],
+)
+def test_bridge_changes(link: LinkFacts | None, present: list[Any], in_use: list[Any], wanted: Any) -> None:
+    assert node.changes(BRIDGE, link, present, in_use) == wanted
+
+
+def test_uplink_mtu() -> None:
+    links = [LinkFacts(1, "a", "", "", 9000, up=True), LinkFacts(2, "b", "", "", 1450, up=True)]
+    addresses = [(1, ip_interface("192.0.2.1/24")), (2, ip_interface("10.89.0.11/24"))]
+    default = [RouteFacts(ip_network("0.0.0.0/0"), ip_address("192.0.2.254"), 1, 3)]
+    assert node.uplink_mtu(links, addresses, default, ips("10.89.0.11")) == 1450
+    assert node.uplink_mtu(links, addresses, default, ()) == 9000
+    assert node.uplink_mtu(links, addresses, [], ()) == 1500
+
+
+def peer(name: str, ip: str, *cidrs: str) -> NodeFacts:
+    return NodeFacts(name, tuple(ips(*ip.split())), tuple(ip_network(item) for item in cidrs))
+
+
+def ours(destination: str, gateway: str, protocol: int = routes.PROTOCOL) -> RouteFacts:
+    return RouteFacts(ip_network(destination), ip_address(gateway), 2, protocol)
+
+
+CONNECTED = [ip_interface("10.89.0.11/24")]
+ME = peer("me", "10.89.0.11", "10.244.0.0/24")
+
+
+@pytest.mark.parametrize(
+    ("nodes", "present", "add", "remove", "skipped"),
+    [
+        pytest.param([ME], [], [], [], [], id="alone"),
+        pytest.param([ME, peer("b", "10.89.0.12", "10.244.1.0/24")], [], ["10.244.1.0/24"], [], [], id="one other"),
+        pytest.param(
+            [ME, peer("b", "10.89.0.12", "10.244.1.0/24")],
+            [ours("10.244.1.0/24", "10.89.0.12")],
+            [],
+            [],
+            [],
+            id="there already",
+        ),
+        pytest.param(
+            [ME, peer("b", "10.89.0.12", "10.244.1.0/24")],
+            [ours("10.244.1.0/24", "10.89.0.99")],
+            ["10.244.1.0/24"],
+            [],
+            [],
+            id="node has moved",
+        ),
+        pytest.param([ME], [ours("10.244.1.0/24", "10.89.0.12")], [], ["10.244.1.0/24"], [], id="node is gone"),
+        pytest.param([ME], [ours("10.244.1.0/24", "10.89.0.12", protocol=4)], [], [], [], id="somebody else's"),
+        pytest.param([ME, peer("b", "10.89.0.12")], [], [], [], [], id="no podCIDR yet"),
+        pytest.param([ME, peer("b", "", "10.244.1.0/24")], [], [], [], ["no IPv4 InternalIP"], id="no address"),
+        pytest.param(
+            [ME, peer("b", "192.0.2.1", "10.244.1.0/24")], [], [], [], ["on no link"], id="next hop off the links"
+        ),
+        pytest.param(
+            [ME, peer("b", "10.89.0.11", "10.244.1.0/24")], [], [], [], ["this node's address"], id="our own address"
+        ),
+        pytest.param(
+            [ME, peer("b", "10.89.0.12", "10.244.1.0/24"), peer("c", "10.89.0.13", "10.244.1.0/24")],
+            [],
+            ["10.244.1.0/24"],
+            [],
+            ["node b's too"],
+            id="two with one podCIDR",
+        ),
+        pytest.param(
+            [ME, peer("b", "10.89.0.12", "10.244.0.0/16")], [], [], [], ["overlaps this node's own"], id="overlap"
+        ),
+        pytest.param(
+            [ME, peer("b", "fd00::2 10.89.0.12", "10.244.1.0/24", "fd01::/64")],
+            [],
+            ["10.244.1.0/24"],
+            [],
+            ["on no link"],
+            id="dual stack, IPv6 not on a link",
+        ),
+    ],
+)
+def test_routes(
+    nodes: list[NodeFacts], present: list[RouteFacts], add: list[str], remove: list[str], skipped: list[str]
+) -> None:
+    plan = routes.plan("me", nodes, CONNECTED, present, ME.pod_cidrs)
+    assert [str(item.destination) for item in plan.add] == add
+    assert all(isinstance(item, NodeRoute) and str(item.gateway) == "10.89.0.12" for item in plan.add)
+    assert [str(item.destination) for item in plan.remove] == remove
+    assert len(plan.skipped) == len(skipped)
+    assert all(part in text for part, text in zip(skipped, plan.skipped, strict=True))
+
+
+HELD = Attachment(AttachmentKey("c1", "eth0"), (), (PortMapping(80, 8080, "tcp", "10.0.0.1"),), "ns/a")
+
+
+@pytest.mark.parametrize(
+    ("mapping", "meets"),
+    [
+        pytest.param(PortMapping(80, 1, "tcp", "10.0.0.1"), True, id="the same"),
+        pytest.param(PortMapping(80, 1, "tcp"), True, id="every address"),
+        pytest.param(PortMapping(80, 1, "tcp", "10.0.0.2"), False, id="another address"),
+        pytest.param(PortMapping(80, 1, "udp", "10.0.0.1"), False, id="another protocol"),
+        pytest.param(PortMapping(81, 1, "tcp", "10.0.0.1"), False, id="another port"),
+    ],
+)
+def test_host_port_conflicts(mapping: PortMapping, meets: bool) -> None:
+    assert bool(hostports.conflicts(AttachmentKey("c2", "eth0"), [mapping], [HELD])) is meets
+    assert hostports.conflicts(HELD.key, [mapping], [HELD]) == []
+
+
+POD, NODE_IP, CLIENT = ips("10.244.0.5", "10.89.0.11", "10.89.0.12")
+DNS = HostPort(PortMapping(5353, 53, "udp"), POD)
+
+
+def flow(destination: Any, port: int, answered: Any, answered_port: int) -> UdpFlow:
+    return UdpFlow(CLIENT, 40000, destination, port, answered, answered_port)
+
+
+@pytest.mark.parametrize(
+    ("entry", "added", "removed", "stale"),
+    [
+        pytest.param(flow(NODE_IP, 5353, NODE_IP, 5353), [DNS], [], True, id="client was there before the pod"),
+        pytest.param(flow(NODE_IP, 5353, POD, 53), [DNS], [], False, id="goes to the pod already"),
+        pytest.param(flow(NODE_IP, 5353, POD, 53), [], [DNS], True, id="pod is gone"),
+        pytest.param(flow(CLIENT, 5353, CLIENT, 5353), [DNS], [], False, id="passes through to elsewhere"),
+        pytest.param(flow(NODE_IP, 9, NODE_IP, 9), [DNS], [], False, id="another port"),
+        pytest.param(flow(POD, 53, POD, 53), [], [DNS], False, id="to the pod itself"),
+    ],
+)
+def test_stale_flows(entry: UdpFlow, added: list[HostPort], removed: list[HostPort], stale: bool) -> None:
+    assert bool(hostports.stale_flows([entry], {NODE_IP}, added, removed)) is stale
+
+
+def test_dead_sandboxes() -> None:
+    def made(name: str, created: float) -> Attachment:
+        return Attachment(AttachmentKey(name, "eth0"), (), created=created)
+
+    found = leftovers.dead([made("alive", 0), made("dead", 0), made("young", 950)], {"alive"}, 1000)
+    assert [item.key.container_id for item in found] == ["dead"]
+
+
+FACTS = FirewallFacts(
+    network="nodewright",
+    bridge="nw0",
+    pod_cidrs=(ip_network("10.244.0.0/24"),),
+    non_masquerade=(ip_network("10.244.0.0/16"), ip_network("10.89.0.12/32")),
+    host_ports=(
+        HostPort(PortMapping(80, 8080, "tcp", "10.89.0.11"), POD, "ns/web"),
+        HostPort(PortMapping(53, 53, "udp"), POD, "ns/web"),
+    ),
+)
+
+
+def test_iptables_rules() -> None:
+    chains = {
+        chain.name: [" ".join(rule.words) for rule in chain.rules]
+        for item in masq.chains(FACTS).values()
+        for chain in item
+    }
+    assert chains == {
+        "NODEWRIGHT-LOCALNET": ["-m comment --comment pods have no business with the node's loopback -j DROP"],
+        "NODEWRIGHT-HOSTPORTS": [
+            "-d 10.89.0.11/32 -p tcp -m tcp --dport 80 -m comment --comment hostPort of ns/web"
+            " -j DNAT --to-destination 10.244.0.5:8080",
+            "-p udp -m udp --dport 53 -m comment --comment hostPort of ns/web -j DNAT --to-destination 10.244.0.5:53",
+        ],
+        "NODEWRIGHT-POSTROUTING": [
+            "-s 10.244.0.5/32 -d 10.244.0.5/32 -p tcp -m tcp --dport 8080 -m conntrack --ctstate DNAT -j MASQUERADE",
+            "-s 127.0.0.0/8 -d 10.244.0.5/32 -p tcp -m tcp --dport 8080 -m conntrack --ctstate DNAT -j MASQUERADE",
+            "-s 10.244.0.5/32 -d 10.244.0.5/32 -p udp -m udp --dport 53 -m conntrack --ctstate DNAT -j MASQUERADE",
+            "-s 127.0.0.0/8 -d 10.244.0.5/32 -p udp -m udp --dport 53 -m conntrack --ctstate DNAT -j MASQUERADE",
+            "-s 10.244.0.0/24 -d 10.89.0.12/32 -j RETURN",
+            "-s 10.244.0.0/24 -d 10.244.0.0/16 -j RETURN",
+            "-s 10.244.0.0/24 -d 224.0.0.0/4 -j RETURN",
+            "-s 10.244.0.0/24 -m comment --comment outside the cluster -j MASQUERADE --random-fully",
+        ],
+        "NODEWRIGHT-FORWARD": ["-s 10.244.0.0/24 -j ACCEPT", "-d 10.244.0.0/24 -j ACCEPT"],
+    }
+
+
+def test_nft_rules() -> None:
+    text = nft.transaction(FACTS)
+    assert text.startswith("add table ip nodewright\ndelete table ip nodewright\ntable ip nodewright {\n")
+    for line in (
+        "ip daddr 10.89.0.11 tcp dport 80 dnat to 10.244.0.5:8080",
+        "udp dport 53 dnat to 10.244.0.5:53",
+        'iifname "nw0" ip daddr 127.0.0.0/8 drop',
+        "ip saddr 10.244.0.0/24 ip daddr { 10.89.0.12/32, 10.244.0.0/16, 224.0.0.0/4 } return",
+        "ip saddr 10.244.0.0/24 masquerade fully-random",
+    ):
+        assert f"    {line}\n" in text
+
+
+def test_without_bridge_filtering_pods_of_the_node_are_masqueraded_to_host_ports() -> None:
+    from dataclasses import replace
+
+    facts = replace(FACTS, bridge_filtered=False)
+    rules = [" ".join(rule.words) for rule in masq.chains(facts)["nat"][1].rules]
+    assert any(rule.startswith("-s 10.244.0.0/24 -d 10.244.0.5/32 -p tcp") for rule in rules)
+    assert "ip saddr 10.244.0.0/24 ip daddr 10.244.0.5 tcp dport 8080 ct status dnat masquerade" in nft.transaction(
+        facts
+    )
+
+
+def test_another_network_has_chains_of_its_own() -> None:
+    own, other = masq.chain_names("nodewright"), masq.chain_names("podman")
+    assert not set(vars_of(own)) & set(vars_of(other))
+    assert all(len(name) <= 28 for name in vars_of(other))
+
+
+def vars_of(value: masq.Names) -> tuple[str, ...]:
+    return value.postrouting, value.hostports, value.localnet, value.forward
