@@ -19,7 +19,7 @@ from cni.firewall import Firewall
 from cni.model import Address, Attachment, BridgePlan, HostPort, LinkFacts, Network, NodeFacts
 from cni.plan import masq, node, routes
 from cni.plan.masq import FirewallFacts
-from cni.ports import Links, OpenLinks
+from cni.ports import KernelSettings, Links, OpenLinks
 from cni.settings import CniSettings
 from cni.spec import address_range
 from nodelib.clock import Clock
@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 
 _FORWARD = {4: "net/ipv4/ip_forward", 6: "net/ipv6/conf/all/forwarding"}
 _AUDIT_SECONDS = 60.0
+_FAILURES_TOLERATED = 5  # in a row, 2 s apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +54,14 @@ class NodeNetwork:
         publish: Callable[[tuple[Network, ...], tuple[Network, ...]], Awaitable[None]],
         clock: Clock,
         remembered: Remembered | None = None,
+        kernel: KernelSettings = sysctl,
     ) -> None:
         self._settings = settings
         self._open_links = open_links
         self._attachments = attachments
         self._publish = publish
+        self._kernel = kernel
+        self._failures = 0
         self._remembered = remembered or Remembered()
         self._nodes: tuple[NodeFacts, ...] | None = None
         self._said: tuple[str, ...] = ()
@@ -110,11 +114,15 @@ class NodeNetwork:
             skipped = await asyncio.to_thread(self._sync_links, cidrs)
             await self.firewall.sync(audit=True)
             # After the rules: they guard the node's loopback against what this setting lets through.
-            await asyncio.to_thread(ensure_route_localnet, self._settings.bridge)
+            await asyncio.to_thread(ensure_route_localnet, self._settings.bridge, self._kernel)
             await self._publish(cidrs, self.non_masquerade)
         except NodewrightError as error:
-            self._waiting = str(error)
+            self._failures += 1
+            # One audit that fails (a busy lock) must not take the node out of service: its pods are served as before.
+            if self._waiting or self._failures >= _FAILURES_TOLERATED:
+                self._waiting = str(error)
             raise
+        self._failures = 0
         self._remembered = Remembered(cidrs, self.non_masquerade)
         self._waiting = ""
         self._report(skipped)
@@ -135,7 +143,7 @@ class NodeNetwork:
     def _sync_links(self, cidrs: tuple[Network, ...]) -> tuple[str, ...]:
         ranges = [address_range({"subnet": str(cidr)}) for cidr in cidrs]
         for version in {cidr.version for cidr in cidrs}:
-            ensure_forwarding(version)
+            ensure_forwarding(version, self._kernel)
         in_use = [address for item in self._attachments() for address in item.addresses]
         with self._open_links(None) as links:
             plan = node.bridge(self._settings.bridge, ranges, self._mtu(links))
@@ -177,7 +185,7 @@ class NodeNetwork:
             non_masquerade=self.non_masquerade,
             masquerade=self._settings.masquerade,
             host_ports=masq.host_ports(self._attachments()),
-            bridge_filtered=bridge_filtered(),
+            bridge_filtered=bridge_filtered(self._kernel),
         )
 
     async def _ports_changed(self, old: tuple[HostPort, ...], new: tuple[HostPort, ...]) -> None:
@@ -218,21 +226,21 @@ def ensure_bridge(links: Links, plan: BridgePlan, in_use: Collection[Address] = 
     return link
 
 
-def bridge_filtered() -> bool:
+def bridge_filtered(kernel: KernelSettings = sysctl) -> bool:
     """Whether frames between two ports of a bridge pass iptables (br_netfilter), which translates answers back."""
-    return sysctl.read("net/bridge/bridge-nf-call-iptables") == "1"
+    return kernel.read("net/bridge/bridge-nf-call-iptables") == "1"
 
 
-def ensure_forwarding(version: int) -> None:
+def ensure_forwarding(version: int, kernel: KernelSettings = sysctl) -> None:
     """Without it the kernel drops every packet that is not for the node itself. Raises Permanent."""
-    _ensure(_FORWARD[version], "1")
+    _ensure(kernel, _FORWARD[version], "1")
 
 
-def ensure_route_localnet(bridge: str) -> None:
+def ensure_route_localnet(bridge: str, kernel: KernelSettings = sysctl) -> None:
     """Lets 127.0.0.1:hostPort reach a pod; only after the rules that guard the loopback. Raises Permanent."""
-    _ensure(f"net/ipv4/conf/{bridge.replace('/', '.')}/route_localnet", "1")
+    _ensure(kernel, f"net/ipv4/conf/{bridge.replace('/', '.')}/route_localnet", "1")
 
 
-def _ensure(name: str, value: str) -> None:
-    if sysctl.read(name) not in (value, None):
-        sysctl.write(name, value)
+def _ensure(kernel: KernelSettings, name: str, value: str) -> None:
+    if kernel.read(name) not in (value, None):
+        kernel.write(name, value)

@@ -45,6 +45,13 @@ class Store(Protocol):
     def release(self, key: AttachmentKey) -> Attachment | None: ...
 
 
+class KernelSettings(Protocol):
+    """/proc/sys of the node's namespace; the module cni.edge.sysctl is the real one."""
+
+    def read(self, name: str) -> str | None: ...
+    def write(self, name: str, value: str) -> None: ...
+
+
 class CheckNamespace(Protocol):
     """cni.edge.netns.check_namespace: CNIError unless the descriptor is a pod's network namespace."""
 

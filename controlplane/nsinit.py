@@ -12,10 +12,11 @@ Input: {"dir", "space", "kinds": ["net","uts","mnt"], "hostname", "sysctls": {pa
 from __future__ import annotations
 
 import ctypes
+import errno
 import json
 import os
 import sys
-from typing import Any
+from typing import Any, NoReturn
 
 _CLONE = {"net": 0x40000000, "uts": 0x04000000, "mnt": 0x00020000}
 _MS_NOSUID, _MS_NODEV, _MS_NOEXEC = 2, 4, 8
@@ -82,32 +83,54 @@ def missing_kinds(spec: dict[str, Any]) -> list[str]:
 
 
 def create(spec: dict[str, Any], kinds: list[str]) -> None:
-    """New namespaces of `kinds`, bound to their files by this process, which stays outside of them."""
+    """New namespaces of `kinds`, bound to their files by this process, which stays outside of them.
+
+    A mount namespace can only be bound in one with a smaller number (no loops: mnt_ns_loop() in fs/namespace.c), and
+    since Linux 6.18 numbers are handed out in batches per CPU (kernel/nstree.c): a new one may be the smaller. On the
+    CPU that this process's own namespace was made on it is not, so each CPU is tried.
+    """
+    cpus = sorted(os.sched_getaffinity(0))
+    for number, cpu in enumerate(cpus, 1):
+        try:
+            _create_on(cpu, spec, kinds)
+            return
+        except OSError as error:
+            if error.errno != errno.EINVAL or number == len(cpus):
+                raise
+
+
+def _create_on(cpu: int, spec: dict[str, Any], kinds: list[str]) -> None:
     ready, go = os.pipe(), os.pipe()
     child = os.fork()
     if child == 0:
-        try:
-            flags = 0
-            for kind in kinds:
-                flags |= _CLONE[kind]
-            _check(_libc.unshare(flags), f"unshare {','.join(kinds)}")
-            os.write(ready[1], b"1")
-            os.close(go[1])
-            os.read(go[0], 1)
-        except OSError as error:
-            print(error, file=sys.stderr)
-            os._exit(1)
-        os._exit(0)
+        _be_child(cpu, kinds, ready[1], go)
     os.close(ready[1])
     try:
         if not os.read(ready[0], 1):
             raise OSError(f"cannot make the namespaces {kinds} of {spec['space']}")
-        for kind in kinds:
+        for kind in sorted(kinds, key=lambda kind: kind != "mnt"):  # the one that may fail first
             mount(f"/proc/{child}/ns/{kind}", f"{spec['dir']}/{spec['space']}.{kind}", flags=_MS_BIND)
     finally:
-        os.close(go[0])
-        os.close(go[1])
+        for handle in (ready[0], *go):
+            os.close(handle)
         os.waitpid(child, 0)
+
+
+def _be_child(cpu: int, kinds: list[str], ready: int, go: tuple[int, int]) -> NoReturn:
+    """Make the namespaces, say so, and hold them until the parent has bound them (and closed its pipe)."""
+    try:
+        os.sched_setaffinity(0, {cpu})
+        flags = 0
+        for kind in kinds:
+            flags |= _CLONE[kind]
+        _check(_libc.unshare(flags), f"unshare {','.join(kinds)}")
+        os.write(ready, b"1")
+        os.close(go[1])
+        os.read(go[0], 1)
+    except OSError as error:
+        print(error, file=sys.stderr)
+        os._exit(1)
+    os._exit(0)
 
 
 def furnish(spec: dict[str, Any], new: list[str]) -> None:

@@ -56,8 +56,8 @@ def pod_status(pod: Pod, seen: ObservedPod, facts: StatusFacts) -> Json:
     status["startTime"] = before.get("startTime") or pod.status.get("startTime") or format_rfc3339(facts.now)
     if pod.meta.get("generation") is not None:
         status["observedGeneration"] = max(pod.meta["generation"], before.get("observedGeneration") or 0)
-    requests = pod_requests(pod)
-    if requests:
+    if pod.spec.get("resources"):  # the API server drops it from all other pods
+        requests = pod_requests(pod)
         status["allocatedResources"] = {name: _shown(name, amount) for name, amount in sorted(requests.items())}
     return status
 

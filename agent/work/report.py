@@ -103,6 +103,10 @@ class Reporter:
                 else:
                     pause = _FIRST_PAUSE
                     self._answered(slot, answer)
+                    if status_patch(slot.pod, slot.shown, slot.wanted) == patch:
+                        # The server keeps something as it was: sending the same again would never end.
+                        log.warning("pod %s: the API server keeps its own %s", slot.pod.full_name, patch["status"])
+                        break
         finally:
             slot.task = None
             slot.sent.set()

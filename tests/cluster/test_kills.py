@@ -1,0 +1,202 @@
+"""A daemon of a node may be killed at any moment: nothing that runs notices, and the work goes on where it was.
+
+While it happens the demo is asked all the time, through its ClusterIP (from a node and from a pod) and its NodePort on
+both nodes (from outside), every request a connection of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from controlplane.plan.manifests import DEMO_NODE_PORT
+from tests.cluster.world import (
+    Object,
+    World,
+    containers_of,
+    holds,
+    is_ready,
+    load,
+    pod,
+    sleeper,
+    status_of,
+)
+
+pytestmark = [pytest.mark.cluster, pytest.mark.skipif(os.geteuid() != 0, reason="a cluster needs root")]
+
+NODE = "node1"
+_KILLS = 3
+_STARTS = "/run/nodewright-test-starts"
+
+
+@dataclass
+class Flips:
+    """What a watch saw that should not have been."""
+
+    seen: list[str] = field(default_factory=list)
+
+
+@contextlib.asynccontextmanager
+async def watched(world: World) -> AsyncIterator[Flips]:
+    """Every version of the demo's and the DNS pods and of the Nodes is looked at: each has to be Ready."""
+    flips = Flips()
+
+    async def watch(path: str, params: dict[str, str]) -> None:
+        while True:
+            async for event in world.api.stream(path, params):
+                obj = event["object"]
+                if event["type"] == "DELETED" or not is_ready(obj):
+                    why = {one["type"]: one for one in obj["status"].get("conditions", [])}.get("Ready")
+                    flips.seen.append(f"{event['type']} {obj['metadata']['name']}: {why}")
+
+    watches = [
+        asyncio.create_task(watch("/api/v1/namespaces/default/pods", {"labelSelector": "app=demo"})),
+        asyncio.create_task(watch("/api/v1/namespaces/kube-system/pods", {"labelSelector": "k8s-app=kube-dns"})),
+        asyncio.create_task(watch("/api/v1/nodes", {})),
+    ]
+    try:
+        yield flips
+    finally:
+        for one in watches:
+            one.cancel()
+        ends = await asyncio.gather(*watches, return_exceptions=True)
+        assert all(isinstance(end, asyncio.CancelledError) for end in ends), ends
+
+
+async def resident(world: World) -> list[Object]:
+    """The pods that were there before any test."""
+    return [*await world.pods("app=demo", "default"), *await world.pods("k8s-app=kube-dns", "kube-system")]
+
+
+@pytest.mark.parametrize("program", ["agent", "proxy", "containerd"])
+async def test_a_killed_daemon_disturbs_nobody(world: World, program: str) -> None:
+    before = await resident(world)
+    assert all(is_ready(one) for one in before)
+    ids = containers_of(before)
+    address = (await world.get("demo", "services", "default"))["spec"]["clusterIP"]
+    cluster_ip = [f"http://{address}/hostname"]
+    node_ports = [f"http://{one.address}:{DEMO_NODE_PORT}/hostname" for one in world.cluster.nodes]
+    demo = next(one for one in before if one["metadata"]["namespace"] == "default")
+    from_pod = await world.pod_net(demo)
+    with (
+        load(node_ports) as outside,
+        load(cluster_ip, net=world.cluster.namespace(NODE, "net")) as on_node,
+        load(cluster_ip, net=from_pod) as in_pod,
+    ):
+        async with watched(world) as flips:
+            for turn in range(_KILLS):
+                began = time.monotonic()
+                await world.kill(NODE, program)
+                name = f"after-{turn}"
+                await world.run(pod(name, nodeName=NODE))
+                took = time.monotonic() - began
+                world.figures.append((f"{program} killed -> a new pod is Ready ({turn + 1})", f"{took:.2f} s"))
+                assert status_of(await world.get(name))["restartCount"] == 0
+                await world.delete(name)
+                await world.gone(name)
+            await world.agent_well(NODE)
+        results = {"NodePort": outside.stop(), "ClusterIP, node": on_node.stop(), "ClusterIP, pod": in_pod.stop()}
+    for way, result in results.items():
+        text = f"{result['asked']} asked, {len(result['failed'])} failed, slowest {result['slowest']:.2f} s"
+        world.figures.append((f"{program} killed {_KILLS} times, {way}", text))
+    assert flips.seen == []
+    after = await resident(world)
+    assert containers_of(after) == ids
+    assert [result["failed"] for result in results.values()] == [[], [], []]
+    for result in results.values():
+        assert len(result["by"]) == 2  # pods of both nodes have answered
+
+
+def counting(name: str) -> Object:
+    """A pod that notes every start of its container on the node."""
+    mounts = [{"name": "starts", "mountPath": "/starts"}]
+    box = sleeper(volumeMounts=mounts)
+    box["command"][2] = f"echo start >> /starts/{name}\n" + box["command"][2]
+    volumes = [{"name": "starts", "hostPath": {"path": _STARTS, "type": "DirectoryOrCreate"}}]
+    return pod(name, box, nodeName=NODE, volumes=volumes)
+
+
+@pytest.mark.parametrize("program", ["agent", "containerd"])
+async def test_a_kill_in_the_middle_of_work_starts_nothing_twice(world: World, program: str) -> None:
+    """Killed while pods start, again while they start, and while they are deleted; in the end nothing is left."""
+    before = await world.left(NODE)
+    names = [f"count-{i}" for i in range(8)]
+    try:
+        for part, pause in ((names[:4], 0.3), (names[4:], 0.8)):
+            await asyncio.gather(*(world.create(counting(name)) for name in part))
+            await asyncio.sleep(pause)  # a moment in the middle of their start; which one does not matter
+            await world.kill(NODE, program)
+        for name in names:
+            await world.ready(name, 180)
+        pods = await world.pods()
+        assert {one["metadata"]["name"]: status_of(one)["restartCount"] for one in pods} == dict.fromkeys(names, 0)
+        attempts = [one for one in await world.attempts(NODE) if one.uid in {p["metadata"]["uid"] for p in pods}]
+        assert len(attempts) == len(names), attempts
+        await asyncio.gather(*(world.delete(name) for name in names))
+        await asyncio.sleep(0.5)
+        await world.kill(NODE, program)
+        for name in names:
+            await world.gone(name, seconds=180)
+        counted = await world.in_node(NODE, "sh", "-c", f"cd {_STARTS} && grep -c . *")
+        assert counted.text.split() == [f"{name}:1" for name in names]
+    finally:
+        await world.in_node(NODE, "rm", "-rf", _STARTS)
+
+    async def nothing_left() -> bool:
+        return not (await world.left(NODE)).beyond(before)
+
+    with contextlib.suppress(AssertionError):
+        await holds(nothing_left, "nothing is left", 60)
+    assert (await world.left(NODE)).beyond(before) == {}
+
+
+async def test_an_agent_killed_over_and_over_leaves_pods_alone(world: World) -> None:
+    """Killed three times as soon as it is there again, before it can have finished its start."""
+    made = await world.run(pod("steady", nodeName=NODE))
+    ids = containers_of([made])
+    async with watched(world) as flips:
+        for _ in range(3):
+            await world.kill(NODE, "agent")
+        await world.agent_well(NODE)
+        await world.run(pod("next", nodeName=NODE))
+    assert flips.seen == []
+    assert containers_of([await world.get("steady")]) == ids
+
+
+async def test_a_stopped_containerd_is_told_and_comes_back(world: World) -> None:
+    """Frozen, not ended: the node says which part does not answer; pods run on; afterwards it is Ready again."""
+    before = await resident(world)
+    pid = world.pid(NODE, "containerd")
+    os.kill(pid, signal.SIGSTOP)
+    try:
+
+        async def told() -> bool:
+            node = await world.api.get(f"/api/v1/nodes/{NODE}")
+            ready = next(one for one in node["status"]["conditions"] if one["type"] == "Ready")
+            return ready["status"] == "False" and "runtime" in ready["message"].lower()
+
+        began = time.monotonic()
+        await holds(told, "the node is not Ready and says that its runtime does not answer", 300)
+        world.figures.append(("containerd frozen -> node NotReady", f"{time.monotonic() - began:.1f} s"))
+        await world.create(pod("waits", nodeName=NODE, tolerations=[{"operator": "Exists"}]))
+        address = (await world.get("demo", "services", "default"))["spec"]["clusterIP"]
+        net = world.cluster.namespace(NODE, "net")
+        with load([f"http://{address}/hostname"], net=net) as asked:
+            await asyncio.sleep(1)
+            assert asked.stop()["asked"]
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    await world.ready("waits")
+
+    async def well() -> bool:
+        return is_ready(await world.api.get(f"/api/v1/nodes/{NODE}"))
+
+    await holds(well, "the node is Ready again")
+    assert containers_of(await resident(world)) == containers_of(before)

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from agent.model import Json, Pod
+from agent.work.report import Reporter
+from tests.fakes.clock import FakeClock, settle
+
+
+class KeepingApi:
+    """A server that merges a status patch but never takes the fields it was told to keep."""
+
+    def __init__(self, keeps: tuple[str, ...] = ()) -> None:
+        self.keeps = keeps
+        self.status: Json = {}
+        self.version = 1
+        self.calls = 0
+
+    async def patch_status(self, pod: Pod, patch: Json) -> Json:
+        self.calls += 1
+        await asyncio.sleep(0)
+        taken = {name: value for name, value in patch["status"].items() if name not in self.keeps}
+        if any(self.status.get(name) != value for name, value in taken.items()):
+            self.version += 1
+        self.status = {**self.status, **taken}
+        return {"metadata": {"resourceVersion": str(self.version)}, "status": self.status}
+
+    async def delete(self, pod: Pod) -> None: ...
+
+    async def runtime_handler(self, class_name: str) -> str:
+        return ""
+
+
+def pod() -> Pod:
+    meta: dict[str, Any] = {"uid": "u", "name": "p", "namespace": "n", "resourceVersion": "1"}
+    return Pod({"metadata": meta, "spec": {"containers": []}})
+
+
+async def test_a_field_that_the_server_keeps_is_not_sent_for_ever() -> None:
+    api = KeepingApi(keeps=("allocatedResources",))
+    reporter = Reporter(api, FakeClock())
+    reporter.set(pod(), {"phase": "Running", "allocatedResources": {"cpu": "1"}})
+    await asyncio.wait_for(reporter.flush("u"), 10)
+    await settle()
+    assert api.status == {"phase": "Running"}
+    assert api.calls <= 2
+
+
+async def test_the_next_change_is_sent_all_the_same() -> None:
+    api = KeepingApi(keeps=("allocatedResources",))
+    reporter = Reporter(api, FakeClock())
+    for phase in ("Running", "Succeeded"):
+        reporter.set(pod(), {"phase": phase, "allocatedResources": {"cpu": "1"}})
+        await asyncio.wait_for(reporter.flush("u"), 10)
+    assert api.status == {"phase": "Succeeded"}
+
+
+async def test_changes_during_a_call_make_one_more_call() -> None:
+    api = KeepingApi()
+    reporter = Reporter(api, FakeClock())
+    for message in ("a", "b", "c"):
+        reporter.set(pod(), {"phase": "Pending", "message": message})
+    await asyncio.wait_for(reporter.flush("u"), 10)
+    assert api.status == {"phase": "Pending", "message": "c"}
+    assert api.calls <= 2

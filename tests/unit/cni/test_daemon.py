@@ -1,0 +1,202 @@
+"""The node's half on a kernel that interprets: what it serves, when it waits, what it mends, what it leaves alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from ipaddress import ip_address, ip_network
+from typing import Any
+
+import pytest
+
+from cni.daemon import NodeNetwork, Remembered
+from cni.firewall import Firewall
+from cni.model import Attachment, HostPort, Network, NodeFacts, PortMapping, RouteFacts
+from cni.plan.masq import FirewallFacts
+from cni.settings import CniSettings
+from nodelib.errors import NodewrightError, Permanent
+from tests.fakes.clock import FakeClock
+from tests.fakes.fake_netlink import NODE, FakeKernel
+
+CIDR, OTHER = ip_network("10.244.0.0/24"), ip_network("10.244.1.0/24")
+ME = NodeFacts("me", (ip_address("10.89.0.11"),), (CIDR,))
+PEER = NodeFacts("peer", (ip_address("10.89.0.12"),), (OTHER,))
+
+
+class Sysctl:
+    def __init__(self) -> None:
+        self.values = {"net/ipv4/ip_forward": "0", "net/ipv4/conf/nw0/route_localnet": "0"}
+        self.read_only = False
+
+    def read(self, name: str) -> str | None:
+        return self.values.get(name)
+
+    def write(self, name: str, value: str) -> None:
+        if self.read_only:
+            raise Permanent("Read-only file system", obj=name, action="Set it from outside.")
+        self.values[name] = value
+
+
+class Bench:
+    def __init__(self, **more: Any) -> None:
+        self.kernel, self.sysctl = FakeKernel(), Sysctl()
+        self.rules: list[FirewallFacts] = []
+        self.published: list[tuple[Network, ...]] = []
+        self.attachments: list[Attachment] = []
+        self.fail_rules = 0
+        self.order: list[str] = []
+        self.network = NodeNetwork(
+            CniSettings("me", cluster_cidrs=(ip_network("10.244.0.0/16"),)),
+            open_links=self.kernel.open,
+            attachments=lambda: self.attachments,
+            apply_rules=self._apply,
+            publish=self._published,
+            clock=FakeClock(),
+            kernel=self.sysctl,
+            **more,
+        )
+        space = self.kernel.namespaces[NODE]
+        space.links["eth0"] = replace(space.links["lo"], name="eth0", index=9, mtu=1450, up=True)
+        space.addresses.append((9, ip_interface_of("10.89.0.11/24")))
+
+    async def _apply(self, facts: FirewallFacts, everything: bool) -> None:
+        if self.fail_rules:
+            self.fail_rules -= 1
+            raise NodewrightError("told to fail")
+        assert self.sysctl.values["net/ipv4/conf/nw0/route_localnet"] == "0" or self.rules, "unguarded"
+        self.rules.append(facts)
+
+    async def _published(self, cidrs: tuple[Network, ...], outside: tuple[Network, ...]) -> None:
+        self.published.append(cidrs)
+
+    def routes(self) -> list[str]:
+        return [f"{item.destination} {item.gateway}" for item in self.kernel.namespaces[NODE].routes]
+
+
+def ip_interface_of(text: str) -> Any:
+    from ipaddress import ip_interface
+
+    return ip_interface(text)
+
+
+async def test_everything_is_set_up_before_the_runtime_is_told() -> None:
+    bench = Bench()
+    bench.network.set_nodes([ME, PEER])
+    assert "set up yet" in bench.network.waiting
+    await bench.network.sync()
+    assert bench.network.waiting == ""
+    bridge = bench.kernel.namespaces[NODE].links["nw0"]
+    assert (bridge.kind, bridge.mtu, bridge.mac) == ("bridge", 1450, "0a:58:0a:f4:00:01")
+    assert bench.routes() == ["10.244.1.0/24 10.89.0.12"]
+    assert bench.sysctl.values == {"net/ipv4/ip_forward": "1", "net/ipv4/conf/nw0/route_localnet": "1"}
+    assert bench.published == [(CIDR,)]
+    assert bench.rules[-1].non_masquerade == tuple(map(ip_network, ("10.244.0.0/16", "10.89.0.11/32", "10.89.0.12/32")))
+
+
+async def test_no_pod_cidr_means_wait() -> None:
+    bench = Bench()
+    bench.network.set_nodes([replace(ME, pod_cidrs=())])
+    await bench.network.sync()
+    assert bench.network.waiting == "node me has no podCIDR yet"
+    assert (bench.published, bench.rules, "nw0" in bench.kernel.namespaces[NODE].links) == ([], [], False)
+
+
+async def test_before_nodes_are_known_the_last_run_counts_and_routes_stay() -> None:
+    bench = Bench(remembered=Remembered((CIDR,), (ip_network("10.89.0.12/32"),)))
+    left = RouteFacts(OTHER, ip_address("10.89.0.12"), 9, 143)
+    bench.kernel.namespaces[NODE].routes.append(left)
+    await bench.network.sync()
+    assert (bench.network.waiting, bench.published) == ("", [(CIDR,)])
+    assert left in bench.kernel.namespaces[NODE].routes
+    assert ip_network("10.89.0.12/32") in bench.rules[-1].non_masquerade
+    bench.network.set_nodes([ME])
+    await bench.network.sync()
+    assert bench.routes() == []
+
+
+async def test_a_node_made_anew_waits_but_its_pods_keep_their_rules() -> None:
+    bench = Bench()
+    bench.network.set_nodes([ME])
+    await bench.network.sync()
+    bench.network.set_nodes([replace(ME, pod_cidrs=())])
+    await bench.network.sync()
+    assert "no podCIDR" in bench.network.waiting
+    await bench.network.firewall.sync(audit=True)
+    assert bench.rules[-1].pod_cidrs == (CIDR,)
+
+
+async def test_one_failing_audit_is_no_outage_but_many_are() -> None:
+    bench = Bench()
+    bench.network.set_nodes([ME])
+    await bench.network.sync()
+    bench.fail_rules = 5
+    for _ in range(4):
+        with pytest.raises(NodewrightError):
+            await bench.network.sync()
+        assert bench.network.waiting == ""
+    with pytest.raises(NodewrightError):
+        await bench.network.sync()
+    assert bench.network.waiting == "told to fail"
+    await bench.network.sync()
+    assert bench.network.waiting == ""
+
+
+async def test_a_read_only_kernel_setting_is_explained() -> None:
+    bench = Bench()
+    bench.sysctl.read_only = True
+    bench.network.set_nodes([ME])
+    with pytest.raises(Permanent, match=r"ip_forward.*Set it from outside"):
+        await bench.network.sync()
+    assert "Set it from outside" in bench.network.waiting
+
+
+async def test_what_somebody_removed_comes_back() -> None:
+    bench = Bench()
+    bench.network.set_nodes([ME, PEER])
+    await bench.network.sync()
+    with bench.kernel.open() as links:
+        links.delete_link("nw0")
+    bench.kernel.namespaces[NODE].routes.clear()
+    await bench.network.sync()
+    assert "nw0" in bench.kernel.namespaces[NODE].links
+    assert bench.routes() == ["10.244.1.0/24 10.89.0.12"]
+
+
+async def test_callers_share_one_write() -> None:
+    import asyncio
+
+    facts = FirewallFacts("nodewright", "nw0", (CIDR,))
+    current = [facts]
+    writes: list[FirewallFacts] = []
+    ports: list[tuple[HostPort, ...]] = []
+
+    async def apply(value: FirewallFacts, everything: bool) -> None:
+        await asyncio.sleep(0)
+        writes.append(value)
+
+    async def changed(old: tuple[HostPort, ...], new: tuple[HostPort, ...]) -> None:
+        ports.append(new)
+
+    firewall = Firewall(lambda: current[0], apply, changed)
+
+    async def add(number: int) -> None:
+        mapping = HostPort(PortMapping(number, 80), ip_address("10.244.0.5"))
+        current[0] = replace(current[0], host_ports=(*current[0].host_ports, mapping))
+        await firewall.sync()
+        assert mapping in writes[-1].host_ports
+
+    await asyncio.gather(*(add(number) for number in range(1, 201)))
+    assert len(writes) <= 3
+    await firewall.sync()
+    assert len(writes) <= 3
+    await firewall.sync(audit=True)
+    assert len(writes) <= 4
+
+
+async def test_a_failed_write_is_made_again() -> None:
+    bench = Bench()
+    bench.network.set_nodes([ME])
+    bench.fail_rules = 1
+    with pytest.raises(NodewrightError):
+        await bench.network.firewall.sync()
+    await bench.network.firewall.sync()
+    assert len(bench.rules) == 1
