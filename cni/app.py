@@ -60,7 +60,7 @@ class CniNode:
             settings.socket,
             self.operations,
             sync_ports=self.network.firewall.sync,
-            waiting=lambda: self.network.waiting,
+            waiting=self.network.status,
         )
         self._collector = BoundedFrequencyRunner(
             "collect addresses",

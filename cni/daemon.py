@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from ipaddress import ip_network
 
 from cni import flows
@@ -21,7 +22,7 @@ from cni.plan import masq, node, routes
 from cni.plan.masq import FirewallFacts
 from cni.ports import KernelSettings, Links, OpenLinks
 from cni.settings import CniSettings
-from cni.spec import address_range
+from cni.spec import NetConf, address_range
 from nodelib.clock import Clock
 from nodelib.errors import Invalid, NodewrightError, Permanent
 from nodelib.runner import BoundedFrequencyRunner
@@ -30,6 +31,7 @@ log = logging.getLogger(__name__)
 
 _FORWARD = {4: "net/ipv4/ip_forward", 6: "net/ipv6/conf/all/forwarding"}
 _AUDIT_SECONDS = 60.0
+_FIRST_LOOK_SECONDS = 5.0
 _FAILURES_TOLERATED = 5  # in a row, 2 s apart
 
 
@@ -66,6 +68,7 @@ class NodeNetwork:
         self._nodes: tuple[NodeFacts, ...] | None = None
         self._said: tuple[str, ...] = ()
         self._waiting = "the node's network has not been set up yet"
+        self._looked = asyncio.Event()
         self.firewall = Firewall(self._firewall_facts, apply_rules, self._ports_changed)
         self._runner = BoundedFrequencyRunner(
             "pod network", self.sync, min_interval=0.2, retry_interval=2, max_interval=_AUDIT_SECONDS, clock=clock
@@ -92,7 +95,13 @@ class NodeNetwork:
 
     @property
     def waiting(self) -> str:
-        """Why ADD cannot be served yet, "" when it can; the answer to STATUS."""
+        """Why ADD cannot be served yet, "" when it can."""
+        return self._waiting
+
+    async def status(self) -> str:
+        """`waiting`, but not before the first sync has ended: a restart must not make a node look broken that serves."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._looked.wait(), _FIRST_LOOK_SECONDS)
         return self._waiting
 
     @property
@@ -103,8 +112,36 @@ class NodeNetwork:
         own = self._own()
         return own.pod_cidrs if own else ()
 
+    def adopt(self, conf: NetConf) -> NetConf:
+        """A runtime's configuration of this network with this node's ranges.
+
+        The runtime may still have the file of before a change of podCIDR, or (two nodes that share
+        /etc/cni/net.d by mistake) another node's: addresses of it would be unreachable or doubled.
+        """
+        if conf.name != self._settings.network or not self.pod_cidrs:
+            return conf
+        ranges = tuple((address_range({"subnet": str(cidr)}),) for cidr in self.pod_cidrs)
+        if conf.ranges == ranges:
+            return conf
+        theirs = ", ".join(str(item.subnet) for chosen in conf.ranges for item in chosen)
+        reason = (
+            f"the runtime's configuration says {theirs or 'no range'}, this node has "
+            f"{', '.join(map(str, self.pod_cidrs))}: the node's is used. Does another node write "
+            f"{self._settings.conf_file}?"
+        )
+        if reason not in self._said:
+            log.warning("%s", reason)
+            self._said = (*self._said, reason)
+        return replace(conf, ranges=ranges)
+
     async def sync(self) -> None:
         """One comparison and repair. Raises NodewrightError; `waiting` then says the same."""
+        try:
+            await self._sync()
+        finally:
+            self._looked.set()
+
+    async def _sync(self) -> None:
         cidrs = self.pod_cidrs
         if not cidrs:
             self._waiting = f"node {self._settings.node_name} has no podCIDR yet"

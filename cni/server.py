@@ -47,7 +47,7 @@ class CniServer:
         operations: Operations,
         *,
         sync_ports: Callable[[], Awaitable[None]],
-        waiting: Callable[[], str],
+        waiting: Callable[[], Awaitable[str]],
     ) -> None:
         self._path = path
         self._operations = operations
@@ -108,7 +108,7 @@ class CniServer:
         try:
             call = dispatch.read(env, stdin)
             if call.args.command == "STATUS":
-                return self._status()
+                return await self._status()
             async with self._turn(call):
                 if not alive():
                     raise CNIError(TRY_AGAIN_LATER, "the caller has gone", obj=str(call.args.key))
@@ -116,8 +116,8 @@ class CniServer:
         except Exception as error:
             return dispatch.refusal(error, stdin)
 
-    def _status(self) -> Answer:
-        if reason := self._waiting():
+    async def _status(self) -> Answer:
+        if reason := await self._waiting():
             raise CNIError(NOT_AVAILABLE, reason, details="The node's log tells more: search it for 'pod network'.")
         return Answer()
 

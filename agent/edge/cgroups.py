@@ -78,10 +78,14 @@ class KernelFiles:
 
 @dataclass(frozen=True, slots=True)
 class Mounts:
-    """Where the trees are: controller -> mount point (v1, named ones as "name=x"), or the one v2 mount as ""."""
+    """Where the trees are: controller -> mount point (v1, named ones as "name=x"), or the one v2 mount as "".
+
+    `hybrid` is a v2 tree beside v1 controllers: nothing is written there, but runc makes its cgroups in it too.
+    """
 
     version: int
     points: Mapping[str, str]
+    hybrid: str = ""
 
 
 def find_mounts(mountinfo: str) -> Mounts:
@@ -101,7 +105,7 @@ def find_mounts(mountinfo: str) -> Mounts:
                 ):
                     v1[name] = point
     if any(not name.startswith("name=") for name in v1):
-        return Mounts(1, v1)
+        return Mounts(1, v1, v2)
     if v2:
         return Mounts(2, {"": v2})
     raise Permanent(
@@ -120,6 +124,7 @@ class CgroupTree:
         self._files = files or KernelFiles()
         self._points = dict(mounts.points)
         self._tops = sorted(set(mounts.points.values()))
+        self._all_tops = [*self._tops, mounts.hybrid] if mounts.hybrid else self._tops
         self.controllers = self._available()
 
     @classmethod
@@ -225,14 +230,14 @@ class CgroupTree:
 
     def _children(self, path: str) -> frozenset[str]:
         found: set[str] = set()
-        for top in self._tops:
+        for top in self._all_tops:
             with contextlib.suppress(FileNotFoundError):
                 found.update(self._files.folders(top + path))
         return frozenset(found)
 
     def _pids(self, path: str) -> frozenset[int]:
         found: set[int] = set()
-        for top in self._tops:
+        for top in self._all_tops:
             for folder in self._below(top + path):
                 with contextlib.suppress(FileNotFoundError, OSError):
                     found.update(int(word) for word in self._files.read(f"{folder}/cgroup.procs").split())
@@ -247,10 +252,10 @@ class CgroupTree:
         return [inner for name in names for inner in self._below(f"{folder}/{name}")] + [folder]
 
     def _remove(self, path: str) -> None:
-        if not any(self._files.exists(top + path) for top in self._tops):
+        if not any(self._files.exists(top + path) for top in self._all_tops):
             return
         self._kill(path)
-        for top in self._tops:
+        for top in self._all_tops:
             for folder in self._below(top + path):
                 self._rmdir(folder)
 

@@ -76,6 +76,22 @@ async def test_a_frozen_pod_goes_too(tree: CgroupTree, root: str) -> None:
         await tree.remove(root)
 
 
+async def test_what_the_runtime_made_in_the_hybrid_tree_goes_too(root: str) -> None:
+    tree = CgroupTree.detect()
+    unified = "/sys/fs/cgroup/unified"
+    if tree.version != 1 or not os.path.exists(f"{unified}/cgroup.controllers"):
+        pytest.skip("this machine has no v2 tree beside v1 controllers")
+    kubepods = KubepodsTree(tree, Policy(root=root), hugepage_sizes=())
+    parent = await kubepods.ensure_pod(pod(asks(), meta={"uid": "u-1"}))
+    os.makedirs(f"{unified}{parent}/container")  # as runc does
+    try:
+        assert "u-1" in await kubepods.pod_uids()
+        await kubepods.remove_pod("u-1")
+        assert not os.path.exists(unified + parent)
+    finally:
+        await tree.remove(root)
+
+
 def test_swap_accounting_can_be_told(tree: CgroupTree) -> None:
     assert swap_limits(tree) in (True, False)
 

@@ -92,6 +92,25 @@ async def test_everything_is_set_up_before_the_runtime_is_told() -> None:
     assert bench.rules[-1].non_masquerade == tuple(map(ip_network, ("10.244.0.0/16", "10.89.0.11/32", "10.89.0.12/32")))
 
 
+async def test_status_is_not_answered_before_the_first_look() -> None:
+    """A restarted agent whose network stands must not say NotReady only because it has not looked yet."""
+    bench = Bench(remembered=Remembered((CIDR,), ()))
+    asked = asyncio.ensure_future(bench.network.status())
+    await asyncio.sleep(0)
+    assert not asked.done()
+    await bench.network.sync()
+    assert await asyncio.wait_for(asked, 10) == ""
+
+
+async def test_status_tells_what_the_first_look_failed_with() -> None:
+    bench = Bench(remembered=Remembered((CIDR,), ()))
+    bench.fail_rules = 1
+    asked = asyncio.ensure_future(bench.network.status())
+    with pytest.raises(NodewrightError):
+        await bench.network.sync()
+    assert await asyncio.wait_for(asked, 10) == "told to fail"
+
+
 async def test_no_pod_cidr_means_wait() -> None:
     bench = Bench()
     bench.network.set_nodes([replace(ME, pod_cidrs=())])

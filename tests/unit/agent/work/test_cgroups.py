@@ -172,6 +172,7 @@ HYBRID = """
                     "memory": "/sys/fs/cgroup/memory",
                     "name=systemd": "/sys/fs/cgroup/systemd",
                 },
+                "/sys/fs/cgroup/unified",
             ),
             id="hybrid is v1",
         ),
