@@ -61,6 +61,7 @@ class CniNode:
             self.operations,
             sync_ports=self.network.firewall.sync,
             waiting=self.network.status,
+            adopt=self.network.adopt,
         )
         self._collector = BoundedFrequencyRunner(
             "collect addresses",
@@ -133,9 +134,8 @@ class CniNode:
         if not self.server.listening:
             return
         if await asyncio.to_thread(install.publish, self._settings, pod_cidrs, non_masquerade):
-            log.info(
-                "network %s is ready: pods get addresses of %s", self._settings.network, ", ".join(map(str, pod_cidrs))
-            )
+            shown = ", ".join(map(str, pod_cidrs))
+            log.info("%s written: pods of network %s get %s", self._settings.conf_file, self._settings.network, shown)
 
 
 class Stores:

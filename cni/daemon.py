@@ -99,7 +99,7 @@ class NodeNetwork:
         return self._waiting
 
     async def status(self) -> str:
-        """`waiting`, but not before the first sync has ended: a restart must not make a node look broken that serves."""
+        """`waiting`, but not before the first sync has ended: a restart must not make a good node look broken."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self._looked.wait(), _FIRST_LOOK_SECONDS)
         return self._waiting

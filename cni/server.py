@@ -18,13 +18,14 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 from cni import dispatch
 from cni.dispatch import Answer, Call
 from cni.operations import Operations
-from cni.spec import IO_FAILURE, NOT_AVAILABLE, TRY_AGAIN_LATER, CNIError
+from cni.spec import IO_FAILURE, NOT_AVAILABLE, TRY_AGAIN_LATER, CNIError, NetConf
 from nodelib.errors import NodewrightError, Permanent
 
 log = logging.getLogger(__name__)
@@ -39,7 +40,10 @@ _CHUNK = 1 << 16
 
 
 class CniServer:
-    """`sync_ports` brings the store's host ports into the packet filter; `waiting` says why ADD cannot be served."""
+    """`sync_ports` brings the store's host ports into the packet filter; `waiting` says why ADD cannot be served.
+
+    `adopt` gives a configuration of which the node knows better what the node knows.
+    """
 
     def __init__(
         self,
@@ -48,11 +52,13 @@ class CniServer:
         *,
         sync_ports: Callable[[], Awaitable[None]],
         waiting: Callable[[], Awaitable[str]],
+        adopt: Callable[[NetConf], NetConf] = lambda conf: conf,
     ) -> None:
         self._path = path
         self._operations = operations
         self._sync_ports = sync_ports
         self._waiting = waiting
+        self._adopt = adopt
         self._listener: socket.socket | None = None
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="cni")
         self._clients: set[asyncio.Task[None]] = set()
@@ -107,6 +113,8 @@ class CniServer:
         """One call. Never raises: what went wrong is the answer."""
         try:
             call = dispatch.read(env, stdin)
+            if call.conf is not None:
+                call = replace(call, conf=self._adopt(call.conf))
             if call.args.command == "STATUS":
                 return await self._status()
             async with self._turn(call):

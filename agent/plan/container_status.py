@@ -52,7 +52,7 @@ def _status(
 ) -> Json:
     name = container["name"]
     attempts = [one for one in seen.containers if one.name == name]
-    status = _from_runtime(container, attempts, old) if attempts else _unseen(pod, kind, container, old)
+    status = _from_runtime(pod, container, attempts, old) if attempts else _unseen(pod, kind, container, old)
     if kind is Kind.INIT and _init_is_over(pod, container, seen, attempts, status):
         return status
     latest = attempts[0] if attempts else None
@@ -67,14 +67,13 @@ def _status(
 
 
 def _unseen(pod: Pod, kind: Kind, container: Json, old: Json | None) -> Json:
-    default = "PodInitializing" if pod.spec.get("initContainers") else "ContainerCreating"
     status: Json = {
         "name": container["name"],
         "image": container.get("image", ""),
         "imageID": "",
         "restartCount": 0,
         "ready": False,
-        "state": {"waiting": {"reason": default}},
+        "state": {"waiting": {"reason": _not_yet(pod)}},
         "lastState": {},
     }
     if container.get("volumeMounts"):
@@ -93,7 +92,11 @@ def _unseen(pod: Pod, kind: Kind, container: Json, old: Json | None) -> Json:
     return status
 
 
-def _from_runtime(container: Json, attempts: list[ContainerState], old: Json | None) -> Json:
+def _not_yet(pod: Pod) -> str:
+    return "PodInitializing" if pod.spec.get("initContainers") else "ContainerCreating"
+
+
+def _from_runtime(pod: Pod, container: Json, attempts: list[ContainerState], old: Json | None) -> Json:
     latest = attempts[0]
     status: Json = {
         "name": latest.name,
@@ -102,13 +105,13 @@ def _from_runtime(container: Json, attempts: list[ContainerState], old: Json | N
         "containerID": f"containerd://{latest.id}",
         "restartCount": restart_count(latest.annotations, latest.attempt),
         "ready": False,
-        "state": _state(latest, old),
+        "state": _state(latest, old, _not_yet(pod)),
         "lastState": {},
     }
     if latest.state is RunState.UNKNOWN and "terminated" in status["state"] and old is not None:
         status["restartCount"] = old.get("restartCount", 0) + 1
     if len(attempts) > 1:
-        status["lastState"] = _state(attempts[1], None)
+        status["lastState"] = _state(attempts[1], None, _not_yet(pod))
     elif old is not None:
         if old.get("containerID") != status["containerID"] and "terminated" in (old.get("state") or {}):
             status["lastState"] = dict(old["state"])
@@ -127,7 +130,7 @@ def _from_runtime(container: Json, attempts: list[ContainerState], old: Json | N
     return status
 
 
-def _state(one: ContainerState, old: Json | None) -> Json:
+def _state(one: ContainerState, old: Json | None, not_yet: str) -> Json:
     if one.state is RunState.RUNNING:
         return {"running": {"startedAt": format_rfc3339(one.started_at / 1e9)}}
     if one.state is RunState.EXITED:
@@ -144,7 +147,7 @@ def _state(one: ContainerState, old: Json | None) -> Json:
     if one.state is RunState.UNKNOWN and old is not None and "running" in (old.get("state") or {}):
         text = "The container could not be located when the pod was terminated"
         return {"terminated": _terminated("ContainerStatusUnknown", text)}
-    return {"waiting": {"reason": "ContainerCreating"}}
+    return {"waiting": {"reason": not_yet}}
 
 
 def _init_is_over(pod: Pod, container: Json, seen: ObservedPod, attempts: list[ContainerState], status: Json) -> bool:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
-from ipaddress import ip_address, ip_network
+from ipaddress import ip_address, ip_interface, ip_network
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from cni.firewall import Firewall
 from cni.model import Attachment, HostPort, Network, NodeFacts, PortMapping, RouteFacts
 from cni.plan.masq import FirewallFacts
 from cni.settings import CniSettings
+from cni.spec import NetConf, address_range
 from nodelib.errors import NodewrightError, Permanent
 from tests.fakes.clock import FakeClock
 from tests.fakes.fake_netlink import NODE, FakeKernel
@@ -56,7 +58,7 @@ class Bench:
         )
         space = self.kernel.namespaces[NODE]
         space.links["eth0"] = replace(space.links["lo"], name="eth0", index=9, mtu=1450, up=True)
-        space.addresses.append((9, ip_interface_of("10.89.0.11/24")))
+        space.addresses.append((9, ip_interface("10.89.0.11/24")))
 
     async def _apply(self, facts: FirewallFacts, everything: bool) -> None:
         if self.fail_rules:
@@ -70,12 +72,6 @@ class Bench:
 
     def routes(self) -> list[str]:
         return [f"{item.destination} {item.gateway}" for item in self.kernel.namespaces[NODE].routes]
-
-
-def ip_interface_of(text: str) -> Any:
-    from ipaddress import ip_interface
-
-    return ip_interface(text)
 
 
 async def test_everything_is_set_up_before_the_runtime_is_told() -> None:
@@ -180,9 +176,19 @@ async def test_what_somebody_removed_comes_back() -> None:
     assert bench.routes() == ["10.244.1.0/24 10.89.0.12"]
 
 
-async def test_callers_share_one_write() -> None:
-    import asyncio
+async def test_the_nodes_range_counts_not_the_runtimes_file(caplog: pytest.LogCaptureFixture) -> None:
+    bench = Bench()
+    theirs = NetConf("1.1.0", "nodewright", ranges=((address_range({"subnet": "10.244.9.0/24"}),),))
+    assert bench.network.adopt(theirs) == theirs
+    bench.network.set_nodes([ME])
+    assert [item.subnet for chosen in bench.network.adopt(theirs).ranges for item in chosen] == [CIDR]
+    bench.network.adopt(theirs)
+    assert caplog.text.count("says 10.244.9.0/24, this node has 10.244.0.0/24") == 1
+    foreign = replace(theirs, name="podman")
+    assert bench.network.adopt(foreign) is foreign
 
+
+async def test_callers_share_one_write() -> None:
     facts = FirewallFacts("nodewright", "nw0", (CIDR,))
     current = [facts]
     writes: list[FirewallFacts] = []

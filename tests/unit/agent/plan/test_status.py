@@ -214,3 +214,9 @@ def test_a_patch_takes_away_what_is_no_more() -> None:
     assert patch["status"]["podIPs"] == [{"ip": "10.244.0.2"}, {"$patch": "replace"}]
     ready = next(one for one in patch["status"]["conditions"] if one["type"] == "Ready")
     assert ready["reason"] is None
+
+
+def test_a_created_init_container_is_still_initializing() -> None:
+    with_init = pod(container("a"), initContainers=[container("i")])
+    found = status(with_init, seen(one(with_init, "i", RunState.CREATED)))
+    assert found["initContainerStatuses"][0]["state"] == {"waiting": {"reason": "PodInitializing"}}
