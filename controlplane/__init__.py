@@ -1,1 +1,1 @@
-"""The reference cluster: upstream's control plane built from its Go modules, images, PKI, and what raises and removes it."""
+"""The reference cluster: upstream's control plane, images, certificates, and what raises and removes it."""

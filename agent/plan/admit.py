@@ -68,7 +68,7 @@ def _resources(pod: Pod, others: list[Pod], node: NodeView) -> Refusal | None:
     limit = capacity.get("pods")
     if limit is not None and len(others) + 1 > limit:
         return _out_of("pods", Decimal(1), Decimal(len(others)), limit)
-    used = demand.total_of(demand.pod_requests(other) for other in others)
+    used = demand.total_of(demand.counted_requests(other) for other in others)
     for name, amount in demand.pod_requests(pod).items():
         # Extended resources that no device plugin offers here were never promised.
         if amount == 0 or (name not in capacity and name not in _STANDARD):

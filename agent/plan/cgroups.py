@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import Decimal
 
 from agent.model import Json, Kind, Pod
 from agent.plan import demand as res
 from agent.plan.demand import Amounts, Qos
+from agent.resize_model import Limits as Limits
 from nodelib.errors import Invalid
 from nodelib.quantity import parse
 
@@ -27,18 +28,6 @@ POD_PREFIX = "pod"
 
 Name = tuple[str, ...]
 Write = tuple[str, str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What a cgroup may use. None: left as it is; quota -1: no quota."""
-
-    cpu_shares: int | None = None
-    cpu_quota: int | None = None
-    cpu_period: int | None = None
-    memory: int | None = None
-    pids: int | None = None
-    hugepages: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,6 +48,19 @@ def pod_requests(pod: Pod, *, overhead: bool = True) -> Amounts:
     return total
 
 
+def counted_requests(pod: Pod) -> Amounts:
+    """What the node counts for a pod that it runs: of stated, allocated and actuated the most.
+
+    A resize that shrinks a pod frees nothing before it is done (helpers.go, UseStatusResources). `pod` is to
+    state what it has been allocated.
+    """
+    total = pod_requests(pod)
+    shown = pod.status.get("resources") or {}
+    for listed in (pod.status.get("allocatedResources"), shown.get("requests")):
+        _raise_to(total, amounts(listed))
+    return total
+
+
 def pod_limits(pod: Pod, *, overhead: bool = True) -> Amounts:
     """What the pod may use at most; a resource without any limit is absent."""
     total = _aggregate(pod, "limits")

@@ -62,3 +62,20 @@ def entered(net: str, argv: Sequence[str], *, mnt: str = "", uts: str = "") -> l
 def is_bound(path: str) -> bool:
     """Whether the file holds a namespace (and not just waits for one)."""
     return path in mount_points()
+
+
+def mount_points_in_use() -> frozenset[str]:
+    """Every mount point of every mount namespace of this machine that a process lives in."""
+    found: set[str] = set()
+    seen: set[int] = set()
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            space = os.stat(f"/proc/{pid}/ns/mnt").st_ino
+            if space in seen:
+                continue
+            seen.add(space)
+            with open(f"/proc/{pid}/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+                found.update(line.split(" ")[4] for line in file)
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
+            continue
+    return frozenset(found)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 
-from controlplane.edge import state, uplink
+from controlplane.edge import spaces, state, uplink
 from controlplane.model import Cluster, state_root
 from controlplane.plan import uplink as plan
 from controlplane.plan.node_files import NODE_DIRS, NODE_FILES
@@ -87,12 +87,15 @@ def undo_if_last() -> None:
         for name, before in record["sysctls"].items():
             with open(f"/proc/sys/{name}", "w", encoding="ascii") as file:
                 file.write(before)
+        # Removing a mount point takes away what is mounted on it in every other mount namespace (mount_namespaces(7)).
+        used = spaces.mount_points_in_use()
         for path in record["files"]:
-            if os.path.isfile(path) and os.path.getsize(path) == 0:
+            if path not in used and os.path.isfile(path) and os.path.getsize(path) == 0:
                 os.unlink(path)
         for path in sorted(record["dirs"], key=len, reverse=True):
-            with contextlib.suppress(OSError):  # somebody uses it by now
-                os.rmdir(path)
+            if path not in used:
+                with contextlib.suppress(OSError):  # somebody uses it by now
+                    os.rmdir(path)
         state.forget_host_record()
         with contextlib.suppress(OSError):
             os.rmdir(state_root())

@@ -29,8 +29,18 @@ def cli(
         cwd="/",
     )
     if check and done.returncode != 0:
-        raise AssertionError(f"{arguments}: status {done.returncode}\n{done.stdout}\n{done.stderr}")
+        logs = _log_tails() if arguments[0] == "up" else ""
+        raise AssertionError(f"{arguments}: status {done.returncode}\n{done.stdout}\n{done.stderr}\n{logs}")
     return done
+
+
+def _log_tails(lines: int = 12) -> str:
+    """What every daemon said last: the directories are gone before anybody could look."""
+    found = []
+    for path in sorted(STATE.glob("t*/*/log/*.log")):
+        tail = path.read_text(errors="replace").splitlines()[-lines:]
+        found += [f"--- {path}", *(line[:300] for line in tail)]
+    return "\n".join(found)
 
 
 def start(*arguments: str) -> subprocess.Popen[str]:
