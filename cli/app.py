@@ -47,6 +47,12 @@ class ImageSet(StrEnum):
     CONFORMANCE = "conformance"
 
 
+class Bench(StrEnum):
+    """What `bench` measures."""
+
+    PODS = "pods"
+
+
 class Tier(StrEnum):
     """How much of the conformance suite."""
 
@@ -176,7 +182,7 @@ def kubeconfig(name: Name = _DEFAULT) -> None:
 
 @app.command(rich_help_panel="Tests", context_settings={**_PASS, "help_option_names": []})
 def test(context: typer.Context) -> None:
-    """Run every test tier in order: unit, golden, fakes, netns, cluster, conformance smoke.
+    """Run every test tier in order: lint, types, import contracts, unit, netns, cluster, conformance smoke.
 
     Arguments go to pytest. With a path or -k among them, only what they select runs.
 
@@ -234,6 +240,30 @@ def conformance(
             binaries=binaries,
             plain=plain,
         )
+
+
+@app.command(rich_help_panel="Tests")
+def bench(
+    what: Annotated[Bench, typer.Argument(help="What to measure.")],
+    peer: Annotated[
+        Maker | None, typer.Option(help="Then the same with upstream's kubelet, in a cluster of its own.")
+    ] = (None),
+    burst: Annotated[int, typer.Option(min=1, help="How many pods at once in the burst.")] = 60,
+    write: Annotated[bool, typer.Option("--write", help="Add the table to docs/benchmarks.md.")] = False,
+    binaries: Binaries = None,
+    plain: Plain = False,
+) -> None:
+    """Measure on this machine: raises clusters of its own and removes them again.
+
+    Examples:
+
+    * `./nodewright bench pods --peer upstream`
+    """
+    with reported():
+        from cli.bench.pods import Plan
+        from cli.commands import bench as command
+
+        command.pods(peer=peer is Maker.UPSTREAM, plan=Plan(burst=burst), write=write, plain=plain, binaries=binaries)
 
 
 @app.command(rich_help_panel="Daemons", context_settings={**_PASS, "help_option_names": []})

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from agent.model import ImageFacts, Json, Kind, ProbeState
+from agent.resize_model import Allocation, ContainerResize
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,10 @@ class Ending:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """The agent's own knowledge of one pod at `now` (wall seconds)."""
+    """The agent's own knowledge of one pod at `now` (wall seconds).
+
+    `actuated`: the resources that are in force; `sized`: those that the pod's own cgroup was last made for.
+    """
 
     now: float
     prepared: bool = False
@@ -101,6 +105,9 @@ class Facts:
     probes: Mapping[str, ProbeState] = field(default_factory=dict)
     stopped_sandboxes: frozenset[str] = frozenset()
     restart_wanted: frozenset[str] = frozenset()
+    actuated: Allocation | None = None
+    sized: Allocation | None = None
+    resize_failure: Failure | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +153,14 @@ class Kill:
 
 
 @dataclass(frozen=True, slots=True)
+class Resize:
+    """Update the pod's cgroup and these running containers, so that what is `wanted` is in force."""
+
+    containers: tuple[ContainerResize, ...]
+    wanted: Allocation
+
+
+@dataclass(frozen=True, slots=True)
 class StopSandbox:
     sandbox_id: str
 
@@ -182,6 +197,7 @@ Step = (
     | RunSandbox
     | Start
     | Kill
+    | Resize
     | StopSandbox
     | RemoveContainer
     | RemoveSandbox

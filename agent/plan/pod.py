@@ -12,12 +12,13 @@ that is on its way out; init containers run in their order, each after the one b
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from agent.labels import HASH, container_hash, restart_count
 from agent.model import ContainerState, Json, Kind, ObservedPod, Pod, RunState, SandboxState
-from agent.plan import backoff
+from agent.plan import backoff, resize
 from agent.plan.ending import deadline, kills_of, plan_ending, sandbox_stops
 from agent.plan.facts import (
     EnsureImage,
@@ -55,13 +56,15 @@ def plan_pod(pod: Pod, seen: ObservedPod, facts: Facts) -> PodPlan:
     work = _judge(pod, seen, facts, sandbox)
     if work.over:
         return _wind_up(pod, seen, facts)
-    starts = _starts(pod, seen, facts, sandbox, work.starts)
-    steps: tuple[Step, ...] = (*work.kills, *starts.steps, *_outdated(seen))
+    kills, change = _resize(pod, seen, facts, work.kills)
+    # Nothing is started in a cgroup that has yet to be made for it.
+    starts = _starts(pod, seen, facts, sandbox, [] if change else work.starts)
+    steps: tuple[Step, ...] = (*kills, *change, *starts.steps, *_outdated(seen))
     if not facts.prepared and _retry_due(facts):
         steps = (*steps, Prepare())
-    at = deadline(pod)
-    times = [time for time in (starts.wait_until, at) if time is not None]
-    reason = work.kills[0].message if work.kills else starts.reason
+    again = facts.resize_failure.retry_at if facts.resize_failure is not None else None
+    times = [time for time in (starts.wait_until, deadline(pod), again) if time is not None and time > facts.now]
+    reason = kills[0].message if kills else starts.reason
     return replace(starts, steps=steps, wait_until=min(times, default=None), reason=reason)
 
 
@@ -173,6 +176,17 @@ def _judge(pod: Pod, seen: ObservedPod, facts: Facts, sandbox: SandboxState) -> 
     return work
 
 
+def _resize(pod: Pod, seen: ObservedPod, facts: Facts, kills: list[Kill]) -> tuple[list[Kill], tuple[Step, ...]]:
+    """All kills, those for a resize included, and what else it takes; that waits for the containers to end."""
+    due = resize.due(pod, seen, facts, frozenset(kill.container_id for kill in kills))
+    if due.restarts:
+        return [*kills, *due.restarts], ()
+    failed = facts.resize_failure
+    if due.step is None or (failed is not None and failed.retry_at > facts.now):
+        return kills, ()
+    return kills, (due.step,)
+
+
 def _fault(pod: Pod, container: Json, latest: ContainerState, facts: Facts) -> Kill | None:
     name = container["name"]
     known = latest.annotations.get(HASH)
@@ -263,8 +277,9 @@ def crash_loop(pod: Pod, container: Json, facts: Facts) -> Waiting:
 
 
 def backoff_key(container: Json) -> str:
-    """A changed definition starts with no back-off."""
-    return f"{container['name']}/{container_hash(container)}"
+    """A changed definition starts with no back-off, and so does a resized container."""
+    resources = json.dumps(container.get("resources") or {}, sort_keys=True, default=str)
+    return f"{container['name']}/{container_hash(container)}/{resources}"
 
 
 def _duration(seconds: float) -> str:

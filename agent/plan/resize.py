@@ -9,11 +9,10 @@ it has. Resizing memory-backed volumes is an alpha feature and not done.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from agent.model import ContainerState, Json, Kind, ObservedPod, Pod, RunState
-from agent.plan import demand
 from agent.plan.allocation import RESIZABLE, allocation_of, same
 from agent.plan.facts import Facts, Kill, Resize
 from agent.plan.restart import grace_seconds, is_sidecar
@@ -49,6 +48,7 @@ class SetContainer:
 
 
 Move = SetPod | SetContainer
+_Part = Callable[[Sizes], tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Decreases:
     """New memory limits (bytes) that are below the present ones. `pod` None: the pod's own is not."""
 
     pod: int | None = None
-    containers: dict[str, int] = field(default_factory=dict)
+    containers: Mapping[str, int] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         return self.pod is not None or bool(self.containers)
@@ -173,7 +173,7 @@ def memory_decreases(step: Resize, present: Limits, wanted: Limits) -> Decreases
     return Decreases(lower, containers)
 
 
-def decrease_problem(wanted: Decreases, use: MemoryUse, names: dict[str, str]) -> str:
+def decrease_problem(wanted: Decreases, use: MemoryUse, names: Mapping[str, str]) -> str:
     """Why the limits cannot be lowered now, in upstream's words; "" when they can. `names` by container id."""
     found: list[str] = []
     if wanted.pod is not None:
@@ -194,9 +194,10 @@ def decrease_problem(wanted: Decreases, use: MemoryUse, names: dict[str, str]) -
     return "cannot decrease memory limits: " + (found[0] if len(found) == 1 else f"[{', '.join(found)}]")
 
 
-def after_start(actuated: Allocation, container: Json) -> Allocation:
-    """A container was made with these resources."""
-    return replace(actuated, containers={**actuated.containers, container["name"]: container.get("resources") or {}})
+def after_start(actuated: Allocation, pod: Pod, container: Json) -> Allocation:
+    """A container of `pod`, as it is allocated, was made."""
+    given = sizes(container.get("resources"), pod.spec.get("resources"))
+    return after_update(actuated, container["name"], given, container.get("resources"))
 
 
 def after_update(actuated: Allocation, name: str, given: Sizes, stated: Json | None) -> Allocation:
@@ -230,3 +231,20 @@ def _decreases_first(changed: list[ContainerResize], part: _Part) -> list[Contai
 
     down = [one for one in changed if falls(one)]
     return [*reversed(down), *(one for one in changed if not falls(one))]
+
+
+def _memory(of: Sizes) -> tuple[int, int]:
+    return of.memory_limit, of.memory_request
+
+
+def _cpu(of: Sizes) -> tuple[int, int]:
+    return of.cpu_limit, of.cpu_request
+
+
+def _bound(memory: int | None) -> float:
+    return memory or math.inf
+
+
+def _quota(of: Limits) -> float:
+    """As a share of one core."""
+    return of.cpu_quota / of.cpu_period if of.cpu_quota and of.cpu_quota > 0 and of.cpu_period else math.inf

@@ -1,0 +1,221 @@
+"""Services as clients meet them: from a pod, from a node, from outside, and without endpoints."""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import os
+import time
+
+import pytest
+
+from tests.cluster.world import Object, World, holds, load, pod, service, sleeper, web
+
+pytestmark = [pytest.mark.cluster, pytest.mark.skipif(os.geteuid() != 0, reason="a cluster needs root")]
+
+APP = {"app": "web"}
+
+
+async def servers(world: World, *nodes: str) -> list[Object]:
+    """One web server on each of the nodes, web-0, web-1 …, all Ready."""
+    made = [pod(f"web-{i}", web(), labels=APP, nodeName=node) for i, node in enumerate(nodes)]
+    return await asyncio.gather(*(world.run(obj) for obj in made))
+
+
+async def client(world: World, node: str = "node1") -> Object:
+    return await world.run(pod("client", nodeName=node))
+
+
+async def ask(world: World, url: str, times: int = 1, name: str = "client") -> list[str]:
+    """What a pod gets from a URL, each time over a new connection; "" for no answer."""
+    script = f"for i in $(seq {times}); do wget -q -T 5 -O - {url} || true; echo; done"
+    return (await world.shell(name, script)).splitlines()
+
+
+async def answers_from(world: World, url: str, wanted: set[str]) -> None:
+    """Until the URL leads to these pods and to no others."""
+
+    async def right() -> bool:
+        return set(await ask(world, url, 12)) == wanted
+
+    await holds(right, f"{url} leads to {wanted}")
+
+
+async def test_a_cluster_ip_spreads_and_follows_its_endpoints(world: World) -> None:
+    """Both pods answer; a pod that is not Ready or is deleted does not; a new one does."""
+    made = await world.create(service("web", APP))
+    await servers(world, "node1", "node2")
+    await client(world)
+    url = f"http://{made['spec']['clusterIP']}/hostname"
+    await answers_from(world, url, {"web-0", "web-1"})
+    counted = collections.Counter(await ask(world, url, 60))
+    assert min(counted["web-0"], counted["web-1"]) > 10
+    await world.delete("web-0")
+    await answers_from(world, url, {"web-1"})
+    await world.run(pod("web-2", web(), labels=APP, nodeName="node1"))
+    await answers_from(world, url, {"web-1", "web-2"})
+
+
+async def test_a_pod_that_ends_loses_no_request(world: World) -> None:
+    """It is out of the Service before it ends: nobody is sent to a dead address."""
+    made = await world.create(service("web", APP))
+    goes = web(lifecycle={"preStop": {"sleep": {"seconds": 4}}})
+    await world.run(pod("goes", goes, labels=APP, nodeName="node2", terminationGracePeriodSeconds=20))
+    await servers(world, "node1")
+    await client(world)
+    url = f"http://{made['spec']['clusterIP']}/hostname"
+    await answers_from(world, url, {"goes", "web-0"})
+    with load([url], net=world.cluster.namespace("node1", "net")) as asked:
+        await world.delete("goes")
+        await world.gone("goes")
+        result = asked.stop()
+    assert result["failed"] == []
+    assert result["by"]["web-0"] > 0
+
+
+async def test_no_endpoints_means_refused_at_once(world: World) -> None:
+    ports = [{"name": "tcp", "port": 80}, {"name": "udp", "port": 81, "protocol": "UDP"}]
+    made = await world.create(service("empty", {"app": "nobody"}, *ports, type="NodePort"))
+    await client(world)
+    address = made["spec"]["clusterIP"]
+    node_port = made["spec"]["ports"][0]["nodePort"]
+
+    async def is_refused(name: str, target: str) -> bool:
+        done = await world.kubectl(
+            "exec", name, "--", "sh", "-c", f"wget -q -T 20 -O - http://{target}/ 2>&1", check=False
+        )
+        return "refused" in done.text
+
+    await holds(lambda: is_refused("client", f"{address}:80"), "a connection to the ClusterIP is refused")
+    began = time.monotonic()
+    assert await is_refused("client", f"{address}:80")
+    assert time.monotonic() - began < 10  # an exec and a refusal, not a time-out
+    outside = f"{world.address('node2')}:{node_port}"
+    await holds(lambda: is_refused("client", outside), "one to the NodePort too")
+
+
+async def test_a_node_port_on_every_node(world: World) -> None:
+    """From outside of the cluster, on a node that has a pod and on one that has none."""
+    made = await world.create(service("web", APP, type="NodePort"))
+    await servers(world, "node2")
+    port = made["spec"]["ports"][0]["nodePort"]
+    await client(world)
+    for node in world.cluster.nodes:
+        await answers_from(world, f"http://{node.address}:{port}/hostname", {"web-0"})
+    urls = [f"http://{node.address}:{port}/hostname" for node in world.cluster.nodes]
+    with load(urls) as asked:
+        await asyncio.sleep(2)
+        result = asked.stop()
+    assert result["failed"] == []
+    assert set(result["by"]) == {"web-0"}
+
+
+async def test_external_traffic_policy_local(world: World) -> None:
+    """Only the node with a pod answers from outside, and the pod sees the client's own address."""
+    made = await world.create(service("web", APP, type="NodePort", externalTrafficPolicy="Local"))
+    await servers(world, "node2")
+    port = made["spec"]["ports"][0]["nodePort"]
+    there, elsewhere = (f"http://{world.address(node)}:{port}/clientip" for node in ("node2", "node1"))
+
+    async def right() -> bool:
+        with load([there]) as asked:
+            await asyncio.sleep(0.5)
+            result = asked.stop()
+        sources = {answer.rpartition(":")[0] for answer in result["by"]}
+        return not result["failed"] and sources == {world.cluster.host_address}
+
+    await holds(right, "the pod sees this machine's address")
+    with load([elsewhere]) as asked:
+        await asyncio.sleep(0.5)
+        assert asked.stop()["by"] == {}
+
+
+async def test_session_affinity(world: World) -> None:
+    """One client, one pod; a client elsewhere may have another."""
+    affinity = {"sessionAffinity": "ClientIP", "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 60}}}
+    made = await world.create(service("web", APP, **affinity))
+    await servers(world, "node1", "node1", "node2")
+    await client(world)
+    url = f"http://{made['spec']['clusterIP']}/hostname"
+
+    async def one_answer() -> bool:
+        return len(set(await ask(world, url, 10)) - {""}) == 1
+
+    await holds(one_answer, "all go to one pod")
+    first = set(await ask(world, url, 20))
+    assert len(first) == 1
+    assert set(await ask(world, url, 20)) == first
+    await world.delete(first.pop())
+
+    async def another() -> bool:
+        found = set(await ask(world, url, 10))
+        return len(found) == 1 and "" not in found
+
+    await holds(another, "all go to another pod when theirs is gone")
+
+
+async def test_udp(world: World) -> None:
+    made = await world.create(service("web", APP, {"port": 90, "targetPort": 8081, "protocol": "UDP"}))
+    await servers(world, "node1", "node2")
+    await client(world)
+    script = f"for i in $(seq 20); do echo hostname | nc -u -w 1 {made['spec']['clusterIP']} 90 & done; wait"
+
+    async def both() -> bool:
+        said = await world.shell("client", script)
+        return "web-0" in said and "web-1" in said
+
+    await holds(both, "datagrams reach both pods")
+
+
+async def test_a_udp_flow_leaves_a_dead_endpoint(world: World) -> None:
+    """One socket that goes on sending is not stuck to a pod that is gone: its conntrack entry is deleted."""
+    made = await world.create(service("web", APP, {"port": 90, "targetPort": 8081, "protocol": "UDP"}))
+    await servers(world, "node1")
+    await client(world, "node2")
+    loop = f"(while :; do echo hostname; sleep 0.5; done) | nc -u -p 5999 {made['spec']['clusterIP']} 90"
+    async with world.kubectl_running("exec", "client", "--", "sh", "-c", loop) as kubectl:
+        assert kubectl.stdout is not None
+
+        async def hears(name: str) -> None:
+            said = b""
+            while name.encode() not in said:
+                said = said[-40:] + await kubectl.stdout.read(100)  # type: ignore[union-attr]
+
+        await asyncio.wait_for(hears("web-0"), 60)
+        await world.delete("web-0")
+        await world.run(pod("other", web(), labels=APP, nodeName="node1"))
+        await asyncio.wait_for(hears("other"), 60)
+
+
+async def test_a_pod_reaches_itself_through_its_service(world: World) -> None:
+    """Hairpin: the packet leaves the pod and comes back into it, so it must not look as from the pod itself."""
+    made = await world.create(service("web", APP))
+    both = pod("self", web(), sleeper("client"), labels=APP)
+    await world.run(both)
+
+    async def by_itself() -> bool:
+        url = f"http://{made['spec']['clusterIP']}/hostname"
+        return "self" in await world.shell("self", f"wget -q -T 3 -O - {url} || true", "client")
+
+    await holds(by_itself, "the pod answers itself")
+
+
+async def test_names(world: World) -> None:
+    """A Service's name is its ClusterIP; a headless one's are its pods, each with a name of its own."""
+    made = await world.create(service("web", APP))
+    await world.create(service("each", APP, clusterIP="None", publishNotReadyAddresses=True))
+    named = pod("web-0", web(), labels=APP, hostname="zero", subdomain="each")
+    first, second = await asyncio.gather(world.run(named), world.run(pod("web-1", web(), labels=APP)))
+    await client(world)
+    domain = f"{world.namespace}.svc.cluster.local"
+
+    async def resolves(name: str, *wanted: str) -> bool:
+        text = (await world.kubectl("exec", "client", "--", "nslookup", name, check=False)).text
+        answer = text.partition("\n\n")[2]
+        return bool(answer) and all(one in answer for one in wanted)
+
+    ips = (first["status"]["podIP"], second["status"]["podIP"])
+    await holds(lambda: resolves(f"web.{domain}", made["spec"]["clusterIP"]), "the ClusterIP's name")
+    await holds(lambda: resolves(f"each.{domain}", *ips), "the headless Service's name")
+    await holds(lambda: resolves(f"zero.each.{domain}", ips[0]), "a pod's own name")
+    await answers_from(world, "http://web/hostname", {"web-0", "web-1"})
