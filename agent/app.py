@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -76,7 +75,7 @@ async def run(settings: Settings, *, extra: Extra | None = None) -> None:
 def main(argv: Sequence[str] | None = None, *, extra: Extra | None = None) -> int:
     """The command: exit status 0 after a stop that was asked for, 1 after a failure, 2 for a bad command line."""
     try:
-        settings = settings_module.parse(sys.argv[1:] if argv is None else argv, os.environ)
+        settings = settings_module.parse(sys.argv[1:] if argv is None else argv)
     except NodewrightError as error:
         print(f"agent: {error}", file=sys.stderr)
         return 2

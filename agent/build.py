@@ -11,6 +11,7 @@ from typing import Any
 from agent import derive
 from agent.edge.api_pods import PodsApi
 from agent.edge.cgroups import CgroupTree, SystemdSlices, hugepage_sizes, swap_limits
+from agent.edge.checkpoint import CheckpointFiles
 from agent.edge.cri import Cri
 from agent.edge.events import EventRecorder
 from agent.edge.hook_http import HttpHooks
@@ -24,6 +25,7 @@ from agent.model import ContainerState
 from agent.node_model import NodeFacts
 from agent.plan import cgroups as cgroup_plan
 from agent.settings import KUBERNETES_VERSION, Settings
+from agent.work.allocations import Allocations
 from agent.work.cgroups import KubepodsTree
 from agent.work.hooks import Hooks
 from agent.work.images import ImageDesk
@@ -92,6 +94,7 @@ class Core:
     keeper: NodeKeeper
     lease: LeaseKeeper
     table: PodTable
+    allocations: Allocations
     observer: Observer
     reporter: Reporter
     images: ImageDesk
@@ -115,9 +118,11 @@ class Core:
             "pods-watch": self._watch_pods,
             "pods-synced": self._tell_synced,
             "pods-sweep": self.table.run_sweeps,
+            "pods-resizes": self.table.resizes.run,
+            "allocations": self.allocations.run,
             "lease": self.lease.run,
             "log-rotation": self.rotation.run,
-            **dict(self.materials.objects.tasks()),
+            **dict(self.materials.tasks()),
             **self.keeper.tasks(),
         }
 
@@ -168,7 +173,7 @@ class Core:
 
     async def close(self) -> None:
         """Close the connections."""
-        await self.materials.objects.close()
+        await self.materials.close()
         await self.probe_io.close()
         await self.connections.close()
 
@@ -228,11 +233,13 @@ async def _join(
             cgroup_version=tree.version,
             hugepage_sizes=sizes,
             swap=swap_limits(tree),
-            single_process_oom_kill=settings.cgroups.single_process_oom_kill is not False,
+            single_process_oom_kill=settings.cgroups.single_process_oom_kill,
         ),
         notify=table.refresh,
         warn=lambda pod, reason, message: events.emit(pod.raw, "Warning", reason, message),
     )
+    allocations = Allocations(CheckpointFiles(settings.paths.root_dir), clock)
+    await allocations.load()
     files = PodFiles(settings.paths.pod_logs_dir, settings.paths.container_logs_dir)
     observer = Observer(made.cri, files, clock, table.on_seen)
     api = PodsApi(made.api)
@@ -243,6 +250,7 @@ async def _join(
         images=ImageDesk(made.cri, built.materials, events, clock, parallel=settings.images.parallel_pulls or 32),
         materials=built.materials,
         cgroups=cgroups,
+        allocations=allocations,
         probes=probes,
         events=events,
         api=api,
@@ -256,6 +264,7 @@ async def _join(
     )
     table.connect(parts)
     metrics.watch_pods(table)
+    metrics.watch_certificates(built.certificates.states)
     return Core(
         settings=settings,
         clock=clock,
@@ -272,6 +281,7 @@ async def _join(
             clock=clock,
         ),
         table=table,
+        allocations=allocations,
         observer=observer,
         reporter=parts.reporter,
         images=parts.images,

@@ -40,6 +40,7 @@ def cgroup_policy(settings: Settings) -> Policy:
         root=cgroups.root,
         driver=cgroups.driver,
         per_qos=cgroups.per_qos,
+        fail_v1=cgroups.fail_v1,
         cpu_quota=cgroups.cpu_cfs_quota,
         cpu_period=round(cgroups.cpu_cfs_period * 1_000_000),
         pids=cgroups.pod_pids_limit,
@@ -86,6 +87,7 @@ def material_node(keeper: NodeKeeper, addresses: tuple[str, ...]) -> MaterialNod
         recursive_read_only_handlers=frozenset(
             one.name for one in keeper.runtime.handlers if one.recursive_read_only_mounts
         ),
+        uid=keeper.uid,
     )
 
 
@@ -98,6 +100,8 @@ def node_view(settings: Settings, keeper: NodeKeeper) -> NodeView:
         taints=tuple(spec.get("taints") or ()),
         allocatable=quantities(keeper.allocatable),
         supplemental_groups_policy=keeper.runtime.supplemental_groups_policy is not False,
+        kernel=keeper.kernel,
+        unsafe_sysctls=settings.pods.allowed_unsafe_sysctls,
     )
 
 

@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from typing import Any
 
+from agent.edge.pod_certificates import PodCertificateRequests
 from agent.edge.pod_disk import PodDisk
 from agent.edge.pod_objects import PodObjects
 from agent.materials_model import MaterialSettings, NodeFacts
 from agent.plan.cgroups import Machine, Policy
 from agent.work.materials import MaterialEdges, PodMaterialsWork, Warn
+from agent.work.pod_certificates import CertificateDesk, Reports
 from nodelib.clock import Clock
 from nodelib.kube.client import KubeClient
 
 
 @dataclass(frozen=True, slots=True)
 class BuiltMaterials:
-    """`objects.tasks()` are to be supervised, `objects.close()` called at the end."""
+    """`tasks()` are to be supervised, `close()` called at the end."""
 
     materials: PodMaterialsWork
     objects: PodObjects
+    requests: PodCertificateRequests
+    certificates: CertificateDesk
+
+    def tasks(self) -> list[tuple[str, Callable[[], Coroutine[Any, Any, None]]]]:
+        """(name, work) of the long-lived tasks."""
+        return [*self.objects.tasks(), *self.requests.tasks()]
+
+    async def close(self) -> None:
+        await self.certificates.close()
+        await self.objects.close()
 
 
 def build_materials(
@@ -35,5 +48,7 @@ def build_materials(
 ) -> BuiltMaterials:
     """`notify(uid)`: the pod wants refresh() (or another try of prepare()); `warn`: a Warning event about a pod."""
     objects = PodObjects(client, clock, notify)
-    edges = MaterialEdges(objects, PodDisk(settings.root_dir), node, warn, policy, machine)
-    return BuiltMaterials(PodMaterialsWork(settings, edges), objects)
+    requests = PodCertificateRequests(client, settings.node_name)
+    certificates = CertificateDesk(requests, clock, settings.node_name, node, Reports(notify, warn))
+    edges = MaterialEdges(objects, certificates, PodDisk(settings.root_dir), node, warn, policy, machine)
+    return BuiltMaterials(PodMaterialsWork(settings, edges), objects, requests, certificates)

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from nodelib.errors import NodewrightError
+
 Json = dict[str, Any]
 
 CONFIG_MAP = "configmaps"
@@ -19,13 +21,15 @@ SECRET = "secrets"
 class NodeFacts:
     """What this node is, as far as container configurations depend on it.
 
-    `allocatable` holds Kubernetes quantities as Node.status.allocatable shows them.
+    `allocatable` holds Kubernetes quantities as Node.status.allocatable shows them; `uid` is that of the Node object,
+    "" before it is known.
     """
 
     host_ips: tuple[str, ...] = ()
     allocatable: Mapping[str, str] = field(default_factory=dict)
     thermal_throttle_paths: tuple[str, ...] = ()
     recursive_read_only_handlers: frozenset[str] = frozenset()
+    uid: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,13 +114,37 @@ class TrustNeed:
 
 
 @dataclass(frozen=True, slots=True)
+class CertificateNeed:
+    """A podCertificate source: where it stands in the pod, and what it asks for. `lifetime` in seconds, 0: not said."""
+
+    volume: str
+    index: int
+    signer: str
+    key_type: str
+    lifetime: int = 0
+    annotations: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    """A private key (PKCS #8) and its certificate chain, leaf first; both PEM. The key never shows in a log."""
+
+    key: bytes = field(repr=False)
+    chain: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Gathered:
-    """All outside things that volumes of a pod are made from. An object that does not exist is None."""
+    """All outside things that volumes of a pod are made from. An object that does not exist is None.
+
+    A certificate that cannot be had is the reason why: only the volume that shows it is held up by that.
+    """
 
     objects: Mapping[ObjectRef, Json | None] = field(default_factory=dict)
     tokens: Mapping[TokenNeed, str] = field(default_factory=dict)
     bundles: Mapping[TrustNeed, bytes | None] = field(default_factory=dict)
     claims: Mapping[str, Json] = field(default_factory=dict)
+    certificates: Mapping[CertificateNeed, Credential | NodewrightError] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from agent.model import ImageFacts, Json
+from agent.model import ImageFacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +84,3 @@ class NodeEvent:
     kind: str
     reason: str
     message: str
-
-
-NodeObject = Json

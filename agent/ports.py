@@ -7,11 +7,12 @@ edge/cri.py turns them into messages.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from agent.model import ContainerState, ExecResult, ImageFacts, Json, Kind, Pod, ProbeState, SandboxState
+from agent.resize_model import Limits, MemoryUse
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,8 @@ class Runtime(Protocol):
     async def remove_container(self, container_id: str) -> None: ...
 
     async def update_resources(self, container_id: str, linux: Json) -> None: ...
+
+    async def update_sandbox(self, sandbox_id: str, overhead: Json, resources: Json) -> None: ...
 
     async def exec_sync(self, container_id: str, argv: list[str], timeout: float) -> ExecResult: ...
 
@@ -92,9 +95,7 @@ class MountedVolume:
     name: str
     path: str
     read_only: bool = False
-    propagation_safe: bool = True
     image: str = ""
-    selinux_relabel: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +105,6 @@ class Materials:
     volumes: Mapping[str, MountedVolume] = field(default_factory=dict)
     hosts_file: str = ""
     cgroup_parent: str = ""
-    config_maps: Mapping[str, Json] = field(default_factory=dict)
-    secrets: Mapping[str, Json] = field(default_factory=dict)
     services: tuple[Json, ...] = ()
 
 
@@ -135,12 +134,14 @@ class PodMaterials(Protocol):
     ) -> Json:
         """CRI ContainerConfig: env, mounts, resources, security. Raises Permanent as CreateContainerConfigError.
 
-        `target_id`: the id of the container that an ephemeral one's targetContainerName names (its PID namespace).
-
         Labels and annotations come from agent.labels.container_labels() and container_annotations(): they are
         what a restarted agent knows of the container. `target_id`: the container whose processes an ephemeral
         container is to see.
         """
+        ...
+
+    def container_resources(self, pod: Pod, container: Json) -> Json:
+        """CRI LinuxContainerResources of a container with these resources."""
         ...
 
     async def refresh(self, pod: Pod) -> None:
@@ -181,6 +182,22 @@ class PodCgroups(Protocol):
         """Make or update the pod's cgroup; returns the CRI cgroup_parent."""
         ...
 
+    def wanted(self, pod: Pod) -> Limits:
+        """What the pod's cgroup is to have for the resources that the pod states."""
+        ...
+
+    async def limits(self, pod: Pod) -> Limits | None:
+        """What the pod's cgroup has; None: pods have none of their own here."""
+        ...
+
+    async def set_limits(self, pod: Pod, limits: Limits) -> None:
+        """Write all of them."""
+        ...
+
+    async def memory_use(self, pod: Pod, container_ids: Iterable[str]) -> MemoryUse:
+        """Bytes in use by the pod's cgroup and by these containers'."""
+        ...
+
     async def remove_pod(self, uid: str) -> None:
         """Kill what is left in it and remove it; idempotent."""
         ...
@@ -188,6 +205,16 @@ class PodCgroups(Protocol):
     async def pod_uids(self) -> frozenset[str]:
         """UIDs that have a cgroup."""
         ...
+
+
+class Checkpoints(Protocol):
+    """Small files that survive the agent (edge/checkpoint.py). Every call raises Temporary naming the file."""
+
+    async def read(self, name: str) -> str | None: ...
+
+    async def write(self, name: str, text: str) -> None: ...
+
+    async def set_aside(self, name: str) -> str: ...
 
 
 class Events(Protocol):

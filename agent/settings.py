@@ -1,7 +1,8 @@
 """argv and KubeletConfiguration files to frozen Settings, one dataclass per concern.
 
 Precedence as upstream's (cmd/kubelet/app/server.go): flags over --config-dir drop-ins over --config
-over defaults (agent/config/schema.py). All times are seconds, all sizes bytes. `notices` are the
+over defaults (agent/config/schema.py). What is here is obeyed; a field that is not has its `instead` in
+the schema and no place here. All times are seconds, all sizes bytes. `notices` are the
 lines that the agent logs at its start: what was asked for and is not done, and what happens instead.
 """
 
@@ -34,20 +35,14 @@ class NodeSettings:
     taints: tuple[Json, ...] = ()
     register: bool = True
     provider_id: str = ""
-    pod_cidr: str = ""
     controller_attach_detach: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class ApiSettings:
-    """How to reach the API server. An empty kubeconfig: static pods only."""
+    """How to reach the API server."""
 
     kubeconfig: str = ""
-    bootstrap_kubeconfig: str = ""
-
-    @property
-    def standalone(self) -> bool:
-        return not self.kubeconfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +55,9 @@ class PathSettings:
 
 @dataclass(frozen=True, slots=True)
 class RuntimeSettings:
-    """CRI endpoints as socket paths; `request_timeout` holds for all but pulls, exec, attach and logs."""
+    """The CRI endpoint as a socket path."""
 
     endpoint: str
-    image_endpoint: str
-    request_timeout: float
-    cgroup: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +117,6 @@ class CgroupSettings:
     single_process_oom_kill: bool | None
     kube_reserved: Mapping[str, str]
     system_reserved: Mapping[str, str]
-    kube_reserved_cgroup: str
-    system_reserved_cgroup: str
     enforce: frozenset[str]
 
 
@@ -138,23 +128,12 @@ class EvictionSettings:
 
 @dataclass(frozen=True, slots=True)
 class PodSettings:
-    """What holds for every pod. `static_path`/`static_url` "" : no such source."""
+    """What holds for every pod."""
 
     max_pods: int
     pods_per_core: int
-    static_path: str
-    static_url: str
-    static_url_headers: Mapping[str, tuple[str, ...]]
-    sync_frequency: float
-    file_check_frequency: float
-    http_check_frequency: float
     seccomp_default: bool
     allowed_unsafe_sysctls: tuple[str, ...]
-    default_sysctls: Mapping[str, str]
-    max_restart_backoff: float
-    user_namespace_ids: int
-    local_storage_isolation: bool
-    volume_stats_period: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,15 +155,9 @@ class LogSettings:
 
 @dataclass(frozen=True, slots=True)
 class ImageSettings:
-    """`parallel_pulls` 0: no limit. qps 0: no limit."""
+    """`parallel_pulls` 0: no limit."""
 
-    pull_qps: int
-    pull_burst: int
     parallel_pulls: int
-    minimum_gc_age: float
-    maximum_gc_age: float
-    gc_high_percent: int
-    gc_low_percent: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,20 +168,6 @@ class ProcessSettings:
     oom_score_adj: int
     max_open_files: int
     fail_swap_on: bool
-
-
-@dataclass(frozen=True, slots=True)
-class NetworkSettings:
-    """`cni`: "nodewright" or "none"; `cluster_cidr` may name one range per family, separated by commas."""
-
-    cni: str
-    cluster_cidr: str
-
-
-@dataclass(frozen=True, slots=True)
-class EventSettings:
-    qps: int
-    burst: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,18 +187,14 @@ class Settings:
     logs: LogSettings
     images: ImageSettings
     process: ProcessSettings
-    network: NetworkSettings
-    events: EventSettings
-    feature_gates: Mapping[str, bool]
     notices: tuple[str, ...]
     effective: Json
 
 
-def parse(argv: Sequence[str], environ: Mapping[str, str] | None = None, *, hostname: str | None = None) -> Settings:
+def parse(argv: Sequence[str], *, hostname: str | None = None) -> Settings:
     """Read the command line (without the program's name) and the files that it names.
 
-    `environ` is not consulted today: no kubelet setting comes from the environment. Raises Invalid,
-    which names the flag, or the file, line and field; SystemExit(0) after --help and --version.
+    Raises Invalid, which names the flag, or the file, line and field; SystemExit(0) after --help and --version.
     """
     flags = parse_flags(argv)
     config = load.complete(flags)
@@ -252,12 +207,7 @@ def build(config: Mapping[str, Any], own: Mapping[str, Any], notices: tuple[str,
         node=_node(config, own, hostname),
         api=_api(own),
         paths=PathSettings(own["root-dir"], own["cert-dir"], config["podLogsDir"]),
-        runtime=RuntimeSettings(
-            _socket(config["containerRuntimeEndpoint"]),
-            _socket(config["imageServiceEndpoint"] or config["containerRuntimeEndpoint"]),
-            seconds(config["runtimeRequestTimeout"]),
-            own["runtime-cgroups"],
-        ),
+        runtime=RuntimeSettings(config["containerRuntimeEndpoint"].removeprefix("unix://")),
         server=_server(config),
         status=StatusSettings(
             seconds(config["nodeStatusUpdateFrequency"]),
@@ -275,13 +225,10 @@ def build(config: Mapping[str, Any], own: Mapping[str, Any], notices: tuple[str,
             config["containerLogMaxWorkers"],
             seconds(config["containerLogMonitorInterval"]),
         ),
-        images=_images(config),
+        images=ImageSettings(1 if config["serializeImagePulls"] else config["maxParallelImagePulls"] or 0),
         process=ProcessSettings(
             config["logging.verbosity"], config["oomScoreAdj"], config["maxOpenFiles"], config["failSwapOn"]
         ),
-        network=NetworkSettings(_one_of(own, "cni", ("nodewright", "none")), _cidrs(own["cluster-cidr"])),
-        events=EventSettings(config["eventRecordQPS"], config["eventBurst"]),
-        feature_gates=config["featureGates"],
         notices=notices,
         effective=nested(config),
     )
@@ -305,7 +252,6 @@ def _node(config: Mapping[str, Any], own: Mapping[str, Any], hostname: str) -> N
         taints=tuple(config["registerWithTaints"]),
         register=config["registerNode"],
         provider_id=config["providerID"],
-        pod_cidr=config["podCIDR"],
         controller_attach_detach=config["enableControllerAttachDetach"],
     )
 
@@ -319,7 +265,7 @@ def _api(own: Mapping[str, Any]) -> ApiSettings:
             step=f"look for {kubeconfig or '--kubeconfig'}",
             action="Give a kubeconfig with this node's own credentials (system:node:NAME) with --kubeconfig.",
         )
-    return ApiSettings(kubeconfig, bootstrap)
+    return ApiSettings(kubeconfig)
 
 
 def _node_ips(text: str) -> tuple[str, ...]:
@@ -368,8 +314,6 @@ def _cgroups(config: Mapping[str, Any]) -> CgroupSettings:
         single_process_oom_kill=config["singleProcessOOMKill"],
         kube_reserved=config["kubeReserved"],
         system_reserved=config["systemReserved"],
-        kube_reserved_cgroup=config["kubeReservedCgroup"],
-        system_reserved_cgroup=config["systemReservedCgroup"],
         enforce=frozenset(config["enforceNodeAllocatable"]),
     )
 
@@ -378,46 +322,6 @@ def _pods(config: Mapping[str, Any]) -> PodSettings:
     return PodSettings(
         max_pods=config["maxPods"],
         pods_per_core=config["podsPerCore"],
-        static_path=config["staticPodPath"],
-        static_url=config["staticPodURL"],
-        static_url_headers={key: tuple(values) for key, values in config["staticPodURLHeader"].items()},
-        sync_frequency=seconds(config["syncFrequency"]),
-        file_check_frequency=seconds(config["fileCheckFrequency"]),
-        http_check_frequency=seconds(config["httpCheckFrequency"]),
         seccomp_default=config["seccompDefault"],
         allowed_unsafe_sysctls=tuple(config["allowedUnsafeSysctls"]),
-        default_sysctls=config["defaultPodSysctls"],
-        max_restart_backoff=seconds(config["crashLoopBackOff.maxContainerRestartPeriod"]),
-        user_namespace_ids=config["userNamespaces.idsPerPod"],
-        local_storage_isolation=config["localStorageCapacityIsolation"],
-        volume_stats_period=seconds(config["volumeStatsAggPeriod"]),
     )
-
-
-def _images(config: Mapping[str, Any]) -> ImageSettings:
-    return ImageSettings(
-        pull_qps=config["registryPullQPS"],
-        pull_burst=config["registryBurst"],
-        parallel_pulls=1 if config["serializeImagePulls"] else config["maxParallelImagePulls"] or 0,
-        minimum_gc_age=seconds(config["imageMinimumGCAge"]),
-        maximum_gc_age=seconds(config["imageMaximumGCAge"]),
-        gc_high_percent=config["imageGCHighThresholdPercent"],
-        gc_low_percent=config["imageGCLowThresholdPercent"],
-    )
-
-
-def _socket(endpoint: str) -> str:
-    return endpoint.removeprefix("unix://")
-
-
-def _one_of(own: Mapping[str, Any], name: str, allowed: tuple[str, ...]) -> str:
-    if own[name] not in allowed:
-        raise Invalid(f"{own[name]!r} is not one of {', '.join(allowed)}", obj=f"--{name}", action="See --help.")
-    return str(own[name])
-
-
-def _cidrs(text: str) -> str:
-    problem = labels.cidr_problem(text)
-    if problem:
-        raise Invalid(problem, obj="--cluster-cidr", action="Write ranges such as 10.244.0.0/16, one per family.")
-    return text

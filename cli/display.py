@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
@@ -26,7 +26,6 @@ class Step:
     ended: float = 0.0
     failed: bool = False
     detail: str = ""
-    said: list[str] = field(default_factory=list)
 
     def seconds(self, now: float) -> float:
         return (self.ended or now) - self.started
@@ -88,13 +87,6 @@ class Display:
             step.ended = time.monotonic()
             if self.plain:
                 self._print(self._line(step))
-
-    def say(self, text: str) -> None:
-        """A line outside of any step."""
-        if self._live is not None:
-            self._live.console.print(text)
-        else:
-            self._print(text)
 
     def _line(self, step: Step) -> str:
         mark = "FAILED" if step.failed else "ok"

@@ -13,7 +13,6 @@ from typing import NoReturn
 from nodelib.errors import NodewrightError, Permanent
 
 EXIT_FAILED = 1
-EXIT_USAGE = 2
 
 
 def need_root(what: str) -> None:

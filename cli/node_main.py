@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import ipaddress
-import os
 import sys
 from collections.abc import Iterable, Sequence
 
@@ -29,7 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if own.pod_network == "none" or {"-h", "--help", "--version"} & set(rest):
         return run_agent(rest)
     try:
-        name = agent_settings.parse(rest, os.environ).node.name
+        name = agent_settings.parse(rest).node.name
         settings = cni_settings(name, own.pod_network_cidr, own.pod_network_firewall)
     except NodewrightError as error:
         print(f"agent: {error}", file=sys.stderr)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection
 
-from cni.edge import conntrack
 from cni.model import HostPort
 from cni.plan import hostports
 from cni.ports import OpenLinks
+from nodelib.conntrack import Conntrack
+from nodelib.firewall.objects import Family
 
 log = logging.getLogger(__name__)
 
@@ -20,6 +21,7 @@ def follow(open_links: OpenLinks, old: Collection[HostPort], new: Collection[Hos
         return
     with open_links(None) as links:
         local = {address.ip for _, address in links.addresses()}
+    conntrack = Conntrack(Family.IPV4)
     stale = hostports.stale_flows(conntrack.list_udp(), local, added, removed)
     if stale:
         log.info("host ports changed: %d UDP flows forgotten", conntrack.delete(stale))

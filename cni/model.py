@@ -132,18 +132,6 @@ class NodeRoute:
 
 
 @dataclass(frozen=True, slots=True)
-class UdpFlow:
-    """A conntrack entry: what was sent, and from where the answer is expected."""
-
-    source: Address
-    source_port: int
-    destination: Address
-    destination_port: int
-    answered_by: Address
-    answered_port: int
-
-
-@dataclass(frozen=True, slots=True)
 class HostPort:
     """One hostPort of one pod."""
 

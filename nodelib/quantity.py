@@ -60,5 +60,16 @@ def format_bytes(count: int) -> str:
     return str(count)
 
 
+def format_exact(amount: Decimal) -> str:
+    """Canonical text of any amount: a binary suffix where one fits, else a decimal one; never finer than 1n."""
+    if amount == amount.to_integral_value() and amount % 1024 == 0:
+        return format_bytes(int(amount))
+    for power, suffix in sorted({**{power: name for name, power in _DECIMAL.items()}, 0: ""}.items(), reverse=True):
+        scaled = amount.scaleb(-power)
+        if scaled == scaled.to_integral_value():
+            return f"{int(scaled)}{suffix}"
+    return f"{_whole(amount.scaleb(9))}n"
+
+
 def _whole(number: Decimal) -> int:
     return int(number.to_integral_value(ROUND_CEILING if number >= 0 else ROUND_FLOOR))

@@ -13,6 +13,7 @@ from prometheus_client import disable_created_metrics
 
 from nodelib import log as logs
 from nodelib.clock import Clock, SystemClock
+from nodelib.conntrack import Conntrack
 from nodelib.errors import Invalid, NodewrightError
 from nodelib.firewall.generation import read_generation
 from nodelib.firewall.iptables import Iptables
@@ -23,7 +24,7 @@ from proxy import machine
 from proxy.access import find_access
 from proxy.backends.iptables import IptablesBackend
 from proxy.edge import nfacct
-from proxy.edge.conntrack import Conntrack
+from proxy.edge.addresses import local_addresses
 from proxy.edge.events import Events
 from proxy.edge.metrics import Metrics
 from proxy.edge.servers import ServiceHealthServers, json_response, serve, text_response
@@ -190,8 +191,6 @@ class _Proxy:
         cidrs = networks(expand(self._settings.node_port_addresses, ()), family)
         if cidrs is None:
             return anywhere
-        from proxy.edge.addresses import local_addresses
-
         return node_port_ips(cidrs, local_addresses(), family, localhost=True) or anywhere
 
     def _health_check_failed(self, name: NamespacedName, message: str) -> None:

@@ -115,6 +115,8 @@ IGNORED: dict[str, tuple[Reader, str]] = {
     "winkernel": (_anything, ""),
 }
 
+_HEAD = f"Begin it with `apiVersion: {API_VERSION}` and `kind: KubeProxyConfiguration`."
+
 
 def read_config(path: str) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Values by dotted field name, and the lines to log. Raises Invalid, which names the file and the field."""
@@ -122,21 +124,16 @@ def read_config(path: str) -> tuple[dict[str, Any], tuple[str, ...]]:
         with open(path, encoding="utf-8") as file:
             content = yaml.safe_load(file)
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise Invalid(str(error), obj=path, step="read the configuration") from error
+        raise _wrong(path, str(error), "Check the path in --config, and that the file is YAML.") from error
     return decode_config(content, path)
 
 
 def decode_config(content: object, path: str) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The same for a document already parsed."""
     if not isinstance(content, dict):
-        raise Invalid("not a mapping", obj=path, step="read the configuration")
+        raise _wrong(path, "not a mapping", _HEAD)
     if content.get("kind") != "KubeProxyConfiguration" or content.get("apiVersion") != API_VERSION:
-        raise Invalid(
-            f"kind {content.get('kind')!r}, apiVersion {content.get('apiVersion')!r}: expected "
-            f"KubeProxyConfiguration of {API_VERSION}",
-            obj=path,
-            step="read the configuration",
-        )
+        raise _wrong(path, f"kind {content.get('kind')!r}, apiVersion {content.get('apiVersion')!r}", _HEAD)
     values: dict[str, Any] = {}
     notices: list[str] = []
     _walk(path, "", content, values, notices)
@@ -157,19 +154,18 @@ def _walk(path: str, prefix: str, content: Mapping[Any, Any], values: dict[str, 
                 notices.append(f"{path}: {name} is not supported: {instead}")
         elif any(field.startswith(f"{name}.") for field in (*SUPPORTED, *IGNORED)):
             if value is not None and not isinstance(value, dict):
-                raise Invalid(f"field {name} is not a mapping", obj=path, step="read the configuration")
+                raise _wrong(path, f"field {name} is not a mapping", "Correct the field.")
             _walk(path, f"{name}.", value or {}, values, notices)
         else:
-            raise Invalid(
-                f"unknown field {name!r}",
-                obj=path,
-                step="read the configuration",
-                action="Correct the name or remove the field.",
-            )
+            raise _wrong(path, f"unknown field {name!r}", "Correct the name or remove the field.")
 
 
 def _read(path: str, name: str, reader: Reader, value: object) -> object:
     try:
         return reader(value)
     except ValueError as error:
-        raise Invalid(f"field {name}: {error}", obj=path, step="read the configuration") from error
+        raise _wrong(path, f"field {name}: {error}", "Correct the field.") from error
+
+
+def _wrong(path: str, problem: str, action: str) -> Invalid:
+    return Invalid(problem, obj=path, step="read the configuration", action=action)

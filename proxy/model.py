@@ -100,17 +100,6 @@ class NodeFacts:
     to_be_deleted: bool = False  # tainted by the cluster autoscaler
 
 
-class Flow(NamedTuple):
-    """An entry of protocol UDP: what the client sends to, and who answers."""
-
-    source: str
-    source_port: int
-    destination: str
-    destination_port: int
-    reply_source: str
-    reply_port: int
-
-
 @dataclass(frozen=True, slots=True)
 class Problem:
     """Something in the input that was left out, and why; everything else goes on."""

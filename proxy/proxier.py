@@ -12,14 +12,15 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from nodelib.clock import Clock
-from nodelib.errors import NodewrightError
+from nodelib.errors import NodewrightError, Permanent
 from nodelib.firewall.objects import Family
+from nodelib.flows import UdpFlow
 from nodelib.runner import BoundedFrequencyRunner
 from proxy.backends.base import Backend
 from proxy.edge.metrics import Metrics
 from proxy.edge.servers import ServiceHealthServers
 from proxy.health import Health
-from proxy.model import Desired, Flow, NodeFacts, Problem
+from proxy.model import Desired, NodeFacts, Problem
 from proxy.plan.conntrack import stale_flows
 from proxy.plan.health import health_check_ports, local_ready
 from proxy.plan.tracker import Changes, Tracker
@@ -33,11 +34,11 @@ _SHOWN = 5
 
 
 class Flows(Protocol):
-    """Conntrack's UDP entries of the family; calls block."""
+    """nodelib.conntrack.Conntrack: the family's UDP entries; calls block and raise Permanent."""
 
-    def list_udp(self) -> list[Flow]: ...
+    def list_udp(self) -> list[UdpFlow]: ...
 
-    def delete(self, flows: list[Flow]) -> int: ...
+    def delete(self, flows: list[UdpFlow]) -> int: ...
 
 
 class Proxier:
@@ -189,7 +190,7 @@ class Proxier:
         started = self._clock.monotonic()
         try:
             deleted = await asyncio.to_thread(self._delete_stale, desired)
-        except OSError as error:
+        except Permanent as error:
             log.warning(
                 "%s: conntrack could not be cleaned, UDP clients may reach old endpoints: %s", self.family, error
             )

@@ -73,7 +73,6 @@ class Settings:
     kubeconfig: str = ""
     master: str = ""
     mode: str = "iptables"
-    bind_address: str = "0.0.0.0"
     healthz: Listen | None = Listen("0.0.0.0", HEALTHZ_PORT)
     metrics: Listen | None = Listen("127.0.0.1", METRICS_PORT)
     bind_hard_fail: bool = False
@@ -114,7 +113,6 @@ def _settings(values: Mapping[str, Any], flags: Mapping[str, Any], notices: tupl
         kubeconfig=str(values.get("clientConnection.kubeconfig") or ""),
         master=str(flags.get("master") or ""),
         mode=_mode(values.get("mode")),
-        bind_address=bind,
         healthz=_with_port(healthz, flags.get("healthz-port")),
         metrics=_with_port(metrics, flags.get("metrics-port")),
         bind_hard_fail=bool(values.get("bindAddressHardFail")),
@@ -239,4 +237,9 @@ def _within(name: str, value: int, low: int, high: int) -> int:
 
 
 def _bad(name: str, value: object, why: str) -> Invalid:
-    return Invalid(f"{name} {value!r} {why}", obj="proxy", step="read the configuration")
+    return Invalid(
+        f"{name} {value!r} {why}",
+        obj="proxy",
+        step="read the configuration",
+        action="Correct the field of the file in --config, or the flag of that meaning (--help).",
+    )

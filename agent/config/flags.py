@@ -129,7 +129,7 @@ _FIELD_FLAGS: Mapping[str, tuple[str, str]] = {
 _OWN_FLAGS: Mapping[str, tuple[str, Any, str]] = {
     "config": ("string", "", "KubeletConfiguration file (v1beta1); flags win over it"),
     "config-dir": ("string", "", "folder of drop-in *.conf files, merged over --config in lexical order"),
-    "kubeconfig": ("string", "", "how to reach the API server; without it only static pods run"),
+    "kubeconfig": ("string", "", "how to reach the API server, as system:node:NAME"),
     "bootstrap-kubeconfig": ("string", "", "TLS bootstrap, used when --kubeconfig does not exist (not supported yet)"),
     "hostname-override": ("string", "", "the node's name instead of the host's"),
     "node-ip": (
@@ -140,14 +140,12 @@ _OWN_FLAGS: Mapping[str, tuple[str, Any, str]] = {
     "node-labels": ("map", {}, "labels to register the node with: key=value,..."),
     "root-dir": ("string", "/var/lib/kubelet", "where volumes and state of pods live"),
     "cert-dir": ("string", "/var/lib/kubelet/pki", "where the self-signed serving certificate lives"),
-    "runtime-cgroups": ("string", "", "cgroup of the container runtime, for its statistics"),
-    "cluster-cidr": ("string", "", "all pods' addresses: they are never masqueraded (nodewright)"),
-    "cni": ("string", "nodewright", "nodewright: the built-in pod network; none: another CNI plugin is installed"),
 }
 
 # Accepted so that command lines of today's kubelets work; each says what happens instead when it is given.
 _INERT_FLAGS: Mapping[str, tuple[str, str]] = {
     "cloud-provider": ("string", "no cloud provider is asked; give --provider-id and --node-ip by hand"),
+    "runtime-cgroups": ("string", "no figures are given of the container runtime's own cgroup"),
     "lock-file": ("string", "no lock file is taken"),
     "exit-on-lock-contention": ("bool", "no lock file is taken"),
     "minimum-container-ttl-duration": ("string", "dead containers are kept as the pod's status needs them"),

@@ -64,14 +64,5 @@ def node_ips(text: str) -> tuple[str, tuple[str, ...]]:
     return "", tuple(str(address) for address in parsed)
 
 
-def cidr_problem(text: str) -> str:
-    words = [word.strip() for word in text.split(",") if word.strip()]
-    try:
-        parsed = [ipaddress.ip_network(word) for word in words]
-    except ValueError as error:
-        return str(error)
-    return "at most one range per family" if len({net.version for net in parsed}) != len(parsed) else ""
-
-
 def _within(namespace: str, owners: tuple[str, ...]) -> bool:
     return any(namespace == owner or namespace.endswith(f".{owner}") for owner in owners)

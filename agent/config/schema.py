@@ -207,7 +207,7 @@ _PODS: dict[str, Field] = {
     "crashLoopBackOff.maxContainerRestartPeriod": _ignored(duration, "300s", "restarts back off up to 300s"),
     "containerLogMaxSize": _filled(string, "10Mi"),
     "containerLogMaxFiles": _obeyed(int32, 5),
-    "containerLogMaxWorkers": _ignored(int32, 1, "one worker rotates logs"),
+    "containerLogMaxWorkers": _filled(int32, 1),
     "containerLogMonitorInterval": _obeyed(duration, "10s"),
     "volumePluginDir": _ignored(
         string, "/usr/libexec/kubernetes/kubelet-plugins/volume/exec/", "FlexVolume plugins are not run"

@@ -29,11 +29,13 @@ _EXEC_SLACK = 10.0  # the runtime enforces the caller's limit itself; this is on
 _MESSAGE_BYTES = 16 * 1024 * 1024
 
 # A runtime that restarts is back in a second or two: the default of up to two minutes between dials is far too slow.
+# "min_reconnect_backoff" is also the time that one dial may take (grpc's subchannel.cc): too short on a busy machine,
+# and there is never a connection.
 _OPTIONS = [
     ("grpc.max_receive_message_length", _MESSAGE_BYTES),
     ("grpc.max_send_message_length", _MESSAGE_BYTES),
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 10_000),
     ("grpc.max_reconnect_backoff_ms", 1000),
 ]
 Operation = Callable[[str], AbstractContextManager[None]]
@@ -118,6 +120,19 @@ class Cri:
         request = pb.UpdateContainerResourcesRequest(container_id=container_id, linux=linux)
         call = self._runtime.UpdateContainerResources(request, timeout=_LIMIT)
         await self._ask("update resources", container_id, call)
+
+    async def update_sandbox(self, sandbox_id: str, overhead: Json, resources: Json) -> None:
+        """Tell the runtime what the pod as a whole may use from now on. A runtime without the call is fine."""
+        request = pb.UpdatePodSandboxResourcesRequest(
+            pod_sandbox_id=sandbox_id, overhead=overhead or None, resources=resources or None
+        )
+        call = self._runtime.UpdatePodSandboxResources(request, timeout=_LIMIT)
+        try:
+            await self._ask("update sandbox", sandbox_id, call)
+        except CriError as error:
+            # containerd 2.2 answers UNKNOWN: https://github.com/containerd/containerd/pull/13023
+            if error.code != "UNIMPLEMENTED" and "not implemented" not in error.message:
+                raise
 
     async def exec_sync(self, container_id: str, argv: list[str], timeout: float) -> ExecResult:
         """Run `argv`; `timeout` in seconds, 0: none. A command out of time raises CriError, code DEADLINE_EXCEEDED."""

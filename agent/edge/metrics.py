@@ -7,7 +7,7 @@ Process figures (process_cpu_seconds_total, process_resident_memory_bytes) come 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, disable_created_metrics
@@ -144,6 +144,31 @@ class Metrics:
     def watch_pods(self, pods: PodView) -> None:
         """Let a scrape count the pods and containers of `pods`; nothing is counted in between."""
         self.registry.register(_PodCounts(pods))
+
+    def watch_certificates(self, states: Callable[[], Mapping[tuple[str, str], int]]) -> None:
+        """Let a scrape count podCertificate sources; `states`: how many by (signer name, state)."""
+        self.registry.register(_CertificateCounts(states))
+
+
+class _CertificateCounts:
+    """A collector in the sense of prometheus_client."""
+
+    def __init__(self, states: Callable[[], Mapping[tuple[str, str], int]]) -> None:
+        self._states = states
+
+    def describe(self) -> Iterable[Metric]:
+        return ()
+
+    def collect(self) -> Iterable[Metric]:
+        gauge = GaugeMetricFamily(
+            "kubelet_podcertificate_states",
+            "Gauge vector reporting the number of pod certificate projected volume sources, faceted by signer_name "
+            "and state.",
+            labels=["signer_name", "state"],
+        )
+        for labels, count in sorted(self._states().items()):
+            gauge.add_metric(list(labels), count)
+        yield gauge
 
 
 class _PodCounts:

@@ -14,9 +14,6 @@ from functools import cache
 
 from nodelib.errors import Permanent, Temporary
 
-MS_RDONLY = 1
-MS_NOSUID = 2
-MS_NODEV = 4
 MS_BIND = 4096
 MS_REC = 16384
 MNT_DETACH = 2
@@ -48,7 +45,6 @@ class Mounted:
     path: str
     fs_type: str
     root: str
-    device: str
 
 
 @cache
@@ -108,20 +104,11 @@ def mount_at(path: str) -> Mounted | None:
     return found[-1] if found else None
 
 
-def is_mount_point(path: str) -> bool:
-    """Cheap and exact for mounts of another device; falls back on the table for bind mounts of the same one."""
-    try:
-        here, parent = os.lstat(path), os.lstat(os.path.dirname(path))
-    except FileNotFoundError:
-        return False
-    return here.st_dev != parent.st_dev or mount_at(path) is not None
-
-
 def _parse(line: str) -> Mounted:
     # proc_pid_mountinfo(5): optional fields end at " - ".
     left, _, right = line.rstrip("\n").partition(" - ")
     fields = left.split(" ")
-    return Mounted(_unescape(fields[4]), right.split(" ")[0], _unescape(fields[3]), fields[2])
+    return Mounted(_unescape(fields[4]), right.split(" ")[0], _unescape(fields[3]))
 
 
 def _unescape(text: str) -> str:

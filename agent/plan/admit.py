@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 
 from agent.model import Json, Kind, Pod
-from agent.plan import demand
+from agent.plan import demand, sysctls
 from agent.plan.selectors import matches_node_affinity
 
 _STANDARD = ("cpu", "memory", "ephemeral-storage")
@@ -20,13 +20,18 @@ _STANDARD = ("cpu", "memory", "ephemeral-storage")
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """The node as admission sees it; `allocatable` as Node.status shows it. An empty `name`: not known yet."""
+    """The node as admission sees it; `allocatable` as Node.status shows it. An empty `name`: not known yet.
+
+    `kernel`: (major, minor); `unsafe_sysctls`: the setting allowedUnsafeSysctls.
+    """
 
     name: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Json, ...] = ()
     allocatable: Mapping[str, str] = field(default_factory=dict)
     supplemental_groups_policy: bool = True
+    kernel: tuple[int, int] = (0, 0)
+    unsafe_sysctls: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +56,9 @@ def refusal(pod: Pod, others: Iterable[Pod], node: NodeView) -> Refusal | None:
     if policy == "Strict" and not node.supplemental_groups_policy:
         text = "SupplementalGroupsPolicy=Strict is not supported in this node"
         return Refusal("SupplementalGroupsPolicyNotSupported", text)
+    forbidden = sysctls.refused(pod, node.kernel, node.unsafe_sysctls)
+    if forbidden:
+        return Refusal(sysctls.FORBIDDEN_REASON, forbidden)
     beside = list(others)
     return (
         _resources(pod, beside, node)

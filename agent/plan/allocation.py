@@ -87,4 +87,6 @@ def _with(container: Json, resources: Json | None) -> Json:
 
 def _numbers(resources: Json | None) -> dict[tuple[str, str], Decimal]:
     found = resources or {}
-    return {(side, name): parse(text) for side in ("limits", "requests") for name, text in (found.get(side) or {}).items()}
+    return {
+        (side, name): parse(text) for side in ("limits", "requests") for name, text in (found.get(side) or {}).items()
+    }

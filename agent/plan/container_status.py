@@ -13,6 +13,7 @@ from agent.model import ContainerState, Json, Kind, ObservedPod, Pod, ProbeState
 from agent.plan.facts import Waiting
 from agent.plan.resources import shown_resources
 from agent.plan.restart import is_sidecar, should_start
+from agent.resize_model import Allocation
 from nodelib.kube.times import format_rfc3339
 
 LISTED = {
@@ -31,6 +32,7 @@ def container_statuses(
     previous: Json,
     waiting: Mapping[str, Waiting],
     probes: Mapping[str, ProbeState],
+    actuated: Allocation | None = None,
 ) -> list[Json]:
     """In the order of the spec for init containers, by name for the others, as the API shows them."""
     before = {one["name"]: one for one in previous.get(LISTED[kind]) or []}
@@ -38,7 +40,7 @@ def container_statuses(
     found = []
     for _, container in pod.containers(kind):
         old = before.get(container["name"])
-        status = _status(pod, kind, container, seen, old, waiting)
+        status = _status(pod, kind, container, seen, old, waiting, actuated)
         _ready(kind, container, status, old, seen, probes)
         for state in (status["state"], status["lastState"]):
             if state.get("terminated", {}).get("message"):
@@ -48,11 +50,17 @@ def container_statuses(
 
 
 def _status(
-    pod: Pod, kind: Kind, container: Json, seen: ObservedPod, old: Json | None, waiting: Mapping[str, Waiting]
+    pod: Pod,
+    kind: Kind,
+    container: Json,
+    seen: ObservedPod,
+    old: Json | None,
+    waiting: Mapping[str, Waiting],
+    actuated: Allocation | None,
 ) -> Json:
     name = container["name"]
     attempts = [one for one in seen.containers if one.name == name]
-    status = _from_runtime(pod, container, attempts, old) if attempts else _unseen(pod, kind, container, old)
+    status = _from_runtime(pod, container, attempts, old, actuated) if attempts else _unseen(pod, kind, container, old)
     if kind is Kind.INIT and _init_is_over(pod, container, seen, attempts, status):
         return status
     latest = attempts[0] if attempts else None
@@ -96,7 +104,9 @@ def _not_yet(pod: Pod) -> str:
     return "PodInitializing" if pod.spec.get("initContainers") else "ContainerCreating"
 
 
-def _from_runtime(pod: Pod, container: Json, attempts: list[ContainerState], old: Json | None) -> Json:
+def _from_runtime(
+    pod: Pod, container: Json, attempts: list[ContainerState], old: Json | None, actuated: Allocation | None
+) -> Json:
     latest = attempts[0]
     status: Json = {
         "name": latest.name,
@@ -126,7 +136,8 @@ def _from_runtime(pod: Pod, container: Json, attempts: list[ContainerState], old
     resources = container.get("resources") or {}
     if resources.get("requests"):
         status["allocatedResources"] = resources["requests"]
-    status["resources"] = shown_resources(resources, latest)
+    in_force = actuated.containers.get(container["name"]) if actuated is not None else None
+    status["resources"] = shown_resources(resources, latest, in_force)
     return status
 
 

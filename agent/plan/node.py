@@ -22,6 +22,8 @@ from nodelib.quantity import format_bytes, format_milli, parse
 
 KUBELET_VERSION = "v1.37.1"
 ATTACH_ANNOTATION = "volumes.kubernetes.io/controller-managed-attach-detach"
+# What the API server and the scheduler ask of a node before they let a pod rely on it (KEP-5328); sorted.
+DECLARED_FEATURES = ("InPlacePodLevelResourcesVerticalScaling", "InPlacePodVerticalScalingInitContainers")
 _PROVIDED_IP_ANNOTATION = "alpha.kubernetes.io/provided-node-ip"
 _MAX_NAMES = 5  # names of one image in the status
 _PERCENT = re.compile(r"^(\d+(?:\.\d+)?)%$", re.ASCII)

@@ -1,7 +1,7 @@
 """The strategic merge patch that turns the status in the API into the one computed here.
 
 Only what the node owns is compared and sent. Lists that the API merges by key (podIPs,
-hostIPs) are replaced as a whole, conditions are merged by type.
+hostIPs) are replaced as a whole, conditions are merged by type, resources by name.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ _OWN_FIELDS = (
     "qosClass",
     "observedGeneration",
     "allocatedResources",
+    "resources",
     "initContainerStatuses",
     "containerStatuses",
     "ephemeralContainerStatuses",
 )
 _MERGED_LISTS = ("hostIPs", "podIPs")
-_MERGED_MAPS = ("allocatedResources",)
+_MERGED_MAPS = ("allocatedResources", "resources")
 
 
 def status_patch(pod: Pod, shown: Json, wanted: Json) -> Json | None:
@@ -39,7 +40,7 @@ def status_patch(pod: Pod, shown: Json, wanted: Json) -> Json | None:
         if name in _MERGED_LISTS:
             changes[name] = [*(new or []), {"$patch": "replace"}]
         elif name in _MERGED_MAPS and new is not None:
-            changes[name] = {**new, "$patch": "replace"}
+            changes[name] = _merged(old or {}, new)
         else:
             changes[name] = new
     before = {one.get("type"): one for one in shown.get("conditions") or []}
@@ -48,11 +49,22 @@ def status_patch(pod: Pod, shown: Json, wanted: Json) -> Json | None:
         for one in wanted.get("conditions") or []
         if one["type"] in OWNED and _plain(before.get(one["type"])) != _plain(one)
     ]
-    if conditions:
-        changes["conditions"] = [_whole(one, before.get(one["type"])) for one in conditions]
+    kept = {one["type"] for one in wanted.get("conditions") or []}
+    over = [{"$patch": "delete", "type": kind} for kind in before if kind in OWNED and kind not in kept]
+    if conditions or over:
+        changes["conditions"] = [*(_whole(one, before.get(one["type"])) for one in conditions), *over]
     if not changes:
         return None
     return {"metadata": {"uid": pod.uid}, "status": changes}
+
+
+def _merged(old: Json, new: Json) -> Json:
+    # A "$patch: replace" empties a map of quantities: what is no more is taken away by name.
+    found: Json = {name: None for name in old if name not in new}
+    for name, value in new.items():
+        before = old.get(name)
+        found[name] = _merged(before, value) if isinstance(value, dict) and isinstance(before, dict) else value
+    return found
 
 
 def _whole(condition: Json, old: Json | None) -> Json:

@@ -14,6 +14,7 @@ import posixpath
 from agent.materials_model import (
     CONFIG_MAP,
     SECRET,
+    CertificateNeed,
     FileProjection,
     Gathered,
     Json,
@@ -25,7 +26,7 @@ from agent.materials_model import (
 from agent.model import Pod
 from agent.plan import downward
 from agent.plan.env import decode_secret
-from nodelib.errors import Invalid, Temporary
+from nodelib.errors import Invalid, NodewrightError, Temporary
 
 Files = dict[str, FileProjection]
 _DEFAULT_MODE = 0o644
@@ -94,7 +95,7 @@ def projected_files(pod: Pod, volume: str, source: Json, gathered: Gathered, nod
     """Files of a projected volume; a later source wins a path over an earlier one."""
     mode = default_mode(source)
     files: Files = {}
-    for part in source.get("sources") or []:
+    for index, part in enumerate(source.get("sources") or []):
         for key, kind in (("configMap", CONFIG_MAP), ("secret", SECRET)):
             if origin := part.get(key):
                 ref = ObjectRef(kind, origin.get("name", ""))
@@ -108,13 +109,8 @@ def projected_files(pod: Pod, volume: str, source: Json, gathered: Gathered, nod
             files[checked_path(origin.get("path", ""))] = _credential(
                 pod, _anchors(pod, volume, origin, gathered), mode
             )
-        if part.get("podCertificate"):
-            raise Invalid(
-                "the volume source podCertificate is not supported by this agent yet",
-                obj=f"pod {pod.full_name}",
-                step=f"volume {volume}",
-                action="Remove the source, or run the pod on a node with another agent.",
-            )
+        if origin := part.get("podCertificate"):
+            files |= _certificate_files(pod, volume, index, origin, gathered, mode)
     return files
 
 
@@ -129,6 +125,18 @@ def trust_need(origin: Json) -> TrustNeed:
     selector = origin.get("labelSelector")
     text = "" if selector is None else json.dumps(selector, sort_keys=True)
     return TrustNeed(signer=origin.get("signerName") or "", selector=text)
+
+
+def certificate_need(volume: str, index: int, origin: Json) -> CertificateNeed:
+    """`index`: the source's place in the projected volume."""
+    return CertificateNeed(
+        volume,
+        index,
+        str(origin.get("signerName") or ""),
+        str(origin.get("keyType") or ""),
+        int(origin.get("maxExpirationSeconds") or 0),
+        tuple(sorted((origin.get("userAnnotations") or {}).items())),
+    )
 
 
 def default_mode(source: Json) -> int:
@@ -167,6 +175,18 @@ def _anchors(pod: Pod, volume: str, origin: Json, gathered: Gathered) -> bytes:
         step=f"volume {volume}",
         action="Create it, or mark the source optional; the pod starts as soon as it is there.",
     )
+
+
+def _certificate_files(pod: Pod, volume: str, index: int, origin: Json, gathered: Gathered, mode: int) -> Files:
+    found = gathered.certificates[certificate_need(volume, index, origin)]
+    if isinstance(found, NodewrightError):
+        raise found
+    shown = (
+        ("credentialBundlePath", found.key + found.chain),
+        ("keyPath", found.key),
+        ("certificateChainPath", found.chain),
+    )
+    return {checked_path(origin[key]): _credential(pod, data, mode) for key, data in shown if origin.get(key)}
 
 
 def _data(ref: ObjectRef, found: Json) -> dict[str, bytes]:

@@ -57,13 +57,14 @@ def plan_pod(pod: Pod, seen: ObservedPod, facts: Facts) -> PodPlan:
     if work.over:
         return _wind_up(pod, seen, facts)
     kills, change = _resize(pod, seen, facts, work.kills)
+    starts = _starts(pod, seen, facts, sandbox, work.starts)
     # Nothing is started in a cgroup that has yet to be made for it.
-    starts = _starts(pod, seen, facts, sandbox, [] if change else work.starts)
-    steps: tuple[Step, ...] = (*kills, *change, *starts.steps, *_outdated(seen))
+    steps: tuple[Step, ...] = (*kills, *(change or starts.steps), *_outdated(seen))
     if not facts.prepared and _retry_due(facts):
         steps = (*steps, Prepare())
-    again = facts.resize_failure.retry_at if facts.resize_failure is not None else None
-    times = [time for time in (starts.wait_until, deadline(pod), again) if time is not None and time > facts.now]
+    failed = facts.resize_failure
+    again = failed.retry_at if failed is not None and failed.retry_at > facts.now else None
+    times = [time for time in (starts.wait_until, deadline(pod), again) if time is not None]
     reason = kills[0].message if kills else starts.reason
     return replace(starts, steps=steps, wait_until=min(times, default=None), reason=reason)
 

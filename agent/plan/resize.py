@@ -66,6 +66,9 @@ def due(pod: Pod, seen: ObservedPod, facts: Facts, killed: frozenset[str] = froz
     """`pod` as it is allocated; containers whose id is in `killed` are about to end for another reason."""
     if facts.actuated is None or facts.sized is None:
         return Due()
+    wanted = allocation_of(pod)
+    if facts.actuated == wanted and facts.sized == wanted:
+        return Due()
     restarts: list[Kill] = []
     updates: list[ContainerResize] = []
     for kind, container, latest in _running(pod, seen):
@@ -82,7 +85,6 @@ def due(pod: Pod, seen: ObservedPod, facts: Facts, killed: frozenset[str] = froz
             restarts.append(Kill(latest.id, container["name"], message, grace, hook, restart=True))
         else:
             updates.append(ContainerResize(latest.id, container["name"], before, after))
-    wanted = allocation_of(pod)
     if not updates and same(facts.sized, wanted):
         return Due(tuple(restarts))
     return Due(tuple(restarts), Resize(tuple(updates), wanted))

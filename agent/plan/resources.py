@@ -9,6 +9,7 @@ _SHARES_PER_CPU = 1024
 _MIN_SHARES = 2
 _MAX_SHARES = 262144
 _MIN_QUOTA = 1000  # microseconds
+_MIN_LIMIT = 10  # thousandths of a CPU: a smaller one makes the same quota
 
 
 def cpu_shares(milli: int) -> int:
@@ -23,24 +24,41 @@ def cpu_quota(milli: int, period: int) -> int:
     return max(milli * period // 1000, _MIN_QUOTA)
 
 
-def shown_resources(wanted: Json, seen: ContainerState) -> Json:
-    """`resources` of a ContainerStatus: what is wanted, corrected by what the runtime reports while it runs."""
+def shown_resources(wanted: Json, seen: ContainerState, in_force: Json | None = None) -> Json:
+    """`resources` of a ContainerStatus: what is allocated, corrected by what the runtime reports while it runs.
+
+    No cgroup knows a memory request: that one is as it was last put in force. Upstream:
+    convertContainerStatusResources in pkg/kubelet/kubelet_pods.go.
+    """
     shown: Json = {key: dict(wanted[key]) for key in ("limits", "requests") if wanted.get(key)}
     if wanted.get("claims"):
         shown["claims"] = wanted["claims"]
     actual = seen.resources
     if seen.state is not RunState.RUNNING or not actual:
         return shown
-    requests, limits = shown.get("requests", {}), shown.get("limits", {})
-    if "cpu" in requests and actual.get("cpu_shares"):
-        requests["cpu"] = _request(str(requests["cpu"]), int(actual["cpu_shares"]))
-    if "cpu" in limits and actual.get("cpu_quota", 0) > 0 and actual.get("cpu_period"):
-        limits["cpu"] = _limit(str(limits["cpu"]), int(actual["cpu_quota"]), int(actual["cpu_period"]))
-    if "memory" in limits and actual.get("memory_limit_in_bytes", 0) > 0:
-        size = int(actual["memory_limit_in_bytes"])
-        if quantity.value(limits["memory"]) != size:
-            limits["memory"] = quantity.format_bytes(size)
+    if "requests" in shown:
+        _correct_requests(shown["requests"], actual, (in_force or {}).get("requests") or {})
+    if "limits" in shown:
+        _correct_limits(shown["limits"], actual)
     return shown
+
+
+def _correct_requests(requests: Json, actual: Json, in_force: Json) -> None:
+    shares = int(actual.get("cpu_shares", 0))
+    if shares and ("cpu" in requests or shares > _MIN_SHARES):
+        requests["cpu"] = _request(str(requests.get("cpu", "0")), shares)
+    memory = in_force.get("memory")
+    if memory and quantity.value(memory) and quantity.value(requests.get("memory", 0)) != quantity.value(memory):
+        requests["memory"] = memory
+
+
+def _correct_limits(limits: Json, actual: Json) -> None:
+    quota, period = int(actual.get("cpu_quota", 0)), int(actual.get("cpu_period", 0))
+    if quota > 0 and period and ("cpu" in limits or quota * 1000 // period > _MIN_LIMIT):
+        limits["cpu"] = _limit(str(limits.get("cpu", "0")), quota, period)
+    size = int(actual.get("memory_limit_in_bytes", 0))
+    if size > 0 and quantity.value(limits.get("memory", 0)) != size:
+        limits["memory"] = quantity.format_bytes(size)
 
 
 def _request(text: str, shares: int) -> str:

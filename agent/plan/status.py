@@ -9,18 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from decimal import Decimal
 
 from agent.model import Json, Kind, ObservedPod, Pod, ProbeState, RunState
-from agent.plan import conditions
+from agent.plan import conditions, resize_status
 from agent.plan.container_status import LISTED, container_statuses
-from agent.plan.demand import CPU, computed_qos, pod_requests
+from agent.plan.demand import computed_qos, pod_requests
 from agent.plan.facts import Ending, Waiting
 from agent.plan.initialization import main_started
 from agent.plan.phase import pod_phase
 from agent.plan.pod import sandbox_problem
+from agent.resize_model import Allocation, Limits, ResizeState
 from nodelib.kube.times import format_rfc3339
-from nodelib.quantity import format_bytes, format_milli, milli, value
 
 TERMINAL = ("Succeeded", "Failed")
 _LOST = "The container could not be located when the pod was terminated"
@@ -28,7 +27,10 @@ _LOST = "The container could not be located when the pod was terminated"
 
 @dataclass(frozen=True, slots=True)
 class StatusFacts:
-    """`terminal`: nothing runs or will run. `finished`: only records are left. `previous`: what was computed last."""
+    """`terminal`: nothing runs or will run. `finished`: only records are left. `previous`: what was computed last.
+
+    `limits`: what the pod's own cgroup has; `actuated`: the resources that are in force, as far as they are known.
+    """
 
     now: float
     host_ips: tuple[str, ...] = ()
@@ -38,6 +40,9 @@ class StatusFacts:
     ending: Ending | None = None
     terminal: bool = False
     finished: bool = False
+    resize: ResizeState = field(default_factory=ResizeState)
+    limits: Limits | None = None
+    actuated: Allocation | None = None
 
 
 def pod_status(pod: Pod, seen: ObservedPod, facts: StatusFacts) -> Json:
@@ -45,7 +50,7 @@ def pod_status(pod: Pod, seen: ObservedPod, facts: StatusFacts) -> Json:
     before = facts.previous or pod.status
     status: Json = {"qosClass": before.get("qosClass") or computed_qos(pod).value}
     for kind, listed in LISTED.items():
-        found = container_statuses(pod, kind, seen, before, facts.waiting, facts.probes)
+        found = container_statuses(pod, kind, seen, before, facts.waiting, facts.probes, facts.actuated)
         if found:
             status[listed] = found
     if facts.finished:
@@ -56,9 +61,13 @@ def pod_status(pod: Pod, seen: ObservedPod, facts: StatusFacts) -> Json:
     status["startTime"] = before.get("startTime") or pod.status.get("startTime") or format_rfc3339(facts.now)
     if pod.meta.get("generation") is not None:
         status["observedGeneration"] = max(pod.meta["generation"], before.get("observedGeneration") or 0)
-    if pod.spec.get("resources"):  # the API server drops it from all other pods
-        requests = pod_requests(pod)
-        status["allocatedResources"] = {name: _shown(name, amount) for name, amount in sorted(requests.items())}
+    requests = pod_requests(pod)
+    if requests:
+        shown = {name: resize_status.shown(name, amount) for name, amount in sorted(requests.items())}
+        status["allocatedResources"] = shown
+    resources = resize_status.pod_resources(pod, status["phase"], facts.limits)
+    if resources:
+        status["resources"] = resources
     return status
 
 
@@ -107,7 +116,9 @@ def _set_conditions(pod: Pod, seen: ObservedPod, facts: StatusFacts, before: Jso
     said = (before.get("conditions") or []) + (pod.status.get("conditions") or [])
     newest = list({one.get("type"): one for one in reversed(said)}.values())
     now = format_rfc3339(facts.now)
-    status["conditions"] = [*others, *conditions.with_times(owned, newest, now, pod.meta.get("generation"))]
+    told = conditions.with_times(owned, newest, now, pod.meta.get("generation"))
+    resizes = [] if phase in TERMINAL else resize_status.conditions(facts.resize)
+    status["conditions"] = [*others, *resizes, *told]
 
 
 def _set_addresses(pod: Pod, seen: ObservedPod, facts: StatusFacts, before: Json, status: Json) -> None:
@@ -126,10 +137,6 @@ def _set_addresses(pod: Pod, seen: ObservedPod, facts: StatusFacts, before: Json
     if ips:
         status["podIP"] = ips[0]
         status["podIPs"] = [{"ip": ip} for ip in ips]
-
-
-def _shown(name: str, amount: Decimal) -> str:
-    return format_milli(milli(str(amount))) if name == CPU else format_bytes(value(str(amount)))
 
 
 def _settle(pod: Pod, status: Json) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from agent.model import Pod
 
 FORBIDDEN_REASON = "SysctlForbidden"
+
+_RELEASE = re.compile(r"(\d+)\.(\d+)")
 
 # name: the kernel version that made it a property of its namespace
 _SAFE: tuple[tuple[str, tuple[int, int]], ...] = (
@@ -25,6 +28,12 @@ _SAFE: tuple[tuple[str, tuple[int, int]], ...] = (
     ("net.ipv4.tcp_slow_start_after_idle", (4, 15)),
     ("net.ipv4.tcp_notsent_lowat", (4, 6)),
 )
+
+
+def kernel_version(release: str) -> tuple[int, int]:
+    """(major, minor) of a release such as "6.18.0-rc1-amd64"; (0, 0) when it says none."""
+    found = _RELEASE.match(release)
+    return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
 def normalized(name: str) -> str:

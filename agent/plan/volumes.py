@@ -14,6 +14,7 @@ from agent.materials_model import (
     CONFIG_MAP,
     SECRET,
     AtomicVolume,
+    CertificateNeed,
     EmptyDir,
     Gathered,
     HostPath,
@@ -41,6 +42,7 @@ class Needs:
     tokens: frozenset[TokenNeed] = frozenset()
     bundles: frozenset[TrustNeed] = frozenset()
     claims: frozenset[str] = frozenset()
+    certificates: frozenset[CertificateNeed] = frozenset()
 
 
 def needs(pod: Pod) -> Needs:
@@ -49,6 +51,7 @@ def needs(pod: Pod) -> Needs:
     tokens: set[TokenNeed] = set()
     bundles: set[TrustNeed] = set()
     claims: set[str] = set()
+    certificates: set[CertificateNeed] = set()
     for volume in pod.spec.get("volumes") or []:
         if source := volume.get("configMap"):
             objects.add(ObjectRef(CONFIG_MAP, source.get("name", "")))
@@ -58,7 +61,7 @@ def needs(pod: Pod) -> Needs:
             claims.add(source.get("claimName", ""))
         if volume.get("ephemeral") is not None:
             claims.add(f"{pod.name}-{volume['name']}")
-        for part in (volume.get("projected") or {}).get("sources") or []:
+        for index, part in enumerate((volume.get("projected") or {}).get("sources") or []):
             for key, kind in (("configMap", CONFIG_MAP), ("secret", SECRET)):
                 if part.get(key):
                     objects.add(ObjectRef(kind, part[key].get("name", "")))
@@ -66,8 +69,10 @@ def needs(pod: Pod) -> Needs:
                 tokens.add(payload.token_need(part["serviceAccountToken"]))
             if part.get("clusterTrustBundle"):
                 bundles.add(payload.trust_need(part["clusterTrustBundle"]))
+            if part.get("podCertificate"):
+                certificates.add(payload.certificate_need(volume["name"], index, part["podCertificate"]))
     known = frozenset(ref for ref in objects if ref.name)
-    return Needs(known, frozenset(tokens), frozenset(bundles), frozenset(claims))
+    return Needs(known, frozenset(tokens), frozenset(bundles), frozenset(claims), frozenset(certificates))
 
 
 def plan_volumes(pod: Pod, gathered: Gathered, node: NodeFacts) -> list[VolumePlan]:

@@ -9,13 +9,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from decimal import Decimal
 from typing import Protocol
 
 from agent.model import Pod
+from agent.plan import cgroup_reading as reading
 from agent.plan import cgroups as plan
 from agent.plan.demand import Qos, qos_class
-from nodelib.errors import Permanent
+from agent.resize_model import Limits, MemoryUse
+from nodelib.errors import NodewrightError, Permanent
 
 log = logging.getLogger(__name__)
 
@@ -24,10 +27,13 @@ class Tree(Protocol):
     """edge/cgroups.py CgroupTree."""
 
     version: int
+    controllers: frozenset[str]
 
     async def create(self, path: str) -> None: ...
 
     async def write(self, path: str, writes: Iterable[plan.Write]) -> None: ...
+
+    async def read(self, path: str, controller: str, file: str) -> str: ...
 
     async def children(self, path: str) -> frozenset[str]: ...
 
@@ -92,6 +98,50 @@ class KubepodsTree:
             self._burstable[pod.uid] = pod
             await self._weigh_classes()
         return plan.cri_parent(self._path(name), self._policy.driver)
+
+    def wanted(self, pod: Pod) -> Limits:
+        """See PodCgroups."""
+        return plan.limits_of_pod(pod, self._policy)
+
+    async def limits(self, pod: Pod) -> Limits | None:
+        """See PodCgroups. Raises CgroupError."""
+        if not self._policy.per_qos:
+            return None
+        path, made = self._path(plan.pod_name(self._policy, pod)), self.wanted(pod)
+        files = reading.V2_FILES if self._tree.version == 2 else reading.V1_FILES
+        there = [entry for entry in files if entry[0] in self._tree.controllers]
+        texts = await asyncio.gather(*(self._tree.read(path, controller, file) for controller, file in there))
+        written = self._applied.get(path)
+        found = reading.limits_read(
+            self._tree.version,
+            {file: text for (_, file), text in zip(there, texts, strict=True)},
+            written.cpu_shares if written is not None else made.cpu_shares,
+        )
+        return replace(found, pids=made.pids, hugepages=made.hugepages)
+
+    async def set_limits(self, pod: Pod, limits: Limits) -> None:
+        """See PodCgroups. Raises CgroupError: more memory than that is in use."""
+        await self._apply(plan.pod_name(self._policy, pod), limits)
+        if qos_class(pod) is Qos.BURSTABLE and self._burstable.get(pod.uid) != pod:
+            self._burstable[pod.uid] = pod
+            await self._weigh_classes()
+
+    async def memory_use(self, pod: Pod, container_ids: Iterable[str]) -> MemoryUse:
+        """See PodCgroups. What cannot be read is left out."""
+        path = self._path(plan.pod_name(self._policy, pod))
+        leaves = await self._tree.children(path)
+        paths = {one: f"{path}/{leaf}" for one in container_ids for leaf in leaves if one in leaf}
+        own, *inner = await asyncio.gather(self._use(path), *(self._use(below) for below in paths.values()))
+        found = zip(paths, inner, strict=True)
+        return MemoryUse(own, {one: used for one, used in found if used is not None})
+
+    async def _use(self, path: str) -> int | None:
+        try:
+            text = await self._tree.read(path, "memory", reading.USE_FILES[self._tree.version])
+        except NodewrightError as error:
+            log.warning("memory in use is not known: %s", error)
+            return None
+        return int(text)
 
     async def remove_pod(self, uid: str) -> None:
         """Kill what is left in it and remove it; idempotent."""

@@ -17,6 +17,8 @@ from typing import Protocol, TypeVar
 
 from agent.materials_model import (
     SECRET,
+    CertificateNeed,
+    Credential,
     Gathered,
     Json,
     MaterialSettings,
@@ -61,6 +63,14 @@ class Objects(Protocol):
     def forget(self, uid: str) -> None: ...
 
 
+class Certificates(Protocol):
+    """Certificates of pods (work/pod_certificates.py)."""
+
+    async def get(self, pod: Pod, need: CertificateNeed) -> Credential: ...
+
+    def forget(self, uid: str) -> None: ...
+
+
 class Disk(Protocol):
     """The pod's directory on the node (edge/pod_disk.py). Blocking: called through asyncio.to_thread."""
 
@@ -91,6 +101,7 @@ class MaterialEdges:
     """What the work needs of the world. `warn(pod, reason, message)` emits a Warning event."""
 
     objects: Objects
+    certificates: Certificates
     disk: Disk
     node: Callable[[], NodeFacts]
     warn: Warn
@@ -104,6 +115,7 @@ class PodMaterialsWork:
     def __init__(self, settings: MaterialSettings, edges: MaterialEdges) -> None:
         self._settings = settings
         self._objects = edges.objects
+        self._certificates = edges.certificates
         self._disk = edges.disk
         self._node = edges.node
         self._warn = edges.warn
@@ -138,7 +150,7 @@ class PodMaterialsWork:
         async with self._lock(pod.uid):
             changed = await _blocking(pod, "update of volumes", lambda: self._disk.update(paths, plans))
         if pod.uid not in self._live:
-            self._objects.forget(pod.uid)  # released meanwhile: nothing may stay watched for it
+            self._let_go(pod.uid)  # released meanwhile: nothing may stay watched for it
         if changed:
             log.info("pod %s: updated volumes %s", pod.full_name, ", ".join(changed))
         if problems:
@@ -187,16 +199,20 @@ class PodMaterialsWork:
                 image_ref=image_ref,
                 env=variables,
                 mounts=made,
-                resources=cgroups.container_resources(pod, container, self._policy, self._machine),
+                resources=self.container_resources(pod, container),
                 security_context=context,
             )
+
+    def container_resources(self, pod: Pod, container: Json) -> Json:
+        """See PodMaterials."""
+        return cgroups.container_resources(pod, container, self._policy, self._machine)
 
     async def release(self, uid: str) -> None:
         """See PodMaterials."""
         async with self._lock(uid):
             await asyncio.to_thread(self._disk.tear_down, self.paths(uid))
         self._live.discard(uid)
-        self._objects.forget(uid)
+        self._let_go(uid)
         self._warned.pop(uid, None)
         self._locks.pop(uid, None)
 
@@ -220,21 +236,35 @@ class PodMaterialsWork:
             self._warn_once(pod, (("FailedToRetrieveImagePullSecret", message),))
         return keyring.match(image, configs)
 
+    def _let_go(self, uid: str) -> None:
+        self._objects.forget(uid)
+        self._certificates.forget(uid)
+
     async def _gather(self, pod: Pod) -> Gathered:
         wanted = volumes.needs(pod)
         objects, tokens, claims = list(wanted.objects), list(wanted.tokens), list(wanted.claims)
-        found, texts, bound, bundles = await asyncio.gather(
+        certificates = list(wanted.certificates)
+        found, texts, bound, bundles, credentials = await asyncio.gather(
             asyncio.gather(*(self._objects.object(pod, ref) for ref in objects)),
             asyncio.gather(*(self._objects.token(pod, need) for need in tokens)),
             asyncio.gather(*(self._objects.claim(pod, name) for name in claims)),
             self._trust(pod, wanted.bundles),
+            asyncio.gather(*(self._certificate(pod, need) for need in certificates)),
         )
         return Gathered(
             objects=dict(zip(objects, found, strict=True)),
             tokens=dict(zip(tokens, texts, strict=True)),
             bundles=bundles,
             claims={name: volume for name, volume in zip(claims, bound, strict=True) if volume is not None},
+            certificates=dict(zip(certificates, credentials, strict=True)),
         )
+
+    async def _certificate(self, pod: Pod, need: CertificateNeed) -> Credential | NodewrightError:
+        # A signer may never answer: the pod's other volumes must not wait for it.
+        try:
+            return await self._certificates.get(pod, need)
+        except NodewrightError as error:
+            return error
 
     async def _trust(self, pod: Pod, wanted: frozenset[TrustNeed]) -> dict[TrustNeed, bytes | None]:
         if not wanted:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from agent.model import Json, ObservedPod, Pod, ProbeState
 from agent.plan.facts import BackOff, Ending, Facts, Failure, ImageState, Waiting
 from agent.ports import Materials
+from agent.resize_model import Allocation, Limits, ResizeState
 
 _TIMELINE = 64
 
@@ -28,9 +29,14 @@ class Happening:
 
 @dataclass(slots=True)
 class PodMemory:
-    """Owned by one worker; only its own tasks write here."""
+    """Owned by one worker; only its own tasks write here.
+
+    `pod` has the resources that it was allocated, `desired` those that its object asks for. `sized` is the
+    allocation that the pod's own cgroup was last made for, `limits` what that cgroup has.
+    """
 
     pod: Pod
+    desired: Pod
     gone: bool = False
     seen: ObservedPod = field(default_factory=lambda: ObservedPod(""))
     materials: Materials | None = None
@@ -45,12 +51,18 @@ class PodMemory:
     restart_wanted: set[str] = field(default_factory=set)
     hooked: set[str] = field(default_factory=set)
     waiting: dict[str, Waiting] = field(default_factory=dict)
+    resize: ResizeState = field(default_factory=ResizeState)
+    resize_failure: Failure | None = None
+    sized: Allocation | None = None
+    limits: Limits | None = None
     status: Json = field(default_factory=dict)
     reason: str = ""
     wait_until: float | None = None
     timeline: deque[Happening] = field(default_factory=lambda: deque(maxlen=_TIMELINE))
 
-    def facts(self, now: float, network_ready: bool, probes: dict[str, ProbeState]) -> Facts:
+    def facts(
+        self, now: float, network_ready: bool, probes: dict[str, ProbeState], actuated: Allocation | None = None
+    ) -> Facts:
         """The same as values, for a plan."""
         return Facts(
             now=now,
@@ -66,4 +78,7 @@ class PodMemory:
             probes=probes,
             stopped_sandboxes=frozenset(self.stopped),
             restart_wanted=frozenset(self.restart_wanted),
+            actuated=actuated,
+            sized=self.sized,
+            resize_failure=self.resize_failure,
         )

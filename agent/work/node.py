@@ -18,6 +18,7 @@ from agent.model import ImageFacts, Json
 from agent.node_model import MachineFacts, NodeEvent, NodeFacts, NodeInputs, RuntimeFacts, Signal
 from agent.plan import node as plan
 from agent.plan.demand import Amounts
+from agent.plan.sysctls import kernel_version
 from agent.ports import Events, Images, Runtime
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError, Permanent
@@ -74,15 +75,20 @@ class NodeHooks:
 
 @dataclass(frozen=True, slots=True)
 class NodeTimes:
-    """Seconds: how often the status is looked at, and how often it is sent although nothing changed."""
+    """Seconds: how often the status is looked at, how often it is sent although nothing changed; how long the runtime
+    may take for an answer that the status waits for."""
 
     update: float = 10.0
     report: float = 300.0
     pressure_transition: float = 300.0
+    answer: float = 10.0
 
 
 class NodeKeeper:
-    """Owner of the Node object. Spawn `tasks()`; `node` is the object as the API last showed it, None before."""
+    """Owner of the Node object. Spawn `tasks()`; `node` is the object as the API last showed it, None before.
+
+    Making one raises Permanent when more is reserved than the machine has.
+    """
 
     def __init__(
         self,
@@ -101,6 +107,7 @@ class NodeKeeper:
         self._edges, self._hooks, self._policy = edges, hooks, policy
         self._port, self._register, self._times = port, register, times or NodeTimes()
         self._machine = edges.machine.facts()
+        plan.check_reservations(self._machine, policy)
         self._runtime_answered: float | None = None
         self._version: Json = {}
         self._asked = asyncio.Event()
@@ -133,6 +140,11 @@ class NodeKeeper:
         """The Node's labels, for admission; those to register with before the API has answered."""
         known = self.node or plan.initial_node(self._policy, self._machine.architecture, self._policy.name)
         return dict(known["metadata"].get("labels") or {})
+
+    @property
+    def kernel(self) -> tuple[int, int]:
+        """Major and minor version, for admission."""
+        return kernel_version(self._machine.kernel_version)
 
     @property
     def capacity(self) -> Amounts:
@@ -224,10 +236,13 @@ class NodeKeeper:
     async def _ask_runtime(self) -> RuntimeFacts:
         now = self._edges.clock.monotonic()
         try:
-            status = await self._edges.runtime.status()
-            self._version = self._version or await self._edges.runtime.version()
+            # A runtime that hangs takes calls and never ends them: without a limit nobody would hear of it for minutes.
+            async with asyncio.timeout(self._times.answer):
+                status = await self._edges.runtime.status()
+                self._version = self._version or await self._edges.runtime.version()
             fresh = plan.runtime_facts(status, self._version)
-        except NodewrightError as error:
+        except (NodewrightError, TimeoutError) as failure:
+            error = failure if isinstance(failure, NodewrightError) else f"no answer in {self._times.answer:g} s"
             self._version = {}
             last = self._runtime_answered
             if last is not None and now - last < _RUNTIME_DOWN_AFTER:
@@ -295,6 +310,7 @@ class NodeKeeper:
             pressures=await self._look_at_pressures(),
             problems=tuple(problems),
             port=self._port,
+            declared_features=plan.DECLARED_FEATURES,
         )
 
     async def _look_at_images(self) -> None:
@@ -302,9 +318,13 @@ class NodeKeeper:
         if self._images_seen is not None and now - self._images_seen < _IMAGES_AGE:
             return
         try:
-            self._images = await self._edges.images.list_images()
-            infos = await self._edges.images.image_fs_info()
+            async with asyncio.timeout(self._times.answer):
+                self._images = await self._edges.images.list_images()
+                infos = await self._edges.images.image_fs_info()
             self._image_dir = str((infos[0].get("fs_id") or {}).get("mountpoint", "")) if infos else ""
+        except TimeoutError:
+            # The status is more urgent than its list of images: the next try is not with the very next status.
+            log.warning("the runtime did not list its images in %g s", self._times.answer)
         except NodewrightError as error:
             log.debug("images cannot be listed now: %s", error)
             return

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from agent.ports import ApiPods, Events, Files, PodCgroups, PodMaterials, Probes, Runtime
+from agent.work.allocations import Allocations
 from agent.work.hooks import Hooks
 from agent.work.images import ImageDesk
 from agent.work.relist import Observer
@@ -21,6 +22,7 @@ class Parts:
     images: ImageDesk
     materials: PodMaterials
     cgroups: PodCgroups
+    allocations: Allocations
     probes: Probes
     events: Events
     api: ApiPods

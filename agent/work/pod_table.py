@@ -9,24 +9,27 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import Callable
 
 from agent import labels
 from agent.model import Json, ObservedPod, Pod
-from agent.plan.admit import NodeView, refusal
+from agent.plan import resize_status
+from agent.plan.admit import NodeView, Refusal, refusal
+from agent.plan.allocation import allocation_of, same
 from agent.plan.facts import Cause, Ending
 from agent.plan.status import TERMINAL
 from agent.work.memory import PodMemory
 from agent.work.parts import Parts
 from agent.work.pod_worker import PodWorker, timeline
-from nodelib.errors import NodewrightError
+from agent.work.resizes import Resizes
+from nodelib.errors import NodewrightError, Temporary
 from nodelib.kube.times import parse_rfc3339
 
 log = logging.getLogger(__name__)
 
 _RESTART_PAUSE = 1.0  # seconds, after a worker that failed itself
 _SWEEP_INTERVAL = 60.0
+_REFRESH_RETRY = 60.0
 
 
 class PodTable:
@@ -35,20 +38,30 @@ class PodTable:
     def __init__(self, node: Callable[[], NodeView]) -> None:
         self._node = node
         self._parts: Parts | None = None
+        self._resizes: Resizes | None = None
         self._workers: dict[str, PodWorker] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._refreshes: dict[str, asyncio.Task[None]] = {}
+        self._stale: set[str] = set()
+        self._retries: dict[str, asyncio.TimerHandle] = {}
         self.synced = asyncio.Event()
 
     def connect(self, parts: Parts) -> None:
         """The parts know the table and the table knows them: this closes the ring."""
         self._parts = parts
+        self._resizes = Resizes(parts, self._workers, self._active, self._node, self.refresh)
 
     @property
     def parts(self) -> Parts:
         if self._parts is None:
             raise RuntimeError("connect() comes first")
         return self._parts
+
+    @property
+    def resizes(self) -> Resizes:
+        if self._resizes is None:
+            raise RuntimeError("connect() comes first")
+        return self._resizes
 
     # --- what the sources say
 
@@ -68,16 +81,21 @@ class PodTable:
         if worker is None:
             self._start(pod)
             return
-        before = worker.memory.pod
-        worker.desire(pod)
+        before, wanted = worker.memory.pod, worker.memory.desired
+        allocated = self.parts.allocations.applied(pod)
+        worker.desire(allocated, pod)
         if _visible(before) != _visible(pod):
             self.refresh(pod.uid)
+        if not same(allocation_of(wanted), allocation_of(pod)):
+            self.resizes.ask(pod.uid)
+        self.resizes.changed(before, allocated)
 
     def drop(self, pod: Pod) -> None:
         """No source wants it any more; `pod` is the last that was known of it."""
         worker = self._workers.get(pod.uid)
         if worker is not None:
-            worker.memory.pod = pod if pod.is_deleted else worker.memory.pod
+            if pod.is_deleted:
+                worker.desire(self.parts.allocations.applied(pod), pod)
             worker.desire(None)
 
     # --- what the node says
@@ -96,9 +114,6 @@ class PodTable:
         if worker is not None:
             worker.poke()
 
-    def on_shown(self, uid: str, status: Json) -> None:
-        """The API has taken a status."""
-
     def refresh(self, uid: str) -> None:
         """What the pod's volumes show has changed: write it, without its worker waiting for that."""
         worker = self._workers.get(uid)
@@ -107,7 +122,9 @@ class PodTable:
         if worker.memory.materials is None:
             worker.memory.blocked = None
             worker.poke()
-        elif uid not in self._refreshes:
+        elif uid in self._refreshes:
+            self._stale.add(uid)  # what is being written may be from before this change
+        else:
             task = asyncio.create_task(self._refresh(uid, worker), name=f"refresh/{worker.memory.pod.full_name}")
             self._refreshes[uid] = task
 
@@ -121,6 +138,8 @@ class PodTable:
         """Until cancelled: bring down what no source wants. Starts once the sources and the runtime have spoken."""
         await self.synced.wait()
         await self.parts.observer.audited.wait()
+        self.parts.allocations.keep(self._workers.keys())
+        self.resizes.open()
         while True:
             try:
                 await self._sweep()
@@ -130,6 +149,8 @@ class PodTable:
 
     async def close(self) -> None:
         """Stop the workers; their pods run on."""
+        for timer in self._retries.values():
+            timer.cancel()
         tasks = [*self._tasks.values(), *self._refreshes.values()]
         for task in tasks:
             task.cancel()
@@ -166,16 +187,27 @@ class PodTable:
     # --- workers
 
     def _start(self, pod: Pod) -> None:
-        worker = PodWorker(pod, self.parts, self._gone)
-        seen = worker.memory.seen
-        if pod.source == "api" and not pod.is_deleted and not seen.sandboxes and not _is_terminal(pod):
-            refused = refusal(pod, self._active(), self._node())
-            if refused is not None:
-                self.parts.events.emit(pod.raw, "Warning", refused.reason, refused.message)
-                text = f"Pod was rejected: {refused.message}"
-                worker.end(Ending(Cause.REJECTED, self.parts.clock.now(), 1, refused.reason, text))
+        allocated = self.parts.allocations.applied(pod)
+        worker = PodWorker(allocated, self.parts, self._gone, pod)
+        refused = self._refusal(worker)
+        if refused is not None:
+            self.parts.events.emit(pod.raw, "Warning", refused.reason, refused.message)
+            text = f"Pod was rejected: {refused.message}"
+            worker.end(Ending(Cause.REJECTED, self.parts.clock.now(), 1, refused.reason, text))
+        elif pod.source != "runtime" and not _is_terminal(pod):
+            self.parts.allocations.admit(allocated)
+            worker.resize(resize_status.backfilled(pod.status))
         self._workers[pod.uid] = worker
+        if allocated is not pod:
+            self.resizes.ask(pod.uid)
         self._tasks[pod.uid] = asyncio.create_task(self._guard(worker), name=f"pod/{pod.full_name}")
+
+    def _refusal(self, worker: PodWorker) -> Refusal | None:
+        """Why the node does not take a pod that is new to it."""
+        pod = worker.memory.pod
+        if pod.source != "api" or pod.is_deleted or worker.memory.seen.sandboxes or _is_terminal(pod):
+            return None
+        return refusal(pod, self._active(), self._node())
 
     async def _guard(self, worker: PodWorker) -> None:
         while True:
@@ -192,6 +224,8 @@ class PodTable:
         task = self._refreshes.pop(uid, None)
         if task is not None:
             task.cancel()
+        self.parts.allocations.forget(uid)
+        self.resizes.retry()
 
     def _active(self) -> list[Pod]:
         return [
@@ -222,11 +256,33 @@ class PodTable:
 
     async def _refresh(self, uid: str, worker: PodWorker) -> None:
         try:
-            await self.parts.materials.refresh(worker.memory.pod)
-        except NodewrightError as error:
-            log.warning("pod %s: its volumes keep their old content: %s", worker.memory.pod.full_name, error)
+            while True:
+                self._stale.discard(uid)
+                await self._refreshed(uid, worker.memory.pod)
+                if uid not in self._stale:
+                    return
         finally:
+            self._stale.discard(uid)
             self._refreshes.pop(uid, None)
+
+    async def _refreshed(self, uid: str, pod: Pod) -> None:
+        try:
+            await self.parts.materials.refresh(pod)
+        except Temporary as error:
+            log.warning("pod %s: volumes keep their old content for now: %s", pod.full_name, error)
+            self._retry_refresh(uid)
+        except NodewrightError as error:
+            log.warning("pod %s: volumes keep their old content: %s", pod.full_name, error)
+
+    def _retry_refresh(self, uid: str) -> None:
+        """Nothing need tell when an API server that refused a token answers again: a credential would run out."""
+
+        def again() -> None:
+            del self._retries[uid]
+            self.refresh(uid)
+
+        if uid not in self._retries:
+            self._retries[uid] = asyncio.get_running_loop().call_later(_REFRESH_RETRY, again)
 
 
 def orphan_pod(seen: ObservedPod) -> Pod | None:
@@ -257,7 +313,7 @@ def orphan_pod(seen: ObservedPod) -> Pod | None:
 
 
 def _visible(pod: Pod) -> tuple[object, object]:
-    """What downward API volumes can show of it and can change."""
+    """What downward API volumes can show of it and can change; of resources the resize itself tells."""
     return pod.meta.get("labels"), pod.meta.get("annotations")
 
 
@@ -269,6 +325,3 @@ def created_at(pod: Pod) -> float:
     """Seconds since the epoch; 0.0 when the object does not say."""
     text = pod.meta.get("creationTimestamp")
     return parse_rfc3339(text) if text else 0.0
-
-
-Task = Coroutine[Any, Any, None]

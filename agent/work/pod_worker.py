@@ -11,15 +11,17 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from agent.model import ContainerState, Json, ObservedPod, Pod, RunState
-from agent.plan import backoff
+from agent.plan import backoff, resize, resize_status
 from agent.plan.ending import ending_of
-from agent.plan.facts import Ending, EnsureImage, Failure, Forget, Kill, PodPlan, Start, Step, Waiting
+from agent.plan.facts import Ending, EnsureImage, Facts, Failure, Forget, Kill, PodPlan, Resize, Start, Step, Waiting
 from agent.plan.pod import backoff_key, plan_pod
 from agent.plan.restart import is_sidecar
 from agent.plan.status import StatusFacts, pod_status
+from agent.resize_model import ResizeState
 from agent.work.memory import Happening, PodMemory
 from agent.work.parts import Parts
 from agent.work.steps import Steps
@@ -27,12 +29,14 @@ from nodelib.errors import NodewrightError
 
 log = logging.getLogger(__name__)
 
+_RESIZE_PAUSE = 10.0  # seconds before a resize that failed is tried again; upstream's backOffPeriod
+
 
 class PodWorker:
     """`on_gone(uid)` is called when nothing of the pod is left."""
 
-    def __init__(self, pod: Pod, parts: Parts, on_gone: Callable[[str], None]) -> None:
-        self.memory = PodMemory(pod, seen=parts.observer.seen(pod.uid))
+    def __init__(self, pod: Pod, parts: Parts, on_gone: Callable[[str], None], desired: Pod | None = None) -> None:
+        self.memory = PodMemory(pod, desired or pod, seen=parts.observer.seen(pod.uid))
         self._parts, self._on_gone = parts, on_gone
         self._awake = asyncio.Event()
         self._steps = Steps(parts, self.memory, self._awake)
@@ -40,12 +44,19 @@ class PodWorker:
         self._fresh = False
         self._derive_backoff()
 
-    def desire(self, pod: Pod | None) -> None:
-        """The newest object; None: it is gone."""
+    def desire(self, pod: Pod | None, desired: Pod | None = None) -> None:
+        """The newest object, as it is allocated and as it is wanted; None: it is gone."""
         if pod is None:
             self.memory.gone = True
         else:
-            self.memory.pod = pod
+            self.memory.pod, self.memory.desired = pod, desired or pod
+        self._awake.set()
+
+    def resize(self, state: ResizeState, allocated: Pod | None = None) -> None:
+        """How a resize stands now; `allocated`: the pod with a new allocation."""
+        self.memory.resize = state
+        if allocated is not None:
+            self.memory.pod, self.memory.resize_failure = allocated, None
         self._awake.set()
 
     def see(self, seen: ObservedPod) -> None:
@@ -101,10 +112,14 @@ class PodWorker:
         return before is None or memory.ending.grace < before.grace
 
     def _next_plan(self) -> PodPlan:
-        memory = self.memory
+        memory, uid = self.memory, self.memory.pod.uid
         facts = memory.facts(
-            self._parts.clock.now(), self._parts.network_ready(), dict(self._parts.probes.states(memory.pod.uid))
+            self._parts.clock.now(),
+            self._parts.network_ready(),
+            dict(self._parts.probes.states(uid)),
+            self._parts.allocations.actuated(uid),
         )
+        self._settle_resize(facts)
         plan = plan_pod(memory.pod, memory.seen, facts)
         for name, why in plan.waiting.items():
             if why.reason == "CrashLoopBackOff" and memory.waiting.get(name) != why:
@@ -114,6 +129,19 @@ class PodWorker:
         memory.reason, memory.wait_until = plan.reason, plan.wait_until
         self._plan = plan
         return plan
+
+    def _settle_resize(self, facts: Facts) -> None:
+        """Whether what is allocated is in force: told only between steps, when the view of the runtime is fresh."""
+        memory, state = self.memory, self.memory.resize
+        if memory.ending is not None:
+            memory.resize = ResizeState()
+        elif resize.due(memory.pod, memory.seen, facts):
+            generation = int(memory.pod.meta.get("generation") or 0)
+            memory.resize = resize_status.under_way(state, generation, facts.now)
+        elif state.progress is not None and facts.sized is not None:
+            memory.resize = replace(state, progress=None)
+            text = resize_status.event_message("Pod resize completed", memory.pod, state.progress.generation)
+            self._parts.events.emit(memory.pod.raw, "Normal", "ResizeCompleted", text)
 
     def _report(self) -> None:
         memory, plan = self.memory, self._plan
@@ -127,6 +155,9 @@ class PodWorker:
             ending=memory.ending,
             terminal=plan.terminal,
             finished=plan.finished,
+            resize=memory.resize,
+            limits=memory.limits,
+            actuated=self._parts.allocations.actuated(memory.pod.uid),
         )
         memory.status = pod_status(memory.pod, memory.seen, facts)
         if memory.pod.source == "api" and not memory.gone and not memory.confirmed:
@@ -167,12 +198,17 @@ class PodWorker:
     def _succeeded(self, step: Step) -> None:
         if isinstance(step, Start):
             self.memory.failures.pop(step.container["name"], None)
+        elif isinstance(step, Resize):
+            self.memory.resize_failure = None
         elif not isinstance(step, EnsureImage):
             self.memory.blocked = None
 
     def _failed(self, step: Step, reason: str, message: str) -> None:
         memory = self.memory
         now = self._parts.clock.now()
+        if isinstance(step, Resize):
+            self._resize_failed(reason, message, now)
+            return
         container = step.container["name"] if isinstance(step, Start | EnsureImage) else ""
         before = memory.failures.get(container) if container else memory.blocked
         times = before.times + 1 if before is not None and before.reason == reason else 1
@@ -181,6 +217,16 @@ class PodWorker:
             memory.failures[container] = failure
         else:
             memory.blocked = failure
+
+    def _resize_failed(self, reason: str, message: str, now: float) -> None:
+        memory = self.memory
+        memory.resize_failure = Failure(reason, message, now + _RESIZE_PAUSE * random.uniform(0.9, 1.1))
+        generation = int(memory.pod.meta.get("generation") or 0)
+        memory.resize, news = resize_status.failed(memory.resize, message, generation, now)
+        if news and memory.resize.progress is not None:
+            generation = memory.resize.progress.generation
+            text = resize_status.event_message("Pod resize error", memory.pod, generation, message)
+            self._parts.events.emit(memory.pod.raw, "Warning", "ResizeError", text)
 
     async def _wait(self, walking: set[asyncio.Task[None]]) -> set[asyncio.Task[None]]:
         """Until a step ends, the inbox is written, or the plan's time has come."""

@@ -69,6 +69,11 @@ class Observer:
                 return self.seen(uid)
             return await self._look(uid)
 
+    async def reinspect(self, uid: str) -> ObservedPod:
+        """Look at one pod now, at what its containers were given too: no event tells of that. Raises CriError."""
+        async with self._locks[uid]:
+            return await self._look(uid, afresh=True)
+
     async def audit(self) -> None:
         """Look at all pods at once. Raises CriError."""
         self._sequence += 1
@@ -146,13 +151,13 @@ class Observer:
             asked.cancel()
             self._audit_now.clear()
 
-    async def _look(self, uid: str) -> ObservedPod:
+    async def _look(self, uid: str, *, afresh: bool = False) -> ObservedPod:
         self._sequence += 1
         began = self._sequence
         sandboxes, containers = await asyncio.gather(
             self._runtime.list_sandboxes(uid), self._runtime.list_containers(uid)
         )
-        view = await self._detailed(uid, sandboxes, containers)
+        view = await self._detailed(uid, sandboxes, containers, afresh=afresh)
         self._store(view, began)
         return view
 
@@ -181,11 +186,17 @@ class Observer:
         return before == {one.id: one.ready for one in sandboxes} | {one.id: one.state for one in containers}
 
     async def _detailed(
-        self, uid: str, sandboxes: Iterable[SandboxState], containers: Iterable[ContainerState]
+        self,
+        uid: str,
+        sandboxes: Iterable[SandboxState],
+        containers: Iterable[ContainerState],
+        *,
+        afresh: bool = False,
     ) -> ObservedPod:
         known = self.seen(uid)
         boxes = {one.id: one for one in known.sandboxes}
-        attempts = {one.id: one for one in known.containers}
+        kept = (one for one in known.containers if not afresh or one.state is RunState.EXITED)
+        attempts = {one.id: one for one in kept}
         full_boxes, full = await asyncio.gather(
             asyncio.gather(*(self._sandbox(one, boxes.get(one.id)) for one in sandboxes)),
             asyncio.gather(*(self._container(one, attempts.get(one.id)) for one in containers)),

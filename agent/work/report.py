@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from agent.model import Json, Pod
@@ -37,11 +36,10 @@ class _Slot:
 
 
 class Reporter:
-    """`on_shown(uid, status)` is called with what the API shows after each call of ours."""
+    """One writer a pod: what the API shows becomes what was last said of it."""
 
-    def __init__(self, api: ApiPods, clock: Clock, on_shown: Callable[[str, Json], None] | None = None) -> None:
+    def __init__(self, api: ApiPods, clock: Clock) -> None:
         self._api, self._clock = api, clock
-        self._on_shown = on_shown
         self._slots: dict[str, _Slot] = {}
 
     def set(self, pod: Pod, status: Json) -> None:
@@ -115,8 +113,6 @@ class Reporter:
         version = _version(answer)
         if version >= slot.version:
             slot.shown, slot.version = answer.get("status") or {}, version
-        if self._on_shown is not None:
-            self._on_shown(slot.pod.uid, slot.shown)
 
     async def _rest(self, slot: _Slot, error: NodewrightError, pause: float) -> float:
         log.warning("pod %s: status not sent: %s; next try in %.1f s", slot.pod.full_name, error, pause)

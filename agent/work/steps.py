@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from agent.errors import CriError
 from agent.model import ContainerState, Json, Kind, ObservedPod, RunState
 from agent.plan import backoff
+from agent.plan.allocation import allocation_of
 from agent.plan.facts import (
     Confirm,
     EnsureImage,
@@ -21,6 +22,7 @@ from agent.plan.facts import (
     Release,
     RemoveContainer,
     RemoveSandbox,
+    Resize,
     RunSandbox,
     Start,
     Step,
@@ -28,6 +30,7 @@ from agent.plan.facts import (
 )
 from agent.plan.pod import backoff_key
 from agent.plan.restart import MINIMUM_GRACE
+from agent.work import resize_step
 from agent.work.memory import PodMemory
 from agent.work.parts import Parts
 from nodelib.errors import NodewrightError, Permanent
@@ -73,6 +76,8 @@ class Steps:
                 await self._start(step)
             case Kill():
                 await self._kill(step)
+            case Resize():
+                await self._resize(step)
             case StopSandbox():
                 await self._parts.runtime.stop_sandbox(step.sandbox_id)
                 self._memory.stopped.add(step.sandbox_id)
@@ -90,9 +95,11 @@ class Steps:
                 await self._parts.files.remove_pod_logs(self._memory.pod)
 
     async def _prepare(self) -> None:
-        pod = self._memory.pod
+        pod, memory = self._memory.pod, self._memory
+        sized = resize_step.made_for(self._parts, memory)
         try:
-            parent = await self._parts.cgroups.ensure_pod(pod)
+            parent = await self._parts.cgroups.ensure_pod(sized)
+            memory.limits = await self._parts.cgroups.limits(pod)
         except NodewrightError as error:
             self._warn("FailedCreatePodContainer", f"unable to ensure pod container exists: {error}")
             raise StepFailed("FailedCreatePodContainer", error) from error
@@ -101,7 +108,7 @@ class Steps:
         except NodewrightError as error:
             self._warn("FailedMount", str(error))
             raise StepFailed("FailedMount", error) from error
-        self._memory.materials = replace(found, cgroup_parent=parent)
+        memory.materials, memory.sized = replace(found, cgroup_parent=parent), allocation_of(sized)
 
     async def _run_sandbox(self, step: RunSandbox) -> None:
         memory, pod = self._memory, self._memory.pod
@@ -182,6 +189,8 @@ class Steps:
         except CriError as error:
             self._warn("Failed", f"Error: {error.message}", name)
             raise StepFailed("CreateContainerError", error) from error
+        if step.kind is not Kind.EPHEMERAL:
+            self._parts.allocations.started(pod, step.container)
         self._tell("Created", "Container created", name)
         await self._parts.files.container_started(
             pod, name, container_id, f"{sandbox_config.get('log_directory', '')}/{config.get('log_path', '')}"
@@ -229,6 +238,13 @@ class Steps:
             raise StepFailed("FailedKillPod", error) from error
         finally:
             await self._unbroken(self._look())
+
+    async def _resize(self, step: Resize) -> None:
+        try:
+            await resize_step.walk(self._parts, self._memory, step)
+        finally:
+            # No event tells of it: the status would show the old resources.
+            await self._look(afresh=True)
 
     async def _pre_stop(self, step: Kill) -> None:
         memory, pod = self._memory, self._memory.pod
@@ -293,12 +309,12 @@ class Steps:
         now = self._parts.clock.now()
         self._memory.backoff[key] = backoff.extended(present, latest.finished_at / 1e9, now)
 
-    async def _look(self) -> None:
+    async def _look(self, *, afresh: bool = False) -> None:
         """See what has come of a step. Nothing is planned on a view from before it, so this goes on until it is had."""
         uid, pause = self._memory.pod.uid, _FIRST_PAUSE
         while True:
             try:
-                await self._parts.observer.refresh(uid)
+                await (self._parts.observer.reinspect(uid) if afresh else self._parts.observer.refresh(uid))
                 return
             except CriError as error:
                 log.warning("pod %s: %s; next look in %.1f s", self._memory.pod.full_name, error, pause)

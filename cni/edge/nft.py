@@ -8,8 +8,3 @@ from nodelib import command
 async def run(transaction: str) -> None:
     """All or nothing. Raises CommandError with nft's own words."""
     await command.run(("nft", "-f", "-"), stdin=transaction.encode(), timeout=60)
-
-
-async def has_table(name: str) -> bool:
-    done = await command.run(("nft", "list", "table", "ip", name), timeout=60, check=False)
-    return done.returncode == 0

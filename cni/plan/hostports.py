@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from cni.model import Address, Attachment, AttachmentKey, HostPort, PortMapping, UdpFlow
+from cni.model import Address, Attachment, AttachmentKey, HostPort, PortMapping
+from nodelib.flows import UdpFlow
 
 
 def conflicts(key: AttachmentKey, wanted: Iterable[PortMapping], attachments: Iterable[Attachment]) -> list[str]:
@@ -44,7 +45,7 @@ def stale_flows(
     for flow in flows:
         before = any(_uses(flow, item) for item in removed)
         wrong = any(
-            _is_for(flow, item, local) and (flow.answered_by, flow.answered_port) != _target(item) for item in added
+            _is_for(flow, item, local) and (flow.reply_source, flow.reply_port) != _target(item) for item in added
         )
         if before or wrong:
             found.append(flow)
@@ -63,17 +64,17 @@ def _is_for(flow: UdpFlow, item: HostPort, local: Collection[Address]) -> bool:
     mapping = item.mapping
     if flow.destination_port != mapping.host_port:
         return False
-    return str(flow.destination) == mapping.host_ip if mapping.host_ip else flow.destination in local
+    return flow.destination == mapping.host_ip if mapping.host_ip else flow.destination in map(str, local)
 
 
 def _uses(flow: UdpFlow, item: HostPort) -> bool:
-    translated = flow.destination != flow.answered_by
+    translated = flow.destination != flow.reply_source
     return (
         translated
         and flow.destination_port == item.mapping.host_port
-        and (flow.answered_by, flow.answered_port) == _target(item)
+        and (flow.reply_source, flow.reply_port) == _target(item)
     )
 
 
-def _target(item: HostPort) -> tuple[Address, int]:
-    return item.address, item.mapping.container_port
+def _target(item: HostPort) -> tuple[str, int]:
+    return str(item.address), item.mapping.container_port

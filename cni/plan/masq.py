@@ -66,11 +66,6 @@ def host_ports(attachments: Iterable[Attachment], version: int = 4) -> tuple[Hos
     return tuple(sorted(every, key=_order))
 
 
-def needs_route_localnet(ports: Iterable[HostPort]) -> bool:
-    """Whether one of them answers on 127.0.0.1."""
-    return any(not item.mapping.host_ip or ip_address(item.mapping.host_ip) in _LOOPBACK for item in ports)
-
-
 def chains(facts: FirewallFacts) -> dict[str, tuple[Chain, ...]]:
     """Our chains by table, whole."""
     own = chain_names(facts.network)

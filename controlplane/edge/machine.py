@@ -60,11 +60,6 @@ async def load_modules() -> None:
             await command.run(["modprobe", "--quiet", name], check=False, timeout=10)
 
 
-def free_bytes(path: str) -> int:
-    """Free space where `path` is or will be."""
-    return _free(path)
-
-
 async def _namespaces() -> str:
     # Tried in a child: this process must not leave its own namespaces.
     code = f"import ctypes,os;r=ctypes.CDLL(None,use_errno=True).unshare({_NEWNS | _NEWUTS | _NEWNET});"
@@ -129,6 +124,7 @@ def _meminfo() -> dict[str, int]:
 
 
 def _free(path: str) -> int:
+    """Free space where `path` is or will be."""
     while not os.path.isdir(path):
         path = os.path.dirname(path)
     status = os.statvfs(path)

@@ -1,8 +1,9 @@
-"""Runs a long command with its output in a log file, line by line in a callback as well."""
+"""Runs a long command with its output in a log file, and in callbacks as it comes."""
 
 from __future__ import annotations
 
 import asyncio
+import codecs
 import os
 import signal
 from collections.abc import Callable, Sequence
@@ -10,8 +11,13 @@ from collections.abc import Callable, Sequence
 from nodelib.command import CommandError
 
 
-async def run_lines(argv: Sequence[str], *, log: str, on_line: Callable[[str], None]) -> int:
-    """Exit status of the command. Cancelled, it interrupts the command's whole session and waits for its end."""
+async def run_lines(
+    argv: Sequence[str], *, log: str, on_line: Callable[[str], None], on_text: Callable[[str], None]
+) -> int:
+    """Exit status of the command. `on_text` gets every piece at once, also of a line that has not ended yet.
+
+    Cancelled, it interrupts the command's whole session and waits for its end.
+    """
     try:
         process = await asyncio.create_subprocess_exec(
             *argv,
@@ -19,24 +25,23 @@ async def run_lines(argv: Sequence[str], *, log: str, on_line: Callable[[str], N
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
             start_new_session=True,
-            limit=1 << 20,
         )
     except OSError as error:
         raise CommandError(argv, 127, b"", reason=f"cannot start: {error}") from error
     assert process.stdout is not None
     try:
-        with open(log, "wb") as file:
-            while True:
-                try:
-                    line = await process.stdout.readuntil(b"\n")
-                except asyncio.IncompleteReadError as end:
-                    line = end.partial
-                except asyncio.LimitOverrunError as over:
-                    line = await process.stdout.readexactly(over.consumed)
-                if not line:
-                    break
-                file.write(line)
-                on_line(line.decode(errors="replace").rstrip("\n"))
+        decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        pending = ""
+        with open(log, "wb", buffering=0) as file:
+            while piece := await process.stdout.read(1 << 16):
+                file.write(piece)
+                text = decoder.decode(piece)
+                on_text(text)
+                *lines, pending = (pending + text).split("\n")
+                for line in lines:
+                    on_line(line)
+        if pending:
+            on_line(pending)
         return await process.wait()
     except asyncio.CancelledError:
         os.killpg(process.pid, signal.SIGINT)

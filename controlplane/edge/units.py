@@ -13,6 +13,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from controlplane.edge import state
 from controlplane.edge.procfs import read_state, start_time
 from controlplane.programs import Program
 from nodelib.errors import Temporary
@@ -27,20 +28,10 @@ def write_spec(
         "namespaces": [list(pair) for pair in namespaces],
         "programs": [program.to_json() for program in programs],
     }
-    path, text = os.path.join(folder, "spec.json"), json.dumps(spec, indent=1)
     os.makedirs(folder, mode=0o700, exist_ok=True)
     for program in programs:
         os.makedirs(os.path.dirname(program.log), exist_ok=True)
-    try:
-        with open(path, encoding="utf-8") as file:
-            if file.read() == text:
-                return False
-    except FileNotFoundError:
-        pass
-    with open(path + ".new", "w", encoding="utf-8") as file:
-        file.write(text)
-    os.rename(path + ".new", path)
-    return True
+    return state.write_if_changed(os.path.join(folder, "spec.json"), json.dumps(spec, indent=1))
 
 
 def supervisor_pid(folder: str) -> int:

@@ -8,7 +8,6 @@ from typing import Any
 from controlplane.model import Cluster, Node
 
 CONTAINERD_SOCKET = "/run/containerd/containerd.sock"
-CNI_CONFLIST = "10-nodewright.conflist"
 PAUSE_IMAGE = "registry.k8s.io/pause:3.10.2"
 
 # Directories of the node (under its state directory) and where its processes see them.

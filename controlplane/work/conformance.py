@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -71,7 +70,7 @@ async def run(cluster: Cluster, order: Order, progress: Progress) -> Report:
     with progress.step("e2e suite" if not order.dry_run else "list of tests") as say:
         watch = _Watcher(say, listed)
         async with _registry(cluster, images):
-            status = await run_lines(argv, log=str(log), on_line=watch.line)
+            status = await run_lines(argv, log=str(log), on_line=watch.line, on_text=watch.text)
     seconds = time.monotonic() - began
     if order.dry_run:
         return Report((), directory, seconds, status, tuple(listed))
@@ -138,19 +137,22 @@ class _Watcher:
         self._listed = listed
         self._ended = 0
         self._failed = 0
+        self._previous_is_rule = False
 
-    def line(self, text: str) -> None:
-        if text.startswith("• [FAILED]"):
-            self._failed += 1
-        if text.startswith("•"):
-            self._ended += max(1, text.count("•"))
+    def text(self, piece: str) -> None:
+        """ginkgo prints one • a test, on one line until a test fails."""
+        ended = piece.count("•")
+        if ended:
+            self._ended += ended
             failed = f", {self._failed} failed" if self._failed else ""
             self._say(f"{self._ended} tests ended{failed}")
+
+    def line(self, text: str) -> None:
+        if "• [FAILED]" in text:
+            self._failed += 1
         if text.startswith("[sig-") and self._previous_is_rule:
             self._listed.append(plan.without_labels(text.strip()))
         self._previous_is_rule = text.startswith("------")
-
-    _previous_is_rule = False
 
 
 def _read(directory: Path, log: Path, features: dict[str, str], seconds: float, status: int) -> Report:
@@ -164,7 +166,5 @@ def _read(directory: Path, log: Path, features: dict[str, str], seconds: float, 
         )
     results = tuple(r for path in reports for r in plan.read_junit(path.read_text(errors="replace"), features))
     data = {"seconds": round(seconds, 1), "status": status, "results": [asdict(result) for result in results]}
-    temporary = directory / "results.json.new"
-    temporary.write_text(json.dumps(data, indent=1))
-    os.rename(temporary, directory / "results.json")
+    state.write(str(directory / "results.json"), json.dumps(data, indent=1), 0o644)
     return Report(results, directory, seconds, status)

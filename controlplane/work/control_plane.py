@@ -8,6 +8,7 @@ from controlplane.plan import components
 from controlplane.plan.components import Tools
 from controlplane.programs import Program
 from controlplane.work.network import unit_namespaces
+from controlplane.work.waiting import until
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError, Temporary
 from nodelib.kube.client import KubeClient
@@ -41,26 +42,24 @@ async def start_storage(cluster: Cluster, tools: Tools) -> None:
 
 async def wait_ready(cluster: Cluster, client: KubeClient, clock: Clock, *, timeout: float = 90) -> None:
     """Until the API server says so on /readyz. Raises Temporary with the log's last words when it cannot start."""
-    await poll_until(cluster, client, "/readyz", clock, timeout)
 
-
-async def poll_until(cluster: Cluster, client: KubeClient, path: str, clock: Clock, timeout: float) -> None:
-    """GET `path` until it is answered with success."""
-    deadline = clock.monotonic() + timeout
-    while True:
+    async def waits_for() -> str:
         try:
-            await client.get(path)
-            return
+            await client.get("/readyz")
         except NodewrightError as error:
             fail_if_ending(cluster, CONTROL_PLANE)
-            if clock.monotonic() > deadline:
-                raise Temporary(
-                    f"not ready after {timeout:g} s: {error.message}",
-                    obj=f"API server {cluster.api_url}",
-                    step="wait for /readyz",
-                    action=f"Its log: {cluster.log_dir(CONTROL_PLANE)}/kube-apiserver.log",
-                ) from error
-        await clock.sleep(_POLL)
+            return f"not ready: {error.message}"
+        return ""
+
+    await until(
+        waits_for,
+        clock,
+        timeout,
+        obj=f"API server {cluster.api_url}",
+        step="wait for /readyz",
+        action=f"Its log: {cluster.log_dir(CONTROL_PLANE)}/kube-apiserver.log",
+        pause=_POLL,
+    )
 
 
 def fail_if_ending(cluster: Cluster, unit: str) -> None:

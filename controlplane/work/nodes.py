@@ -13,8 +13,8 @@ from controlplane.plan import components, node_files
 from controlplane.plan.components import Tools
 from controlplane.work.control_plane import fail_if_ending, start_unit
 from controlplane.work.progress import Say
+from controlplane.work.waiting import until
 from nodelib.clock import Clock
-from nodelib.errors import Temporary
 
 _RESOLVED = "/run/systemd/resolve/resolv.conf"
 
@@ -84,10 +84,10 @@ def _read(path: str) -> str:
 
 def start_runtime(cluster: Cluster, node: Node, tools: Tools) -> None:
     """containerd (and what else of the node ran before, so that a second `up` leaves it alone)."""
-    programs = [components.runtime(cluster, node, tools)]
     if "agent" in units.programs(cluster.unit_dir(node.name)):
-        programs += [components.agent(cluster, node, tools), components.proxy(cluster, node, tools)]
-    start_unit(cluster, node.name, tuple(programs), tools.project)
+        start_daemons(cluster, node, tools)
+    else:
+        start_unit(cluster, node.name, (components.runtime(cluster, node, tools),), tools.project)
 
 
 def start_daemons(cluster: Cluster, node: Node, tools: Tools) -> None:
@@ -107,19 +107,22 @@ def restart_agent(cluster: Cluster, node: Node) -> None:
 
 async def wait_runtime(cluster: Cluster, node: Node, clock: Clock, *, timeout: float = 60) -> None:
     """Until the node's containerd listens. Raises Temporary with its last words when it cannot."""
-    deadline = clock.monotonic() + timeout
-    while True:
+    log = f"{cluster.log_dir(node.name)}/containerd.log"
+
+    async def waits_for() -> str:
         pid = units.living(cluster.unit_dir(node.name))
         # The socket lies in the node's own /run; its processes' root is the way there.
         if pid and os.path.exists(f"/proc/{pid}/root{node_files.CONTAINERD_SOCKET}"):
-            return
+            return ""
         fail_if_ending(cluster, node.name)
-        if clock.monotonic() > deadline:
-            log = f"{cluster.log_dir(node.name)}/containerd.log"
-            raise Temporary(
-                f"no socket after {timeout:g} s: {units.tail(log, 2)}",
-                obj=f"{node.name}/containerd",
-                step="start",
-                action=f"Its log: {log}",
-            )
-        await clock.sleep(0.02)
+        return f"no socket: {units.tail(log, 2)}"
+
+    await until(
+        waits_for,
+        clock,
+        timeout,
+        obj=f"{node.name}/containerd",
+        step="start",
+        action=f"Its log: {log}",
+        pause=0.02,
+    )

@@ -14,8 +14,9 @@ from controlplane.edge.netlink import Netlink
 from controlplane.links import Route
 from controlplane.model import Cluster
 from controlplane.plan.node_files import bridge_conflist
+from controlplane.work.waiting import until
 from nodelib.clock import Clock
-from nodelib.errors import NotFound, Temporary
+from nodelib.errors import NotFound
 from nodelib.kube.client import KubeClient
 
 _PLUGINS = ("bridge", "host-local", "portmap")
@@ -30,23 +31,24 @@ async def ensure_network(cluster: Cluster, client: KubeClient, clock: Clock) -> 
 
 
 async def _pod_cidrs(cluster: Cluster, client: KubeClient, clock: Clock, timeout: float = 60) -> dict[str, str]:
-    deadline = clock.monotonic() + timeout
-    wanted = {node.name for node in cluster.nodes}
-    while True:
-        items = (await client.get("/api/v1/nodes"))["items"]
-        found = {item["metadata"]["name"]: str(item["spec"].get("podCIDR", "")) for item in items}
-        missing = sorted(name for name in wanted if not found.get(name))
-        if not missing:
-            return {name: found[name] for name in wanted}
-        if clock.monotonic() > deadline:
-            logs = ", ".join(f"{cluster.log_dir(name)}/agent.log" for name in missing)
-            raise Temporary(
-                f"no podCIDR after {timeout:g} s",
-                obj=f"nodes {', '.join(missing)}",
-                step="wait for the kubelets to register",
-                action=f"Their logs: {logs}",
-            )
-        await clock.sleep(0.1)
+    names = [node.name for node in cluster.nodes]
+    found: dict[str, str] = {}
+
+    async def waits_for() -> str:
+        for item in (await client.get("/api/v1/nodes"))["items"]:
+            found[item["metadata"]["name"]] = str(item["spec"].get("podCIDR", ""))
+        missing = [name for name in names if not found.get(name)]
+        return f"no podCIDR: {', '.join(missing)}" if missing else ""
+
+    await until(
+        waits_for,
+        clock,
+        timeout,
+        obj=f"nodes of {cluster.name}",
+        step="wait for the kubelets to register",
+        action=f"Their logs: {', '.join(f'{cluster.log_dir(name)}/agent.log' for name in names)}",
+    )
+    return {name: found[name] for name in names}
 
 
 def _install(cluster: Cluster, cidrs: dict[str, str]) -> None:

@@ -15,7 +15,3 @@ class Progress(Protocol):
     def step(self, title: str) -> AbstractContextManager[Say]:
         """A step that lasts as long as the block; the value tells a detail of it."""
         ...
-
-    def say(self, text: str) -> None:
-        """A line outside of any step."""
-        ...

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import urllib.parse
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,11 +14,11 @@ from controlplane.model import CONTROL_PLANE, Cluster
 from controlplane.plan import manifests
 from controlplane.plan.readiness import Pod, node_waits_for, pod_facts, pods_wait_for
 from controlplane.work.control_plane import fail_if_ending
+from controlplane.work.waiting import until
 from nodelib.clock import Clock
-from nodelib.errors import NodewrightError, Temporary
+from nodelib.errors import NodewrightError
 from nodelib.kube.client import ApiError, ApiUnreachable, KubeClient
 
-_POLL = 0.1
 _APPLY = {"fieldManager": "nodewright-up", "force": "true"}
 _PODS = "/api/v1/namespaces/{}/pods"
 
@@ -97,20 +97,22 @@ async def wait_pods(
     return [pod for pod in found if pod.ready]
 
 
-async def _until(cluster: Cluster, waits: Any, clock: Clock, timeout: float, *, obj: str, action: str) -> None:
-    deadline = clock.monotonic() + timeout
-    while True:
+async def _until(
+    cluster: Cluster, waits: Callable[[], Awaitable[str]], clock: Clock, timeout: float, *, obj: str, action: str
+) -> None:
+    """An API server that does not answer just now is one more thing to wait for; a daemon that keeps ending is not."""
+
+    async def waits_for() -> str:
         try:
             reason = await waits()
         except NodewrightError as error:
             reason = str(error)
-        if not reason:
-            return
-        for unit in (CONTROL_PLANE, *(node.name for node in cluster.nodes)):
-            fail_if_ending(cluster, unit)
-        if clock.monotonic() > deadline:
-            raise Temporary(f"not ready after {timeout:g} s: {reason}", obj=obj, step="wait until ready", action=action)
-        await clock.sleep(_POLL)
+        if reason:
+            for unit in (CONTROL_PLANE, *(node.name for node in cluster.nodes)):
+                fail_if_ending(cluster, unit)
+        return reason and f"not ready: {reason}"
+
+    await until(waits_for, clock, timeout, obj=obj, step="wait until ready", action=action)
 
 
 async def see_demo(cluster: Cluster, client: KubeClient, clock: Clock) -> list[Sight]:
@@ -179,20 +181,23 @@ class _Asker:
 
         return await self._collect(f"DNS name, from pod {pod.name}", f"http://{host}", once)
 
-    async def _collect(self, way: str, address: str, once: Any, *, timeout: float = 30) -> Sight:
-        deadline = self._clock.monotonic() + timeout
+    async def _collect(
+        self, way: str, address: str, once: Callable[[], Awaitable[Answers]], *, timeout: float = 30
+    ) -> Sight:
         seen: dict[str, str] = {}
-        while True:
-            answers: Answers = await once()
-            seen |= {body: self._node_of[body] for body in answers.bodies if body in self._node_of}
-            if set(seen.values()) == self._wanted:
-                return Sight(way, address, tuple(sorted(seen)), tuple(sorted(set(seen.values()))))
-            if self._clock.monotonic() > deadline:
-                missing = ", ".join(sorted(self._wanted - set(seen.values())))
-                raise Temporary(
-                    f"no answer from pods on {missing} in {timeout:g} s ({answers.error or 'others answered'})",
-                    obj=f"demo, {way}",
-                    step=f"GET {address}",
-                    action=f"`./nodewright status --name {self._cluster.name}` shows the nodes' daemons and logs.",
-                )
-            await self._clock.sleep(0.1)
+
+        async def waits_for() -> str:
+            answers = await once()
+            seen.update({body: self._node_of[body] for body in answers.bodies if body in self._node_of})
+            missing = ", ".join(sorted(self._wanted - set(seen.values())))
+            return missing and f"no answer from pods on {missing} ({answers.error or 'others answered'})"
+
+        await until(
+            waits_for,
+            self._clock,
+            timeout,
+            obj=f"demo, {way}",
+            step=f"GET {address}",
+            action=f"`./nodewright status --name {self._cluster.name}` shows the nodes' daemons and logs.",
+        )
+        return Sight(way, address, tuple(sorted(seen)), tuple(sorted(set(seen.values()))))

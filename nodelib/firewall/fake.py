@@ -12,7 +12,7 @@ from collections.abc import Collection
 from nodelib.errors import NotFound
 from nodelib.firewall.canonical import canonical, chain_fingerprint
 from nodelib.firewall.iptables import RestoreError
-from nodelib.firewall.objects import BUILT_IN, Change, Family, Jump, Rule, TableChange, TableContent
+from nodelib.firewall.objects import BUILT_IN, Change, Family, Rule, TableContent
 from nodelib.firewall.parse import split_words
 from nodelib.firewall.render import render, rule_text
 
@@ -78,32 +78,9 @@ class FakeIptables:
     async def chain_exists(self, table: str, chain: str) -> bool:
         return chain in self.tables[table]
 
-    async def ensure_chain(self, table: str, chain: str) -> bool:
-        created = chain not in self.tables[table]
-        self.tables[table].setdefault(chain, [])
-        return created
-
     async def has_rule(self, table: str, chain: str, rule: Rule) -> bool:
         wanted = canonical(rule, self._family)
         return any(canonical(there, self._family) == wanted for there in self.tables[table].get(chain, ()))
-
-    async def ensure_jump(self, table: str, jump: Jump) -> bool:
-        if await self.has_rule(table, jump.chain, jump.rule):
-            return False
-        await self.restore((TableChange(table, add_jumps=(jump,)),))
-        return True
-
-    async def remove_jump(self, table: str, jump: Jump) -> bool:
-        if not await self.has_rule(table, jump.chain, jump.rule):
-            return False
-        await self.restore((TableChange(table, remove_jumps=(jump,)),))
-        return True
-
-    async def delete_chain(self, table: str, chain: str) -> bool:
-        if chain not in self.tables[table]:
-            return False
-        await self.restore((TableChange(table, delete=(chain,)),))
-        return True
 
     async def present(self) -> None:
         if not self.tables:

@@ -17,7 +17,7 @@ from nodelib import command
 from nodelib.command import CommandError, Completed
 from nodelib.errors import NotFound, Temporary
 from nodelib.firewall.backend import DEFAULT, Backend
-from nodelib.firewall.objects import Change, Family, Jump, Rule, TableChange, TableContent, check_chain_name
+from nodelib.firewall.objects import Change, Family, Rule, TableContent, check_chain_name
 from nodelib.firewall.parse import parse_tables
 from nodelib.firewall.render import render
 
@@ -105,41 +105,11 @@ class Iptables:
             raise CommandError(done.argv, done.returncode, done.stderr)
         return done.returncode == 0
 
-    async def ensure_chain(self, table: str, chain: str) -> bool:
-        """True when it had to be created; what is in it stays."""
-        done = await self._iptables(table, "-N", check_chain_name(chain), check=False)
-        if done.returncode == 0:
-            return True
-        if await self.chain_exists(table, chain):
-            return False
-        raise CommandError(done.argv, done.returncode, done.stderr)
-
-    async def ensure_jump(self, table: str, jump: Jump) -> bool:
-        """True when the rule had to be added (`iptables -C || iptables -I`)."""
-        if await self.has_rule(table, jump.chain, jump.rule):
-            return False
-        await self._iptables(table, "-I" if jump.insert else "-A", check_chain_name(jump.chain), *jump.rule.words)
-        return True
-
-    async def remove_jump(self, table: str, jump: Jump) -> bool:
-        """True when the rule was there."""
-        if not await self.has_rule(table, jump.chain, jump.rule):
-            return False
-        await self._iptables(table, "-D", check_chain_name(jump.chain), *jump.rule.words)
-        return True
-
     async def has_rule(self, table: str, chain: str, rule: Rule) -> bool:
         done = await self._iptables(table, "-C", check_chain_name(chain), *rule.words, check=False)
         if done.returncode not in (0, 1, 2):
             raise CommandError(done.argv, done.returncode, done.stderr)
         return done.returncode == 0
-
-    async def delete_chain(self, table: str, chain: str) -> bool:
-        """Empty and remove a chain; True when it was there. Raises RestoreError while something jumps to it."""
-        if not await self.chain_exists(table, chain):
-            return False
-        await self.restore((TableChange(table, delete=(chain,)),))
-        return True
 
     async def present(self) -> None:
         """Raises NotFound when this family cannot be used here (no tool, or no support in the kernel)."""

@@ -35,18 +35,22 @@ class ClusterAccess:
 
 def load_kubeconfig(path: str) -> ClusterAccess:
     """Read the current context of a kubeconfig file. Raises Invalid, which names the file and the field."""
+    if not path:
+        raise Invalid(
+            "none is given", obj="kubeconfig", step="find the API server", action="Name one: --kubeconfig FILE."
+        )
     try:
         with open(path, encoding="utf-8") as file:
             config = yaml.safe_load(file)
     except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
-        raise Invalid(str(error), obj=path, step="read kubeconfig") from error
+        raise _wrong(path, str(error)) from error
     if not isinstance(config, dict):
-        raise Invalid("not a mapping", obj=path, step="read kubeconfig")
+        raise _wrong(path, "not a mapping")
     context = _named(config, "contexts", "context", config.get("current-context"), path)
     cluster = _named(config, "clusters", "cluster", context.get("cluster"), path)
     user = _named(config, "users", "user", context.get("user"), path)
     if not isinstance(cluster.get("server"), str):
-        raise Invalid("the cluster has no server", obj=path, step="read kubeconfig")
+        raise _wrong(path, "the cluster has no server")
     folder = os.path.dirname(os.path.abspath(path))
     return ClusterAccess(
         server=cluster["server"].rstrip("/"),
@@ -67,7 +71,7 @@ def _named(config: dict[str, Any], kind: str, field_name: str, name: object, pat
         if isinstance(entry, dict) and entry.get("name") == name and isinstance(entry.get(field_name), dict):
             found: dict[str, Any] = entry[field_name]
             return found
-    raise Invalid(f"{kind} has no entry named {name!r}", obj=path, step="read kubeconfig")
+    raise _wrong(path, f"{kind} has no entry named {name!r}")
 
 
 def _inline(entry: dict[str, Any], key: str, path: str) -> bytes | None:
@@ -77,7 +81,7 @@ def _inline(entry: dict[str, Any], key: str, path: str) -> bytes | None:
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, TypeError, ValueError) as error:
-        raise Invalid(f"{key}-data is not base64: {error}", obj=path, step="read kubeconfig") from error
+        raise _wrong(path, f"{key}-data is not base64: {error}") from error
 
 
 def _file(entry: dict[str, Any], key: str, folder: str) -> str | None:
@@ -94,4 +98,13 @@ def _data(entry: dict[str, Any], key: str, folder: str, path: str) -> bytes | No
         with open(file, "rb") as opened:
             return opened.read()
     except OSError as error:
-        raise Invalid(str(error), obj=path, step=f"read {key}") from error
+        raise _wrong(path, f"{key}: {error}") from error
+
+
+def _wrong(path: str, problem: str) -> Invalid:
+    return Invalid(
+        problem,
+        obj=path,
+        step="read kubeconfig",
+        action="See it with `kubectl config view --kubeconfig FILE`; the files that it names must be there too.",
+    )

@@ -107,7 +107,12 @@ class KubeClient:
         data = orjson.dumps(body) if body is not None else None
         try:
             async with self._open().request(
-                method, self.access.server + path, data=data, params=params, headers=headers
+                method,
+                self.access.server + path,
+                data=data,
+                params=params,
+                headers=headers,
+                server_hostname=self.access.tls_server_name,
             ) as response:
                 raw = await response.read()
                 retry_after = response.headers.get("Retry-After")
@@ -123,7 +128,11 @@ class KubeClient:
         limits = aiohttp.ClientTimeout(total=None, sock_connect=self._timeout, sock_read=_WATCH_SILENCE)
         try:
             async with self._open().get(
-                self.access.server + path, params={**params, "watch": "true"}, headers=headers, timeout=limits
+                self.access.server + path,
+                params={**params, "watch": "true"},
+                headers=headers,
+                timeout=limits,
+                server_hostname=self.access.tls_server_name,
             ) as response:
                 if response.status >= 300:
                     _decode(response.status, await response.read(), f"WATCH {path}", None)

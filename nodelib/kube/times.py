@@ -18,9 +18,3 @@ def format_rfc3339(seconds: float) -> str:
 def format_micro(seconds: float) -> str:
     """metav1.MicroTime, as Leases carry it."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-
-
-def format_nano(nanoseconds: int) -> str:
-    """RFC 3339 with nanoseconds, as CRI logs and the summary API carry it."""
-    whole, rest = divmod(nanoseconds, 1_000_000_000)
-    return datetime.fromtimestamp(whole, UTC).strftime("%Y-%m-%dT%H:%M:%S") + f".{rest:09d}Z"

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from proxy.model import Desired, Flow
+from nodelib.flows import UdpFlow
+from proxy.model import Desired
 
 
-def stale_flows(desired: Desired, flows: Iterable[Flow]) -> list[Flow]:
+def stale_flows(desired: Desired, flows: Iterable[UdpFlow]) -> list[UdpFlow]:
     """Flows to a Service address or NodePort that are translated to something else than a serving endpoint."""
     by_address: dict[tuple[str, int], frozenset[tuple[str, int]]] = {}
     by_node_port: dict[int, frozenset[tuple[str, int]]] = {}

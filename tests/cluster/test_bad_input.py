@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from agent.model import RunState
 from controlplane.model import CONTROL_PLANE
 from nodelib.command import run
 from tests.cluster.machine import PROJECT
@@ -176,7 +177,7 @@ async def test_a_missing_claim_and_a_volume_that_this_agent_has_not(world: World
 
 @pytest.mark.usefixtures("beside")
 async def test_a_readiness_probe_that_never_passes(world: World) -> None:
-    probe = {"httpGet": {"path": "/no-such-page", "port": 8080}, "periodSeconds": 1}
+    probe = {"httpGet": {"path": "/echo?msg=no&code=404", "port": 8080}, "periodSeconds": 1}
     await world.create(pod("box", web("main") | {"readinessProbe": probe}, nodeName=NODE))
     event = await world.event("box", "Unhealthy", "Readiness probe failed: HTTP probe failed with statuscode: 404")
     assert event["involvedObject"]["fieldPath"] == "spec.containers{main}"
@@ -260,7 +261,9 @@ async def test_a_malformed_configuration(
 
 async def test_a_configuration_that_is_no_yaml(tmp_path: Path) -> None:
     await _ends_naming(tmp_path / "bad.yaml", "kind: [\n", ["line 2"])
-    await _ends_naming(tmp_path / "other.yaml", "apiVersion: v1\nkind: Pod\n", ["kind"])
+    await _ends_naming(
+        tmp_path / "other.yaml", "apiVersion: v1\nkind: Pod\n", ["kubelet.config.k8s.io/v1beta1", "'v1'"]
+    )
 
 
 async def _ends_naming(path: Path, text: str, words: list[str]) -> None:
@@ -286,7 +289,7 @@ async def _ends_naming(path: Path, text: str, words: list[str]) -> None:
         (b'{"cniVersion": "1.1.0", "type": "nodewright"}', {}, 7, "name"),
         (None, {"CNI_IFNAME": "../../etc"}, 4, "CNI_IFNAME"),
         (None, {"CNI_CONTAINERID": ""}, 4, "CNI_CONTAINERID"),
-        (None, {"CNI_NETNS": "/no/such/namespace"}, 4, "/no/such/namespace"),
+        (None, {"CNI_NETNS": "/no/such/namespace"}, 3, "/no/such/namespace"),
         (None, {"CNI_COMMAND": "DANCE"}, 4, "DANCE"),
     ],
     ids=["no-json", "unknown-version", "no-name", "bad-interface", "no-container", "no-namespace", "unknown-command"],
@@ -337,7 +340,9 @@ async def test_a_stopped_api_server(world: World) -> None:
                 await cri.exec_sync(listed["probed"].id, ["touch", "/tmp/dead"], 30)
 
                 async def both_again() -> bool:
-                    running = {one.name: one.attempt for one in await cri.list_containers(uid) if one.state == 1}
+                    running = {
+                        one.name: one.attempt for one in await cri.list_containers(uid) if one.state is RunState.RUNNING
+                    }
                     return running == {"main": 1, "probed": 1}
 
                 await holds(both_again, "crashed and unhealthy containers run again without an API server")

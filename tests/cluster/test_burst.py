@@ -59,13 +59,7 @@ async def test_sixty_pods_come_and_go_and_leave_nothing(world: World) -> None:
     await holds(all_gone, f"{_PODS} pods are gone", 300)
     world.figures.append((f"{_PODS} pods deleted (grace 1 s), all gone", f"{time.monotonic() - began:.1f} s"))
 
-    async def nothing_left() -> bool:
-        return not (await world.left(NODE)).beyond(before)
-
-    try:
-        await holds(nothing_left, "nothing is left", 60)
-    except AssertionError:
-        assert (await world.left(NODE)).beyond(before) == {}
+    await world.nothing_beyond(NODE, before)
     assert world.pid(NODE, "agent") == agent
 
 

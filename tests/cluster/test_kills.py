@@ -149,12 +149,7 @@ async def test_a_kill_in_the_middle_of_work_starts_nothing_twice(world: World, p
     finally:
         await world.in_node(NODE, "rm", "-rf", _STARTS)
 
-    async def nothing_left() -> bool:
-        return not (await world.left(NODE)).beyond(before)
-
-    with contextlib.suppress(AssertionError):
-        await holds(nothing_left, "nothing is left", 60)
-    assert (await world.left(NODE)).beyond(before) == {}
+    await world.nothing_beyond(NODE, before)
 
 
 async def test_an_agent_killed_over_and_over_leaves_pods_alone(world: World) -> None:
@@ -173,7 +168,7 @@ async def test_an_agent_killed_over_and_over_leaves_pods_alone(world: World) -> 
 async def test_a_stopped_containerd_is_told_and_comes_back(world: World) -> None:
     """Frozen, not ended: the node says which part does not answer; pods run on; afterwards it is Ready again."""
     before = await resident(world)
-    pid = world.pid(NODE, "containerd")
+    pid = await world.pid_once_running(NODE, "containerd")
     os.kill(pid, signal.SIGSTOP)
     try:
 
@@ -183,7 +178,7 @@ async def test_a_stopped_containerd_is_told_and_comes_back(world: World) -> None
             return ready["status"] == "False" and "runtime" in ready["message"].lower()
 
         began = time.monotonic()
-        await holds(told, "the node is not Ready and says that its runtime does not answer", 300)
+        await holds(told, "the node is not Ready and says that its runtime does not answer", 180)
         world.figures.append(("containerd frozen -> node NotReady", f"{time.monotonic() - began:.1f} s"))
         await world.create(pod("waits", nodeName=NODE, tolerations=[{"operator": "Exists"}]))
         address = (await world.get("demo", "services", "default"))["spec"]["clusterIP"]

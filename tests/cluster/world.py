@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.edge.cri import Cri
+from agent.errors import CriUnavailable
 from agent.model import ContainerState, SandboxState
 from controlplane.edge import units
 from controlplane.edge.procfs import start_time
@@ -349,6 +350,15 @@ class World:
             directories=frozenset(str(path) for root in (pods_dir, logs) for path in root.iterdir()),
         )
 
+    async def nothing_beyond(self, node: str, before: Left, seconds: float = 60) -> None:
+        """Until the node has of pods only what it had before."""
+        deadline, more = time.monotonic() + seconds, {"not asked": [""]}
+        while more:
+            with contextlib.suppress(CriUnavailable):
+                more = (await self.left(node)).beyond(before)
+            assert not more or time.monotonic() < deadline, more
+            await asyncio.sleep(0.2)
+
     def stopped_api_server(self, seconds_at_most: float) -> contextlib.AbstractAsyncContextManager[None]:
         """SIGSTOP of the API server for the block; it goes on in the end, whatever happens."""
         return _stopped(self.pid(CONTROL_PLANE, "kube-apiserver"), seconds_at_most)
@@ -415,6 +425,16 @@ def load(urls: Sequence[str], *, net: str = "", pause: float = 0.02) -> Any:
     finally:
         process.kill()
         process.wait()
+
+
+async def datagram(net: str, host: str, port: int, text: str, *, source: int) -> str:
+    """The answer to one datagram sent from a fixed port of a network namespace; "" for none within two seconds."""
+    code = (
+        "import socket, sys; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.settimeout(2);"
+        f"s.bind(('', {source})); s.sendto({text.encode()!r}, ({host!r}, {port})); print(s.recv(2048).decode(), end='')"
+    )
+    enter = ["nsenter", f"--net={net}", sys.executable, "-I", "-S", "-c", code]
+    return (await run(enter, check=False)).text
 
 
 def rss(pid: int) -> int:

@@ -159,6 +159,7 @@ class FakeCri:
             image_ref=config["image"]["image"],
             labels=dict(config.get("labels") or {}),
             annotations=dict(config.get("annotations") or {}),
+            resources=dict((config.get("linux") or {}).get("resources") or {}),
         )
         self.containers[made.id] = made
         self._tell(made.uid, made.id, "CONTAINER_CREATED_EVENT")
@@ -196,7 +197,17 @@ class FakeCri:
         self.containers.pop(container_id, None)
 
     async def update_resources(self, container_id: str, linux: Json) -> None:
-        await self._enter("update_resources", container_id)
+        one = self._container(container_id)
+        told = " ".join(f"{name}={linux.get(name, 0)}" for name in ("cpu_shares", "cpu_quota", "memory_limit_in_bytes"))
+        await self._enter("update_resources", f"{one.name} {told}")
+        one = self._container(container_id)
+        if one.state is not RunState.RUNNING:
+            raise CriError(f"container is in {one.state.value} state", code="UNKNOWN")
+        self.containers[container_id] = replace(one, resources={**one.resources, **linux})
+
+    async def update_sandbox(self, sandbox_id: str, overhead: Json, resources: Json) -> None:
+        self._sandbox(sandbox_id)
+        await self._enter("update_sandbox", sandbox_id)
 
     async def exec_sync(self, container_id: str, argv: list[str], timeout: float) -> ExecResult:
         await self._enter("exec_sync", " ".join(argv))

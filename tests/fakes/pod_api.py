@@ -16,7 +16,12 @@ Json = dict[str, Any]
 
 
 class FakePodApi(FakeApiServer):
-    """Tokens are "token-N for AUDIENCE"; `token_failures` is a list of HTTP codes to answer first."""
+    """Tokens are "token-N for AUDIENCE"; `token_failures` is a list of HTTP codes to answer first.
+
+    PodCertificateRequests of all namespaces lie in one collection, which is how a node watches them.
+    """
+
+    certificate_requests = "/apis/certificates.k8s.io/v1/podcertificaterequests"
 
     def __init__(self, clock: Clock) -> None:
         super().__init__()
@@ -30,6 +35,8 @@ class FakePodApi(FakeApiServer):
         if request.method == "GET" and collection in ("configmaps", "secrets") and not known:
             self.requests.append((request.method, request.path_qs))
             return _failure(404, "NotFound")
+        if request.method == "POST" and request.path.endswith("/podcertificaterequests"):
+            return await self._request_certificate(request)
         if request.method != "POST" or not request.path.endswith("/token"):
             return await super()._handle(request)
         if self.token_failures:
@@ -41,6 +48,18 @@ class FakePodApi(FakeApiServer):
         expires = format_rfc3339(self._clock.now() + spec["expirationSeconds"])
         status = {"token": f"token-{len(self.token_requests)} for {audience}", "expirationTimestamp": expires}
         return web.json_response({"spec": spec, "status": status}, status=201)
+
+    async def _request_certificate(self, request: web.Request) -> web.StreamResponse:
+        self.requests.append((request.method, request.path_qs))
+        body = json.loads(await request.read())
+        name = f"{body['metadata']['generateName']}{self.version}"
+        body["metadata"] |= {"name": name, "namespace": request.path.split("/")[-2]}
+        await self.put(f"{self.certificate_requests}/{name}", body)
+        return web.json_response(self.objects[f"{self.certificate_requests}/{name}"], status=201)
+
+    async def answer_certificate(self, name: str, status: Json) -> None:
+        path = f"{self.certificate_requests}/{name}"
+        await self.put(path, {**self.objects[path], "status": status})
 
     async def config_map(self, name: str, data: dict[str, str], namespace: str = "shop", **fields: Any) -> None:
         path = f"/api/v1/namespaces/{namespace}/configmaps/{name}"

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from agent.materials_model import EmptyDir, HostPath, ImageVolume, ObjectRef, PodPaths, TokenNeed, VolumePlan
+from agent.materials_model import (
+    CertificateNeed,
+    Credential,
+    EmptyDir,
+    HostPath,
+    ImageVolume,
+    ObjectRef,
+    PodPaths,
+    TokenNeed,
+    VolumePlan,
+)
 from agent.model import Pod
 from agent.ports import MountedVolume
 from nodelib.errors import Temporary
@@ -50,6 +60,22 @@ class FakeObjects:
     def _check(self) -> None:
         if self.down:
             raise Temporary("no answer")
+
+
+class FakeCertificates:
+    """`issued` by volume name; a missing one waits for its signer."""
+
+    def __init__(self) -> None:
+        self.issued: dict[str, Credential] = {}
+        self.forgotten: list[str] = []
+
+    async def get(self, pod: Pod, need: CertificateNeed) -> Credential:
+        if need.volume not in self.issued:
+            raise Temporary("credential bundle is not issued yet")
+        return self.issued[need.volume]
+
+    def forget(self, uid: str) -> None:
+        self.forgotten.append(uid)
 
 
 class FakeDisk:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from agent import labels
 from agent.model import ContainerState, ImageFacts, Json, Kind, Pod, ProbeState
 from agent.plan.admit import NodeView
+from agent.plan.cgroups import Machine, Policy, container_resources, limits_of_pod
 from agent.ports import Materials
+from agent.resize_model import Limits, MemoryUse
+from agent.work.allocations import Allocations
 from agent.work.hooks import Hooks
 from agent.work.images import ImageDesk
 from agent.work.parts import Parts
@@ -67,7 +71,11 @@ class FakeMaterials:
             "image": {"image": image_ref},
             "labels": labels.container_labels(pod, container),
             "annotations": labels.container_annotations(pod, container, attempt),
+            "linux": {"resources": self.container_resources(pod, container)},
         }
+
+    def container_resources(self, pod: Pod, container: Json) -> Json:
+        return container_resources(pod, container, Policy(), Machine(memory=4 << 30, cgroup_version=1))
 
     async def refresh(self, pod: Pod) -> None:
         self.refreshed.append(pod.uid)
@@ -86,18 +94,75 @@ class FakeMaterials:
 
 
 class FakeCgroups:
-    def __init__(self) -> None:
+    """`have`: what each pod's cgroup has; `use`: bytes in use by UID and by container id; `log`: every write."""
+
+    def __init__(self, log: list[tuple[str, str]]) -> None:
         self.made: set[str] = set()
+        self.have: dict[str, Limits] = {}
+        self.use: dict[str, int] = {}
+        self.log = log
+        self.fail: list[Exception] = []
 
     async def ensure_pod(self, pod: Pod) -> str:
         self.made.add(pod.uid)
+        self.have[pod.uid] = replace(Limits(2, -1, 100_000, 0), **_given(self.wanted(pod)))
         return f"/kubepods/pod{pod.uid}"
+
+    def wanted(self, pod: Pod) -> Limits:
+        return limits_of_pod(pod, Policy())
+
+    async def limits(self, pod: Pod) -> Limits | None:
+        return self.have[pod.uid]
+
+    async def set_limits(self, pod: Pod, limits: Limits) -> None:
+        await asyncio.sleep(0)
+        if self.fail:
+            raise self.fail.pop(0)
+        before = self.have[pod.uid]
+        changed = [
+            name for name in ("cpu_shares", "cpu_quota", "memory") if getattr(limits, name) != getattr(before, name)
+        ]
+        self.log.append(
+            ("set_limits", f"{pod.name} " + " ".join(f"{name}={getattr(limits, name)}" for name in changed))
+        )
+        self.have[pod.uid] = limits
+
+    async def memory_use(self, pod: Pod, container_ids: Iterable[str]) -> MemoryUse:
+        return MemoryUse(self.use.get(pod.uid, 0), {one: self.use.get(one, 0) for one in container_ids})
 
     async def remove_pod(self, uid: str) -> None:
         self.made.discard(uid)
+        self.have.pop(uid, None)
 
     async def pod_uids(self) -> frozenset[str]:
         return frozenset(self.made)
+
+
+def _given(limits: Limits) -> dict[str, Any]:
+    return {
+        name: value for name in ("cpu_shares", "cpu_quota", "memory") if (value := getattr(limits, name)) is not None
+    }
+
+
+class FakeCheckpoints:
+    """Files in memory; `fail` raises as often as it has entries."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, str] = {}
+        self.fail: list[Exception] = []
+
+    async def read(self, name: str) -> str | None:
+        return self.files.get(name)
+
+    async def write(self, name: str, text: str) -> None:
+        await asyncio.sleep(0)
+        if self.fail:
+            raise self.fail.pop(0)
+        self.files[name] = text
+
+    async def set_aside(self, name: str) -> str:
+        self.files[f"{name}.unreadable"] = self.files.pop(name)
+        return f"{name}.unreadable"
 
 
 class FakeProbes:
@@ -212,14 +277,16 @@ def _merge(status: Json, patch: Json) -> None:
     for name, value in patch.items():
         if name == "conditions":
             merged = {one["type"]: one for one in status.get("conditions") or []}
+            gone = {one["type"] for one in value if one.get("$patch") == "delete"}
             merged.update({one["type"]: {k: v for k, v in one.items() if v is not None} for one in value})
-            status["conditions"] = list(merged.values())
+            status["conditions"] = [one for one in merged.values() if one["type"] not in gone]
         elif isinstance(value, list):
             status[name] = [one for one in value if one != {"$patch": "replace"}]
         elif value is None:
             status.pop(name, None)
         elif isinstance(value, dict):
-            status[name] = {key: item for key, item in value.items() if key != "$patch"}
+            status[name] = dict(status.get(name) or {})
+            _merge(status[name], value)
         else:
             status[name] = value
 
@@ -233,7 +300,8 @@ class World:
         self.cri.images[IMAGE] = ImageFacts("sha256:1", (IMAGE,))
         self.api = FakePodsApi(self.clock)
         self.materials = FakeMaterials()
-        self.cgroups = FakeCgroups()
+        self.cgroups = FakeCgroups(self.cri.calls)
+        self.checkpoints = FakeCheckpoints()
         self.probes = FakeProbes()
         self.events = FakeEvents()
         self.node = NodeView(name="n1", allocatable={"cpu": "2", "memory": "4Gi", "pods": "10"})
@@ -242,12 +310,15 @@ class World:
     async def start_agent(self, *, events: bool = True, audits: bool = True) -> None:
         self.table = PodTable(lambda: self.node)
         files = FakeFiles()
+        allocations = Allocations(self.checkpoints, self.clock)
+        await allocations.load()
         observer = Observer(self.cri, files, self.clock, self.table.on_seen)
         self.parts = Parts(
             runtime=self.cri,
             images=ImageDesk(self.cri, self.materials, self.events, self.clock),
             materials=self.materials,
             cgroups=self.cgroups,
+            allocations=allocations,
             probes=self.probes,
             events=self.events,
             api=self.api,
@@ -260,7 +331,7 @@ class World:
         )
         self.table.connect(self.parts)
         await observer.audit()
-        works = [observer.run_hints, self.table.run_sweeps]
+        works = [observer.run_hints, self.table.run_sweeps, self.table.resizes.run, allocations.run]
         works += [observer.run_audits] if audits else []
         works += [observer.run_events] if events else []
         self._tasks = [asyncio.create_task(work()) for work in works]

@@ -11,11 +11,12 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from tests.waiting import until_sync
 
 ROOT = Path(__file__).resolve().parents[2]
 PEER = str(Path(__file__).with_name("cni_peer.py"))
@@ -23,12 +24,7 @@ LIMIT = 120.0  # seconds any condition may take on a busy machine
 
 
 def wait_for(what: str, condition: Callable[[], Any], limit: float = LIMIT) -> Any:
-    end = time.monotonic() + limit
-    while time.monotonic() < end:
-        if value := condition():
-            return value
-        time.sleep(0.02)
-    raise AssertionError(f"not within {limit} s: {what}")
+    return until_sync(condition, limit, what)
 
 
 class Namespace:

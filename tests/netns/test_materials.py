@@ -7,6 +7,7 @@ import base64
 import os
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,14 @@ from agent.materials_model import MaterialSettings, NodeFacts
 from agent.model import ImageFacts, Json, Kind, Pod
 from agent.plan.cgroups import Machine, Policy
 from nodelib.clock import SystemClock
-from nodelib.errors import Permanent, Temporary
+from nodelib.errors import NodewrightError, Permanent, Temporary
 from nodelib.kube.client import KubeClient
+from tests.fakes.signer import Signer, matches, number, refused
 from tests.netns import api_server
 from tests.netns.api_server import ApiServer, run_inside
 from tests.netns.mountns import isolated
+
+CERTIFICATES = "/apis/certificates.k8s.io/v1"
 
 pytestmark = [
     pytest.mark.netns,
@@ -37,6 +41,18 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
         yield found
 
 
+class ShiftedClock(SystemClock):
+    """The time of day `shift` seconds from now; whoever sleeps looks often what time it is."""
+
+    shift = 0.0
+
+    def now(self) -> float:
+        return super().now() + self.shift
+
+    async def sleep(self, seconds: float) -> None:
+        await super().sleep(min(seconds, 0.2))
+
+
 class World:
     """An administrator, and the materials of node n1 with a root directory of their own."""
 
@@ -47,8 +63,10 @@ class World:
         self.root = root
         self.told: list[str] = []
         self.warned: list[tuple[str, str]] = []
+        self.clock = ShiftedClock()
+        self.node_uid = ""
         self.built = self.restarted()
-        self._tasks = [asyncio.create_task(work(), name=name) for name, work in self.built.objects.tasks()]
+        self._tasks = [asyncio.create_task(work(), name=name) for name, work in self.built.tasks()]
 
     @property
     def materials(self) -> Any:
@@ -63,8 +81,8 @@ class World:
         return build_materials(
             self.node,
             settings,
-            clock=SystemClock(),
-            node=lambda: facts,
+            clock=self.clock,
+            node=lambda: replace(facts, uid=self.node_uid),
             policy=Policy(),
             machine=Machine(1 << 30, 1),
             notify=self.told.append,
@@ -81,13 +99,33 @@ class World:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self.built.objects.close()
+        await self.built.close()
         await self.admin.close()
         await self.node.close()
 
     async def config_map(self, name: str, data: dict[str, str]) -> None:
         body = {"metadata": {"name": name}, "data": data}
         await self.admin.post(f"/api/v1/namespaces/{self.namespace}/configmaps", body)
+
+    async def register(self) -> None:
+        """As the agent does with its Node."""
+        await self.node.post("/api/v1/nodes", {"metadata": {"name": "n1"}})
+        self.node_uid = (await self.node.get("/api/v1/nodes/n1"))["metadata"]["uid"]
+
+    async def certificate_request(self, pod: Pod, number: int = 1) -> Json:
+        """The pod's request of that number, as soon as it is made."""
+        path = f"{CERTIFICATES}/namespaces/{self.namespace}/podcertificaterequests"
+        while True:
+            found = [one for one in (await self.admin.get(path))["items"] if one["spec"]["podUID"] == pod.uid]
+            if len(found) >= number:
+                found.sort(key=lambda one: int(one["metadata"]["resourceVersion"]))
+                return dict(found[number - 1])
+            await asyncio.sleep(0.05)
+
+    async def answer(self, request: Json, status: Json) -> None:
+        """As the signer does."""
+        path = f"{CERTIFICATES}/namespaces/{self.namespace}/podcertificaterequests/{request['metadata']['name']}"
+        await self.admin.put(f"{path}/status", {**request, "status": status})
 
     async def secret(self, name: str, data: dict[str, bytes]) -> None:
         coded = {key: base64.b64encode(value).decode() for key, value in data.items()}
@@ -256,7 +294,7 @@ def test_a_restarted_agent_takes_up_what_is_mounted(server: ApiServer, tmp_path:
             assert await again.materials.pods_on_disk() == []
         finally:
             services.cancel()
-            await again.objects.close()
+            await again.close()
 
     story(server, tmp_path, "restart", tell)
 
@@ -289,6 +327,54 @@ def test_trust_bundles_by_name_and_signer(server: ApiServer, tmp_path: Path) -> 
         assert Path(made["ca"].path, "roots.pem").read_text() == ""
 
     story(server, tmp_path, "trust", tell)
+
+
+@isolated
+def test_pod_certificates(server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agent.work.pod_certificates._PATIENCE", 0.5)
+
+    async def tell(world: World) -> None:
+        await world.register()
+        signer = Signer()
+        asked = {"signerName": "example.com/s", "keyType": "ECDSAP384", "maxExpirationSeconds": 7200}
+        source = {**asked, "keyPath": "key", "certificateChainPath": "chain", "userAnnotations": {"a.io/k": "v"}}
+        volume = {"name": "tls", "projected": {"sources": [{"podCertificate": source}]}}
+        pod = await world.pod("web", volumes=[volume], securityContext={"fsGroup": 5})
+        with pytest.raises(Temporary, match="waits for its signer"):
+            await world.materials.prepare(pod)
+        request = await world.certificate_request(pod)
+        assert request["spec"]["unverifiedUserAnnotations"] == {"a.io/k": "v"}
+        assert request["metadata"]["ownerReferences"][0]["uid"] == pod.uid
+        await world.answer(request, signer.issued(request, time.time()))
+        await until(lambda: pod.uid in world.told)
+        shown = Path((await world.materials.prepare(pod)).volumes["tls"].path)
+        key, chain = (shown / "key").read_bytes(), (shown / "chain").read_bytes()
+        assert matches(key, chain) and number(chain) == "1"
+        found = (shown / "key").stat()
+        assert (found.st_mode & 0o777, found.st_gid) == (0o640, 5)
+
+        world.told.clear()
+        world.clock.shift = 3600 + 300
+        request = await world.certificate_request(pod, 2)
+        world.clock.shift = 0
+        await world.answer(request, signer.issued(request, time.time()))
+        await until(lambda: pod.uid in world.told)
+        await world.materials.refresh(pod)
+        key, chain = (shown / "key").read_bytes(), (shown / "chain").read_bytes()
+        assert matches(key, chain) and number(chain) == "2"
+
+        other = await world.pod("other", volumes=[volume])
+        task = asyncio.create_task(world.materials.prepare(other))
+        request = await world.certificate_request(other)
+        await world.answer(request, refused("Denied", "UnsupportedKeyType", "ED25519", time.time()))
+        with pytest.raises(NodewrightError, match=r"not issued yet|permanently denied"):
+            await task
+        await until(lambda: world.warned)
+        with pytest.raises(Permanent, match='permanently denied: reason="UnsupportedKeyType"'):
+            await world.materials.prepare(other)
+        assert [reason for reason, _ in world.warned] == ["Denied"]
+
+    story(server, tmp_path, "certificates", tell)
 
 
 @isolated

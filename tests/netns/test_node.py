@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import os
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -21,6 +20,7 @@ from nodelib.clock import SystemClock
 from nodelib.kube.client import KubeClient
 from tests.netns import api_server
 from tests.netns.api_server import ApiServer, run_inside
+from tests.waiting import until
 
 pytestmark = [
     pytest.mark.netns,
@@ -114,19 +114,6 @@ class World:
     async def ready(self) -> Json:
         conditions = (await self.node())["status"]["conditions"]
         return next(entry for entry in conditions if entry["type"] == "Ready")
-
-
-async def until(check: Callable[[], Any], seconds: float = 20) -> Any:
-    """The first true value of check(), which may be awaitable."""
-    deadline = time.monotonic() + seconds
-    while True:
-        found = check()
-        if asyncio.iscoroutine(found):
-            found = await found
-        if found:
-            return found
-        assert time.monotonic() < deadline, "the condition did not come true"
-        await asyncio.sleep(0.05)
 
 
 @pytest.fixture(scope="module")

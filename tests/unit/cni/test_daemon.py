@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import asyncio
 from dataclasses import replace
 from ipaddress import ip_address, ip_interface, ip_network
 from typing import Any

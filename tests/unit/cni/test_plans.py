@@ -19,11 +19,11 @@ from cni.model import (
     NodeRoute,
     PortMapping,
     RouteFacts,
-    UdpFlow,
 )
 from cni.plan import hostports, ipam, leftovers, masq, names, nft, node, routes
 from cni.plan.masq import FirewallFacts
 from cni.spec import address_range
+from nodelib.flows import UdpFlow
 
 SMALL = (address_range({"subnet": "10.1.0.0/29"}),)
 
@@ -232,7 +232,7 @@ DNS = HostPort(PortMapping(5353, 53, "udp"), POD)
 
 
 def flow(destination: Any, port: int, answered: Any, answered_port: int) -> UdpFlow:
-    return UdpFlow(CLIENT, 40000, destination, port, answered, answered_port)
+    return UdpFlow(str(CLIENT), 40000, str(destination), port, str(answered), answered_port)
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ import pytest
 from controlplane.edge import units
 from controlplane.edge.procfs import start_time
 from controlplane.programs import Program
+from tests.waiting import until_sync
 
 PROJECT = str(Path(__file__).resolve().parents[3])
 
@@ -46,22 +46,15 @@ def unit(tmp_path: Path) -> Iterator[Unit]:
     pid = units.supervisor_pid(made.folder)
     if pid:
         os.kill(pid, signal.SIGTERM)
-        until(lambda: not units.supervisor_pid(made.folder))
-
-
-def until(condition: Callable[[], object], seconds: float = 20) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "the condition was not met in time"
-        time.sleep(0.02)
+        until_sync(lambda: not units.supervisor_pid(made.folder))
 
 
 def test_a_killed_program_is_started_again(unit: Unit) -> None:
     unit.want(unit.program("one", "exec sleep 600"))
-    until(lambda: unit.pid("one"))
+    until_sync(lambda: unit.pid("one"))
     first = unit.pid("one")
     os.kill(first, signal.SIGKILL)
-    until(lambda: unit.pid("one") not in (0, first))
+    until_sync(lambda: unit.pid("one") not in (0, first))
     assert unit.starts("one") == 2
     assert units.programs(unit.folder)["one"]["last_exit"] == "SIGKILL"
 
@@ -69,48 +62,48 @@ def test_a_killed_program_is_started_again(unit: Unit) -> None:
 def test_output_goes_to_the_log(unit: Unit) -> None:
     unit.want(unit.program("talk", "echo out; echo err >&2; exec sleep 600"))
     log = unit.root / "log" / "talk.log"
-    until(lambda: log.exists() and log.read_text() == "out\nerr\n")
+    until_sync(lambda: log.exists() and log.read_text() == "out\nerr\n")
 
 
 def test_reload_touches_only_what_changed(unit: Unit) -> None:
     one, two = unit.program("one", "exec sleep 600"), unit.program("two", "exec sleep 600")
     unit.want(one, two)
-    until(lambda: unit.pid("one") and unit.pid("two"))
+    until_sync(lambda: unit.pid("one") and unit.pid("two"))
     first, second = unit.pid("one"), unit.pid("two")
     unit.want(one, unit.program("two", "exec sleep 601"), unit.program("three", "exec sleep 600"))
-    until(lambda: unit.pid("three") and unit.pid("two") not in (0, second))
+    until_sync(lambda: unit.pid("three") and unit.pid("two") not in (0, second))
     assert unit.pid("one") == first
     unit.want(one)
-    until(lambda: not unit.pid("two") and not unit.pid("three"))
+    until_sync(lambda: not unit.pid("two") and not unit.pid("three"))
     assert unit.pid("one") == first
 
 
 def test_programs_survive_a_killed_supervisor_and_are_taken_over(unit: Unit) -> None:
     one = unit.program("one", "exec sleep 600")
     unit.want(one)
-    until(lambda: unit.pid("one"))
+    until_sync(lambda: unit.pid("one"))
     first = unit.pid("one")
     assert units.kill_supervisor(unit.folder) == 1
     assert units.supervisor_pid(unit.folder) == 0
     assert units.living(unit.folder) == first
     unit.want(one)
-    until(lambda: units.supervisor_pid(unit.folder))
+    until_sync(lambda: units.supervisor_pid(unit.folder))
     assert unit.pid("one") == first
     os.kill(first, signal.SIGKILL)
-    until(lambda: unit.pid("one") not in (0, first))
+    until_sync(lambda: unit.pid("one") not in (0, first))
 
 
 def test_a_program_that_cannot_start_says_why(unit: Unit) -> None:
     unit.want(Program("none", ("/nonexistent/program",), str(unit.root / "log" / "none.log")))
-    until(lambda: "No such file" in units.programs(unit.folder).get("none", {"last_exit": ""})["last_exit"])
+    until_sync(lambda: "No such file" in units.programs(unit.folder).get("none", {"last_exit": ""})["last_exit"])
 
 
 def test_sigterm_ends_all_even_those_that_ignore_it(unit: Unit) -> None:
     unit.want(unit.program("deaf", "trap '' TERM; while :; do sleep 0.1; done"), unit.program("one", "exec sleep 600"))
-    until(lambda: unit.pid("deaf") and unit.pid("one"))
+    until_sync(lambda: unit.pid("deaf") and unit.pid("one"))
     pids = [unit.pid("deaf"), unit.pid("one")]
     os.kill(units.supervisor_pid(unit.folder), signal.SIGTERM)
-    until(lambda: not any(start_time(pid) for pid in pids))
+    until_sync(lambda: not any(start_time(pid) for pid in pids))
 
 
 def test_there_is_never_a_second_one(unit: Unit) -> None:

@@ -138,11 +138,10 @@ async def test_fake_is_transactional_and_names_the_line() -> None:
     with pytest.raises(RestoreError, match="does not exist"):
         fake.load("*nat\n:B - [0:0]\n-A B -j A\n:A - [0:0]\n-X A\nCOMMIT\n")
     assert fake.dump() == before
-    assert await fake.ensure_chain("nat", "A") is False
-    assert await fake.ensure_jump("nat", Jump("OUTPUT", rule(jump("A")))) is True
-    assert await fake.ensure_jump("nat", Jump("OUTPUT", rule(jump("A")))) is False
-    assert await fake.remove_jump("nat", Jump("OUTPUT", rule(jump("A")))) is True
-    assert await fake.delete_chain("nat", "A") is True
+    hop = Jump("OUTPUT", rule(jump("A")))
+    await fake.restore((TableChange("nat", add_jumps=(hop,)),))
+    assert await fake.has_rule("nat", hop.chain, hop.rule)
+    await fake.restore((TableChange("nat", remove_jumps=(hop,), delete=("A",)),))
     assert fake.dump() == "\n"
 
 
@@ -200,13 +199,11 @@ async def test_one_input_and_the_tools_of_the_family() -> None:
     assert len(runner.calls) == 1
 
 
-async def test_ensure_jump_adds_only_what_is_missing() -> None:
+async def test_a_rule_is_asked_for_by_its_words() -> None:
     runner = Runner((" -C ", 1, "", "Bad rule"))
-    tables = Iptables(Family.IPV4, run=runner)
-    assert await tables.ensure_jump("nat", Jump("OUTPUT", rule(jump("A")))) is True
-    assert [line.split(" nat ")[1] for line, _ in runner.calls] == ["-C OUTPUT -j A", "-I OUTPUT -j A"]
-    standing = Iptables(Family.IPV4, run=Runner())
-    assert await standing.ensure_jump("nat", Jump("OUTPUT", rule(jump("A")))) is False
+    assert not await Iptables(Family.IPV4, run=runner).has_rule("nat", "OUTPUT", rule(jump("A")))
+    assert [line.split(" nat ")[1] for line, _ in runner.calls] == ["-C OUTPUT -j A"]
+    assert await Iptables(Family.IPV4, run=Runner()).has_rule("nat", "OUTPUT", rule(jump("A")))
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+import dataclasses
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
+from agent.edge.server.certificates import ensure_self_signed
 from nodelib.kube.access import ClusterAccess
 from nodelib.kube.client import ApiError, ApiUnreachable, KubeClient
 from nodelib.kube.reflector import Reflector
 from tests.fakes.apiserver import FakeApiServer
+from tests.waiting import until
 
 PODS = "/api/v1/namespaces/ns/pods"
 
@@ -31,12 +38,6 @@ async def client(api: FakeApiServer) -> AsyncIterator[KubeClient]:
     await client.close()
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not condition():
-            await asyncio.sleep(0.01)
-
-
 async def test_verbs(client: KubeClient) -> None:
     await client.post(PODS, thing("a", x=1))
     assert (await client.patch(f"{PODS}/a", {"spec": {"y": 2}}))["spec"] == {"x": 1, "y": 2}
@@ -55,6 +56,23 @@ async def test_conflicts_are_told_apart(client: KubeClient) -> None:
     with pytest.raises(ApiError) as caught:
         await client.put(f"{PODS}/a", created)
     assert caught.value.is_conflict
+
+
+async def test_the_certificate_is_checked_for_the_name_that_the_kubeconfig_gives(tmp_path: Path) -> None:
+    cert, key = ensure_self_signed(str(tmp_path), ["api.example"], [])
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(cert, key)
+    server = TestServer(web.Application(), scheme="https")
+    await server.start_server(ssl=context)
+    try:
+        access = ClusterAccess(f"https://127.0.0.1:{server.port}", ca_data=Path(cert).read_bytes())
+        for name, error in ((None, ApiUnreachable), ("api.example", ApiError)):  # an answer, if only "404"
+            client = KubeClient(dataclasses.replace(access, tls_server_name=name), user_agent="test")
+            with pytest.raises(error):
+                await client.get("/version")
+            await client.close()
+    finally:
+        await server.close()
 
 
 async def test_no_server_is_unreachable_and_says_where() -> None:

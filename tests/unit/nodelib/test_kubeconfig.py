@@ -50,3 +50,8 @@ def test_bad_files_are_named_with_the_cause(tmp_path: Path, text: str, said: str
 def test_missing_file(tmp_path: Path) -> None:
     with pytest.raises(Invalid, match="No such file"):
         load_kubeconfig(str(tmp_path / "none"))
+
+
+def test_no_file_is_named() -> None:
+    with pytest.raises(Invalid, match="--kubeconfig FILE"):
+        load_kubeconfig("")

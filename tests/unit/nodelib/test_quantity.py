@@ -47,6 +47,24 @@ def test_formats_read_back(number: int) -> None:
     assert quantity.milli(quantity.format_milli(number)) == number
 
 
+@pytest.mark.parametrize(
+    ("text", "canonical"),
+    [
+        ("0", "0"),
+        ("1024", "1Ki"),
+        ("1.5Gi", "1536Mi"),
+        ("100000000", "100M"),
+        ("1000", "1k"),
+        ("10m", "10m"),
+        ("0.0105", "10500u"),
+        ("7", "7"),
+        ("0.0000000001", "1n"),
+    ],
+)
+def test_exact_amounts_are_written_as_the_api_server_would(text: str, canonical: str) -> None:
+    assert quantity.format_exact(quantity.parse(text)) == canonical
+
+
 @given(st.text(max_size=12))
 def test_any_text_parses_or_is_refused(text: str) -> None:
     try:

@@ -8,8 +8,9 @@ import aiohttp
 import pytest
 
 from nodelib.firewall.objects import Family
+from nodelib.flows import UdpFlow
 from proxy.edge.servers import ServiceHealthServers
-from proxy.model import Flow, NamespacedName
+from proxy.model import NamespacedName
 from proxy.plan.conntrack import stale_flows
 from proxy.plan.health import health_check_ports, local_ready
 from proxy.plan.listen import expand, has_loopback, networks, node_port_ips
@@ -51,7 +52,7 @@ WORLD = desired(
     ],
 )
 def test_stale_flows(to: str, port: int, answered_by: str, answer_port: int, stale: bool) -> None:
-    flow = Flow("10.0.0.5", 40000, to, port, answered_by, answer_port)
+    flow = UdpFlow("10.0.0.5", 40000, to, port, answered_by, answer_port)
     assert stale_flows(WORLD, [flow]) == ([flow] if stale else [])
 
 

@@ -3,38 +3,41 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
 import pytest
 
+from nodelib.errors import Permanent
 from nodelib.firewall.fake import FakeIptables
 from nodelib.firewall.objects import Family
+from nodelib.flows import UdpFlow
 from proxy.backends.iptables import IptablesBackend
 from proxy.edge.metrics import Metrics
 from proxy.edge.servers import ServiceHealthServers
 from proxy.health import Health
-from proxy.model import Flow, NodeFacts
+from proxy.model import NodeFacts
 from proxy.plan.node import parse_node
 from proxy.plan.tracker import Tracker
 from proxy.proxier import Proxier
 from tests.fakes.clock import FakeClock, settle
 from tests.unit.proxy.build import CONTEXT, HERE, endpoint_slice, service
+from tests.waiting import until
 
 
 @dataclass
 class FakeFlows:
     """Conntrack as a list."""
 
-    flows: list[Flow] = field(default_factory=list)
+    flows: list[UdpFlow] = field(default_factory=list)
     broken: bool = False
 
-    def list_udp(self) -> list[Flow]:
+    def list_udp(self) -> list[UdpFlow]:
         if self.broken:
-            raise OSError(1, "Operation not permitted")
+            raise Permanent("Operation not permitted")
         return list(self.flows)
 
-    def delete(self, flows: list[Flow]) -> int:
+    def delete(self, flows: list[UdpFlow]) -> int:
         self.flows = [flow for flow in self.flows if flow not in flows]
         return len(flows)
 
@@ -60,15 +63,9 @@ class World:
         )
         self.tasks = [asyncio.create_task(self.proxier.runner.run()), asyncio.create_task(self.proxier.run_audit())]
 
-    async def until(self, condition: object) -> None:
+    async def until(self, condition: Callable[[], object]) -> None:
         """Let time pass until it holds: planning and conntrack run in threads."""
-        assert callable(condition)
-        for _ in range(500):
-            if condition():
-                return
-            await self.clock.advance(0.1)
-            await asyncio.sleep(0.005)
-        raise AssertionError("the condition never held")
+        await until(condition, clock=self.clock, advance=0.1)
 
     def metric(self, name: str, **labels: str) -> float:
         return self.metrics.registry.get_sample_value(f"kubeproxy_{name}", labels or {"ip_family": "IPv4"}) or 0.0
@@ -161,9 +158,9 @@ async def test_a_change_of_the_zone_writes_everything(world: World) -> None:
 
 async def test_stale_udp_flows_end(world: World) -> None:
     dns = [{"name": "dns", "port": 53, "protocol": "UDP"}]
-    stale = Flow("10.0.0.9", 4000, "172.30.0.10", 53, "10.1.0.1", 53)
-    good = Flow("10.0.0.9", 4001, "172.30.0.10", 53, "10.1.0.2", 53)
-    foreign = Flow("10.0.0.9", 4002, "8.8.8.8", 53, "8.8.8.8", 53)
+    stale = UdpFlow("10.0.0.9", 4000, "172.30.0.10", 53, "10.1.0.1", 53)
+    good = UdpFlow("10.0.0.9", 4001, "172.30.0.10", 53, "10.1.0.2", 53)
+    foreign = UdpFlow("10.0.0.9", 4002, "8.8.8.8", 53, "8.8.8.8", 53)
     world.flows.flows = [stale, good, foreign]
     world.proxier.on_service("ADDED", service("dns", "172.30.0.10", ports=dns))
     world.proxier.on_endpoint_slice("ADDED", endpoint_slice("dns", ["10.1.0.1", "10.1.0.2"], ports=dns))

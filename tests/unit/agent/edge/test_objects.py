@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from typing import Any
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -19,16 +18,10 @@ from nodelib.kube.client import KubeClient
 from tests.fakes.clock import FakeClock
 from tests.fakes.pod_api import FakePodApi
 from tests.unit.agent.pods import pod
+from tests.waiting import until
 
 KEY = ObjectKey(CONFIG_MAP, "shop", "settings")
 PATH = "/api/v1/namespaces/shop/configmaps/settings"
-
-
-async def until(condition: Callable[[], Any], seconds: float = 10) -> None:
-    end = asyncio.get_running_loop().time() + seconds
-    while not condition():
-        assert asyncio.get_running_loop().time() < end, "the condition never came true"
-        await asyncio.sleep(0.01)
 
 
 class World:
@@ -90,7 +83,7 @@ async def test_changes_between_read_and_watch_are_not_lost(world: World) -> None
 async def test_immutable_objects_are_not_watched(world: World) -> None:
     await world.api.config_map("settings", {"a": "1"}, immutable=True)
     await world.objects.get("u1", KEY)
-    await asyncio.sleep(0.8)
+    await until(lambda: all(task.get_name() != f"watch {KEY}" for task in asyncio.all_tasks()))
     assert world.watches() == 0
 
 

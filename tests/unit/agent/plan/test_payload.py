@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from agent.materials_model import (
     CONFIG_MAP,
     SECRET,
+    CertificateNeed,
+    Credential,
     FileProjection,
     Gathered,
     NodeFacts,
@@ -19,7 +21,15 @@ from agent.materials_model import (
     TokenNeed,
     TrustNeed,
 )
-from agent.plan.payload import checked_path, downward_files, fs_user, object_files, projected_files
+from agent.plan.payload import (
+    certificate_need,
+    checked_path,
+    downward_files,
+    fs_user,
+    object_files,
+    projected_files,
+)
+from agent.plan.volumes import needs
 from nodelib.errors import Invalid, NodewrightError, Temporary
 from tests.unit.agent.pods import container, pod
 
@@ -171,9 +181,54 @@ def test_missing_trust_bundle() -> None:
     assert projected_files(pod(), "v", {"sources": [wanted]}, GATHERED, NODE)["p"].data == b""
 
 
-def test_pod_certificates_are_refused_plainly() -> None:
-    with pytest.raises(Invalid, match="podCertificate is not supported"):
-        projected_files(pod(), "v", {"sources": [{"podCertificate": {"signerName": "x"}}]}, GATHERED, NODE)
+ASKED: Json = {"signerName": "example.com/s", "keyType": "ED25519"}
+BOTH = Credential(b"KEY\n", b"CHAIN\n")
+
+
+@pytest.mark.parametrize(
+    ("paths", "context", "expected"),
+    [
+        pytest.param({"credentialBundlePath": "tls.pem"}, {}, {"tls.pem": (b"KEY\nCHAIN\n", 0o644, None)}, id="bundle"),
+        pytest.param(
+            {"keyPath": "tls/key", "certificateChainPath": "tls/crt"},
+            {"fsGroup": 5},
+            {"tls/key": (b"KEY\n", 0o600, None), "tls/crt": (b"CHAIN\n", 0o600, None)},
+            id="two files, with a group",
+        ),
+        pytest.param(
+            {"credentialBundlePath": "b", "keyPath": "k", "certificateChainPath": "c"},
+            {"runAsUser": 7},
+            {"b": (b"KEY\nCHAIN\n", 0o600, 7), "k": (b"KEY\n", 0o600, 7), "c": (b"CHAIN\n", 0o600, 7)},
+            id="all, with a user",
+        ),
+    ],
+)
+def test_pod_certificates(paths: Json, context: Json, expected: dict[str, tuple[bytes, int, int | None]]) -> None:
+    # The index counts all sources: two equal ones are two certificates.
+    sources = [{"downwardAPI": {}}, {"podCertificate": {**ASKED, **paths}}]
+    gathered = Gathered(certificates={CertificateNeed("v", 1, "example.com/s", "ED25519"): BOTH})
+    files = projected_files(pod(securityContext=context), "v", {"sources": sources}, gathered, NODE)
+    assert shown(files) == expected
+
+
+def test_a_certificate_that_cannot_be_had() -> None:
+    source = {"sources": [{"podCertificate": {**ASKED, "keyPath": "k"}}]}
+    why = Temporary("not issued yet")
+    gathered = Gathered(certificates={CertificateNeed("v", 0, "example.com/s", "ED25519"): why})
+    with pytest.raises(Temporary, match="not issued yet"):
+        projected_files(pod(), "v", source, gathered, NODE)
+
+
+def test_what_a_certificate_source_asks_for() -> None:
+    origin = {**ASKED, "maxExpirationSeconds": 3600, "userAnnotations": {"b.io/k": "2", "a.io/k": "1"}}
+    found = certificate_need("v", 2, origin)
+    assert found == CertificateNeed("v", 2, "example.com/s", "ED25519", 3600, (("a.io/k", "1"), ("b.io/k", "2")))
+    assert (
+        found
+        in needs(
+            pod(volumes=[{"name": "v", "projected": {"sources": [{}, {}, {"podCertificate": origin}]}}])
+        ).certificates
+    )
 
 
 @given(st.lists(st.fixed_dictionaries({"key": st.text(max_size=3), "path": st.text(max_size=8)}), max_size=4))

@@ -15,6 +15,7 @@ from agent.plan.images import pull_failure, pull_policy, with_default_tag
 from nodelib.errors import Invalid
 from tests.unit.agent.pods import Json, container, pod
 
+SHARES_MESSAGES = {"sysctls": [{"name": "kernel.msgmax", "value": "8192"}]}
 NODE = NodeView(name="n1", labels={"disk": "ssd", "cores": "8"}, allocatable={"cpu": "2", "memory": "1Gi", "pods": "3"})
 
 
@@ -65,6 +66,7 @@ def requests(**amounts: str) -> Json:
         pytest.param(pod(nodeSelector={"disk": "hdd"}), [], "NodeAffinity", id="selector-mismatch"),
         pytest.param(pod(nodeName="n2"), [], "NodeName", id="another-node"),
         pytest.param(pod(os={"name": "windows"}), [], "PodOSNotSupported", id="os"),
+        pytest.param(pod(securityContext=SHARES_MESSAGES), [], "SysctlForbidden", id="unsafe-sysctl"),
         pytest.param(
             pod(container(ports=[{"containerPort": 80, "hostPort": 80}])),
             [pod(container(ports=[{"containerPort": 81, "hostPort": 80}]))],
@@ -100,6 +102,11 @@ def test_node_affinity(expression: Json, fits: bool) -> None:
     terms = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
     assert (refusal(pod(affinity=affinity), [], NODE) is None) is fits
+
+
+def test_unsafe_sysctls_that_the_node_allows() -> None:
+    node = NodeView(name="n1", unsafe_sysctls=("kernel.msg*",))
+    assert refusal(pod(securityContext=SHARES_MESSAGES), [], node) is None
 
 
 def test_no_execute_taints() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agent.plan.sysctls import normalized, refused, safe_sysctls
+from agent.plan.sysctls import kernel_version, normalized, refused, safe_sysctls
 from tests.unit.agent.pods import pod
 
 
@@ -52,3 +52,11 @@ def test_old_kernels_have_fewer() -> None:
 )
 def test_normalized(name: str, expected: str) -> None:
     assert normalized(name) == expected
+
+
+@pytest.mark.parametrize(
+    ("release", "version"),
+    [("6.18.0-rc1-amd64", (6, 18)), ("4.19", (4, 19)), ("unknown", (0, 0)), ("", (0, 0))],
+)
+def test_kernel_version(release: str, version: tuple[int, int]) -> None:
+    assert kernel_version(release) == version

@@ -12,6 +12,7 @@ from nodelib.kube.access import ClusterAccess
 from nodelib.kube.client import KubeClient
 from tests.fakes.apiserver import FakeApiServer
 from tests.fakes.clock import FakeClock
+from tests.waiting import until
 
 PATH = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 
@@ -51,9 +52,9 @@ async def test_a_lease_that_somebody_else_touched_is_taken_again(api: FakeApiSer
     clock = FakeClock()
     found = keeper(client, clock)
     task = asyncio.create_task(found.run())
-    await _until(lambda: f"{PATH}/n1" in api.objects)
+    await until(lambda: f"{PATH}/n1" in api.objects)
     await api.put(f"{PATH}/n1", {**api.objects[f"{PATH}/n1"], "spec": {"holderIdentity": "x", "extra": 1}})
-    await _until(lambda: api.objects[f"{PATH}/n1"]["spec"]["holderIdentity"] == "n1", clock)
+    await until(lambda: api.objects[f"{PATH}/n1"]["spec"]["holderIdentity"] == "n1", clock=clock)
     assert api.objects[f"{PATH}/n1"]["spec"]["extra"] == 1
     task.cancel()
 
@@ -73,9 +74,9 @@ async def test_failures_are_tried_again_and_told(api: FakeApiServer, client: Kub
     api.fail_with = [500, 503]
     found = keeper(client, clock)
     task = asyncio.create_task(found.run())
-    await _until(lambda: bool(found.last_error))
-    await _until(lambda: f"{PATH}/n1" in api.objects, clock)
-    await _until(lambda: not found.last_error)
+    await until(lambda: bool(found.last_error))
+    await until(lambda: f"{PATH}/n1" in api.objects, clock=clock)
+    await until(lambda: not found.last_error)
     assert clock.monotonic() < 10
     task.cancel()
 
@@ -86,13 +87,3 @@ async def test_nothing_before_the_node_is_registered(api: FakeApiServer, client:
     await clock.advance(5)
     assert api.requests == []
     task.cancel()
-
-
-async def _until(check: object, clock: FakeClock | None = None) -> None:
-    for _ in range(400):
-        if check():  # type: ignore[operator]
-            return
-        await asyncio.sleep(0.01)
-        if clock is not None:
-            await clock.advance(0.5)
-    raise AssertionError("the condition did not come true")

@@ -10,12 +10,12 @@ from cri_api.v1 import api_pb2
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agent.materials_model import CONFIG_MAP, SECRET, AtomicVolume, MaterialSettings, NodeFacts, ObjectRef
+from agent.materials_model import CONFIG_MAP, SECRET, AtomicVolume, Credential, MaterialSettings, NodeFacts, ObjectRef
 from agent.model import ImageFacts, Kind, Pod
 from agent.plan.cgroups import Machine, Policy
 from agent.work.materials import MaterialEdges, PodMaterialsWork
 from nodelib.errors import NodewrightError, Permanent, Temporary
-from tests.fakes.pod_materials import FakeDisk, FakeObjects
+from tests.fakes.pod_materials import FakeCertificates, FakeDisk, FakeObjects
 from tests.unit.agent.pods import container, pod
 
 Json = dict[str, Any]
@@ -28,13 +28,14 @@ KUBERNETES = {
 
 class World:
     def __init__(self) -> None:
-        self.objects, self.disk = FakeObjects(), FakeDisk()
+        self.objects, self.disk, self.certificates = FakeObjects(), FakeDisk(), FakeCertificates()
         self.objects.all_services = [KUBERNETES]
         self.objects.found = {CM: {"data": {"a": "1"}}, SEC: {"data": {"k": "dg=="}}}
         self.warned: list[tuple[str, str]] = []
         facts = NodeFacts(("10.89.0.11",), {"cpu": "2", "memory": "1Gi"}, recursive_read_only_handlers=frozenset({""}))
         edges = MaterialEdges(
             self.objects,
+            self.certificates,
             self.disk,
             lambda: facts,
             lambda _, reason, message: self.warned.append((reason, message)),
@@ -127,6 +128,28 @@ async def test_refresh_updates_what_it_can(world: World) -> None:
     standing = {plan.name: plan for plan in world.disk.volumes[subject.uid] if isinstance(plan, AtomicVolume)}
     assert standing["s"].files["k"].data == b"new"
     assert standing["c"].files["a"].data == b"1"
+
+
+CERTIFICATE = {"podCertificate": {"signerName": "example.com/s", "keyType": "ED25519", "credentialBundlePath": "b"}}
+
+
+async def test_a_signer_holds_up_its_own_volume_only(world: World) -> None:
+    projected = {"name": "tls", "projected": {"sources": [CERTIFICATE]}}
+    subject = pod(volumes=[{"name": "c", "configMap": {"name": "settings"}}, projected])
+    with pytest.raises(Temporary, match="not issued yet"):
+        await world.materials.prepare(subject)
+    world.certificates.issued["tls"] = Credential(b"KEY", b"1")
+    await world.materials.prepare(subject)
+    world.objects.found = {CM: {"data": {"a": "2"}}}
+    del world.certificates.issued["tls"]
+    with pytest.raises(Temporary, match="not issued yet"):
+        await world.materials.refresh(subject)
+    standing = {plan.name: plan for plan in world.disk.volumes[subject.uid] if isinstance(plan, AtomicVolume)}
+    assert standing["c"].files["a"].data == b"2"
+    assert standing["tls"].files["b"].data == b"KEY1"
+    assert standing["tls"].in_memory
+    await world.materials.release(subject.uid)
+    assert world.certificates.forgotten == [subject.uid]
 
 
 async def test_static_pods_start_without_an_api_server(world: World) -> None:

@@ -13,6 +13,7 @@ from agent.work.stats import StatsProvider, StatsSettings
 from tests.fakes.agent_view import FakeServerRuntime, FakeView, add_pod
 from tests.fakes.clock import FakeClock
 from tests.unit.agent.edge.test_stats import _ID, _UID, _V1
+from tests.waiting import until
 
 _BOX = "c9a2f6a45565be0715875f9b1ee7016af98dcb372dea31f21b71e712264bc924"
 
@@ -96,9 +97,7 @@ async def test_close_questions_share_one_collection(tmp_path: Path) -> None:
 async def test_the_first_rate_takes_two_readings(tmp_path: Path) -> None:
     provider, _, _, clock = _provider(tmp_path)
     asking = asyncio.create_task(provider.snapshot(rates=True))
-    while not asking.done():
-        await asyncio.sleep(0.01)
-        await clock.advance(1)
+    await until(asking.done, clock=clock, advance=1)
     assert "/" in (await asking).earlier
 
 

@@ -13,6 +13,7 @@ from nodelib.errors import Invalid
 from nodelib.kube.client import ApiError, ApiUnreachable
 from tests.fakes.clock import FakeClock
 from tests.unit.agent.work.server.conftest import Authority, Bench
+from tests.waiting import until
 
 
 async def test_nobody_is_401(bench: Bench) -> None:
@@ -109,9 +110,7 @@ async def test_a_review_that_fails_is_tried_again(bench: Bench) -> None:
     client = bench.admin()
     bench.reviewer.fail = [ApiUnreachable("refused"), ApiError(500, "InternalError", "boom")]
     asking = asyncio.create_task(bench.get("/metrics", client))
-    while len(bench.reviewer.calls) < 3:
-        await asyncio.sleep(0.01)
-        await clock.advance(1)
+    await until(lambda: len(bench.reviewer.calls) >= 3, clock=clock, advance=1)
     assert (await asking)[0] == 200
 
 

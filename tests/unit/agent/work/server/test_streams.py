@@ -14,6 +14,7 @@ from agent.errors import CriError, CriNotFound
 from tests.fakes.agent_view import add_pod
 from tests.fakes.streaming import FakeStreamingServer
 from tests.unit.agent.work.server.conftest import Bench
+from tests.waiting import until
 
 Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -105,11 +106,7 @@ async def test_the_end_of_the_client_ends_the_runtime(bench: Bench, peer: FakeSt
     reader, writer = await _open(bench, "/exec/ns/web/main?output=1", _SPDY)
     await reader.readuntil(b"\r\n\r\n")
     writer.close()
-    for _ in range(500):
-        if peer.ended:
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("the runtime's connection stayed open")
+    await until(lambda: peer.ended)
 
 
 async def test_a_slow_client_slows_the_runtime_and_loses_nothing(bench: Bench, peer: FakeStreamingServer) -> None:
@@ -212,10 +209,8 @@ async def test_a_terminal_is_the_containers_choice_for_attach(bench: Bench, peer
     for path in ("/attach/ns/shell/main?output=1&error=1", "/attach/ns/web/main?output=1&tty=1"):
         _, writer = await _open(bench, path, _SPDY)
         writer.close()
-        for _ in range(300):
-            if len(bench.runtime.asked) == (1 if "shell" in path else 2):
-                break
-            await asyncio.sleep(0.01)
+        wanted = 1 if "shell" in path else 2
+        await until(lambda wanted=wanted: len(bench.runtime.asked) == wanted)
     assert [streams["tty"] for _, streams in bench.runtime.asked] == [True, False]
     assert bench.runtime.asked[0][1]["stderr"] is False
 

@@ -1,0 +1,66 @@
+"""Small files that must survive the agent whole: read, replace in one step, set aside. Decides nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+from nodelib.errors import Temporary
+
+
+class CheckpointFiles:
+    """agent.ports.Checkpoints: files in one folder, for root's eyes only."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+
+    async def read(self, name: str) -> str | None:
+        """None: there is none. Raises Temporary."""
+        return await asyncio.to_thread(self._read, self._path(name))
+
+    async def write(self, name: str, text: str) -> None:
+        """On disk, old or new but never half, when this returns. Raises Temporary."""
+        await asyncio.to_thread(self._write, self._path(name), text)
+
+    async def set_aside(self, name: str) -> str:
+        """Keep what cannot be read under another name; its path."""
+        path = self._path(name)
+        kept = f"{path}.unreadable"
+        await asyncio.to_thread(os.replace, path, kept)
+        return kept
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self._folder, name)
+
+    def _read(self, path: str) -> str | None:
+        try:
+            with open(path, encoding="utf-8", errors="replace") as file:
+                return file.read()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise _failure(path, "read", error) from error
+
+    def _write(self, path: str, text: str) -> None:
+        # A dot and a name of its own: upstream's kubelet takes its temporary files for none of its checkpoints.
+        staged = os.path.join(self._folder, f".{os.path.basename(path)}.new")
+        try:
+            os.makedirs(self._folder, mode=0o750, exist_ok=True)
+            handle = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with open(handle, "w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(staged, path)
+            folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+        except OSError as error:
+            raise _failure(path, "write", error) from error
+
+
+def _failure(path: str, step: str, error: OSError) -> Temporary:
+    hint = "Check that the agent is root and that the disk is neither full nor read-only; it is tried again."
+    return Temporary(error.strerror or str(error), obj=path, step=f"{step} checkpoint", action=hint)

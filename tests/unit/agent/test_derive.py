@@ -1,0 +1,36 @@
+"""What is set reaches the parts that obey it."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+from pathlib import Path
+
+import agent
+from agent import derive, settings
+from agent.settings import parse
+
+
+def test_the_cgroup_policy_is_what_was_set(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(
+        "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+        "cgroupRoot: /kube\ncgroupDriver: systemd\ncgroupsPerQOS: true\nfailCgroupV1: true\n"
+        "cpuCFSQuota: false\ncpuCFSQuotaPeriod: 50ms\npodPidsLimit: 99\n"
+    )
+    policy = derive.cgroup_policy(parse([f"--config={file}"], hostname="n"))
+    assert (policy.root, policy.driver, policy.per_qos, policy.fail_v1) == ("/kube", "systemd", True, True)
+    assert (policy.cpu_quota, policy.cpu_period, policy.pids) == (False, 50_000, 99)
+
+
+def test_every_setting_is_read_by_somebody() -> None:
+    """A setting that nobody reads is one that is silently not obeyed: it belongs to the schema, with its `instead`."""
+    read: set[str] = set()
+    folder = Path(agent.__file__).parent
+    for path in folder.rglob("*.py"):
+        if path.name != "settings.py":
+            nodes = ast.walk(ast.parse(path.read_text()))
+            read |= {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+    kinds = [kind for kind in vars(settings).values() if dataclasses.is_dataclass(kind) and isinstance(kind, type)]
+    unread = {f"{kind.__name__}.{field.name}" for kind in kinds for field in dataclasses.fields(kind)}
+    assert {name for name in unread if name.partition(".")[2] not in read} == set()

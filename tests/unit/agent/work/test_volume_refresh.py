@@ -1,0 +1,73 @@
+"""Volumes follow their sources: no change is lost, whatever else goes on meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from agent.model import Pod
+from nodelib.errors import NodewrightError, Permanent, Temporary
+from tests.fakes.clock import settle
+from tests.fakes.pod_world import FakeMaterials, World
+
+
+class SlowMaterials(FakeMaterials):
+    """refresh() ends when `open` is set; `failures` are raised by it, one each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open = asyncio.Event()
+        self.failures: list[NodewrightError] = []
+
+    async def refresh(self, pod: Pod) -> None:
+        await super().refresh(pod)
+        await self.open.wait()
+        if self.failures:
+            raise self.failures.pop(0)
+
+
+@pytest.fixture
+async def running() -> AsyncIterator[tuple[World, SlowMaterials]]:
+    world, materials = World(), SlowMaterials()
+    world.materials = materials
+    await world.start_agent()
+    world.create()
+    await world.until(lambda: (found := world.table.memory("u1")) is not None and found.materials is not None)
+    yield world, materials
+    await world.kill_agent()
+
+
+async def test_a_change_during_an_update(running: tuple[World, SlowMaterials]) -> None:
+    world, materials = running
+    for _ in range(3):
+        world.table.refresh("u1")
+        await settle()
+    assert materials.refreshed == ["u1"]
+    materials.open.set()
+    await settle()
+    assert materials.refreshed == ["u1", "u1"]
+
+
+@pytest.mark.parametrize(
+    ("failure", "times"),
+    [
+        pytest.param(Temporary("no token now"), 2, id="may work later"),
+        pytest.param(Permanent("denied"), 1, id="never works"),
+    ],
+)
+async def test_an_update_that_fails(
+    running: tuple[World, SlowMaterials], monkeypatch: pytest.MonkeyPatch, failure: NodewrightError, times: int
+) -> None:
+    monkeypatch.setattr("agent.work.pod_table._REFRESH_RETRY", 0.02)
+    world, materials = running
+    materials.open.set()
+    materials.failures = [failure]
+    world.table.refresh("u1")
+    for _ in range(500):
+        if len(materials.refreshed) >= times:
+            break
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.05)  # one more, should there be one
+    assert materials.refreshed == ["u1"] * times
