@@ -38,6 +38,7 @@ from agent.work.probes import ProbeKeeper
 from agent.work.relist import Observer
 from agent.work.report import Reporter
 from agent.work.server import KubeletServer, ServerDeps, start
+from agent.work.startup import Startups
 from agent.work.stats import StatsProvider
 from nodelib.clock import Clock, SystemClock
 from nodelib.errors import NodewrightError
@@ -241,23 +242,34 @@ async def _join(
     allocations = Allocations(CheckpointFiles(settings.paths.root_dir), clock)
     await allocations.load()
     files = PodFiles(settings.paths.pod_logs_dir, settings.paths.container_logs_dir)
-    observer = Observer(made.cri, files, clock, table.on_seen)
+    startups = Startups(metrics, clock)
+    observer = Observer(made.cri, files, clock, table.on_seen, metrics)
     api = PodsApi(made.api)
     probe_io = ProbeIo(made.cri)
-    probes = ProbeKeeper(probe_io, events, table.on_probe, clock)
+    probes = ProbeKeeper(probe_io, events, table.on_probe, clock, metrics)
     parts = Parts(
         runtime=made.cri,
-        images=ImageDesk(made.cri, built.materials, events, clock, parallel=settings.images.parallel_pulls or 32),
+        images=ImageDesk(
+            made.cri,
+            built.materials,
+            events,
+            clock,
+            parallel=settings.images.parallel_pulls or 32,
+            figures=metrics,
+            startups=startups,
+        ),
         materials=built.materials,
         cgroups=cgroups,
         allocations=allocations,
         probes=probes,
         events=events,
         api=api,
-        reporter=Reporter(api, clock),
+        reporter=Reporter(api, clock, metrics),
         observer=observer,
         files=files,
         hooks=Hooks(made.cri, HttpHooks(), clock),
+        figures=metrics,
+        startups=startups,
         clock=clock,
         host_ips=lambda: addresses.current,
         network_ready=lambda: not any("network not ready" in text for text in keeper.runtime.problems),

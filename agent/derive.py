@@ -8,7 +8,7 @@ from agent.materials_model import MaterialSettings
 from agent.materials_model import NodeFacts as MaterialNode
 from agent.model import Json
 from agent.plan.admit import NodeView
-from agent.plan.cgroups import ROOT_NAME, Policy
+from agent.plan.cgroups import Policy, path_of, root_name
 from agent.plan.node import NodePolicy
 from agent.settings import Settings
 from agent.work.node import NodeKeeper
@@ -41,6 +41,7 @@ def cgroup_policy(settings: Settings) -> Policy:
         driver=cgroups.driver,
         per_qos=cgroups.per_qos,
         fail_v1=cgroups.fail_v1,
+        group_oom_kill=cgroups.single_process_oom_kill is False,
         cpu_quota=cgroups.cpu_cfs_quota,
         cpu_period=round(cgroups.cpu_cfs_period * 1_000_000),
         pids=cgroups.pod_pids_limit,
@@ -60,10 +61,10 @@ def material_settings(settings: Settings) -> MaterialSettings:
 
 
 def stats_settings(settings: Settings) -> StatsSettings:
-    root = settings.cgroups.root.rstrip("/")
+    policy = cgroup_policy(settings)
     return StatsSettings(
         node_name=settings.node.name,
-        kubepods=f"{root}/{ROOT_NAME}",
+        kubepods=path_of(root_name(policy), policy.driver),
         root_dir=settings.paths.root_dir,
         pod_logs_dir=settings.paths.pod_logs_dir,
     )

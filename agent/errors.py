@@ -6,7 +6,7 @@ answered with, for the few places where upstream tells the codes apart.
 
 from __future__ import annotations
 
-from nodelib.errors import NodewrightError, NotFound, Temporary
+from nodelib.errors import Invalid, NodewrightError, NotFound, Temporary
 
 
 class CriError(NodewrightError):
@@ -19,6 +19,10 @@ class CriError(NodewrightError):
 
 class CriNotFound(CriError, NotFound):
     """The sandbox, container or image is not (or no longer) there."""
+
+
+class CriInvalid(CriError, Invalid):
+    """What was to be asked is no message of CRI: a field of the pod has a value that cannot be."""
 
 
 class CriUnavailable(CriError, Temporary):

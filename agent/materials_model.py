@@ -225,4 +225,5 @@ class MountPlan:
     recursive_read_only: bool = False
     propagation: str = "PROPAGATION_PRIVATE"
     image: str = ""
+    image_ref: str = ""
     image_sub_path: str = ""

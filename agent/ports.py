@@ -90,12 +90,16 @@ class Images(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class MountedVolume:
-    """A volume that stands: its path on the node, and what a mount of it must say."""
+    """A volume that stands: its path on the node, and what a mount of it must say.
+
+    `image`: the reference of an image volume; `image_ref`: what the runtime knows it by, once it is there.
+    """
 
     name: str
     path: str
     read_only: bool = False
     image: str = ""
+    image_ref: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,6 +268,14 @@ class Files(Protocol):
 
     async def remove_pod_logs(self, pod: Pod) -> None:
         """Remove the pod's log directory and the links to it; idempotent."""
+        ...
+
+    async def logged_pods(self) -> frozenset[str]:
+        """UIDs of all pods that have a log directory."""
+        ...
+
+    async def remove_left_logs(self, uid: str) -> None:
+        """remove_pod_logs() for a pod of which only the UID is known."""
         ...
 
 

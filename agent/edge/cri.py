@@ -38,6 +38,19 @@ _OPTIONS = [
     ("grpc.min_reconnect_backoff_ms", 10_000),
     ("grpc.max_reconnect_backoff_ms", 1000),
 ]
+# What upstream's metrics call them, where it is not the step's own name (kuberuntime/instrumented_services.go).
+_OPERATIONS = {
+    "list sandboxes": "list_podsandbox",
+    "sandbox status": "podsandbox_status",
+    "run sandbox": "run_podsandbox",
+    "stop sandbox": "stop_podsandbox",
+    "remove sandbox": "remove_podsandbox",
+    "update sandbox": "update_podsandbox_resources",
+    "update resources": "update_container",
+    "reopen log": "reopen_container_log",
+    "sandbox stats": "list_podsandbox_stats",
+    "image filesystem": "image_fs_info",
+}
 Operation = Callable[[str], AbstractContextManager[None]]
 _UNAVAILABLE = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED}
 
@@ -82,9 +95,12 @@ class Cri:
         return convert.container_status(answer.status)
 
     async def run_sandbox(self, config: Json, runtime_handler: str = "") -> str:
-        request = pb.RunPodSandboxRequest(config=config, runtime_handler=runtime_handler)
+        name = _pod_of(config)
+        request = convert.build(
+            pb.RunPodSandboxRequest, "run sandbox", name, config=config, runtime_handler=runtime_handler
+        )
         call = self._runtime.RunPodSandbox(request, timeout=_SANDBOX_LIMIT)
-        answer = await self._ask("run sandbox", _pod_of(config), call)
+        answer = await self._ask("run sandbox", name, call)
         return str(answer.pod_sandbox_id)
 
     async def stop_sandbox(self, sandbox_id: str) -> None:
@@ -96,8 +112,15 @@ class Cri:
         await self._gone_is_fine("remove sandbox", sandbox_id, self._runtime.RemovePodSandbox(request, timeout=_LIMIT))
 
     async def create_container(self, sandbox_id: str, config: Json, sandbox_config: Json) -> str:
-        request = pb.CreateContainerRequest(pod_sandbox_id=sandbox_id, config=config, sandbox_config=sandbox_config)
         name = f"{_pod_of(sandbox_config)}[{config['metadata']['name']}]"
+        request = convert.build(
+            pb.CreateContainerRequest,
+            "create container",
+            name,
+            pod_sandbox_id=sandbox_id,
+            config=config,
+            sandbox_config=sandbox_config,
+        )
         call = self._runtime.CreateContainer(request, timeout=_LIMIT)
         answer = await self._ask("create container", name, call)
         return str(answer.container_id)
@@ -117,14 +140,20 @@ class Cri:
         await self._gone_is_fine("remove container", container_id, call)
 
     async def update_resources(self, container_id: str, linux: Json) -> None:
-        request = pb.UpdateContainerResourcesRequest(container_id=container_id, linux=linux)
+        kind = pb.UpdateContainerResourcesRequest
+        request = convert.build(kind, "update resources", container_id, container_id=container_id, linux=linux)
         call = self._runtime.UpdateContainerResources(request, timeout=_LIMIT)
         await self._ask("update resources", container_id, call)
 
     async def update_sandbox(self, sandbox_id: str, overhead: Json, resources: Json) -> None:
         """Tell the runtime what the pod as a whole may use from now on. A runtime without the call is fine."""
-        request = pb.UpdatePodSandboxResourcesRequest(
-            pod_sandbox_id=sandbox_id, overhead=overhead or None, resources=resources or None
+        request = convert.build(
+            pb.UpdatePodSandboxResourcesRequest,
+            "update sandbox",
+            sandbox_id,
+            pod_sandbox_id=sandbox_id,
+            overhead=overhead or None,
+            resources=resources or None,
         )
         call = self._runtime.UpdatePodSandboxResources(request, timeout=_LIMIT)
         try:
@@ -138,9 +167,11 @@ class Cri:
         """Run `argv`; `timeout` in seconds, 0: none. A command out of time raises CriError, code DEADLINE_EXCEEDED."""
         # CRI counts whole seconds; a part of one must not become "no limit".
         seconds = max(1, round(timeout)) if timeout > 0 else 0
-        request = pb.ExecSyncRequest(container_id=container_id, cmd=argv, timeout=seconds)
+        request = convert.build(
+            pb.ExecSyncRequest, "exec", container_id, container_id=container_id, cmd=argv, timeout=seconds
+        )
         call = self._runtime.ExecSync(request, timeout=seconds + _EXEC_SLACK if seconds else None)
-        answer = await self._ask("exec", container_id, call)
+        answer = await self._ask("exec", container_id, call, operation="exec_sync")
         return ExecResult(answer.exit_code, answer.stdout, answer.stderr)
 
     async def exec_url(
@@ -198,7 +229,14 @@ class Cri:
 
     async def pull_image(self, reference: str, auth: Json | None, sandbox_config: Json) -> str:
         """The image's reference (its digest or id). No time limit: cancel it to give up."""
-        request = pb.PullImageRequest(image={"image": reference}, auth=auth, sandbox_config=sandbox_config or None)
+        request = convert.build(
+            pb.PullImageRequest,
+            "pull image",
+            reference,
+            image={"image": reference},
+            auth=auth,
+            sandbox_config=sandbox_config or None,
+        )
         answer = await self._ask("pull image", reference, self._images.PullImage(request))
         return str(answer.image_ref)
 
@@ -215,8 +253,8 @@ class Cri:
         answer = await self._ask("image filesystem", "", call)
         return [convert.to_plain(item) for item in answer.image_filesystems]
 
-    async def _ask(self, step: str, obj: str, call: Awaitable[Any]) -> Any:
-        with self._operation(step.replace(" ", "_")):
+    async def _ask(self, step: str, obj: str, call: Awaitable[Any], *, operation: str = "") -> Any:
+        with self._operation(operation or _OPERATIONS.get(step) or step.replace(" ", "_")):
             try:
                 return await call
             except grpc.aio.AioRpcError as error:

@@ -6,10 +6,13 @@ take them whole as keyword arguments.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from cri_api.v1 import api_pb2
+from google.protobuf import message_factory
 
+from agent.errors import CriInvalid
 from agent.model import ContainerState, ImageFacts, Json, RunState, SandboxState
 
 _STATES = {
@@ -112,6 +115,46 @@ def image_facts(image: Any) -> ImageFacts:
         username=image.username,
         pinned=image.pinned,
     )
+
+
+def build(kind: Any, step: str, obj: str, **fields: Any) -> Any:
+    """A message of class `kind`. Raises CriInvalid, which names the field that does not fit."""
+    try:
+        return kind(**fields)
+    except (TypeError, ValueError) as error:
+        path, cause = _misfit(kind, fields) or ("", error)
+        raise CriInvalid(
+            f"{path or kind.DESCRIPTOR.name}: {cause}",
+            code="INVALID_ARGUMENT",
+            obj=obj,
+            step=step,
+            action="Correct the field of the pod that it comes from; `kubectl explain pod.spec` has its type.",
+        ) from error
+
+
+def _misfit(kind: Any, fields: Mapping[str, Any]) -> tuple[str, Exception] | None:
+    """Path and fault of the first field that `kind` does not take."""
+    for name, value in fields.items():
+        try:
+            kind(**{name: value})
+        except (TypeError, ValueError) as error:
+            field = kind.DESCRIPTOR.fields_by_name.get(name)
+            return _misfit_inside(field, name, value) or (name, error)
+    return None
+
+
+def _misfit_inside(field: Any, name: str, value: Any) -> tuple[str, Exception] | None:
+    if field is None or field.message_type is None or field.message_type.GetOptions().map_entry:
+        return None
+    kind = message_factory.GetMessageClass(field.message_type)
+    entries = (
+        [(f"{name}[{index}]", one) for index, one in enumerate(value)] if isinstance(value, list) else [(name, value)]
+    )
+    for at, one in entries:
+        found = _misfit(kind, one) if isinstance(one, Mapping) else None
+        if found is not None:
+            return f"{at}.{found[0]}", found[1]
+    return None
 
 
 def to_plain(message: Any) -> Json:

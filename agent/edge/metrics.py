@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, disable_created_metrics
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from agent.model import RunState
+from agent.figures import ProbeLabels
+from agent.model import Kind, RunState
 from agent.ports import PodView
 
 _START = (
@@ -21,6 +22,15 @@ _START = (
     1, 1.5, 2, 3, 4, 5, 6, 8, 10, 20, 30, 45, 60, 120, 180, 240, 300, 600, 1800, 3600,
 )  # fmt: skip
 _PULL = (1, 5, 10, 20, 30, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600)
+
+
+_KINDS = {Kind.INIT: "init_container", Kind.MAIN: "container", Kind.EPHEMERAL: "ephemeral_container"}
+_MB, _GB = 1 << 20, 1 << 30
+_SIZES = (
+    (100 * _GB, "GT100GB"), (60 * _GB, "60GB-100GB"), (40 * _GB, "40GB-60GB"), (30 * _GB, "30GB-40GB"),
+    (20 * _GB, "20GB-30GB"), (10 * _GB, "10GB-20GB"), (5 * _GB, "5GB-10GB"), (_GB, "1GB-5GB"),
+    (500 * _MB, "500MB-1GB"), (100 * _MB, "100MB-500MB"), (10 * _MB, "10MB-100MB"), (0, "0-10MB"),
+)  # fmt: skip
 
 
 class Metrics:
@@ -70,6 +80,14 @@ class Metrics:
             buckets=_START,
             registry=registry,
         )
+        self.pod_start_total = Histogram(
+            "kubelet_pod_start_total_duration_seconds",
+            "Duration in seconds to start a pod since creation, including time to pull images and run init "
+            "containers, measured from pod creation timestamp to when all its containers are reported as started and "
+            "observed via watch",
+            buckets=_START,
+            registry=registry,
+        )
         self.pod_worker = Histogram(
             "kubelet_pod_worker_duration_seconds",
             "Duration in seconds to sync a single pod. Broken down by operation type: create, update, or sync",
@@ -113,12 +131,16 @@ class Metrics:
             registry=registry,
         )
         self.image_pull_seconds = Histogram(
-            "kubelet_image_pull_duration_seconds", "Duration in seconds to pull an image.", buckets=_PULL,
-            registry=registry,
+            "kubelet_image_pull_duration_seconds", "Duration in seconds to pull an image.", ["image_size_in_bytes"],
+            buckets=_PULL, registry=registry,
         )  # fmt: skip
         self.relist_seconds = Histogram(
             "kubelet_pleg_relist_duration_seconds", "Duration in seconds for relisting pods.", registry=registry
         )
+        self.relist_interval = Histogram(
+            "kubelet_pleg_relist_interval_seconds", "Interval in seconds between relisting in PLEG.", registry=registry
+        )
+        self._relisted_at = 0.0
         self.relist_seen = Gauge(
             "kubelet_pleg_last_seen_seconds", "Timestamp in seconds when the pods were last relisted.",
             registry=registry,
@@ -141,6 +163,59 @@ class Metrics:
         finally:
             self.runtime_seconds.labels(kind).observe(time.monotonic() - started)
 
+    # --- agent.figures.Figures
+
+    def pod_running(self, seconds: float) -> None:
+        self.pod_start.observe(seconds)
+
+    def pod_started(self, total: float, sli: float | None) -> None:
+        self.pod_start_total.observe(total)
+        if sli is not None:
+            self.pod_start_sli.observe(sli)
+
+    def pod_synced(self, operation: str, seconds: float) -> None:
+        self.pod_worker.labels(operation).observe(seconds)
+
+    def status_sent(self, seconds: float) -> None:
+        self.status_sync.observe(seconds)
+
+    def sandbox_begun(self) -> None:
+        self.started_pods.inc()
+
+    def container_begun(self, kind: Kind) -> None:
+        self.started_containers.labels(_KINDS[kind]).inc()
+
+    def container_failed(self, kind: Kind, code: str) -> None:
+        self.started_containers_errors.labels(_KINDS[kind], code).inc()
+
+    def image_pulled(self, seconds: float, size: int) -> None:
+        self.image_pull_seconds.labels(_size_class(size)).observe(seconds)
+
+    def relisted(self, seconds: float, now: float) -> None:
+        self.relist_seconds.observe(seconds)
+        if self._relisted_at:
+            self.relist_interval.observe(now - self._relisted_at)
+        self._relisted_at = now
+        self.relist_seen.set(now)
+
+    def probed(self, labels: ProbeLabels, result: str, seconds: float) -> None:
+        who = (labels.container, labels.pod, labels.namespace)
+        self.probe_total.labels(labels.kind, result, *who, labels.uid).inc()
+        if result != "failed":
+            self.probe_seconds.labels(labels.kind, *who).observe(seconds)
+
+    def probe_gone(self, labels: ProbeLabels) -> None:
+        who = (labels.container, labels.pod, labels.namespace)
+        for result in ("successful", "failed", "unknown"):
+            self.probe_total.remove_by_labels(
+                {"probe_type": labels.kind, "result": result, "container": who[0], "pod_uid": labels.uid}
+            )
+        self.probe_seconds.remove_by_labels(
+            {"probe_type": labels.kind, "container": who[0], "pod": who[1], "namespace": who[2]}
+        )
+
+    # --- counted when scraped
+
     def watch_pods(self, pods: PodView) -> None:
         """Let a scrape count the pods and containers of `pods`; nothing is counted in between."""
         self.registry.register(_PodCounts(pods))
@@ -148,6 +223,11 @@ class Metrics:
     def watch_certificates(self, states: Callable[[], Mapping[tuple[str, str], int]]) -> None:
         """Let a scrape count podCertificate sources; `states`: how many by (signer name, state)."""
         self.registry.register(_CertificateCounts(states))
+
+
+def _size_class(size: int) -> str:
+    """Upstream's label of an image's size (bytes)."""
+    return next((label for least, label in _SIZES if size > least), "N/A")
 
 
 class _CertificateCounts:

@@ -35,6 +35,13 @@ class PodFiles:
     async def remove_pod_logs(self, pod: Pod) -> None:
         await asyncio.to_thread(self._remove_pod, pod)
 
+    async def logged_pods(self) -> frozenset[str]:
+        names = await asyncio.to_thread(_listed, self._pod_logs)
+        return frozenset(name.rpartition("_")[2] for name in names if name.count("_") >= 2)
+
+    async def remove_left_logs(self, uid: str) -> None:
+        await asyncio.to_thread(self._remove_left, uid)
+
     def _link(self, target: str, name: str) -> None:
         try:
             os.makedirs(self._links, exist_ok=True)
@@ -54,9 +61,18 @@ class PodFiles:
                 if name == base or name.startswith(base + "."):
                     _unlink(f"{folder}/{name}")
 
+    def _remove_left(self, uid: str) -> None:
+        for name in _listed(self._pod_logs):
+            namespace, _, rest = name.partition("_")
+            pod, _, found = rest.rpartition("_")
+            if found == uid and namespace and pod:
+                self._remove_folder(name, f"{pod}_{namespace}_")
+
     def _remove_pod(self, pod: Pod) -> None:
-        shutil.rmtree(f"{self._pod_logs}/{pod.namespace}_{pod.name}_{pod.uid}", ignore_errors=True)
-        prefix = f"{pod.name}_{pod.namespace}_"
+        self._remove_folder(f"{pod.namespace}_{pod.name}_{pod.uid}", f"{pod.name}_{pod.namespace}_")
+
+    def _remove_folder(self, folder: str, prefix: str) -> None:
+        shutil.rmtree(f"{self._pod_logs}/{folder}", ignore_errors=True)
         for name in _listed(self._links):
             path = f"{self._links}/{name}"
             if name.startswith(prefix) and os.path.islink(path) and not os.path.exists(path):

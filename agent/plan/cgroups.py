@@ -32,7 +32,10 @@ Write = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What the node's configuration says about pod cgroups. `pids` -1: no limit per pod."""
+    """What the node's configuration says about pod cgroups. `pids` -1: no limit per pod.
+
+    `group_oom_kill`: singleProcessOOMKill was set to false in so many words.
+    """
 
     root: str = "/"
     driver: str = "cgroupfs"
@@ -41,6 +44,7 @@ class Policy:
     cpu_period: int = 100_000
     pids: int = -1
     fail_v1: bool = False
+    group_oom_kill: bool = False
 
 
 def shares(milli_cpu: int) -> int:

@@ -76,7 +76,8 @@ def cri_mount(plan: MountPlan, host_path: str = "") -> Json:
         "propagation": plan.propagation,
     }
     if plan.image:
-        mount |= {"host_path": "", "image": {"image": plan.image}, "image_sub_path": plan.image_sub_path}
+        image = {"image": plan.image_ref or plan.image, "user_specified_image": plan.image}
+        mount |= {"host_path": "", "image": image, "image_sub_path": plan.image_sub_path}
     return mount
 
 

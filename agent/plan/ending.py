@@ -8,6 +8,7 @@ deletion of the object, the records. Each is seen done before the next begins.
 from __future__ import annotations
 
 import json
+import math
 
 from agent.labels import PRE_STOP
 from agent.model import ContainerState, Json, Kind, ObservedPod, Pod, RunState
@@ -91,7 +92,8 @@ def plan_ending(pod: Pod, seen: ObservedPod, facts: Facts, ending: Ending) -> Po
 def kills_of(pod: Pod, seen: ObservedPod, now: float, grace: int, since: float) -> tuple[Kill, ...]:
     """The containers to be stopped now; once `grace` seconds since `since` are over, none waits for another."""
     alive = [one for one in seen.containers if one.state in (RunState.RUNNING, RunState.UNKNOWN)]
-    left = max(0, int(grace - (now - since)))
+    # CRI counts whole seconds: rounded down, every pod would lose up to one of its own.
+    left = max(0, math.ceil(grace - (now - since)))
     turn = alive if left == 0 else _whose_turn(pod, alive)
     return tuple(Kill(one.id, one.name, f"Stopping container {one.name}", left, _pre_stop(pod, one)) for one in turn)
 
@@ -138,4 +140,4 @@ def _grace(pod: Pod) -> int:
 
 
 def _left(ending: Ending, now: float) -> int:
-    return max(0, int(ending.since + ending.grace - now))
+    return max(0, math.ceil(ending.since + ending.grace - now))

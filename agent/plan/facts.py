@@ -117,11 +117,15 @@ class Prepare:
 
 @dataclass(frozen=True, slots=True)
 class EnsureImage:
-    """Look for the image, and pull it if the policy says so; the pull goes on beside other steps."""
+    """Look for the image, and pull it if the policy says so; the pull goes on beside other steps.
+
+    The container's own, or with `volume` (an entry of spec.volumes) that of an image volume which it mounts.
+    """
 
     kind: Kind
     container: Json
     attempt: int
+    volume: Json | None = None
 
 
 @dataclass(frozen=True, slots=True)

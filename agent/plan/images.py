@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
-from agent.model import Json
+from agent.model import Json, Pod
 from agent.plan.facts import Waiting
 from nodelib.errors import Invalid
 
@@ -23,6 +24,38 @@ _KINDS = {
     "SignatureValidationFailed": "the signature validation failed",
 }
 _IMAGE_ID = re.compile(r"^(?:sha256:)?[0-9a-f]{64}$")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """An image and what asks for it: `key` in Facts.images, `container` of the events ("": the pod itself)."""
+
+    key: str
+    image: str
+    policy: str
+    container: str = ""
+
+
+def wanted(container: Json, volume: Json | None = None) -> Wanted:
+    """The container's own image, or that of a volume."""
+    if volume is None:
+        name = str(container["name"])
+        return Wanted(name, str(container.get("image", "")), pull_policy(container), name)
+    source = volume["image"]
+    image = str(source.get("reference") or "")
+    policy = pull_policy({"image": image, "imagePullPolicy": source.get("pullPolicy")})
+    return Wanted(volume_key(volume["name"]), image, policy)
+
+
+def volume_key(name: str) -> str:
+    """No name of a container has a slash in it."""
+    return f"volume/{name}"
+
+
+def image_volumes(pod: Pod, container: Json) -> list[Json]:
+    """The image volumes that the container mounts."""
+    mounted = {mount.get("name") for mount in container.get("volumeMounts") or []}
+    return [one for one in pod.spec.get("volumes") or [] if one.get("image") and one["name"] in mounted]
 
 
 def with_default_tag(image: str) -> str:

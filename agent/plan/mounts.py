@@ -77,6 +77,7 @@ def _plan(
         recursive_read_only=_recursive_read_only(pod, mount, rro),
         propagation=propagation,
         image=volume.image,
+        image_ref=volume.image_ref,
         image_sub_path=sub_path if volume.image else "",
     )
 

@@ -33,6 +33,7 @@ from agent.plan.facts import (
     Step,
     Waiting,
 )
+from agent.plan.images import image_volumes, wanted
 from agent.plan.initialization import init_actions
 from agent.plan.restart import grace_seconds, may_restart, should_start
 
@@ -251,20 +252,31 @@ def _start(
     if failure is not None and failure.retry_at > facts.now:
         return None, Waiting(failure.reason, failure.message), failure.retry_at
     told = Waiting(failure.reason, failure.message) if failure is not None else None
-    image = facts.images.get(name)
-    if image is None or image.attempt != attempt:
-        return EnsureImage(kind, container, attempt), told, None
-    if image.phase is ImagePhase.PULLING:
-        return None, told or image.waiting, None
-    if image.phase is ImagePhase.FAILED:
-        if image.retry_at > facts.now:
-            return None, image.waiting, image.retry_at
-        return EnsureImage(kind, container, attempt), image.waiting, None
+    for volume in (*image_volumes(pod, container), None):
+        missing = _image(facts, EnsureImage(kind, container, attempt, volume), told)
+        if missing is not None:
+            return missing
     if sandbox is None:
         return None, told, None
     if not facts.prepared:
         return None, told, facts.blocked.retry_at if facts.blocked else None
     return Start(kind, container, attempt, sandbox.id), told, None
+
+
+def _image(
+    facts: Facts, ensure: EnsureImage, told: Waiting | None
+) -> tuple[Step | None, Waiting | None, float | None] | None:
+    """What is to be done or waited for until the image is there; None when it is."""
+    image = facts.images.get(wanted(ensure.container, ensure.volume).key)
+    if image is None or (ensure.volume is None and image.attempt != ensure.attempt):
+        return ensure, told, None
+    if image.phase is ImagePhase.PULLING:
+        return None, told or image.waiting, None
+    if image.phase is ImagePhase.FAILED:
+        if image.retry_at > facts.now:
+            return None, image.waiting, image.retry_at
+        return ensure, image.waiting, None
+    return None
 
 
 def crash_loop(pod: Pod, container: Json, facts: Facts) -> Waiting:

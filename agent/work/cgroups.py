@@ -81,6 +81,13 @@ class KubepodsTree:
                 step="make cgroups",
                 action="Set failCgroupV1: false (both versions are served), or boot with cgroup v2.",
             )
+        if self._policy.group_oom_kill and self._tree.version == 1:
+            raise Permanent(
+                "cgroup v1 cannot kill all processes of a container that runs out of memory",
+                obj="singleProcessOOMKill: false",
+                step="make cgroups",
+                action="Leave the field out, or boot with cgroup v2.",
+            )
         if self._slices is not None:
             await self._slices.check()
         if not self._policy.per_qos:

@@ -10,12 +10,14 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from agent.errors import CriError
-from agent.model import ImageFacts, Json, Kind, Pod
+from agent.errors import CriError, CriUnavailable
+from agent.figures import Figures, Unmeasured
+from agent.model import ImageFacts, Json, Pod
 from agent.plan import backoff
 from agent.plan.facts import BackOff, ImagePhase, ImageState, Waiting
-from agent.plan.images import pull_backed_off, pull_failure, pull_policy, with_default_tag
+from agent.plan.images import Wanted, pull_backed_off, pull_failure, with_default_tag
 from agent.ports import Events, Images, PodMaterials
+from agent.work.startup import Startups
 from nodelib.clock import Clock
 from nodelib.errors import Invalid, NodewrightError
 
@@ -29,42 +31,52 @@ class ImageDesk:
     """One for the node."""
 
     def __init__(
-        self, images: Images, materials: PodMaterials, events: Events, clock: Clock, *, parallel: int = 5
+        self,
+        images: Images,
+        materials: PodMaterials,
+        events: Events,
+        clock: Clock,
+        *,
+        parallel: int = 5,
+        figures: Figures | None = None,
+        startups: Startups | None = None,
     ) -> None:
         self._images, self._materials, self._events, self._clock = images, materials, events, clock
+        self._figures = figures or Unmeasured()
+        self._startups = startups or Startups(self._figures, clock)
         self._slots = asyncio.Semaphore(parallel)
         self._backoff: dict[tuple[str, str], tuple[BackOff, Waiting]] = {}
         self._pulls: dict[tuple[str, str], asyncio.Task[None]] = {}
         self.pulling: dict[str, float] = {}
 
-    async def ensure(self, pod: Pod, kind: Kind, container: Json, attempt: int, on_state: OnState) -> None:
-        """Say by `on_state(name, state)` how the image stands; start a pull if it takes one."""
-        name, wanted = container["name"], str(container.get("image", ""))
+    async def ensure(self, pod: Pod, want: Wanted, attempt: int, on_state: OnState) -> None:
+        """Say by `on_state(key, state)` how the image stands; start a pull if it takes one."""
         try:
-            reference = with_default_tag(wanted)
+            reference = with_default_tag(want.image)
         except Invalid as error:
-            message = f'Failed to apply default image tag "{wanted}": {error.message}'
-            self._events.emit(pod.raw, "Warning", "InspectFailed", message, container=name)
-            on_state(name, self._failed(attempt, Waiting("InvalidImageName", message), 60))
+            message = f'Failed to apply default image tag "{want.image}": {error.message}'
+            self._warn(pod, want, "InspectFailed", message)
+            on_state(want.key, self._failed(attempt, Waiting("InvalidImageName", message), 60))
             return
         try:
             found = await self._images.image_status(reference)
         except CriError as error:
-            message = f'Failed to inspect image "{wanted}": {error.message}'
-            self._events.emit(pod.raw, "Warning", "InspectFailed", message, container=name)
-            on_state(name, self._failed(attempt, Waiting("ImageInspectError", message), 5))
+            message = f'Failed to inspect image "{want.image}": {error.message}'
+            self._warn(pod, want, "InspectFailed", message)
+            # A runtime that restarts is back in a second or two.
+            pause = 1.0 if isinstance(error, CriUnavailable) else 5.0
+            on_state(want.key, self._failed(attempt, Waiting("ImageInspectError", message), pause))
             return
-        policy = pull_policy(container)
-        if found is not None and policy != "Always":
-            message = f'Container image "{wanted}" already present on machine and can be accessed by the pod'
-            self._events.emit(pod.raw, "Normal", "Pulled", message, container=name)
-            on_state(name, _present(attempt, found, reference))
-        elif policy == "Never":
-            message = f'Container image "{wanted}" is not present with pull policy of Never'
-            self._events.emit(pod.raw, "Warning", "ErrImageNeverPull", message, container=name)
-            on_state(name, self._failed(attempt, Waiting("ErrImageNeverPull", message), 10))
+        if found is not None and want.policy != "Always":
+            message = f'Container image "{want.image}" already present on machine and can be accessed by the pod'
+            self._tell(pod, want, "Pulled", message)
+            on_state(want.key, _present(attempt, found, reference))
+        elif want.policy == "Never":
+            message = f'Container image "{want.image}" is not present with pull policy of Never'
+            self._warn(pod, want, "ErrImageNeverPull", message)
+            on_state(want.key, self._failed(attempt, Waiting("ErrImageNeverPull", message), 10))
         else:
-            self._pull(pod, container, reference, attempt, on_state)
+            self._pull(pod, want, reference, attempt, on_state)
 
     def forget(self, uid: str) -> None:
         """Give up every pull of this pod."""
@@ -79,53 +91,54 @@ class ImageDesk:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _pull(self, pod: Pod, container: Json, reference: str, attempt: int, on_state: OnState) -> None:
-        name, wanted = container["name"], str(container.get("image", ""))
-        entry = self._backoff.get((pod.uid, wanted))
+    def _pull(self, pod: Pod, want: Wanted, reference: str, attempt: int, on_state: OnState) -> None:
+        entry = self._backoff.get((pod.uid, want.image))
         now = self._clock.now()
         if entry is not None and (at := entry[0].updated_at + entry[0].delay) > now:
-            self._back_off(pod, name, wanted, attempt, entry[1], at, on_state)
+            self._back_off(pod, want, attempt, entry[1], at, on_state)
             return
-        key = (pod.uid, name)
+        key = (pod.uid, want.key)
         if key in self._pulls:
             return
-        on_state(name, ImageState(attempt, ImagePhase.PULLING))
+        on_state(want.key, ImageState(attempt, ImagePhase.PULLING))
         task = asyncio.create_task(
-            self._pulled(pod, container, reference, attempt, on_state), name=f"pull/{pod.full_name}/{name}"
+            self._pulled(pod, want, reference, attempt, on_state), name=f"pull/{pod.full_name}/{want.key}"
         )
         self._pulls[key] = task
 
-    async def _pulled(self, pod: Pod, container: Json, reference: str, attempt: int, on_state: OnState) -> None:
-        name, wanted = container["name"], str(container.get("image", ""))
-        self._events.emit(pod.raw, "Normal", "Pulling", f'Pulling image "{wanted}"', container=name)
+    async def _pulled(self, pod: Pod, want: Wanted, reference: str, attempt: int, on_state: OnState) -> None:
+        self._tell(pod, want, "Pulling", f'Pulling image "{want.image}"')
         asked = self._clock.monotonic()
         try:
             async with self._slots:
                 began = self._clock.monotonic()
-                self.pulling[wanted] = self._clock.now()
-                ref = await self._try_credentials(pod, wanted, reference)
+                self.pulling[want.image] = self._clock.now()
+                ref = await self._try_credentials(pod, want.image, reference)
                 found = await self._images.image_status(reference) or await self._images.image_status(ref)
         except NodewrightError as error:
-            self._pulls.pop((pod.uid, name), None)
-            self._pull_failed(pod, container, attempt, error.message, on_state)
+            self._pulls.pop((pod.uid, want.key), None)
+            self._pull_failed(pod, want, attempt, error.message, on_state)
             return
         except Exception as error:
-            self._pulls.pop((pod.uid, name), None)
-            log.exception("pod %s: pulling %s", pod.full_name, wanted)
-            self._pull_failed(pod, container, attempt, repr(error), on_state)
+            self._pulls.pop((pod.uid, want.key), None)
+            log.exception("pod %s: pulling %s", pod.full_name, want.image)
+            self._pull_failed(pod, want, attempt, repr(error), on_state)
             return
         finally:
-            self.pulling.pop(wanted, None)
-        self._pulls.pop((pod.uid, name), None)
-        self._backoff.pop((pod.uid, wanted), None)
+            self.pulling.pop(want.image, None)
+            now = self._clock.now()
+            self._startups.pulled(pod.uid, now - (self._clock.monotonic() - asked), now)
+        self._pulls.pop((pod.uid, want.key), None)
+        self._backoff.pop((pod.uid, want.image), None)
         done = self._clock.monotonic()
         size = found.size if found else 0
+        self._figures.image_pulled(done - asked, size)
         message = (
-            f'Successfully pulled image "{wanted}" in {_took(done - began)} ({_took(done - asked)} including waiting). '
-            f"Image size: {size} bytes."
+            f'Successfully pulled image "{want.image}" in {_took(done - began)} '
+            f"({_took(done - asked)} including waiting). Image size: {size} bytes."
         )
-        self._events.emit(pod.raw, "Normal", "Pulled", message, container=name)
-        on_state(name, _present(attempt, found or ImageFacts(ref), ref))
+        self._tell(pod, want, "Pulled", message)
+        on_state(want.key, _present(attempt, found or ImageFacts(ref), ref))
 
     async def _try_credentials(self, pod: Pod, wanted: str, reference: str) -> str:
         # Each set of credentials in turn, as upstream's PullImage: the last refusal is the one told.
@@ -139,27 +152,30 @@ class ImageDesk:
                 last = error
         raise last or CriError("no credentials to try", obj=wanted)
 
-    def _pull_failed(self, pod: Pod, container: Json, attempt: int, message: str, on_state: OnState) -> None:
-        name, wanted = container["name"], str(container.get("image", ""))
+    def _pull_failed(self, pod: Pod, want: Wanted, attempt: int, message: str, on_state: OnState) -> None:
         now = self._clock.now()
-        entry = self._backoff.get((pod.uid, wanted))
+        entry = self._backoff.get((pod.uid, want.image))
         extended = backoff.extended(entry[0] if entry else None, now, now)
-        why = pull_failure(wanted, message)
+        why = pull_failure(want.image, message)
         if len(self._backoff) >= _BACKOFFS_KEPT:
             self._backoff.pop(next(iter(self._backoff)))
-        self._backoff[pod.uid, wanted] = (extended, why)
-        self._events.emit(pod.raw, "Warning", "Failed", f'Failed to pull image "{wanted}": {message}', container=name)
-        self._events.emit(pod.raw, "Warning", "Failed", f"Error: {why.reason}", container=name)
+        self._backoff[pod.uid, want.image] = (extended, why)
+        self._warn(pod, want, "Failed", f'Failed to pull image "{want.image}": {message}')
+        self._warn(pod, want, "Failed", f"Error: {why.reason}")
         # Shown as the failure for a moment, as the back-off from the next look on.
-        on_state(name, ImageState(attempt, ImagePhase.FAILED, waiting=why, retry_at=now + 1))
+        on_state(want.key, ImageState(attempt, ImagePhase.FAILED, waiting=why, retry_at=now + 1))
 
-    def _back_off(
-        self, pod: Pod, name: str, wanted: str, attempt: int, why: Waiting, at: float, on_state: OnState
-    ) -> None:
-        self._events.emit(pod.raw, "Normal", "BackOff", f'Back-off pulling image "{wanted}"', container=name)
-        self._events.emit(pod.raw, "Warning", "Failed", "Error: ImagePullBackOff", container=name)
-        waiting = pull_backed_off(wanted, why)
-        on_state(name, ImageState(attempt, ImagePhase.FAILED, waiting=waiting, retry_at=at))
+    def _back_off(self, pod: Pod, want: Wanted, attempt: int, why: Waiting, at: float, on_state: OnState) -> None:
+        self._tell(pod, want, "BackOff", f'Back-off pulling image "{want.image}"')
+        self._warn(pod, want, "Failed", "Error: ImagePullBackOff")
+        waiting = pull_backed_off(want.image, why)
+        on_state(want.key, ImageState(attempt, ImagePhase.FAILED, waiting=waiting, retry_at=at))
+
+    def _tell(self, pod: Pod, want: Wanted, reason: str, message: str) -> None:
+        self._events.emit(pod.raw, "Normal", reason, message, container=want.container)
+
+    def _warn(self, pod: Pod, want: Wanted, reason: str, message: str) -> None:
+        self._events.emit(pod.raw, "Warning", reason, message, container=want.container)
 
     def _failed(self, attempt: int, why: Waiting, seconds: float) -> ImageState:
         return ImageState(attempt, ImagePhase.FAILED, waiting=why, retry_at=self._clock.now() + seconds)

@@ -34,7 +34,7 @@ _RUNTIME_DOWN_AFTER = 30.0  # seconds without an answer; upstream: maxWaitForCon
 _RUNTIME_POLL = 5.0
 _UNREADY_POLL = 0.25
 _IMAGES_AGE = 30.0
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 7.0
+_FIRST_PAUSE, _LONGEST_PAUSE, _GROWTH = 0.1, 7.0, 1.5
 
 Work = Callable[[], Coroutine[Any, Any, None]]
 
@@ -203,7 +203,7 @@ class NodeKeeper:
             except NodewrightError as error:
                 self._failed(f"Node {self._policy.name} is not registered: {error}")
                 await self._edges.clock.sleep(pause)
-                pause = min(pause * 2, _LONGEST_PAUSE)
+                pause = min(pause * _GROWTH, _LONGEST_PAUSE)
         self._well()
         log.info("Node %s is registered", self._policy.name)
         self.registered.set()

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from agent.figures import Figures
 from agent.ports import ApiPods, Events, Files, PodCgroups, PodMaterials, Probes, Runtime
 from agent.work.allocations import Allocations
 from agent.work.hooks import Hooks
 from agent.work.images import ImageDesk
 from agent.work.relist import Observer
 from agent.work.report import Reporter
+from agent.work.startup import Startups
 from nodelib.clock import Clock
 
 
@@ -30,6 +32,8 @@ class Parts:
     observer: Observer
     files: Files
     hooks: Hooks
+    figures: Figures
+    startups: Startups
     clock: Clock
     host_ips: Callable[[], tuple[str, ...]]
     network_ready: Callable[[], bool] = lambda: True

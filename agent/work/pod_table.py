@@ -81,6 +81,7 @@ class PodTable:
         if worker is None:
             self._start(pod)
             return
+        self.parts.startups.shown(pod)
         before, wanted = worker.memory.pod, worker.memory.desired
         allocated = self.parts.allocations.applied(pod)
         worker.desire(allocated, pod)
@@ -97,6 +98,7 @@ class PodTable:
             if pod.is_deleted:
                 worker.desire(self.parts.allocations.applied(pod), pod)
             worker.desire(None)
+            self.resizes.retry()
 
     # --- what the node says
 
@@ -196,6 +198,7 @@ class PodTable:
             worker.end(Ending(Cause.REJECTED, self.parts.clock.now(), 1, refused.reason, text))
         elif pod.source != "runtime" and not _is_terminal(pod):
             self.parts.allocations.admit(allocated)
+            self.parts.startups.appeared(pod)
             worker.resize(resize_status.backfilled(pod.status))
         self._workers[pod.uid] = worker
         if allocated is not pod:
@@ -225,13 +228,17 @@ class PodTable:
         if task is not None:
             task.cancel()
         self.parts.allocations.forget(uid)
+        self.parts.startups.forget(uid)
         self.resizes.retry()
 
     def _active(self) -> list[Pod]:
+        """Pods that hold what they asked for. A pod whose object is gone does not, though its containers may linger:
+        the scheduler has given its room away already (upstream: GetActivePods)."""
         return [
             worker.memory.pod
             for worker in self._workers.values()
-            if worker.memory.status.get("phase", worker.memory.pod.status.get("phase")) not in TERMINAL
+            if not worker.memory.gone
+            and worker.memory.status.get("phase", worker.memory.pod.status.get("phase")) not in TERMINAL
             and (worker.memory.ending is None or not worker.memory.ending.fails)
         ]
 
@@ -253,6 +260,11 @@ class PodTable:
                 log.info("pod %s: removing the directory or cgroup that it left behind", uid)
                 await self.parts.materials.release(uid)
                 await self.parts.cgroups.remove_pod(uid)
+        # Logs outlive all else of a pod: an agent that was killed in its last step has left them.
+        for uid in await self.parts.files.logged_pods():
+            if uid not in self._workers and uid not in self.parts.observer.uids():
+                log.info("pod %s: removing the logs that it left behind", uid)
+                await self.parts.files.remove_left_logs(uid)
 
     async def _refresh(self, uid: str, worker: PodWorker) -> None:
         try:

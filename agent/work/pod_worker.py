@@ -41,7 +41,7 @@ class PodWorker:
         self._awake = asyncio.Event()
         self._steps = Steps(parts, self.memory, self._awake)
         self._plan = PodPlan()
-        self._fresh = False
+        self._born = parts.clock.monotonic()
         self._derive_backoff()
 
     def desire(self, pod: Pod | None, desired: Pod | None = None) -> None:
@@ -77,18 +77,24 @@ class PodWorker:
     async def run(self) -> None:
         """Until nothing of the pod is left, or cancelled (containers run on then)."""
         walking: dict[asyncio.Task[None], Step] = {}
+        operation, began = "create", self._parts.clock.monotonic()
         try:
             while True:
                 self._awake.clear()
                 if self._settle_ending():
                     _interrupt(walking)
                 if not walking:
+                    began = self._parts.clock.monotonic()
                     plan = self._next_plan()
                     self._report()
                     walking = {asyncio.create_task(self._walk(step)): step for step in plan.steps}
+                    if not walking:
+                        operation = self._synced(operation, began)
                 else:
                     self._report()
                 done = await self._wait(set(walking))
+                if done and len(done) == len(walking):
+                    operation = self._synced(operation, began)
                 forgotten = any(isinstance(walking.pop(task), Forget) and _succeeded(task) for task in done)
                 if forgotten:
                     break
@@ -99,6 +105,12 @@ class PodWorker:
             await asyncio.gather(*walking, return_exceptions=True)
         self._parts.reporter.forget(self.memory.pod.uid)
         self._on_gone(self.memory.pod.uid)
+
+    def _synced(self, operation: str, began: float) -> str:
+        """One plan is walked; what the next one is called."""
+        kind = "kill" if self.memory.ending is not None else operation
+        self._parts.figures.pod_synced(kind, self._parts.clock.monotonic() - began)
+        return "sync"
 
     def _settle_ending(self) -> bool:
         """Take up a reason to end; True when it is new or more urgent."""
@@ -159,7 +171,10 @@ class PodWorker:
             limits=memory.limits,
             actuated=self._parts.allocations.actuated(memory.pod.uid),
         )
+        before = memory.status.get("phase") or memory.pod.status.get("phase") or "Pending"
         memory.status = pod_status(memory.pod, memory.seen, facts)
+        if before == "Pending" and memory.status["phase"] == "Running":
+            self._parts.figures.pod_running(self._parts.clock.monotonic() - self._born)
         if memory.pod.source == "api" and not memory.gone and not memory.confirmed:
             self._parts.reporter.set(memory.pod, memory.status)
         if memory.ending is None and memory.status.get("phase") in ("Succeeded", "Failed"):
@@ -178,6 +193,8 @@ class PodWorker:
         memory, clock = self.memory, self._parts.clock
         at, began = clock.now(), clock.monotonic()
         outcome = "ok"
+        if isinstance(step, Start):
+            self._parts.figures.container_begun(step.kind)
         try:
             await self._steps.walk(step)
             self._succeeded(step)
@@ -186,7 +203,10 @@ class PodWorker:
             raise
         except NodewrightError as error:
             outcome = str(error)
-            self._failed(step, getattr(error, "reason", type(error).__name__), error.message)
+            reason = getattr(error, "reason", type(error).__name__)
+            self._failed(step, reason, error.message)
+            if isinstance(step, Start):
+                self._parts.figures.container_failed(step.kind, reason)
             log.warning("pod %s: %s: %s", memory.pod.full_name, _name(step), error)
         except Exception as error:
             outcome = repr(error)
@@ -287,6 +307,8 @@ def _is_up(one: ContainerState) -> bool:
 
 def _name(step: Step) -> str:
     name = type(step).__name__
+    if isinstance(step, EnsureImage) and step.volume is not None:
+        return f"{name} of volume {step.volume['name']}"
     if isinstance(step, Start | EnsureImage):
         return f"{name} {step.container['name']}"
     return f"{name} {step.name}" if isinstance(step, Kill) else name

@@ -11,12 +11,13 @@ import heapq
 import itertools
 import logging
 import random
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
+from agent.figures import Figures, ProbeLabels, Unmeasured
 from agent.model import ContainerState, Json, Pod, ProbeState
 from agent.plan import probes as plan
 from agent.plan.probes import Spec, Track
@@ -61,8 +62,9 @@ class _PodProbes:
 class ProbeKeeper:
     """Spawn run(). Due times are monotonic: a step of the wall clock moves no probe."""
 
-    def __init__(self, io: Io, events: Events, on_change: Notify, clock: Clock) -> None:
-        self.totals: Counter[tuple[str, str, str, str, str, str]] = Counter()
+    def __init__(self, io: Io, events: Events, on_change: Notify, clock: Clock, figures: Figures | None = None) -> None:
+        self._figures = figures or Unmeasured()
+        self._measured: defaultdict[str, set[ProbeLabels]] = defaultdict(set)
         self._io, self._events, self._on_change, self._clock = io, events, on_change, clock
         self._agent_started = clock.now()
         self._pods: dict[str, _PodProbes] = {}
@@ -99,6 +101,8 @@ class ProbeKeeper:
         for container_id in list(kept.watched) if kept else []:
             self._drop(uid, container_id)
         self._pods.pop(uid, None)
+        for labels in self._measured.pop(uid, ()):
+            self._figures.probe_gone(labels)
 
     async def run(self) -> None:
         """Until cancelled; attempts under way are cancelled with it."""
@@ -208,7 +212,7 @@ class ProbeKeeper:
             success = outcome.verdict is not Verdict.FAILURE
             track = plan.record(track, spec, success, counted=counted)
             watched.tracks[kind] = track
-            self._count(kept.pod, watched.container, kind, outcome)
+        self._count(kept.pod, watched.container, kind, outcome, self._clock.monotonic() - began)
         self._under_way.pop(key, None)
         after = plan.state(watched.tracks)
         if plan.wanted(spec, track, after.started):
@@ -242,6 +246,7 @@ class ProbeKeeper:
             message = f"{kind.value} probe errored and resulted in unknown state: {outcome.output}"
         self._events.emit(pod.raw, "Warning", reason, message, container=container["name"])
 
-    def _count(self, pod: Pod, container: Json, kind: ProbeKind, outcome: Outcome) -> None:
-        result = _RESULT_WORDS[outcome.verdict]
-        self.totals[kind.value, result, container["name"], pod.name, pod.namespace, pod.uid] += 1
+    def _count(self, pod: Pod, container: Json, kind: ProbeKind, outcome: Outcome, seconds: float) -> None:
+        labels = ProbeLabels(kind.value, container["name"], pod.name, pod.namespace, pod.uid)
+        self._measured[pod.uid].add(labels)
+        self._figures.probed(labels, _RESULT_WORDS.get(outcome.verdict, "unknown"), seconds)

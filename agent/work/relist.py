@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from agent.errors import CriError, CriNotFound
+from agent.figures import Figures, Unmeasured
 from agent.model import ContainerState, ObservedPod, RunState, SandboxState
 from agent.ports import Files, Runtime, RuntimeEvent
 from nodelib.clock import Clock
@@ -32,8 +33,11 @@ OnSeen = Callable[[ObservedPod], None]
 class Observer:
     """`on_seen` is called with a pod's view whenever it is not the one before."""
 
-    def __init__(self, runtime: Runtime, files: Files, clock: Clock, on_seen: OnSeen) -> None:
+    def __init__(
+        self, runtime: Runtime, files: Files, clock: Clock, on_seen: OnSeen, figures: Figures | None = None
+    ) -> None:
         self._runtime, self._files, self._clock = runtime, files, clock
+        self._figures = figures or Unmeasured()
         self._on_seen = on_seen
         self._pods: dict[str, ObservedPod] = {}
         self._sequence = 0
@@ -77,7 +81,7 @@ class Observer:
     async def audit(self) -> None:
         """Look at all pods at once. Raises CriError."""
         self._sequence += 1
-        began = self._sequence
+        began, at = self._sequence, self._clock.monotonic()
         sandboxes, containers = await asyncio.gather(self._runtime.list_sandboxes(), self._runtime.list_containers())
         by_uid: defaultdict[str, tuple[list[SandboxState], list[ContainerState]]] = defaultdict(lambda: ([], []))
         for sandbox in sandboxes:
@@ -88,6 +92,7 @@ class Observer:
         uids = set(by_uid) | set(self._pods)
         await asyncio.gather(*(self._settle(uid, by_uid.get(uid), began, limit) for uid in uids if uid))
         self.last_audit = self._clock.monotonic()
+        self._figures.relisted(self.last_audit - at, self._clock.now())
         self.audited.set()
 
     async def run_audits(self) -> None:

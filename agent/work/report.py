@@ -11,6 +11,7 @@ import logging
 import random
 from dataclasses import dataclass, field
 
+from agent.figures import Figures, Unmeasured
 from agent.model import Json, Pod
 from agent.plan.patch import status_patch
 from agent.ports import ApiPods
@@ -30,6 +31,7 @@ class _Slot:
     wanted: Json
     shown: Json
     version: int
+    since: float = 0.0
     sent: asyncio.Event = field(default_factory=asyncio.Event)
     task: asyncio.Task[None] | None = None
     gone: bool = False
@@ -38,8 +40,9 @@ class _Slot:
 class Reporter:
     """One writer a pod: what the API shows becomes what was last said of it."""
 
-    def __init__(self, api: ApiPods, clock: Clock) -> None:
+    def __init__(self, api: ApiPods, clock: Clock, figures: Figures | None = None) -> None:
         self._api, self._clock = api, clock
+        self._figures = figures or Unmeasured()
         self._slots: dict[str, _Slot] = {}
 
     def set(self, pod: Pod, status: Json) -> None:
@@ -55,6 +58,8 @@ class Reporter:
             if slot.task is None:
                 slot.sent.set()
             return
+        if slot.sent.is_set() or slot.task is None:
+            slot.since = self._clock.monotonic()
         slot.sent.clear()
         if slot.task is None:
             slot.task = asyncio.create_task(self._write(slot), name=f"status/{pod.full_name}")
@@ -101,6 +106,8 @@ class Reporter:
                 else:
                     pause = _FIRST_PAUSE
                     self._answered(slot, answer)
+                    self._figures.status_sent(self._clock.monotonic() - slot.since)
+                    slot.since = self._clock.monotonic()
                     if status_patch(slot.pod, slot.shown, slot.wanted) == patch:
                         # The server keeps something as it was: sending the same again would never end.
                         log.warning("pod %s: the API server keeps its own %s", slot.pod.full_name, patch["status"])

@@ -28,8 +28,10 @@ from agent.plan.facts import (
     Step,
     StopSandbox,
 )
+from agent.plan.images import image_volumes, volume_key, wanted
 from agent.plan.pod import backoff_key
 from agent.plan.restart import MINIMUM_GRACE
+from agent.ports import Materials
 from agent.work import resize_step
 from agent.work.memory import PodMemory
 from agent.work.parts import Parts
@@ -68,8 +70,8 @@ class Steps:
             case Prepare():
                 await self._prepare()
             case EnsureImage():
-                pod = self._memory.pod
-                await self._parts.images.ensure(pod, step.kind, step.container, step.attempt, self._image_state)
+                want = wanted(step.container, step.volume)
+                await self._parts.images.ensure(self._memory.pod, want, step.attempt, self._image_state)
             case RunSandbox():
                 await self._run_sandbox(step)
             case Start():
@@ -117,6 +119,7 @@ class Steps:
         if step.replaces:
             text = "Pod sandbox changed, it will be killed and re-created."
             self._parts.events.emit(pod.raw, "Normal", "SandboxChanged", text)
+        self._parts.figures.sandbox_begun()
         try:
             handler = ""
             if pod.spec.get("runtimeClassName"):
@@ -158,6 +161,8 @@ class Steps:
         finally:
             # The next attempt asks for its image again: it may have been removed, or be pulled Always.
             self._memory.images.pop(step.container["name"], None)
+            for volume in image_volumes(self._memory.pod, step.container):
+                self._memory.images.pop(volume_key(volume["name"]), None)
             await self._look()
         return container_id
 
@@ -173,7 +178,7 @@ class Steps:
                 pod,
                 step.kind,
                 step.container,
-                memory.materials,
+                self._with_volume_images(memory.materials, step.container),
                 attempt=step.attempt,
                 ips=ips,
                 image=image.facts,
@@ -196,6 +201,16 @@ class Steps:
             pod, name, container_id, f"{sandbox_config.get('log_directory', '')}/{config.get('log_path', '')}"
         )
         return container_id
+
+    def _with_volume_images(self, materials: Materials, container: Json) -> Materials:
+        """Image volumes are mounted as what was looked for or pulled, and not what a tag may mean meanwhile."""
+        volumes = dict(materials.volumes)
+        for volume in image_volumes(self._memory.pod, container):
+            name, state = volume["name"], self._memory.images.get(volume_key(volume["name"]))
+            if state is None or state.facts is None or name not in volumes:
+                raise Permanent("its image is not there any more", obj=f"volume {name}", step="mount image")
+            volumes[name] = replace(volumes[name], image_ref=state.ref)
+        return replace(materials, volumes=volumes)
 
     async def _run(self, step: Start, container_id: str) -> None:
         name = step.container["name"]

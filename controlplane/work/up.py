@@ -191,11 +191,12 @@ class _Raising:
             await control_plane.wait_ready(self.cluster, client, self.clock)
         ready.set()
         with self.progress.step("controllers, rights, DNS and demo objects"):
-            await control_plane.start_controllers(self.cluster, self.tools)
             objects = manifests.rights() + manifests.dns_base(self.cluster)
             if self.cluster.options.demo:
                 objects += manifests.demo_base()
-            await workloads.apply(client, objects, self.clock)
+            async with asyncio.TaskGroup() as group:  # the agents are waiting for their rights already
+                group.create_task(workloads.apply(client, objects, self.clock))
+                group.create_task(control_plane.start_controllers(self.cluster, self.tools))
 
     async def _node(self, node: Node, images: Mapping[str, Path], ready: asyncio.Event) -> None:
         with self.progress.step(f"{node.name}: containerd and images") as say:

@@ -17,8 +17,9 @@ log = logging.getLogger(__name__)
 
 Key = tuple[str, str]
 OnChange = Callable[[str, Json, Json | None], None]
-_FIRST_PAUSE = 0.2
+_FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 10.0
+_GROWTH = 1.5  # gentle: at a cluster's start the first answers come within seconds
 
 
 class Reflector:
@@ -146,4 +147,4 @@ def _version(item: Json) -> str:
 
 async def _rest(pause: float) -> float:
     await asyncio.sleep(pause * random.uniform(0.8, 1.2))
-    return min(pause * 2, _LONGEST_PAUSE)
+    return min(pause * _GROWTH, _LONGEST_PAUSE)

@@ -350,7 +350,7 @@ class World:
             directories=frozenset(str(path) for root in (pods_dir, logs) for path in root.iterdir()),
         )
 
-    async def nothing_beyond(self, node: str, before: Left, seconds: float = 60) -> None:
+    async def nothing_beyond(self, node: str, before: Left, seconds: float = 150) -> None:
         """Until the node has of pods only what it had before."""
         deadline, more = time.monotonic() + seconds, {"not asked": [""]}
         while more:

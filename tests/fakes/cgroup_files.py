@@ -6,7 +6,7 @@ import errno
 
 _FILES = {
     "cpu": ("cpu.weight", "cpu.max"),
-    "memory": ("memory.max", "memory.high"),
+    "memory": ("memory.max", "memory.high", "memory.current"),
     "pids": ("pids.max",),
     "hugetlb": ("hugetlb.2MB.max",),
 }

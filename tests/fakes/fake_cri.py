@@ -159,6 +159,7 @@ class FakeCri:
             image_ref=config["image"]["image"],
             labels=dict(config.get("labels") or {}),
             annotations=dict(config.get("annotations") or {}),
+            mounts=tuple(config.get("mounts") or ()),
             resources=dict((config.get("linux") or {}).get("resources") or {}),
         )
         self.containers[made.id] = made

@@ -12,7 +12,7 @@ from agent import labels
 from agent.model import ContainerState, ImageFacts, Json, Kind, Pod, ProbeState
 from agent.plan.admit import NodeView
 from agent.plan.cgroups import Machine, Policy, container_resources, limits_of_pod
-from agent.ports import Materials
+from agent.ports import Materials, MountedVolume
 from agent.resize_model import Limits, MemoryUse
 from agent.work.allocations import Allocations
 from agent.work.hooks import Hooks
@@ -21,10 +21,12 @@ from agent.work.parts import Parts
 from agent.work.pod_table import PodTable
 from agent.work.relist import Observer
 from agent.work.report import Reporter
+from agent.work.startup import Startups
 from nodelib.errors import Temporary
 from nodelib.kube.client import ApiError
 from tests.fakes.clock import FakeClock, settle
 from tests.fakes.fake_cri import FakeCri
+from tests.fakes.figures import FakeFigures
 
 IMAGE = "busybox:1"
 
@@ -43,7 +45,8 @@ class FakeMaterials:
         if self.missing:
             raise Temporary(self.missing, obj=f"pod {pod.full_name}")
         self.prepared.add(pod.uid)
-        return Materials()
+        images = {one["name"]: one["image"]["reference"] for one in pod.spec.get("volumes") or [] if one.get("image")}
+        return Materials({name: MountedVolume(name, "", True, image) for name, image in images.items()})
 
     async def sandbox_config(self, pod: Pod, materials: Materials, attempt: int) -> Json:
         meta = {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid, "attempt": attempt}
@@ -72,6 +75,11 @@ class FakeMaterials:
             "labels": labels.container_labels(pod, container),
             "annotations": labels.container_annotations(pod, container, attempt),
             "linux": {"resources": self.container_resources(pod, container)},
+            "mounts": [
+                {"image": {"image": found.image_ref}}
+                for mount in container.get("volumeMounts") or []
+                if (found := materials.volumes.get(mount["name"])) is not None and found.image
+            ],
         }
 
     def container_resources(self, pod: Pod, container: Json) -> Json:
@@ -191,17 +199,28 @@ class FakeEvents:
 
 
 class FakeFiles:
+    """`logs`: UIDs of pods that have a log directory."""
+
+    def __init__(self) -> None:
+        self.logs: set[str] = set()
+
     async def termination_message(self, container: ContainerState) -> str:
         return ""
 
     async def container_started(self, pod: Pod, name: str, container_id: str, log_path: str) -> None:
-        return
+        self.logs.add(pod.uid)
 
     async def remove_container_logs(self, container: ContainerState) -> None:
         return
 
     async def remove_pod_logs(self, pod: Pod) -> None:
-        return
+        self.logs.discard(pod.uid)
+
+    async def logged_pods(self) -> frozenset[str]:
+        return frozenset(self.logs)
+
+    async def remove_left_logs(self, uid: str) -> None:
+        self.logs.discard(uid)
 
 
 class FakeHookHttp:
@@ -302,6 +321,8 @@ class World:
         self.materials = FakeMaterials()
         self.cgroups = FakeCgroups(self.cri.calls)
         self.checkpoints = FakeCheckpoints()
+        self.figures = FakeFigures()
+        self.files = FakeFiles()
         self.probes = FakeProbes()
         self.events = FakeEvents()
         self.node = NodeView(name="n1", allocatable={"cpu": "2", "memory": "4Gi", "pods": "10"})
@@ -309,23 +330,28 @@ class World:
 
     async def start_agent(self, *, events: bool = True, audits: bool = True) -> None:
         self.table = PodTable(lambda: self.node)
-        files = FakeFiles()
+        files = self.files
+        startups = Startups(self.figures, self.clock)
         allocations = Allocations(self.checkpoints, self.clock)
         await allocations.load()
-        observer = Observer(self.cri, files, self.clock, self.table.on_seen)
+        observer = Observer(self.cri, files, self.clock, self.table.on_seen, self.figures)
         self.parts = Parts(
             runtime=self.cri,
-            images=ImageDesk(self.cri, self.materials, self.events, self.clock),
+            images=ImageDesk(
+                self.cri, self.materials, self.events, self.clock, figures=self.figures, startups=startups
+            ),
             materials=self.materials,
             cgroups=self.cgroups,
             allocations=allocations,
             probes=self.probes,
             events=self.events,
             api=self.api,
-            reporter=Reporter(self.api, self.clock),
+            reporter=Reporter(self.api, self.clock, self.figures),
             observer=observer,
             files=files,
             hooks=Hooks(self.cri, FakeHookHttp(), self.clock),
+            figures=self.figures,
+            startups=startups,
             clock=self.clock,
             host_ips=lambda: ("10.89.0.11",),
         )
@@ -393,7 +419,7 @@ class World:
         return self.condition("Ready", uid) == "True"
 
     def is_gone(self, uid: str = "u1") -> bool:
-        return uid not in self.api.pods and not self.cri.dump() and not self.table.pods()
+        return uid not in self.api.pods and not self.cri.dump() and not self.table.pods() and not self.files.logs
 
 
 def container(name: str = "main", **fields: Any) -> Json:

@@ -6,6 +6,8 @@ import ast
 import dataclasses
 from pathlib import Path
 
+import pytest
+
 import agent
 from agent import derive, settings
 from agent.settings import parse
@@ -21,6 +23,21 @@ def test_the_cgroup_policy_is_what_was_set(tmp_path: Path) -> None:
     policy = derive.cgroup_policy(parse([f"--config={file}"], hostname="n"))
     assert (policy.root, policy.driver, policy.per_qos, policy.fail_v1) == ("/kube", "systemd", True, True)
     assert (policy.cpu_quota, policy.cpu_period, policy.pids) == (False, 50_000, 99)
+
+
+@pytest.mark.parametrize(
+    ("lines", "kubepods"),
+    [
+        pytest.param("cgroupRoot: /a/b\n", "/a/b/kubepods", id="cgroupfs"),
+        pytest.param("cgroupDriver: systemd\n", "/kubepods.slice", id="systemd"),
+        pytest.param("cgroupDriver: systemd\ncgroupRoot: /a\n", "/a.slice/a-kubepods.slice", id="systemd-below"),
+        pytest.param("cgroupsPerQOS: false\nenforceNodeAllocatable: []\n", "/", id="pods-without-cgroups"),
+    ],
+)
+def test_figures_of_pods_are_read_where_their_cgroups_are(tmp_path: Path, lines: str, kubepods: str) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(f"apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n{lines}")
+    assert derive.stats_settings(parse([f"--config={file}"], hostname="n")).kubepods == kubepods
 
 
 def test_every_setting_is_read_by_somebody() -> None:

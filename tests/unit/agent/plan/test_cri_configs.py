@@ -143,8 +143,9 @@ def test_hash_is_upstreams() -> None:
 
 
 def test_image_mount_has_no_host_path() -> None:
-    mount = cri_mount(MountPlan("v", "/img", image="registry/a:1", image_sub_path="sub"))
-    assert (mount["host_path"], mount["image"], mount["image_sub_path"]) == ("", {"image": "registry/a:1"}, "sub")
+    mount = cri_mount(MountPlan("v", "/img", image="registry/a:1", image_ref="sha256:1", image_sub_path="sub"))
+    image = {"image": "sha256:1", "user_specified_image": "registry/a:1"}
+    assert (mount["host_path"], mount["image"], mount["image_sub_path"]) == ("", image, "sub")
 
 
 @pytest.mark.parametrize(("name", "expected"), [("SIGTERM", "SIGTERM"), ("SIGRTMAX-2", "SIGRTMAXMINUS2")])

@@ -9,7 +9,19 @@ import pytest
 
 from agent.labels import HASH, RESTART_COUNT, container_hash
 from agent.model import ContainerState, ImageFacts, Kind, ObservedPod, Pod, ProbeState, RunState, SandboxState
-from agent.plan.facts import BackOff, Cause, Ending, Facts, Failure, ImagePhase, ImageState, PodPlan
+from agent.plan.facts import (
+    BackOff,
+    Cause,
+    Ending,
+    EnsureImage,
+    Facts,
+    Failure,
+    ImagePhase,
+    ImageState,
+    PodPlan,
+    Start,
+    Waiting,
+)
 from agent.plan.pod import backoff_key, plan_pod
 from tests.unit.agent.pods import Json, container, pod
 
@@ -432,6 +444,16 @@ def test_a_pod_network_that_is_not_ready_holds_back_all_but_host_network_pods() 
     assert told(plan_pod(pod(container("a"), hostNetwork=True), seen(sandboxes=()), known)) == ["sandbox 0"]
 
 
+@pytest.mark.parametrize(
+    ("since", "grace"), [(0.0, 4), (0.001, 4), (0.999, 4), (1.5, 3), (3.9, 1), (4.0, 0), (9.0, 0)], ids=str
+)
+def test_a_pod_gets_all_of_its_grace(since: float, grace: int) -> None:
+    """In whole seconds and never rounded down: the runtime counts from when it is told."""
+    known = facts(ending=Ending(Cause.DELETED, NOW - since, 4))
+    kill = plan_pod(BASE, seen(*running(BASE, "a")), known).steps[0]
+    assert kill.grace == grace  # type: ignore[union-attr]
+
+
 def test_the_grace_of_a_probe_is_its_own() -> None:
     probe: Json = {"exec": {}, "terminationGracePeriodSeconds": 7}
     of = pod(container("a", livenessProbe=probe), terminationGracePeriodSeconds=60)
@@ -442,3 +464,35 @@ def test_the_grace_of_a_probe_is_its_own() -> None:
 
 def test_kinds_are_as_the_spec_lists_them() -> None:
     assert [kind for kind, _ in SIDECAR.containers()] == [Kind.INIT, Kind.INIT, Kind.MAIN]
+
+
+# --- image volumes
+
+
+def mounting(*volumes: Json, **fields: Any) -> Pod:
+    mounts = [{"name": one["name"], "mountPath": f"/{one['name']}"} for one in volumes]
+    return pod(container("a", volumeMounts=mounts, **fields), container("b"), volumes=list(volumes))
+
+
+DATA: Json = {"name": "data", "image": {"reference": "r/data:1", "pullPolicy": "Always"}}
+
+
+def test_the_image_of_a_volume_comes_before_the_containers_own() -> None:
+    of = mounting(DATA, {"name": "disk", "emptyDir": {}})
+    none = plan_pod(of, seen(), facts(of, images={}))
+    ensures = [(step.container["name"], step.volume) for step in none.steps if isinstance(step, EnsureImage)]
+    assert ensures == [("a", DATA), ("b", None)]
+    pulled = ImageState(0, ImagePhase.PRESENT, ref="sha256:2", facts=ImageFacts("sha256:2"))
+    own = plan_pod(of, seen(), facts(of, images={"volume/data": pulled}))
+    ensures = [(step.container["name"], step.volume) for step in own.steps if isinstance(step, EnsureImage)]
+    assert ensures == [("a", None), ("b", None)]
+
+
+def test_a_container_waits_for_the_image_of_its_volume() -> None:
+    of = mounting(DATA)
+    why = Waiting("ErrImagePull", "no such image")
+    failed = ImageState(0, ImagePhase.FAILED, waiting=why, retry_at=NOW + 5)
+    there = {name: ImageState(0, ImagePhase.PRESENT, ref="x", facts=ImageFacts("x")) for name in ("a", "b")}
+    found = plan_pod(of, seen(), facts(of, images={"volume/data": failed, **there}))
+    assert [step.container["name"] for step in found.steps if isinstance(step, Start)] == ["b"]
+    assert found.waiting == {"a": why} and found.wait_until == NOW + 5

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 
 import pytest
 
 from agent.edge import cgroups as edge
 from agent.edge.cgroups import CgroupError, CgroupTree, Mounts, find_mounts
+from agent.plan.cgroup_reading import limits_read
 from agent.plan.cgroups import Policy
+from agent.resize_model import Limits
 from agent.work.cgroups import KubepodsTree
 from nodelib.errors import Permanent
 from tests.fakes.cgroup_files import FakeCgroupFiles
@@ -199,3 +202,75 @@ def test_no_cgroups_at_all() -> None:
 async def test_paths_that_are_never_touched(files: FakeCgroupFiles, path: str) -> None:
     with pytest.raises(Permanent):
         await CgroupTree(Mounts(2, {"": files.top}), files).remove(path)
+
+
+async def test_a_pods_limits_are_read_and_changed_one_by_one(files: FakeCgroupFiles) -> None:
+    tree = kubepods(files)
+    await tree.setup(NODE)
+    small = pod(asks(requests={"cpu": "100m", "memory": "64Mi"}, limits=BOTH), meta={"uid": "b"})
+    large = pod(asks(requests={"cpu": "200m", "memory": "64Mi"}, limits={"cpu": 1, "memory": "1Gi"}), meta={"uid": "b"})
+    await tree.ensure_pod(small)
+    present = await tree.limits(small)
+    assert present is not None
+    assert (present.cpu_shares, present.cpu_quota, present.memory) == (102, 20_000, 200 << 20)
+    assert present.pids == 50, "what is not read is not changed by writing it back"
+    await tree.set_limits(large, replace(present, memory=tree.wanted(large).memory))
+    found = files.dump()["/kubepods/burstable/podb"]
+    assert (found["memory.max"], found["cpu.max"], found["cpu.weight"]) == (str(1 << 30), "20000 100000", "17")
+    assert files.dump()["/kubepods/burstable"]["cpu.weight"] == "29", "the class weighs what its pods ask for now"
+    again = await tree.limits(large)
+    assert again is not None and again.memory == 1 << 30 and again.cpu_shares == 102
+
+
+async def test_memory_in_use_of_a_pod_and_its_containers(files: FakeCgroupFiles) -> None:
+    tree = kubepods(files)
+    await tree.setup(NODE)
+    of = pod(asks(requests={"cpu": "100m"}), meta={"uid": "b"})
+    await tree.ensure_pod(of)
+    folder = "/cg/kubepods/burstable/podb"
+    files.write(f"{folder}/cgroup.subtree_control", "+memory")
+    files.mkdir(f"{folder}/cri-containerd-c1.scope")
+    files.write(f"{folder}/memory.current", "300")
+    files.write(f"{folder}/cri-containerd-c1.scope/memory.current", "200")
+    use = await tree.memory_use(of, ["c1", "c2"])
+    assert (use.pod, use.containers) == (300, {"c1": 200})
+
+
+async def test_pods_without_cgroups_of_their_own_have_no_limits(files: FakeCgroupFiles) -> None:
+    tree = kubepods(files, Policy(per_qos=False))
+    assert await tree.limits(pod()) is None
+
+
+@pytest.mark.parametrize(
+    ("texts", "expect"),
+    [
+        pytest.param(
+            {"cpu.shares": "102", "cpu.cfs_quota_us": "-1", "cpu.cfs_period_us": "100000"},
+            Limits(102, -1, 100_000, 0),
+            id="no-memory-controller",
+        ),
+        pytest.param(
+            {
+                "cpu.shares": "2",
+                "cpu.cfs_quota_us": "1000",
+                "cpu.cfs_period_us": "50000",
+                "memory.limit_in_bytes": "9223372036854771712",
+            },
+            Limits(2, 1000, 50_000, 0),
+            id="no-memory-limit",
+        ),
+        pytest.param({"memory.limit_in_bytes": "4096"}, Limits(7, -1, 100_000, 4096), id="no-cpu-controller"),
+    ],
+)
+def test_reading_v1(texts: dict[str, str], expect: Limits) -> None:
+    assert limits_read(1, texts, 7) == expect
+
+
+async def test_v1_cannot_kill_whole_containers() -> None:
+    class V1Tree:
+        version = 1
+
+    tree = KubepodsTree(V1Tree(), Policy(group_oom_kill=True))  # type: ignore[arg-type]
+    with pytest.raises(Permanent) as caught:
+        await tree.setup(NODE)
+    assert "singleProcessOOMKill" in str(caught.value) and "cgroup v2" in str(caught.value)

@@ -196,6 +196,44 @@ async def test_a_missing_image_says_why(world: World, policy: str, reasons: list
         )
 
 
+def with_image_volume(policy: str = "Always") -> Any:
+    volume = {"name": "data", "image": {"reference": "r/data:1", "pullPolicy": policy}}
+    return container(volumeMounts=[{"name": "data", "mountPath": "/data"}]), {"volumes": [volume]}
+
+
+async def test_the_image_of_a_volume_is_pulled_first_and_mounted_by_its_id(world: World) -> None:
+    world.cri.images["r/data:1"] = ImageFacts("sha256:old", ("r/data:1",))
+    world.cri.registry["r/data:1"] = ImageFacts("sha256:new", ("r/data:1",))
+    made, spec = with_image_volume()
+    world.create(made, **spec)
+    await world.until(world.is_ready)
+    assert world.cri.done("pull_image") == ["r/data:1"]
+    (one,) = world.cri.containers.values()
+    assert one.mounts == ({"image": {"image": "sha256:new"}},)
+    world.cri.exit("main", 1)
+    await world.until(lambda: world.container_status().get("restartCount") == 1)
+    assert world.cri.done("pull_image") == ["r/data:1"] * 2, "Always means for every attempt"
+
+
+@pytest.mark.parametrize(
+    ("policy", "reasons"),
+    [
+        pytest.param("Never", ["ErrImageNeverPull"], id="never"),
+        pytest.param("Always", ["ErrImagePull", "ImagePullBackOff"], id="not-in-registry"),
+    ],
+)
+async def test_a_volume_whose_image_is_missing_says_why(world: World, policy: str, reasons: list[str]) -> None:
+    made, spec = with_image_volume(policy)
+    world.create(made, **spec)
+    for reason in reasons:
+        await world.until(
+            lambda reason=reason: world.container_status().get("state", {}).get("waiting", {}).get("reason") == reason
+        )
+    assert not world.cri.done("create_container")
+    world.cri.registry["r/data:1"] = world.cri.images["r/data:1"] = ImageFacts("sha256:new", ("r/data:1",))
+    await world.until(world.is_ready, seconds=60)
+
+
 async def test_an_impossible_image_name_is_refused(world: World) -> None:
     world.create(container("main", image="Not An Image"))
     await world.until(
@@ -493,6 +531,16 @@ async def test_an_agent_killed_while_a_pod_ends_finishes_the_work(point: str) ->
     await world.kill_agent()
 
 
+async def test_logs_that_a_killed_agent_left_behind_are_removed(world: World) -> None:
+    """They are the last that goes of a pod: by then the API and the runtime know nothing of it any more."""
+    await world.kill_agent()
+    world.files.logs.add("gone-long-ago")
+    world.create()
+    await world.start_agent()
+    await world.until(world.is_ready)
+    assert world.files.logs == {"u1"}
+
+
 async def test_old_attempts_are_removed(world: World) -> None:
     world.create()
     for _ in range(4):
@@ -530,3 +578,16 @@ async def test_the_image_of_a_container_is_looked_for_at_each_start(world: World
 
 def _ready(status: dict[str, Any]) -> bool:
     return any(one["type"] == "Ready" and one["status"] == "True" for one in status.get("conditions") or [])
+
+
+async def test_a_pod_that_is_gone_from_the_api_holds_no_room(world: World) -> None:
+    world.cri.ignores_term.add("slow")
+    most = {"requests": {"cpu": "1500m"}}
+    world.create(container("slow", resources=most), uid="u1", name="old", terminationGracePeriodSeconds=60)
+    await world.until(world.is_ready)
+    world.api.vanish("u1")
+    await settle(50)
+    assert world.cri.running() == ["slow"]
+    world.create(container("new", resources=most), uid="u2", name="new")
+    await world.until(lambda: world.is_ready("u2"))
+    assert "OutOfcpu" not in world.events.reasons()

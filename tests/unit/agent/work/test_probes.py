@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from agent.figures import ProbeLabels
 from agent.model import ContainerState, Pod, RunState
 from agent.probe_model import Ask, Outcome, ProbeKind, Verdict
 from agent.work.probes import ProbeKeeper
 from tests.fakes.clock import FakeClock, settle
+from tests.fakes.figures import FakeFigures
 from tests.unit.agent.pods import Json, container, pod
 
 EXEC = {"exec": {"command": ["true"]}}
@@ -53,7 +55,8 @@ class Bench:
         self.io = Answers(self.clock)
         self.events = Told()
         self.changes: list[str] = []
-        self.keeper = ProbeKeeper(self.io, self.events, self.changes.append, self.clock)
+        self.figures = FakeFigures()
+        self.keeper = ProbeKeeper(self.io, self.events, self.changes.append, self.clock, self.figures)
 
     def running(self, found: Pod, *, age: float = 0.0, container_id: str = "c1") -> None:
         at = int((self.clock.now() - age) * 1e9)
@@ -200,4 +203,7 @@ async def test_results_are_counted_for_the_metric(bench: Bench) -> None:
     found = probed(readinessProbe={**EXEC, "periodSeconds": 1})
     bench.running(found)
     await bench.clock.advance(2.5)
-    assert bench.keeper.totals[ProbeKind.READINESS.value, "successful", "main", "web", "shop", found.uid] == 3
+    labels = ProbeLabels(ProbeKind.READINESS.value, "main", "web", "shop", found.uid)
+    assert [(one, result) for one, result, _ in bench.figures.told["probed"]] == [(labels, "successful")] * 3
+    bench.keeper.forget(found.uid)
+    assert bench.figures.told["probe_gone"] == [(labels,)]

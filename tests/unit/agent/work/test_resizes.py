@@ -15,6 +15,7 @@ from nodelib.errors import Temporary
 from tests.fakes.clock import FakeClock, settle
 from tests.fakes.pod_world import FakeCheckpoints, World, container
 from tests.unit.agent.plan.test_resize import LARGE, SMALL, policies, res
+from tests.unit.agent.pods import pod
 
 MI = 1 << 20
 
@@ -247,8 +248,6 @@ async def test_checkpoints_are_written_once_for_many_changes() -> None:
     made = Allocations(files, clock)
     await made.load()
     task = asyncio.create_task(made.run())
-    from tests.unit.agent.pods import pod
-
     for number in range(5):
         made.admit(pod(meta={"uid": f"u{number}"}))
     files.fail = [Temporary("disk full")]

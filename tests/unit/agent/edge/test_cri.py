@@ -1,0 +1,126 @@
+"""The CRI edge: messages that cannot be made, and a runtime (a real gRPC server) that knows no call."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc.aio
+import pytest
+from cri_api.v1 import api_pb2
+
+from agent.edge import cri_convert as convert
+from agent.edge.cri import Cri
+from agent.errors import CriError, CriInvalid
+from agent.model import Json
+from nodelib.errors import Invalid
+
+CONFIG: Json = {
+    "metadata": {"name": "web"},
+    "args": ["a"],
+    "labels": {"a": "b"},
+    "mounts": [{"host_path": "/a"}, {"host_path": "/b"}],
+    "linux": {"resources": {"cpu_shares": 2}, "security_context": {"run_as_user": {"value": 1}}},
+}
+
+
+def test_what_fits_is_made() -> None:
+    made = convert.build(api_pb2.CreateContainerRequest, "create", "shop/web", config=CONFIG)
+    assert made.config.linux.resources.cpu_shares == 2
+
+
+@pytest.mark.parametrize(
+    ("path", "wrong"),
+    [
+        pytest.param("config.metadata.name", {"metadata": {"name": 5}}, id="number-for-text"),
+        pytest.param("config.args", {"args": ["a", 1]}, id="number-in-a-list"),
+        pytest.param("config.labels", {"labels": {"a": 1}}, id="number-in-a-map"),
+        pytest.param(
+            "config.mounts[1].propagation", {"mounts": [{}, {"propagation": "SIDEWAYS"}]}, id="unknown-word-in-a-list"
+        ),
+        pytest.param("config.linux", {"linux": 3}, id="number-for-a-message"),
+        pytest.param("config.linux.resources.cpu_shares", {"linux": {"resources": {"cpu_shares": "x"}}}, id="deep"),
+        pytest.param("config.linux.resources.cpu_shares", {"linux": {"resources": {"cpu_shares": 1 << 70}}}, id="huge"),
+        pytest.param(
+            "config.linux.security_context.run_as_user.value",
+            {"linux": {"security_context": {"run_as_user": {"value": 1.5}}}},
+            id="fraction",
+        ),
+        pytest.param("config.stdin", {"stdin": "yes"}, id="text-for-a-switch"),
+        pytest.param("config.nope", {"nope": 1}, id="unknown-field"),
+        pytest.param("config.working_dir", {"working_dir": "\ud800"}, id="no-text-at-all"),
+    ],
+)
+def test_what_does_not_fit_is_named(path: str, wrong: Json) -> None:
+    with pytest.raises(CriInvalid) as caught:
+        convert.build(api_pb2.CreateContainerRequest, "create container", "shop/web[main]", config={**CONFIG, **wrong})
+    error = caught.value
+    assert isinstance(error, CriError) and isinstance(error, Invalid)
+    assert error.message.startswith(f"{path}: ")
+    assert (error.obj, error.step, error.code) == ("shop/web[main]", "create container", "INVALID_ARGUMENT")
+
+
+@pytest.fixture
+async def runtime(tmp_path: Path) -> AsyncIterator[tuple[Cri, list[str]]]:
+    server = grpc.aio.server()
+    server.add_insecure_port(f"unix:{tmp_path}/r.sock")
+    await server.start()
+    kinds: list[str] = []
+
+    @contextmanager
+    def operation(kind: str) -> Iterator[None]:
+        kinds.append(kind)
+        yield
+
+    cri = Cri(f"{tmp_path}/r.sock", operation=operation)
+    yield cri, kinds
+    await cri.close()
+    await server.stop(None)
+
+
+SANDBOX: Json = {"metadata": {"name": "web", "namespace": "shop"}}
+BOTH: dict[str, bool] = {"stdout": True, "stderr": True}
+CALLS: dict[str, Callable[[Cri], Awaitable[Any]]] = {
+    "list_podsandbox": lambda cri: cri.list_sandboxes(),
+    "list_containers": lambda cri: cri.list_containers(),
+    "podsandbox_status": lambda cri: cri.sandbox_status("s"),
+    "container_status": lambda cri: cri.container_status("c"),
+    "run_podsandbox": lambda cri: cri.run_sandbox(SANDBOX),
+    "stop_podsandbox": lambda cri: cri.stop_sandbox("s"),
+    "remove_podsandbox": lambda cri: cri.remove_sandbox("s"),
+    "create_container": lambda cri: cri.create_container("s", CONFIG, SANDBOX),
+    "start_container": lambda cri: cri.start_container("c"),
+    "stop_container": lambda cri: cri.stop_container("c", 1),
+    "remove_container": lambda cri: cri.remove_container("c"),
+    "update_container": lambda cri: cri.update_resources("c", {}),
+    "exec_sync": lambda cri: cri.exec_sync("c", ["true"], 1),
+    "exec": lambda cri: cri.exec_url("c", ["true"], tty=False, stdin=False, **BOTH),
+    "attach": lambda cri: cri.attach_url("c", tty=False, stdin=False, **BOTH),
+    "port_forward": lambda cri: cri.port_forward_url("s", [80]),
+    "reopen_container_log": lambda cri: cri.reopen_log("c"),
+    "list_podsandbox_stats": lambda cri: cri.sandbox_stats(),
+    "status": lambda cri: cri.status(),
+    "version": lambda cri: cri.version(),
+    "image_status": lambda cri: cri.image_status("i"),
+    "pull_image": lambda cri: cri.pull_image("i", None, {}),
+    "list_images": lambda cri: cri.list_images(),
+    "remove_image": lambda cri: cri.remove_image("i"),
+    "image_fs_info": lambda cri: cri.image_fs_info(),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+async def test_calls_are_counted_by_upstreams_names(runtime: tuple[Cri, list[str]], name: str) -> None:
+    cri, kinds = runtime
+    with pytest.raises(CriError) as caught:
+        await CALLS[name](cri)
+    assert caught.value.code == "UNIMPLEMENTED"
+    assert kinds == [name]
+
+
+async def test_a_runtime_that_cannot_be_told_of_a_pods_size_is_fine(runtime: tuple[Cri, list[str]]) -> None:
+    cri, kinds = runtime
+    await cri.update_sandbox("s", {}, {"cpu_shares": 2})
+    assert kinds == ["update_podsandbox_resources"]
