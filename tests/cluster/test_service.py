@@ -75,6 +75,19 @@ async def test_a_pod_that_ends_loses_no_request(world: World) -> None:
     assert result["by"]["web-0"] > 0
 
 
+async def test_what_changes_while_the_proxy_is_dead_is_caught_up(world: World) -> None:
+    """Killed in the very moment of a change: its rules stay, and the next one of it makes them true."""
+    made = await world.create(service("web", APP))
+    await servers(world, "node1", "node2")
+    await client(world)
+    url = f"http://{made['spec']['clusterIP']}/hostname"
+    await answers_from(world, url, {"web-0", "web-1"})
+    await asyncio.gather(world.delete("web-0"), world.kill("node1", "proxy"))
+    await world.run(pod("web-2", web(), labels=APP, nodeName="node2"))
+    await world.kill("node1", "proxy")
+    await answers_from(world, url, {"web-1", "web-2"})
+
+
 async def test_no_endpoints_means_refused_at_once(world: World) -> None:
     ports = [{"name": "tcp", "port": 80}, {"name": "udp", "port": 81, "protocol": "UDP"}]
     made = await world.create(service("empty", {"app": "nobody"}, *ports, type="NodePort"))
