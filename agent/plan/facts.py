@@ -136,12 +136,13 @@ class RunSandbox:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Create and start one attempt of a container, then its postStart hook."""
+    """Create and start one attempt of a container, then its postStart hook. `made`: its id, if it is there already."""
 
     kind: Kind
     container: Json
     attempt: int
     sandbox_id: str
+    made: str = ""
 
 
 @dataclass(frozen=True, slots=True)

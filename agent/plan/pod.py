@@ -242,8 +242,9 @@ def _start(
     pod: Pod, seen: ObservedPod, facts: Facts, sandbox: SandboxState | None, kind: Kind, container: Json
 ) -> tuple[Step | None, Waiting | None, float | None]:
     name = container["name"]
-    attempt = next_attempt(pod, seen, kind, name)
     latest = seen.latest(name)
+    made = latest if latest is not None and _only_created(latest, sandbox, container, facts) else None
+    attempt = restart_count(made.annotations, made.attempt) if made else next_attempt(pod, seen, kind, name)
     if latest is not None and latest.state is RunState.EXITED and kind is not Kind.EPHEMERAL:
         at = backoff.until(facts.backoff.get(backoff_key(container)), latest.finished_at / 1e9)
         if at > facts.now:
@@ -260,7 +261,18 @@ def _start(
         return None, told, None
     if not facts.prepared:
         return None, told, facts.blocked.retry_at if facts.blocked else None
-    return Start(kind, container, attempt, sandbox.id), told, None
+    return Start(kind, container, attempt, sandbox.id, made.id if made else ""), told, None
+
+
+def _only_created(latest: ContainerState, sandbox: SandboxState | None, container: Json, facts: Facts) -> bool:
+    """An agent that was killed between create and start has left it: it never ran, so it is no restart to start it."""
+    return (
+        latest.state is RunState.CREATED
+        and sandbox is not None
+        and latest.sandbox_id == sandbox.id
+        and latest.annotations.get(HASH) == container_hash(container)
+        and container["name"] not in facts.failures
+    )
 
 
 def _image(

@@ -156,7 +156,7 @@ class Steps:
 
     async def _create_and_run(self, step: Start) -> str:
         try:
-            container_id = await self._create(step)
+            container_id = await (self._take_up(step) if step.made else self._create(step))
             await self._run(step, container_id)
         finally:
             # The next attempt asks for its image again: it may have been removed, or be pulled Always.
@@ -165,6 +165,13 @@ class Steps:
                 self._memory.images.pop(volume_key(volume["name"]), None)
             await self._look()
         return container_id
+
+    async def _take_up(self, step: Start) -> str:
+        """What an earlier life of the agent created: it may have died before the log was linked."""
+        one = next((one for one in self._memory.seen.containers if one.id == step.made), None)
+        if one is not None:
+            await self._parts.files.container_started(self._memory.pod, one.name, one.id, one.log_path)
+        return step.made
 
     async def _create(self, step: Start) -> str:
         memory, pod = self._memory, self._memory.pod

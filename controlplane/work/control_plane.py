@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from controlplane.edge import cgroups, units
 from controlplane.model import CONTROL_PLANE, Cluster
 from controlplane.plan import components
@@ -43,11 +45,13 @@ async def start_storage(cluster: Cluster, tools: Tools) -> None:
 async def wait_ready(cluster: Cluster, client: KubeClient, clock: Clock, *, timeout: float = 90) -> None:
     """Until the API server says so on /readyz. Raises Temporary with the log's last words when it cannot start."""
 
+    before = starts(cluster, CONTROL_PLANE)
+
     async def waits_for() -> str:
         try:
             await client.get("/readyz")
         except NodewrightError as error:
-            fail_if_ending(cluster, CONTROL_PLANE)
+            fail_if_ending(cluster, CONTROL_PLANE, before)
             return f"not ready: {error.message}"
         return ""
 
@@ -62,10 +66,18 @@ async def wait_ready(cluster: Cluster, client: KubeClient, clock: Clock, *, time
     )
 
 
-def fail_if_ending(cluster: Cluster, unit: str) -> None:
-    """Raises Temporary when a program of the unit keeps ending: its log says why, waiting does not help."""
+def starts(cluster: Cluster, unit: str) -> dict[str, int]:
+    """How often each program of the unit has been started so far."""
+    return {name: int(row["starts"]) for name, row in units.programs(cluster.unit_dir(unit)).items()}
+
+
+def fail_if_ending(cluster: Cluster, unit: str, before: Mapping[str, int]) -> None:
+    """Raises Temporary when a program of the unit keeps ending: its log says why, waiting does not help.
+
+    `before` is starts() from when the waiting began: what ended earlier may have been mended since.
+    """
     for name, row in units.programs(cluster.unit_dir(unit)).items():
-        if not row["alive"] and int(row["starts"]) >= _GIVE_UP_AFTER:
+        if not row["alive"] and int(row["starts"]) - before.get(name, 0) >= _GIVE_UP_AFTER:
             log = f"{cluster.log_dir(unit)}/{name}.log"
             raise Temporary(
                 f"ended {row['starts']} times ({row['last_exit']}); its last words: {units.tail(log, 3)}",

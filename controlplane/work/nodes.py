@@ -11,7 +11,7 @@ from controlplane.edge import oom, state, units
 from controlplane.model import Cluster, Node, cache_root
 from controlplane.plan import components, node_files
 from controlplane.plan.components import Tools
-from controlplane.work.control_plane import fail_if_ending, start_unit
+from controlplane.work.control_plane import fail_if_ending, start_unit, starts
 from controlplane.work.progress import Say
 from controlplane.work.waiting import until
 from nodelib.clock import Clock
@@ -108,13 +108,14 @@ def restart_agent(cluster: Cluster, node: Node) -> None:
 async def wait_runtime(cluster: Cluster, node: Node, clock: Clock, *, timeout: float = 60) -> None:
     """Until the node's containerd listens. Raises Temporary with its last words when it cannot."""
     log = f"{cluster.log_dir(node.name)}/containerd.log"
+    before = starts(cluster, node.name)
 
     async def waits_for() -> str:
         pid = units.living(cluster.unit_dir(node.name))
         # The socket lies in the node's own /run; its processes' root is the way there.
         if pid and os.path.exists(f"/proc/{pid}/root{node_files.CONTAINERD_SOCKET}"):
             return ""
-        fail_if_ending(cluster, node.name)
+        fail_if_ending(cluster, node.name, before)
         return f"no socket: {units.tail(log, 2)}"
 
     await until(

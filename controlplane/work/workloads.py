@@ -13,7 +13,7 @@ from controlplane.edge.ask import Answers, ask
 from controlplane.model import CONTROL_PLANE, Cluster
 from controlplane.plan import manifests
 from controlplane.plan.readiness import Pod, node_waits_for, pod_facts, pods_wait_for
-from controlplane.work.control_plane import fail_if_ending
+from controlplane.work.control_plane import fail_if_ending, starts
 from controlplane.work.waiting import until
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError
@@ -102,14 +102,16 @@ async def _until(
 ) -> None:
     """An API server that does not answer just now is one more thing to wait for; a daemon that keeps ending is not."""
 
+    before = {unit: starts(cluster, unit) for unit in (CONTROL_PLANE, *(node.name for node in cluster.nodes))}
+
     async def waits_for() -> str:
         try:
             reason = await waits()
         except NodewrightError as error:
             reason = str(error)
         if reason:
-            for unit in (CONTROL_PLANE, *(node.name for node in cluster.nodes)):
-                fail_if_ending(cluster, unit)
+            for unit, count in before.items():
+                fail_if_ending(cluster, unit, count)
         return reason and f"not ready: {reason}"
 
     await until(waits_for, clock, timeout, obj=obj, step="wait until ready", action=action)

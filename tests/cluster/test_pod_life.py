@@ -44,7 +44,7 @@ _COUNTER = "i=0; while :; do i=$((i+1)); echo line $i; sleep 0.1; done"
 
 async def test_logs_of_a_container_that_has_ended(world: World) -> None:
     """tail, limit-bytes, since, timestamps: each cuts the same stream."""
-    await world.ended(pod("words", container(script="seq 1 100; echo error >&2"), restartPolicy="Never"))
+    await world.ended(pod("words", container(script="seq 1 100; sleep 1; echo error >&2"), restartPolicy="Never"))
 
     async def logs(*options: str) -> str:
         return (await world.kubectl("logs", "words", *options)).text

@@ -94,7 +94,8 @@ def told(plan: PodPlan) -> list[str]:
         name = type(step).__name__
         match name:
             case "Start":
-                words.append(f"start {step.container['name']}/{step.attempt}")  # type: ignore[union-attr]
+                how = f" of {step.made}" if step.made else ""  # type: ignore[union-attr]
+                words.append(f"start {step.container['name']}/{step.attempt}{how}")  # type: ignore[union-attr]
             case "EnsureImage":
                 words.append(f"image {step.container['name']}")  # type: ignore[union-attr]
             case "Kill":
@@ -133,9 +134,23 @@ CASES: list[Any] = [
     pytest.param(
         BASE,
         seen(*running(BASE, "a", "c"), one(BASE, "b", RunState.CREATED)),
+        facts(),
+        ["start b/0 of b0"],
+        id="a-container-left-between-create-and-start-is-no-restart",
+    ),
+    pytest.param(
+        BASE,
+        seen(*running(BASE, "a", "c"), one(BASE, "b", RunState.CREATED, annotations={HASH: "another"})),
         facts(images=Present(1)),
         ["start b/1"],
-        id="a-container-left-between-create-and-start",
+        id="one-of-another-definition-is-not-taken-up",
+    ),
+    pytest.param(
+        BASE,
+        seen(*running(BASE, "a", "c"), one(BASE, "b", RunState.CREATED)),
+        facts(images=Present(1), failures={"b": Failure("RunContainerError", "no", NOW - 1)}),
+        ["start b/1"],
+        id="one-that-could-not-be-started-is-not-tried-again",
     ),
     pytest.param(
         BASE,

@@ -484,6 +484,7 @@ async def test_an_agent_killed_at_any_call_starts_nothing_twice(point: str, afte
     await world.clock.advance(30)
     assert world.cri.running() == ["a", "b"]
     assert max(world.cri.starts.values()) == 1
+    assert [world.container_status(name)["restartCount"] for name in ("a", "b")] == [0, 0]
     assert sum(one.ready for one in world.cri.sandboxes.values()) == 1
     world.api.ask_deletion(uid, 2)
     await world.until(world.is_gone)
