@@ -110,7 +110,9 @@ class Reporter:
                     slot.since = self._clock.monotonic()
                     if status_patch(slot.pod, slot.shown, slot.wanted) == patch:
                         # The server keeps something as it was: sending the same again would never end.
-                        log.warning("pod %s: the API server keeps its own %s", slot.pod.full_name, patch["status"])
+                        # Names only: a status may quote a container's output.
+                        names = ", ".join(sorted(patch["status"]))
+                        log.warning("pod %s: the API server keeps its own %s", slot.pod.full_name, names)
                         break
         finally:
             slot.task = None

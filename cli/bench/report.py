@@ -22,6 +22,12 @@ class Row:
     def ratio(self) -> str:
         return f"{self.ours / self.peer:.2f}x" if self.peer else "-"
 
+    @property
+    def cells(self) -> tuple[str, str, str, str]:
+        """As a table shows it: measure, ours, the peer's, ratio."""
+        peer = "-" if self.peer is None else f"{self.peer:.3g} {self.unit}"
+        return self.measure, f"{self.ours:.3g} {self.unit}", peer, self.ratio
+
 
 def percentile(values: list[float], share: float) -> float:
     """The nearest-rank percentile; 0 for no values."""
@@ -57,7 +63,5 @@ def rows(ours: Result, peer: Result | None) -> list[Row]:
 def markdown(table: list[Row], heading: str) -> str:
     """A section for docs/benchmarks.md."""
     lines = [f"## {heading}", "", "| measure | nodewright | upstream | ratio |", "| --- | --- | --- | --- |"]
-    for row in table:
-        peer = "-" if row.peer is None else f"{row.peer:.3g} {row.unit}"
-        lines.append(f"| {row.measure} | {row.ours:.3g} {row.unit} | {peer} | {row.ratio} |")
+    lines += [f"| {' | '.join(row.cells)} |" for row in table]
     return "\n".join(lines) + "\n"

@@ -87,8 +87,7 @@ def _pid(cluster: Cluster, program: str) -> int:
 def _show(table: list[report.Row]) -> None:
     shown = Table("measure", "nodewright", "upstream", "ratio")
     for row in table:
-        peer = "-" if row.peer is None else f"{row.peer:.3g} {row.unit}"
-        shown.add_row(row.measure, f"{row.ours:.3g} {row.unit}", peer, row.ratio)
+        shown.add_row(*row.cells)
     Console().print(shown)
 
 
