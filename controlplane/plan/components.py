@@ -158,6 +158,9 @@ def controller_manager_flags(cluster: Cluster) -> tuple[str, ...]:
         "--controllers=*,bootstrapsigner,tokencleaner",
         # There is one of it: an election would only cost the first seconds.
         "--leader-elect=false",
+        # The taint of a Node that became Ready goes at the next pass of the node monitor: with upstream's 5 s
+        # a new cluster would stand idle for most of its start.
+        "--node-monitor-period=500ms",
         "--kube-api-qps=200",
         "--kube-api-burst=400",
         "--profiling=false",
