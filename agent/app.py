@@ -18,7 +18,7 @@ import uvloop
 
 from agent import settings as settings_module
 from agent.build import Core, build_core
-from agent.node_model import NodeFacts
+from agent.model.node import NodePlace
 from agent.settings import Settings
 from nodelib import log as logging_setup
 from nodelib.errors import NodewrightError
@@ -32,7 +32,7 @@ LiveSandboxes = Callable[[], Awaitable[frozenset[str] | None]]
 class PodNetwork(Protocol):
     """A pod network that lives in the agent's process (the CNI server)."""
 
-    def set_nodes(self, nodes: list[NodeFacts]) -> None:
+    def set_nodes(self, nodes: list[NodePlace]) -> None:
         """All Nodes as they are now."""
         ...
 

@@ -21,8 +21,8 @@ from agent.edge.pod_files import PodFiles
 from agent.edge.probe_io import ProbeIo
 from agent.errors import CriError
 from agent.materials import BuiltMaterials, build_materials
-from agent.model import ContainerState
-from agent.node_model import NodeFacts
+from agent.model.node import NodePlace
+from agent.model.pods import ContainerState
 from agent.plan import cgroups as cgroup_plan
 from agent.settings import KUBERNETES_VERSION, Settings
 from agent.work.allocations import Allocations
@@ -49,7 +49,7 @@ from nodelib.kube.reflector import Reflector
 log = logging.getLogger(__name__)
 
 Work = Callable[[], Coroutine[Any, Any, None]]
-NodesFollower = Callable[[list[NodeFacts]], None]
+NodesFollower = Callable[[list[NodePlace]], None]
 USER_AGENT = "nodewright-agent"
 _AUDIT_LATE = 180.0  # seconds; upstream's PLEG is unhealthy after as long
 _HEARTBEAT_LIMIT = 5.0  # seconds
@@ -337,7 +337,7 @@ def _node_keeper(
     addresses: HostAddresses,
     followers: list[NodesFollower] | None,
 ) -> NodeKeeper:
-    def told(nodes: list[NodeFacts]) -> None:
+    def told(nodes: list[NodePlace]) -> None:
         for follower in followers or ():
             follower(nodes)
 

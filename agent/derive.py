@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from agent.materials_model import MaterialSettings
-from agent.materials_model import NodeFacts as MaterialNode
-from agent.model import Json
+from agent.model.materials import MaterialSettings, NodeContext
+from agent.model.pods import Json
 from agent.plan.admit import NodeView
 from agent.plan.cgroups import Policy, path_of, root_name
 from agent.plan.node import NodePolicy
@@ -80,9 +79,9 @@ def served_node(settings: Settings, addresses: tuple[str, ...]) -> ServedNode:
     )
 
 
-def material_node(keeper: NodeKeeper, addresses: tuple[str, ...]) -> MaterialNode:
+def material_node(keeper: NodeKeeper, addresses: tuple[str, ...]) -> NodeContext:
     """The node as container configurations depend on it."""
-    return MaterialNode(
+    return NodeContext(
         host_ips=addresses,
         allocatable=quantities(keeper.allocatable),
         recursive_read_only_handlers=frozenset(

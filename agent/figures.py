@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from agent.model import Kind
+from agent.model.pods import Kind
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Any
 from agent.edge.pod_certificates import PodCertificateRequests
 from agent.edge.pod_disk import PodDisk
 from agent.edge.pod_objects import PodObjects
-from agent.materials_model import MaterialSettings, NodeFacts
+from agent.model.materials import MaterialSettings, NodeContext
 from agent.plan.cgroups import Machine, Policy
 from agent.work.materials import MaterialEdges, PodMaterialsWork, Warn
 from agent.work.pod_certificates import CertificateDesk, Reports
@@ -40,7 +40,7 @@ def build_materials(
     settings: MaterialSettings,
     *,
     clock: Clock,
-    node: Callable[[], NodeFacts],
+    node: Callable[[], NodeContext],
     policy: Policy,
     machine: Machine,
     notify: Callable[[str], None],

@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from agent.model import ContainerState, ExecResult, ImageFacts, Json, Kind, Pod, ProbeState, SandboxState
-from agent.resize_model import Limits, MemoryUse
+from agent.model.pods import ContainerState, ExecResult, ImageFacts, Json, Kind, Pod, ProbeState, SandboxState
+from agent.model.resize import Limits, MemoryUse
 
 
 @dataclass(frozen=True, slots=True)

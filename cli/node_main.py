@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from agent import settings as agent_settings
 from agent.app import Extra, LiveSandboxes
 from agent.app import main as run_agent
-from agent.node_model import NodeFacts as AgentNode
+from agent.model.node import NodePlace
 from cni.app import CniNode
 from cni.model import NodeFacts
 from cni.settings import CniSettings
@@ -42,7 +42,7 @@ class Network:
     def __init__(self, settings: CniSettings, live_sandboxes: LiveSandboxes) -> None:
         self._node = CniNode(settings, live_sandboxes=live_sandboxes)
 
-    def set_nodes(self, nodes: Iterable[AgentNode]) -> None:
+    def set_nodes(self, nodes: Iterable[NodePlace]) -> None:
         """All Nodes as they are now."""
         self._node.set_nodes([translated(node) for node in nodes])
 
@@ -51,7 +51,7 @@ class Network:
         await self._node.run()
 
 
-def translated(node: AgentNode) -> NodeFacts:
+def translated(node: NodePlace) -> NodeFacts:
     """The agent's view of a Node as the pod network's."""
     return NodeFacts(
         name=node.name,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agent.model import Json, Pod
+from agent.model.pods import Json, Pod
 from nodelib.kube.client import ApiError, KubeClient
 
 

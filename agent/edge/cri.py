@@ -17,7 +17,7 @@ from cri_api.v1 import api_pb2, api_pb2_grpc
 
 from agent.edge import cri_convert as convert
 from agent.errors import CriError, CriNotFound, CriUnavailable
-from agent.model import ContainerState, ExecResult, ImageFacts, Json, SandboxState
+from agent.model.pods import ContainerState, ExecResult, ImageFacts, Json, SandboxState
 from agent.ports import RuntimeEvent
 
 # The generated stubs ask for message objects where the classes also take plain dicts.

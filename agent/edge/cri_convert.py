@@ -13,7 +13,7 @@ from cri_api.v1 import api_pb2
 from google.protobuf import message_factory
 
 from agent.errors import CriInvalid
-from agent.model import ContainerState, ImageFacts, Json, RunState, SandboxState
+from agent.model.pods import ContainerState, ImageFacts, Json, RunState, SandboxState
 
 _STATES = {
     api_pb2.CONTAINER_CREATED: RunState.CREATED,

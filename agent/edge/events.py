@@ -12,7 +12,7 @@ import logging
 from collections import OrderedDict
 from dataclasses import dataclass
 
-from agent.model import Json, Kind
+from agent.model.pods import Json, Kind
 from nodelib.clock import Clock
 from nodelib.errors import Temporary
 from nodelib.kube.client import ApiError, KubeClient

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 from agent.edge.cgroups import hugepage_sizes
-from agent.node_model import MachineFacts, Signal
+from agent.model.node import MachineFacts, Signal
 from nodelib.errors import Permanent
 
 log = logging.getLogger(__name__)

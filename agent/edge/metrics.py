@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from agent.figures import ProbeLabels
-from agent.model import Kind, RunState
+from agent.model.pods import Kind, RunState
 from agent.ports import PodView
 
 _START = (

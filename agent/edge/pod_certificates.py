@@ -14,7 +14,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
-from agent.materials_model import Json
+from agent.model.materials import Json
 from nodelib.errors import Invalid
 from nodelib.kube.client import KubeClient
 from nodelib.kube.reflector import Reflector

@@ -7,7 +7,7 @@ import stat
 
 from agent.edge import mounts
 from agent.edge.volumes import setup, subpath, teardown
-from agent.materials_model import PodPaths, VolumePlan
+from agent.model.materials import PodPaths, VolumePlan
 from agent.ports import MountedVolume
 
 _ENV_FILE_LIMIT = 1024 * 1024

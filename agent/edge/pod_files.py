@@ -9,7 +9,7 @@ import os
 import shutil
 
 from agent.labels import POD_NAME, POD_NAMESPACE, TERMINATION_PATH, TERMINATION_POLICY
-from agent.model import ContainerState, Pod
+from agent.model.pods import ContainerState, Pod
 
 log = logging.getLogger(__name__)
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from agent.edge.objects import ObjectKey, WatchedObjects
 from agent.edge.tokens import TokenCache
-from agent.materials_model import Json, ObjectRef, TokenNeed
-from agent.model import Pod
+from agent.model.materials import Json, ObjectRef, TokenNeed
+from agent.model.pods import Pod
 from nodelib.clock import Clock
 from nodelib.errors import Temporary
 from nodelib.kube.client import ApiError, KubeClient

@@ -16,8 +16,8 @@ import grpc
 from yarl import URL
 
 from agent.errors import CriError
+from agent.model.probes import Ask, ExecAsk, GrpcAsk, HttpAsk, Outcome, TcpAsk, Verdict
 from agent.ports import Runtime
-from agent.probe_model import Ask, ExecAsk, GrpcAsk, HttpAsk, Outcome, TcpAsk, Verdict
 from nodelib.errors import NodewrightError
 
 _MOST_OUTPUT = 10 * 1024

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
 
-from agent.stats_model import CgroupSample, Cpu, FsUsage, Interface, Memory
+from agent.model.stats import CgroupSample, Cpu, FsUsage, Interface, Memory
 
 _TICK = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 _UNLIMITED = 1 << 60  # v1 shows "no limit" as the largest number of whole pages

@@ -10,8 +10,8 @@ import logging
 import random
 from dataclasses import dataclass
 
-from agent.materials_model import TokenNeed
-from agent.model import Pod
+from agent.model.materials import TokenNeed
+from agent.model.pods import Pod
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError, Temporary
 from nodelib.kube.client import ApiError, KubeClient

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from agent.model import Json, Kind, Pod
+from agent.model.pods import Json, Kind, Pod
 from agent.plan import demand, sysctls
 from agent.plan.selectors import matches_node_affinity
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from decimal import Decimal
 
-from agent.model import Json, Kind, Pod
+from agent.model.pods import Json, Kind, Pod
+from agent.model.resize import CPU, MEMORY, Allocation
 from agent.plan import demand
 from agent.plan.demand import Qos
-from agent.resize_model import CPU, MEMORY, Allocation
 from nodelib.quantity import parse
 
 RESIZABLE = (Kind.INIT, Kind.MAIN)

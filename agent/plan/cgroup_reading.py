@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from agent.resize_model import Limits
+from agent.model.resize import Limits
 
 _UNLIMITED = 1 << 60  # v1 shows "no limit" as the largest number of whole pages
 

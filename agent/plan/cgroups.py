@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 
-from agent.model import Json, Kind, Pod
+from agent.model.pods import Json, Kind, Pod
+from agent.model.resize import Limits as Limits
 from agent.plan import demand as res
 from agent.plan.demand import Amounts, Qos
-from agent.resize_model import Limits as Limits
 from nodelib.errors import Invalid
 from nodelib.quantity import parse
 

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from agent.resize_model import Allocation
+from agent.model.resize import Allocation
 from nodelib.errors import Invalid
 
 ALLOCATED = "allocated_pods_state"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from agent import labels
-from agent.materials_model import Json, MountPlan
-from agent.model import Pod
+from agent.model.materials import Json, MountPlan
+from agent.model.pods import Pod
 from agent.plan.expand import expand_all
 from nodelib.errors import Invalid
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from agent.labels import restart_count
-from agent.model import ContainerState, Json, Kind, ObservedPod, Pod, ProbeState, RunState
+from agent.model.pods import ContainerState, Json, Kind, ObservedPod, Pod, ProbeState, RunState
+from agent.model.resize import Allocation
 from agent.plan.facts import Waiting
 from agent.plan.resources import shown_resources
 from agent.plan.restart import is_sidecar, should_start
-from agent.resize_model import Allocation
 from nodelib.kube.times import format_rfc3339
 
 LISTED = {

@@ -12,7 +12,7 @@ from decimal import Decimal
 from enum import Enum
 from typing import Any
 
-from agent.model import Json, Kind, Pod
+from agent.model.pods import Json, Kind, Pod
 from nodelib.quantity import parse
 
 Amounts = dict[str, Decimal]

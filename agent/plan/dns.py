@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from agent.materials_model import Json, MaterialSettings
-from agent.model import Pod
+from agent.model.materials import Json, MaterialSettings
+from agent.model.pods import Pod
 
 _MAX_SERVERS = 3
 _MAX_SEARCHES = 32

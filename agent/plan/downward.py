@@ -11,8 +11,8 @@ import re
 from collections.abc import Mapping, Sequence
 from decimal import ROUND_CEILING, Decimal
 
-from agent.materials_model import Json, NodeFacts
-from agent.model import Pod
+from agent.model.materials import Json, NodeContext
+from agent.model.pods import Pod
 from nodelib import quantity
 from nodelib.errors import Invalid
 
@@ -41,7 +41,7 @@ def pod_field(pod: Pod, path: str) -> str:
     raise _unsupported(path)
 
 
-def env_field(pod: Pod, path: str, pod_ips: Sequence[str], node: NodeFacts) -> str:
+def env_field(pod: Pod, path: str, pod_ips: Sequence[str], node: NodeContext) -> str:
     """A field that environment variables may show: those of volumes, and the node's and the addresses'."""
     match path:
         case "spec.nodeName":
@@ -59,7 +59,7 @@ def env_field(pod: Pod, path: str, pod_ips: Sequence[str], node: NodeFacts) -> s
     return pod_field(pod, path)
 
 
-def resource_field(pod: Pod, selector: Json, node: NodeFacts, container: Json | None = None) -> str:
+def resource_field(pod: Pod, selector: Json, node: NodeContext, container: Json | None = None) -> str:
     """A request or limit in whole multiples of its divisor, rounded up.
 
     `container` is the one that asks; a containerName in the selector goes before it.
@@ -82,7 +82,7 @@ def resource_field(pod: Pod, selector: Json, node: NodeFacts, container: Json | 
     return _ceiling(Decimal(_whole(amount)) / Decimal(_whole(divisor) or 1))
 
 
-def _amount(pod: Pod, container: Json, where: str, resource: str, node: NodeFacts) -> str:
+def _amount(pod: Pod, container: Json, where: str, resource: str, node: NodeContext) -> str:
     resources = container.get("resources") or {}
     given = str((resources.get(where) or {}).get(resource, "0"))
     if where == "requests" or resource not in _DEFAULTED or quantity.parse(given) != 0:

@@ -11,7 +11,7 @@ import json
 import math
 
 from agent.labels import PRE_STOP
-from agent.model import ContainerState, Json, Kind, ObservedPod, Pod, RunState
+from agent.model.pods import ContainerState, Json, Kind, ObservedPod, Pod, RunState
 from agent.plan.facts import (
     Cause,
     Confirm,

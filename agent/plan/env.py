@@ -12,8 +12,8 @@ import binascii
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from agent.materials_model import CONFIG_MAP, SECRET, Json, NodeFacts, ObjectRef
-from agent.model import Pod
+from agent.model.materials import CONFIG_MAP, SECRET, Json, NodeContext, ObjectRef
+from agent.model.pods import Pod
 from agent.plan import downward
 from agent.plan.expand import expand, lookup_in
 from nodelib.errors import Invalid, NotFound, Permanent
@@ -28,7 +28,7 @@ class EnvSources:
     objects: Mapping[ObjectRef, Json | None] = field(default_factory=dict)
     services: Sequence[Json] = ()
     pod_ips: Sequence[str] = ()
-    node: NodeFacts = field(default_factory=NodeFacts)
+    node: NodeContext = field(default_factory=NodeContext)
     files: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
 

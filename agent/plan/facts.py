@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from agent.model import ImageFacts, Json, Kind, ProbeState
-from agent.resize_model import Allocation, ContainerResize
+from agent.model.pods import ImageFacts, Json, Kind, ProbeState
+from agent.model.resize import Allocation, ContainerResize
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from agent.materials_model import Json
-from agent.model import Pod
+from agent.model.materials import Json
+from agent.model.pods import Pod
 from nodelib.errors import Invalid
 
 _HEADER = "# Kubernetes-managed hosts file.\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from agent.model import Json, Pod
+from agent.model.pods import Json, Pod
 from agent.plan.facts import Waiting
 from nodelib.errors import Invalid
 

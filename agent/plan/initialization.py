@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from agent.labels import HASH, container_hash
-from agent.model import ContainerState, Json, Kind, ObservedPod, Pod, RunState
+from agent.model.pods import ContainerState, Json, Kind, ObservedPod, Pod, RunState
 from agent.plan.facts import Facts, Kill
 from agent.plan.restart import grace_seconds, is_sidecar, may_restart, restarts
 

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from agent.materials_model import Json
+from agent.model.materials import Json
 from agent.plan.env import decode_secret
 from nodelib.errors import Invalid
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from agent.materials_model import Json, MountPlan, SubPath
-from agent.model import Pod
+from agent.model.materials import Json, MountPlan, SubPath
+from agent.model.pods import Pod
 from agent.plan.expand import expand_sub_path
 from agent.ports import MountedVolume
 from nodelib.errors import Invalid, Permanent

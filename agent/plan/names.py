@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from agent.model import Pod
+from agent.model.pods import Pod
 from nodelib.errors import Invalid
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from agent.model import ImageFacts, Json
-from agent.node_model import MachineFacts, NodeEvent, NodeFacts, NodeInputs, RuntimeFacts, RuntimeHandler, Signal
+from agent.model.node import MachineFacts, NodeEvent, NodeInputs, NodePlace, RuntimeFacts, RuntimeHandler, Signal
+from agent.model.pods import ImageFacts, Json
 from agent.plan.demand import CPU, HUGEPAGES_PREFIX, MEMORY, PIDS, PODS, STORAGE, ZERO, Amounts, amounts, total_of
 from nodelib.errors import Permanent
 from nodelib.kube.times import format_rfc3339, parse_rfc3339
@@ -288,12 +288,12 @@ def status_patch(old: Json, new: Json) -> Json:
     return {"status": patch}
 
 
-def node_facts(node: Json) -> NodeFacts:
+def node_facts(node: Json) -> NodePlace:
     """The part of a Node that the pod network needs."""
     spec, status = node.get("spec") or {}, node.get("status") or {}
     cidrs = spec.get("podCIDRs") or ([spec["podCIDR"]] if spec.get("podCIDR") else [])
     ips = [entry["address"] for entry in status.get("addresses") or [] if entry.get("type") == "InternalIP"]
-    return NodeFacts(str(node["metadata"]["name"]), tuple(ips), tuple(cidrs))
+    return NodePlace(str(node["metadata"]["name"]), tuple(ips), tuple(cidrs))
 
 
 def lease_object(name: str, node_uid: str, duration: int) -> Json:

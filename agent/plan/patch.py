@@ -6,7 +6,7 @@ hostIPs) are replaced as a whole, conditions are merged by type, resources by na
 
 from __future__ import annotations
 
-from agent.model import Json, Pod
+from agent.model.pods import Json, Pod
 from agent.plan.conditions import OWNED
 
 _OWN_FIELDS = (

@@ -11,19 +11,19 @@ import binascii
 import json
 import posixpath
 
-from agent.materials_model import (
+from agent.model.materials import (
     CONFIG_MAP,
     SECRET,
     CertificateNeed,
     FileProjection,
     Gathered,
     Json,
-    NodeFacts,
+    NodeContext,
     ObjectRef,
     TokenNeed,
     TrustNeed,
 )
-from agent.model import Pod
+from agent.model.pods import Pod
 from agent.plan import downward
 from agent.plan.env import decode_secret
 from nodelib.errors import Invalid, NodewrightError, Temporary
@@ -77,7 +77,7 @@ def object_files(pod: Pod, volume: str, ref: ObjectRef, source: Json, found: Jso
     return files
 
 
-def downward_files(pod: Pod, source: Json, node: NodeFacts, default_mode: int) -> Files:
+def downward_files(pod: Pod, source: Json, node: NodeContext, default_mode: int) -> Files:
     """Files of downwardAPI items."""
     files: Files = {}
     for item in source.get("items") or []:
@@ -91,7 +91,7 @@ def downward_files(pod: Pod, source: Json, node: NodeFacts, default_mode: int) -
     return files
 
 
-def projected_files(pod: Pod, volume: str, source: Json, gathered: Gathered, node: NodeFacts) -> Files:
+def projected_files(pod: Pod, volume: str, source: Json, gathered: Gathered, node: NodeContext) -> Files:
     """Files of a projected volume; a later source wins a path over an earlier one."""
     mode = default_mode(source)
     files: Files = {}

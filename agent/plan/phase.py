@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from agent.model import Json, Kind, Pod
+from agent.model.pods import Json, Kind, Pod
 from agent.plan.restart import is_sidecar, restarts
 
 

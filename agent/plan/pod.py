@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from agent.labels import HASH, container_hash, restart_count
-from agent.model import ContainerState, Json, Kind, ObservedPod, Pod, RunState, SandboxState
+from agent.model.pods import ContainerState, Json, Kind, ObservedPod, Pod, RunState, SandboxState
 from agent.plan import backoff, resize
 from agent.plan.ending import deadline, kills_of, plan_ending, sandbox_stops
 from agent.plan.facts import (

@@ -10,8 +10,8 @@ import re
 from dataclasses import dataclass
 from enum import Enum
 
-from agent.materials_model import CertificateNeed, Json
-from agent.model import Pod
+from agent.model.materials import CertificateNeed, Json
+from agent.model.pods import Pod
 from nodelib.errors import Invalid
 from nodelib.kube.times import parse_rfc3339
 

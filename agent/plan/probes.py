@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote
 
-from agent.model import Json, Pod, ProbeState
+from agent.model.pods import Json, Pod, ProbeState
+from agent.model.probes import Ask, ExecAsk, GrpcAsk, HttpAsk, ProbeKind, TcpAsk
 from agent.plan.expand import expand_all
-from agent.probe_model import Ask, ExecAsk, GrpcAsk, HttpAsk, ProbeKind, TcpAsk
 from nodelib.errors import Invalid
 
 USER_AGENT = "kube-probe/1.37"

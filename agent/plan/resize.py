@@ -12,11 +12,11 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from agent.model import ContainerState, Json, Kind, ObservedPod, Pod, RunState
+from agent.model.pods import ContainerState, Json, Kind, ObservedPod, Pod, RunState
+from agent.model.resize import CPU, MEMORY, Allocation, ContainerResize, Limits, MemoryUse, Sizes
 from agent.plan.allocation import RESIZABLE, allocation_of, same
 from agent.plan.facts import Facts, Kill, Resize
 from agent.plan.restart import grace_seconds, is_sidecar
-from agent.resize_model import CPU, MEMORY, Allocation, ContainerResize, Limits, MemoryUse, Sizes
 from nodelib.quantity import format_bytes, format_milli, milli, value
 
 

@@ -10,10 +10,10 @@ import json
 from dataclasses import replace
 from decimal import Decimal
 
-from agent.model import Json, Kind, Pod
+from agent.model.pods import Json, Kind, Pod
+from agent.model.resize import CPU, MEMORY, Limits, ResizeCondition, ResizeState
 from agent.plan import demand
 from agent.plan.cgroups import shares
-from agent.resize_model import CPU, MEMORY, Limits, ResizeCondition, ResizeState
 from nodelib.kube.times import format_rfc3339, parse_rfc3339
 from nodelib.quantity import format_bytes, format_exact, format_milli, milli
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agent.model import ContainerState, Json, RunState
+from agent.model.pods import ContainerState, Json, RunState
 from nodelib import quantity
 
 _SHARES_PER_CPU = 1024

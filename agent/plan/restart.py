@@ -5,7 +5,7 @@ Follows podutil.ContainerShouldRestart and kuberuntime's setTerminationGracePeri
 
 from __future__ import annotations
 
-from agent.model import ContainerState, Json, Kind, Pod, RunState
+from agent.model.pods import ContainerState, Json, Kind, Pod, RunState
 
 MINIMUM_GRACE = 2  # seconds
 

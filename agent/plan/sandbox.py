@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from agent import labels
-from agent.materials_model import Json, MaterialSettings
-from agent.model import Kind, Pod
+from agent.model.materials import Json, MaterialSettings
+from agent.model.pods import Kind, Pod
 from agent.plan import hosts, security
 from agent.plan.dns import Dns
 from nodelib.errors import Permanent

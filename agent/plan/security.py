@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agent.materials_model import Json, MaterialSettings
-from agent.model import ImageFacts, Pod
+from agent.model.materials import Json, MaterialSettings
+from agent.model.pods import ImageFacts, Pod
 from nodelib.errors import Invalid, Permanent
 
 _INHERITED = ("seLinuxOptions", "runAsUser", "runAsGroup", "runAsNonRoot")

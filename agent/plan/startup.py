@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from agent.model import Json, Kind, Pod
+from agent.model.pods import Json, Kind, Pod
 from agent.plan.restart import is_sidecar
 from nodelib.kube.times import parse_rfc3339
 

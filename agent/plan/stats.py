@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from agent.stats_model import (
+from agent.model.stats import (
     CgroupSample,
     ContainerFigures,
     FsUsage,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from agent.stats_model import CgroupSample, ContainerFigures, Interface, PodFigures, Snapshot
+from agent.model.stats import CgroupSample, ContainerFigures, Interface, PodFigures, Snapshot
 
 _NANO = 1e9
 _NOBODY = {"name": "", "image": "", "pod": "", "namespace": "", "container": ""}

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from agent.model import Json, Kind, ObservedPod, Pod, ProbeState, RunState
+from agent.model.pods import Json, Kind, ObservedPod, Pod, ProbeState, RunState
+from agent.model.resize import Allocation, Limits, ResizeState
 from agent.plan import conditions, resize_status
 from agent.plan.container_status import LISTED, container_statuses
 from agent.plan.demand import computed_qos, pod_requests
@@ -18,7 +19,6 @@ from agent.plan.facts import Ending, Waiting
 from agent.plan.initialization import main_started
 from agent.plan.phase import pod_phase
 from agent.plan.pod import sandbox_problem
-from agent.resize_model import Allocation, Limits, ResizeState
 from nodelib.kube.times import format_rfc3339
 
 TERMINAL = ("Succeeded", "Failed")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from agent.model import Pod
+from agent.model.pods import Pod
 
 FORBIDDEN_REASON = "SysctlForbidden"
 

@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Sequence
 
-from agent.materials_model import Json, TrustNeed
+from agent.model.materials import Json, TrustNeed
 from nodelib.errors import Invalid
 
 _PEM = re.compile(r"-----BEGIN CERTIFICATE-----\s*([A-Za-z0-9+/=\s]+?)\s*-----END CERTIFICATE-----")

@@ -10,7 +10,7 @@ import posixpath
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from agent.materials_model import (
+from agent.model.materials import (
     CONFIG_MAP,
     SECRET,
     AtomicVolume,
@@ -20,13 +20,13 @@ from agent.materials_model import (
     HostPath,
     ImageVolume,
     Json,
-    NodeFacts,
+    NodeContext,
     ObjectRef,
     TokenNeed,
     TrustNeed,
     VolumePlan,
 )
-from agent.model import Pod
+from agent.model.pods import Pod
 from agent.plan import cgroups, payload
 from nodelib import quantity
 from nodelib.errors import Invalid, NodewrightError, Permanent, Temporary
@@ -75,12 +75,12 @@ def needs(pod: Pod) -> Needs:
     return Needs(known, frozenset(tokens), frozenset(bundles), frozenset(claims), frozenset(certificates))
 
 
-def plan_volumes(pod: Pod, gathered: Gathered, node: NodeFacts) -> list[VolumePlan]:
+def plan_volumes(pod: Pod, gathered: Gathered, node: NodeContext) -> list[VolumePlan]:
     """One plan per volume. Raises Temporary for what may still appear, Permanent or Invalid for what cannot be."""
     return [_plan(pod, volume, gathered, node) for volume in pod.spec.get("volumes") or []]
 
 
-def plan_updates(pod: Pod, gathered: Gathered, node: NodeFacts) -> tuple[list[VolumePlan], list[NodewrightError]]:
+def plan_updates(pod: Pod, gathered: Gathered, node: NodeContext) -> tuple[list[VolumePlan], list[NodewrightError]]:
     """Plans of the volumes that can be brought up to date now, and why the others cannot."""
     plans: list[VolumePlan] = []
     problems: list[NodewrightError] = []
@@ -92,7 +92,7 @@ def plan_updates(pod: Pod, gathered: Gathered, node: NodeFacts) -> tuple[list[Vo
     return plans, problems
 
 
-def _plan(pod: Pod, volume: Json, gathered: Gathered, node: NodeFacts) -> VolumePlan:
+def _plan(pod: Pod, volume: Json, gathered: Gathered, node: NodeContext) -> VolumePlan:
     for key, planner in _PLANNERS.items():
         if volume.get(key) is not None:
             return planner(pod, volume["name"], volume[key] or {}, gathered, node)
@@ -108,7 +108,7 @@ def _plan(pod: Pod, volume: Json, gathered: Gathered, node: NodeFacts) -> Volume
     )
 
 
-def _empty_dir(pod: Pod, name: str, source: Json, gathered: Gathered, node: NodeFacts) -> VolumePlan:
+def _empty_dir(pod: Pod, name: str, source: Json, gathered: Gathered, node: NodeContext) -> VolumePlan:
     medium, group = source.get("medium") or "", payload.fs_group(pod)
     limit = quantity.value(source.get("sizeLimit") or "0")
     if medium == "":
@@ -125,31 +125,31 @@ def _empty_dir(pod: Pod, name: str, source: Json, gathered: Gathered, node: Node
     )
 
 
-def _config_map(pod: Pod, name: str, source: Json, gathered: Gathered, node: NodeFacts) -> VolumePlan:
+def _config_map(pod: Pod, name: str, source: Json, gathered: Gathered, node: NodeContext) -> VolumePlan:
     ref = ObjectRef(CONFIG_MAP, source.get("name", ""))
     mode = payload.default_mode(source)
     files = payload.object_files(pod, name, ref, source, gathered.objects.get(ref), mode)
     return _atomic(pod, name, "kubernetes.io~configmap", files, node, in_memory=False)
 
 
-def _secret(pod: Pod, name: str, source: Json, gathered: Gathered, node: NodeFacts) -> VolumePlan:
+def _secret(pod: Pod, name: str, source: Json, gathered: Gathered, node: NodeContext) -> VolumePlan:
     ref = ObjectRef(SECRET, source.get("secretName", ""))
     mode = payload.default_mode(source)
     files = payload.object_files(pod, name, ref, source, gathered.objects.get(ref), mode)
     return _atomic(pod, name, "kubernetes.io~secret", files, node)
 
 
-def _downward(pod: Pod, name: str, source: Json, gathered: Gathered, node: NodeFacts) -> VolumePlan:
+def _downward(pod: Pod, name: str, source: Json, gathered: Gathered, node: NodeContext) -> VolumePlan:
     files = payload.downward_files(pod, source, node, payload.default_mode(source))
     return _atomic(pod, name, "kubernetes.io~downward-api", files, node)
 
 
-def _projected(pod: Pod, name: str, source: Json, gathered: Gathered, node: NodeFacts) -> VolumePlan:
+def _projected(pod: Pod, name: str, source: Json, gathered: Gathered, node: NodeContext) -> VolumePlan:
     files = payload.projected_files(pod, name, source, gathered, node)
     return _atomic(pod, name, "kubernetes.io~projected", files, node)
 
 
-def _host_path(pod: Pod, name: str, source: Json, gathered: Gathered, node: NodeFacts) -> VolumePlan:
+def _host_path(pod: Pod, name: str, source: Json, gathered: Gathered, node: NodeContext) -> VolumePlan:
     path, kind = source.get("path") or "", source.get("type") or ""
     if not path.startswith("/") or ".." in path.split("/") or "\0" in path:
         raise Invalid(
@@ -168,11 +168,11 @@ def _host_path(pod: Pod, name: str, source: Json, gathered: Gathered, node: Node
     return HostPath(name, posixpath.normpath(path), kind)
 
 
-def _image(pod: Pod, name: str, source: Json, gathered: Gathered, node: NodeFacts) -> VolumePlan:
+def _image(pod: Pod, name: str, source: Json, gathered: Gathered, node: NodeContext) -> VolumePlan:
     return ImageVolume(name, source.get("reference") or "", source.get("pullPolicy") or "IfNotPresent")
 
 
-def _claim(pod: Pod, name: str, source: Json, gathered: Gathered, node: NodeFacts) -> VolumePlan:
+def _claim(pod: Pod, name: str, source: Json, gathered: Gathered, node: NodeContext) -> VolumePlan:
     claim = source.get("claimName") or f"{pod.name}-{name}"
     spec = (gathered.claims[claim].get("spec") or {}) if claim in gathered.claims else None
     if spec is None:
@@ -194,7 +194,7 @@ def _claim(pod: Pod, name: str, source: Json, gathered: Gathered, node: NodeFact
     raise _unsupported_volume(pod, name, claim, kinds[0] if kinds else "of an unknown type")
 
 
-_Planner = Callable[[Pod, str, Json, Gathered, NodeFacts], VolumePlan]
+_Planner = Callable[[Pod, str, Json, Gathered, NodeContext], VolumePlan]
 _PLANNERS: dict[str, _Planner] = {
     "emptyDir": _empty_dir,
     "configMap": _config_map,
@@ -209,7 +209,7 @@ _PLANNERS: dict[str, _Planner] = {
 
 
 def _atomic(
-    pod: Pod, name: str, plugin: str, files: payload.Files, node: NodeFacts, *, in_memory: bool = True
+    pod: Pod, name: str, plugin: str, files: payload.Files, node: NodeContext, *, in_memory: bool = True
 ) -> AtomicVolume:
     size = _memory_size(pod, node, 0) if in_memory else 0
     return AtomicVolume(name, plugin, files, in_memory, size, payload.fs_group(pod), nested_mount_points(pod, name))
@@ -232,7 +232,7 @@ def nested_mount_points(pod: Pod, volume: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _memory_size(pod: Pod, node: NodeFacts, limit: int) -> int:
+def _memory_size(pod: Pod, node: NodeContext, limit: int) -> int:
     size = quantity.value(node.allocatable.get("memory", "0"))
     for smaller in (cgroups.limits_of_pod(pod, cgroups.Policy()).memory or 0, limit):
         if 0 < smaller <= size or (smaller > 0 and size == 0):

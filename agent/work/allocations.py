@@ -11,10 +11,10 @@ import asyncio
 import logging
 from collections.abc import Collection
 
-from agent.model import Json, Pod
+from agent.model.pods import Json, Pod
+from agent.model.resize import Allocation, Sizes
 from agent.plan import allocation, checkpoint, resize
 from agent.ports import Checkpoints
-from agent.resize_model import Allocation, Sizes
 from nodelib.clock import Clock
 from nodelib.errors import Invalid, NodewrightError
 

@@ -13,11 +13,11 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Protocol
 
-from agent.model import Pod
+from agent.model.pods import Pod
+from agent.model.resize import Limits, MemoryUse
 from agent.plan import cgroup_reading as reading
 from agent.plan import cgroups as plan
 from agent.plan.demand import Qos, qos_class
-from agent.resize_model import Limits, MemoryUse
 from nodelib.errors import NodewrightError, Permanent
 
 log = logging.getLogger(__name__)

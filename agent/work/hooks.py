@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agent.errors import CriError
-from agent.model import Json, Pod
+from agent.model.pods import Json, Pod
 from agent.ports import HookHttp, Runtime
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError, Permanent

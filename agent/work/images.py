@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from agent.errors import CriError, CriUnavailable
 from agent.figures import Figures, Unmeasured
-from agent.model import ImageFacts, Json, Pod
+from agent.model.pods import ImageFacts, Json, Pod
 from agent.plan import backoff
 from agent.plan.facts import BackOff, ImagePhase, ImageState, Waiting
 from agent.plan.images import Wanted, pull_backed_off, pull_failure, with_default_tag

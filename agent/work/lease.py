@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from agent.model import Json
+from agent.model.pods import Json
 from agent.plan.node import lease_object
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError

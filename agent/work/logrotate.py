@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 
 from agent.edge import log_folder
 from agent.errors import CriError
-from agent.model import ContainerState, RunState
+from agent.model.pods import ContainerState, RunState
 from agent.plan.log_rotation import RotationPlan, plan_rotation
 from agent.ports import Runtime
 from agent.settings import LogSettings

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, TypeVar
 
-from agent.materials_model import (
+from agent.model.materials import (
     SECRET,
     CertificateNeed,
     Credential,
@@ -23,14 +23,14 @@ from agent.materials_model import (
     Json,
     MaterialSettings,
     MountPlan,
-    NodeFacts,
+    NodeContext,
     ObjectRef,
     PodPaths,
     TokenNeed,
     TrustNeed,
     VolumePlan,
 )
-from agent.model import ImageFacts, Kind, Pod
+from agent.model.pods import ImageFacts, Kind, Pod
 from agent.plan import cgroups, dns, env, hosts, keyring, mounts, names, sandbox, security, trust, volumes
 from agent.plan import container as container_plan
 from agent.ports import Materials, MountedVolume
@@ -103,7 +103,7 @@ class MaterialEdges:
     objects: Objects
     certificates: Certificates
     disk: Disk
-    node: Callable[[], NodeFacts]
+    node: Callable[[], NodeContext]
     warn: Warn
     policy: cgroups.Policy
     machine: cgroups.Machine
@@ -289,7 +289,7 @@ class PodMaterialsWork:
         return made
 
     async def _environment(
-        self, pod: Pod, container: Json, materials: Materials, ips: tuple[str, ...], node: NodeFacts
+        self, pod: Pod, container: Json, materials: Materials, ips: tuple[str, ...], node: NodeContext
     ) -> dict[str, str]:
         refs = list(env.references(container))
         found = await asyncio.gather(*(self._objects.object(pod, ref) for ref in refs))
@@ -313,7 +313,7 @@ class PodMaterialsWork:
         materials: Materials,
         variables: dict[str, str],
         ips: tuple[str, ...],
-        node: NodeFacts,
+        node: NodeContext,
     ) -> list[Json]:
         handler = str(pod.spec.get("runtimeClassName") or "")
         rro = handler in node.recursive_read_only_handlers

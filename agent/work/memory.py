@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from agent.model import Json, ObservedPod, Pod, ProbeState
+from agent.model.pods import Json, ObservedPod, Pod, ProbeState
+from agent.model.resize import Allocation, Limits, ResizeState
 from agent.plan.facts import BackOff, Ending, Facts, Failure, ImageState, Waiting
 from agent.ports import Materials
-from agent.resize_model import Allocation, Limits, ResizeState
 
 _TIMELINE = 64
 

@@ -14,8 +14,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from agent.model import ImageFacts, Json
-from agent.node_model import MachineFacts, NodeEvent, NodeFacts, NodeInputs, RuntimeFacts, Signal
+from agent.model.node import MachineFacts, NodeEvent, NodeInputs, NodePlace, RuntimeFacts, Signal
+from agent.model.pods import ImageFacts, Json
 from agent.plan import node as plan
 from agent.plan.demand import Amounts
 from agent.plan.sysctls import kernel_version
@@ -69,7 +69,7 @@ class NodeHooks:
     """
 
     on_pod_cidrs: Callable[[tuple[str, ...]], None]
-    on_nodes: Callable[[list[NodeFacts]], None] | None = None
+    on_nodes: Callable[[list[NodePlace]], None] | None = None
     problems: Callable[[], list[str]] = list
 
 
@@ -117,7 +117,7 @@ class NodeKeeper:
         self._image_dir = ""
         self._pressed: dict[str, float] = {}
         self._pod_cidrs: tuple[str, ...] = ()
-        self._facts: dict[str, NodeFacts] = {}
+        self._facts: dict[str, NodePlace] = {}
         self._runner = BoundedFrequencyRunner(
             "node status",
             self.sync,

@@ -17,8 +17,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from agent.materials_model import CertificateNeed, Credential, Json, NodeFacts
-from agent.model import Pod
+from agent.model.materials import CertificateNeed, Credential, Json, NodeContext
+from agent.model.pods import Pod
 from agent.plan import pod_certificates as plan
 from nodelib.clock import Clock
 from nodelib.errors import Invalid, NodewrightError, Permanent, Temporary
@@ -84,7 +84,7 @@ class CertificateDesk:
     """The certificates of all pods of this node, by pod, volume and source."""
 
     def __init__(
-        self, requests: Requests, clock: Clock, node_name: str, node: Callable[[], NodeFacts], reports: Reports
+        self, requests: Requests, clock: Clock, node_name: str, node: Callable[[], NodeContext], reports: Reports
     ) -> None:
         self._requests = requests
         self._clock = clock

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable
 
 from agent import labels
-from agent.model import Json, ObservedPod, Pod
+from agent.model.pods import Json, ObservedPod, Pod
 from agent.plan import resize_status
 from agent.plan.admit import NodeView, Refusal, refusal
 from agent.plan.allocation import allocation_of, same

@@ -14,14 +14,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from agent.model import ContainerState, Json, ObservedPod, Pod, RunState
+from agent.model.pods import ContainerState, Json, ObservedPod, Pod, RunState
+from agent.model.resize import ResizeState
 from agent.plan import backoff, resize, resize_status
 from agent.plan.ending import ending_of
 from agent.plan.facts import Ending, EnsureImage, Facts, Failure, Forget, Kill, PodPlan, Resize, Start, Step, Waiting
 from agent.plan.pod import backoff_key, plan_pod
 from agent.plan.restart import is_sidecar
 from agent.plan.status import StatusFacts, pod_status
-from agent.resize_model import ResizeState
 from agent.work.memory import Happening, PodMemory
 from agent.work.parts import Parts
 from agent.work.steps import Steps

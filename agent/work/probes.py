@@ -18,11 +18,11 @@ from functools import partial
 from typing import Protocol
 
 from agent.figures import Figures, ProbeLabels, Unmeasured
-from agent.model import ContainerState, Json, Pod, ProbeState
+from agent.model.pods import ContainerState, Json, Pod, ProbeState
+from agent.model.probes import Ask, Outcome, ProbeKind, Verdict
 from agent.plan import probes as plan
 from agent.plan.probes import Spec, Track
 from agent.ports import Events, Notify
-from agent.probe_model import Ask, Outcome, ProbeKind, Verdict
 from nodelib.clock import Clock
 from nodelib.errors import Invalid
 

@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from agent.errors import CriError, CriNotFound
 from agent.figures import Figures, Unmeasured
-from agent.model import ContainerState, ObservedPod, RunState, SandboxState
+from agent.model.pods import ContainerState, ObservedPod, RunState, SandboxState
 from agent.ports import Files, Runtime, RuntimeEvent
 from nodelib.clock import Clock
 

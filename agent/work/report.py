@@ -12,7 +12,7 @@ import random
 from dataclasses import dataclass, field
 
 from agent.figures import Figures, Unmeasured
-from agent.model import Json, Pod
+from agent.model.pods import Json, Pod
 from agent.plan.patch import status_patch
 from agent.ports import ApiPods
 from nodelib.clock import Clock

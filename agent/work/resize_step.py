@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 
 from agent.errors import CriError
-from agent.model import Json, Pod
+from agent.model.pods import Json, Pod
+from agent.model.resize import Limits
 from agent.plan import resize
 from agent.plan.allocation import applied
 from agent.plan.facts import Resize
 from agent.plan.resize import SetContainer, SetPod
-from agent.resize_model import Limits
 from agent.work.memory import PodMemory
 from agent.work.parts import Parts
 from nodelib.errors import NodewrightError, Temporary

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 
-from agent.model import Pod
+from agent.model.pods import Pod
 from agent.plan import allocation, resize_status
 from agent.plan.admit import NodeView, refusal
 from agent.work.parts import Parts

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from agent.figures import Figures
-from agent.model import Pod
+from agent.model.pods import Pod
 from agent.plan.startup import has_started, start_times
 from nodelib.clock import Clock
 

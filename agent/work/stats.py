@@ -14,9 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from agent.edge import stats as edge
-from agent.model import Json, ObservedPod, Pod
-from agent.ports import Images, PodView, Runtime
-from agent.stats_model import (
+from agent.model.pods import Json, ObservedPod, Pod
+from agent.model.stats import (
     CgroupSample,
     ContainerFigures,
     FsUsage,
@@ -27,6 +26,7 @@ from agent.stats_model import (
     Snapshot,
     VolumeFigures,
 )
+from agent.ports import Images, PodView, Runtime
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError
 

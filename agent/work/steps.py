@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from agent.errors import CriError
-from agent.model import ContainerState, Json, Kind, ObservedPod, RunState
+from agent.model.pods import ContainerState, Json, Kind, ObservedPod, RunState
 from agent.plan import backoff
 from agent.plan.allocation import allocation_of
 from agent.plan.facts import (

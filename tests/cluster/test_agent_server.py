@@ -20,7 +20,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from agent.edge.cri import Cri
-from agent.model import ObservedPod, Pod
+from agent.model.pods import ObservedPod, Pod
 from agent.settings import AuthSettings, LogSettings, ServerSettings
 from agent.work.logrotate import LogRotation
 from agent.work.server import KubeletServer, ServedNode, ServerDeps, start

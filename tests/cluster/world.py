@@ -20,7 +20,7 @@ from typing import Any
 
 from agent.edge.cri import Cri
 from agent.errors import CriUnavailable
-from agent.model import ContainerState, SandboxState
+from agent.model.pods import ContainerState, SandboxState
 from controlplane.edge import units
 from controlplane.edge.procfs import start_time
 from controlplane.model import CONTROL_PLANE, Cluster

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from agent.errors import CriError, CriNotFound
-from agent.model import ContainerState, ExecResult, ObservedPod, Pod, RunState, SandboxState
+from agent.model.pods import ContainerState, ExecResult, ObservedPod, Pod, RunState, SandboxState
 
 Json = dict[str, Any]
 

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 
 from agent.errors import CriError, CriNotFound, CriUnavailable
-from agent.model import ContainerState, ExecResult, ImageFacts, Json, RunState, SandboxState
+from agent.model.pods import ContainerState, ExecResult, ImageFacts, Json, RunState, SandboxState
 from agent.ports import RuntimeEvent
 from nodelib.clock import Clock
 

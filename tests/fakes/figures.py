@@ -6,7 +6,7 @@ from collections import defaultdict
 from typing import Any
 
 from agent.figures import ProbeLabels
-from agent.model import Kind
+from agent.model.pods import Kind
 
 
 class FakeFigures:

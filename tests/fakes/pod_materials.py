@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from agent.materials_model import (
+from agent.model.materials import (
     CertificateNeed,
     Credential,
     EmptyDir,
@@ -16,7 +16,7 @@ from agent.materials_model import (
     TokenNeed,
     VolumePlan,
 )
-from agent.model import Pod
+from agent.model.pods import Pod
 from agent.ports import MountedVolume
 from nodelib.errors import Temporary
 

@@ -9,11 +9,11 @@ from dataclasses import replace
 from typing import Any
 
 from agent import labels
-from agent.model import ContainerState, ImageFacts, Json, Kind, Pod, ProbeState
+from agent.model.pods import ContainerState, ImageFacts, Json, Kind, Pod, ProbeState
+from agent.model.resize import Limits, MemoryUse
 from agent.plan.admit import NodeView
 from agent.plan.cgroups import Machine, Policy, container_resources, limits_of_pod
 from agent.ports import Materials, MountedVolume
-from agent.resize_model import Limits, MemoryUse
 from agent.work.allocations import Allocations
 from agent.work.hooks import Hooks
 from agent.work.images import ImageDesk

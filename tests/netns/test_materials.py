@@ -15,8 +15,8 @@ import pytest
 from cri_api.v1 import api_pb2
 
 from agent.materials import BuiltMaterials, build_materials
-from agent.materials_model import MaterialSettings, NodeFacts
-from agent.model import ImageFacts, Json, Kind, Pod
+from agent.model.materials import MaterialSettings, NodeContext
+from agent.model.pods import ImageFacts, Json, Kind, Pod
 from agent.plan.cgroups import Machine, Policy
 from nodelib.clock import SystemClock
 from nodelib.errors import NodewrightError, Permanent, Temporary
@@ -77,7 +77,7 @@ class World:
         settings = MaterialSettings(
             "n1", root_dir=str(self.root), pod_logs_dir=str(self.root / "logs"), cluster_dns=("10.96.0.10",)
         )
-        facts = NodeFacts(("10.89.0.11",), {"cpu": "2", "memory": "1Gi"})
+        facts = NodeContext(("10.89.0.11",), {"cpu": "2", "memory": "1Gi"})
         return build_materials(
             self.node,
             settings,

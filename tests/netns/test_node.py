@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from agent.edge.machine import Machine, addresses_towards
-from agent.model import ImageFacts, Json
-from agent.node_model import MachineFacts, NodeFacts
+from agent.model.node import MachineFacts, NodePlace
+from agent.model.pods import ImageFacts, Json
 from agent.plan.node import NodePolicy
 from agent.work.lease import LeaseKeeper
 from agent.work.node import NodeEdges, NodeHooks, NodeKeeper, NodeTimes
@@ -80,7 +80,7 @@ class World:
         self.name = name
         self.runtime, self.events = Runtime(), Events()
         self.pod_cidrs: list[tuple[str, ...]] = []
-        self.nodes: list[list[NodeFacts]] = []
+        self.nodes: list[list[NodePlace]] = []
         edges = NodeEdges(
             client=self.client,
             runtime=self.runtime,  # type: ignore[arg-type]

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from agent.edge import mounts
 from agent.edge.pod_disk import PodDisk
 from agent.edge.volumes import atomic, subpath
-from agent.materials_model import AtomicVolume, EmptyDir, FileProjection, HostPath, ImageVolume, PodPaths
+from agent.model.materials import AtomicVolume, EmptyDir, FileProjection, HostPath, ImageVolume, PodPaths
 from nodelib.errors import Permanent, Temporary
 from tests.netns.mountns import isolated
 

@@ -15,7 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 
-from agent.materials_model import FileProjection
+from agent.model.materials import FileProjection
 
 _DATA = "..data"
 _NEW_DATA = "..data_tmp"

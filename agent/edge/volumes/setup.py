@@ -9,7 +9,7 @@ import stat
 from agent.edge import mounts
 from agent.edge.volumes import atomic
 from agent.edge.volumes.ownership import apply_fs_group
-from agent.materials_model import AtomicVolume, EmptyDir, HostPath, ImageVolume, PodPaths, VolumePlan
+from agent.model.materials import AtomicVolume, EmptyDir, HostPath, ImageVolume, PodPaths, VolumePlan
 from agent.ports import MountedVolume
 from nodelib.errors import NodewrightError, Permanent, Temporary
 

@@ -11,7 +11,7 @@ import os
 import stat
 
 from agent.edge import mounts
-from agent.materials_model import PodPaths
+from agent.model.materials import PodPaths
 from nodelib.errors import Temporary
 
 

@@ -6,7 +6,7 @@ import orjson
 from aiohttp import web
 
 from agent.errors import CriError
-from agent.model import Json, Pod
+from agent.model.pods import Json, Pod
 from agent.ports import PodView
 from nodelib.errors import NodewrightError
 

@@ -17,7 +17,7 @@ import orjson
 from aiohttp import web
 
 from agent.edge.server.certificates import subject_of
-from agent.model import Json
+from agent.model.pods import Json
 from agent.plan import authz
 from agent.settings import AuthSettings
 from nodelib.clock import Clock

@@ -15,7 +15,7 @@ from aiohttp import web
 from agent.edge import logs as log_files
 from agent.edge.inotify import Inotify
 from agent.errors import CriError, CriNotFound, CriUnavailable
-from agent.model import ObservedPod, Pod, RunState
+from agent.model.pods import ObservedPod, Pod, RunState
 from agent.plan import logs as plan
 from agent.work.server.answers import Refused, find_pod, text
 from agent.work.server.deps import ServerDeps

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from aiohttp import web
 
-from agent.model import Json, Pod, RunState
+from agent.model.pods import Json, Pod, RunState
 from agent.work.server.answers import Refused, find_pod, json, of_error, text
 from agent.work.server.deps import ServerDeps
 from nodelib.errors import NodewrightError

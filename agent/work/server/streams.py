@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from aiohttp import web
 
 from agent.edge.server.relay import UpgradeFailed, proxy_upgrade
-from agent.model import Pod, RunState, SandboxState
+from agent.model.pods import Pod, RunState, SandboxState
 from agent.plan import authz
 from agent.work.server.answers import Refused, find_pod, of_error
 from agent.work.server.deps import ServerDeps

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from agent.model import Pod
+from agent.model.pods import Pod
 
 Json = dict[str, Any]
 

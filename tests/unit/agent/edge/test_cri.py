@@ -14,7 +14,7 @@ from cri_api.v1 import api_pb2
 from agent.edge import cri_convert as convert
 from agent.edge.cri import Cri
 from agent.errors import CriError, CriInvalid
-from agent.model import Json
+from agent.model.pods import Json
 from nodelib.errors import Invalid
 
 CONFIG: Json = {

@@ -6,7 +6,7 @@ from prometheus_client import generate_latest
 
 from agent.edge.metrics import Metrics
 from agent.figures import Figures, ProbeLabels, Unmeasured
-from agent.model import Kind
+from agent.model.pods import Kind
 
 PROBE = ProbeLabels("Liveness", "main", "web", "shop", "u1")
 

@@ -10,7 +10,7 @@ import pytest
 from agent.edge.objects import ObjectKey, WatchedObjects
 from agent.edge.pod_objects import PodObjects
 from agent.edge.tokens import TokenCache
-from agent.materials_model import CONFIG_MAP, SECRET, ObjectRef, TokenNeed
+from agent.model.materials import CONFIG_MAP, SECRET, ObjectRef, TokenNeed
 from nodelib.clock import SystemClock
 from nodelib.errors import Temporary
 from nodelib.kube.access import ClusterAccess

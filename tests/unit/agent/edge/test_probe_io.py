@@ -16,8 +16,8 @@ from aiohttp import web
 from agent.edge.probe_io import ProbeIo
 from agent.edge.server.certificates import ensure_self_signed
 from agent.errors import CriUnavailable
-from agent.model import ExecResult
-from agent.probe_model import ExecAsk, GrpcAsk, HttpAsk, Outcome, TcpAsk, Verdict
+from agent.model.pods import ExecResult
+from agent.model.probes import ExecAsk, GrpcAsk, HttpAsk, Outcome, TcpAsk, Verdict
 
 AGENT = (("User-Agent", "kube-probe/1.37"), ("Accept", "*/*"))
 

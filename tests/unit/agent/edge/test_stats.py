@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agent.edge import stats
-from agent.stats_model import Cpu, Interface, Memory
+from agent.model.stats import Cpu, Interface, Memory
 
 _UID = "97eac7d4-ec81-4f67-baa4-7567e438a948"
 _ID = "b7903ffcf744a1b792629407b9a4194c9496e850583bce382c079e6f862f4a36"

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from agent.model import Pod
+from agent.model.pods import Pod
+from agent.model.resize import Allocation
 from agent.plan import allocation, checkpoint
 from agent.plan.admit import NodeView, refusal
 from agent.plan.demand import counted_requests
-from agent.resize_model import Allocation
 from nodelib.errors import Invalid
 from tests.unit.agent.plan.test_resize import LARGE, SMALL, WAS, now_wanting, res, with_resources
 from tests.unit.agent.pods import Json, pod

@@ -8,7 +8,7 @@ import pytest
 from cri_api.v1 import api_pb2
 
 from agent import labels
-from agent.materials_model import MaterialSettings, MountPlan
+from agent.model.materials import MaterialSettings, MountPlan
 from agent.plan.container import container_config, cri_mount, stop_signal, termination_path
 from agent.plan.dns import Dns
 from agent.plan.sandbox import port_mappings, sandbox_config

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agent.materials_model import MaterialSettings
+from agent.model.materials import MaterialSettings
 from agent.plan.dns import Dns, parse_resolv_conf, pod_dns
 from tests.unit.agent.pods import pod
 

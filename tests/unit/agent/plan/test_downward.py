@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.materials_model import NodeFacts
+from agent.model.materials import NodeContext
 from agent.plan.downward import format_map, go_quote, pod_field, resource_field
 from nodelib.errors import Invalid, NodewrightError
 from tests.unit.agent.pods import container, pod
 
-NODE = NodeFacts(allocatable={"cpu": "1900m", "memory": "3Gi", "ephemeral-storage": "10Gi"})
+NODE = NodeContext(allocatable={"cpu": "1900m", "memory": "3Gi", "ephemeral-storage": "10Gi"})
 LABELLED = pod(meta={"labels": {"b": "2", "a": "1"}, "annotations": {"x/y": 'say "hi"\n', "empty": ""}})
 
 

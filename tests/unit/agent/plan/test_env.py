@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agent.materials_model import CONFIG_MAP, SECRET, NodeFacts, ObjectRef
+from agent.model.materials import CONFIG_MAP, SECRET, NodeContext, ObjectRef
 from agent.plan.env import EnvSources, environment, file_references, parse_env_file, references, service_variables
 from nodelib.errors import Invalid, NotFound, Permanent
 from tests.unit.agent.pods import container, pod
@@ -22,7 +22,7 @@ def service(name: str, namespace: str, ip: str, *ports: Json) -> Json:
 KUBERNETES = service("kubernetes", "default", "10.96.0.1", {"name": "https", "port": 443, "protocol": "TCP"})
 DB = service("my-db", "shop", "10.96.1.1", {"port": 5432}, {"name": "admin-ui", "port": 80, "protocol": "UDP"})
 HEADLESS = service("quiet", "shop", "None", {"port": 1})
-NODE = NodeFacts(host_ips=("10.89.0.11", "fd00::11"), allocatable={"cpu": "2", "memory": "4Gi"})
+NODE = NodeContext(host_ips=("10.89.0.11", "fd00::11"), allocatable={"cpu": "2", "memory": "4Gi"})
 CM = ObjectRef(CONFIG_MAP, "settings")
 SEC = ObjectRef(SECRET, "keys")
 OBJECTS: dict[ObjectRef, Json | None] = {

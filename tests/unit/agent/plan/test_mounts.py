@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agent.materials_model import MountPlan, SubPath
+from agent.model.materials import MountPlan, SubPath
 from agent.plan.mounts import mounts_etc_hosts, plan_mounts
 from agent.ports import MountedVolume
 from nodelib.errors import NodewrightError

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agent.model import Pod
+from agent.model.pods import Pod
 from agent.plan.names import check_names
 from nodelib.errors import Invalid
 from tests.unit.agent.pods import container, pod

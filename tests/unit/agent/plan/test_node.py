@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from agent.model import ImageFacts, Json
-from agent.node_model import MachineFacts, NodeFacts, NodeInputs, RuntimeFacts, RuntimeHandler, Signal
+from agent.model.node import MachineFacts, NodeInputs, NodePlace, RuntimeFacts, RuntimeHandler, Signal
+from agent.model.pods import ImageFacts, Json
 from agent.plan import node as plan
 from agent.plan.node import NodePolicy
 from nodelib.errors import Permanent
@@ -316,4 +316,4 @@ def test_node_facts(spec: Json, expect: tuple[str, ...]) -> None:
         "spec": spec,
         "status": {"addresses": [{"type": "Hostname", "address": "n"}, {"type": "InternalIP", "address": "1.2.3.4"}]},
     }
-    assert plan.node_facts(node) == NodeFacts("n", ("1.2.3.4",), expect)
+    assert plan.node_facts(node) == NodePlace("n", ("1.2.3.4",), expect)

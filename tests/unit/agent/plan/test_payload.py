@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.materials_model import (
+from agent.model.materials import (
     CONFIG_MAP,
     SECRET,
     CertificateNeed,
     Credential,
     FileProjection,
     Gathered,
-    NodeFacts,
+    NodeContext,
     ObjectRef,
     TokenNeed,
     TrustNeed,
@@ -37,7 +37,7 @@ Json = dict[str, Any]
 CM, SEC = ObjectRef(CONFIG_MAP, "settings"), ObjectRef(SECRET, "keys")
 CONFIG: Json = {"data": {"a": "1", "b": "2"}, "binaryData": {"bin": base64.b64encode(b"\x00\xff").decode()}}
 KEYS: Json = {"data": {"pass": base64.b64encode(b"x").decode()}}
-NODE = NodeFacts(allocatable={"cpu": "2", "memory": "1Gi"})
+NODE = NodeContext(allocatable={"cpu": "2", "memory": "1Gi"})
 
 
 def shown(files: dict[str, FileProjection]) -> dict[str, tuple[bytes, int, int | None]]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agent.labels import HASH, RESTART_COUNT, container_hash
-from agent.model import ContainerState, ImageFacts, Kind, ObservedPod, Pod, ProbeState, RunState, SandboxState
+from agent.model.pods import ContainerState, ImageFacts, Kind, ObservedPod, Pod, ProbeState, RunState, SandboxState
 from agent.plan.facts import (
     BackOff,
     Cause,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agent.materials_model import CertificateNeed
+from agent.model.materials import CertificateNeed
 from agent.plan.pod_certificates import Age, Issued, Refused, age, clean_chain, refresh_at, request, verdict
 from nodelib.errors import Invalid
 from tests.unit.agent.pods import pod

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agent.model import Pod
+from agent.model.pods import Pod
 from agent.plan import backoff
 from agent.plan.admit import NodeView, refusal
 from agent.plan.ending import ending_of

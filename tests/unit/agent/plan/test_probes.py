@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.model import ProbeState
+from agent.model.pods import ProbeState
+from agent.model.probes import ExecAsk, GrpcAsk, HttpAsk, ProbeKind, TcpAsk
 from agent.plan import probes as plan
 from agent.plan.probes import Spec, Track
-from agent.probe_model import ExecAsk, GrpcAsk, HttpAsk, ProbeKind, TcpAsk
 from nodelib.errors import Invalid
 from tests.unit.agent.pods import Json, container
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from agent.model import ContainerState, ObservedPod, Pod, RunState
+from agent.model.pods import ContainerState, ObservedPod, Pod, RunState
+from agent.model.resize import Allocation, ContainerResize, Limits, MemoryUse, Sizes
 from agent.plan import resize
 from agent.plan.allocation import allocation_of
 from agent.plan.facts import Facts, Failure, Resize
 from agent.plan.pod import plan_pod
 from agent.plan.resize import Due, SetContainer, SetPod
-from agent.resize_model import Allocation, ContainerResize, Limits, MemoryUse, Sizes
 from tests.unit.agent.plan.test_pod import NOW, facts, one, seen
 from tests.unit.agent.pods import Json, container, pod
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from agent.materials_model import MaterialSettings
-from agent.model import ImageFacts
+from agent.model.materials import MaterialSettings
+from agent.model.pods import ImageFacts
 from agent.plan.security import container_context, effective, namespaces, verify_run_as_non_root
 from nodelib.errors import Invalid, Permanent
 from tests.unit.agent.pods import container, pod

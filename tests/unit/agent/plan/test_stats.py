@@ -6,8 +6,7 @@ from dataclasses import replace
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from agent.plan import stats, stats_metrics
-from agent.stats_model import (
+from agent.model.stats import (
     CgroupSample,
     ContainerFigures,
     Cpu,
@@ -20,6 +19,7 @@ from agent.stats_model import (
     Snapshot,
     VolumeFigures,
 )
+from agent.plan import stats, stats_metrics
 
 _AT = 1_767_225_600_000_000_000
 _WHEN = "2026-01-01T00:00:00Z"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agent.model import ContainerState, ObservedPod, Pod, ProbeState, RunState
+from agent.model.pods import ContainerState, ObservedPod, Pod, ProbeState, RunState
 from agent.plan.facts import Cause, Ending, Waiting
 from agent.plan.patch import status_patch
 from agent.plan.status import StatusFacts, pod_status

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agent.materials_model import TrustNeed
+from agent.model.materials import TrustNeed
 from agent.plan.trust import anchors, matches
 from nodelib.errors import Invalid
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.materials_model import (
+from agent.model.materials import (
     CONFIG_MAP,
     SECRET,
     AtomicVolume,
@@ -16,7 +16,7 @@ from agent.materials_model import (
     Gathered,
     HostPath,
     ImageVolume,
-    NodeFacts,
+    NodeContext,
     ObjectRef,
     TokenNeed,
     TrustNeed,
@@ -27,7 +27,7 @@ from nodelib.errors import Invalid, NodewrightError, Permanent, Temporary
 from tests.unit.agent.pods import container, pod
 
 Json = dict[str, Any]
-NODE = NodeFacts(allocatable={"memory": "1Gi"})
+NODE = NodeContext(allocatable={"memory": "1Gi"})
 GIB = 1 << 30
 
 

@@ -9,9 +9,9 @@ import pytest
 
 from agent.edge import cgroups as edge
 from agent.edge.cgroups import CgroupError, CgroupTree, Mounts, find_mounts
+from agent.model.resize import Limits
 from agent.plan.cgroup_reading import limits_read
 from agent.plan.cgroups import Policy
-from agent.resize_model import Limits
 from agent.work.cgroups import KubepodsTree
 from nodelib.errors import Permanent
 from tests.fakes.cgroup_files import FakeCgroupFiles

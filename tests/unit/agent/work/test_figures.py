@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from agent.errors import CriError
-from agent.model import ImageFacts, Kind
+from agent.model.pods import ImageFacts, Kind
 from agent.plan.startup import has_started, is_stateful, start_times
 from nodelib.kube.times import parse_rfc3339
 from tests.fakes.pod_world import World, container

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from agent.errors import CriUnavailable
-from agent.model import ContainerState, RunState
+from agent.model.pods import ContainerState, RunState
 from agent.settings import LogSettings
 from agent.work.logrotate import LogRotation
 from nodelib.errors import Invalid

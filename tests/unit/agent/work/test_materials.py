@@ -10,8 +10,8 @@ from cri_api.v1 import api_pb2
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agent.materials_model import CONFIG_MAP, SECRET, AtomicVolume, Credential, MaterialSettings, NodeFacts, ObjectRef
-from agent.model import ImageFacts, Kind, Pod
+from agent.model.materials import CONFIG_MAP, SECRET, AtomicVolume, Credential, MaterialSettings, NodeContext, ObjectRef
+from agent.model.pods import ImageFacts, Kind, Pod
 from agent.plan.cgroups import Machine, Policy
 from agent.work.materials import MaterialEdges, PodMaterialsWork
 from nodelib.errors import NodewrightError, Permanent, Temporary
@@ -32,7 +32,9 @@ class World:
         self.objects.all_services = [KUBERNETES]
         self.objects.found = {CM: {"data": {"a": "1"}}, SEC: {"data": {"k": "dg=="}}}
         self.warned: list[tuple[str, str]] = []
-        facts = NodeFacts(("10.89.0.11",), {"cpu": "2", "memory": "1Gi"}, recursive_read_only_handlers=frozenset({""}))
+        facts = NodeContext(
+            ("10.89.0.11",), {"cpu": "2", "memory": "1Gi"}, recursive_read_only_handlers=frozenset({""})
+        )
         edges = MaterialEdges(
             self.objects,
             self.certificates,

@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from agent.model import ImageFacts, Json
-from agent.node_model import MachineFacts
+from agent.model.node import MachineFacts
+from agent.model.pods import ImageFacts, Json
 from agent.plan.node import NodePolicy
 from agent.work.node import NodeEdges, NodeHooks, NodeKeeper, NodeTimes
 from tests.fakes.clock import FakeClock

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from agent.materials_model import CertificateNeed, Credential, NodeFacts
-from agent.model import Pod
+from agent.model.materials import CertificateNeed, Credential, NodeContext
+from agent.model.pods import Pod
 from agent.work.pod_certificates import CertificateDesk, Reports
 from nodelib.errors import Permanent, Temporary
 from nodelib.kube.times import format_rfc3339
@@ -31,7 +31,7 @@ class World:
         self.clock, self.requests = FakeClock(), FakeRequests()
         self.told: list[str] = []
         self.warned: list[tuple[str, str]] = []
-        self.facts = NodeFacts(uid="node uid")
+        self.facts = NodeContext(uid="node uid")
         self.desk = CertificateDesk(
             self.requests,
             self.clock,
@@ -218,11 +218,11 @@ async def test_a_server_that_keeps_refusing_is_named(world: World) -> None:
 
 
 async def test_no_request_before_the_node_is_known(world: World) -> None:
-    world.facts = NodeFacts()
+    world.facts = NodeContext()
     task = world.ask()
     await world.clock.advance(1)
     assert world.requests.made == []
-    world.facts = NodeFacts(uid="node uid")
+    world.facts = NodeContext(uid="node uid")
     await world.clock.advance(1.5)
     world.issue()
     await task

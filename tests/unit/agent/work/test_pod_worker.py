@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agent.errors import CriError, CriUnavailable
-from agent.model import ExecResult, ImageFacts, ProbeState, RunState
+from agent.model.pods import ExecResult, ImageFacts, ProbeState, RunState
 from nodelib.kube.client import ApiError, ApiUnreachable
 from tests.fakes.clock import settle
 from tests.fakes.pod_world import IMAGE, World, container

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from agent.figures import ProbeLabels
-from agent.model import ContainerState, Pod, RunState
-from agent.probe_model import Ask, Outcome, ProbeKind, Verdict
+from agent.model.pods import ContainerState, Pod, RunState
+from agent.model.probes import Ask, Outcome, ProbeKind, Verdict
 from agent.work.probes import ProbeKeeper
 from tests.fakes.clock import FakeClock, settle
 from tests.fakes.figures import FakeFigures

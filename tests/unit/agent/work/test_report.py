@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from agent.model import Json, Pod
+from agent.model.pods import Json, Pod
 from agent.work.report import Reporter
 from tests.fakes.clock import FakeClock, settle
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from agent.errors import CriError
-from agent.model import Json
+from agent.model.pods import Json
 from agent.plan import checkpoint
 from agent.work.allocations import Allocations
 from nodelib.errors import Temporary

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from agent.model import Pod
+from agent.model.pods import Pod
 from nodelib.errors import NodewrightError, Permanent, Temporary
 from tests.fakes.clock import settle
 from tests.fakes.pod_world import FakeMaterials, World

@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 
 from agent.errors import CriUnavailable
-from agent.model import RunState
+from agent.model.pods import RunState
 from tests.unit.agent.work.server.conftest import Bench
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from agent.model import ImageFacts
+from agent.model.pods import ImageFacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class NodeInputs:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeFacts:
+class NodePlace:
     """What the pod network must know of a node: where it is and which pod ranges are behind it."""
 
     name: str

@@ -18,7 +18,7 @@ SECRET = "secrets"
 
 
 @dataclass(frozen=True, slots=True)
-class NodeFacts:
+class NodeContext:
     """What this node is, as far as container configurations depend on it.
 
     `allocatable` holds Kubernetes quantities as Node.status.allocatable shows them; `uid` is that of the Node object,
