@@ -14,6 +14,8 @@ from collections.abc import Awaitable, Callable, Coroutine
 from types import TracebackType
 from typing import Any
 
+from nodelib.backoff import Backoff
+
 log = logging.getLogger(__name__)
 
 Work = Callable[[], Coroutine[Any, Any, None]]
@@ -80,7 +82,7 @@ class Supervisor:
             log.exception("task %s/%s failed", self.name, name)
 
     async def _guard(self, name: str, work: Work, critical: bool) -> None:
-        pause = _FIRST_PAUSE
+        pause = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         while not self.stopping.is_set():
             try:
                 await work()
@@ -92,8 +94,7 @@ class Supervisor:
             if critical:
                 self.stopping.set()
                 return
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, _LONGEST_PAUSE)
+            await asyncio.sleep(pause.next())
 
     async def _stop(self) -> None:
         self.stopping.set()

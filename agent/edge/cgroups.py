@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from nodelib.backoff import Backoff
 from nodelib.command import CommandError, run
 from nodelib.errors import Permanent, Temporary
 
@@ -261,7 +262,7 @@ class CgroupTree:
 
     def _kill(self, path: str) -> None:
         deadline = time.monotonic() + _KILL_TIMEOUT
-        pause = 0.002
+        pause = Backoff(0.002, 0.1)
         while True:
             alive = {pid for pid in self._pids(path) if pid > 1 and pid != os.getpid()}
             if not alive:
@@ -275,8 +276,7 @@ class CgroupTree:
                 )
             self._thaw(path)
             self._signal(path, alive)
-            time.sleep(pause)
-            pause = min(pause * 2, 0.1)
+            time.sleep(pause.next())
 
     def _signal(self, path: str, pids: Iterable[int]) -> None:
         if self.version == 2:
@@ -295,7 +295,7 @@ class CgroupTree:
                     self._files.write(f"{folder}/freezer.state", "THAWED")
 
     def _rmdir(self, folder: str) -> None:
-        pause = 0.005
+        pause = Backoff(0.005, 1)
         for attempt in range(_RMDIR_ATTEMPTS):
             try:
                 self._files.rmdir(folder)
@@ -305,8 +305,7 @@ class CgroupTree:
                 # The kernel frees a cgroup a moment after its last process is gone.
                 if error.errno != errno.EBUSY or attempt == _RMDIR_ATTEMPTS - 1:
                     raise _failure(folder, "remove cgroup", error, "It is tried again.") from error
-                time.sleep(pause)
-                pause *= 2
+                time.sleep(pause.next())
             else:
                 return
 

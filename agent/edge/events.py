@@ -13,6 +13,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 
 from agent.model.pods import Json, Kind
+from nodelib.backoff import Backoff
 from nodelib.clock import Clock
 from nodelib.errors import Temporary
 from nodelib.kube.client import ApiError, KubeClient
@@ -27,6 +28,7 @@ _BURST, _REFILL = 25, 1 / 300  # events, events per second
 _SIMILAR = 10
 _MESSAGE_LIMIT = 1024
 _TRIES = 5
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 10.0  # seconds
 
 
 @dataclass(slots=True)
@@ -91,7 +93,7 @@ class EventRecorder:
             await self._deliver(self._queue.get_nowait())
 
     async def _deliver(self, event: Json) -> None:
-        pause = 0.5
+        pause = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         for _ in range(_TRIES):
             try:
                 await self._write(event)
@@ -103,8 +105,7 @@ class EventRecorder:
                     return
             except Temporary as error:
                 log.debug("event %s: %s", event["reason"], error)
-            await self._clock.sleep(pause)
-            pause *= 2
+            await self._clock.sleep(pause.next())
 
     async def _write(self, event: Json) -> None:
         key = _key(event)

@@ -14,6 +14,7 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
+from nodelib.backoff import Backoff
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError, Temporary
 from nodelib.kube.client import ApiError, Json, KubeClient
@@ -137,7 +138,7 @@ class WatchedObjects:
                 await self._clock.sleep(_LONGEST_PAUSE)
 
     async def _follow(self, key: ObjectKey, entry: _Entry) -> None:
-        pause = _FIRST_PAUSE
+        pause = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE, growth=_PAUSE_GROWTH)
         while True:
             try:
                 if not entry.known.is_set():
@@ -150,14 +151,15 @@ class WatchedObjects:
                     return
                 entry.watching = True
                 async for seen in self._watch(key, entry, entry.listed):
-                    entry.listed, pause = seen, _FIRST_PAUSE
+                    entry.listed = seen
+                    pause.reset()
             except ApiError as error:
                 entry.watching, entry.listed = False, ""
                 if not error.is_gone:
-                    pause = await self._failed(key, entry, error, pause)
+                    await self._failed(key, entry, error, pause)
             except Temporary as error:
                 entry.watching = False
-                pause = await self._failed(key, entry, error, pause)
+                await self._failed(key, entry, error, pause)
 
     async def _read(self, key: ObjectKey, entry: _Entry) -> None:
         """A get is answered at once; a list may wait 100 ms for the server's cache to catch up (KEP-2340)."""
@@ -202,14 +204,13 @@ class WatchedObjects:
             for user in sorted(entry.users):
                 self._notify(user)
 
-    async def _failed(self, key: ObjectKey, entry: _Entry, error: NodewrightError, pause: float) -> float:
-        if pause > 0.1 and entry.failure is None:
+    async def _failed(self, key: ObjectKey, entry: _Entry, error: NodewrightError, pause: Backoff) -> None:
+        if pause.current > 0.1 and entry.failure is None:
             log.info("%s: %s", key, error)
             entry.failure = error
         if not entry.users:
             self._drop(key, entry)
-        await self._clock.sleep(pause)
-        return min(pause * _PAUSE_GROWTH, _LONGEST_PAUSE)
+        await self._clock.sleep(pause.next())
 
     def _no_answer(self, key: ObjectKey, failure: NodewrightError | None) -> Temporary:
         return Temporary(

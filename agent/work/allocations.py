@@ -15,6 +15,7 @@ from agent.model.pods import Json, Pod
 from agent.model.resize import Allocation, Sizes
 from agent.plan import allocation, checkpoint, resize
 from agent.ports import Checkpoints
+from nodelib.backoff import Backoff
 from nodelib.clock import Clock
 from nodelib.errors import Invalid, NodewrightError
 
@@ -114,17 +115,16 @@ class Allocations:
 
     async def run(self) -> None:
         """Until cancelled: write what has changed, changes of a second together."""
-        pause = _PAUSE
+        pause = Backoff(_PAUSE, _LONGEST_PAUSE)
         while True:
             await self._wake.wait()
-            await self._clock.sleep(pause)
+            await self._clock.sleep(pause.next())
             self._wake.clear()
             try:
                 await self.save()
-                pause = _PAUSE
+                pause.reset()
             except NodewrightError as error:
-                pause = min(pause * 2, _LONGEST_PAUSE)
-                log.warning("%s; next try in %g s", error, pause)
+                log.warning("%s; next try in %g s", error, pause.current)
                 self._wake.set()
 
     def _set(self, name: str, uid: str, found: Allocation) -> None:

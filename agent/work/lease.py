@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from agent.model.pods import Json
 from agent.plan.node import lease_object
+from nodelib.backoff import Backoff
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError
 from nodelib.kube.client import ApiError, ApiUnreachable, KubeClient
@@ -49,7 +50,7 @@ class LeaseKeeper:
 
     async def run(self) -> None:
         """Until cancelled. A failure is tried again soon, the connection made anew."""
-        pause = _FIRST_PAUSE
+        pause = Backoff(_FIRST_PAUSE, min(_LONGEST_PAUSE, self.interval))
         while True:
             if not self._node_uid():
                 await self._clock.sleep(_FIRST_PAUSE)
@@ -59,14 +60,14 @@ class LeaseKeeper:
             except ApiError as error:
                 self._failed(error)
                 self._lease = None
-                pause = await self._rest(pause)
+                await self._clock.sleep(pause.next())
             except ApiUnreachable as error:
                 self._failed(error)
                 await self._client.reconnect()
-                pause = await self._rest(pause)
+                await self._clock.sleep(pause.next())
             else:
                 self._well()
-                pause = _FIRST_PAUSE
+                pause.reset()
                 await self._clock.sleep(self.interval)
 
     async def renew(self) -> None:
@@ -89,10 +90,6 @@ class LeaseKeeper:
             if error.is_not_found:
                 return None
             raise
-
-    async def _rest(self, pause: float) -> float:
-        await self._clock.sleep(pause)
-        return min(pause * 2, _LONGEST_PAUSE, self.interval)
 
     def _failed(self, error: NodewrightError) -> None:
         if str(error) != self.last_error:

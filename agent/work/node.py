@@ -20,6 +20,7 @@ from agent.plan import node as plan
 from agent.plan.demand import Amounts
 from agent.plan.sysctls import kernel_version
 from agent.ports import Events, Images, Runtime
+from nodelib.backoff import Backoff
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError, Permanent
 from nodelib.kube.client import ApiError, KubeClient
@@ -195,15 +196,14 @@ class NodeKeeper:
 
     async def register(self) -> None:
         """Create the Node or take over the existing one; tried again until it is done."""
-        pause = _FIRST_PAUSE
+        pause = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE, growth=_GROWTH)
         while True:
             try:
                 self._learn(await self._create_or_take())
                 break
             except NodewrightError as error:
                 self._failed(f"Node {self._policy.name} is not registered: {error}")
-                await self._edges.clock.sleep(pause)
-                pause = min(pause * _GROWTH, _LONGEST_PAUSE)
+                await self._edges.clock.sleep(pause.next())
         self._well()
         log.info("Node %s is registered", self._policy.name)
         self.registered.set()

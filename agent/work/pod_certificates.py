@@ -20,6 +20,7 @@ from typing import Protocol
 from agent.model.materials import CertificateNeed, Credential, Json, NodeContext
 from agent.model.pods import Pod
 from agent.plan import pod_certificates as plan
+from nodelib.backoff import Backoff
 from nodelib.clock import Clock
 from nodelib.errors import Invalid, NodewrightError, Permanent, Temporary
 
@@ -155,16 +156,15 @@ class CertificateDesk:
 
     async def _live(self, source: _Source) -> None:
         """Until the signer refuses, or cancelled."""
-        pause = _FIRST_PAUSE
+        pause = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         while True:
             key = await self._ask(source)
             answer = await self._answer(source)
             if answer is None:
                 log.info("%s: PodCertificateRequest %s was deleted, another one is made", source, source.request)
-                await self._clock.sleep(pause)
-                pause = min(pause * 2, _LONGEST_PAUSE)
+                await self._clock.sleep(pause.next())
                 continue
-            pause = _FIRST_PAUSE
+            pause.reset()
             if isinstance(answer, plan.Refused):
                 self._refuse(source, answer)
                 return
@@ -174,7 +174,7 @@ class CertificateDesk:
 
     async def _ask(self, source: _Source) -> bytes:
         """Create a request; the key it is for. Tries until it works."""
-        pause = _FIRST_PAUSE
+        pause = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE, jitter=0.1)
         made: tuple[bytes, bytes] | None = None
         while True:
             self._complain(source)
@@ -192,11 +192,10 @@ class CertificateDesk:
                 source.failure = None
                 return made[0]
             except NodewrightError as error:
-                if str(error) != str(source.failure) and pause > 1:
+                if str(error) != str(source.failure) and pause.current > 1:
                     log.warning("%s: no PodCertificateRequest made: %s", source, error)
                 source.failure = error
-            await self._clock.sleep(pause * random.uniform(0.9, 1.1))
-            pause = min(pause * 2, _LONGEST_PAUSE)
+            await self._clock.sleep(pause.next())
 
     async def _answer(self, source: _Source) -> plan.Issued | plan.Refused | None:
         """What the signer says; None when the request is gone and must be made anew."""

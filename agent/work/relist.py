@@ -18,13 +18,14 @@ from agent.errors import CriError, CriNotFound
 from agent.figures import Figures, Unmeasured
 from agent.model.pods import ContainerState, ObservedPod, RunState, SandboxState
 from agent.ports import Files, Runtime, RuntimeEvent
+from nodelib.backoff import Backoff
 from nodelib.clock import Clock
 
 log = logging.getLogger(__name__)
 
 AUDIT_INTERVAL = 10.0  # seconds, with an event stream
 _BLIND_INTERVAL = 1.0  # seconds, without one
-_LONGEST_PAUSE = 5.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0  # seconds
 _SIGHTS_AT_ONCE = 8
 
 OnSeen = Callable[[ObservedPod], None]
@@ -97,27 +98,27 @@ class Observer:
 
     async def run_audits(self) -> None:
         """Until cancelled: the periodic look at everything, and one at once whenever the stream of events broke."""
-        pause = 0.2
+        pause = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         while True:
             try:
                 await self.audit()
                 self._well()
-                pause = 0.2
+                pause.reset()
                 wait = AUDIT_INTERVAL if self._streaming else _BLIND_INTERVAL
             except CriError as error:
                 self._failed(str(error))
-                wait, pause = pause, min(pause * 2, _LONGEST_PAUSE)
+                wait = pause.next()
             await self._rest(wait)
 
     async def run_events(self) -> None:
         """Until cancelled: follow the runtime's events; every one is a hint and nothing more."""
-        pause = 0.2
+        pause = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         while True:
             try:
                 stream = self._runtime.events()
                 self._streaming = True
                 async for event in stream:
-                    pause = 0.2
+                    pause.reset()
                     if not self._told_already(event):
                         self.hint(event.uid)
             except CriError as error:
@@ -127,8 +128,7 @@ class Observer:
                     await asyncio.Event().wait()
             self._streaming = False
             self._audit_now.set()
-            await self._clock.sleep(pause)
-            pause = min(pause * 2, _LONGEST_PAUSE)
+            await self._clock.sleep(pause.next())
 
     async def run_hints(self) -> None:
         """Until cancelled: look at the pods that were hinted at, a few at a time."""

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from dataclasses import dataclass, field
 
 from agent.figures import Figures, Unmeasured
 from agent.model.pods import Json, Pod
 from agent.plan.patch import status_patch
 from agent.ports import ApiPods
+from nodelib.backoff import Backoff
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError, Temporary
 from nodelib.kube.client import ApiError
@@ -89,7 +89,7 @@ class Reporter:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _write(self, slot: _Slot) -> None:
-        pause = _FIRST_PAUSE
+        pause = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE, jitter=0.2)
         try:
             while not slot.gone:
                 patch = status_patch(slot.pod, slot.shown, slot.wanted)
@@ -100,11 +100,11 @@ class Reporter:
                 except ApiError as error:
                     slot.gone = error.is_not_found or error.is_conflict
                     if not slot.gone:
-                        pause = await self._rest(slot, error, pause)
+                        await self._rest(slot, error, pause.next())
                 except Temporary as error:
-                    pause = await self._rest(slot, error, pause)
+                    await self._rest(slot, error, pause.next())
                 else:
-                    pause = _FIRST_PAUSE
+                    pause.reset()
                     self._answered(slot, answer)
                     self._figures.status_sent(self._clock.monotonic() - slot.since)
                     slot.since = self._clock.monotonic()
@@ -123,10 +123,9 @@ class Reporter:
         if version >= slot.version:
             slot.shown, slot.version = answer.get("status") or {}, version
 
-    async def _rest(self, slot: _Slot, error: NodewrightError, pause: float) -> float:
+    async def _rest(self, slot: _Slot, error: NodewrightError, pause: float) -> None:
         log.warning("pod %s: status not sent: %s; next try in %.1f s", slot.pod.full_name, error, pause)
-        await self._clock.sleep(pause * random.uniform(0.8, 1.2))
-        return min(pause * 2, _LONGEST_PAUSE)
+        await self._clock.sleep(pause)
 
 
 def _version(raw: Json) -> int:

@@ -35,6 +35,7 @@ from agent.ports import Materials
 from agent.work import resize_step
 from agent.work.memory import PodMemory
 from agent.work.parts import Parts
+from nodelib.backoff import Backoff
 from nodelib.errors import NodewrightError, Permanent
 from nodelib.kube.client import ApiError
 
@@ -333,15 +334,15 @@ class Steps:
 
     async def _look(self, *, afresh: bool = False) -> None:
         """See what has come of a step. Nothing is planned on a view from before it, so this goes on until it is had."""
-        uid, pause = self._memory.pod.uid, _FIRST_PAUSE
+        uid, pauses = self._memory.pod.uid, Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         while True:
             try:
                 await (self._parts.observer.reinspect(uid) if afresh else self._parts.observer.refresh(uid))
                 return
             except CriError as error:
+                pause = pauses.next()
                 log.warning("pod %s: %s; next look in %.1f s", self._memory.pod.full_name, error, pause)
             await self._parts.clock.sleep(pause)
-            pause = min(pause * 2, _LONGEST_PAUSE)
 
     def _tell(self, reason: str, message: str, container: str = "") -> None:
         self._parts.events.emit(self._memory.pod.raw, "Normal", reason, message, container=container)

@@ -11,6 +11,7 @@ import logging
 import random
 from collections.abc import AsyncIterator, Callable, Mapping
 
+from nodelib.backoff import Backoff
 from nodelib.kube.client import ApiError, ApiUnreachable, Json, KubeClient
 
 log = logging.getLogger(__name__)
@@ -49,7 +50,7 @@ class Reflector:
 
     async def run(self) -> None:
         """Until cancelled; failures are logged once per cause and tried again with a growing pause."""
-        pause = _FIRST_PAUSE
+        pause = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE, growth=_GROWTH, jitter=0.2)
         version = ""
         while True:
             try:
@@ -57,15 +58,16 @@ class Reflector:
                     version = await self._list()
                 self._well()
                 async for seen in self._watch(version):
-                    version, pause = seen, _FIRST_PAUSE
+                    version = seen
+                    pause.reset()
             except ApiError as error:
                 version = ""
                 if not error.is_gone:
                     self._failed(str(error))
-                    pause = await _rest(pause)
+                    await asyncio.sleep(pause.next())
             except ApiUnreachable as error:
                 self._failed(str(error))
-                pause = await _rest(pause)
+                await asyncio.sleep(pause.next())
             else:
                 await asyncio.sleep(0.01)
 
@@ -144,7 +146,3 @@ def key_of(item: Json) -> Key:
 def _version(item: Json) -> str:
     return str(item["metadata"].get("resourceVersion", ""))
 
-
-async def _rest(pause: float) -> float:
-    await asyncio.sleep(pause * random.uniform(0.8, 1.2))
-    return min(pause * _GROWTH, _LONGEST_PAUSE)

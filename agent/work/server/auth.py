@@ -20,6 +20,7 @@ from agent.edge.server.certificates import subject_of
 from agent.model.pods import Json
 from agent.plan import authz
 from agent.settings import AuthSettings
+from nodelib.backoff import Backoff
 from nodelib.clock import Clock
 from nodelib.errors import Invalid
 from nodelib.kube.client import ApiError, ApiUnreachable, KubeClient
@@ -27,7 +28,7 @@ from nodelib.kube.client import ApiError, ApiUnreachable, KubeClient
 log = logging.getLogger(__name__)
 
 _TRIES = 5
-_PAUSE, _GROWTH = 0.5, 1.5
+_PAUSE, _GROWTH, _LONGEST_PAUSE = 0.5, 1.5, 10.0  # seconds
 _REVIEW_AGAIN = {429, 500, 502, 503, 504}
 _TOKENS = "/apis/authentication.k8s.io/v1/tokenreviews"
 _ACCESS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
@@ -147,7 +148,7 @@ class Auth:
     async def _review(self, path: str, body: Json) -> Json:
         if self._client is None:
             raise ApiUnreachable("this agent runs without an API server", step="review a request")
-        pause = _PAUSE
+        pause = Backoff(_PAUSE, _LONGEST_PAUSE, growth=_GROWTH)
         for last in (*(False,) * (_TRIES - 1), True):
             try:
                 return await self._client.post(path, body)
@@ -157,8 +158,7 @@ class Auth:
             except ApiUnreachable:
                 if last:
                     raise
-            await self._clock.sleep(pause)
-            pause *= _GROWTH
+            await self._clock.sleep(pause.next())
         raise AssertionError("unreachable: the last try returns or raises")
 
 

@@ -1,0 +1,27 @@
+"""The pause between two tries: grows with each failure, starts over after a success."""
+
+from __future__ import annotations
+
+import random
+
+
+class Backoff:
+    """Seconds: `first`, then `growth` times the one before, at most `longest`.
+
+    `jitter` 0.2: each pause is between 0.8 and 1.2 times that, so that many that failed together do not come back
+    together.
+    """
+
+    def __init__(self, first: float, longest: float, *, growth: float = 2.0, jitter: float = 0.0) -> None:
+        self._first, self._longest, self._growth, self._jitter = first, longest, growth, jitter
+        self.current = first
+
+    def next(self) -> float:
+        """The pause to make now; the one after it is longer."""
+        pause = self.current
+        self.current = min(pause * self._growth, self._longest)
+        return pause * random.uniform(1 - self._jitter, 1 + self._jitter) if self._jitter else pause
+
+    def reset(self) -> None:
+        """It worked."""
+        self.current = self._first
