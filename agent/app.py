@@ -17,7 +17,8 @@ from typing import Protocol
 import uvloop
 
 from agent import settings as settings_module
-from agent.build import Core, build_core
+from agent.build import build_core
+from agent.core import Core
 from agent.model.node import NodePlace
 from agent.settings import Settings
 from nodelib import log as logging_setup

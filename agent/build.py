@@ -1,29 +1,30 @@
-"""The parts of the agent, made from Settings and joined; app.py owns their tasks."""
+"""The parts of the agent, made from Settings and joined; core.py names their tasks, app.py owns them."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterator
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 from agent import derive
+from agent.core import Connections, Core, HostAddresses, NodesFollower
+from agent.edge import log_folder
+from agent.edge import stats as machine_figures
 from agent.edge.api_pods import PodsApi
 from agent.edge.cgroups import CgroupTree, SystemdSlices, hugepage_sizes, swap_limits
 from agent.edge.checkpoint import CheckpointFiles
 from agent.edge.cri import Cri
 from agent.edge.events import EventRecorder
 from agent.edge.hook_http import HttpHooks
-from agent.edge.machine import Machine, addresses_towards, apply_limits, check_swap
+from agent.edge.machine import Machine, apply_limits, check_swap
 from agent.edge.metrics import Metrics
 from agent.edge.pod_files import PodFiles
 from agent.edge.probe_io import ProbeIo
-from agent.errors import CriError
 from agent.materials import BuiltMaterials, build_materials
 from agent.model.node import NodePlace
 from agent.model.pods import ContainerState
 from agent.plan import cgroups as cgroup_plan
+from agent.ports import PodCgroups
 from agent.settings import KUBERNETES_VERSION, Settings
 from agent.work.allocations import Allocations
 from agent.work.cgroups import KubepodsTree
@@ -37,9 +38,8 @@ from agent.work.pod_table import PodTable
 from agent.work.probes import ProbeKeeper
 from agent.work.relist import Observer
 from agent.work.report import Reporter
-from agent.work.server import KubeletServer, ServerDeps, start
 from agent.work.startup import Startups
-from agent.work.stats import StatsProvider
+from agent.work.stats import StatsProvider, StatsSources
 from nodelib.clock import Clock, SystemClock
 from nodelib.errors import NodewrightError
 from nodelib.kube.access import load_kubeconfig
@@ -48,151 +48,68 @@ from nodelib.kube.reflector import Reflector
 
 log = logging.getLogger(__name__)
 
-Work = Callable[[], Coroutine[Any, Any, None]]
-NodesFollower = Callable[[list[NodePlace]], None]
 USER_AGENT = "nodewright-agent"
-_AUDIT_LATE = 180.0  # seconds; upstream's PLEG is unhealthy after as long
 _HEARTBEAT_LIMIT = 5.0  # seconds
 
 
-class HostAddresses:
-    """This node's addresses, asked for again whenever the node's status is made."""
-
-    def __init__(self, server: str, wanted: tuple[str, ...]) -> None:
-        self._server, self._wanted = server, wanted
-        self.current: tuple[str, ...] = ()
-
-    async def look(self) -> tuple[str, ...]:
-        """Raises Permanent when there is none."""
-        self.current = await addresses_towards(self._server, self._wanted)
-        return self.current
-
-
-@dataclass(slots=True)
-class Connections:
-    """What reaches outside the process; the heartbeat has a connection that nothing else can clog."""
-
-    api: KubeClient
-    heartbeat: KubeClient
-    cri: Cri
-
-    async def close(self) -> None:
-        await self.api.close()
-        await self.heartbeat.close()
-        await self.cri.close()
-
-
-@dataclass(slots=True)
-class Core:
-    """All parts, joined. tasks() are to be run side by side; stop_work(), then close() end them."""
+@dataclass(frozen=True, slots=True)
+class _Ground:
+    """What every other part stands on: settings, time, connections, and who is told what happens."""
 
     settings: Settings
     clock: Clock
-    connections: Connections
+    made: Connections
     metrics: Metrics
     events: EventRecorder
     addresses: HostAddresses
-    keeper: NodeKeeper
-    lease: LeaseKeeper
-    table: PodTable
-    allocations: Allocations
-    observer: Observer
-    reporter: Reporter
-    images: ImageDesk
-    materials: BuiltMaterials
-    probes: ProbeKeeper
-    probe_io: ProbeIo
-    stats: StatsProvider
-    rotation: LogRotation
-    pods_source: Reflector
-    followers: list[NodesFollower]
-    server: KubeletServer | None = field(default=None)
-
-    def tasks(self) -> dict[str, Work]:
-        """Name -> long-lived work."""
-        return {
-            "runtime-audit": self.observer.run_audits,
-            "runtime-events": self.observer.run_events,
-            "runtime-hints": self.observer.run_hints,
-            "events": self.events.run,
-            "probes": self.probes.run,
-            "pods-watch": self._watch_pods,
-            "pods-synced": self._tell_synced,
-            "pods-sweep": self.table.run_sweeps,
-            "pods-resizes": self.table.resizes.run,
-            "allocations": self.allocations.run,
-            "lease": self.lease.run,
-            "log-rotation": self.rotation.run,
-            **dict(self.materials.tasks()),
-            **self.keeper.tasks(),
-        }
-
-    def follow_nodes(self, follower: NodesFollower) -> None:
-        """Tell `follower` of all Nodes whenever they change."""
-        self.followers.append(follower)
-
-    async def live_sandboxes(self) -> frozenset[str] | None:
-        """Every sandbox that the runtime knows; None when it cannot be asked now."""
-        try:
-            return frozenset(one.id for one in await self.connections.cri.list_sandboxes())
-        except CriError:
-            return None
-
-    def health(self) -> str:
-        """Why the pod loop is not well, or ""."""
-        if not self.observer.audited.is_set():
-            return f"the container runtime has not been seen yet: {self.observer.last_error}"
-        age = self.clock.monotonic() - self.observer.last_audit
-        if age > _AUDIT_LATE:
-            return f"the container runtime was last seen {age:.0f} s ago: {self.observer.last_error}"
-        return ""
-
-    async def start_server(self) -> None:
-        """Listen on the kubelet's ports. Raises Invalid (certificates, a taken port)."""
-        self.server = await start(
-            ServerDeps(
-                settings=self.settings.server,
-                node=derive.served_node(self.settings, self.addresses.current),
-                pods=self.table,
-                runtime=self.connections.cri,
-                client=self.connections.api,
-                registry=self.metrics.registry,
-                health=self.health,
-                stats=self.stats,
-                probe_registry=self.metrics.probe_registry,
-            )
-        )
-
-    async def stop_work(self) -> None:
-        """Stop the server and all workers; pods run on."""
-        if self.server is not None:
-            await self.server.close()
-        await self.table.close()
-        await self.images.close()
-        await self.reporter.close()
-        await self.events.flush()
-
-    async def close(self) -> None:
-        """Close the connections."""
-        await self.materials.close()
-        await self.probe_io.close()
-        await self.connections.close()
-
-    async def _watch_pods(self) -> None:
-        # Running pods would be taken for new ones by a plan that has not seen the runtime.
-        await self.observer.audited.wait()
-        await self.pods_source.run()
-
-    async def _tell_synced(self) -> None:
-        await self.pods_source.synced.wait()
-        self.table.synced.set()
-        await asyncio.Event().wait()
+    machine: Machine
 
 
 async def build_core(settings: Settings, *, wants_nodes: bool = False) -> Core:
     """Raises NodewrightError for what the agent cannot run without. `wants_nodes`: somebody follows all Nodes."""
-    clock = SystemClock()
     _own_limits(settings)
+    ground = _ground(settings)
+    followers: list[NodesFollower] = []
+    keeper = _node_keeper(ground, followers if wants_nodes else None)
+    await _first_address(ground.addresses)
+    tree = CgroupTree.detect()
+    cgroups, sizes = await _kubepods(settings, tree, keeper)
+    table = PodTable(lambda: derive.node_view(settings, keeper))
+    built = _materials(ground, keeper, table, _cgroup_machine(ground, tree, sizes))
+    allocations = Allocations(CheckpointFiles(settings.paths.root_dir), ground.clock)
+    await allocations.load()
+    probe_io = ProbeIo(ground.made.cri)
+    probes = ProbeKeeper(probe_io, ground.events, table.on_probe, ground.clock, ground.metrics)
+    parts = _parts(ground, keeper, table, built, cgroups, allocations, probes)
+    table.connect(parts)
+    ground.metrics.watch_pods(table)
+    ground.metrics.watch_certificates(built.certificates.states)
+    return Core(
+        settings=settings,
+        clock=ground.clock,
+        connections=ground.made,
+        metrics=ground.metrics,
+        events=ground.events,
+        addresses=ground.addresses,
+        keeper=keeper,
+        lease=_lease(ground, keeper),
+        table=table,
+        allocations=allocations,
+        observer=parts.observer,
+        reporter=parts.reporter,
+        images=parts.images,
+        materials=built,
+        probes=probes,
+        probe_io=probe_io,
+        stats=_stats(ground, table),
+        rotation=_rotation(ground, table),
+        pods_source=_pods_source(ground, table),
+        followers=followers,
+    )
+
+
+def _ground(settings: Settings) -> _Ground:
+    clock = SystemClock()
     access = load_kubeconfig(settings.api.kubeconfig)
     metrics = Metrics(settings.node.name, KUBERNETES_VERSION)
     made = Connections(
@@ -200,116 +117,14 @@ async def build_core(settings: Settings, *, wants_nodes: bool = False) -> Core:
         KubeClient(access, user_agent=USER_AGENT, timeout=_HEARTBEAT_LIMIT),
         Cri(settings.runtime.endpoint, operation=metrics.runtime_operation),
     )
-    events = EventRecorder(made.api, settings.node.name, clock)
-    addresses = HostAddresses(access.server, settings.node.ips)
-    followers: list[NodesFollower] = []
-    machine = Machine(settings.paths.root_dir)
-    keeper = _node_keeper(settings, made, machine, events, clock, addresses, followers if wants_nodes else None)
-    await _first_address(addresses)
-    return await _join(settings, clock, made, metrics, events, addresses, keeper, machine, followers)
-
-
-async def _join(
-    settings: Settings,
-    clock: Clock,
-    made: Connections,
-    metrics: Metrics,
-    events: EventRecorder,
-    addresses: HostAddresses,
-    keeper: NodeKeeper,
-    machine: Machine,
-    followers: list[NodesFollower],
-) -> Core:
-    tree = CgroupTree.detect()
-    cgroups, sizes = await _kubepods(settings, tree, keeper)
-    table = PodTable(lambda: derive.node_view(settings, keeper))
-    built = build_materials(
-        made.api,
-        derive.material_settings(settings),
-        clock=clock,
-        node=lambda: derive.material_node(keeper, addresses.current),
-        policy=derive.cgroup_policy(settings),
-        machine=cgroup_plan.Machine(
-            memory=machine.facts().memory,
-            cgroup_version=tree.version,
-            hugepage_sizes=sizes,
-            swap=swap_limits(tree),
-            single_process_oom_kill=settings.cgroups.single_process_oom_kill,
-        ),
-        notify=table.refresh,
-        warn=lambda pod, reason, message: events.emit(pod.raw, "Warning", reason, message),
-    )
-    allocations = Allocations(CheckpointFiles(settings.paths.root_dir), clock)
-    await allocations.load()
-    files = PodFiles(settings.paths.pod_logs_dir, settings.paths.container_logs_dir)
-    startups = Startups(metrics, clock)
-    observer = Observer(made.cri, files, clock, table.on_seen, metrics)
-    api = PodsApi(made.api)
-    probe_io = ProbeIo(made.cri)
-    probes = ProbeKeeper(probe_io, events, table.on_probe, clock, metrics)
-    parts = Parts(
-        runtime=made.cri,
-        images=ImageDesk(
-            made.cri,
-            built.materials,
-            events,
-            clock,
-            parallel=settings.images.parallel_pulls or 32,
-            figures=metrics,
-            startups=startups,
-        ),
-        materials=built.materials,
-        cgroups=cgroups,
-        allocations=allocations,
-        probes=probes,
-        events=events,
-        api=api,
-        reporter=Reporter(api, clock, metrics),
-        observer=observer,
-        files=files,
-        hooks=Hooks(made.cri, HttpHooks(), clock),
-        figures=metrics,
-        startups=startups,
-        clock=clock,
-        host_ips=lambda: addresses.current,
-        network_ready=lambda: not any("network not ready" in text for text in keeper.runtime.problems),
-    )
-    table.connect(parts)
-    metrics.watch_pods(table)
-    metrics.watch_certificates(built.certificates.states)
-    return Core(
+    return _Ground(
         settings=settings,
         clock=clock,
-        connections=made,
+        made=made,
         metrics=metrics,
-        events=events,
-        addresses=addresses,
-        keeper=keeper,
-        lease=LeaseKeeper(
-            made.heartbeat,
-            settings.node.name,
-            lambda: keeper.uid,
-            duration=settings.status.lease_duration,
-            clock=clock,
-        ),
-        table=table,
-        allocations=allocations,
-        observer=observer,
-        reporter=parts.reporter,
-        images=parts.images,
-        materials=built,
-        probes=probes,
-        probe_io=probe_io,
-        stats=StatsProvider(derive.stats_settings(settings), table, made.cri, made.cri, clock),
-        rotation=_rotation(settings, made.cri, table, clock, metrics.log_rotations.inc),
-        pods_source=Reflector(
-            made.api,
-            "/api/v1/pods",
-            name="pods of this node",
-            params={"fieldSelector": f"spec.nodeName={settings.node.name}"},
-            on_change=table.on_pod,
-        ),
-        followers=followers,
+        events=EventRecorder(made.api, settings.node.name, clock),
+        addresses=HostAddresses(access.server, settings.node.ips),
+        machine=Machine(settings.paths.root_dir),
     )
 
 
@@ -328,21 +143,82 @@ async def _kubepods(settings: Settings, tree: CgroupTree, keeper: NodeKeeper) ->
     return cgroups, sizes
 
 
-def _node_keeper(
-    settings: Settings,
-    made: Connections,
-    machine: Machine,
-    events: EventRecorder,
-    clock: Clock,
-    addresses: HostAddresses,
-    followers: list[NodesFollower] | None,
-) -> NodeKeeper:
+def _cgroup_machine(ground: _Ground, tree: CgroupTree, sizes: tuple[int, ...]) -> cgroup_plan.Machine:
+    return cgroup_plan.Machine(
+        memory=ground.machine.facts().memory,
+        cgroup_version=tree.version,
+        hugepage_sizes=sizes,
+        swap=swap_limits(tree),
+        single_process_oom_kill=ground.settings.cgroups.single_process_oom_kill,
+    )
+
+
+def _materials(ground: _Ground, keeper: NodeKeeper, table: PodTable, machine: cgroup_plan.Machine) -> BuiltMaterials:
+    return build_materials(
+        ground.made.api,
+        derive.material_settings(ground.settings),
+        clock=ground.clock,
+        node=lambda: derive.material_node(keeper, ground.addresses.current),
+        policy=derive.cgroup_policy(ground.settings),
+        machine=machine,
+        notify=table.refresh,
+        warn=lambda pod, reason, message: ground.events.emit(pod.raw, "Warning", reason, message),
+    )
+
+
+def _parts(
+    ground: _Ground,
+    keeper: NodeKeeper,
+    table: PodTable,
+    built: BuiltMaterials,
+    cgroups: PodCgroups,
+    allocations: Allocations,
+    probes: ProbeKeeper,
+) -> Parts:
+    """What the pods' workers work with."""
+    settings, cri, clock, metrics = ground.settings, ground.made.cri, ground.clock, ground.metrics
+    files = PodFiles(settings.paths.pod_logs_dir, settings.paths.container_logs_dir)
+    startups = Startups(metrics, clock)
+    api = PodsApi(ground.made.api)
+    images = ImageDesk(
+        cri,
+        built.materials,
+        ground.events,
+        clock,
+        parallel=settings.images.parallel_pulls or 32,
+        figures=metrics,
+        startups=startups,
+    )
+    return Parts(
+        runtime=cri,
+        images=images,
+        materials=built.materials,
+        cgroups=cgroups,
+        allocations=allocations,
+        probes=probes,
+        events=ground.events,
+        api=api,
+        reporter=Reporter(api, clock, metrics),
+        observer=Observer(cri, files, clock, table.on_seen, metrics),
+        files=files,
+        hooks=Hooks(cri, HttpHooks(), clock),
+        figures=metrics,
+        startups=startups,
+        clock=clock,
+        host_ips=lambda: ground.addresses.current,
+        network_ready=lambda: not any("network not ready" in text for text in keeper.runtime.problems),
+    )
+
+
+def _node_keeper(ground: _Ground, followers: list[NodesFollower] | None) -> NodeKeeper:
+    settings, made = ground.settings, ground.made
+
     def told(nodes: list[NodePlace]) -> None:
         for follower in followers or ():
             follower(nodes)
 
     return NodeKeeper(
-        NodeEdges(made.api, made.cri, made.cri, machine, events, clock, addresses.look),
+        NodeEdges(made.api, made.cri, made.cri, ground.machine, ground.events, ground.clock, ground.addresses.look),
         NodeHooks(on_pod_cidrs=lambda cidrs: None, on_nodes=told if followers is not None else None),
         derive.node_policy(settings),
         port=settings.server.port,
@@ -355,14 +231,39 @@ def _node_keeper(
     )
 
 
-def _rotation(
-    settings: Settings, cri: Cri, table: PodTable, clock: Clock, on_rotated: Callable[[], None]
-) -> LogRotation:
+def _lease(ground: _Ground, keeper: NodeKeeper) -> LeaseKeeper:
+    return LeaseKeeper(
+        ground.made.heartbeat,
+        ground.settings.node.name,
+        lambda: keeper.uid,
+        duration=ground.settings.status.lease_duration,
+        clock=ground.clock,
+    )
+
+
+def _stats(ground: _Ground, table: PodTable) -> StatsProvider:
+    cri = ground.made.cri
+    sources = StatsSources(table, cri, cri, machine_figures.CgroupReader(), machine_figures)
+    return StatsProvider(derive.stats_settings(ground.settings), sources, ground.clock)
+
+
+def _rotation(ground: _Ground, table: PodTable) -> LogRotation:
     def containers() -> Iterator[ContainerState]:
         for pod in table.pods():
             yield from table.observed(pod.uid).containers
 
-    return LogRotation(settings.logs, cri, containers, clock, on_rotated)
+    on_rotated = ground.metrics.log_rotations.inc
+    return LogRotation(ground.settings.logs, ground.made.cri, log_folder, containers, ground.clock, on_rotated)
+
+
+def _pods_source(ground: _Ground, table: PodTable) -> Reflector:
+    return Reflector(
+        ground.made.api,
+        "/api/v1/pods",
+        name="pods of this node",
+        params={"fieldSelector": f"spec.nodeName={ground.settings.node.name}"},
+        on_change=table.on_pod,
+    )
 
 
 async def _first_address(addresses: HostAddresses) -> None:

@@ -1,4 +1,4 @@
-"""What the container runtime answers when it does not do what it was asked.
+"""What the container runtime answers when it does not do what it was asked, and its streaming server.
 
 The class is the decision (see nodelib.errors); `code` is the gRPC status name that CRI
 answered with, for the few places where upstream tells the codes apart.
@@ -23,6 +23,16 @@ class CriNotFound(CriError, NotFound):
 
 class CriInvalid(CriError, Invalid):
     """What was to be asked is no message of CRI: a field of the pod has a value that cannot be."""
+
+
+class UpgradeFailed(Exception):
+    """No upgrade of a connection took place: `status`, `body` and `headers` are the answer for the client."""
+
+    def __init__(self, status: int, body: bytes, headers: dict[str, str] | None = None) -> None:
+        super().__init__(body.decode(errors="replace"))
+        self.status = status
+        self.body = body
+        self.headers = headers or {}
 
 
 class CriUnavailable(CriError, Temporary):

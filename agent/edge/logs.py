@@ -137,6 +137,22 @@ def tail_offset(descriptor: int, end: int, lines: int) -> int:
     return 0
 
 
+class Logs:
+    """Container logs on this machine (agent.machine_ports.LogReader); all followers share one inotify instance."""
+
+    def __init__(self, inotify: Inotify) -> None:
+        self._inotify = inotify
+
+    def read(self, path: str, tail_lines: int | None) -> AsyncGenerator[bytes, None]:
+        return read(path, tail_lines)
+
+    def follow(self, path: str, tail_lines: int | None, is_running: IsRunning) -> AsyncGenerator[bytes, None]:
+        return follow(path, tail_lines, self._inotify, is_running)
+
+    def close(self) -> None:
+        self._inotify.close()
+
+
 async def read(path: str, tail_lines: int | None) -> AsyncGenerator[bytes, None]:
     """All lines that the file holds now (or its last ones), an unfinished last line too. Raises NotFound."""
     file = LogFile(os.path.realpath(path), stop_at_end=True)

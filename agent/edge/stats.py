@@ -9,24 +9,14 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import islice
 
-from agent.model.stats import CgroupSample, Cpu, FsUsage, Interface, Memory
+from agent.model.stats import CgroupSample, Cpu, FsUsage, Interface, Memory, PodCgroup
 
 _TICK = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 _UNLIMITED = 1 << 60  # v1 shows "no limit" as the largest number of whole pages
 _POD = re.compile(r"pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})(?:\.slice)?$")
 _CONTAINER = re.compile(r"(?:.*-)?([0-9a-f]{64})(?:\.scope)?$")
-
-
-@dataclass(frozen=True, slots=True)
-class PodCgroup:
-    """Where a pod's figures are: its cgroup and those of its containers by id, paths below the mount."""
-
-    path: str
-    containers: Mapping[str, str]
 
 
 class CgroupReader:

@@ -51,6 +51,14 @@ class CgroupSample:
 
 
 @dataclass(frozen=True, slots=True)
+class PodCgroup:
+    """Where a pod's figures are: its cgroup and those of its containers by id, paths below the mount."""
+
+    path: str
+    containers: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class Interface:
     """Counters of one network interface (/proc/net/dev)."""
 

@@ -13,8 +13,8 @@ import logging
 import os
 from collections.abc import Callable, Iterable
 
-from agent.edge import log_folder
 from agent.errors import CriError
+from agent.machine_ports import LogFolder
 from agent.model.pods import ContainerState, RunState
 from agent.plan.log_rotation import RotationPlan, plan_rotation
 from agent.ports import Runtime
@@ -32,6 +32,7 @@ class LogRotation:
         self,
         settings: LogSettings,
         runtime: Runtime,
+        folder: LogFolder,
         containers: Callable[[], Iterable[ContainerState]],
         clock: Clock,
         on_rotated: Callable[[], None] = lambda: None,
@@ -44,6 +45,7 @@ class LogRotation:
             )
         self._settings = settings
         self._runtime = runtime
+        self._folder = folder
         self._containers = containers
         self._clock = clock
         self._on_rotated = on_rotated
@@ -64,7 +66,7 @@ class LogRotation:
         return sum(await asyncio.gather(*(self._guarded(entry) for entry in due)))
 
     def _is_due(self, container: ContainerState) -> bool:
-        size = log_folder.size(container.log_path)
+        size = self._folder.size(container.log_path)
         return size is None or size >= self._settings.max_size
 
     async def _guarded(self, container: ContainerState) -> bool:
@@ -77,28 +79,27 @@ class LogRotation:
 
     async def _rotate(self, container: ContainerState) -> bool:
         path = container.log_path
-        if log_folder.size(path) is None:
+        if self._folder.size(path) is None:
             # Somebody removed it: the runtime writes into a file without a name until it opens a new one.
             await self._runtime.reopen_log(container.id)
             return False
         folder, current = os.path.split(path)
-        plan = plan_rotation(current, log_folder.names(folder), self._settings.max_files, self._clock.now())
-        await asyncio.to_thread(_clear, folder, plan)
+        plan = plan_rotation(current, self._folder.names(folder), self._settings.max_files, self._clock.now())
+        await asyncio.to_thread(self._clear, folder, plan)
         rotated = os.path.join(folder, plan.rotated)
-        log_folder.rename(path, rotated)
+        self._folder.rename(path, rotated)
         try:
             await self._runtime.reopen_log(container.id)
         except CriError:
-            if log_folder.size(path) is None:
-                log_folder.rename(rotated, path)
+            if self._folder.size(path) is None:
+                self._folder.rename(rotated, path)
             raise
         log.info("log of container %s (%s) rotated to %s", container.name, container.id[:13], plan.rotated)
         self._on_rotated()
         return True
 
-
-def _clear(folder: str, plan: RotationPlan) -> None:
-    for name in plan.remove:
-        log_folder.remove(os.path.join(folder, name))
-    for name in plan.pack:
-        log_folder.pack(os.path.join(folder, name))
+    def _clear(self, folder: str, plan: RotationPlan) -> None:
+        for name in plan.remove:
+            self._folder.remove(os.path.join(folder, name))
+        for name in plan.pack:
+            self._folder.pack(os.path.join(folder, name))

@@ -13,7 +13,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from agent.edge import stats as edge
+from agent.machine_ports import CgroupFigures, MachineFigures
 from agent.model.pods import Json, ObservedPod, Pod
 from agent.model.stats import (
     CgroupSample,
@@ -22,6 +22,7 @@ from agent.model.stats import (
     Interface,
     Layer,
     NodeFigures,
+    PodCgroup,
     PodFigures,
     Snapshot,
     VolumeFigures,
@@ -48,7 +49,6 @@ class StatsSettings:
     kubepods: str = "/kubepods"
     root_dir: str = "/var/lib/kubelet"
     pod_logs_dir: str = "/var/log/pods"
-    cgroup_mount: str = "/sys/fs/cgroup"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,19 +59,26 @@ class _Storage:
     image_fs: FsUsage | None
 
 
+@dataclass(frozen=True, slots=True)
+class StatsSources:
+    """Who is asked; `images` None: there is no image file system to tell of."""
+
+    pods: PodView
+    runtime: Runtime
+    images: Images | None
+    cgroups: CgroupFigures
+    machine: MachineFigures
+
+
 class StatsProvider:
     """Collects snapshots; at most one collection of a kind runs at a time."""
 
-    def __init__(
-        self, settings: StatsSettings, pods: PodView, runtime: Runtime, images: Images | None, clock: Clock
-    ) -> None:
+    def __init__(self, settings: StatsSettings, sources: StatsSources, clock: Clock) -> None:
         self._settings = settings
-        self._pods = pods
-        self._runtime = runtime
-        self._images = images
+        self._pods, self._runtime, self._images = sources.pods, sources.runtime, sources.images
+        self._reader, self._machine = sources.cgroups, sources.machine
         self._clock = clock
-        self._reader = edge.CgroupReader(settings.cgroup_mount)
-        self._boot_at = edge.boot_time()
+        self._boot_at = self._machine.boot_time()
         self._kept: dict[bool, tuple[float, Snapshot]] = {}
         self._locks = {False: asyncio.Lock(), True: asyncio.Lock()}
         self._base: tuple[float, Mapping[str, tuple[int, int]]] = (float("-inf"), {})
@@ -122,7 +129,7 @@ class StatsProvider:
             return None
         if not info:
             return None
-        found = edge.filesystem((info[0].get("fs_id") or {}).get("mountpoint", ""))
+        found = self._machine.filesystem((info[0].get("fs_id") or {}).get("mountpoint", ""))
         return (
             replace(found, used=_value(info[0], "used_bytes"), inodes_used=_value(info[0], "inodes_used"))
             if found
@@ -139,12 +146,12 @@ class StatsProvider:
         return Snapshot(self._node(storage.image_fs if storage else None), tuple(pods))
 
     def _node(self, image_fs: FsUsage | None) -> NodeFigures:
-        memory, capacity, swap = edge.node_memory()
+        memory, capacity, swap = self._machine.node_memory()
         root = self._reader.sample("/")
         at = self._clock_ns()
-        cpu = root.cpu if root is not None and root.cpu.usage else edge.node_cpu()
-        most, processes = edge.process_limits()
-        own_cpu, own_memory = edge.own_process()
+        cpu = root.cpu if root is not None and root.cpu.usage else self._machine.node_cpu()
+        most, processes = self._machine.process_limits()
+        own_cpu, own_memory = self._machine.own_process()
         systems = {"kubelet": CgroupSample("kubelet", at, own_cpu, own_memory)}
         pods = self._reader.sample(self._settings.kubepods)
         if pods is not None:
@@ -155,9 +162,9 @@ class StatsProvider:
             sample=CgroupSample("/", at, cpu, memory, processes),
             memory_capacity=capacity,
             cpus=os.cpu_count() or 1,
-            interfaces=edge.interfaces(),
-            default_interface=edge.default_interface(),
-            fs=edge.filesystem(self._settings.root_dir),
+            interfaces=self._machine.interfaces(),
+            default_interface=self._machine.default_interface(),
+            fs=self._machine.filesystem(self._settings.root_dir),
             image_fs=image_fs,
             max_pid=most,
             processes=processes,
@@ -165,7 +172,7 @@ class StatsProvider:
             systems=systems,
         )
 
-    def _pod(self, uid: str, group: edge.PodCgroup, pod: Pod | None, storage: _Storage | None) -> PodFigures | None:
+    def _pod(self, uid: str, group: PodCgroup, pod: Pod | None, storage: _Storage | None) -> PodFigures | None:
         observed: ObservedPod = self._pods.observed(uid)
         sandbox = observed.sandbox
         sample = self._reader.sample(group.path)
@@ -186,13 +193,13 @@ class StatsProvider:
             sandbox=own,
             interfaces=() if on_host or own is None else self._interfaces(own.sample.path),
             volumes=self._volumes_of(uid, pod) if storage is not None else (),
-            extra_storage=edge.tree(os.path.join(self._settings.root_dir, "pods", uid, "etc-hosts"))[0]
+            extra_storage=self._machine.tree(os.path.join(self._settings.root_dir, "pods", uid, "etc-hosts"))[0]
             if storage is not None
             else 0,
         )
 
     def _containers(
-        self, group: edge.PodCgroup, observed: ObservedPod, storage: _Storage | None, log_folder: str
+        self, group: PodCgroup, observed: ObservedPod, storage: _Storage | None, log_folder: str
     ) -> list[ContainerFigures]:
         found = []
         for entry in observed.containers:
@@ -202,7 +209,7 @@ class StatsProvider:
                 continue
             logs = None
             if storage is not None:
-                used, inodes = edge.tree(os.path.join(self._settings.pod_logs_dir, log_folder, entry.name))
+                used, inodes = self._machine.tree(os.path.join(self._settings.pod_logs_dir, log_folder, entry.name))
                 logs = FsUsage(at=sample.at, used=used, inodes_used=inodes)
             found.append(
                 ContainerFigures(
@@ -217,7 +224,7 @@ class StatsProvider:
             )
         return found
 
-    def _sandbox(self, group: edge.PodCgroup, observed: ObservedPod) -> ContainerFigures | None:
+    def _sandbox(self, group: PodCgroup, observed: ObservedPod) -> ContainerFigures | None:
         for sandbox in observed.sandboxes:
             path = group.containers.get(sandbox.id)
             sample = self._reader.sample(path) if path else None
@@ -227,7 +234,7 @@ class StatsProvider:
 
     def _interfaces(self, cgroup: str) -> tuple[Interface, ...]:
         pid = self._reader.a_process(cgroup)
-        return edge.interfaces(pid) if pid is not None else ()
+        return self._machine.interfaces(pid) if pid is not None else ()
 
     def _volumes_of(self, uid: str, pod: Pod | None) -> tuple[VolumeFigures, ...]:
         kept = self._volumes.get(uid)
@@ -237,29 +244,28 @@ class StatsProvider:
         specs = {entry["name"]: entry for entry in (pod.spec.get("volumes") or [] if pod is not None else [])}
         found = tuple(
             volume
-            for plugin, name, path in edge.volumes_of(os.path.join(self._settings.root_dir, "pods"), uid)
-            if (volume := _volume(plugin.removeprefix(_PLUGIN), name, path, specs.get(name, {}), pod)) is not None
+            for plugin, name, path in self._machine.volumes_of(os.path.join(self._settings.root_dir, "pods"), uid)
+            if (volume := self._volume(plugin.removeprefix(_PLUGIN), name, path, specs.get(name, {}), pod)) is not None
         )
         self._volumes[uid] = (now, found)
         return found
 
+    def _volume(self, plugin: str, name: str, path: str, spec: Json, pod: Pod | None) -> VolumeFigures | None:
+        usage = self._machine.filesystem(path)
+        if usage is None:
+            return None
+        claim = (spec.get("persistentVolumeClaim") or {}).get("claimName", "")
+        if "ephemeral" in spec and pod is not None:
+            claim = f"{pod.name}-{name}"
+        if claim:
+            return VolumeFigures(name, usage, claim=claim)
+        used, inodes = self._machine.tree(path)
+        on_disk = plugin not in _ON_TMPFS and (spec.get("emptyDir") or {}).get("medium") != "Memory"
+        ephemeral = on_disk and plugin in ("empty-dir", "configmap", "git-repo")
+        return VolumeFigures(name, replace(usage, used=used, inodes_used=inodes), ephemeral=ephemeral)
+
     def _clock_ns(self) -> int:
         return int(self._clock.now() * 1_000_000_000)
-
-
-def _volume(plugin: str, name: str, path: str, spec: Json, pod: Pod | None) -> VolumeFigures | None:
-    usage = edge.filesystem(path)
-    if usage is None:
-        return None
-    claim = (spec.get("persistentVolumeClaim") or {}).get("claimName", "")
-    if "ephemeral" in spec and pod is not None:
-        claim = f"{pod.name}-{name}"
-    if claim:
-        return VolumeFigures(name, usage, claim=claim)
-    used, inodes = edge.tree(path)
-    on_disk = plugin not in _ON_TMPFS and (spec.get("emptyDir") or {}).get("medium") != "Memory"
-    ephemeral = on_disk and plugin in ("empty-dir", "configmap", "git-repo")
-    return VolumeFigures(name, replace(usage, used=used, inodes_used=inodes), ephemeral=ephemeral)
 
 
 def _started(observed: ObservedPod) -> int:

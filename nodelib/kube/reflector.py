@@ -145,4 +145,3 @@ def key_of(item: Json) -> Key:
 
 def _version(item: Json) -> str:
     return str(item["metadata"].get("resourceVersion", ""))
-

@@ -19,12 +19,15 @@ import aiohttp
 import pytest
 from prometheus_client import CollectorRegistry
 
+from agent.edge import log_folder
+from agent.edge import stats as machine
 from agent.edge.cri import Cri
 from agent.model.pods import ObservedPod, Pod
+from agent.serving import server_edges
 from agent.settings import AuthSettings, LogSettings, ServerSettings
 from agent.work.logrotate import LogRotation
 from agent.work.server import KubeletServer, ServedNode, ServerDeps, start
-from agent.work.stats import StatsProvider, StatsSettings
+from agent.work.stats import StatsProvider, StatsSettings, StatsSources
 from controlplane.binaries import ensure
 from controlplane.edge import oom
 from controlplane.images import binaries_for, ensure_images
@@ -95,15 +98,18 @@ async def node(parts: tuple[Path, list[Path]]) -> AsyncIterator[Node]:
         container = await _run_pod(stack, state, cri)
         view = await _view(cri)
         clock = SystemClock()
-        stats = StatsProvider(StatsSettings("node-1", _CGROUP, str(state), str(state / "logs")), view, cri, cri, clock)
+        sources = StatsSources(view, cri, cri, machine.CgroupReader(), machine)
+        stats = StatsProvider(StatsSettings("node-1", _CGROUP, str(state), str(state / "logs")), sources, clock)
         auth = AuthSettings(True, "", False, 1, "AlwaysAllow", 1, 1)
         settings = ServerSettings(True, "127.0.0.1", -1, 0, "", "", "", (), "127.0.0.1", 0, True, True, 3600, auth)
         served = ServedNode("node-1", str(state / "pki"), addresses=("127.0.0.1",))
         server = await start(
-            ServerDeps(settings, served, view, cri, None, CollectorRegistry(), lambda: "", stats), clock
+            ServerDeps(settings, served, view, cri, None, CollectorRegistry(), lambda: "", server_edges(), stats), clock
         )
         stack.push_async_callback(server.close)
-        rotation = LogRotation(LogSettings(1, 4, 1, 10), cri, lambda: view.observations[_UID].containers, clock)
+        rotation = LogRotation(
+            LogSettings(1, 4, 1, 10), cri, log_folder, lambda: view.observations[_UID].containers, clock
+        )
         yield Node(state, cri, view, server, rotation, container)
 
 

@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from agent.model.serving import ClientSubject
 from nodelib.errors import Invalid
 
 _YEAR = timedelta(days=365)
@@ -90,8 +91,8 @@ def _write(path: str, data: bytes, mode: int) -> None:
     os.replace(staged, path)
 
 
-def subject_of(der: bytes) -> tuple[str, str, tuple[str, ...], str]:
-    """(common name, UID, organizations, SHA-256 in hex) of a client certificate that TLS has verified."""
+def subject_of(der: bytes) -> ClientSubject:
+    """Common name, UID and organizations of a client certificate that TLS has verified."""
     certificate = x509.load_der_x509_certificate(der)
     subject = certificate.subject
     names = subject.get_attributes_for_oid(NameOID.COMMON_NAME)
@@ -101,4 +102,4 @@ def subject_of(der: bytes) -> tuple[str, str, tuple[str, ...], str]:
     # Go's pkix.Name keeps the last common name of a subject.
     name = str(names[-1].value) if names else ""
     uid = str(uids[0].value) if len(uids) == 1 else ""
-    return name, uid, groups, fingerprint
+    return ClientSubject(name, uid, groups, fingerprint)

@@ -18,6 +18,8 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
+from agent.errors import UpgradeFailed
+
 log = logging.getLogger(__name__)
 
 _DIAL_LIMIT = 10.0  # seconds
@@ -25,16 +27,6 @@ _ANSWER_LIMIT = 60.0  # seconds; containerd answers an exec upgrade only once th
 _FLUSH_LIMIT = 10.0  # seconds for a peer that reads slowly, after the other side has closed
 _HEAD_LIMIT = 1 << 20
 _DROPPED = {"authorization", "cookie"}
-
-
-class UpgradeFailed(Exception):
-    """No upgrade took place: `status`, `body` and `headers` are the answer for the client."""
-
-    def __init__(self, status: int, body: bytes, headers: dict[str, str] | None = None) -> None:
-        super().__init__(body.decode(errors="replace"))
-        self.status = status
-        self.body = body
-        self.headers = headers or {}
 
 
 class Taken(web.StreamResponse):

@@ -11,8 +11,8 @@ from __future__ import annotations
 import logging
 import os
 import ssl
-from dataclasses import dataclass
 
+from agent.model.serving import TlsFiles
 from nodelib.errors import Invalid
 
 log = logging.getLogger(__name__)
@@ -46,17 +46,6 @@ _CIPHERS = {
 # As in Go, the suites of TLS 1.3 are always on and cannot be chosen.
 _ALWAYS = {"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"}
 _DEFAULT = ":".join(name for key, name in _CIPHERS.items() if ("GCM" in key and "ECDHE" in key) or "CHACHA20" in key)
-
-
-@dataclass(frozen=True, slots=True)
-class TlsFiles:
-    """Where the serving pair and the client CAs are, and what may be spoken."""
-
-    cert_file: str
-    key_file: str
-    client_ca_file: str = ""
-    min_version: str = ""
-    cipher_suites: tuple[str, ...] = ()
 
 
 class ServingTls:

@@ -1,10 +1,10 @@
 """The kubelet's HTTPS server: every endpoint of upstream's pkg/kubelet/server that we have an honest answer to.
 
-Endpoints walk the plans of agent.plan.{authz,logs,stats} with the edges of agent.edge.
+Endpoints walk the plans of agent.plan.{authz,logs,stats}.
 `start()` is all that a composition root needs.
 """
 
 from agent.work.server.app import KubeletServer, start
-from agent.work.server.deps import ServedNode, ServerDeps
+from agent.work.server.deps import ServedNode, ServerDeps, ServerEdges
 
-__all__ = ["KubeletServer", "ServedNode", "ServerDeps", "start"]
+__all__ = ["KubeletServer", "ServedNode", "ServerDeps", "ServerEdges", "start"]

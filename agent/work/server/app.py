@@ -11,9 +11,7 @@ from collections.abc import Awaitable, Callable
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
-from agent.edge.inotify import Inotify
-from agent.edge.server.certificates import ensure_self_signed
-from agent.edge.server.tls import ServingTls, TlsFiles
+from agent.model.serving import TlsFiles
 from agent.work.server.answers import Refused, text
 from agent.work.server.auth import Auth
 from agent.work.server.deps import ServerDeps
@@ -40,19 +38,17 @@ _STOP_LIMIT = 2.0  # seconds for requests in hand when the agent stops
 class KubeletServer:
     """The listeners of one agent. End it with close()."""
 
-    def __init__(self) -> None:
+    def __init__(self, deps: ServerDeps) -> None:
+        self._deps = deps
         self.addresses: dict[str, tuple[str, int]] = {}
         self._runners: list[web.AppRunner] = []
-        self._inotify: Inotify | None = None
 
     async def close(self) -> None:
         """Stop listening, end what is in hand."""
         for runner in reversed(self._runners):
             await runner.cleanup()
         self._runners.clear()
-        if self._inotify is not None:
-            self._inotify.close()
-            self._inotify = None
+        self._deps.edges.logs.close()
 
     async def _listen(
         self, name: str, app: web.Application, address: str, port: int, tls: ssl.SSLContext | None = None
@@ -74,21 +70,20 @@ class KubeletServer:
         self.addresses[name] = runner.addresses[0][:2]
         log.info("%s server listens on %s port %d", name, *self.addresses[name])
 
-    async def _start(self, deps: ServerDeps, clock: Clock) -> None:
-        settings = deps.settings
-        self._inotify = Inotify()
+    async def _start(self, clock: Clock) -> None:
+        deps, settings = self._deps, self._deps.settings
         metrics = RequestMetrics(deps.registry)
         if settings.enabled and settings.port:
             files = await asyncio.to_thread(_tls_files, deps)
-            tls = await asyncio.to_thread(ServingTls, files)
-            auth = Auth(settings.auth, deps.node.name, deps.client, clock)
+            tls = await asyncio.to_thread(deps.edges.tls.context, files)
+            auth = Auth(settings.auth, deps.node.name, deps.client, deps.edges.tls, clock)
             streams: set[asyncio.Task[object]] = set()
             filters = [metrics.filter("readwrite"), _answer_errors, _auth_filter(auth), _listed(streams)]
             app = web.Application(middlewares=filters)
             app.on_shutdown.append(lambda _: _cancel(streams))
             _add_open(app, deps)
-            _add_restricted(app, deps, self._inotify, clock)
-            await self._listen("kubelet", app, settings.address, settings.port, tls.context)
+            _add_restricted(app, deps, clock)
+            await self._listen("kubelet", app, settings.address, settings.port, tls)
         if settings.read_only_port:
             app = web.Application(middlewares=[metrics.filter("readonly"), _answer_errors])
             _add_open(app, deps)
@@ -103,9 +98,9 @@ class KubeletServer:
 
 async def start(deps: ServerDeps, clock: Clock | None = None) -> KubeletServer:
     """Listen on every configured port. Raises Invalid (certificates, configuration, a taken port)."""
-    server = KubeletServer()
+    server = KubeletServer(deps)
     try:
-        await server._start(deps, clock or SystemClock())
+        await server._start(clock or SystemClock())
     except BaseException:
         await server.close()
         raise
@@ -123,7 +118,7 @@ def _tls_files(deps: ServerDeps) -> TlsFiles:
             action="Set both tlsCertFile and tlsPrivateKeyFile, or neither for a self-signed pair.",
         )
     if not cert:
-        cert, key = ensure_self_signed(node.cert_dir, node.names or (node.name,), node.addresses)
+        cert, key = deps.edges.tls.self_signed(node.cert_dir, node.names or (node.name,), node.addresses)
     return TlsFiles(cert, key, settings.auth.client_ca_file, settings.tls_min_version, settings.tls_cipher_suites)
 
 
@@ -169,7 +164,7 @@ def _add_health(app: web.Application, deps: ServerDeps) -> None:
     app.router.add_get("/healthz/syncloop", health.syncloop)
 
 
-def _add_restricted(app: web.Application, deps: ServerDeps, inotify: Inotify, clock: Clock) -> None:
+def _add_restricted(app: web.Application, deps: ServerDeps, clock: Clock) -> None:
     """The rest (InstallAuthRequiredHandlers), unless debugging handlers are off."""
     settings = deps.settings
     if not settings.debugging_handlers:
@@ -196,7 +191,7 @@ def _add_restricted(app: web.Application, deps: ServerDeps, inotify: Inotify, cl
         app.router.add_post(path, streams.port_forward)
     for path in (f"/run{_POD}/{{container}}", f"/run{_POD}/{{uid}}/{{container}}"):
         app.router.add_post(path, streams.run)
-    _get(app, f"/containerLogs{_POD}/{{container}}", ContainerLogs(deps, inotify, clock).get)
+    _get(app, f"/containerLogs{_POD}/{{container}}", ContainerLogs(deps, clock).get)
     _get(app, "/configz", pods.configz)
     _get(app, "/runningpods/", pods.running)
     app.router.add_post(f"/checkpoint{_POD}/{{container}}", pods.checkpoint)

@@ -16,7 +16,7 @@ from typing import Generic, TypeVar
 import orjson
 from aiohttp import web
 
-from agent.edge.server.certificates import subject_of
+from agent.machine_ports import Tls
 from agent.model.pods import Json
 from agent.plan import authz
 from agent.settings import AuthSettings
@@ -76,7 +76,9 @@ class TtlCache(Generic[Value]):
 class Auth:
     """Authenticates and authorizes requests to one node's kubelet API."""
 
-    def __init__(self, settings: AuthSettings, node_name: str, client: KubeClient | None, clock: Clock) -> None:
+    def __init__(
+        self, settings: AuthSettings, node_name: str, client: KubeClient | None, tls: Tls, clock: Clock
+    ) -> None:
         if settings.mode not in ("Webhook", "AlwaysAllow"):
             raise Invalid(
                 f"unknown authorization mode {settings.mode}",
@@ -86,13 +88,14 @@ class Auth:
         self._settings = settings
         self._node_name = node_name
         self._client = client
+        self._tls = tls
         self._clock = clock
         self._tokens: TtlCache[authz.User | None] = TtlCache(clock)
         self._decisions: TtlCache[bool] = TtlCache(clock)
 
     async def user(self, request: web.BaseRequest) -> authz.User | None:
         """None: 401. A credential that is wrong never falls back to anonymous, as upstream's FailOnError."""
-        known = _certificate_user(request)
+        known = self._certificate_user(request)
         if known is not None:
             return authz.with_authenticated_group(known)
         headers = request.headers
@@ -116,6 +119,16 @@ class Auth:
                 return 500, authz.undecided(user, asked, subresource)
         log.info("forbidden: user=%s verb=%s subresources=%s", user.name, asked.verb, asked.subresources)
         return 403, authz.forbidden(user, asked)
+
+    def _certificate_user(self, request: web.BaseRequest) -> authz.User | None:
+        tls = request.get_extra_info("ssl_object")
+        der = tls.getpeercert(binary_form=True) if tls is not None else None
+        if not der:
+            return None
+        found = self._tls.subject(der)
+        if not found.name:
+            return None
+        return authz.User(found.name, found.uid, found.groups, {_CREDENTIAL: (f"X509SHA256={found.fingerprint}",)})
 
     async def _token_user(self, token: str) -> authz.User | None:
         # Only a digest stays in memory: a token must not be found in a core dump of the cache.
@@ -160,14 +173,3 @@ class Auth:
                     raise
             await self._clock.sleep(pause.next())
         raise AssertionError("unreachable: the last try returns or raises")
-
-
-def _certificate_user(request: web.BaseRequest) -> authz.User | None:
-    tls = request.get_extra_info("ssl_object")
-    der = tls.getpeercert(binary_form=True) if tls is not None else None
-    if not der:
-        return None
-    name, uid, groups, fingerprint = subject_of(der)
-    if not name:
-        return None
-    return authz.User(name, uid, groups, {_CREDENTIAL: (f"X509SHA256={fingerprint}",)})

@@ -8,6 +8,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
+from agent.machine_ports import LogReader, Tls, Upgrades
 from agent.ports import PodView, Runtime
 from agent.settings import ServerSettings
 from agent.work.stats import StatsProvider
@@ -31,6 +32,15 @@ class ServedNode:
 
 
 @dataclass(frozen=True, slots=True)
+class ServerEdges:
+    """What the server reaches the machine with; it closes `logs` when it ends."""
+
+    tls: Tls
+    upgrades: Upgrades
+    logs: LogReader
+
+
+@dataclass(frozen=True, slots=True)
 class ServerDeps:
     """The parts that answer. `health()` returns "" or why the pod loop is not well.
 
@@ -45,6 +55,7 @@ class ServerDeps:
     client: KubeClient | None
     registry: CollectorRegistry
     health: Callable[[], str]
+    edges: ServerEdges
     stats: StatsProvider | None = None
     probe_registry: CollectorRegistry | None = None
     translate_uid: Callable[[str], str] = lambda uid: uid

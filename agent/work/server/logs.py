@@ -12,8 +12,6 @@ from urllib.parse import quote
 
 from aiohttp import web
 
-from agent.edge import logs as log_files
-from agent.edge.inotify import Inotify
 from agent.errors import CriError, CriNotFound, CriUnavailable
 from agent.model.pods import ObservedPod, Pod, RunState
 from agent.plan import logs as plan
@@ -30,9 +28,8 @@ _HEADER_WAIT = 0.2  # seconds
 class ContainerLogs:
     """GET /containerLogs/{namespace}/{pod}/{container}"""
 
-    def __init__(self, deps: ServerDeps, inotify: Inotify, clock: Clock) -> None:
+    def __init__(self, deps: ServerDeps, clock: Clock) -> None:
         self._deps = deps
-        self._inotify = inotify
         self._clock = clock
 
     async def get(self, request: web.Request) -> web.StreamResponse:
@@ -66,12 +63,12 @@ class ContainerLogs:
 
     def _lines(self, pod: Pod, identity: str, path: str, options: plan.LogOptions) -> AsyncGenerator[bytes, None]:
         if not options.follow:
-            return log_files.read(path, options.tail_lines)
+            return self._deps.edges.logs.read(path, options.tail_lines)
 
         async def is_running(sure: bool) -> bool:
             return await self._is_running(pod.uid, identity, sure)
 
-        return log_files.follow(path, options.tail_lines, self._inotify, is_running)
+        return self._deps.edges.logs.follow(path, options.tail_lines, is_running)
 
     async def _is_running(self, uid: str, identity: str, sure: bool) -> bool:
         observed: ObservedPod = self._deps.pods.observed(uid)

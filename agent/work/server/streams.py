@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
-from agent.edge.server.relay import UpgradeFailed, proxy_upgrade
+from agent.errors import UpgradeFailed
 from agent.model.pods import Pod, RunState, SandboxState
 from agent.plan import authz
 from agent.work.server.answers import Refused, find_pod, of_error
@@ -138,7 +138,7 @@ class Streams:
         protocols = authz.without_token(request.headers.get("Sec-WebSocket-Protocol", ""))
         idle = self._deps.settings.streaming_idle_timeout
         try:
-            return await proxy_upgrade(request, url, idle_timeout=idle, protocols=protocols)
+            return await self._deps.edges.upgrades.proxy_upgrade(request, url, idle_timeout=idle, protocols=protocols)
         except UpgradeFailed as error:
             raise Refused(error.status, error.body.decode(errors="replace")) from error
 

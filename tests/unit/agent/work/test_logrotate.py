@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from agent.edge import log_folder
 from agent.errors import CriUnavailable
 from agent.model.pods import ContainerState, RunState
 from agent.settings import LogSettings
@@ -27,7 +28,7 @@ class _Bench:
         self.runtime.on_reopen = lambda: self.path.touch()
         self.clock = FakeClock()
         self.container = ContainerState("id", "box", "u", "c", 0, RunState.RUNNING, 1, log_path=str(self.path))
-        self.rotation = LogRotation(settings, self.runtime, lambda: [self.container], self.clock)  # type: ignore[arg-type]
+        self.rotation = LogRotation(settings, self.runtime, log_folder, lambda: [self.container], self.clock)  # type: ignore[arg-type]
 
     def names(self) -> list[str]:
         return sorted(entry.name for entry in self.path.parent.iterdir())

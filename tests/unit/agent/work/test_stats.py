@@ -7,9 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from agent.edge import stats as machine
 from agent.errors import CriUnavailable
 from agent.plan import stats as plan
-from agent.work.stats import StatsProvider, StatsSettings
+from agent.work.stats import StatsProvider, StatsSettings, StatsSources
 from tests.fakes.agent_view import FakeServerRuntime, FakeView, add_pod
 from tests.fakes.clock import FakeClock
 from tests.unit.agent.edge.test_stats import _ID, _UID, _V1
@@ -58,10 +59,10 @@ def _provider(tmp_path: Path) -> tuple[StatsProvider, FakeView, _Runtime, FakeCl
         containers=(replace(observed.containers[0], id=_ID),),
     )
     runtime, clock = _Runtime(view), FakeClock()
-    settings = StatsSettings(
-        "node-1", "/kubepods", str(tmp_path / "kubelet"), str(tmp_path / "logs"), str(tmp_path / "cgroup")
-    )
-    return StatsProvider(settings, view, runtime, _Images(tmp_path), clock), view, runtime, clock  # type: ignore[arg-type]
+    settings = StatsSettings("node-1", "/kubepods", str(tmp_path / "kubelet"), str(tmp_path / "logs"))
+    cgroups = machine.CgroupReader(str(tmp_path / "cgroup"))
+    sources = StatsSources(view, runtime, _Images(tmp_path), cgroups, machine)  # type: ignore[arg-type]
+    return StatsProvider(settings, sources, clock), view, runtime, clock
 
 
 async def test_a_pod_with_its_container_sandbox_layer_logs_and_volumes(tmp_path: Path) -> None:

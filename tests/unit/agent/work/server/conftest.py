@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from prometheus_client import CollectorRegistry
 
+from agent.serving import server_edges
 from agent.settings import AuthSettings, ServerSettings
 from agent.work.server import KubeletServer, ServedNode, ServerDeps, start
 from nodelib.clock import Clock
@@ -118,8 +119,16 @@ class Bench:
     async def start(self, settings: ServerSettings, clock: Clock | None = None, **deps: Any) -> KubeletServer:
         node = ServedNode("node-1", str(self.folder / "pki"), system_log_dir=str(self.folder / "log"), configz={"a": 1})
         parts = ServerDeps(
-            settings, node, self.view, self.runtime, self.reviewer, CollectorRegistry(), lambda: self.health, **deps
-        )  # type: ignore[arg-type]
+            settings,
+            node,
+            self.view,
+            self.runtime,
+            self.reviewer,  # type: ignore[arg-type]
+            CollectorRegistry(),
+            lambda: self.health,
+            server_edges(),
+            **deps,
+        )
         self.server = await start(parts, clock)
         return self.server
 

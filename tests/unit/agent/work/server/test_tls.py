@@ -11,7 +11,8 @@ import pytest
 from cryptography import x509
 
 from agent.edge.server.certificates import ensure_self_signed, subject_of
-from agent.edge.server.tls import ServingTls, TlsFiles
+from agent.edge.server.tls import ServingTls
+from agent.model.serving import TlsFiles
 from nodelib.errors import Invalid
 from tests.unit.agent.work.server.conftest import Authority, Bench
 
@@ -120,5 +121,5 @@ def test_subject_of(tmp_path: Path) -> None:
     der = x509.load_pem_x509_certificate(Path(cert).read_bytes())
     from cryptography.hazmat.primitives.serialization import Encoding
 
-    name, uid, groups, fingerprint = subject_of(der.public_bytes(Encoding.DER))
-    assert (name, uid, groups, len(fingerprint)) == ("jane", "", ("dev", "ops"), 64)
+    found = subject_of(der.public_bytes(Encoding.DER))
+    assert (found.name, found.uid, found.groups, len(found.fingerprint)) == ("jane", "", ("dev", "ops"), 64)

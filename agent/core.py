@@ -1,0 +1,173 @@
+"""The agent, made: its parts, their long-lived tasks, and the order in which they end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any
+
+from agent import derive
+from agent.edge.cri import Cri
+from agent.edge.events import EventRecorder
+from agent.edge.machine import addresses_towards
+from agent.edge.metrics import Metrics
+from agent.edge.probe_io import ProbeIo
+from agent.errors import CriError
+from agent.materials import BuiltMaterials
+from agent.model.node import NodePlace
+from agent.serving import server_edges
+from agent.settings import Settings
+from agent.work.allocations import Allocations
+from agent.work.images import ImageDesk
+from agent.work.lease import LeaseKeeper
+from agent.work.logrotate import LogRotation
+from agent.work.node import NodeKeeper
+from agent.work.pod_table import PodTable
+from agent.work.probes import ProbeKeeper
+from agent.work.relist import Observer
+from agent.work.report import Reporter
+from agent.work.server import KubeletServer, ServerDeps, start
+from agent.work.stats import StatsProvider
+from nodelib.clock import Clock
+from nodelib.kube.client import KubeClient
+from nodelib.kube.reflector import Reflector
+
+Work = Callable[[], Coroutine[Any, Any, None]]
+NodesFollower = Callable[[list[NodePlace]], None]
+_AUDIT_LATE = 180.0  # seconds; upstream's PLEG is unhealthy after as long
+
+
+class HostAddresses:
+    """This node's addresses, asked for again whenever the node's status is made."""
+
+    def __init__(self, server: str, wanted: tuple[str, ...]) -> None:
+        self._server, self._wanted = server, wanted
+        self.current: tuple[str, ...] = ()
+
+    async def look(self) -> tuple[str, ...]:
+        """Raises Permanent when there is none."""
+        self.current = await addresses_towards(self._server, self._wanted)
+        return self.current
+
+
+@dataclass(slots=True)
+class Connections:
+    """What reaches outside the process; the heartbeat has a connection that nothing else can clog."""
+
+    api: KubeClient
+    heartbeat: KubeClient
+    cri: Cri
+
+    async def close(self) -> None:
+        await self.api.close()
+        await self.heartbeat.close()
+        await self.cri.close()
+
+
+@dataclass(slots=True)
+class Core:
+    """All parts, joined. tasks() are to be run side by side; stop_work(), then close() end them."""
+
+    settings: Settings
+    clock: Clock
+    connections: Connections
+    metrics: Metrics
+    events: EventRecorder
+    addresses: HostAddresses
+    keeper: NodeKeeper
+    lease: LeaseKeeper
+    table: PodTable
+    allocations: Allocations
+    observer: Observer
+    reporter: Reporter
+    images: ImageDesk
+    materials: BuiltMaterials
+    probes: ProbeKeeper
+    probe_io: ProbeIo
+    stats: StatsProvider
+    rotation: LogRotation
+    pods_source: Reflector
+    followers: list[NodesFollower]
+    server: KubeletServer | None = field(default=None)
+
+    def tasks(self) -> dict[str, Work]:
+        """Name -> long-lived work."""
+        return {
+            "runtime-audit": self.observer.run_audits,
+            "runtime-events": self.observer.run_events,
+            "runtime-hints": self.observer.run_hints,
+            "events": self.events.run,
+            "probes": self.probes.run,
+            "pods-watch": self._watch_pods,
+            "pods-synced": self._tell_synced,
+            "pods-sweep": self.table.run_sweeps,
+            "pods-resizes": self.table.resizes.run,
+            "allocations": self.allocations.run,
+            "lease": self.lease.run,
+            "log-rotation": self.rotation.run,
+            **dict(self.materials.tasks()),
+            **self.keeper.tasks(),
+        }
+
+    def follow_nodes(self, follower: NodesFollower) -> None:
+        """Tell `follower` of all Nodes whenever they change."""
+        self.followers.append(follower)
+
+    async def live_sandboxes(self) -> frozenset[str] | None:
+        """Every sandbox that the runtime knows; None when it cannot be asked now."""
+        try:
+            return frozenset(one.id for one in await self.connections.cri.list_sandboxes())
+        except CriError:
+            return None
+
+    def health(self) -> str:
+        """Why the pod loop is not well, or ""."""
+        if not self.observer.audited.is_set():
+            return f"the container runtime has not been seen yet: {self.observer.last_error}"
+        age = self.clock.monotonic() - self.observer.last_audit
+        if age > _AUDIT_LATE:
+            return f"the container runtime was last seen {age:.0f} s ago: {self.observer.last_error}"
+        return ""
+
+    async def start_server(self) -> None:
+        """Listen on the kubelet's ports. Raises Invalid (certificates, a taken port)."""
+        self.server = await start(
+            ServerDeps(
+                settings=self.settings.server,
+                node=derive.served_node(self.settings, self.addresses.current),
+                pods=self.table,
+                runtime=self.connections.cri,
+                client=self.connections.api,
+                registry=self.metrics.registry,
+                health=self.health,
+                edges=server_edges(),
+                stats=self.stats,
+                probe_registry=self.metrics.probe_registry,
+            )
+        )
+
+    async def stop_work(self) -> None:
+        """Stop the server and all workers; pods run on."""
+        if self.server is not None:
+            await self.server.close()
+        await self.table.close()
+        await self.images.close()
+        await self.reporter.close()
+        await self.events.flush()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self.materials.close()
+        await self.probe_io.close()
+        await self.connections.close()
+
+    async def _watch_pods(self) -> None:
+        # Running pods would be taken for new ones by a plan that has not seen the runtime.
+        await self.observer.audited.wait()
+        await self.pods_source.run()
+
+    async def _tell_synced(self) -> None:
+        await self.pods_source.synced.wait()
+        self.table.synced.set()
+        await asyncio.Event().wait()

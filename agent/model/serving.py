@@ -1,0 +1,26 @@
+"""What the HTTPS server is told of certificates, and what a client's says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """Where the serving pair and the client CAs are, and what may be spoken."""
+
+    cert_file: str
+    key_file: str
+    client_ca_file: str = ""
+    min_version: str = ""
+    cipher_suites: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSubject:
+    """Of a client certificate that TLS has verified; `fingerprint`: SHA-256 in hex."""
+
+    name: str
+    uid: str
+    groups: tuple[str, ...]
+    fingerprint: str

@@ -1,0 +1,29 @@
+"""Put together what the HTTPS server reaches the machine with; called by the composition root."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Sequence
+
+from agent.edge.inotify import Inotify
+from agent.edge.logs import Logs
+from agent.edge.server import certificates, relay
+from agent.edge.server.tls import ServingTls
+from agent.model.serving import ClientSubject, TlsFiles
+from agent.work.server import ServerEdges
+
+
+class _Tls:
+    def self_signed(self, folder: str, names: Sequence[str], addresses: Sequence[str]) -> tuple[str, str]:
+        return certificates.ensure_self_signed(folder, names, addresses)
+
+    def context(self, files: TlsFiles) -> ssl.SSLContext:
+        return ServingTls(files).context
+
+    def subject(self, der: bytes) -> ClientSubject:
+        return certificates.subject_of(der)
+
+
+def server_edges() -> ServerEdges:
+    """To be made inside the running loop; the server closes them. Raises Temporary (no inotify instance left)."""
+    return ServerEdges(tls=_Tls(), upgrades=relay, logs=Logs(Inotify()))
