@@ -82,8 +82,12 @@ class Inotify:
             self._libc.inotify_rm_watch(self._fd, descriptor)
 
     def close(self) -> None:
+        """Idempotent: the number may be another file's by then."""
+        if self._fd < 0:
+            return
         self._loop.remove_reader(self._fd)
         os.close(self._fd)
+        self._fd = -1
         self._watches.clear()
 
     def _readable(self) -> None:
