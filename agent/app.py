@@ -57,7 +57,9 @@ async def run(settings: Settings, *, extra: Extra | None = None) -> None:
         log.warning("%s", notice)
     async with Supervisor("agent") as supervisor:
         supervisor.stop_on_signals()
-        core = await build_core(settings, wants_nodes=extra.network is not None)
+        core = await supervisor.unless_stopped(build_core(settings, wants_nodes=extra.network is not None))
+        if core is None:  # a bootstrap may wait for its approval for hours
+            return
         supervisor.on_stop("edges", core.close)
         if extra.network is not None:
             network = extra.network(core.live_sandboxes)

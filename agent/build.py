@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from agent import derive
+from agent import credentials, derive
 from agent.core import Connections, Core, HostAddresses, NodesFollower
 from agent.edge import log_folder
 from agent.edge import stats as machine_figures
@@ -42,7 +42,6 @@ from agent.work.startup import Startups
 from agent.work.stats import StatsProvider, StatsSources
 from nodelib.clock import Clock, SystemClock
 from nodelib.errors import NodewrightError
-from nodelib.kube.access import load_kubeconfig
 from nodelib.kube.client import KubeClient
 from nodelib.kube.reflector import Reflector
 
@@ -58,6 +57,7 @@ class _Ground:
 
     settings: Settings
     clock: Clock
+    credentials: credentials.Credentials
     made: Connections
     metrics: Metrics
     events: EventRecorder
@@ -68,9 +68,13 @@ class _Ground:
 async def build_core(settings: Settings, *, wants_nodes: bool = False) -> Core:
     """Raises NodewrightError for what the agent cannot run without. `wants_nodes`: somebody follows all Nodes."""
     _own_limits(settings)
-    ground = _ground(settings)
+    clock = SystemClock()
+    ground = _ground(settings, clock, await credentials.find_credentials(settings, clock, user_agent=USER_AGENT))
     followers: list[NodesFollower] = []
     keeper = _node_keeper(ground, followers if wants_nodes else None)
+    credentials.add_keepers(
+        ground.credentials, settings, clock, ground.made.api, lambda: keeper.node, ground.made.reconnect
+    )
     await _first_address(ground.addresses)
     tree = CgroupTree.detect()
     cgroups, sizes = await _kubepods(settings, tree, keeper)
@@ -86,7 +90,8 @@ async def build_core(settings: Settings, *, wants_nodes: bool = False) -> Core:
     ground.metrics.watch_certificates(built.certificates.states)
     return Core(
         settings=settings,
-        clock=ground.clock,
+        clock=clock,
+        credentials=ground.credentials,
         connections=ground.made,
         metrics=ground.metrics,
         events=ground.events,
@@ -108,9 +113,8 @@ async def build_core(settings: Settings, *, wants_nodes: bool = False) -> Core:
     )
 
 
-def _ground(settings: Settings) -> _Ground:
-    clock = SystemClock()
-    access = load_kubeconfig(settings.api.kubeconfig)
+def _ground(settings: Settings, clock: Clock, found: credentials.Credentials) -> _Ground:
+    access = found.access
     metrics = Metrics(settings.node.name, KUBERNETES_VERSION)
     made = Connections(
         KubeClient(access, user_agent=USER_AGENT),
@@ -120,6 +124,7 @@ def _ground(settings: Settings) -> _Ground:
     return _Ground(
         settings=settings,
         clock=clock,
+        credentials=found,
         made=made,
         metrics=metrics,
         events=EventRecorder(made.api, settings.node.name, clock),
@@ -219,7 +224,11 @@ def _node_keeper(ground: _Ground, followers: list[NodesFollower] | None) -> Node
 
     return NodeKeeper(
         NodeEdges(made.api, made.cri, made.cri, ground.machine, ground.events, ground.clock, ground.addresses.look),
-        NodeHooks(on_pod_cidrs=lambda cidrs: None, on_nodes=told if followers is not None else None),
+        NodeHooks(
+            on_pod_cidrs=lambda cidrs: None,
+            on_nodes=told if followers is not None else None,
+            conditions=ground.credentials.conditions,
+        ),
         derive.node_policy(settings),
         port=settings.server.port,
         register=settings.node.register,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent import derive
+from agent.credentials import Credentials
 from agent.edge.cri import Cri
 from agent.edge.events import EventRecorder
 from agent.edge.machine import addresses_towards
@@ -59,6 +60,11 @@ class Connections:
     heartbeat: KubeClient
     cri: Cri
 
+    async def reconnect(self) -> None:
+        """Dial anew, with the credentials as they are now."""
+        await self.api.reconnect()
+        await self.heartbeat.reconnect()
+
     async def close(self) -> None:
         await self.api.close()
         await self.heartbeat.close()
@@ -71,6 +77,7 @@ class Core:
 
     settings: Settings
     clock: Clock
+    credentials: Credentials
     connections: Connections
     metrics: Metrics
     events: EventRecorder
@@ -108,6 +115,7 @@ class Core:
             "log-rotation": self.rotation.run,
             **dict(self.materials.tasks()),
             **self.keeper.tasks(),
+            **self.credentials.tasks(),
         }
 
     def follow_nodes(self, follower: NodesFollower) -> None:

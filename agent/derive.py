@@ -76,6 +76,7 @@ def served_node(settings: Settings, addresses: tuple[str, ...]) -> ServedNode:
         names=(settings.node.name,),
         addresses=addresses,
         configz=settings.effective,
+        serving_pair=f"{settings.paths.cert_dir}/kubelet-server-current.pem" if settings.server.tls_bootstrap else "",
     )
 
 

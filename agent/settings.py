@@ -8,7 +8,6 @@ lines that the agent logs at its start: what was asked for and is not done, and 
 
 from __future__ import annotations
 
-import os
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -40,9 +39,11 @@ class NodeSettings:
 
 @dataclass(frozen=True, slots=True)
 class ApiSettings:
-    """How to reach the API server."""
+    """How to reach the API server: by `bootstrap` while `kubeconfig` is not there or its certificate has expired."""
 
     kubeconfig: str = ""
+    bootstrap: str = ""
+    rotate: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,7 @@ class ServerSettings:
     read_only_port: int
     tls_cert_file: str
     tls_key_file: str
+    tls_bootstrap: bool
     tls_min_version: str
     tls_cipher_suites: tuple[str, ...]
     healthz_address: str
@@ -205,7 +207,7 @@ def build(config: Mapping[str, Any], own: Mapping[str, Any], notices: tuple[str,
     """Settings of a complete, checked configuration (field path -> value)."""
     return Settings(
         node=_node(config, own, hostname),
-        api=_api(own),
+        api=_api(config, own),
         paths=PathSettings(own["root-dir"], own["cert-dir"], config["podLogsDir"]),
         runtime=RuntimeSettings(config["containerRuntimeEndpoint"].removeprefix("unix://")),
         server=_server(config),
@@ -256,16 +258,15 @@ def _node(config: Mapping[str, Any], own: Mapping[str, Any], hostname: str) -> N
     )
 
 
-def _api(own: Mapping[str, Any]) -> ApiSettings:
+def _api(config: Mapping[str, Any], own: Mapping[str, Any]) -> ApiSettings:
     kubeconfig, bootstrap = own["kubeconfig"], own["bootstrap-kubeconfig"]
-    if bootstrap and not (kubeconfig and os.path.exists(kubeconfig)):
+    if bootstrap and not kubeconfig:
         raise Invalid(
-            "TLS bootstrap is not supported yet",
+            "needs a place for what is made of it",
             obj=f"--bootstrap-kubeconfig {bootstrap}",
-            step=f"look for {kubeconfig or '--kubeconfig'}",
-            action="Give a kubeconfig with this node's own credentials (system:node:NAME) with --kubeconfig.",
+            action="Name the kubeconfig that is to be written with --kubeconfig.",
         )
-    return ApiSettings(kubeconfig)
+    return ApiSettings(kubeconfig, bootstrap, config["rotateCertificates"])
 
 
 def _node_ips(text: str) -> tuple[str, ...]:
@@ -283,6 +284,7 @@ def _server(config: Mapping[str, Any]) -> ServerSettings:
         read_only_port=config["readOnlyPort"],
         tls_cert_file=config["tlsCertFile"],
         tls_key_file=config["tlsPrivateKeyFile"],
+        tls_bootstrap=config["serverTLSBootstrap"],
         tls_min_version=config["tlsMinVersion"],
         tls_cipher_suites=tuple(config["tlsCipherSuites"]),
         healthz_address=config["healthzBindAddress"],

@@ -23,6 +23,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from controlplane.edge import state
 from controlplane.model import Cluster
 from controlplane.plan import certificates as plan
+from nodelib.kube.access import ClusterAccess, render_kubeconfig
 
 _CA_DAYS, _LEAF_DAYS = 3650, 365
 _BACKDATE = datetime.timedelta(minutes=5)  # clocks of the machines that verify may be behind
@@ -67,18 +68,11 @@ def ensure(cluster: Cluster, now: float) -> dict[str, str]:
 
 
 def kubeconfig(config: plan.Kubeconfig, authority: bytes, pair: Pair) -> str:
-    """A kubeconfig with everything inside, as JSON (which is YAML)."""
-    cluster = {"server": config.server, "certificate-authority-data": _b64(authority)}
-    user = {"client-certificate-data": _b64(_pem(pair.certificate)), "client-key-data": _b64(_key_pem(pair.key))}
-    document = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": "nodewright", "cluster": cluster}],
-        "users": [{"name": config.user, "user": user}],
-        "contexts": [{"name": "nodewright", "context": {"cluster": "nodewright", "user": config.user}}],
-        "current-context": "nodewright",
-    }
-    return json.dumps(document, indent=1) + "\n"
+    """A kubeconfig with everything inside."""
+    access = ClusterAccess(
+        config.server, ca_data=authority, cert_data=_pem(pair.certificate), key_data=_key_pem(pair.key)
+    )
+    return render_kubeconfig(access, cluster="nodewright", user=config.user)
 
 
 def _issue(wanted: plan.Certificate, issuer: Pair | None, now: float) -> Pair:

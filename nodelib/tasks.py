@@ -12,13 +12,14 @@ import logging
 import signal
 from collections.abc import Awaitable, Callable, Coroutine
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from nodelib.backoff import Backoff
 
 log = logging.getLogger(__name__)
 
 Work = Callable[[], Coroutine[Any, Any, None]]
+T = TypeVar("T")
 _FIRST_PAUSE = 0.5
 _LONGEST_PAUSE = 30.0
 
@@ -70,6 +71,20 @@ class Supervisor:
         await self.stopping.wait()
         if self._failure is not None:
             raise self._failure
+
+    async def unless_stopped(self, work: Coroutine[Any, Any, T]) -> T | None:
+        """The result of `work`, or None when a stop was asked for before it was there."""
+        task = asyncio.ensure_future(work)
+        stop = asyncio.ensure_future(self.stopping.wait())
+        try:
+            await asyncio.wait({task, stop}, return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                return task.result()
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            return None
+        finally:
+            stop.cancel()
 
     def _forget(self, name: str, task: asyncio.Task[None]) -> None:
         if self._tasks.get(name) is task:

@@ -130,7 +130,11 @@ _OWN_FLAGS: Mapping[str, tuple[str, Any, str]] = {
     "config": ("string", "", "KubeletConfiguration file (v1beta1); flags win over it"),
     "config-dir": ("string", "", "folder of drop-in *.conf files, merged over --config in lexical order"),
     "kubeconfig": ("string", "", "how to reach the API server, as system:node:NAME"),
-    "bootstrap-kubeconfig": ("string", "", "TLS bootstrap, used when --kubeconfig does not exist (not supported yet)"),
+    "bootstrap-kubeconfig": (
+        "string",
+        "",
+        "credentials for asking for a certificate, used while --kubeconfig does not exist",
+    ),
     "hostname-override": ("string", "", "the node's name instead of the host's"),
     "node-ip": (
         "string",

@@ -71,7 +71,6 @@ _RESERVED = "reservations count in Allocatable; the cgroup given here is left as
 _IMAGE_GC = "images are never removed by this agent; watch DiskPressure"
 _MANAGERS = "containers share all CPUs and NUMA nodes; limits and shares still hold"
 _SHUTDOWN = "pods get no notice of a machine shutdown beyond the signals of the init system"
-_ROTATION = "the certificate that is there is used; renew it by hand and restart"
 
 _SERVER: dict[str, Field] = {
     "enableServer": _obeyed(boolean, True),
@@ -83,8 +82,8 @@ _SERVER: dict[str, Field] = {
     "tlsCipherSuites": _obeyed(list_of(string), []),
     "tlsCurvePreferences": _ignored(list_of(int32), [], "the curves of the TLS library are offered"),
     "tlsMinVersion": _obeyed(one_of("", "VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13"), ""),
-    "rotateCertificates": _ignored(boolean, False, f"the client certificate is not rotated: {_ROTATION}"),
-    "serverTLSBootstrap": _ignored(boolean, False, "the serving certificate is the given one, or self-signed"),
+    "rotateCertificates": _obeyed(boolean, False),
+    "serverTLSBootstrap": _obeyed(boolean, False),
     "authentication.x509.clientCAFile": _obeyed(string, ""),
     "authentication.webhook.enabled": _obeyed(boolean, True),
     "authentication.webhook.cacheTTL": _filled(duration, "2m"),

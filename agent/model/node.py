@@ -55,6 +55,16 @@ class RuntimeFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeCondition:
+    """A condition of the Node beside those of the field (a part of the agent that waits for something)."""
+
+    kind: str
+    status: str
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class NodeInputs:
     """Everything that a Node's status is computed from. `reserved`: resource -> quantity, kept from pods."""
 
@@ -66,6 +76,7 @@ class NodeInputs:
     problems: tuple[str, ...] = ()
     port: int = 10250
     declared_features: tuple[str, ...] = ()
+    more: tuple[NodeCondition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """Where the serving pair and the client CAs are, and what may be spoken."""
+    """Where the serving pair and the client CAs are, and what may be spoken.
+
+    `preferred`: certificate and key in one file, which takes the place of the pair as soon as it is there.
+    """
 
     cert_file: str
     key_file: str
     client_ca_file: str = ""
     min_version: str = ""
     cipher_suites: tuple[str, ...] = ()
+    preferred: str = ""
 
 
 @dataclass(frozen=True, slots=True)

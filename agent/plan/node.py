@@ -336,7 +336,7 @@ def _conditions(
     """Ours in upstream's order, Ready last; conditions of others keep their place before it."""
     stamp = format_rfc3339(now)
     there = {entry["type"]: entry for entry in old}
-    ours = {kind for kind, _, _ in _PRESSURES.values()} | {"Ready"}
+    ours = {kind for kind, _, _ in _PRESSURES.values()} | {"Ready"} | {one.kind for one in inputs.more}
     found = [entry for entry in there.values() if entry["type"] not in ours]
     events = []
     for pressure, (kind, with_it, without) in _PRESSURES.items():
@@ -346,6 +346,8 @@ def _conditions(
         if before is None or before.get("status") != wanted:
             events.append(NodeEvent("Normal", event, f"Node {name} status is now: {event}"))
         found.append(_condition(kind, wanted, reason, message, before, stamp))
+    for one in inputs.more:
+        found.append(_condition(one.kind, one.status, one.reason, one.message, there.get(one.kind), stamp))
     ready, problem = _readiness(inputs)
     before = there.get("Ready")
     if before is not None and before.get("status") != ready:

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from agent.model.node import MachineFacts, NodeEvent, NodeInputs, NodePlace, RuntimeFacts, Signal
+from agent.model.node import MachineFacts, NodeCondition, NodeEvent, NodeInputs, NodePlace, RuntimeFacts, Signal
 from agent.model.pods import ImageFacts, Json
 from agent.plan import node as plan
 from agent.plan.demand import Amounts
@@ -63,7 +63,8 @@ class NodeEdges:
 
 @dataclass(frozen=True, slots=True)
 class NodeHooks:
-    """Who is told, and who is asked. `problems()`: reasons, in words, why this node is not ready beside the runtime's.
+    """Who is told, and who is asked. `problems()`: reasons, in words, why this node is not ready beside the runtime's;
+    `conditions()`: what else the Node shows.
 
     `on_pod_cidrs` is called with each new value of spec.podCIDRs; `on_nodes` (None: not wanted) with
     all Nodes whenever one of them comes, goes or changes its addresses or ranges. Neither may block.
@@ -72,6 +73,7 @@ class NodeHooks:
     on_pod_cidrs: Callable[[tuple[str, ...]], None]
     on_nodes: Callable[[list[NodePlace]], None] | None = None
     problems: Callable[[], list[str]] = list
+    conditions: Callable[[], list[NodeCondition]] = list
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,6 +313,7 @@ class NodeKeeper:
             problems=tuple(problems),
             port=self._port,
             declared_features=plan.DECLARED_FEATURES,
+            more=tuple(self._hooks.conditions()),
         )
 
     async def _look_at_images(self) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 import os
 from dataclasses import dataclass, field
 from typing import Any
@@ -64,6 +65,45 @@ def load_kubeconfig(path: str) -> ClusterAccess:
         tls_server_name=cluster.get("tls-server-name"),
         insecure=bool(cluster.get("insecure-skip-tls-verify")),
     )
+
+
+def render_kubeconfig(access: ClusterAccess, *, cluster: str = "default-cluster", user: str = "default-auth") -> str:
+    """A kubeconfig that says the same, as JSON (which is YAML)."""
+    place: dict[str, Any] = {"server": access.server}
+    if access.ca_data:
+        place["certificate-authority-data"] = base64.b64encode(access.ca_data).decode()
+    if access.tls_server_name:
+        place["tls-server-name"] = access.tls_server_name
+    if access.insecure:
+        place["insecure-skip-tls-verify"] = True
+    wanted = {
+        "client-certificate": access.cert_file,
+        "client-key": access.key_file,
+        "client-certificate-data": access.cert_data and base64.b64encode(access.cert_data).decode(),
+        "client-key-data": access.key_data and base64.b64encode(access.key_data).decode(),
+        "token": access.token,
+        "tokenFile": access.token_file,
+    }
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": cluster, "cluster": place}],
+        "users": [{"name": user, "user": {key: value for key, value in wanted.items() if value}}],
+        "contexts": [{"name": cluster, "context": {"cluster": cluster, "user": user}}],
+        "current-context": cluster,
+    }
+    return json.dumps(document, indent=1) + "\n"
+
+
+def save_kubeconfig(path: str, access: ClusterAccess) -> None:
+    """Write it for its owner alone (0600); a reader sees the old file or the new. Raises OSError."""
+    os.makedirs(os.path.dirname(os.path.abspath(path)), mode=0o755, exist_ok=True)
+    handle = os.open(f"{path}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with os.fdopen(handle, "w", encoding="ascii") as file:
+        file.write(render_kubeconfig(access))
+        file.flush()
+        os.fsync(handle)
+    os.replace(f"{path}.new", path)
 
 
 def _named(config: dict[str, Any], kind: str, field_name: str, name: object, path: str) -> dict[str, Any]:

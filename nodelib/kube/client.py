@@ -18,6 +18,7 @@ import orjson
 
 from nodelib.errors import NodewrightError, Temporary
 from nodelib.kube.access import ClusterAccess
+from nodelib.kube.refusals import explain
 
 Json = dict[str, Any]
 
@@ -179,6 +180,11 @@ class KubeClient:
         return {"Authorization": f"Bearer {token}"} if token else {}
 
     def _unreachable(self, method: str, path: str, error: Exception) -> ApiUnreachable:
+        refused, advice = explain(error)
+        if refused:
+            return ApiUnreachable(
+                refused, obj=f"API server {self.access.server}", step=f"{method} {path}", action=f"{advice}."
+            )
         return ApiUnreachable(
             f"no answer: {str(error) or type(error).__name__}",
             obj=f"API server {self.access.server}",

@@ -71,7 +71,8 @@ class ServingTls:
         connection.context = self._current
 
     def _stamps(self) -> tuple[tuple[int, int, int], ...]:
-        paths = (self._files.cert_file, self._files.key_file, self._files.client_ca_file)
+        files = self._files
+        paths = (files.cert_file, files.key_file, files.client_ca_file, files.preferred)
         return tuple(_stamp(path) for path in paths if path)
 
 
@@ -95,12 +96,14 @@ def _make(files: TlsFiles) -> ssl.SSLContext:
     context.set_ciphers(_ciphers(files.cipher_suites))
     context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
     context.num_tickets = 0  # no resumption past a change of the client CAs
+    there = bool(files.preferred) and os.path.exists(files.preferred)
+    cert, key = (files.preferred, files.preferred) if there else (files.cert_file, files.key_file)
     try:
-        context.load_cert_chain(files.cert_file, files.key_file)
+        context.load_cert_chain(cert, key)
     except (OSError, ssl.SSLError) as error:
         raise Invalid(
             str(error),
-            obj=f"{files.cert_file}, {files.key_file}",
+            obj=f"{cert}, {key}",
             step="load the serving certificate",
             action="Check that both files are PEM, belong together and are readable.",
         ) from error

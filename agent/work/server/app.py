@@ -119,7 +119,14 @@ def _tls_files(deps: ServerDeps) -> TlsFiles:
         )
     if not cert:
         cert, key = deps.edges.tls.self_signed(node.cert_dir, node.names or (node.name,), node.addresses)
-    return TlsFiles(cert, key, settings.auth.client_ca_file, settings.tls_min_version, settings.tls_cipher_suites)
+    return TlsFiles(
+        cert,
+        key,
+        settings.auth.client_ca_file,
+        settings.tls_min_version,
+        settings.tls_cipher_suites,
+        "" if settings.tls_cert_file else node.serving_pair,
+    )
 
 
 def _socket(name: str, address: str, port: int) -> socket.socket:

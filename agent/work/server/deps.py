@@ -20,7 +20,8 @@ class ServedNode:
     """The node that is served.
 
     `names` and `addresses` go into the self-signed certificate that is kept in `cert_dir` when
-    none is configured; `configz` is the whole KubeletConfiguration (Settings.effective).
+    none is configured; `serving_pair` names the file that the cluster's signer will fill;
+    `configz` is the whole KubeletConfiguration (Settings.effective).
     """
 
     name: str
@@ -29,6 +30,7 @@ class ServedNode:
     addresses: tuple[str, ...] = ()
     configz: Mapping[str, Any] = field(default_factory=dict)
     system_log_dir: str = "/var/log"
+    serving_pair: str = ""
 
 
 @dataclass(frozen=True, slots=True)

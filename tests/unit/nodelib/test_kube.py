@@ -68,8 +68,10 @@ async def test_the_certificate_is_checked_for_the_name_that_the_kubeconfig_gives
         access = ClusterAccess(f"https://127.0.0.1:{server.port}", ca_data=Path(cert).read_bytes())
         for name, error in ((None, ApiUnreachable), ("api.example", ApiError)):  # an answer, if only "404"
             client = KubeClient(dataclasses.replace(access, tls_server_name=name), user_agent="test")
-            with pytest.raises(error):
+            with pytest.raises(error) as caught:
                 await client.get("/version")
+            if name is None:
+                assert "certificate is refused" in str(caught.value) and "certSANs" in caught.value.action
             await client.close()
     finally:
         await server.close()

@@ -151,12 +151,11 @@ def test_what_makes_no_difference_is_not_told(folder: Path, text: str) -> None:
     assert parsed(folder, text).notices == ()
 
 
-def test_bootstrap_needs_credentials_that_are_there(folder: Path) -> None:
-    missing = [f"--kubeconfig={folder}/k", "--bootstrap-kubeconfig=/b"]
-    with pytest.raises(Invalid, match="TLS bootstrap is not supported yet"):
-        parse(missing, hostname="n")
-    (folder / "k").write_text("")
-    assert parse(missing, hostname="n").api.kubeconfig == f"{folder}/k"
+def test_a_bootstrap_needs_a_place_for_its_kubeconfig(folder: Path) -> None:
+    with pytest.raises(Invalid, match="--kubeconfig"):
+        parse(["--bootstrap-kubeconfig=/b"], hostname="n")
+    api = parsed(folder, "rotateCertificates: true\n", "--kubeconfig=/k", "--bootstrap-kubeconfig=/b").api
+    assert (api.kubeconfig, api.bootstrap, api.rotate) == ("/k", "/b", True)
 
 
 def test_feature_gates_of_file_and_flags_are_joined_and_told(folder: Path) -> None:
@@ -171,7 +170,6 @@ def test_feature_gates_of_file_and_flags_are_joined_and_told(folder: Path) -> No
         pytest.param("cpuManagerPolicy: static\n", [], "cpuManagerPolicy is not supported", id="field"),
         pytest.param("", ["--cloud-provider=external"], "--cloud-provider is accepted without effect", id="flag"),
         pytest.param("shutdownGracePeriod: 30s\n", [], "shutdownGracePeriod is not supported", id="duration"),
-        pytest.param("rotateCertificates: true\n", [], "not rotated", id="rotation"),
         pytest.param("localStorageCapacityIsolation: false\n", [], "localStorageCapacityIsolation", id="false"),
         pytest.param("imageGCHighThresholdPercent: 100\n", [], "images are never removed", id="image GC"),
     ],
