@@ -84,7 +84,6 @@ class ServerSettings:
     read_only_port: int
     tls_cert_file: str
     tls_key_file: str
-    tls_bootstrap: bool
     tls_min_version: str
     tls_cipher_suites: tuple[str, ...]
     healthz_address: str
@@ -93,6 +92,7 @@ class ServerSettings:
     system_log_handler: bool
     streaming_idle_timeout: float
     auth: AuthSettings
+    tls_bootstrap: bool = False
 
 
 @dataclass(frozen=True, slots=True)

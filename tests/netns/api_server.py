@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
+import datetime
 import glob
 import os
 import secrets
@@ -20,10 +21,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.x509.oid import NameOID
 
-from nodelib.kube.access import ClusterAccess
+from nodelib.kube.access import ClusterAccess, save_kubeconfig
 
 _READY_TIMEOUT = 60.0
 
@@ -52,8 +55,11 @@ class ApiServer:
 
 
 @contextlib.contextmanager
-def running(folder: Path, nodes: Sequence[str]) -> Iterator[ApiServer]:
-    """Raise both in a new namespace with the address 10.89.250.1; everything is gone afterwards."""
+def running(folder: Path, nodes: Sequence[str], signing: str = "") -> Iterator[ApiServer]:
+    """Raise both in a new namespace with the address 10.89.250.1; everything is gone afterwards.
+
+    `signing`: with a controller manager that signs node certificates for so long ("20s").
+    """
     binary = find_binary()
     assert binary is not None
     netns = f"nwn-{secrets.token_hex(3)}"
@@ -67,8 +73,12 @@ def running(folder: Path, nodes: Sequence[str]) -> Iterator[ApiServer]:
         _ip("-n", netns, "link", "set", "nwn0", "up")
         tokens = _prepare(folder, binary, nodes)
         processes.append(_start(netns, folder, "etcd", _etcd(folder)))
-        processes.append(_start(netns, folder, "kube-apiserver", _apiserver(folder, address)))
+        more = _authority(folder) if signing else []
+        processes.append(_start(netns, folder, "kube-apiserver", [*_apiserver(folder, address), *more]))
         _wait(netns, processes, folder)
+        if signing:
+            flags = _controller_manager(folder, tokens["admin"], signing)
+            processes.append(_start(netns, folder, "kube-controller-manager", flags))
         yield ApiServer(netns, f"https://{address}:6443", address, tokens)
     finally:
         for process in reversed(processes):
@@ -102,7 +112,7 @@ def run_inside(netns: str, work: Callable[[], Coroutine[Any, Any, None]], timeou
 
 
 def _prepare(folder: Path, binary: str, nodes: Sequence[str]) -> dict[str, str]:
-    for name in ("etcd", "kube-apiserver"):
+    for name in ("etcd", "kube-apiserver", "kube-controller-manager"):
         (folder / name).symlink_to(binary)
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     pem = key.private_bytes(
@@ -112,6 +122,8 @@ def _prepare(folder: Path, binary: str, nodes: Sequence[str]) -> dict[str, str]:
     tokens = {name: secrets.token_hex(16) for name in ("admin", *nodes)}
     lines = [f"{tokens['admin']},admin,admin,system:masters"]
     lines += [f"{tokens[name]},system:node:{name},{name},system:nodes" for name in nodes]
+    tokens["bootstrap"] = secrets.token_hex(16)
+    lines.append(f"{tokens['bootstrap']},system:bootstrap:abcdef,b,system:bootstrappers")
     (folder / "tokens.csv").write_text("\n".join(lines) + "\n")
     return tokens
 
@@ -134,6 +146,44 @@ def _apiserver(folder: Path, address: str) -> list[str]:
         f"--service-account-key-file={key}",
         f"--service-account-signing-key-file={key}",
         "--service-cluster-ip-range=10.96.0.0/16",
+    ]
+
+
+def _authority(folder: Path) -> list[str]:
+    """The cluster's authority, and the flags of an API server that believes it."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test-ca")])
+    now = datetime.datetime.now(datetime.UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(hours=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    form = serialization.PrivateFormat.TraditionalOpenSSL
+    pem = key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
+    (folder / "ca.key").write_bytes(pem)
+    (folder / "ca.crt").write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    return [f"--client-ca-file={folder / 'ca.crt'}"]
+
+
+def _controller_manager(folder: Path, token: str, signing: str) -> list[str]:
+    access = ClusterAccess("https://127.0.0.1:6443", token=token, insecure=True)
+    save_kubeconfig(str(folder / "kcm.conf"), access)
+    return [
+        str(folder / "kube-controller-manager"),
+        f"--kubeconfig={folder / 'kcm.conf'}",
+        "--controllers=certificatesigningrequest-signing-controller,certificatesigningrequest-approving-controller",
+        f"--cluster-signing-cert-file={folder / 'ca.crt'}",
+        f"--cluster-signing-key-file={folder / 'ca.key'}",
+        f"--cluster-signing-duration={signing}",
+        "--leader-elect=false",
+        f"--cert-dir={folder / 'kcm'}",
     ]
 
 
