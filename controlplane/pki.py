@@ -58,6 +58,7 @@ def ensure(cluster: Cluster, now: float) -> dict[str, str]:
         made[wanted.path] = reason
     made |= _service_account_key(cluster)
     made |= _encryption_config(cluster)
+    made |= _authentication_config(cluster)
     authority = _pem(pairs[f"{cluster.pki_dir}/ca"].certificate)
     for node in cluster.nodes:
         state.write_if_changed(f"{cluster.node_dir(node.name)}/kubernetes/pki/ca.crt", authority, 0o644)
@@ -188,6 +189,19 @@ def _encryption_config(cluster: Cluster) -> dict[str, str]:
         "kind": "EncryptionConfiguration",
         "resources": [{"resources": ["secrets"], "providers": [{"secretbox": {"keys": [key]}}, {"identity": {}}]}],
     }
+    state.write(path, json.dumps(document, indent=1))
+    return {path: "missing"}
+
+
+def _authentication_config(cluster: Cluster) -> dict[str, str]:
+    """Issuers of OIDC tokens: none to begin with. The API server follows the file; what its user wrote is kept.
+
+    https://kubernetes.io/docs/reference/access-authn-authz/authentication/#using-authentication-configuration
+    """
+    path = plan.authentication_config(cluster)
+    if os.path.exists(path):
+        return {}
+    document = {"apiVersion": "apiserver.config.k8s.io/v1", "kind": "AuthenticationConfiguration", "jwt": []}
     state.write(path, json.dumps(document, indent=1))
     return {path: "missing"}
 

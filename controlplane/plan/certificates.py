@@ -43,6 +43,11 @@ def service_account_key(cluster: Cluster) -> str:
     return f"{cluster.pki_dir}/sa"
 
 
+def authentication_config(cluster: Cluster) -> str:
+    """The file that names the issuers whose OIDC tokens the API server takes."""
+    return f"{cluster.pki_dir}/authentication.json"
+
+
 def certificates(cluster: Cluster) -> tuple[Certificate, ...]:
     """Every certificate of the cluster; issuers come before what they sign."""
     pki = cluster.pki_dir

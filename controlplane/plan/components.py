@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from controlplane.model import API_PORT, CONTROL_PLANE, Cluster, Node, Options
-from controlplane.plan.certificates import service_account_key
+from controlplane.plan.certificates import authentication_config, service_account_key
 from controlplane.plan.node_files import CONTAINERD_SOCKET
 from controlplane.programs import Program
 
@@ -112,6 +112,7 @@ def api_server_flags(cluster: Cluster) -> tuple[str, ...]:
         # The default of five minutes is six minutes of one conformance test; a small etcd compacts at once.
         "--etcd-compaction-interval=30s",
         f"--encryption-provider-config={pki}/encryption.json",
+        f"--authentication-config={authentication_config(cluster)}",
         f"--kubelet-certificate-authority={pki}/ca.crt",
         f"--kubelet-client-certificate={pki}/apiserver-kubelet-client.crt",
         f"--kubelet-client-key={pki}/apiserver-kubelet-client.key",

@@ -31,6 +31,12 @@ from nodelib.kube.client import ApiError, KubeClient
 AGNHOST = "registry.k8s.io/e2e-test-images/agnhost:2.66.1"
 BUSYBOX = "registry.k8s.io/e2e-test-images/busybox:1.37.0-2"
 Object = dict[str, Any]
+_GROUPS = {
+    **dict.fromkeys(("deployments", "replicasets", "daemonsets", "statefulsets"), "/apis/apps/v1"),
+    **dict.fromkeys(("jobs", "cronjobs"), "/apis/batch/v1"),
+    **dict.fromkeys(("roles", "rolebindings"), "/apis/rbac.authorization.k8s.io/v1"),
+    "endpointslices": "/apis/discovery.k8s.io/v1",
+}
 _LOAD = Path(__file__).with_name("load.py")
 
 
@@ -137,8 +143,7 @@ class World:
     # --- the API ---------------------------------------------------------------------------------------------------
 
     def path(self, kind: str, name: str = "", namespace: str = "") -> str:
-        groups = {"endpointslices": "/apis/discovery.k8s.io/v1", "deployments": "/apis/apps/v1"}
-        base = f"{groups.get(kind, '/api/v1')}/namespaces/{namespace or self.namespace}/{kind}"
+        base = f"{_GROUPS.get(kind, '/api/v1')}/namespaces/{namespace or self.namespace}/{kind}"
         return f"{base}/{name}" if name else base
 
     async def create(self, obj: Object) -> Object:
@@ -362,6 +367,10 @@ class World:
     def stopped_api_server(self, seconds_at_most: float) -> contextlib.AbstractAsyncContextManager[None]:
         """SIGSTOP of the API server for the block; it goes on in the end, whatever happens."""
         return _stopped(self.pid(CONTROL_PLANE, "kube-apiserver"), seconds_at_most)
+
+    def stopped_agent(self, node: str, seconds_at_most: float) -> contextlib.AbstractAsyncContextManager[None]:
+        """SIGSTOP of a node's agent for the block, which must not last longer."""
+        return _stopped(self.pid(node, "agent"), seconds_at_most)
 
     def agent_log(self, node: str) -> str:
         return Path(self.cluster.log_dir(node), "agent.log").read_text(errors="replace")
