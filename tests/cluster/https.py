@@ -23,7 +23,6 @@ from cryptography.x509.oid import NameOID
 from tests.cluster.world import Object
 
 Answer = Callable[[Object], Object]  # AdmissionReview.request -> AdmissionReview.response without its uid
-HOST = "127.0.0.1"  # the API server of `up` runs on the host itself
 
 
 @dataclass(frozen=True)
@@ -33,10 +32,10 @@ class Server:
 
 
 @contextlib.asynccontextmanager
-async def https(app: web.Application, scratch: Path) -> AsyncIterator[Server]:
-    """Serve on a free port of loopback for the block."""
+async def https(app: web.Application, host: str, scratch: Path) -> AsyncIterator[Server]:
+    """Serve on a free port of an address of this machine, for the block."""
     key = ec.generate_private_key(ec.SECP256R1())
-    authority = _self_signed(key)
+    authority = _self_signed(key, host)
     pair = scratch / "server.pem"
     pair.write_bytes(_private(key) + authority)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -44,10 +43,10 @@ async def https(app: web.Application, scratch: Path) -> AsyncIterator[Server]:
     runner = web.AppRunner(app)
     await runner.setup()
     try:
-        site = web.TCPSite(runner, HOST, 0, ssl_context=context)
+        site = web.TCPSite(runner, host, 0, ssl_context=context)
         await site.start()
         port = runner.addresses[0][1]
-        yield Server(f"https://{HOST}:{port}", authority.decode())
+        yield Server(f"https://{host}:{port}", authority.decode())
     finally:
         await runner.cleanup()
 
@@ -108,8 +107,8 @@ def request_for(name: str, *groups: str) -> tuple[bytes, bytes]:
     return _private(key), request.public_bytes(serialization.Encoding.PEM)
 
 
-def _self_signed(key: ec.EllipticCurvePrivateKey) -> bytes:
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, HOST)])
+def _self_signed(key: ec.EllipticCurvePrivateKey, host: str) -> bytes:
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, host)])
     now = datetime.datetime.now(datetime.UTC)
     certificate = (
         x509.CertificateBuilder()
@@ -119,7 +118,7 @@ def _self_signed(key: ec.EllipticCurvePrivateKey) -> bytes:
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - datetime.timedelta(minutes=5))
         .not_valid_after(now + datetime.timedelta(hours=2))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(HOST))]), critical=False)
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(host))]), critical=False)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .sign(key, hashes.SHA256())
     )

@@ -64,7 +64,7 @@ async def test_an_openid_connect_token_is_a_login(world: World, tmp_path: Path) 
     """The API server follows its authentication file: an issuer written there is trusted without a restart."""
     file = Path(world.cluster.pki_dir, "authentication.json")
     before, issuer = file.read_text(), Issuer()
-    async with https(issuer.app(), tmp_path) as server:
+    async with https(issuer.app(), world.cluster.host_address, tmp_path) as server:
         issuer.url = server.url
         trusted = {"url": server.url, "certificateAuthority": server.authority, "audiences": ["nodewright"]}
         claims = {"username": {"claim": "sub", "prefix": "oidc:"}, "groups": {"claim": "groups", "prefix": "oidc:"}}
