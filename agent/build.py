@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from agent import credentials, derive
+from agent import static as static_pods
 from agent.core import Connections, Core, HostAddresses, NodesFollower
 from agent.edge import log_folder
 from agent.edge import stats as machine_figures
@@ -22,7 +23,7 @@ from agent.edge.pod_files import PodFiles
 from agent.edge.probe_io import ProbeIo
 from agent.materials import BuiltMaterials, build_materials
 from agent.model.node import NodePlace
-from agent.model.pods import ContainerState
+from agent.model.pods import ContainerState, Pod
 from agent.plan import cgroups as cgroup_plan
 from agent.ports import PodCgroups
 from agent.settings import KUBERNETES_VERSION, Settings
@@ -78,13 +79,16 @@ async def build_core(settings: Settings, *, wants_nodes: bool = False) -> Core:
     await _first_address(ground.addresses)
     tree = CgroupTree.detect()
     cgroups, sizes = await _kubepods(settings, tree, keeper)
-    table = PodTable(lambda: derive.node_view(settings, keeper))
+    table = PodTable(lambda: derive.node_view(settings, keeper), static_pods.sources(settings))
     built = _materials(ground, keeper, table, _cgroup_machine(ground, tree, sizes))
     allocations = Allocations(CheckpointFiles(settings.paths.root_dir), ground.clock)
     await allocations.load()
     probe_io = ProbeIo(ground.made.cri)
     probes = ProbeKeeper(probe_io, ground.events, table.on_probe, ground.clock, ground.metrics)
-    parts = _parts(ground, keeper, table, built, cgroups, allocations, probes)
+    parts = _parts(ground, keeper, table, built, cgroups, allocations, probes, lambda pod: static.mirrors.of(pod))
+    static = static_pods.build_static(
+        settings, table, PodsApi(ground.made.api), ground.events, clock, parts.reporter, keeper
+    )
     table.connect(parts)
     ground.metrics.watch_pods(table)
     ground.metrics.watch_certificates(built.certificates.states)
@@ -108,7 +112,8 @@ async def build_core(settings: Settings, *, wants_nodes: bool = False) -> Core:
         probe_io=probe_io,
         stats=_stats(ground, table),
         rotation=_rotation(ground, table),
-        pods_source=_pods_source(ground, table),
+        pods_source=_pods_source(ground, static),
+        static=static,
         followers=followers,
     )
 
@@ -179,6 +184,7 @@ def _parts(
     cgroups: PodCgroups,
     allocations: Allocations,
     probes: ProbeKeeper,
+    mirror: Callable[[Pod], Pod | None],
 ) -> Parts:
     """What the pods' workers work with."""
     settings, cri, clock, metrics = ground.settings, ground.made.cri, ground.clock, ground.metrics
@@ -212,6 +218,7 @@ def _parts(
         clock=clock,
         host_ips=lambda: ground.addresses.current,
         network_ready=lambda: not any("network not ready" in text for text in keeper.runtime.problems),
+        mirror=mirror,
     )
 
 
@@ -265,13 +272,13 @@ def _rotation(ground: _Ground, table: PodTable) -> LogRotation:
     return LogRotation(ground.settings.logs, ground.made.cri, log_folder, containers, ground.clock, on_rotated)
 
 
-def _pods_source(ground: _Ground, table: PodTable) -> Reflector:
+def _pods_source(ground: _Ground, static: static_pods.StaticParts) -> Reflector:
     return Reflector(
         ground.made.api,
         "/api/v1/pods",
         name="pods of this node",
         params={"fieldSelector": f"spec.nodeName={ground.settings.node.name}"},
-        on_change=table.on_pod,
+        on_change=static.on_api_pod,
     )
 
 

@@ -19,6 +19,7 @@ from agent.materials import BuiltMaterials
 from agent.model.node import NodePlace
 from agent.serving import server_edges
 from agent.settings import Settings
+from agent.static import StaticParts
 from agent.work.allocations import Allocations
 from agent.work.images import ImageDesk
 from agent.work.lease import LeaseKeeper
@@ -95,6 +96,7 @@ class Core:
     stats: StatsProvider
     rotation: LogRotation
     pods_source: Reflector
+    static: StaticParts
     followers: list[NodesFollower]
     server: KubeletServer | None = field(default=None)
 
@@ -111,6 +113,7 @@ class Core:
             "pods-sweep": self.table.run_sweeps,
             "pods-resizes": self.table.resizes.run,
             "allocations": self.allocations.run,
+            **self.static.tasks(self.observer.audited),
             "lease": self.lease.run,
             "log-rotation": self.rotation.run,
             **dict(self.materials.tasks()),
@@ -152,6 +155,7 @@ class Core:
                 edges=server_edges(),
                 stats=self.stats,
                 probe_registry=self.metrics.probe_registry,
+                translate_uid=self.static.mirrors.translate,
             )
         )
 
@@ -166,6 +170,7 @@ class Core:
 
     async def close(self) -> None:
         """Close the connections."""
+        await self.static.close()
         await self.materials.close()
         await self.probe_io.close()
         await self.connections.close()
@@ -177,5 +182,6 @@ class Core:
 
     async def _tell_synced(self) -> None:
         await self.pods_source.synced.wait()
-        self.table.synced.set()
+        self.static.mirrors.api_synced()
+        self.table.told("api")
         await asyncio.Event().wait()

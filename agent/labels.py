@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from agent.model.pods import Json, Pod
+from agent.model.pods import Json, ObservedPod, Pod
 
 POD_NAME = "io.kubernetes.pod.name"
 POD_NAMESPACE = "io.kubernetes.pod.namespace"
@@ -24,6 +24,11 @@ PRE_STOP = "io.kubernetes.container.preStopHandler"
 PORTS = "io.kubernetes.container.ports"
 DELETION_GRACE = "io.kubernetes.pod.deletionGracePeriod"
 TERMINATION_GRACE = "io.kubernetes.pod.terminationGracePeriod"
+
+CONFIG_SOURCE = "kubernetes.io/config.source"
+CONFIG_HASH = "kubernetes.io/config.hash"
+CONFIG_MIRROR = "kubernetes.io/config.mirror"
+CONFIG_SEEN = "kubernetes.io/config.seen"
 
 _FNV_OFFSET = 2166136261
 _FNV_PRIME = 16777619
@@ -81,3 +86,8 @@ def restart_count(annotations: Mapping[str, str], attempt: int) -> int:
     """How often the container was restarted before this attempt; the CRI attempt where the annotation is missing."""
     text = annotations.get(RESTART_COUNT, "")
     return int(text) if text.isdigit() else attempt
+
+
+def source_of(seen: ObservedPod) -> str:
+    """Where the pod was read that the runtime knows: "api", "file" or "http"; its sandboxes have its annotations."""
+    return next((one.annotations[CONFIG_SOURCE] for one in seen.sandboxes if CONFIG_SOURCE in one.annotations), "api")

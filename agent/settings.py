@@ -139,6 +139,17 @@ class PodSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class StaticSettings:
+    """Where static pods are read, "" for nowhere, and how often. Times in seconds."""
+
+    path: str
+    url: str
+    url_headers: Mapping[str, tuple[str, ...]] = field(repr=False)
+    file_frequency: float
+    url_frequency: float
+
+
+@dataclass(frozen=True, slots=True)
 class DnsSettings:
     cluster_dns: tuple[str, ...]
     cluster_domain: str
@@ -185,6 +196,7 @@ class Settings:
     cgroups: CgroupSettings
     eviction: EvictionSettings
     pods: PodSettings
+    static: StaticSettings
     dns: DnsSettings
     logs: LogSettings
     images: ImageSettings
@@ -220,6 +232,13 @@ def build(config: Mapping[str, Any], own: Mapping[str, Any], notices: tuple[str,
         cgroups=_cgroups(config),
         eviction=EvictionSettings(config["evictionHard"], seconds(config["evictionPressureTransitionPeriod"])),
         pods=_pods(config),
+        static=StaticSettings(
+            config["staticPodPath"],
+            config["staticPodURL"],
+            {name: tuple(values) for name, values in config["staticPodURLHeader"].items()},
+            seconds(config["fileCheckFrequency"]),
+            seconds(config["httpCheckFrequency"]),
+        ),
         dns=DnsSettings(tuple(config["clusterDNS"]), config["clusterDomain"], config["resolvConf"]),
         logs=LogSettings(
             quantity.value(config["containerLogMaxSize"]),

@@ -65,7 +65,6 @@ def _ignored(check: Check, default: Any, instead: str, as_is: Any = None) -> Fie
 
 _TAINT = record({"key": string, "effect": string}, {"value": string, "timeAdded": string})
 _EVICTION = "hard thresholds count in Allocatable and in the Node's conditions; no pod is evicted by this agent"
-_STATIC = "pods come from the API server only"
 _EVENTS = "events are aggregated and limited by source, with upstream's fixed numbers"
 _RESERVED = "reservations count in Allocatable; the cgroup given here is left as it is"
 _IMAGE_GC = "images are never removed by this agent; watch DiskPressure"
@@ -108,12 +107,12 @@ _SERVER: dict[str, Field] = {
 }
 
 _SOURCES: dict[str, Field] = {
-    "staticPodPath": _ignored(string, "", _STATIC),
-    "staticPodURL": _ignored(string, "", _STATIC),
-    "staticPodURLHeader": _ignored(map_of(list_of(string)), {}, _STATIC),
+    "staticPodPath": _obeyed(string, ""),
+    "staticPodURL": _obeyed(string, ""),
+    "staticPodURLHeader": _obeyed(map_of(list_of(string)), {}),
     "syncFrequency": _ignored(duration, "1m", "pods are looked at when something happens to them, and audited by list"),
-    "fileCheckFrequency": _ignored(duration, "20s", _STATIC),
-    "httpCheckFrequency": _ignored(duration, "20s", _STATIC),
+    "fileCheckFrequency": _filled(duration, "20s"),
+    "httpCheckFrequency": _filled(duration, "20s"),
     "configMapAndSecretChangeDetectionStrategy": _ignored(
         one_of("", "Get", "Cache", "Watch"), "Watch", "ConfigMaps and Secrets that pods use are watched"
     ),

@@ -28,6 +28,10 @@ class PodsApi:
             if not error.is_not_found and not error.is_conflict:
                 raise
 
+    async def create(self, body: Json) -> Json:
+        """Raises ApiError, ApiUnreachable."""
+        return await self._client.post(f"/api/v1/namespaces/{body['metadata']['namespace']}/pods", body)
+
     async def runtime_handler(self, class_name: str) -> str:
         found = await self._client.get(f"/apis/node.k8s.io/v1/runtimeclasses/{class_name}")
         return str(found.get("handler", ""))

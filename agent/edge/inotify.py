@@ -29,6 +29,7 @@ class Watch:
         self._descriptor = descriptor
         self._changed = asyncio.Event()
         self._writer_closed = False
+        self._deleted: set[str] = set()
 
     def __enter__(self) -> Watch:
         return self
@@ -46,8 +47,15 @@ class Watch:
         closed, self._writer_closed = self._writer_closed, False
         return closed
 
-    def tell(self, mask: int) -> None:
+    def take_deleted(self) -> frozenset[str]:
+        """Names that were deleted since this was last asked, whether or not they are there again."""
+        found, self._deleted = frozenset(self._deleted), set()
+        return found
+
+    def tell(self, mask: int, name: str) -> None:
         self._writer_closed = self._writer_closed or bool(mask & _CLOSE_WRITE)
+        if mask & _DELETE:
+            self._deleted.add(name)
         self._changed.set()
 
 
@@ -98,11 +106,12 @@ class Inotify:
         at = 0
         while at < len(data):
             descriptor, mask, _, length = _HEAD.unpack_from(data, at)
+            name = os.fsdecode(data[at + _HEAD.size : at + _HEAD.size + length].rstrip(b"\0"))
             at += _HEAD.size + length
             # A queue overflow has descriptor -1 and concerns everyone: look afresh.
             told = self._watches.get(descriptor, ()) if descriptor >= 0 else set().union(*self._watches.values())
             for watch in tuple(told):
-                watch.tell(mask)
+                watch.tell(mask, name)
             if mask & _IGNORED:
                 self._watches.pop(descriptor, None)
 

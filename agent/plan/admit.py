@@ -124,6 +124,8 @@ def _ports(pod: Pod) -> Iterator[tuple[str, str, int]]:
 
 
 def _taints(pod: Pod, node: NodeView) -> Refusal | None:
+    if pod.source != "api":
+        return None
     for taint in node.taints:
         if taint.get("effect") == "NoExecute" and not _tolerated(pod, taint):
             return _predicate("TaintToleration", "node(s) had taints that the pod didn't tolerate")

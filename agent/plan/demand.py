@@ -12,6 +12,7 @@ from decimal import Decimal
 from enum import Enum
 from typing import Any
 
+from agent.labels import CONFIG_MIRROR, CONFIG_SOURCE
 from agent.model.pods import Json, Kind, Pod
 from nodelib.quantity import parse
 
@@ -113,8 +114,7 @@ def is_node_critical(pod: Pod) -> bool:
 def is_critical(pod: Pod) -> bool:
     """pkg/kubelet/types.IsCriticalPod: static, mirror and system-critical pods are never preempted by others."""
     annotations = pod.meta.get("annotations") or {}
-    source = annotations.get("kubernetes.io/config.source", pod.source)
-    static = source != "api" or "kubernetes.io/config.mirror" in annotations
+    static = annotations.get(CONFIG_SOURCE, pod.source) != "api" or CONFIG_MIRROR in annotations
     priority = pod.spec.get("priority")
     return bool(static or (priority is not None and priority >= _SYSTEM_CRITICAL))
 

@@ -85,7 +85,7 @@ def plan_ending(pod: Pod, seen: ObservedPod, facts: Facts, ending: Ending) -> Po
     if pod.is_deleted and ending.cause is not Cause.REMOVED and not facts.confirmed:
         return PodPlan((Confirm(),), reason="the API server is told", terminal=True, finished=True)
     if ending.cause is Cause.REMOVED or facts.confirmed:
-        return _forget(seen)
+        return _forget(seen, facts)
     return PodPlan(reason="ended; its records stay until it is deleted", terminal=True, finished=True)
 
 
@@ -115,7 +115,9 @@ def _whose_turn(pod: Pod, alive: list[ContainerState]) -> list[ContainerState]:
     return []
 
 
-def _forget(seen: ObservedPod) -> PodPlan:
+def _forget(seen: ObservedPod, facts: Facts) -> PodPlan:
+    if facts.succeeded:  # its successor counts on from these containers
+        return PodPlan((Forget(),), reason="gone; it starts again", terminal=True, finished=True)
     if seen.containers:
         return PodPlan(tuple(RemoveContainer(one.id) for one in seen.containers), reason="records are removed")
     if seen.sandboxes:

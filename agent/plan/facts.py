@@ -90,6 +90,7 @@ class Facts:
     """The agent's own knowledge of one pod at `now` (wall seconds).
 
     `actuated`: the resources that are in force; `sized`: those that the pod's own cgroup was last made for.
+    `succeeded`: the same static pod is to start again once this one is gone.
     """
 
     now: float
@@ -108,6 +109,7 @@ class Facts:
     actuated: Allocation | None = None
     sized: Allocation | None = None
     resize_failure: Failure | None = None
+    succeeded: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,12 +32,15 @@ class PodMemory:
     """Owned by one worker; only its own tasks write here.
 
     `pod` has the resources that it was allocated, `desired` those that its object asks for. `sized` is the
-    allocation that the pod's own cgroup was last made for, `limits` what that cgroup has.
+    allocation that the pod's own cgroup was last made for, `limits` what that cgroup has. `succeeded`: the same static
+    pod is to start once this one is gone. `mirror`: UID of the mirror pod that its status was last told to.
     """
 
     pod: Pod
     desired: Pod
     gone: bool = False
+    succeeded: bool = False
+    mirror: str = ""
     seen: ObservedPod = field(default_factory=lambda: ObservedPod(""))
     materials: Materials | None = None
     released: bool = False
@@ -81,4 +84,5 @@ class PodMemory:
             actuated=actuated,
             sized=self.sized,
             resize_failure=self.resize_failure,
+            succeeded=self.succeeded,
         )

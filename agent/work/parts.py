@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from agent.figures import Figures
+from agent.model.pods import Pod
 from agent.ports import ApiPods, Events, Files, PodCgroups, PodMaterials, Probes, Runtime
 from agent.work.allocations import Allocations
 from agent.work.hooks import Hooks
@@ -18,7 +19,7 @@ from nodelib.clock import Clock
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """`host_ips` and `network_ready` are asked for at each plan."""
+    """`host_ips` and `network_ready` are asked for at each plan; `mirror` gives a static pod's mirror pod."""
 
     runtime: Runtime
     images: ImageDesk
@@ -37,3 +38,4 @@ class Parts:
     clock: Clock
     host_ips: Callable[[], tuple[str, ...]]
     network_ready: Callable[[], bool] = lambda: True
+    mirror: Callable[[Pod], Pod | None] = lambda pod: None

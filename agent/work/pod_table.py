@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 
 from agent import labels
 from agent.model.pods import Json, ObservedPod, Pod
@@ -33,10 +33,15 @@ _REFRESH_RETRY = 60.0
 
 
 class PodTable:
-    """agent.ports.PodView, and the inbox of every source. Made once `parts` exist; see connect()."""
+    """agent.ports.PodView, and the inbox of every source. Made once `parts` exist; see connect().
 
-    def __init__(self, node: Callable[[], NodeView]) -> None:
+    `sources`: all that are to tell of pods; each says told() once it has. `on_gone(uid)`: nothing of a pod is left.
+    """
+
+    def __init__(self, node: Callable[[], NodeView], sources: Collection[str] = ("api",)) -> None:
         self._node = node
+        self._sources, self._told = frozenset(sources), frozenset[str]()
+        self.on_gone: Callable[[str], None] = lambda uid: None
         self._parts: Parts | None = None
         self._resizes: Resizes | None = None
         self._workers: dict[str, PodWorker] = {}
@@ -100,6 +105,15 @@ class PodTable:
             worker.desire(None)
             self.resizes.retry()
 
+    def told(self, source: str, wanted: Collection[str] = ()) -> None:
+        """This source has said everything that it wants; `wanted`: UIDs that it is about to put. Its orphans go."""
+        self._told |= {source}
+        if self._told >= self._sources:
+            self.synced.set()
+        for uid in self.parts.observer.uids():
+            if uid not in self._workers and uid not in wanted:
+                self._adopt(self.parts.observer.seen(uid))
+
     # --- what the node says
 
     def on_seen(self, seen: ObservedPod) -> None:
@@ -107,7 +121,7 @@ class PodTable:
         worker = self._workers.get(seen.uid)
         if worker is not None:
             worker.see(seen)
-        elif self.synced.is_set():
+        else:
             self._adopt(seen)
 
     def on_probe(self, uid: str) -> None:
@@ -181,6 +195,10 @@ class PodTable:
         worker = self._workers.get(uid)
         return worker.memory if worker else None
 
+    def memories(self) -> Iterable[PodMemory]:
+        """Of all pods, those on their way out included; to be read only."""
+        return [worker.memory for worker in self._workers.values()]
+
     def timeline(self, uid: str) -> list[Json]:
         """What was done for the pod, step by step."""
         worker = self._workers.get(uid)
@@ -208,7 +226,7 @@ class PodTable:
     def _refusal(self, worker: PodWorker) -> Refusal | None:
         """Why the node does not take a pod that is new to it."""
         pod = worker.memory.pod
-        if pod.source != "api" or pod.is_deleted or worker.memory.seen.sandboxes or _is_terminal(pod):
+        if pod.source == "runtime" or pod.is_deleted or worker.memory.seen.sandboxes or _is_terminal(pod):
             return None
         return refusal(pod, self._active(), self._node())
 
@@ -230,6 +248,7 @@ class PodTable:
         self.parts.allocations.forget(uid)
         self.parts.startups.forget(uid)
         self.resizes.retry()
+        self.on_gone(uid)
 
     def _active(self) -> list[Pod]:
         """Pods that hold what they asked for. A pod whose object is gone does not, though its containers may linger:
@@ -244,11 +263,15 @@ class PodTable:
 
     def _adopt(self, seen: ObservedPod) -> None:
         orphan = orphan_pod(seen)
-        if orphan is None or seen.uid in self._workers:
+        if orphan is None or seen.uid in self._workers or not self._is_known(labels.source_of(seen)):
             return
         log.info("pod %s (%s) is wanted by nobody: it is brought down", orphan.full_name, seen.uid)
         self._start(orphan)
         self._workers[seen.uid].desire(None)
+
+    def _is_known(self, source: str) -> bool:
+        """Everything that this source wants has been told; nobody tells of pods of a source that is no more."""
+        return self.synced.is_set() or source in self._told
 
     async def _sweep(self) -> None:
         for uid in self.parts.observer.uids():

@@ -21,6 +21,7 @@ from agent.plan.ending import ending_of
 from agent.plan.facts import Ending, EnsureImage, Facts, Failure, Forget, Kill, PodPlan, Resize, Start, Step, Waiting
 from agent.plan.pod import backoff_key, plan_pod
 from agent.plan.restart import is_sidecar
+from agent.plan.static.mirrors import continued
 from agent.plan.status import StatusFacts, pod_status
 from agent.work.memory import Happening, PodMemory
 from agent.work.parts import Parts
@@ -158,6 +159,7 @@ class PodWorker:
     def _report(self) -> None:
         memory, plan = self.memory, self._plan
         self._ensure_probes()
+        shown_by = self._shown_by()
         facts = StatusFacts(
             now=self._parts.clock.now(),
             host_ips=self._parts.host_ips(),
@@ -175,10 +177,20 @@ class PodWorker:
         memory.status = pod_status(memory.pod, memory.seen, facts)
         if before == "Pending" and memory.status["phase"] == "Running":
             self._parts.figures.pod_running(self._parts.clock.monotonic() - self._born)
-        if memory.pod.source == "api" and not memory.gone and not memory.confirmed:
-            self._parts.reporter.set(memory.pod, memory.status)
+        if shown_by is not None:
+            self._parts.reporter.set(shown_by, memory.status)
         if memory.ending is None and memory.status.get("phase") in ("Succeeded", "Failed"):
             self._awake.set()
+
+    def _shown_by(self) -> Pod | None:
+        """The API's object whose status is this pod's: its own, or a static pod's mirror."""
+        memory = self.memory
+        if memory.pod.source == "api":
+            return None if memory.gone or memory.confirmed else memory.pod
+        mirror = self._parts.mirror(memory.pod)
+        if mirror is not None and mirror.uid != memory.mirror:
+            memory.mirror, memory.status = mirror.uid, continued(memory.status, mirror.status)
+        return mirror
 
     def _ensure_probes(self) -> None:
         memory = self.memory

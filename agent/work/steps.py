@@ -94,7 +94,7 @@ class Steps:
                 await self._release()
             case Confirm():
                 await self._confirm()
-            case Forget():
+            case Forget() if not self._memory.succeeded:
                 await self._parts.files.remove_pod_logs(self._memory.pod)
 
     async def _prepare(self) -> None:

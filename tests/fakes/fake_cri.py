@@ -119,6 +119,7 @@ class FakeCri:
             ips=() if mode == "NODE" else (f"10.244.0.{number + 1}",),
             network_mode=mode,
             labels=dict(config.get("labels") or {}),
+            annotations=dict(config.get("annotations") or {}),
         )
         self.sandboxes[made.id] = made
         self._tell(made.uid, made.id, "CONTAINER_STARTED_EVENT")

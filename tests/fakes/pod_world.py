@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -52,7 +52,8 @@ class FakeMaterials:
         meta = {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid, "attempt": attempt}
         network = {"network": "NODE" if pod.host_network else "POD"}
         linux = {"security_context": {"namespace_options": network}, "cgroup_parent": materials.cgroup_parent}
-        return {"metadata": meta, "labels": labels.sandbox_labels(pod), "linux": linux}
+        told = {"labels": labels.sandbox_labels(pod), "annotations": dict(pod.meta.get("annotations") or {})}
+        return {"metadata": meta, "linux": linux, **told}
 
     async def container_config(
         self,
@@ -233,7 +234,7 @@ class FakePodsApi:
 
     def __init__(self, clock: FakeClock) -> None:
         self.pods: dict[str, Json] = {}
-        self.table: PodTable | None = None
+        self.inbox: Callable[[str, Json, Json | None], None] | None = None
         self.fail: list[Exception] = []
         self.statuses: list[Json] = []
         self._clock = clock
@@ -288,8 +289,8 @@ class FakePodsApi:
         self._tell("MODIFIED", raw)
 
     def _tell(self, kind: str, raw: Json) -> None:
-        if self.table is not None:
-            self.table.on_pod(kind, raw, None)
+        if self.inbox is not None:
+            self.inbox(kind, raw, None)
 
 
 def _merge(status: Json, patch: Json) -> None:
@@ -326,10 +327,11 @@ class World:
         self.probes = FakeProbes()
         self.events = FakeEvents()
         self.node = NodeView(name="n1", allocatable={"cpu": "2", "memory": "4Gi", "pods": "10"})
+        self.sources: tuple[str, ...] = ("api",)
         self._tasks: list[asyncio.Task[Any]] = []
 
     async def start_agent(self, *, events: bool = True, audits: bool = True) -> None:
-        self.table = PodTable(lambda: self.node)
+        self.table = PodTable(lambda: self.node, self.sources)
         files = self.files
         startups = Startups(self.figures, self.clock)
         allocations = Allocations(self.checkpoints, self.clock)
@@ -354,22 +356,36 @@ class World:
             startups=startups,
             clock=self.clock,
             host_ips=lambda: ("10.89.0.11",),
+            mirror=self.mirror,
         )
         self.table.connect(self.parts)
+        inbox = self.connected()
         await observer.audit()
         works = [observer.run_hints, self.table.run_sweeps, self.table.resizes.run, allocations.run]
         works += [observer.run_audits] if audits else []
         works += [observer.run_events] if events else []
         self._tasks = [asyncio.create_task(work()) for work in works]
+        self._tasks += [asyncio.create_task(work()) for work in self.further_works()]
         for raw in list(self.api.pods.values()):
-            self.table.on_pod("ADDED", raw, None)
-        self.api.table = self.table
-        self.table.synced.set()
+            inbox("ADDED", raw, None)
+        self.api.inbox = inbox
+        self.table.told("api")
         await settle()
+
+    def mirror(self, pod: Pod) -> Pod | None:
+        """For worlds with static pods."""
+        return None
+
+    def connected(self) -> Callable[[str, Json, Json | None], None]:
+        """Parts and table are there: who is told what the API says?"""
+        return self.table.on_pod
+
+    def further_works(self) -> list[Callable[[], Coroutine[Any, Any, None]]]:
+        return []
 
     async def kill_agent(self) -> None:
         """SIGKILL: nothing is said, nothing is finished."""
-        self.api.table = None
+        self.api.inbox = None
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

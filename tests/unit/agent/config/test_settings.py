@@ -93,8 +93,8 @@ volumeStatsAggPeriod: 0s
     assert found.cgroups.driver == "systemd" and found.dns.cluster_dns == ("10.96.0.10",)
     assert found.status.update_frequency == 10.0 and found.status.report_frequency == 300.0
     assert found.server.streaming_idle_timeout == 14400.0
+    assert found.static.path == "/etc/kubernetes/manifests" and found.static.file_frequency == 20.0
     assert [line.split()[0] for line in found.notices] == [
-        "staticPodPath",
         "logging.options.text",
         "logging.options.json",
     ]

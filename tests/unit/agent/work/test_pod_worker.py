@@ -560,9 +560,9 @@ async def test_a_pod_of_the_same_name_comes_beside_the_one_that_goes(world: Worl
     await world.until(world.is_ready)
     old = world.api.pods.pop("u1")
     world.cri.ignores_term.clear()
-    world.api.table = None
+    world.api.inbox = None
     world.create(uid="u2")
-    world.api.table = world.table
+    world.api.inbox = world.table.on_pod
     world.table.on_pod("MODIFIED", world.api.pods["u2"], old)
     await world.until(lambda: world.is_ready("u2") and world.table.status("u1") == {})
     assert sorted({one.uid for one in world.cri.containers.values()}) == ["u2"]

@@ -1,0 +1,118 @@
+"""Static pods, wired: the sources that the settings name, the pods they want, and their mirror pods."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from agent.edge.api_pods import PodsApi
+from agent.edge.events import EventRecorder
+from agent.edge.folder_watch import FolderWatch
+from agent.edge.manifests import ManifestFolder, ManifestUrl
+from agent.model.pods import Json
+from agent.plan.static.manifest import LARGEST
+from agent.plan.static.mirrors import is_mirror
+from agent.settings import Settings
+from agent.work.node import NodeKeeper
+from agent.work.pod_table import PodTable
+from agent.work.report import Reporter
+from agent.work.static.mirrors import Mirrors
+from agent.work.static.registry import StaticPods
+from agent.work.static.sources import Complaints, FileSource, UrlSource
+from nodelib.clock import Clock
+
+log = logging.getLogger(__name__)
+
+Work = Callable[[], Coroutine[Any, Any, None]]
+
+
+def sources(settings: Settings) -> frozenset[str]:
+    """Everybody who tells this agent of pods."""
+    named = {"api": settings.api.kubeconfig, "file": settings.static.path, "http": settings.static.url}
+    return frozenset(name for name, place in named.items() if place)
+
+
+@dataclass(slots=True)
+class StaticParts:
+    """`watching`: the directory that is followed, if there is one."""
+
+    table: PodTable
+    pods: StaticPods
+    mirrors: Mirrors
+    keeper: NodeKeeper
+    works: dict[str, Work]
+    watching: FolderWatch | None = None
+
+    def on_api_pod(self, change: str, raw: Json, old: Json | None) -> None:
+        """A change of the API watch: a mirror pod only shows what runs anyway."""
+        if is_mirror(raw):
+            self.mirrors.on_pod(change, raw, old)
+        else:
+            self.table.on_pod(change, raw, old)
+
+    def tasks(self, audited: asyncio.Event) -> dict[str, Work]:
+        """Name -> long-lived work. Nothing starts before the runtime has been seen: running pods would look new."""
+
+        def after(work: Work) -> Work:
+            async def wait() -> None:
+                await audited.wait()
+                await work()
+
+            return wait
+
+        return {**{name: after(work) for name, work in self.works.items()}, "mirror-pods": self._mirror}
+
+    async def close(self) -> None:
+        if self.watching is not None:
+            await self.watching.close()
+
+    async def _mirror(self) -> None:
+        await self.keeper.registered.wait()
+        self.mirrors.poke()
+        await self.mirrors.run()
+
+
+def build_static(
+    settings: Settings,
+    table: PodTable,
+    api: PodsApi,
+    events: EventRecorder,
+    clock: Clock,
+    reporter: Reporter,
+    keeper: NodeKeeper,
+) -> StaticParts:
+    """Call it inside the running loop."""
+    pods = StaticPods(table, lambda: mirrors.poke())
+    mirrors = Mirrors(
+        api,
+        pods,
+        events,
+        clock,
+        node_uid=lambda: keeper.uid,
+        all_known=table.synced.is_set,
+        changed=table.on_probe,
+        forget=reporter.forget,
+    )
+    table.on_gone = pods.on_gone
+
+    def tell(is_problem: bool, text: str) -> None:
+        log.log(logging.ERROR if is_problem else logging.INFO, "%s", text)
+        if is_problem:
+            events.emit(keeper.ref, "Warning", "InvalidManifest", text)
+
+    complaints, static, works = Complaints(tell), settings.static, dict[str, Work]()
+    watching = None
+    if static.path:
+        folder = ManifestFolder(static.path, LARGEST)
+        watching = FolderWatch(lambda: folder.watched)
+        works["manifests"] = FileSource(
+            folder, watching, pods, complaints, clock, node_name=settings.node.name, period=static.file_frequency
+        ).run
+    if static.url:
+        url = ManifestUrl(static.url, static.url_headers, LARGEST)
+        source = UrlSource(url, pods, complaints, clock, node_name=settings.node.name, period=static.url_frequency)
+        works["manifest-url"] = source.run
+    return StaticParts(table, pods, mirrors, keeper, works, watching)
