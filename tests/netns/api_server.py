@@ -55,7 +55,9 @@ class ApiServer:
 
 
 @contextlib.contextmanager
-def running(folder: Path, nodes: Sequence[str], signing: str = "") -> Iterator[ApiServer]:
+def running(
+    folder: Path, nodes: Sequence[str], signing: str = "", service_ranges: str = "10.96.0.0/16"
+) -> Iterator[ApiServer]:
     """Raise both in a new namespace with the address 10.89.250.1; everything is gone afterwards.
 
     `signing`: with a controller manager that signs node certificates for so long ("20s").
@@ -74,7 +76,8 @@ def running(folder: Path, nodes: Sequence[str], signing: str = "") -> Iterator[A
         tokens = _prepare(folder, binary, nodes)
         processes.append(_start(netns, folder, "etcd", _etcd(folder)))
         more = _authority(folder) if signing else []
-        processes.append(_start(netns, folder, "kube-apiserver", [*_apiserver(folder, address), *more]))
+        flags = [*_apiserver(folder, address, service_ranges), *more]
+        processes.append(_start(netns, folder, "kube-apiserver", flags))
         _wait(netns, processes, folder)
         if signing:
             flags = _controller_manager(folder, tokens["admin"], signing)
@@ -132,7 +135,7 @@ def _etcd(folder: Path) -> list[str]:
     return [str(folder / "etcd"), "--data-dir", str(folder / "data"), "--unsafe-no-fsync"]
 
 
-def _apiserver(folder: Path, address: str) -> list[str]:
+def _apiserver(folder: Path, address: str, service_ranges: str) -> list[str]:
     key = str(folder / "sa.key")
     return [
         str(folder / "kube-apiserver"),
@@ -145,7 +148,7 @@ def _apiserver(folder: Path, address: str) -> list[str]:
         "--service-account-issuer=https://kubernetes.default.svc",
         f"--service-account-key-file={key}",
         f"--service-account-signing-key-file={key}",
-        "--service-cluster-ip-range=10.96.0.0/16",
+        f"--service-cluster-ip-range={service_ranges}",
     ]
 
 

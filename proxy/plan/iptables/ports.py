@@ -6,7 +6,7 @@ import ipaddress
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from nodelib.firewall.objects import Chain, Rule, Words, comment, jump, rule
+from nodelib.firewall.objects import Chain, Family, Rule, Words, comment, jump, rule
 from proxy.model import Endpoint, ServicePort
 from proxy.plan.iptables.context import LOCALHOST_COUNTER, Context
 from proxy.plan.iptables.names import ChainNames, chain_names, endpoint_chain
@@ -129,7 +129,7 @@ def _node_port(facts: _Facts, ctx: Context, add: _Add) -> None:
     dport = ("--dport", str(facts.port.node_port))
     label, target = comment(str(facts.port.name)), jump(facts.names.external)
     if facts.found.any:
-        if ctx.localhost_node_ports and LOCALHOST_COUNTER in ctx.counters:
+        if ctx.family is Family.IPV4 and ctx.localhost_node_ports and LOCALHOST_COUNTER in ctx.counters:
             counter = ("-m", "nfacct", "--nfacct-name", LOCALHOST_COUNTER)
             add(NAT_NODE_PORTS, label, facts.match, "-d", "127.0.0.0/8", dport, counter, target)
         add(NAT_NODE_PORTS, label, facts.match, dport, target)

@@ -13,6 +13,7 @@ from nodelib.errors import NodewrightError
 from nodelib.firewall.fake import FakeIptables
 from nodelib.firewall.objects import Family
 from proxy.backends.iptables import IptablesBackend
+from proxy.plan.iptables.context import LOCALHOST_COUNTER, Context
 from proxy.plan.iptables.sync import GROUP_CHAINS, drift, plan_full, plan_partial
 from proxy.plan.tracker import Tracker
 from tests.unit.proxy.build import CONTEXT, HERE, Json, desired, endpoint, endpoint_slice, installed, service
@@ -297,3 +298,15 @@ async def test_what_the_kubelet_has_in_its_own_chain_is_no_drift() -> None:
     await world.put(service("a", "172.30.0.1"))
     world.fake.load("*filter\n-A KUBE-FIREWALL -m mark --mark 0x8000/0x8000 -j DROP\nCOMMIT\n")
     assert await world.backend.audit(deep=True) == []
+
+
+def test_an_ipv6_node_port_is_not_counted_on_ipv4_loopback() -> None:
+    """The counter's rule names 127.0.0.0/8: ip6tables refused the whole table for it."""
+    ctx = Context(family=Family.IPV6, node=HERE, counters=frozenset({LOCALHOST_COUNTER}))
+    ports = [{"name": "p80", "port": 80, "protocol": "TCP", "nodePort": 30001}]
+    fake = installed(
+        service("np", "fd00:10:96::2", type="NodePort", ports=ports),
+        endpoint_slice("np", ["fd00:10:244::3"], kind="IPv6"),
+        ctx=ctx,
+    )
+    assert "30001" in fake.dump() and "127.0.0.0" not in fake.dump()

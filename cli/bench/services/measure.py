@@ -1,0 +1,153 @@
+"""What is measured of one proxy in one mode at one size. Every figure is taken the same way for both makers.
+
+Cold sync: the proxy's own sync_proxy_rules_duration_seconds of its first sync, and the seconds from its start
+until that sync had ended. A change: from sending the PATCH of one EndpointSlice until a connection through the
+Service reaches the new endpoint, so it holds the API server, the watch, the proxy and the kernel.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import statistics
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from cli.bench.report import percentile
+from cli.bench.services import objects
+from cli.bench.services.objects import PORT, PROBE_ADDRESS, TARGET_PORT, Size
+from cli.bench.services.subject import LAST, SYNC, Peer, Subject, start_peer
+from controlplane.edge.lab import Lab
+from nodelib.clock import Clock
+from nodelib.errors import Temporary
+from nodelib.kube.client import KubeClient
+
+_COLD_LIMIT = 280.0  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How much is done for one figure."""
+
+    changes: int = 20
+    rest: float = 1.3  # seconds between two changes: longer than upstream's minSyncPeriod
+    churn_rate: int = 100
+    churn_seconds: float = 60
+    connects: int = 2000
+    stream_seconds: float = 3
+
+
+class Measurement:
+    """One subject over its life: `figures` is filled by the steps, in the units of report.UNITS."""
+
+    def __init__(
+        self, lab: Lab, client: KubeClient, subject: Subject, size: Size, clock: Clock, effort: Effort, seed: int
+    ) -> None:
+        self.figures: dict[str, float] = {}
+        self._lab, self._client, self._subject, self._size = lab, client, subject, size
+        self._clock, self._effort = clock, effort
+        self._random = random.Random(seed)
+        # Each Service is moved to the endpoint that answers once: no figure sees another's change.
+        self._fresh = list(range(size.services))
+        self._random.shuffle(self._fresh)
+
+    async def cold(self) -> None:
+        await self._subject.start()
+        seen = await self._subject.synced(_COLD_LIMIT)
+        self.figures["cold sync"] = seen[f"{SYNC}_sum"] / seen[f"{SYNC}_count"]
+        self.figures["start to synced"] = seen[LAST] - self._subject.started
+        await self._clock.sleep(2)
+        self.figures["RSS"] = self._subject.cost().rss
+
+    async def change(self, say: Callable[[str], None]) -> None:
+        peer = Peer(await start_peer(self._lab, self._subject.space, "client"))
+        taken = []
+        for turn in range(self._effort.changes):
+            say(f"change {turn + 1} of {self._effort.changes}")
+            taken.append(await self._lag(peer))
+            await self._clock.sleep(self._effort.rest)
+        self.figures["change p50"] = statistics.median(taken)
+        self.figures["change p99"] = percentile(taken, 0.99)
+
+    async def churn(self, say: Callable[[str], None]) -> None:
+        """Changes at a steady rate; a sentinel among them every second shows the lag."""
+        peer = Peer(await start_peer(self._lab, self._subject.space, "client"))
+        before, began = self._subject.cost().cpu, self._clock.monotonic()
+        noise = asyncio.create_task(self._noise(), name="bench churn")
+        lags = []
+        try:
+            while (spent := self._clock.monotonic() - began) < self._effort.churn_seconds:
+                say(f"{self._effort.churn_rate} changes a second: {spent:.0f} of {self._effort.churn_seconds:g} s")
+                lags.append(await self._lag(peer))
+                await self._clock.sleep(1)
+        finally:
+            noise.cancel()
+            await asyncio.gather(noise, return_exceptions=True)
+        spent = self._clock.monotonic() - began
+        self.figures["churn CPU"] = 100 * (self._subject.cost().cpu - before) / spent
+        self.figures["churn lag p50"] = statistics.median(lags)
+        self.figures["churn lag max"] = max(lags)
+        self.figures["churn rate"] = self._sent / spent
+        self.figures["churn RSS"] = self._subject.cost().rss
+
+    async def path(self) -> None:
+        """The first packet through any Service, and the throughput of one connection."""
+        peer = Peer(await start_peer(self._lab, self._subject.space, "client"))
+        size = self._size
+        through = [self._random.randrange(size.services) for _ in range(self._effort.connects)]
+        taken = await peer.ask({"first": [[size.cluster_ip(index), PORT] for index in through]})
+        self.figures["first packet p50"] = 1e6 * statistics.median(taken)
+        self.figures["first packet p99"] = 1e6 * percentile(taken, 0.99)
+        index = self._fresh.pop()
+        await self._moved(peer, index, [PROBE_ADDRESS])
+        speeds = [
+            await peer.ask({"stream": [size.cluster_ip(index), PORT, self._effort.stream_seconds]}) for _ in range(3)
+        ]
+        self.figures["throughput"] = statistics.median(speeds) * 8 / 1e9
+
+    async def direct(self) -> tuple[float, float]:
+        """First packet (µs) and throughput (Gbit/s) to the endpoint itself, past all Services."""
+        peer = Peer(await start_peer(self._lab, self._subject.space, "client"))
+        taken = await peer.ask({"first": [[PROBE_ADDRESS, TARGET_PORT]] * self._effort.connects})
+        speed = await peer.ask({"stream": [PROBE_ADDRESS, TARGET_PORT, self._effort.stream_seconds]})
+        return 1e6 * statistics.median(taken), speed * 8 / 1e9
+
+    async def _lag(self, peer: Peer) -> float:
+        index = self._fresh.pop()
+        return await self._moved(peer, index, [*self._size.addresses(index)[:-1], PROBE_ADDRESS])
+
+    async def _moved(self, peer: Peer, index: int, addresses: list[str], limit: float = 60) -> float:
+        """Seconds until the Service's new endpoint answers."""
+        watched = asyncio.create_task(peer.ask({"watch": [self._size.cluster_ip(index), PORT, limit]}))
+        began = self._clock.monotonic()
+        await self._patch(index, addresses)
+        seen = float(await watched)
+        if not seen:
+            raise Temporary(
+                f"not reached within {limit:g} s",
+                obj=f"Service {self._size.name(index)} under {self._subject.maker}",
+                step="measure a change",
+            )
+        return seen - began
+
+    async def _patch(self, index: int, addresses: list[str]) -> None:
+        await self._client.patch(
+            objects.slice_path(self._size, index), {"endpoints": objects.endpoints(addresses)}, "merge"
+        )
+
+    async def _noise(self) -> None:
+        """Endpoints of random Services replaced by others, at the rate of the plan."""
+        self._sent = 0
+        pending: set[asyncio.Task[None]] = set()
+        began = self._clock.monotonic()
+        while True:
+            due = int((self._clock.monotonic() - began) * self._effort.churn_rate)
+            while self._sent < due:
+                index = self._random.choice(self._fresh[: len(self._fresh) // 2])
+                first, *rest = self._size.addresses(index)
+                other = self._size.addresses(self._random.randrange(self._size.services))[0]
+                task = asyncio.create_task(self._patch(index, [self._random.choice((first, other)), *rest]))
+                pending.add(task)
+                task.add_done_callback(pending.discard)
+                self._sent += 1
+            await asyncio.sleep(0.005)

@@ -1,0 +1,191 @@
+"""`nodewright bench services`: our proxy and, with --peer, upstream's, on the same API server and objects."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import os
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import aiohttp
+from rich.console import Console
+from rich.table import Table
+
+from cli.bench.services import objects, plot, report
+from cli.bench.services.measure import Effort, Measurement
+from cli.bench.services.objects import PROBE_ADDRESS, TARGET_PORT, Size
+from cli.bench.services.report import Figure
+from cli.bench.services.subject import NODE, Subject, start_peer
+from cli.commands.bench import commit
+from cli.display import Display, Say
+from cli.errors import need_root
+from cli.project import PROJECT
+from controlplane.binaries import ensure
+from controlplane.edge import lab as edge
+from controlplane.edge.lab import Lab, Space
+from controlplane.model import KUBERNETES_VERSION
+from nodelib.clock import SystemClock
+from nodelib.errors import Invalid, NodewrightError
+from nodelib.kube.client import KubeClient
+
+STEPS = ("cold", "change", "churn", "path")
+_NOTES = (
+    "`./nodewright bench services --peer upstream --write` (parts of it: `--sizes`, `--modes`, `--steps`, `--dense`). Both"
+    " with their default intervals, each in a network namespace of its own on one API server; how each figure is"
+    " taken: `cli/bench/services/measure.py`. 2 cores, Debian 12, kernel 6.18.\n\n"
+    "![cold sync by number of Services](bench-services.svg)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What one run of the command measures."""
+
+    makers: tuple[str, ...]
+    modes: tuple[str, ...]
+    sizes: tuple[Size, ...]
+    steps: tuple[str, ...]
+    effort: Effort
+
+
+def wish(
+    *, peer: bool, modes: str, sizes: str, steps: str, dense: bool, effort: Effort, alone: bool = False
+) -> Wish:
+    """From the command's options. Raises Invalid."""
+    chosen = tuple(step for step in steps.split(",") if step)
+    for step in chosen:
+        if step not in STEPS:
+            raise Invalid(f"{step!r} is none of {', '.join(STEPS)}", obj="--steps", step="read the options")
+    try:
+        counts = [Size(int(part)) for part in sizes.split(",") if part]
+    except ValueError as error:
+        raise Invalid(str(error), obj="--sizes", step="read the options", action="Give numbers: 1000,10000") from error
+    every = (*counts, Size(5000, 50)) if dense else tuple(counts)
+    makers = ("upstream",) if alone else ("nodewright", "upstream") if peer else ("nodewright",)
+    return Wish(makers, tuple(modes.split(",")), every, chosen, effort)
+
+
+def services(wanted: Wish, *, write: bool, plain: bool, binaries: Path | None) -> None:
+    """Measure, print the table, and put figures, table and plot into docs/ when asked to."""
+    need_root("bench")
+    cache = Path(os.environ.get("NODEWRIGHT_CACHE", Path.home() / ".cache" / "nodewright"))
+    names = ["etcd", "kube-apiserver", *(["kube-proxy"] if "upstream" in wanted.makers else [])]
+    with Display(plain=plain or None) as display:
+        with display.step("binaries") as say:
+            paths = ensure(names, cache_dir=cache, progress=say, binaries_dir=binaries)
+        edge.enter()
+        figures, failed = asyncio.run(_measure(wanted, paths.path("etcd").parent, display))
+    _show(figures)
+    if write:
+        _write(figures)
+    for message in failed:
+        Console(stderr=True).print(message, style="red", markup=False)
+    raise SystemExit(1 if failed else 0)
+
+
+async def _measure(wanted: Wish, binaries: Path, display: Display) -> tuple[list[Figure], list[str]]:
+    found: list[Figure] = []
+    failed: list[str] = []
+    clock = SystemClock()
+    lab = Lab(Path(tempfile.mkdtemp(prefix="nodewright-bench-")), binaries, clock)
+    try:
+        await lab.prepare()
+        pods = await _pods(lab)
+        number = 1
+        for size in wanted.sizes:
+            with display.step(f"{size} Services") as say:
+                await _populate(lab, size, say)
+            client = KubeClient(lab.access, user_agent="nodewright-bench")
+            try:
+                await client.post("/api/v1/nodes", _node())
+                for mode in wanted.modes:
+                    for maker in wanted.makers:
+                        number += 1
+                        subject = Subject(lab, maker, mode, binaries / "kube-proxy", clock)
+                        with display.step(f"{maker} {mode}, {size} Services") as say:
+                            try:
+                                await subject.open(number, pods)
+                                run = Measurement(lab, client, subject, size, clock, wanted.effort, seed=size.services)
+                                await _walk(run, wanted.steps, say)
+                            except NodewrightError as error:
+                                failed.append(f"{maker} {mode}, {size} Services: {error}")
+                            finally:
+                                await subject.close()
+                            found += _figures(mode, size, maker, run.figures)
+                        # The kernel tears a namespace of 100,000 rules down on its own time.
+                        await clock.sleep(2)
+            finally:
+                await client.close()
+                await lab.stop_servers()
+    finally:
+        await lab.close()
+    return found, failed
+
+
+async def _walk(run: Measurement, steps: Sequence[str], say: Say) -> None:
+    say("cold sync")
+    await run.cold()
+    if "path" in steps:
+        await run.path()
+    if "change" in steps:
+        await run.change(say)
+    if "churn" in steps:
+        await run.churn(say)
+
+
+async def _pods(lab: Lab) -> Space:
+    """Every pod's address answers from here: refusing, but for the one that listens."""
+    pods = await lab.space("pods", 0)
+    await pods.run("ip", "route", "add", "local", objects.POD_RANGE, "dev", "lo")
+    await start_peer(lab, pods, "serve", PROBE_ADDRESS, str(TARGET_PORT))
+    return pods
+
+
+async def _populate(lab: Lab, size: Size, say: Say) -> None:
+    say("etcd")
+    url = await lab.start_etcd(Path(tempfile.mkdtemp(dir=lab.folder)))
+    async with aiohttp.ClientSession() as session:
+        for count, body in enumerate(objects.transactions(size)):
+            say(f"{count * 1000:,} objects")
+            async with session.post(f"{url}/v3/kv/txn", json=body) as answer:
+                if answer.status != 200:
+                    raise Invalid((await answer.text())[:500], obj="etcd", step="write objects")
+    say("API server")
+    await lab.start_api_server()
+
+
+def _node() -> objects.Json:
+    return {
+        "metadata": {"name": NODE},
+        "status": {"addresses": [{"type": "InternalIP", "address": "10.89.250.10"}]},
+    }
+
+
+def _figures(mode: str, size: Size, maker: str, taken: dict[str, float]) -> list[Figure]:
+    today, at = str(datetime.date.today()), commit()
+    return [
+        Figure(mode, size.services, size.endpoints, name, maker, float(f"{value:.4g}"), today, at)
+        for name, value in taken.items()
+    ]
+
+
+def _show(figures: list[Figure]) -> None:
+    shown = Table(*report.HEAD[:-1])
+    for row in report.rows(figures):
+        style = {None: "", True: "green", False: "red"}[row.met]
+        shown.add_row(*row.cells[:-1], style=style)
+    Console().print(shown)
+
+
+def _write(figures: list[Figure]) -> None:
+    docs = PROJECT / "docs"
+    kept = docs / "bench-services.json"
+    every = report.merged(report.load(kept), figures)
+    report.save(kept, every)
+    (docs / "bench-services.svg").write_text(plot.chart(every, "cold sync", "Cold sync of the proxy, two endpoints a Service"))
+    path = docs / "benchmarks.md"
+    section = report.markdown(every, f"Services, upstream kube-proxy {KUBERNETES_VERSION}", _NOTES)
+    path.write_text(report.placed(path.read_text(), section))
