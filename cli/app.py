@@ -51,6 +51,7 @@ class Bench(StrEnum):
     """What `bench` measures."""
 
     PODS = "pods"
+    SERVICES = "services"
 
 
 class Tier(StrEnum):
@@ -245,25 +246,39 @@ def conformance(
 @app.command(rich_help_panel="Tests")
 def bench(
     what: Annotated[Bench, typer.Argument(help="What to measure.")],
-    peer: Annotated[
-        Maker | None, typer.Option(help="Then the same with upstream's kubelet, in a cluster of its own.")
-    ] = (None),
-    burst: Annotated[int, typer.Option(min=1, help="How many pods at once in the burst.")] = 60,
-    write: Annotated[bool, typer.Option("--write", help="Add the table to docs/benchmarks.md.")] = False,
+    peer: Annotated[Maker | None, typer.Option(help="Then the same with upstream's kubelet or kube-proxy.")] = (None),
+    burst: Annotated[int, typer.Option(min=1, help="pods: how many at once in the burst.")] = 60,
+    sizes: Annotated[str, typer.Option(help="services: numbers of Services, of two endpoints each.")] = "1000,5000",
+    modes: Annotated[str, typer.Option(help="services: modes of the proxy.")] = "iptables,nftables",
+    steps: Annotated[str, typer.Option(help="services: cold, path, change, churn.")] = "cold",
+    dense: Annotated[bool, typer.Option("--dense", help="services: 5,000 of 50 endpoints as well.")] = False,
+    write: Annotated[bool, typer.Option("--write", help="Put the table into docs/benchmarks.md.")] = False,
     binaries: Binaries = None,
     plain: Plain = False,
 ) -> None:
-    """Measure on this machine: raises clusters of its own and removes them again.
+    """Measure on this machine: raises clusters (or namespaces) of its own and removes them again.
 
     Examples:
 
     * `./nodewright bench pods --peer upstream`
+
+    * `./nodewright bench services --peer upstream --sizes 10000 --modes nftables --steps cold,change,churn,path`
     """
     with reported():
+        upstream = peer is Maker.UPSTREAM
+        if what is Bench.SERVICES:
+            from cli.bench.services.measure import Effort
+            from cli.commands import bench_services
+
+            wanted = bench_services.wish(
+                peer=upstream, modes=modes, sizes=sizes, steps=steps, dense=dense, effort=Effort()
+            )
+            bench_services.services(wanted, write=write, plain=plain, binaries=binaries)
+            return
         from cli.bench.pods import Plan
         from cli.commands import bench as command
 
-        command.pods(peer=peer is Maker.UPSTREAM, plan=Plan(burst=burst), write=write, plain=plain, binaries=binaries)
+        command.pods(peer=upstream, plan=Plan(burst=burst), write=write, plain=plain, binaries=binaries)
 
 
 @app.command(rich_help_panel="Daemons", context_settings={**_PASS, "help_option_names": []})

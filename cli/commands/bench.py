@@ -93,11 +93,12 @@ def _show(table: list[report.Row]) -> None:
 
 def _write(table: list[report.Row]) -> None:
     path = PROJECT / "docs" / "benchmarks.md"
-    heading = f"Pods, {datetime.date.today()}, commit {_commit()}, upstream {KUBERNETES_VERSION}"
+    heading = f"Pods, {datetime.date.today()}, commit {commit()}, upstream {KUBERNETES_VERSION}"
     text = path.read_text() if path.exists() else "# Benchmarks\n"
     path.write_text(f"{text.rstrip()}\n\n{report.markdown(table, heading)}")
 
 
-def _commit() -> str:
+def commit() -> str:
+    """The commit of this tree, short."""
     done = run_sync(["git", "-C", str(PROJECT), "rev-parse", "--short", "HEAD"], check=False)
     return done.text.strip() or "unknown"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime
 import os
+import random
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,7 +34,7 @@ from nodelib.kube.client import KubeClient
 
 STEPS = ("cold", "change", "churn", "path")
 _NOTES = (
-    "`./nodewright bench services --peer upstream --write` (parts of it: `--sizes`, `--modes`, `--steps`, `--dense`). Both"
+    "`./nodewright bench services --peer upstream --write` (parts: `--sizes`, `--modes`, `--steps`, `--dense`). Both"
     " with their default intervals, each in a network namespace of its own on one API server; how each figure is"
     " taken: `cli/bench/services/measure.py`. 2 cores, Debian 12, kernel 6.18.\n\n"
     "![cold sync by number of Services](bench-services.svg)"
@@ -51,9 +52,7 @@ class Wish:
     effort: Effort
 
 
-def wish(
-    *, peer: bool, modes: str, sizes: str, steps: str, dense: bool, effort: Effort, alone: bool = False
-) -> Wish:
+def wish(*, peer: bool, modes: str, sizes: str, steps: str, dense: bool, effort: Effort) -> Wish:
     """From the command's options. Raises Invalid."""
     chosen = tuple(step for step in steps.split(",") if step)
     for step in chosen:
@@ -64,7 +63,7 @@ def wish(
     except ValueError as error:
         raise Invalid(str(error), obj="--sizes", step="read the options", action="Give numbers: 1000,10000") from error
     every = (*counts, Size(5000, 50)) if dense else tuple(counts)
-    makers = ("upstream",) if alone else ("nodewright", "upstream") if peer else ("nodewright",)
+    makers = ("nodewright", "upstream") if peer else ("nodewright",)
     return Wish(makers, tuple(modes.split(",")), every, chosen, effort)
 
 
@@ -99,6 +98,7 @@ async def _measure(wanted: Wish, binaries: Path, display: Display) -> tuple[list
             with display.step(f"{size} Services") as say:
                 await _populate(lab, size, say)
             client = KubeClient(lab.access, user_agent="nodewright-bench")
+            fresh = random.Random(size.services).sample(range(size.services), size.services)
             try:
                 await client.post("/api/v1/nodes", _node())
                 for mode in wanted.modes:
@@ -108,7 +108,7 @@ async def _measure(wanted: Wish, binaries: Path, display: Display) -> tuple[list
                         with display.step(f"{maker} {mode}, {size} Services") as say:
                             try:
                                 await subject.open(number, pods)
-                                run = Measurement(lab, client, subject, size, clock, wanted.effort, seed=size.services)
+                                run = Measurement(lab, client, subject, size, clock, wanted.effort, fresh)
                                 await _walk(run, wanted.steps, say)
                             except NodewrightError as error:
                                 failed.append(f"{maker} {mode}, {size} Services: {error}")
@@ -185,7 +185,9 @@ def _write(figures: list[Figure]) -> None:
     kept = docs / "bench-services.json"
     every = report.merged(report.load(kept), figures)
     report.save(kept, every)
-    (docs / "bench-services.svg").write_text(plot.chart(every, "cold sync", "Cold sync of the proxy, two endpoints a Service"))
+    (docs / "bench-services.svg").write_text(
+        plot.chart(every, "cold sync", "Cold sync of the proxy, two endpoints a Service")
+    )
     path = docs / "benchmarks.md"
     section = report.markdown(every, f"Services, upstream kube-proxy {KUBERNETES_VERSION}", _NOTES)
     path.write_text(report.placed(path.read_text(), section))

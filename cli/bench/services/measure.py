@@ -41,15 +41,14 @@ class Measurement:
     """One subject over its life: `figures` is filled by the steps, in the units of report.UNITS."""
 
     def __init__(
-        self, lab: Lab, client: KubeClient, subject: Subject, size: Size, clock: Clock, effort: Effort, seed: int
+        self, lab: Lab, client: KubeClient, subject: Subject, size: Size, clock: Clock, effort: Effort, fresh: list[int]
     ) -> None:
         self.figures: dict[str, float] = {}
         self._lab, self._client, self._subject, self._size = lab, client, subject, size
         self._clock, self._effort = clock, effort
-        self._random = random.Random(seed)
-        # Each Service is moved to the endpoint that answers once: no figure sees another's change.
-        self._fresh = list(range(size.services))
-        self._random.shuffle(self._fresh)
+        self._random = random.Random(size.services)
+        # Each Service is moved to the endpoint that answers once, by whichever subject: no change is none.
+        self._fresh = fresh
 
     async def cold(self) -> None:
         await self._subject.start()
@@ -63,7 +62,8 @@ class Measurement:
         peer = Peer(await start_peer(self._lab, self._subject.space, "client"))
         taken = []
         for turn in range(self._effort.changes):
-            say(f"change {turn + 1} of {self._effort.changes}")
+            if turn % 10 == 0:
+                say(f"{turn} of {self._effort.changes} changes")
             taken.append(await self._lag(peer))
             await self._clock.sleep(self._effort.rest)
         self.figures["change p50"] = statistics.median(taken)
@@ -77,7 +77,8 @@ class Measurement:
         lags = []
         try:
             while (spent := self._clock.monotonic() - began) < self._effort.churn_seconds:
-                say(f"{self._effort.churn_rate} changes a second: {spent:.0f} of {self._effort.churn_seconds:g} s")
+                if len(lags) % 10 == 0:
+                    say(f"{self._effort.churn_rate} changes a second: {spent:.0f} of {self._effort.churn_seconds:g} s")
                 lags.append(await self._lag(peer))
                 await self._clock.sleep(1)
         finally:

@@ -114,7 +114,11 @@ def _address(name: str, ip: str, index: int) -> Json:
 
 
 def _object(version: str, kind: str, name: str, index: int, *, namespaced: bool = True) -> Json:
-    meta: Json = {"name": name, "uid": f"{kind[:8].lower():0<8}-0000-4000-8000-{index:012x}", "creationTimestamp": _TIME}
+    meta: Json = {
+        "name": name,
+        "uid": f"{kind[:8].lower():0<8}-0000-4000-8000-{index:012x}",
+        "creationTimestamp": _TIME,
+    }
     if namespaced:
         meta["namespace"] = NAMESPACE
     return {"apiVersion": version, "kind": kind, "metadata": meta}
