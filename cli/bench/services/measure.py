@@ -74,7 +74,7 @@ class Measurement:
         peer = Peer(await start_peer(self._lab, self._subject.space, "client"))
         before, began = self._subject.cost().cpu, self._clock.monotonic()
         noise = asyncio.create_task(self._noise(), name="bench churn")
-        lags = []
+        lags: list[float] = []
         try:
             while (spent := self._clock.monotonic() - began) < self._effort.churn_seconds:
                 if len(lags) % 10 == 0:
