@@ -26,9 +26,11 @@ from agent.model.node import NodePlace
 from agent.model.pods import ContainerState, Pod
 from agent.plan import cgroups as cgroup_plan
 from agent.ports import PodCgroups
+from agent.pressure import BuiltPressure, Surroundings, build_pressure
 from agent.settings import KUBERNETES_VERSION, Settings
 from agent.work.allocations import Allocations
 from agent.work.cgroups import KubepodsTree
+from agent.work.eviction import Pressures
 from agent.work.hooks import Hooks
 from agent.work.images import ImageDesk
 from agent.work.lease import LeaseKeeper
@@ -64,6 +66,7 @@ class _Ground:
     events: EventRecorder
     addresses: HostAddresses
     machine: Machine
+    pressures: Pressures
 
 
 async def build_core(settings: Settings, *, wants_nodes: bool = False) -> Core:
@@ -79,7 +82,8 @@ async def build_core(settings: Settings, *, wants_nodes: bool = False) -> Core:
     await _first_address(ground.addresses)
     tree = CgroupTree.detect()
     cgroups, sizes = await _kubepods(settings, tree, keeper)
-    table = PodTable(lambda: derive.node_view(settings, keeper), static_pods.sources(settings))
+    ground.pressures.follow(keeper.poke)
+    table = PodTable(lambda: derive.node_view(settings, keeper, ground.pressures.now), static_pods.sources(settings))
     built = _materials(ground, keeper, table, _cgroup_machine(ground, tree, sizes))
     allocations = Allocations(CheckpointFiles(settings.paths.root_dir), ground.clock)
     await allocations.load()
@@ -92,6 +96,7 @@ async def build_core(settings: Settings, *, wants_nodes: bool = False) -> Core:
     table.connect(parts)
     ground.metrics.watch_pods(table)
     ground.metrics.watch_certificates(built.certificates.states)
+    stats = _stats(ground, table)
     return Core(
         settings=settings,
         clock=clock,
@@ -110,7 +115,8 @@ async def build_core(settings: Settings, *, wants_nodes: bool = False) -> Core:
         materials=built,
         probes=probes,
         probe_io=probe_io,
-        stats=_stats(ground, table),
+        stats=stats,
+        pressure=_pressure(ground, keeper, table, parts.observer, stats),
         rotation=_rotation(ground, table),
         pods_source=_pods_source(ground, static),
         static=static,
@@ -134,7 +140,8 @@ def _ground(settings: Settings, clock: Clock, found: credentials.Credentials) ->
         metrics=metrics,
         events=EventRecorder(made.api, settings.node.name, clock),
         addresses=HostAddresses(access.server, settings.node.ips),
-        machine=Machine(settings.paths.root_dir),
+        machine=Machine(settings.paths.root_dir, settings.cgroups.root),
+        pressures=Pressures(),
     )
 
 
@@ -235,6 +242,7 @@ def _node_keeper(ground: _Ground, followers: list[NodesFollower] | None) -> Node
             on_pod_cidrs=lambda cidrs: None,
             on_nodes=told if followers is not None else None,
             conditions=ground.credentials.conditions,
+            pressures=lambda: ground.pressures.now,
         ),
         derive.node_policy(settings),
         port=settings.server.port,
@@ -242,7 +250,6 @@ def _node_keeper(ground: _Ground, followers: list[NodesFollower] | None) -> Node
         times=NodeTimes(
             settings.status.update_frequency,
             settings.status.report_frequency,
-            settings.eviction.pressure_transition_period,
         ),
     )
 
@@ -261,6 +268,25 @@ def _stats(ground: _Ground, table: PodTable) -> StatsProvider:
     cri = ground.made.cri
     sources = StatsSources(table, cri, cri, machine_figures.CgroupReader(), machine_figures)
     return StatsProvider(derive.stats_settings(ground.settings), sources, ground.clock)
+
+
+def _pressure(
+    ground: _Ground, keeper: NodeKeeper, table: PodTable, observer: Observer, stats: StatsProvider
+) -> BuiltPressure:
+    return build_pressure(
+        Surroundings(
+            settings=ground.settings,
+            clock=ground.clock,
+            cri=ground.made.cri,
+            events=ground.events,
+            figures=ground.metrics,
+            keeper=keeper,
+            table=table,
+            observer=observer,
+            stats=stats,
+            pressures=ground.pressures,
+        )
+    )
 
 
 def _rotation(ground: _Ground, table: PodTable) -> LogRotation:

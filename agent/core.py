@@ -17,6 +17,7 @@ from agent.edge.probe_io import ProbeIo
 from agent.errors import CriError
 from agent.materials import BuiltMaterials
 from agent.model.node import NodePlace
+from agent.pressure import BuiltPressure
 from agent.serving import server_edges
 from agent.settings import Settings
 from agent.static import StaticParts
@@ -94,6 +95,7 @@ class Core:
     probes: ProbeKeeper
     probe_io: ProbeIo
     stats: StatsProvider
+    pressure: BuiltPressure
     rotation: LogRotation
     pods_source: Reflector
     static: StaticParts
@@ -117,6 +119,7 @@ class Core:
             "lease": self.lease.run,
             "log-rotation": self.rotation.run,
             **dict(self.materials.tasks()),
+            **self.pressure.tasks(),
             **self.keeper.tasks(),
             **self.credentials.tasks(),
         }

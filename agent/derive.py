@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+from agent.model.eviction import EvictionPolicy
 from agent.model.materials import MaterialSettings, NodeContext
 from agent.model.pods import Json
 from agent.plan.admit import NodeView
 from agent.plan.cgroups import Policy, path_of, root_name
+from agent.plan.eviction.thresholds import thresholds
+from agent.plan.image_gc import ImageGcPolicy
 from agent.plan.node import NodePolicy
 from agent.settings import Settings
 from agent.work.node import NodeKeeper
@@ -31,6 +34,23 @@ def node_policy(settings: Settings) -> NodePolicy:
         eviction_hard=settings.eviction.hard,
         enforce_pods="pods" in settings.cgroups.enforce,
     )
+
+
+def eviction_policy(settings: Settings) -> EvictionPolicy:
+    eviction = settings.eviction
+    found = thresholds(
+        eviction.hard,
+        eviction.soft,
+        eviction.soft_grace,
+        eviction.minimum_reclaim,
+        enforce_pods="pods" in settings.cgroups.enforce,
+    )
+    return EvictionPolicy(found, eviction.pressure_transition_period, eviction.max_grace, eviction.local_storage)
+
+
+def image_gc_policy(settings: Settings) -> ImageGcPolicy:
+    images = settings.images
+    return ImageGcPolicy(images.gc_high, images.gc_low, images.gc_min_age, images.gc_max_age)
 
 
 def cgroup_policy(settings: Settings) -> Policy:
@@ -66,6 +86,7 @@ def stats_settings(settings: Settings) -> StatsSettings:
         kubepods=path_of(root_name(policy), policy.driver),
         root_dir=settings.paths.root_dir,
         pod_logs_dir=settings.paths.pod_logs_dir,
+        node_cgroup=settings.cgroups.root,
     )
 
 
@@ -92,7 +113,7 @@ def material_node(keeper: NodeKeeper, addresses: tuple[str, ...]) -> NodeContext
     )
 
 
-def node_view(settings: Settings, keeper: NodeKeeper) -> NodeView:
+def node_view(settings: Settings, keeper: NodeKeeper, pressures: tuple[str, ...] = ()) -> NodeView:
     """The node as admission sees it."""
     spec: Json = (keeper.node or {}).get("spec") or {}
     return NodeView(
@@ -103,6 +124,7 @@ def node_view(settings: Settings, keeper: NodeKeeper) -> NodeView:
         supplemental_groups_policy=keeper.runtime.supplemental_groups_policy is not False,
         kernel=keeper.kernel,
         unsafe_sysctls=settings.pods.allowed_unsafe_sysctls,
+        pressures=pressures,
     )
 
 

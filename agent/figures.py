@@ -54,6 +54,14 @@ class Figures(Protocol):
         """All pods were looked at, at `now` (wall)."""
         ...
 
+    def pod_evicted(self, signal: str) -> None:
+        """`signal`: the eviction signal, or the limit that the pod did not keep."""
+        ...
+
+    def images_collected(self, reason: str, count: int) -> None:
+        """Images were removed; `reason`: age or space."""
+        ...
+
     def probed(self, labels: ProbeLabels, result: str, seconds: float) -> None:
         """`result`: successful, failed or unknown."""
         ...
@@ -91,6 +99,12 @@ class Unmeasured:
         return
 
     def relisted(self, seconds: float, now: float) -> None:
+        return
+
+    def pod_evicted(self, signal: str) -> None:
+        return
+
+    def images_collected(self, reason: str, count: int) -> None:
         return
 
     def probed(self, labels: ProbeLabels, result: str, seconds: float) -> None:

@@ -224,7 +224,17 @@ class Checkpoints(Protocol):
 class Events(Protocol):
     """Kubernetes Events about pods and the node, aggregated as upstream's recorder does (edge/events.py)."""
 
-    def emit(self, about: Json, kind: str, reason: str, message: str, *, container: str = "", host: str = "") -> None:
+    def emit(
+        self,
+        about: Json,
+        kind: str,
+        reason: str,
+        message: str,
+        *,
+        container: str = "",
+        host: str = "",
+        annotations: Mapping[str, str] | None = None,
+    ) -> None:
         """`kind`: Normal or Warning; `about`: a Pod's raw object or an ObjectReference. Never blocks, never raises."""
         ...
 

@@ -124,8 +124,15 @@ class CgroupSettings:
 
 @dataclass(frozen=True, slots=True)
 class EvictionSettings:
+    """Thresholds and reclaims as quantities or percentages; `max_grace` in whole seconds."""
+
     hard: Mapping[str, str]
+    soft: Mapping[str, str]
+    soft_grace: Mapping[str, float]
+    minimum_reclaim: Mapping[str, str]
     pressure_transition_period: float
+    max_grace: int
+    local_storage: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,9 +175,13 @@ class LogSettings:
 
 @dataclass(frozen=True, slots=True)
 class ImageSettings:
-    """`parallel_pulls` 0: no limit."""
+    """`parallel_pulls` 0: no limit. Thresholds of the collection in percent."""
 
     parallel_pulls: int
+    gc_high: int
+    gc_low: int
+    gc_min_age: float
+    gc_max_age: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +241,7 @@ def build(config: Mapping[str, Any], own: Mapping[str, Any], notices: tuple[str,
             config["nodeStatusMaxImages"],
         ),
         cgroups=_cgroups(config),
-        eviction=EvictionSettings(config["evictionHard"], seconds(config["evictionPressureTransitionPeriod"])),
+        eviction=_eviction(config),
         pods=_pods(config),
         static=StaticSettings(
             config["staticPodPath"],
@@ -246,7 +257,13 @@ def build(config: Mapping[str, Any], own: Mapping[str, Any], notices: tuple[str,
             config["containerLogMaxWorkers"],
             seconds(config["containerLogMonitorInterval"]),
         ),
-        images=ImageSettings(1 if config["serializeImagePulls"] else config["maxParallelImagePulls"] or 0),
+        images=ImageSettings(
+            1 if config["serializeImagePulls"] else config["maxParallelImagePulls"] or 0,
+            config["imageGCHighThresholdPercent"],
+            config["imageGCLowThresholdPercent"],
+            seconds(config["imageMinimumGCAge"]),
+            seconds(config["imageMaximumGCAge"]),
+        ),
         process=ProcessSettings(
             config["logging.verbosity"], config["oomScoreAdj"], config["maxOpenFiles"], config["failSwapOn"]
         ),
@@ -336,6 +353,18 @@ def _cgroups(config: Mapping[str, Any]) -> CgroupSettings:
         kube_reserved=config["kubeReserved"],
         system_reserved=config["systemReserved"],
         enforce=frozenset(config["enforceNodeAllocatable"]),
+    )
+
+
+def _eviction(config: Mapping[str, Any]) -> EvictionSettings:
+    return EvictionSettings(
+        hard=config["evictionHard"],
+        soft=config["evictionSoft"],
+        soft_grace={signal: seconds(text) for signal, text in config["evictionSoftGracePeriod"].items()},
+        minimum_reclaim=config["evictionMinimumReclaim"],
+        pressure_transition_period=seconds(config["evictionPressureTransitionPeriod"]),
+        max_grace=config["evictionMaxPodGracePeriod"],
+        local_storage=config["localStorageCapacityIsolation"],
     )
 
 

@@ -165,7 +165,7 @@ def _reservations(config: Flat) -> Iterator[Complaint]:
 
 
 def _evictions(config: Flat) -> Iterator[Complaint]:
-    for path in ("evictionHard", "evictionSoft"):
+    for path in ("evictionHard", "evictionSoft", "evictionMinimumReclaim"):
         for signal, text in config[path].items():
             if signal not in _SIGNALS:
                 yield f"{path}.{signal}", f"unknown signal; known are {', '.join(_SIGNALS)}"
@@ -173,6 +173,11 @@ def _evictions(config: Flat) -> Iterator[Complaint]:
             problem = _threshold_problem(text)
             if problem:
                 yield f"{path}.{signal}", problem
+    for signal, text in config["evictionSoftGracePeriod"].items():
+        if signal not in _SIGNALS:
+            yield f"evictionSoftGracePeriod.{signal}", f"unknown signal; known are {', '.join(_SIGNALS)}"
+        elif seconds(text) < 0:
+            yield f"evictionSoftGracePeriod.{signal}", f"{text} must not be negative"
     for signal in config["evictionSoft"]:
         if signal not in config["evictionSoftGracePeriod"]:
             yield f"evictionSoft.{signal}", "needs its evictionSoftGracePeriod"

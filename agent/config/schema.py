@@ -64,10 +64,8 @@ def _ignored(check: Check, default: Any, instead: str, as_is: Any = None) -> Fie
 
 
 _TAINT = record({"key": string, "effect": string}, {"value": string, "timeAdded": string})
-_EVICTION = "hard thresholds count in Allocatable and in the Node's conditions; no pod is evicted by this agent"
 _EVENTS = "events are aggregated and limited by source, with upstream's fixed numbers"
 _RESERVED = "reservations count in Allocatable; the cgroup given here is left as it is"
-_IMAGE_GC = "images are never removed by this agent; watch DiskPressure"
 _MANAGERS = "containers share all CPUs and NUMA nodes; limits and shares still hold"
 _SHUTDOWN = "pods get no notice of a machine shutdown beyond the signals of the init system"
 
@@ -130,7 +128,7 @@ _NODE: dict[str, Field] = {
     "maxPods": _filled(int32, 110),
     "podsPerCore": _obeyed(int32, 0),
     "enableControllerAttachDetach": _obeyed(boolean, True),
-    "localStorageCapacityIsolation": _ignored(boolean, True, "ephemeral storage is reported and counted"),
+    "localStorageCapacityIsolation": _obeyed(boolean, True),
     "kubeAPIQPS": _ignored(int32, 50, "requests to the API server are not limited in rate; they are few"),
     "kubeAPIBurst": _ignored(int32, 100, "requests to the API server are not limited in rate; they are few"),
     "contentType": _ignored(
@@ -191,7 +189,7 @@ _CGROUPS: dict[str, Field] = {
     "memorySwap.swapBehavior": _ignored(one_of("", "NoSwap", "LimitedSwap"), "", "containers get no swap"),
     "memoryThrottlingFactor": _ignored(number, None, "memory.high is not set"),
     "memoryReservationPolicy": _ignored(one_of("", "None", "TieredReservation"), "None", "memory.min is not set"),
-    "kernelMemcgNotification": _ignored(boolean, False, "memory is looked at with each node status"),
+    "kernelMemcgNotification": _ignored(boolean, False, "memory is looked at every second while it is nearly short"),
 }
 
 _PODS: dict[str, Field] = {
@@ -230,16 +228,16 @@ _RUNTIME: dict[str, Field] = {
     "preloadedImagesVerificationAllowlist": _ignored(
         list_of(string), [], "a present image is used without asking its registry again (imagePullPolicy: Always asks)"
     ),
-    "imageMinimumGCAge": _ignored(duration, "2m", _IMAGE_GC),
-    "imageMaximumGCAge": _ignored(duration, "0s", _IMAGE_GC),
-    "imageGCHighThresholdPercent": _ignored(int32, 85, _IMAGE_GC),
-    "imageGCLowThresholdPercent": _ignored(int32, 80, _IMAGE_GC),
+    "imageMinimumGCAge": _filled(duration, "2m"),
+    "imageMaximumGCAge": _obeyed(duration, "0s"),
+    "imageGCHighThresholdPercent": _obeyed(int32, 85),
+    "imageGCLowThresholdPercent": _obeyed(int32, 80),
     "evictionHard": _obeyed(map_of(string), None),
-    "evictionSoft": _ignored(map_of(string), {}, _EVICTION),
-    "evictionSoftGracePeriod": _ignored(map_of(string), {}, _EVICTION),
+    "evictionSoft": _obeyed(map_of(string), {}),
+    "evictionSoftGracePeriod": _obeyed(map_of(duration), {}),
     "evictionPressureTransitionPeriod": _filled(duration, "5m"),
-    "evictionMaxPodGracePeriod": _ignored(int32, 0, _EVICTION),
-    "evictionMinimumReclaim": _ignored(map_of(string), {}, _EVICTION),
+    "evictionMaxPodGracePeriod": _obeyed(int32, 0),
+    "evictionMinimumReclaim": _obeyed(map_of(string), {}),
     "mergeDefaultEvictionSettings": _obeyed(boolean, False),
 }
 

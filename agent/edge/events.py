@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from agent.model.pods import Json, Kind
@@ -62,7 +63,17 @@ class EventRecorder:
         self._similar: OrderedDict[tuple[str, ...], _Similar] = OrderedDict()
         self._number = 0
 
-    def emit(self, about: Json, kind: str, reason: str, message: str, *, container: str = "", host: str = "") -> None:
+    def emit(
+        self,
+        about: Json,
+        kind: str,
+        reason: str,
+        message: str,
+        *,
+        container: str = "",
+        host: str = "",
+        annotations: Mapping[str, str] | None = None,
+    ) -> None:
         now = self._clock.now()
         target = _reference(about, container)
         event: Json = {
@@ -71,6 +82,7 @@ class EventRecorder:
             "reason": reason,
             "message": message if len(message) <= _MESSAGE_LIMIT else message[: _MESSAGE_LIMIT - 3] + "...",
             "at": now,
+            "annotations": dict(annotations or {}),
         }
         log.info("event %s %s: %s: %s", kind, target.get("name"), reason, message)
         self._merge_similar(event)
@@ -138,7 +150,7 @@ class EventRecorder:
         body: Json = {
             "apiVersion": "v1",
             "kind": "Event",
-            "metadata": {"name": name, "namespace": namespace},
+            "metadata": {"name": name, "namespace": namespace, "annotations": event["annotations"]},
             "involvedObject": target,
             "reason": event["reason"],
             "message": event["message"],

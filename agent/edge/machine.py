@@ -6,17 +6,16 @@ proc(5), os-release(5), machine-id(5); the same sources that cAdvisor reads for 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import platform
 import resource
 import socket
-from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 from agent.edge.cgroups import hugepage_sizes
-from agent.model.node import MachineFacts, Signal
+from agent.edge.stats import CgroupReader
+from agent.model.node import MachineFacts
 from nodelib.errors import Permanent
 
 log = logging.getLogger(__name__)
@@ -27,10 +26,10 @@ _NO_ROUTE_PORT = 9
 
 
 class Machine:
-    """`root_dir`: where pods' volumes live (nodefs)."""
+    """`root_dir`: where pods' volumes live (nodefs); `cgroup`: the node's own, whose limit bounds its memory."""
 
-    def __init__(self, root_dir: str) -> None:
-        self._root_dir = root_dir
+    def __init__(self, root_dir: str, cgroup: str = "/") -> None:
+        self._root_dir, self._cgroup = root_dir, cgroup
 
     def facts(self) -> MachineFacts:
         memory = _meminfo()
@@ -42,22 +41,16 @@ class Machine:
             os_image=_os_release().get("PRETTY_NAME", "Linux"),
             architecture=_ARCHITECTURES.get(os.uname().machine, os.uname().machine),
             cpus=os.cpu_count() or 1,
-            memory=memory.get("MemTotal", 0),
-            storage=_disk(self._root_dir)[0].capacity,
+            memory=self._memory(memory.get("MemTotal", 0)),
+            storage=_disk_size(self._root_dir),
             pids=_most_pids(),
             swap=memory.get("SwapTotal", 0),
             hugepages={size: size * _hugepages(size) for size in hugepage_sizes()},
         )
 
-    def signals(self, image_dir: str = "") -> Mapping[str, Signal]:
-        """The eviction signals that can be read now; `image_dir`: where the runtime keeps images."""
-        memory = _meminfo()
-        found = {"memory.available": Signal(memory.get("MemAvailable", 0), memory.get("MemTotal", 0))}
-        for name, folder in (("nodefs", self._root_dir), ("imagefs", image_dir or self._root_dir)):
-            with contextlib.suppress(OSError):
-                found[f"{name}.available"], found[f"{name}.inodesFree"] = _disk(folder)
-        found["pid.available"] = Signal(_most_pids() - _running_pids(), _most_pids())
-        return found
+    def _memory(self, total: int) -> int:
+        found = CgroupReader().sample(self._cgroup) if self._cgroup != "/" else None
+        return min(total, found.memory.limit) if found is not None and found.memory.limit else total
 
 
 async def addresses_towards(server: str, wanted: tuple[str, ...]) -> tuple[str, ...]:
@@ -195,15 +188,12 @@ def _os_release() -> dict[str, str]:
         return {}
 
 
-def _disk(folder: str) -> tuple[Signal, Signal]:
-    """(bytes, inodes) of the file system that `folder` is, or will be, on."""
+def _disk_size(folder: str) -> int:
+    """Bytes of the file system that `folder` is, or will be, on."""
     while not os.path.exists(folder) and folder != "/":
         folder = os.path.dirname(folder)
     found = os.statvfs(folder)
-    return (
-        Signal(found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize),
-        Signal(found.f_favail, found.f_files),
-    )
+    return found.f_blocks * found.f_frsize
 
 
 def _number(path: str) -> int:
@@ -214,11 +204,6 @@ def _number(path: str) -> int:
 def _most_pids() -> int:
     found = [_number("/proc/sys/kernel/pid_max"), _number("/proc/sys/kernel/threads-max")]
     return min((number for number in found if number), default=32768)
-
-
-def _running_pids() -> int:
-    with open("/proc/loadavg", encoding="ascii") as file:
-        return int(file.read().split()[3].partition("/")[2])
 
 
 def _hugepages(size: int) -> int:

@@ -134,6 +134,10 @@ class Metrics:
             "kubelet_image_pull_duration_seconds", "Duration in seconds to pull an image.", ["image_size_in_bytes"],
             buckets=_PULL, registry=registry,
         )  # fmt: skip
+        self.images_removed = Counter(
+            "kubelet_image_garbage_collected", "Total number of images garbage collected by the kubelet.", ["reason"],
+            registry=registry,
+        )  # fmt: skip
         self.relist_seconds = Histogram(
             "kubelet_pleg_relist_duration_seconds", "Duration in seconds for relisting pods.", registry=registry
         )
@@ -197,6 +201,12 @@ class Metrics:
             self.relist_interval.observe(now - self._relisted_at)
         self._relisted_at = now
         self.relist_seen.set(now)
+
+    def pod_evicted(self, signal: str) -> None:
+        self.evictions.labels(signal).inc()
+
+    def images_collected(self, reason: str, count: int) -> None:
+        self.images_removed.labels(reason).inc(count)
 
     def probed(self, labels: ProbeLabels, result: str, seconds: float) -> None:
         who = (labels.container, labels.pod, labels.namespace)

@@ -226,7 +226,7 @@ def own_process() -> tuple[Cpu, Memory]:
 def filesystem(path: str) -> FsUsage | None:
     """The file system that holds `path`, None when there is no such path."""
     try:
-        found = os.statvfs(path)
+        found, device = os.statvfs(path), os.stat(path).st_dev
     except OSError:
         return None
     return FsUsage(
@@ -237,6 +237,7 @@ def filesystem(path: str) -> FsUsage | None:
         inodes=found.f_files,
         inodes_free=found.f_ffree,
         inodes_used=found.f_files - found.f_ffree,
+        device=device,
     )
 
 

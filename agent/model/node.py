@@ -27,14 +27,6 @@ class MachineFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Signal:
-    """How much of something is left, and how much there is (eviction signals)."""
-
-    available: int
-    capacity: int
-
-
-@dataclass(frozen=True, slots=True)
 class RuntimeHandler:
     """A handler of the container runtime and what pods may ask of it."""
 

@@ -75,7 +75,7 @@ class Interface:
 
 @dataclass(frozen=True, slots=True)
 class FsUsage:
-    """A file system, or what one directory uses of it."""
+    """A file system, or what one directory uses of it. `device`: st_dev, which tells file systems apart."""
 
     at: int
     capacity: int = 0
@@ -84,6 +84,7 @@ class FsUsage:
     inodes: int = 0
     inodes_free: int = 0
     inodes_used: int = 0
+    device: int = 0
 
 
 @dataclass(frozen=True, slots=True)

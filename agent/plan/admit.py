@@ -13,16 +13,20 @@ from decimal import Decimal
 
 from agent.model.pods import Json, Kind, Pod
 from agent.plan import demand, sysctls
+from agent.plan.eviction.messages import REASON, refused
+from agent.plan.eviction.signals import MEMORY_PRESSURE
 from agent.plan.selectors import matches_node_affinity
 
 _STANDARD = ("cpu", "memory", "ephemeral-storage")
+_SHORT_OF_MEMORY: Json = {"key": "node.kubernetes.io/memory-pressure", "effect": "NoSchedule"}
 
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
     """The node as admission sees it; `allocatable` as Node.status shows it. An empty `name`: not known yet.
 
-    `kernel`: (major, minor); `unsafe_sysctls`: the setting allowedUnsafeSysctls.
+    `kernel`: (major, minor); `unsafe_sysctls`: the setting allowedUnsafeSysctls; `pressures`: the conditions of
+    pressure that it has; `shutting_down`: the machine is about to go.
     """
 
     name: str = ""
@@ -32,6 +36,8 @@ class NodeView:
     supplemental_groups_policy: bool = True
     kernel: tuple[int, int] = (0, 0)
     unsafe_sysctls: tuple[str, ...] = ()
+    pressures: tuple[str, ...] = ()
+    shutting_down: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +50,10 @@ class Refusal:
 
 def refusal(pod: Pod, others: Iterable[Pod], node: NodeView) -> Refusal | None:
     """Why the pod cannot run beside `others` (those that still hold what they asked for); None: it can."""
+    if node.shutting_down:
+        return Refusal("NodeShutdown", "Pod was rejected as the node is shutting down.")
+    if node.pressures and not _bears(pod, node.pressures):
+        return Refusal(REASON, refused(node.pressures))
     os_name = (pod.spec.get("os") or {}).get("name")
     if os_name not in (None, "linux"):
         return Refusal("PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS")
@@ -67,6 +77,15 @@ def refusal(pod: Pod, others: Iterable[Pod], node: NodeView) -> Refusal | None:
         or _host_ports(pod, beside)
         or _taints(pod, node)
     )
+
+
+def _bears(pod: Pod, pressures: tuple[str, ...]) -> bool:
+    """Critical pods run anyhow; those that ask for memory, or tolerate its want, under pressure of memory alone."""
+    if demand.is_critical(pod):
+        return True
+    if pressures != (MEMORY_PRESSURE,):
+        return False
+    return demand.qos_class(pod) is not demand.Qos.BEST_EFFORT or _tolerated(pod, _SHORT_OF_MEMORY)
 
 
 def _resources(pod: Pod, others: list[Pod], node: NodeView) -> Refusal | None:

@@ -17,6 +17,8 @@ OWNED = (
     "PodResizePending",
     "AllContainersRestarting",
 )
+# Others write this one too: it is only ever added here.
+DISRUPTION_TARGET, BY_KUBELET = "DisruptionTarget", "TerminationByKubelet"
 
 
 def initialized(pod: Pod, statuses: Mapping[str, Json], phase: str, previous: Json) -> Json:
@@ -81,6 +83,11 @@ def ready_to_start(problem: str) -> Json:
     if problem:
         return _condition("PodReadyToStartContainers", False, "PodSandboxNotReady", problem)
     return _condition("PodReadyToStartContainers", True)
+
+
+def disrupted(message: str) -> Json:
+    """DisruptionTarget: not the pod is to blame for its end, but the node (KEP-3329)."""
+    return _condition(DISRUPTION_TARGET, True, BY_KUBELET, message)
 
 
 def scheduled() -> Json:

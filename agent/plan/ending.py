@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 from agent.labels import PRE_STOP
 from agent.model.pods import ContainerState, Json, Kind, ObservedPod, Pod, RunState
@@ -43,7 +44,16 @@ def ending_of(pod: Pod | None, last_known: Pod, phase: str, present: Ending | No
         return Ending(wanted.cause, since, grace)
     # What has failed the pod stays its reason; the object's going only adds to it.
     cause = Cause.REMOVED if wanted.cause is Cause.REMOVED else present.cause
-    return Ending(cause, since, grace, present.reason, present.message)
+    return replace(present, cause=cause, since=since, grace=grace)
+
+
+def hastened(present: Ending | None, fresh: Ending) -> Ending:
+    """The node wants a pod to go that may be on its way out already: a deletion does not keep it from failing."""
+    if present is None:
+        return fresh
+    if present.fails or present.cause is not Cause.DELETED or not fresh.fails:
+        return present
+    return replace(fresh, grace=min(present.grace, fresh.grace))
 
 
 def _wanted(pod: Pod | None, last_known: Pod, phase: str, present: Ending | None, now: float) -> Ending | None:
@@ -86,6 +96,8 @@ def plan_ending(pod: Pod, seen: ObservedPod, facts: Facts, ending: Ending) -> Po
         return PodPlan((Confirm(),), reason="the API server is told", terminal=True, finished=True)
     if ending.cause is Cause.REMOVED or facts.confirmed:
         return _forget(seen, facts)
+    if facts.shed and (seen.containers or seen.sandboxes):
+        return replace(_forget(seen, facts), reason="its records go: the disk is short", terminal=True, finished=True)
     return PodPlan(reason="ended; its records stay until it is deleted", terminal=True, finished=True)
 
 

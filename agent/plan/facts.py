@@ -71,13 +71,17 @@ class Cause(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """A pod on its way out: never undone, and its grace (seconds) only ever shrinks."""
+    """A pod on its way out: never undone, and its grace (seconds) only ever shrinks.
+
+    `disrupted`: the node's own trouble is to blame, which the condition DisruptionTarget says.
+    """
 
     cause: Cause
     since: float
     grace: int
     reason: str = ""
     message: str = ""
+    disrupted: bool = False
 
     @property
     def fails(self) -> bool:
@@ -89,14 +93,16 @@ class Ending:
 class Facts:
     """The agent's own knowledge of one pod at `now` (wall seconds).
 
-    `actuated`: the resources that are in force; `sized`: those that the pod's own cgroup was last made for.
-    `succeeded`: the same static pod is to start again once this one is gone.
+    `shed`: no record of an ended pod is to stay in the runtime; `actuated`: the resources that are in force; `sized`:
+    those that the pod's own cgroup was last made for. `succeeded`: the same static pod is to start again once this one
+    is gone.
     """
 
     now: float
     prepared: bool = False
     released: bool = False
     confirmed: bool = False
+    shed: bool = False
     network_ready: bool = True
     ending: Ending | None = None
     blocked: Failure | None = None

@@ -7,18 +7,19 @@ and messages that users and controllers know.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from agent.model.node import MachineFacts, NodeEvent, NodeInputs, NodePlace, RuntimeFacts, RuntimeHandler, Signal
+from agent.model.node import MachineFacts, NodeEvent, NodeInputs, NodePlace, RuntimeFacts, RuntimeHandler
 from agent.model.pods import ImageFacts, Json
 from agent.plan.demand import CPU, HUGEPAGES_PREFIX, MEMORY, PIDS, PODS, STORAGE, ZERO, Amounts, amounts, total_of
+from agent.plan.eviction.signals import DISK_PRESSURE, MEMORY_PRESSURE, PID_PRESSURE
+from agent.plan.eviction.thresholds import share
 from nodelib.errors import Permanent
 from nodelib.kube.times import format_rfc3339, parse_rfc3339
-from nodelib.quantity import format_bytes, format_milli, parse
+from nodelib.quantity import format_bytes, format_milli
 
 KUBELET_VERSION = "v1.37.1"
 ATTACH_ANNOTATION = "volumes.kubernetes.io/controller-managed-attach-detach"
@@ -26,7 +27,6 @@ ATTACH_ANNOTATION = "volumes.kubernetes.io/controller-managed-attach-detach"
 DECLARED_FEATURES = ("InPlacePodLevelResourcesVerticalScaling", "InPlacePodVerticalScalingInitContainers")
 _PROVIDED_IP_ANNOTATION = "alpha.kubernetes.io/provided-node-ip"
 _MAX_NAMES = 5  # names of one image in the status
-_PERCENT = re.compile(r"^(\d+(?:\.\d+)?)%$", re.ASCII)
 # A label that an existing Node gets again when it differs; all others are the administrator's.
 _DEFAULT_LABELS = (
     "kubernetes.io/hostname",
@@ -41,33 +41,20 @@ _DEFAULT_LABELS = (
     "beta.kubernetes.io/os",
     "beta.kubernetes.io/arch",
 )
-# pressure -> (condition type, (reason, message, event) when there is, the same when there is none)
-_PRESSURES: Mapping[str, tuple[str, tuple[str, str, str], tuple[str, str, str]]] = {
-    "memory": (
-        "MemoryPressure",
+# condition type -> ((reason, message, event) when there is, the same when there is none)
+_PRESSURES: Mapping[str, tuple[tuple[str, str, str], tuple[str, str, str]]] = {
+    MEMORY_PRESSURE: (
         ("KubeletHasInsufficientMemory", "kubelet has insufficient memory available", "NodeHasInsufficientMemory"),
         ("KubeletHasSufficientMemory", "kubelet has sufficient memory available", "NodeHasSufficientMemory"),
     ),
-    "disk": (
-        "DiskPressure",
+    DISK_PRESSURE: (
         ("KubeletHasDiskPressure", "kubelet has disk pressure", "NodeHasDiskPressure"),
         ("KubeletHasNoDiskPressure", "kubelet has no disk pressure", "NodeHasNoDiskPressure"),
     ),
-    "pid": (
-        "PIDPressure",
+    PID_PRESSURE: (
         ("KubeletHasInsufficientPID", "kubelet has insufficient PID available", "NodeHasInsufficientPID"),
         ("KubeletHasSufficientPID", "kubelet has sufficient PID available", "NodeHasSufficientPID"),
     ),
-}
-_PRESSURE_OF_SIGNAL = {
-    "memory.available": "memory",
-    "nodefs.available": "disk",
-    "nodefs.inodesFree": "disk",
-    "imagefs.available": "disk",
-    "imagefs.inodesFree": "disk",
-    "containerfs.available": "disk",
-    "containerfs.inodesFree": "disk",
-    "pid.available": "pid",
 }
 
 
@@ -133,24 +120,6 @@ def check_reservations(machine: MachineFacts, policy: NodePolicy) -> None:
             step="compute Allocatable",
             action="Lower these reservations in the KubeletConfiguration.",
         )
-
-
-def pressures(signals: Mapping[str, Signal], policy: NodePolicy) -> frozenset[str]:
-    """memory, disk, pid: those whose hard eviction threshold is met."""
-    found = set()
-    for name, text in (policy.eviction_hard or {}).items():
-        signal = signals.get(name)
-        if signal is not None and signal.available < threshold(text, signal.capacity):
-            found.add(_PRESSURE_OF_SIGNAL.get(name, "memory"))
-    return frozenset(found)
-
-
-def threshold(text: str, total: Decimal | int) -> Decimal:
-    """A quantity, or a percentage of `total`, in whole units."""
-    percent = _PERCENT.match(text)
-    if percent is None:
-        return parse(text)
-    return Decimal(math.floor(Decimal(percent[1]) * Decimal(total) / 100))
 
 
 def runtime_facts(status: Json, version: Json) -> RuntimeFacts:
@@ -336,11 +305,11 @@ def _conditions(
     """Ours in upstream's order, Ready last; conditions of others keep their place before it."""
     stamp = format_rfc3339(now)
     there = {entry["type"]: entry for entry in old}
-    ours = {kind for kind, _, _ in _PRESSURES.values()} | {"Ready"} | {one.kind for one in inputs.more}
+    ours = {*_PRESSURES, "Ready", *(one.kind for one in inputs.more)}
     found = [entry for entry in there.values() if entry["type"] not in ours]
     events = []
-    for pressure, (kind, with_it, without) in _PRESSURES.items():
-        wanted = "True" if pressure in inputs.pressures else "False"
+    for kind, (with_it, without) in _PRESSURES.items():
+        wanted = "True" if kind in inputs.pressures else "False"
         reason, message, event = with_it if wanted == "True" else without
         before = there.get(kind)
         if before is None or before.get("status") != wanted:
@@ -419,7 +388,7 @@ def _reserved(policy: NodePolicy) -> Amounts:
 def _eviction_reserve(total: Mapping[str, Decimal], policy: NodePolicy) -> Amounts:
     hard = policy.eviction_hard or {}
     pairs = (("memory.available", MEMORY), ("nodefs.available", STORAGE))
-    return {name: threshold(hard[signal], total[name]) for signal, name in pairs if signal in hard}
+    return {name: Decimal(share(hard[signal]).of(int(total[name]))) for signal, name in pairs if signal in hard}
 
 
 def _is_extended(name: str) -> bool:

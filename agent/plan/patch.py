@@ -7,7 +7,7 @@ hostIPs) are replaced as a whole, conditions are merged by type, resources by na
 from __future__ import annotations
 
 from agent.model.pods import Json, Pod
-from agent.plan.conditions import OWNED
+from agent.plan.conditions import BY_KUBELET, DISRUPTION_TARGET, OWNED
 
 _OWN_FIELDS = (
     "phase",
@@ -47,7 +47,7 @@ def status_patch(pod: Pod, shown: Json, wanted: Json) -> Json | None:
     conditions = [
         one
         for one in wanted.get("conditions") or []
-        if one["type"] in OWNED and _plain(before.get(one["type"])) != _plain(one)
+        if (one["type"] in OWNED or _is_ours(one)) and _plain(before.get(one["type"])) != _plain(one)
     ]
     kept = {one["type"] for one in wanted.get("conditions") or []}
     over = [{"$patch": "delete", "type": kind} for kind in before if kind in OWNED and kind not in kept]
@@ -81,3 +81,7 @@ def _plain(value: object) -> object:
     if isinstance(value, list):
         return [_plain(item) for item in value]
     return value
+
+
+def _is_ours(one: Json) -> bool:
+    return bool(one["type"] == DISRUPTION_TARGET and one.get("reason") == BY_KUBELET)

@@ -28,6 +28,7 @@ from agent.plan.facts import (
     PodPlan,
     Prepare,
     RemoveContainer,
+    RemoveSandbox,
     RunSandbox,
     Start,
     Step,
@@ -312,15 +313,18 @@ def _duration(seconds: float) -> str:
     return f"{minutes}m{rest}s" if minutes else f"{rest}s"
 
 
-def _outdated(seen: ObservedPod) -> tuple[RemoveContainer, ...]:
-    """Dead attempts beyond the newest and the one before it, which the status shows as the last state."""
+def _outdated(seen: ObservedPod) -> tuple[RemoveContainer | RemoveSandbox, ...]:
+    """Dead attempts beyond the newest and the one before it, which the status shows as the last state, and sandboxes
+    that have been replaced once nothing of theirs is left."""
     count: dict[str, int] = {}
-    gone: list[RemoveContainer] = []
+    gone: list[RemoveContainer | RemoveSandbox] = []
     for one in seen.containers:
         count[one.name] = count.get(one.name, 0) + 1
         left_over = count[one.name] > 1 and one.state is RunState.CREATED
         if left_over or (count[one.name] > 2 and one.state is RunState.EXITED):
             gone.append(RemoveContainer(one.id))
+    occupied = {one.sandbox_id for one in seen.containers}
+    gone += [RemoveSandbox(one.id) for one in seen.sandboxes[1:] if not one.ready and one.id not in occupied]
     return tuple(gone)
 
 

@@ -116,6 +116,9 @@ def _set_conditions(pod: Pod, seen: ObservedPod, facts: StatusFacts, before: Jso
     said = (before.get("conditions") or []) + (pod.status.get("conditions") or [])
     newest = list({one.get("type"): one for one in reversed(said)}.values())
     now = format_rfc3339(facts.now)
+    if facts.ending is not None and facts.ending.disrupted and phase in TERMINAL and status.get("message"):
+        mark = conditions.with_times([conditions.disrupted(status["message"])], newest, now, pod.meta.get("generation"))
+        others = [*(one for one in others if one.get("type") != conditions.DISRUPTION_TARGET), *mark]
     told = conditions.with_times(owned, newest, now, pod.meta.get("generation"))
     resizes = [] if phase in TERMINAL else resize_status.conditions(facts.resize)
     status["conditions"] = [*others, *resizes, *told]

@@ -45,6 +45,7 @@ class PodMemory:
     materials: Materials | None = None
     released: bool = False
     confirmed: bool = False
+    shed: bool = False
     ending: Ending | None = None
     blocked: Failure | None = None
     failures: dict[str, Failure] = field(default_factory=dict)
@@ -72,6 +73,7 @@ class PodMemory:
             prepared=self.materials is not None,
             released=self.released,
             confirmed=self.confirmed,
+            shed=self.shed,
             network_ready=network_ready,
             ending=self.ending,
             blocked=self.blocked,

@@ -10,11 +10,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from agent.model.node import MachineFacts, NodeCondition, NodeEvent, NodeInputs, NodePlace, RuntimeFacts, Signal
+from agent.model.node import MachineFacts, NodeCondition, NodeEvent, NodeInputs, NodePlace, RuntimeFacts
 from agent.model.pods import ImageFacts, Json
 from agent.plan import node as plan
 from agent.plan.demand import Amounts
@@ -45,8 +45,6 @@ class Machine(Protocol):
 
     def facts(self) -> MachineFacts: ...
 
-    def signals(self, image_dir: str = "") -> Mapping[str, Signal]: ...
-
 
 @dataclass(frozen=True, slots=True)
 class NodeEdges:
@@ -64,7 +62,8 @@ class NodeEdges:
 @dataclass(frozen=True, slots=True)
 class NodeHooks:
     """Who is told, and who is asked. `problems()`: reasons, in words, why this node is not ready beside the runtime's;
-    `conditions()`: what else the Node shows.
+    `conditions()`: what else the Node shows; `pressures()`: the conditions of pressure that hold now; poke() when they
+    change.
 
     `on_pod_cidrs` is called with each new value of spec.podCIDRs; `on_nodes` (None: not wanted) with
     all Nodes whenever one of them comes, goes or changes its addresses or ranges. Neither may block.
@@ -74,6 +73,7 @@ class NodeHooks:
     on_nodes: Callable[[list[NodePlace]], None] | None = None
     problems: Callable[[], list[str]] = list
     conditions: Callable[[], list[NodeCondition]] = list
+    pressures: Callable[[], Iterable[str]] = tuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,6 @@ class NodeTimes:
 
     update: float = 10.0
     report: float = 300.0
-    pressure_transition: float = 300.0
     answer: float = 10.0
 
 
@@ -117,8 +116,6 @@ class NodeKeeper:
         self._reported: float | None = None
         self._images: tuple[ImageFacts, ...] = ()
         self._images_seen: float | None = None
-        self._image_dir = ""
-        self._pressed: dict[str, float] = {}
         self._pod_cidrs: tuple[str, ...] = ()
         self._facts: dict[str, NodePlace] = {}
         self._runner = BoundedFrequencyRunner(
@@ -162,11 +159,6 @@ class NodeKeeper:
     def enforced(self) -> Amounts:
         """What the kubepods cgroup may use (KubepodsTree.setup)."""
         return plan.enforced(self._machine, self._policy)
-
-    @property
-    def pressures(self) -> frozenset[str]:
-        """memory, disk, pid: those that the node is under now, for admission."""
-        return frozenset(self._pressed)
 
     @property
     def ref(self) -> Json:
@@ -309,7 +301,7 @@ class NodeKeeper:
             runtime=self.runtime,
             addresses=tuple(addresses) if ips else (),
             images=self._images,
-            pressures=await self._look_at_pressures(),
+            pressures=frozenset(self._hooks.pressures()),
             problems=tuple(problems),
             port=self._port,
             declared_features=plan.DECLARED_FEATURES,
@@ -323,8 +315,6 @@ class NodeKeeper:
         try:
             async with asyncio.timeout(self._times.answer):
                 self._images = await self._edges.images.list_images()
-                infos = await self._edges.images.image_fs_info()
-            self._image_dir = str((infos[0].get("fs_id") or {}).get("mountpoint", "")) if infos else ""
         except TimeoutError:
             # The status is more urgent than its list of images: the next try is not with the very next status.
             log.warning("the runtime did not list its images in %g s", self._times.answer)
@@ -332,19 +322,6 @@ class NodeKeeper:
             log.debug("images cannot be listed now: %s", error)
             return
         self._images_seen = now
-
-    async def _look_at_pressures(self) -> frozenset[str]:
-        """A pressure that has been seen holds for evictionPressureTransitionPeriod, so that it does not flap."""
-        now = self._edges.clock.monotonic()
-        signals = await asyncio.to_thread(self._edges.machine.signals, self._image_dir)
-        seen = plan.pressures(signals, self._policy)
-        for name in seen - set(self._pressed):
-            log.warning("the node is under %s pressure", name)
-        self._pressed.update(dict.fromkeys(seen, now))
-        self._pressed = {
-            name: since for name, since in self._pressed.items() if now - since < self._times.pressure_transition
-        }
-        return frozenset(self._pressed)
 
     async def _patch(self, patch: Json) -> Json:
         path = f"{_NODES}/{self._policy.name}/status"

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable
 
 from agent import labels
+from agent.model.eviction import Eviction
 from agent.model.pods import Json, ObservedPod, Pod
 from agent.plan import resize_status
 from agent.plan.admit import NodeView, Refusal, refusal
@@ -54,7 +55,7 @@ class PodTable:
     def connect(self, parts: Parts) -> None:
         """The parts know the table and the table knows them: this closes the ring."""
         self._parts = parts
-        self._resizes = Resizes(parts, self._workers, self._active, self._node, self.refresh)
+        self._resizes = Resizes(parts, self._workers, self.active, self._node, self.refresh)
 
     @property
     def parts(self) -> Parts:
@@ -144,11 +145,28 @@ class PodTable:
             task = asyncio.create_task(self._refresh(uid, worker), name=f"refresh/{worker.memory.pod.full_name}")
             self._refreshes[uid] = task
 
-    def evict(self, uid: str, reason: str, message: str, grace: int) -> None:
+    def evict(self, eviction: Eviction) -> None:
         """Fail a pod for a reason of the node's own."""
-        worker = self._workers.get(uid)
+        worker = self._workers.get(eviction.pod.uid)
         if worker is not None:
-            worker.end(Ending(Cause.EVICTED, self.parts.clock.now(), grace, reason, message))
+            now, one = self.parts.clock.now(), eviction
+            worker.end(Ending(Cause.EVICTED, now, one.grace, one.reason, one.message, one.disrupted))
+
+    def shed(self) -> int:
+        """Let go of the containers of pods that have ended; how many pods still have some."""
+        holding = [
+            worker
+            for worker in self._workers.values()
+            if worker.memory.released and (worker.memory.seen.containers or worker.memory.seen.sandboxes)
+        ]
+        for worker in holding:
+            worker.shed()
+        return len(holding)
+
+    def is_over(self, uid: str) -> bool:
+        """Nothing of the pod runs or is held any more."""
+        worker = self._workers.get(uid)
+        return worker is None or worker.memory.released
 
     async def run_sweeps(self) -> None:
         """Until cancelled: bring down what no source wants. Starts once the sources and the runtime have spoken."""
@@ -228,7 +246,7 @@ class PodTable:
         pod = worker.memory.pod
         if pod.source == "runtime" or pod.is_deleted or worker.memory.seen.sandboxes or _is_terminal(pod):
             return None
-        return refusal(pod, self._active(), self._node())
+        return refusal(pod, self.active(), self._node())
 
     async def _guard(self, worker: PodWorker) -> None:
         while True:
@@ -250,7 +268,7 @@ class PodTable:
         self.resizes.retry()
         self.on_gone(uid)
 
-    def _active(self) -> list[Pod]:
+    def active(self) -> list[Pod]:
         """Pods that hold what they asked for. A pod whose object is gone does not, though its containers may linger:
         the scheduler has given its room away already (upstream: GetActivePods)."""
         return [

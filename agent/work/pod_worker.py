@@ -17,7 +17,7 @@ from typing import Any
 from agent.model.pods import ContainerState, Json, ObservedPod, Pod, RunState
 from agent.model.resize import ResizeState
 from agent.plan import backoff, resize, resize_status
-from agent.plan.ending import ending_of
+from agent.plan.ending import ending_of, hastened
 from agent.plan.facts import Ending, EnsureImage, Facts, Failure, Forget, Kill, PodPlan, Resize, Start, Step, Waiting
 from agent.plan.pod import backoff_key, plan_pod
 from agent.plan.restart import is_sidecar
@@ -42,6 +42,7 @@ class PodWorker:
         self._awake = asyncio.Event()
         self._steps = Steps(parts, self.memory, self._awake)
         self._plan = PodPlan()
+        self._urgent = False
         self._born = parts.clock.monotonic()
         self._derive_backoff()
 
@@ -67,9 +68,16 @@ class PodWorker:
 
     def end(self, ending: Ending) -> None:
         """Bring the pod down for a reason of the node's own (rejection, eviction)."""
-        if self.memory.ending is None:
-            self.memory.ending = ending
+        before = self.memory.ending
+        self.memory.ending = hastened(before, ending)
+        self._urgent = self._urgent or self.memory.ending is not before
         self._awake.set()
+
+    def shed(self) -> None:
+        """Keep no records in the runtime once the pod has ended: the node needs the room."""
+        if not self.memory.shed:
+            self.memory.shed = True
+            self._awake.set()
 
     def poke(self) -> None:
         """Something that a plan depends on has changed."""
@@ -82,7 +90,8 @@ class PodWorker:
         try:
             while True:
                 self._awake.clear()
-                if self._settle_ending():
+                if self._settle_ending() or self._urgent:
+                    self._urgent = False
                     _interrupt(walking)
                 if not walking:
                     began = self._parts.clock.monotonic()

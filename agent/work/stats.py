@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from agent.machine_ports import CgroupFigures, MachineFigures
@@ -35,6 +35,8 @@ log = logging.getLogger(__name__)
 
 _FRESH = 3.0  # seconds for which a snapshot serves everybody
 _VOLUMES_FRESH = 60.0  # seconds; upstream's volumeStatsAggPeriod
+_VOLUMES_SOON = 10.0  # seconds; as soon as that where it costs little: whoever writes beyond a limit is to go soon
+_VOLUMES_SHARE = 100  # measuring may take that part of the time
 _OLDEST_BASE = 120.0  # seconds; a rate over a longer time says nothing of now
 _FIRST_BASE = 0.5  # seconds between two readings when there is no earlier one
 _PLUGIN = "kubernetes.io~"
@@ -43,12 +45,14 @@ _ON_TMPFS = {"secret", "projected", "downward-api"}
 
 @dataclass(frozen=True, slots=True)
 class StatsSettings:
-    """Where things are. `kubepods`: the cgroup of all pods, as in /proc/<pid>/cgroup."""
+    """Where things are. `kubepods`: the cgroup of all pods, as in /proc/<pid>/cgroup; `node_cgroup`: the whole node's,
+    whose memory limit, if it has one, is what the node has (a node may be a namespace of a bigger machine)."""
 
     node_name: str
     kubepods: str = "/kubepods"
     root_dir: str = "/var/lib/kubelet"
     pod_logs_dir: str = "/var/log/pods"
+    node_cgroup: str = "/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,14 @@ class StatsSources:
     machine: MachineFigures
 
 
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    """The volumes of a pod, and when (monotonic seconds) they are worth another walk."""
+
+    again: float
+    volumes: tuple[VolumeFigures, ...]
+
+
 class StatsProvider:
     """Collects snapshots; at most one collection of a kind runs at a time."""
 
@@ -82,7 +94,7 @@ class StatsProvider:
         self._kept: dict[bool, tuple[float, Snapshot]] = {}
         self._locks = {False: asyncio.Lock(), True: asyncio.Lock()}
         self._base: tuple[float, Mapping[str, tuple[int, int]]] = (float("-inf"), {})
-        self._volumes: dict[str, tuple[float, tuple[VolumeFigures, ...]]] = {}
+        self._volumes: dict[str, _Measured] = {}
 
     async def snapshot(self, *, storage: bool = False, rates: bool = False) -> Snapshot:
         """At most 3 s old. `rates`: with CPU usage of an earlier moment, which may cost the first caller 0.5 s."""
@@ -106,6 +118,17 @@ class StatsProvider:
         """Memory, CPU, file systems and processes of the machine alone: cheap enough for every few seconds."""
         image_fs = await self._image_fs()
         return await asyncio.to_thread(self._node, image_fs)
+
+    async def usage(self, uids: Collection[str]) -> Mapping[str, PodFigures]:
+        """What these pods use now, storage included, by UID; nothing is remembered but the size of volumes."""
+        storage = await self._storage()
+        return await asyncio.to_thread(self._usage, uids, storage)
+
+    def _usage(self, uids: Collection[str], storage: _Storage) -> dict[str, PodFigures]:
+        desired = {pod.uid: pod for pod in self._pods.pods()}
+        groups = self._reader.pods(self._settings.kubepods)
+        found = {uid: self._pod(uid, groups[uid], desired.get(uid), storage) for uid in uids if uid in groups}
+        return {uid: figures for uid, figures in found.items() if figures is not None}
 
     async def _storage(self) -> _Storage:
         layers: dict[str, Layer] = {}
@@ -147,6 +170,9 @@ class StatsProvider:
 
     def _node(self, image_fs: FsUsage | None) -> NodeFigures:
         memory, capacity, swap = self._machine.node_memory()
+        whole = self._reader.sample(self._settings.node_cgroup) if self._settings.node_cgroup != "/" else None
+        if whole is not None and 0 < whole.memory.limit < capacity:
+            memory, capacity = whole.memory, whole.memory.limit
         root = self._reader.sample("/")
         at = self._clock_ns()
         cpu = root.cpu if root is not None and root.cpu.usage else self._machine.node_cpu()
@@ -238,16 +264,18 @@ class StatsProvider:
 
     def _volumes_of(self, uid: str, pod: Pod | None) -> tuple[VolumeFigures, ...]:
         kept = self._volumes.get(uid)
-        now = self._clock.monotonic()
-        if kept is not None and now - kept[0] < _VOLUMES_FRESH:
-            return kept[1]
+        began = self._clock.monotonic()
+        if kept is not None and began < kept.again:
+            return kept.volumes
         specs = {entry["name"]: entry for entry in (pod.spec.get("volumes") or [] if pod is not None else [])}
         found = tuple(
             volume
             for plugin, name, path in self._machine.volumes_of(os.path.join(self._settings.root_dir, "pods"), uid)
             if (volume := self._volume(plugin.removeprefix(_PLUGIN), name, path, specs.get(name, {}), pod)) is not None
         )
-        self._volumes[uid] = (now, found)
+        now = self._clock.monotonic()
+        again = now + min(max((now - began) * _VOLUMES_SHARE, _VOLUMES_SOON), _VOLUMES_FRESH)
+        self._volumes[uid] = _Measured(again, found)
         return found
 
     def _volume(self, plugin: str, name: str, path: str, spec: Json, pod: Pod | None) -> VolumeFigures | None:

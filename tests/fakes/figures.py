@@ -40,6 +40,12 @@ class FakeFigures:
     def relisted(self, seconds: float, now: float) -> None:
         self.told["relisted"].append((seconds, now))
 
+    def pod_evicted(self, signal: str) -> None:
+        self.told["pod_evicted"].append((signal,))
+
+    def images_collected(self, reason: str, count: int) -> None:
+        self.told["images_collected"].append((reason, count))
+
     def probed(self, labels: ProbeLabels, result: str, seconds: float) -> None:
         self.told["probed"].append((labels, result, seconds))
 

@@ -192,7 +192,17 @@ class FakeEvents:
     def __init__(self) -> None:
         self.told: list[tuple[str, str, str]] = []
 
-    def emit(self, about: Json, kind: str, reason: str, message: str, *, container: str = "", host: str = "") -> None:
+    def emit(
+        self,
+        about: Json,
+        kind: str,
+        reason: str,
+        message: str,
+        *,
+        container: str = "",
+        host: str = "",
+        annotations: Mapping[str, str] | None = None,
+    ) -> None:
         self.told.append((kind, reason, message))
 
     def reasons(self) -> list[str]:

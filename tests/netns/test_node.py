@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -61,7 +61,17 @@ class Events:
     def __init__(self) -> None:
         self.reasons: list[str] = []
 
-    def emit(self, about: Json, kind: str, reason: str, message: str, *, container: str = "", host: str = "") -> None:
+    def emit(
+        self,
+        about: Json,
+        kind: str,
+        reason: str,
+        message: str,
+        *,
+        container: str = "",
+        host: str = "",
+        annotations: Mapping[str, str] | None = None,
+    ) -> None:
         self.reasons.append(reason)
 
 

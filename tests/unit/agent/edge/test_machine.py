@@ -17,11 +17,6 @@ def test_facts_are_plausible(tmp_path: Path) -> None:
     assert found.architecture in ("amd64", "arm64", "arm", "386", "riscv64", "ppc64le", "s390x")
 
 
-def test_signals_are_within_their_capacity(tmp_path: Path) -> None:
-    for name, signal in Machine(str(tmp_path)).signals(str(tmp_path)).items():
-        assert 0 <= signal.available <= signal.capacity, name
-
-
 async def test_an_address_that_is_not_here_is_refused() -> None:
     with pytest.raises(Permanent, match=r"203\.0\.113\.77 is not an address of this machine"):
         await addresses_towards("https://127.0.0.1:6443", ("203.0.113.77",))

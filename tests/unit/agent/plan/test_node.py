@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agent.model.node import MachineFacts, NodeInputs, NodePlace, RuntimeFacts, RuntimeHandler, Signal
+from agent.model.node import MachineFacts, NodeInputs, NodePlace, RuntimeFacts, RuntimeHandler
 from agent.model.pods import ImageFacts, Json
 from agent.plan import node as plan
 from agent.plan.node import NodePolicy
@@ -153,15 +153,15 @@ def test_conditions_keep_their_transition_and_ready_is_last() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pressure", "kind", "reason"),
+    ("kind", "reason"),
     [
-        ("memory", "MemoryPressure", "KubeletHasInsufficientMemory"),
-        ("disk", "DiskPressure", "KubeletHasDiskPressure"),
-        ("pid", "PIDPressure", "KubeletHasInsufficientPID"),
+        ("MemoryPressure", "KubeletHasInsufficientMemory"),
+        ("DiskPressure", "KubeletHasDiskPressure"),
+        ("PIDPressure", "KubeletHasInsufficientPID"),
     ],
 )
-def test_pressure_conditions(pressure: str, kind: str, reason: str) -> None:
-    found = condition(status(inputs(pressures=frozenset({pressure}))), kind)
+def test_pressure_conditions(kind: str, reason: str) -> None:
+    found = condition(status(inputs(pressures=frozenset({kind}))), kind)
     assert (found["status"], found["reason"]) == ("True", reason)
 
 
@@ -227,23 +227,6 @@ def test_runtime_facts_say_what_the_runtime_says() -> None:
 @pytest.mark.parametrize("answer", [{}, {"status": {}}, {"status": {"conditions": []}}])
 def test_a_runtime_without_conditions_is_not_ready(answer: Json) -> None:
     assert len(plan.runtime_facts(answer, {}).problems) == 2
-
-
-@pytest.mark.parametrize(
-    ("hard", "signals", "expect"),
-    [
-        pytest.param(
-            {"memory.available": "100Mi"}, {"memory.available": Signal(99 << 20, GIB)}, {"memory"}, id="memory"
-        ),
-        pytest.param({"memory.available": "100Mi"}, {"memory.available": Signal(100 << 20, GIB)}, set(), id="exactly"),
-        pytest.param({"nodefs.available": "10%"}, {"nodefs.available": Signal(9, 100)}, {"disk"}, id="disk percentage"),
-        pytest.param({"imagefs.inodesFree": "5%"}, {"imagefs.inodesFree": Signal(4, 100)}, {"disk"}, id="inodes"),
-        pytest.param({"pid.available": "10"}, {"pid.available": Signal(3, 100)}, {"pid"}, id="pids"),
-        pytest.param({"memory.available": "100Mi"}, {}, set(), id="not known"),
-    ],
-)
-def test_pressures(hard: Json, signals: Any, expect: set[str]) -> None:
-    assert plan.pressures(signals, dataclasses.replace(POLICY, eviction_hard=hard)) == expect
 
 
 def test_registration() -> None:

@@ -44,9 +44,6 @@ class TheMachine:
     def facts(self) -> MachineFacts:
         return MachineFacts("m", "s", "b", "6.1", "Linux", "amd64", 2, 1 << 30, 1 << 30, 1000)
 
-    def signals(self, image_dir: str = "") -> dict[str, Any]:
-        return {}
-
 
 class Client:
     """The API: takes the Node and every patch of its status."""

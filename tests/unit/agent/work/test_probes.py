@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import pytest
@@ -45,7 +45,17 @@ class Told:
     def __init__(self) -> None:
         self.lines: list[str] = []
 
-    def emit(self, about: Json, kind: str, reason: str, message: str, *, container: str = "", host: str = "") -> None:
+    def emit(
+        self,
+        about: Json,
+        kind: str,
+        reason: str,
+        message: str,
+        *,
+        container: str = "",
+        host: str = "",
+        annotations: Mapping[str, str] | None = None,
+    ) -> None:
         self.lines.append(f"{kind} {reason} {container}: {message}")
 
 

@@ -1,0 +1,1 @@
+"""Which pods leave a node that runs out of something, and when (pkg/kubelet/eviction)."""

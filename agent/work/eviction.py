@@ -1,0 +1,189 @@
+"""The node under pressure: looked at, said in its conditions, relieved; at most one pod at a time (eviction manager).
+
+A look costs a few reads; what pods use is measured only when a threshold is met, or for the pods that
+have limits of ephemeral storage. Where something is nearly short the node is looked at every second:
+memory can be gone long before ten seconds are over.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from agent.figures import Figures
+from agent.model.eviction import Candidate, Eviction, EvictionPolicy, EvictionState, Observations, Round, Threshold
+from agent.model.pods import Json, Pod
+from agent.model.stats import NodeFigures, PodFigures
+from agent.plan import demand
+from agent.plan.eviction import local_storage, messages, ranking, signals, thresholds
+from agent.ports import Events
+from nodelib.clock import Clock
+from nodelib.errors import NodewrightError
+
+log = logging.getLogger(__name__)
+
+_INTERVAL = 10.0  # seconds; upstream's evictionMonitoringPeriod
+_CLOSE_INTERVAL = 1.0
+_CLEANUP_LIMIT, _CLEANUP_POLL = 30.0, 1.0  # upstream's podCleanupTimeout and podCleanupPollFreq
+
+
+class Usage(Protocol):
+    """work/stats.py StatsProvider."""
+
+    async def node(self) -> NodeFigures: ...
+
+    async def usage(self, uids: Collection[str]) -> Mapping[str, PodFigures]: ...
+
+
+class Evictable(Protocol):
+    """work/pod_table.py PodTable."""
+
+    def active(self) -> list[Pod]: ...
+
+    def evict(self, eviction: Eviction) -> None: ...
+
+    def is_over(self, uid: str) -> bool: ...
+
+
+class Garbage(Protocol):
+    """What of the node's own may go before any pod does (work/garbage.py). Raises NodewrightError."""
+
+    async def remove_dead_containers(self) -> None: ...
+
+    async def remove_unused_images(self) -> None: ...
+
+
+class Pressures:
+    """The conditions of pressure that hold now: written by one, read by admission and by the node's status."""
+
+    def __init__(self) -> None:
+        self.now: tuple[str, ...] = ()
+        self._followers: list[Callable[[], None]] = []
+
+    def follow(self, told: Callable[[], None]) -> None:
+        """Call `told` whenever they change."""
+        self._followers.append(told)
+
+    def set(self, conditions: Iterable[str]) -> None:
+        before, self.now = self.now, tuple(conditions)
+        for kind in self.now:
+            if kind not in before:
+                log.warning("the node is under pressure: %s", kind)
+        if self.now != before:
+            for told in self._followers:
+                told()
+
+
+@dataclass(frozen=True, slots=True)
+class EvictionParts:
+    """What the evictor works through. `node_ref`: the Node, for events."""
+
+    usage: Usage
+    pods: Evictable
+    garbage: Garbage
+    events: Events
+    pressures: Pressures
+    figures: Figures
+    clock: Clock
+    node_ref: Callable[[], Json]
+
+
+class Evictor:
+    """Owner of the node's pressure."""
+
+    def __init__(self, policy: EvictionPolicy, parts: EvictionParts) -> None:
+        self._policy, self._parts = policy, parts
+        self._state = EvictionState()
+        self._hurry = False
+        self._limits_at = float("-inf")
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            evicted: list[str] = []
+            try:
+                evicted = await self.look()
+            except NodewrightError as error:
+                log.warning("node pressure cannot be told now: %s", error)
+            if evicted:
+                await self._wait_until_over(evicted)
+            else:
+                await self._parts.clock.sleep(_CLOSE_INTERVAL if self._hurry else _INTERVAL)
+
+    async def look(self) -> list[str]:
+        """Look once and act; the UIDs of the pods that have to go."""
+        node = await self._parts.usage.node()
+        seen = signals.observe(node)
+        found = thresholds.look(self._policy, self._state, seen, self._parts.clock.now())
+        self._state = found.state
+        self._hurry = bool(found.conditions) or thresholds.is_close(self._policy.thresholds, seen)
+        self._parts.pressures.set(found.conditions)
+        image_fs = signals.has_image_fs(node)
+        over = await self._over_their_limits(image_fs)
+        if over or not found.due:
+            return over
+        return await self._relieve(found, seen, image_fs)
+
+    async def _over_their_limits(self, image_fs: bool) -> list[str]:
+        now = self._parts.clock.monotonic()
+        if not self._policy.local_storage or now - self._limits_at < _INTERVAL:
+            return []
+        self._limits_at = now
+        limited = {pod.uid: pod for pod in self._parts.pods.active() if local_storage.is_limited(pod)}
+        if not limited:
+            return []
+        used = await self._parts.usage.usage(limited.keys())
+        broken = (local_storage.violation(limited[uid], figures, image_fs=image_fs) for uid, figures in used.items())
+        return [one.pod.uid for one in broken if one is not None and self._evict(one)]
+
+    async def _relieve(self, found: Round, seen: Observations, image_fs: bool) -> list[str]:
+        target = found.due[0]
+        resource = signals.RESOURCES[target.signal]
+        text = f"Attempting to reclaim {resource}"
+        self._parts.events.emit(self._parts.node_ref(), "Warning", "EvictionThresholdMet", text)
+        if await self._reclaimed(target, image_fs):
+            log.info("%s is there again without the eviction of a pod", resource)
+            return []
+        active = self._parts.pods.active()
+        used = await self._parts.usage.usage([pod.uid for pod in active])
+        candidates = [Candidate(pod, used.get(pod.uid)) for pod in active]
+        for one in ranking.ranked(candidates, target.signal, image_fs=image_fs):
+            chosen = messages.eviction(one, target, found.due, seen, self._policy)
+            if self._evict(chosen):
+                return [one.pod.uid]
+        log.warning("%s is short and there is no pod that could be evicted", resource)
+        return []
+
+    async def _reclaimed(self, target: Threshold, image_fs: bool) -> bool:
+        """Whether all is well once what the node itself can spare is gone."""
+        kinds = ranking.reclaimable(target.signal, image_fs=image_fs)
+        work = {
+            "containers": self._parts.garbage.remove_dead_containers,
+            "images": self._parts.garbage.remove_unused_images,
+        }
+        for kind in kinds:
+            try:
+                await work[kind]()
+            except NodewrightError as error:
+                log.warning("unused %s are not all removed: %s", kind, error)
+        if not kinds:
+            return False
+        seen = signals.observe(await self._parts.usage.node())
+        return not thresholds.met(self._policy.thresholds, seen, with_reclaim=True)
+
+    def _evict(self, one: Eviction) -> bool:
+        if demand.is_critical(one.pod):
+            log.warning("pod %s is critical and stays: %s", one.pod.full_name, one.message)
+            return False
+        self._parts.events.emit(one.pod.raw, "Warning", one.reason, one.message, annotations=one.annotations)
+        self._parts.pods.evict(one)
+        self._parts.figures.pod_evicted(one.signal)
+        return True
+
+    async def _wait_until_over(self, uids: Iterable[str]) -> None:
+        left = _CLEANUP_LIMIT
+        while left > 0 and not all(self._parts.pods.is_over(uid) for uid in uids):
+            await self._parts.clock.sleep(_CLEANUP_POLL)
+            left -= _CLEANUP_POLL

@@ -1,0 +1,138 @@
+"""Images removed when their disk is nearly full, when they are too old, or when a node under pressure asks.
+
+Every five minutes, as upstream's image manager; what is in use is noted at the same time.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from agent.figures import Figures
+from agent.model.pods import ContainerState, ImageFacts, Json
+from agent.model.stats import NodeFigures
+from agent.plan import image_gc as plan
+from agent.plan.image_gc import ImageGcPolicy, ImageRecord
+from agent.ports import Events
+from nodelib.clock import Clock
+from nodelib.errors import NodewrightError, Temporary
+
+log = logging.getLogger(__name__)
+
+INTERVAL = 300.0  # seconds; upstream's ImageGCPeriod
+
+
+class ImageStore(Protocol):
+    """The calls of the runtime that are needed (edge/cri.py)."""
+
+    async def list_images(self) -> tuple[ImageFacts, ...]: ...
+
+    async def remove_image(self, reference: str) -> None: ...
+
+    async def list_containers(self, uid: str | None = None) -> tuple[ContainerState, ...]: ...
+
+
+class NodeUsage(Protocol):
+    """work/stats.py StatsProvider."""
+
+    async def node(self) -> NodeFigures: ...
+
+
+@dataclass(frozen=True, slots=True)
+class CollectorParts:
+    """What the collector works through. `mounted()`: ids of the images that image volumes show."""
+
+    store: ImageStore
+    usage: NodeUsage
+    events: Events
+    figures: Figures
+    clock: Clock
+    node_ref: Callable[[], Json]
+    mounted: Callable[[], Iterable[str]]
+
+
+class ImageCollector:
+    """Owner of the records of when images were used."""
+
+    def __init__(self, policy: ImageGcPolicy, parts: CollectorParts) -> None:
+        self._policy, self._parts = policy, parts
+        self._records: plan.Records = {}
+        self._began = parts.clock.now()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        failed_before = False
+        while True:
+            try:
+                await self.collect()
+                failed_before = False
+            except NodewrightError as error:
+                log.warning("image garbage collection: %s", error)
+                if failed_before:
+                    self._warn("ImageGCFailed", error.message)
+                failed_before = True
+            await self._parts.clock.sleep(INTERVAL)
+
+    async def collect(self) -> None:
+        """Remove what is too old, and what it takes to come below the low threshold. Raises NodewrightError."""
+        now, free = await self._removable()
+        if self._policy.off:
+            return
+        old = plan.too_old(free, self._policy, self._began, now)
+        await self._remove(old, "age")
+        disk = (await self._parts.usage.node()).image_fs
+        if disk is None or not disk.capacity:
+            self._warn("InvalidDiskCapacity", "invalid capacity 0 on image filesystem")
+            raise Temporary("its size is not known", obj="image file system", step="collect images")
+        wanted = plan.bytes_to_free(self._policy, disk.capacity, disk.available)
+        if not wanted:
+            return
+        rest = [one for one in free if one not in old]
+        freed = await self._remove(plan.old_enough(rest, self._policy, now), "space", wanted)
+        if freed < wanted:
+            message = plan.not_enough(disk.capacity, disk.available, freed)
+            self._warn("FreeDiskSpaceFailed", message)
+            raise Temporary(message, obj="image file system", step="collect images")
+
+    async def remove_unused(self) -> None:
+        """Remove all that nothing uses, for a node that is short of disk. Raises NodewrightError."""
+        now, free = await self._removable()
+        await self._remove(plan.old_enough(free, self._policy, now), "space")
+
+    async def _removable(self) -> tuple[float, list[ImageRecord]]:
+        containers = await self._parts.store.list_containers()
+        images = await self._parts.store.list_images()
+        now = self._parts.clock.now()
+        used = plan.in_use(containers, self._parts.mounted())
+        self._records = plan.noted(self._records, images, used, now)
+        return now, plan.removable(self._records, now)
+
+    async def _remove(self, images: list[ImageRecord], reason: str, enough: int | None = None) -> int:
+        """Bytes that were freed; `enough`: how many are wanted. Goes on past an image that cannot be removed."""
+        freed, removed = 0, 0
+        failures: list[NodewrightError] = []
+        for one in images:
+            if enough is not None and freed >= enough:
+                break
+            try:
+                await self._parts.store.remove_image(one.id)
+            except NodewrightError as error:
+                failures.append(error)
+                continue
+            freed, removed = freed + one.size, removed + 1
+            log.info("image %s is removed (%s): %d bytes", one.id, reason, one.size)
+        if removed:
+            self._parts.figures.images_collected(reason, removed)
+        if failures:
+            raise Temporary(
+                f"freed {freed} bytes; {len(failures)} images could not be removed, the first: {failures[0]}",
+                obj="images",
+                step="remove unused",
+                action="See the container runtime's log; it is tried again.",
+            ) from failures[0]
+        return freed
+
+    def _warn(self, reason: str, message: str) -> None:
+        self._parts.events.emit(self._parts.node_ref(), "Warning", reason, message)

@@ -1,0 +1,112 @@
+"""A node that runs short: who is evicted, what the pod, the node and a newcomer are told, and that it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodelib.quantity import value
+from tests.cluster.world import Object, World, condition, container, holds, pod, sleeper
+
+pytestmark = [pytest.mark.cluster, pytest.mark.skipif(os.geteuid() != 0, reason="a cluster needs root")]
+
+_MIB = 1 << 20
+_FILL = "dd if=/dev/zero of=/cache/data bs=1M count={}; sleep 3600 & wait"
+
+
+@contextlib.asynccontextmanager
+async def configured(world: World, node: str, **changes: Any) -> AsyncIterator[None]:
+    """The node's agent with other settings for the block."""
+    file = Path(world.cluster.node_dir(node), "kubernetes", "kubelet.yaml")
+    before = file.read_text()
+    try:
+        file.write_text(json.dumps({**json.loads(before), **changes}))
+        await world.kill(node, "agent")
+        await world.agent_well(node)
+        yield
+    finally:
+        file.write_text(before)
+        await world.kill(node, "agent")
+        await world.agent_well(node)
+
+
+async def node_of(world: World, name: str) -> Object:
+    return await world.api.get(f"/api/v1/nodes/{name}")
+
+
+def filling(name: str, mebibytes: int, volume: Object, **spec: Any) -> Object:
+    """A pod that writes so much into an emptyDir."""
+    box = container(script=_FILL.format(mebibytes), volumeMounts=[{"name": "cache", "mountPath": "/cache"}])
+    return pod(name, {**box, **spec.pop("box", {})}, volumes=[{"name": "cache", "emptyDir": volume}], **spec)
+
+
+async def test_the_hungriest_pod_goes_when_memory_is_short(world: World) -> None:
+    """The pods' own cgroup is made small (kubeReserved), so that the machine has all the memory it needs."""
+    node = world.cluster.nodes[0].name
+    shown = await node_of(world, node)
+    reserved = value(shown["status"]["capacity"]["memory"]) - 500 * _MIB
+    settings = {
+        "kubeReserved": {"memory": str(reserved)},
+        "evictionHard": {"memory.available": "200Mi"},
+        "evictionPressureTransitionPeriod": "3s",
+    }
+    small = {"requests": {"memory": "64Mi", "cpu": "10m"}, "limits": {"memory": "64Mi", "cpu": "100m"}}
+
+    async def pressure() -> str:
+        return str(condition(await node_of(world, node), "MemoryPressure")["status"])
+
+    async def pressed() -> bool:
+        return await pressure() == "True"
+
+    async def relieved() -> bool:
+        taints = (await node_of(world, node))["spec"].get("taints") or []
+        return await pressure() == "False" and not any("pressure" in one["key"] for one in taints)
+
+    async with configured(world, node, **settings):
+        modest = await world.run(pod("modest", sleeper(resources=small), nodeName=node))
+        await world.create(filling("hungry", 350, {"medium": "Memory"}, nodeName=node))
+        await holds(pressed, "the node says MemoryPressure")
+        await world.create(pod("late", nodeName=node))
+        ended = await world.until("hungry", lambda one: one["status"].get("phase") == "Failed", "evicted")
+        assert ended["status"]["reason"] == "Evicted"
+        assert "The node was low on resource: memory. Threshold quantity: 200Mi" in ended["status"]["message"]
+        assert "Container main was using" in ended["status"]["message"]
+        disrupted = condition(ended, "DisruptionTarget")
+        assert (disrupted["status"], disrupted["reason"]) == ("True", "TerminationByKubelet")
+        told = await world.event("hungry", "Evicted")
+        assert told["metadata"]["annotations"]["starved_resource"] == "memory"
+        refused = await world.until("late", lambda one: one["status"].get("phase") == "Failed", "refused")
+        assert "The node had condition: [MemoryPressure]" in refused["status"]["message"]
+        await holds(relieved, "the pressure ends and its taint goes")
+        assert (await world.get("modest"))["status"]["phase"] == "Running"
+        assert (await world.get("modest"))["metadata"]["uid"] == modest["metadata"]["uid"]
+
+
+async def test_who_writes_beyond_a_limit_is_evicted(world: World) -> None:
+    """Limits of ephemeral storage: of an emptyDir, of a container's own layer and logs."""
+    storage = {"resources": {"limits": {"ephemeral-storage": "20Mi"}}}
+    other = sleeper("other", resources={"limits": {"ephemeral-storage": "900Mi"}})
+    layer = container(script="dd if=/dev/zero of=/data bs=1M count=30; sleep 3600 & wait", **storage)
+    await world.create(filling("volume", 30, {"sizeLimit": "20Mi"}))
+    await world.create(filling("whole", 30, {}, box=storage))
+    await world.create(pod("layer", layer, other))
+    await world.create(filling("within", 10, {"sizeLimit": "20Mi"}))
+    expect = {
+        "volume": 'Usage of EmptyDir volume "cache" exceeds the limit "20Mi". ',
+        "whole": "Pod ephemeral local storage usage exceeds the total limit of containers 20Mi. ",
+        "layer": 'Container main exceeded its local ephemeral storage limit "20Mi". ',
+    }
+
+    async def evicted(name: str, message: str) -> None:
+        ended = await world.until(name, lambda one: one["status"].get("phase") == "Failed", "evicted")
+        assert (ended["status"]["reason"], ended["status"]["message"]) == ("Evicted", message)
+
+    await asyncio.gather(*(evicted(name, message) for name, message in expect.items()))
+    assert (await world.get("within"))["status"]["phase"] == "Running"
