@@ -33,6 +33,14 @@ class ProxyMode(StrEnum):
     NFTABLES = "nftables"
 
 
+class IPFamily(StrEnum):
+    """Which addresses nodes, pods and Services have."""
+
+    IPV4 = "ipv4"
+    IPV6 = "ipv6"
+    DUAL = "dual"
+
+
 class Maker(StrEnum):
     """Whose kubelet or kube-proxy runs on the nodes."""
 
@@ -82,6 +90,10 @@ def up(
         Maker.NODEWRIGHT
     ),
     proxy: Annotated[Maker, typer.Option(help="Whose kube-proxy.")] = Maker.NODEWRIGHT,
+    ip_family: Annotated[IPFamily, typer.Option(help="Addresses of nodes, pods and Services.")] = IPFamily.IPV4,
+    routed: Annotated[
+        bool, typer.Option("--routed", help="Each node on a link of its own, a router between: pods meet by VXLAN.")
+    ] = False,
     uplink: Annotated[bool, typer.Option(help="Let pods reach the network of this machine, masqueraded.")] = True,
     durable: Annotated[
         bool, typer.Option(help="Write etcd's and containerd's data to disk before going on (fsync); slower.")
@@ -101,6 +113,8 @@ def up(
 
     * `./nodewright up --name lab --nodes 3 --no-demo`
 
+    * `./nodewright up --name six --ip-family dual --routed`
+
     * `./nodewright up --name peer --agent upstream --proxy upstream`
     """
     options = {
@@ -109,6 +123,8 @@ def up(
         "demo": demo,
         "agent": str(agent),
         "proxy": str(proxy),
+        "ip_family": str(ip_family),
+        "routed": routed,
         "uplink": uplink,
         "durable": durable,
     }

@@ -1,8 +1,8 @@
 """One process a node: the agent with the pod network's CNI server inside. The agent and cni do not know each other.
 
 Takes the kubelet's flags, and of its own: --pod-network-cidr CIDR (every pod of the cluster: traffic to it is never
-translated), --pod-network-firewall iptables|nftables (as the node's service proxy has it), --pod-network none
-(another CNI plugin brings the network).
+translated), --pod-network-firewall iptables|nftables (as the node's service proxy has it), --pod-network-overlay
+auto|vxlan|routes (how other nodes' pods are reached), --pod-network none (another CNI plugin brings the network).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from agent.app import main as run_agent
 from agent.model.node import NodePlace
 from cni.app import CniNode
 from cni.model import NodeFacts
-from cni.settings import CniSettings
+from cni.settings import OVERLAYS, CniSettings
 from nodelib.errors import Invalid, NodewrightError
 
 
@@ -29,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return run_agent(rest)
     try:
         name = agent_settings.parse(rest).node.name
-        settings = cni_settings(name, own.pod_network_cidr, own.pod_network_firewall)
+        settings = cni_settings(name, own.pod_network_cidr, own.pod_network_firewall, own.pod_network_overlay)
     except NodewrightError as error:
         print(f"agent: {error}", file=sys.stderr)
         return 2
@@ -60,13 +60,13 @@ def translated(node: NodePlace) -> NodeFacts:
     )
 
 
-def cni_settings(node_name: str, cidrs: Sequence[str], firewall: str) -> CniSettings:
+def cni_settings(node_name: str, cidrs: Sequence[str], firewall: str, overlay: str = "auto") -> CniSettings:
     """Raises Invalid when a range is none."""
     try:
         ranges = tuple(ipaddress.ip_network(text) for text in cidrs)
     except ValueError as error:
         raise Invalid(str(error), obj="--pod-network-cidr", action="Give a range such as 10.244.0.0/16.") from error
-    return CniSettings(node_name=node_name, cluster_cidrs=ranges, firewall=firewall)
+    return CniSettings(node_name=node_name, cluster_cidrs=ranges, firewall=firewall, overlay=overlay)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -74,6 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--pod-network", choices=("nodewright", "none"), default="nodewright")
     parser.add_argument("--pod-network-cidr", action="append", default=[])
     parser.add_argument("--pod-network-firewall", choices=("iptables", "nftables"), default="iptables")
+    parser.add_argument("--pod-network-overlay", choices=OVERLAYS, default="auto")
     return parser
 
 

@@ -8,17 +8,19 @@ import time
 from functools import cached_property
 
 from cni import dispatch, flows
-from cni.daemon import bridge_filtered, ensure_bridge, ensure_forwarding, ensure_route_localnet
 from cni.dispatch import Answer, Call
 from cni.edge.netlink import Netlink
 from cni.edge.netns import check_namespace, open_namespace
 from cni.edge.store import DiskStore
 from cni.firewall import rules_for
 from cni.install import recall
+from cni.model import HostPort
 from cni.operations import Operations
 from cni.plan import masq, node
 from cni.plan.masq import FirewallFacts
 from cni.spec import KERNEL_REFUSED, CNIError, NetConf
+from cni.sysctls import bridge_filtered, ensure_forwarding, ensure_route_localnet
+from cni.wire import ensure_bridge
 from nodelib.errors import NodewrightError
 
 
@@ -31,11 +33,11 @@ def perform(call: Call, conf: NetConf) -> Answer:
         if call.args.command == "ADD" and netns is not None:
             check_namespace(netns, call.args.netns)
             here.prepare()
-        before = masq.host_ports(here.store.attachments())
+        before = here.host_ports()
         done = dispatch.perform(call, operations, netns)
         if done.ports_changed:
             _follow_ports(here, operations, call)
-            flows.follow(Netlink, before, masq.host_ports(here.store.attachments()))
+            flows.follow(Netlink, before, here.host_ports())
         return done.answer
     finally:
         if netns is not None:
@@ -59,6 +61,10 @@ class _Node:
     def store(self) -> DiskStore:
         return DiskStore(self.conf.data_dir, self.conf.name)
 
+    def host_ports(self) -> tuple[HostPort, ...]:
+        attachments = self.store.attachments()
+        return (*masq.host_ports(attachments, 4), *masq.host_ports(attachments, 6))
+
     def prepare(self) -> None:
         """Bridge and forwarding; the rules only with a new bridge, since a daemon of the node keeps them otherwise."""
         if not self.conf.ranges:
@@ -66,9 +72,9 @@ class _Node:
         ranges = [chosen[0] for chosen in self.conf.ranges]
         used = self.store.taken()
         try:
-            for version in {item.subnet.version for item in ranges}:
-                ensure_forwarding(version)
             with Netlink() as links:
+                for version in {item.subnet.version for item in ranges}:
+                    ensure_forwarding(version, links.links())
                 mtu = self.conf.mtu or node.uplink_mtu(links.links(), links.addresses(), links.routes(), ())
                 created = links.link(self.conf.bridge) is None
                 ensure_bridge(links, node.bridge(self.conf.bridge, ranges, mtu), used)
@@ -93,14 +99,21 @@ class _Node:
         rules = await rules_for(self.conf.firewall)
         await rules.apply(self._facts(), True)
 
-    def _facts(self) -> FirewallFacts:
+    def _facts(self) -> tuple[FirewallFacts, ...]:
         conf = self.conf
-        return FirewallFacts(
-            network=conf.name,
-            bridge=conf.bridge,
-            pod_cidrs=tuple(item.subnet for chosen in conf.ranges for item in chosen),
-            non_masquerade=(*conf.non_masquerade, *recall(conf.data_dir, conf.name).non_masquerade),
-            masquerade=conf.masquerade,
-            host_ports=masq.host_ports(self.store.attachments()),
-            bridge_filtered=bridge_filtered(),
+        subnets = [item.subnet for chosen in conf.ranges for item in chosen]
+        outside = (*conf.non_masquerade, *recall(conf.data_dir, conf.name).non_masquerade)
+        attachments = self.store.attachments()
+        return tuple(
+            FirewallFacts(
+                version=version,
+                network=conf.name,
+                bridge=conf.bridge,
+                pod_cidrs=tuple(cidr for cidr in subnets if cidr.version == version),
+                non_masquerade=tuple(cidr for cidr in outside if cidr.version == version),
+                masquerade=conf.masquerade,
+                host_ports=masq.host_ports(attachments, version),
+                bridge_filtered=bridge_filtered(version),
+            )
+            for version in sorted({4, *(cidr.version for cidr in subnets)})
         )

@@ -24,6 +24,7 @@ from cni.ports import Store
 from cni.server import CniServer
 from cni.settings import CniSettings
 from cni.spec import CURRENT, NetConf
+from cni.wire import Wire
 from nodelib.clock import Clock, SystemClock
 from nodelib.runner import BoundedFrequencyRunner
 
@@ -48,7 +49,7 @@ class CniNode:
         self._rules: Rules | None = None
         self.network = NodeNetwork(
             settings,
-            open_links=Netlink,
+            wire=Wire(settings, Netlink),
             attachments=lambda: self._store().attachments(),
             apply_rules=self._apply_rules,
             publish=self._publish,
@@ -127,7 +128,7 @@ class CniNode:
             self._rules = await rules_for(self._settings.firewall)
         return self._rules
 
-    async def _apply_rules(self, facts: FirewallFacts, everything: bool) -> None:
+    async def _apply_rules(self, facts: tuple[FirewallFacts, ...], everything: bool) -> None:
         await (await self._rules_here()).apply(facts, everything)
 
     async def _publish(self, pod_cidrs: tuple[Network, ...], non_masquerade: tuple[Network, ...]) -> None:

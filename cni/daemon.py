@@ -9,27 +9,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from ipaddress import ip_network
 
 from cni import flows
-from cni.edge import sysctl
-from cni.firewall import Firewall
-from cni.model import Address, Attachment, BridgePlan, HostPort, LinkFacts, Network, NodeFacts
-from cni.plan import masq, node, routes
+from cni.firewall import ApplyRules, Firewall
+from cni.model import Attachment, HostPort, Network, NodeFacts
+from cni.plan import masq
 from cni.plan.masq import FirewallFacts
-from cni.ports import KernelSettings, Links, OpenLinks
 from cni.settings import CniSettings
 from cni.spec import NetConf, address_range
+from cni.sysctls import bridge_filtered, ensure_route_localnet
+from cni.wire import Wire
 from nodelib.clock import Clock
-from nodelib.errors import Invalid, NodewrightError, Permanent
+from nodelib.errors import NodewrightError
 from nodelib.runner import BoundedFrequencyRunner
 
 log = logging.getLogger(__name__)
 
-_FORWARD = {4: "net/ipv4/ip_forward", 6: "net/ipv6/conf/all/forwarding"}
 _AUDIT_SECONDS = 60.0
 _FIRST_LOOK_SECONDS = 5.0
 _FAILURES_TOLERATED = 5  # in a row, 2 s apart
@@ -50,19 +49,17 @@ class NodeNetwork:
         self,
         settings: CniSettings,
         *,
-        open_links: OpenLinks,
+        wire: Wire,
         attachments: Callable[[], list[Attachment]],
-        apply_rules: Callable[[FirewallFacts, bool], Awaitable[None]],
+        apply_rules: ApplyRules,
         publish: Callable[[tuple[Network, ...], tuple[Network, ...]], Awaitable[None]],
         clock: Clock,
         remembered: Remembered | None = None,
-        kernel: KernelSettings = sysctl,
     ) -> None:
         self._settings = settings
-        self._open_links = open_links
+        self._wire = wire
         self._attachments = attachments
         self._publish = publish
-        self._kernel = kernel
         self._failures = 0
         self._remembered = remembered or Remembered()
         self._nodes: tuple[NodeFacts, ...] | None = None
@@ -149,10 +146,10 @@ class NodeNetwork:
             log.info("%s: pods cannot get an address before the controller-manager gives it one", self._waiting)
             return
         try:
-            skipped = await asyncio.to_thread(self._sync_links, cidrs)
+            skipped = await asyncio.to_thread(self._wire.sync, cidrs, self._nodes, self._attachments())
             await self.firewall.sync(audit=True)
             # After the rules: they guard the node's loopback against what this setting lets through.
-            await asyncio.to_thread(ensure_route_localnet, self._settings.bridge, self._kernel)
+            await asyncio.to_thread(ensure_route_localnet, self._settings.bridge, self._wire.kernel)
             await self._publish(cidrs, self.non_masquerade)
         except NodewrightError as error:
             self._failures += 1
@@ -175,60 +172,34 @@ class NodeNetwork:
         return tuple(dict.fromkeys((*fixed, *hosts)))
 
     async def remove(self) -> None:
-        """Routes and bridge; pods that still run lose their network, so the caller asks first."""
-        await asyncio.to_thread(self._remove_links)
-
-    def _sync_links(self, cidrs: tuple[Network, ...]) -> tuple[str, ...]:
-        ranges = [address_range({"subnet": str(cidr)}) for cidr in cidrs]
-        for version in {cidr.version for cidr in cidrs}:
-            ensure_forwarding(version, self._kernel)
-        in_use = [address for item in self._attachments() for address in item.addresses]
-        with self._open_links(None) as links:
-            plan = node.bridge(self._settings.bridge, ranges, self._mtu(links))
-            index = ensure_bridge(links, plan, in_use).index
-            if self._nodes is None:
-                return ()  # the other nodes are not known yet: their routes stay as they are
-            there = node.connected(links.addresses(), index)
-            changes = routes.plan(self._settings.node_name, self._nodes, there, links.routes(), cidrs)
-            for stale in changes.remove:
-                links.delete_route(stale)
-            for route in changes.add:
-                links.replace_route(route, routes.PROTOCOL)
-                log.info("route to node %s: %s via %s", route.node, route.destination, route.gateway)
-        return changes.skipped
-
-    def _remove_links(self) -> None:
-        with self._open_links(None) as links:
-            for route in links.routes():
-                if route.protocol == routes.PROTOCOL:
-                    links.delete_route(route)
-            links.delete_link(self._settings.bridge)
-
-    def _mtu(self, links: Links) -> int:
-        if self._settings.mtu:
-            return self._settings.mtu
-        own = self._own()
-        ips = own.internal_ips if own else ()
-        return node.uplink_mtu(links.links(), links.addresses(), links.routes(), ips)
+        """Routes, overlay and bridge; pods that still run lose their network, so the caller asks first."""
+        await asyncio.to_thread(self._wire.remove)
 
     def _own(self) -> NodeFacts | None:
         return next((item for item in self._nodes or () if item.name == self._settings.node_name), None)
 
-    def _firewall_facts(self) -> FirewallFacts:
-        return FirewallFacts(
-            network=self._settings.network,
-            bridge=self._settings.bridge,
-            # A Node made anew has no podCIDR for a moment; the pods that run keep their rules meanwhile.
-            pod_cidrs=self.pod_cidrs or self._remembered.pod_cidrs,
-            non_masquerade=self.non_masquerade,
-            masquerade=self._settings.masquerade,
-            host_ports=masq.host_ports(self._attachments()),
-            bridge_filtered=bridge_filtered(self._kernel),
+    def _firewall_facts(self) -> tuple[FirewallFacts, ...]:
+        """One for each family that pods have. IPv4 always: the rules of an earlier run may have to go."""
+        # A Node made anew has no podCIDR for a moment; the pods that run keep their rules meanwhile.
+        cidrs = self.pod_cidrs or self._remembered.pod_cidrs
+        attachments = self._attachments()
+        return tuple(
+            FirewallFacts(
+                version=version,
+                network=self._settings.network,
+                bridge=self._settings.bridge,
+                pod_cidrs=tuple(cidr for cidr in cidrs if cidr.version == version),
+                non_masquerade=tuple(item for item in self.non_masquerade if item.version == version),
+                masquerade=self._settings.masquerade,
+                host_ports=masq.host_ports(attachments, version),
+                bridge_filtered=bridge_filtered(version, self._wire.kernel),
+            )
+            for version in sorted({4, *(cidr.version for cidr in cidrs)})
         )
 
     async def _ports_changed(self, old: tuple[HostPort, ...], new: tuple[HostPort, ...]) -> None:
         if old != new:
-            await asyncio.to_thread(flows.follow, self._open_links, old, new)
+            await asyncio.to_thread(flows.follow, self._wire.open_links, old, new)
 
     def _report(self, skipped: tuple[str, ...]) -> None:
         """Each reason once, not every minute."""
@@ -236,49 +207,3 @@ class NodeNetwork:
             if reason not in self._said:
                 log.warning("%s", reason)
         self._said = skipped
-
-
-def ensure_bridge(links: Links, plan: BridgePlan, in_use: Collection[Address] = ()) -> LinkFacts:
-    """Make the bridge what `plan` says. Raises Invalid when the name is another link's."""
-    link = links.link(plan.name)
-    if link is not None and link.kind != "bridge":
-        raise Invalid(
-            f"there is a {link.kind or 'device'} of that name",
-            obj=plan.name,
-            step="make the node's bridge",
-            action="Remove that link or choose another bridge name.",
-        )
-    present = [item for _, item in links.addresses(link.index)] if link else []
-    todo = node.changes(plan, link, present, in_use)
-    if todo.create:
-        links.add_bridge(plan.name, plan.mac, plan.mtu)
-        link = links.link(plan.name)
-    elif todo.bring_up or todo.set_mtu or todo.set_mac:
-        links.set_link(plan.name, mtu=todo.set_mtu or None, mac=todo.set_mac or None)
-    if link is None:
-        raise Permanent("it vanished while it was made", obj=plan.name, step="make the node's bridge")
-    for address in todo.add:
-        links.add_address(link.index, address)
-    for address in todo.remove:
-        links.delete_address(link.index, address)
-    return link
-
-
-def bridge_filtered(kernel: KernelSettings = sysctl) -> bool:
-    """Whether frames between two ports of a bridge pass iptables (br_netfilter), which translates answers back."""
-    return kernel.read("net/bridge/bridge-nf-call-iptables") == "1"
-
-
-def ensure_forwarding(version: int, kernel: KernelSettings = sysctl) -> None:
-    """Without it the kernel drops every packet that is not for the node itself. Raises Permanent."""
-    _ensure(kernel, _FORWARD[version], "1")
-
-
-def ensure_route_localnet(bridge: str, kernel: KernelSettings = sysctl) -> None:
-    """Lets 127.0.0.1:hostPort reach a pod; only after the rules that guard the loopback. Raises Permanent."""
-    _ensure(kernel, f"net/ipv4/conf/{bridge.replace('/', '.')}/route_localnet", "1")
-
-
-def _ensure(kernel: KernelSettings, name: str, value: str) -> None:
-    if kernel.read(name) not in (value, None):
-        kernel.write(name, value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
 from cni.edge import nft as nft_edge
@@ -17,7 +17,8 @@ from nodelib.firewall.objects import Family, Jump, TableChange
 
 log = logging.getLogger(__name__)
 
-Facts = Callable[[], FirewallFacts]
+Facts = Callable[[], tuple[FirewallFacts, ...]]  # one for each address family
+ApplyRules = Callable[[tuple[FirewallFacts, ...], bool], Awaitable[None]]  # True: whatever was written before
 
 
 class Firewall:
@@ -30,7 +31,7 @@ class Firewall:
     def __init__(
         self,
         facts: Facts,
-        apply: Callable[[FirewallFacts, bool], Awaitable[None]],
+        apply: ApplyRules,
         ports_changed: Callable[[tuple[HostPort, ...], tuple[HostPort, ...]], Awaitable[None]],
     ) -> None:
         self._facts = facts
@@ -39,7 +40,7 @@ class Firewall:
         self._ports: tuple[HostPort, ...] = ()
         self._lock = asyncio.Lock()
         self._asked = self._done = 0
-        self._applied: FirewallFacts | None = None
+        self._applied: tuple[FirewallFacts, ...] | None = None
 
     async def sync(self, *, audit: bool = False) -> None:
         """`audit`: look at the kernel and mend it even if nothing changed here. Raises CommandError, RestoreError."""
@@ -53,46 +54,17 @@ class Firewall:
                 first = self._applied is None
                 self._applied = None  # unknown until the write has succeeded
                 await self._apply(facts, audit or first)
-                old, self._ports = self._ports, facts.host_ports
-                await self._ports_changed(old, facts.host_ports)
+                ports = tuple(port for item in facts for port in item.host_ports)
+                old, self._ports = self._ports, ports
+                await self._ports_changed(old, ports)
                 self._applied = facts
             self._done = covered
-
-
-class IptablesRules:
-    """The iptables form: own chains replaced, own jumps kept."""
-
-    def __init__(self, iptables: Iptables) -> None:
-        self._iptables = iptables
-
-    async def apply(self, facts: FirewallFacts, everything: bool) -> None:
-        missing: dict[str, tuple[Jump, ...]] = {}
-        if everything:
-            for table, leads in masq.jumps(facts).items():
-                missing[table] = tuple([lead for lead in leads if not await self._has(table, lead)])
-        changes = [
-            TableChange(table, chains=chains, add_jumps=missing.get(table, ()))
-            for table, chains in masq.chains(facts).items()
-        ]
-        # The loopback guard (raw) comes first, so that nothing is reachable before it is guarded.
-        await self._iptables.restore(tuple(changes))
-
-    async def remove(self, network: str, bridge: str) -> None:
-        facts = FirewallFacts(network, bridge, ())
-        present: dict[str, tuple[Jump, ...]] = {}
-        for table, leads in masq.jumps(facts).items():
-            present[table] = tuple([lead for lead in leads if await self._has(table, lead)])
-        await self._iptables.restore(masq.removal(network, bridge, present))
-
-    async def _has(self, table: str, lead: Jump) -> bool:
-        # One -C each: saving a table with a service proxy's 10,000 Services in it would cost a second.
-        return await self._iptables.has_rule(table, lead.chain, lead.rule)
 
 
 class Rules(Protocol):
     """One way to have FirewallFacts in the kernel. Raises CommandError, RestoreError."""
 
-    async def apply(self, facts: FirewallFacts, everything: bool) -> None: ...
+    async def apply(self, facts: tuple[FirewallFacts, ...], everything: bool) -> None: ...
     async def remove(self, network: str, bridge: str) -> None: ...
 
 
@@ -100,14 +72,52 @@ async def rules_for(firewall: str) -> Rules:
     """For "iptables" the variant that this machine uses, or "nftables"."""
     if firewall == "nftables":
         return NftRules()
-    return IptablesRules(Iptables(Family.IPV4, await backend.detect()))
+    variant = await backend.detect()
+    return IptablesRules({4: Iptables(Family.IPV4, variant), 6: Iptables(Family.IPV6, variant)})
+
+
+class IptablesRules:
+    """The iptables form: own chains replaced, own jumps kept. Takes iptables and ip6tables by IP version."""
+
+    def __init__(self, tools: Mapping[int, Iptables]) -> None:
+        self._tools = tools
+
+    async def apply(self, facts: tuple[FirewallFacts, ...], everything: bool) -> None:
+        for item in facts:
+            await self._apply(self._tools[item.version], item, everything)
+
+    async def _apply(self, tool: Iptables, facts: FirewallFacts, everything: bool) -> None:
+        missing: dict[str, tuple[Jump, ...]] = {}
+        if everything:
+            for table, leads in masq.jumps(facts).items():
+                missing[table] = tuple([lead for lead in leads if not await _has(tool, table, lead)])
+        changes = [
+            TableChange(table, chains=chains, add_jumps=missing.get(table, ()))
+            for table, chains in masq.chains(facts).items()
+        ]
+        # The loopback guard (raw) comes first, so that nothing is reachable before it is guarded.
+        await tool.restore(tuple(changes))
+
+    async def remove(self, network: str, bridge: str) -> None:
+        for version, tool in self._tools.items():
+            facts = FirewallFacts(network, bridge, (), version=version)
+            present: dict[str, tuple[Jump, ...]] = {}
+            for table, leads in masq.jumps(facts).items():
+                present[table] = tuple([lead for lead in leads if await _has(tool, table, lead)])
+            if version == 4 or any(present.values()):  # a machine without ip6tables never had any
+                await tool.restore(masq.removal(facts, present))
+
+
+async def _has(tool: Iptables, table: str, lead: Jump) -> bool:
+    # One -C each: saving a table with a service proxy's 10,000 Services in it would cost a second.
+    return await tool.has_rule(table, lead.chain, lead.rule)
 
 
 class NftRules:
-    """The nftables form: one table of our own, replaced whole."""
+    """The nftables form: one table of our own for each family, replaced whole in one transaction."""
 
-    async def apply(self, facts: FirewallFacts, everything: bool) -> None:
-        await nft_edge.run(nft.transaction(facts))
+    async def apply(self, facts: tuple[FirewallFacts, ...], everything: bool) -> None:
+        await nft_edge.run("".join(nft.transaction(item) for item in facts))
 
     async def remove(self, network: str, bridge: str) -> None:
         await nft_edge.run(nft.removal(network))

@@ -21,7 +21,8 @@ def follow(open_links: OpenLinks, old: Collection[HostPort], new: Collection[Hos
         return
     with open_links(None) as links:
         local = {address.ip for _, address in links.addresses()}
-    conntrack = Conntrack(Family.IPV4)
-    stale = hostports.stale_flows(conntrack.list_udp(), local, added, removed)
-    if stale:
-        log.info("host ports changed: %d UDP flows forgotten", conntrack.delete(stale))
+    for version in sorted({item.address.version for item in (*added, *removed)}):
+        conntrack = Conntrack(Family.IPV4 if version == 4 else Family.IPV6)
+        stale = hostports.stale_flows(conntrack.list_udp(), local, added, removed)
+        if stale:
+            log.info("host ports changed: %d IPv%d UDP flows forgotten", conntrack.delete(stale), version)

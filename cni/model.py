@@ -40,6 +40,7 @@ class Attachment:
     port_mappings: tuple[PortMapping, ...] = ()
     pod: str = ""
     created: float = 0.0
+    netns: str = ""  # the path given with ADD, to find the pod's end again
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +82,17 @@ class LinkPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class Tunnel:
+    """What cannot be changed on a VXLAN link: `local` is the node address that its packets leave with."""
+
+    vni: int
+    port: int
+    local: Address
+
+
+@dataclass(frozen=True, slots=True)
 class LinkFacts:
-    """A link as the kernel shows it. `master` and `index` are interface indexes, 0 for none."""
+    """A link as the kernel shows it. `master` and `index` are interface indexes, 0 for none; `tunnel`: a VXLAN's."""
 
     index: int
     name: str
@@ -91,6 +101,7 @@ class LinkFacts:
     mtu: int
     up: bool
     master: int = 0
+    tunnel: Tunnel | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,11 +135,42 @@ class BridgePlan:
 
 @dataclass(frozen=True, slots=True)
 class NodeRoute:
-    """A route to another node's pods. `node` names it in messages."""
+    """A route to another node's pods. `node` names it in messages.
+
+    `link` "": the gateway is on a link of the node; else the name of the overlay's link, on which it is taken to be.
+    """
 
     destination: Network
     gateway: Address
     node: str = field(default="", compare=False)
+    link: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OverlayPlan:
+    """The node's VXLAN link. `addresses`: what packets of the node itself carry through it (no prefix route)."""
+
+    name: str
+    tunnel: Tunnel
+    mac: str
+    mtu: int
+    addresses: tuple[Interface, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Forward:
+    """A forwarding entry of the VXLAN link: frames to `mac` go to the node `remote`."""
+
+    mac: str
+    remote: Address
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbour:
+    """A permanent neighbour entry of the VXLAN link."""
+
+    address: Address
+    mac: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -145,7 +145,7 @@ def _reserve(store: Store, conf: NetConf, args: Args, now: float) -> tuple[Attac
             if address is None:
                 raise _exhausted(conf, args, store, version)
             chosen.append(address)
-        attachment = Attachment(args.key, tuple(chosen), conf.port_mappings, args.pod, now)
+        attachment = Attachment(args.key, tuple(chosen), conf.port_mappings, args.pod, now, args.netns)
         for address in chosen:
             if not store.claim(address, attachment):
                 # Another process took it between our look and now; the store knows it, so look again.

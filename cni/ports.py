@@ -6,7 +6,19 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from typing import Protocol, Self
 
-from cni.model import Address, Attachment, AttachmentKey, Interface, LinkFacts, LinkPlan, NodeRoute, RouteFacts
+from cni.model import (
+    Address,
+    Attachment,
+    AttachmentKey,
+    Forward,
+    Interface,
+    LinkFacts,
+    LinkPlan,
+    Neighbour,
+    NodeRoute,
+    OverlayPlan,
+    RouteFacts,
+)
 
 
 class Links(Protocol):
@@ -27,6 +39,13 @@ class Links(Protocol):
     def delete_address(self, index: int, address: Interface) -> None: ...
     def replace_route(self, route: NodeRoute, protocol: int) -> None: ...
     def delete_route(self, route: RouteFacts) -> bool: ...
+    def add_tunnel(self, plan: OverlayPlan) -> None: ...
+    def forwards(self, index: int) -> list[Forward]: ...
+    def neighbours(self, index: int) -> list[Neighbour]: ...
+    def replace_forward(self, index: int, entry: Forward) -> None: ...
+    def delete_forward(self, index: int, entry: Forward) -> bool: ...
+    def replace_neighbour(self, index: int, entry: Neighbour) -> None: ...
+    def delete_neighbour(self, index: int, entry: Neighbour) -> bool: ...
 
 
 OpenLinks = Callable[[int | None], Links]  # the namespace's descriptor, None: the node's
@@ -56,3 +75,12 @@ class CheckNamespace(Protocol):
     """cni.edge.netns.check_namespace: CNIError unless the descriptor is a pod's network namespace."""
 
     def __call__(self, fd: int, path: str) -> None: ...
+
+
+class PathMtus(Protocol):
+    """cni.edge.pathmtu.measure: the largest packet that gets to each address, where less than `size` does."""
+
+    def __call__(self, remotes: Collection[Address], port: int, size: int) -> dict[Address, int]: ...
+
+
+OpenNamespace = Callable[[str], AbstractContextManager[int]]  # cni.edge.netns.opened: a descriptor; raises CNIError

@@ -9,6 +9,7 @@ from cni.model import Network
 from cni.spec import SUPPORTED, TYPE
 
 SOCKET = "/run/nodewright/cni.sock"
+OVERLAYS = ("auto", "vxlan", "routes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +19,10 @@ class CniSettings:
     pod_cidrs: fixed ranges; empty: those of the own Node object, as soon as it has them.
     cluster_cidrs: every pod of the cluster; traffic to them is never translated.
     non_masquerade: more destinations that see pod addresses (node addresses are added by themselves).
-    mtu: 0 takes the uplink's. firewall: "iptables" or "nftables", as the service proxy of the node has it.
+    mtu: 0 finds it: the uplink's, less the overlay's header where pods of another node are reached through it.
+    overlay: "auto" routes to nodes on a link of this one and uses VXLAN to the others, "vxlan" uses it to all,
+    "routes" never. vxlan_port: UDP, the same on every node.
+    firewall: "iptables" or "nftables", as the service proxy of the node has it.
     """
 
     node_name: str
@@ -30,6 +34,8 @@ class CniSettings:
     cluster_cidrs: tuple[Network, ...] = ()
     non_masquerade: tuple[Network, ...] = ()
     masquerade: bool = True
+    overlay: str = "auto"
+    vxlan_port: int = 4789
     firewall: str = "iptables"
     socket: str = SOCKET
     data_dir: str = "/var/lib/cni/nodewright"

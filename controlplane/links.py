@@ -16,7 +16,7 @@ class Bridge:
 
 @dataclass(frozen=True, slots=True)
 class Veth:
-    """A pair: `name` in `space`, `peer` in `peer_space` as a port of `bridge`."""
+    """A pair: `name` in `space`, `peer` in `peer_space` as a port of `bridge` ("": of none)."""
 
     space: str
     name: str
@@ -40,7 +40,7 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """`via` a gateway, or `dev` a link, or (neither) unreachable. "default" is 0.0.0.0/0."""
+    """`via` a gateway, or `dev` a link, or (neither) unreachable. The default route is to 0.0.0.0/0 or ::/0."""
 
     space: str
     destination: str

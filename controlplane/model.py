@@ -15,10 +15,15 @@ DEFAULT_NAME = "nodewright"
 KUBERNETES_VERSION = "v1.37.1"
 POD_CIDR = "10.244.0.0/16"
 SERVICE_CIDR = "10.96.0.0/16"
+POD_CIDR6 = "fd00:10:244::/56"
+SERVICE_CIDR6 = "fd00:10:96::/112"
+FAMILIES = {"ipv4": (4,), "ipv6": (6,), "dual": (4, 6)}  # of --ip-family; the first is what single addresses are of
 CLUSTER_DOMAIN = "cluster.local"
 API_PORT = 6443
 CGROUP_ROOT = "/nodewright"
 CONTROL_PLANE = "control-plane"
+
+IPNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 def state_root() -> str:
@@ -31,6 +36,11 @@ def cache_root() -> str:
     return os.environ.get("NODEWRIGHT_CACHE") or os.path.join(os.path.expanduser("~"), ".cache", "nodewright")
 
 
+def in_url(address: str) -> str:
+    """An address as a URL's host has it."""
+    return f"[{address}]" if ":" in address else address
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """What a cluster was asked to be; kept in its state directory, so that a second `up` mends the same."""
@@ -39,6 +49,8 @@ class Options:
     proxy_mode: str = "iptables"
     agent: str = "nodewright"  # or upstream: the peer of every measurement
     proxy: str = "nodewright"
+    ip_family: str = "ipv4"  # a key of FAMILIES
+    routed: bool = False  # every node on a link of its own, a router between them
     uplink: bool = True
     durable: bool = False
     demo: bool = True
@@ -54,7 +66,12 @@ class Node:
     """One node: a network, mount and UTS namespace with its own containerd, agent and proxy."""
 
     name: str
-    address: str
+    addresses: tuple[str, ...]  # one of each family of the cluster
+
+    @property
+    def address(self) -> str:
+        """Of the first family."""
+        return self.addresses[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,32 +87,60 @@ class Cluster:
     tools: Mapping[str, str] = field(default_factory=dict)  # paths of the binaries it runs on
 
     @property
-    def network(self) -> ipaddress.IPv4Network:
-        return ipaddress.IPv4Network(self.subnet)
+    def families(self) -> tuple[int, ...]:
+        """IP versions, the first one first."""
+        return FAMILIES[self.options.ip_family]
 
     @property
-    def host_address(self) -> str:
-        return str(self.network[1])
+    def networks(self) -> tuple[IPNetwork, ...]:
+        """The nodes' subnets, one of each family."""
+        return tuple(map(self.network, self.families))
+
+    def network(self, version: int = 4) -> IPNetwork:
+        """The nodes' subnet of one family. IPv6's follows from IPv4's: 10.89.7.0/24 has fd00:a59:700::/64."""
+        chosen = ipaddress.IPv4Network(self.subnet)
+        if version == 4:
+            return chosen
+        return ipaddress.IPv6Network(((0xFD00 << 112) | (int(chosen.network_address) << 80), 64))
+
+    @property
+    def pod_cidrs(self) -> tuple[str, ...]:
+        return tuple(self.pod_cidr if version == 4 else POD_CIDR6 for version in self.families)
+
+    @property
+    def service_cidrs(self) -> tuple[str, ...]:
+        return tuple(self.service_cidr if version == 4 else SERVICE_CIDR6 for version in self.families)
+
+    @property
+    def host_addresses(self) -> tuple[str, ...]:
+        """This machine's own on the cluster's wire."""
+        return tuple(str(network[1]) for network in self.networks)
+
+    @property
+    def router_addresses(self) -> tuple[str, ...]:
+        """The wire's, where nodes have links of their own."""
+        return tuple(str(network[2]) for network in self.networks)
 
     @property
     def nodes(self) -> tuple[Node, ...]:
-        return tuple(Node(f"node{i + 1}", str(self.network[11 + i])) for i in range(self.options.nodes))
+        count, networks = self.options.nodes, self.networks
+        return tuple(Node(f"node{i + 1}", tuple(str(net[11 + i]) for net in networks)) for i in range(count))
 
     @property
     def api_address(self) -> str:
-        return str(self.network[11])
+        return self.nodes[0].address
 
     @property
     def api_url(self) -> str:
-        return f"https://{self.api_address}:{API_PORT}"
+        return f"https://{in_url(self.api_address)}:{API_PORT}"
 
     @property
     def kubernetes_service(self) -> str:
-        return str(ipaddress.IPv4Network(self.service_cidr)[1])
+        return str(ipaddress.ip_network(self.service_cidrs[0])[1])
 
     @property
     def dns_service(self) -> str:
-        return str(ipaddress.IPv4Network(self.service_cidr)[10])
+        return str(ipaddress.ip_network(self.service_cidrs[0])[10])
 
     @property
     def host_link(self) -> str:

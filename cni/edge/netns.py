@@ -12,7 +12,8 @@ import errno
 import fcntl
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 from cni.spec import INVALID_NETNS, UNKNOWN_CONTAINER, CNIError
@@ -36,6 +37,17 @@ def open_namespace(path: str) -> int:
             f"cannot open the network namespace {path}: {reason}",
             details="The sandbox is gone or was never made: the runtime must make a new one.",
         ) from error
+
+
+@contextmanager
+def opened(path: str) -> Iterator[int]:
+    """`open_namespace`, closed at the end. Raises CNIError."""
+    descriptor = open_namespace(path)
+    try:
+        check_namespace(descriptor, path)
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def check_namespace(fd: int, path: str) -> None:

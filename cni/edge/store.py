@@ -80,7 +80,7 @@ class DiskStore:
             record = self._records[addresses[0]]
             # A record lists all addresses that were wanted; only those whose file exists are held.
             held = tuple(address for address in record.addresses if address in addresses)
-            return Attachment(key, held, record.port_mappings, record.pod, record.created)
+            return Attachment(key, held, record.port_mappings, record.pod, record.created, record.netns)
 
     def attachments(self) -> list[Attachment]:
         with self._lock:
@@ -189,6 +189,7 @@ def _as_json(attachment: Attachment) -> dict[str, Any]:
         "portMappings": [asdict(mapping) for mapping in attachment.port_mappings],
         "pod": attachment.pod,
         "created": attachment.created,
+        "netns": attachment.netns,
     }
 
 
@@ -199,4 +200,5 @@ def _from_json(raw: Any) -> Attachment:
         port_mappings=tuple(PortMapping(**item) for item in raw.get("portMappings", ())),
         pod=str(raw.get("pod", "")),
         created=float(raw.get("created", 0)),
+        netns=str(raw.get("netns", "")),
     )

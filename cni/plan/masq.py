@@ -16,17 +16,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
 
-from cni.model import Attachment, HostPort, Network, PortMapping
+from cni.model import Address, Attachment, HostPort, Network, PortMapping
 from cni.plan.names import network_suffix
 from nodelib.firewall.objects import Chain, Jump, Rule, TableChange, comment, jump, rule
 
-MULTICAST = ip_network("224.0.0.0/4")
-_LOOPBACK = ip_network("127.0.0.0/8")
+# What stays on its link whatever its source: never masqueraded.
+LOCAL = {4: (ip_network("224.0.0.0/4"),), 6: (ip_network("fe80::/10"), ip_network("ff00::/8"))}
+_LOOPBACK = ip_network("127.0.0.0/8")  # the kernel never forwards from or to ::1, whatever is set
 
 
 @dataclass(frozen=True, slots=True)
 class FirewallFacts:
-    """IPv4. `bridge_filtered`: bridge-nf-call-iptables is on, so bridged answers are translated back."""
+    """What the rules of one address family are made of.
+
+    `pod_cidrs` and `host_ports` are of that family. `bridge_filtered`: bridge-nf-call-iptables (or -ip6tables) is
+    on, so that bridged answers are translated back.
+    """
 
     network: str
     bridge: str
@@ -35,6 +40,7 @@ class FirewallFacts:
     masquerade: bool = True
     host_ports: tuple[HostPort, ...] = ()
     bridge_filtered: bool = True
+    version: int = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +75,8 @@ def host_ports(attachments: Iterable[Attachment], version: int = 4) -> tuple[Hos
 def chains(facts: FirewallFacts) -> dict[str, tuple[Chain, ...]]:
     """Our chains by table, whole."""
     own = chain_names(facts.network)
-    return {
-        "raw": (Chain(own.localnet, (rule(comment("pods have no business with the node's loopback"), jump("DROP")),)),),
+    guard = Chain(own.localnet, (rule(comment("pods have no business with the node's loopback"), jump("DROP")),))
+    return ({"raw": (guard,)} if facts.version == 4 else {}) | {
         "nat": (
             Chain(own.hostports, tuple(_dnat(item) for item in facts.host_ports)),
             Chain(own.postrouting, (*_host_port_masquerade(facts), *_masquerade(facts))),
@@ -85,8 +91,7 @@ def jumps(facts: FirewallFacts) -> dict[str, tuple[Jump, ...]]:
     local = ("-m", "addrtype", "--dst-type", "LOCAL")
     host = rule(comment("nodewright hostPorts"), local, jump(own.hostports))
     localnet = rule("-d", str(_LOOPBACK), "-i", facts.bridge, comment("nodewright localnet"), jump(own.localnet))
-    return {
-        "raw": (Jump("PREROUTING", localnet),),
+    return ({"raw": (Jump("PREROUTING", localnet),)} if facts.version == 4 else {}) | {
         "nat": (
             Jump("PREROUTING", host, insert=False),
             Jump("OUTPUT", host, insert=False),
@@ -97,9 +102,8 @@ def jumps(facts: FirewallFacts) -> dict[str, tuple[Jump, ...]]:
     }
 
 
-def removal(network: str, bridge: str, present: Mapping[str, Sequence[Jump]]) -> tuple[TableChange, ...]:
+def removal(facts: FirewallFacts, present: Mapping[str, Sequence[Jump]]) -> tuple[TableChange, ...]:
     """What takes all of it away; `present` are those of our jumps that exist, by table."""
-    facts = FirewallFacts(network, bridge, ())
     return tuple(
         TableChange(table, remove_jumps=tuple(present.get(table, ())), delete=tuple(chain.name for chain in items))
         for table, items in chains(facts).items()
@@ -110,8 +114,8 @@ def _masquerade(facts: FirewallFacts) -> list[Rule]:
     if not facts.masquerade:
         return []
     rules = []
-    for source in (cidr for cidr in facts.pod_cidrs if cidr.version == 4):
-        inside = collapsed([*facts.pod_cidrs, *facts.non_masquerade, MULTICAST])
+    inside = collapsed([*facts.pod_cidrs, *facts.non_masquerade, *LOCAL[facts.version]])
+    for source in facts.pod_cidrs:
         rules += [rule("-s", str(source), "-d", str(target), jump("RETURN")) for target in inside]
         rules.append(rule("-s", str(source), comment("outside the cluster"), jump("MASQUERADE"), "--random-fully"))
     return rules
@@ -122,8 +126,8 @@ def _host_port_masquerade(facts: FirewallFacts) -> list[Rule]:
     for address, protocol, port in dict.fromkeys(
         (item.address, item.mapping.protocol, item.mapping.container_port) for item in facts.host_ports
     ):
-        to = ("-d", f"{address}/32", "-p", protocol, "-m", protocol, "--dport", str(port))
-        sources = [f"{address}/32", str(_LOOPBACK)]
+        to = ("-d", _host(address), "-p", protocol, "-m", protocol, "--dport", str(port))
+        sources = [_host(address), *([str(_LOOPBACK)] if facts.version == 4 else [])]
         if not facts.bridge_filtered:
             # The answer to a pod on the same bridge would not pass here and keep the wrong source.
             sources += [str(cidr) for cidr in facts.pod_cidrs if address in cidr]
@@ -135,24 +139,29 @@ def _host_port_masquerade(facts: FirewallFacts) -> list[Rule]:
 
 def _dnat(item: HostPort) -> Rule:
     mapping = item.mapping
-    where = ("-d", f"{mapping.host_ip}/32") if mapping.host_ip else ()
+    where = ("-d", _host(ip_address(mapping.host_ip))) if mapping.host_ip else ()
     what = ("-p", mapping.protocol, "-m", mapping.protocol, "--dport", str(mapping.host_port))
     label = comment(f"hostPort of {item.pod}") if item.pod else ()
-    return rule(where, what, label, jump("DNAT"), "--to-destination", f"{item.address}:{mapping.container_port}")
+    return rule(where, what, label, jump("DNAT"), "--to-destination", target(item))
+
+
+def target(item: HostPort) -> str:
+    """Address and port of the pod, as iptables and nft write them."""
+    shown = f"[{item.address}]" if item.address.version == 6 else str(item.address)
+    return f"{shown}:{item.mapping.container_port}"
+
+
+def _host(address: Address) -> str:
+    return f"{address}/{address.max_prefixlen}"
 
 
 def _forward(cidrs: Sequence[Network]) -> list[Rule]:
-    rules = []
-    for cidr in (item for item in cidrs if item.version == 4):
-        rules += [rule("-s", str(cidr), jump("ACCEPT")), rule("-d", str(cidr), jump("ACCEPT"))]
-    return rules
+    return [rule(flag, str(cidr), jump("ACCEPT")) for cidr in cidrs for flag in ("-s", "-d")]
 
 
 def collapsed(networks: Iterable[Network]) -> list[Network]:
-    """IPv4 only, without those inside another, sorted: the same set always makes the same rules."""
-    distinct = sorted(
-        {item for item in networks if item.version == 4}, key=lambda n: (int(n.network_address), n.prefixlen)
-    )
+    """Without those inside another, sorted: the same set always makes the same rules. All of one family."""
+    distinct = sorted(set(networks), key=lambda n: (int(n.network_address), n.prefixlen))
     kept: list[Network] = []
     for item in distinct:
         if not any(item.subnet_of(other) for other in kept):  # type: ignore[arg-type]

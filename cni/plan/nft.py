@@ -7,9 +7,11 @@ set through iptables, `nodewright doctor` must say so; this table has no forward
 
 from __future__ import annotations
 
-from cni.model import HostPort, Network
-from cni.plan.masq import MULTICAST, FirewallFacts, collapsed
+from cni.model import HostPort
+from cni.plan.masq import LOCAL, FirewallFacts, collapsed, target
 from cni.plan.names import network_suffix
+
+_NAMES = {4: "ip", 6: "ip6"}  # of tables, and of the protocol in a rule
 
 
 def table_name(network: str) -> str:
@@ -17,14 +19,17 @@ def table_name(network: str) -> str:
 
 
 def transaction(facts: FirewallFacts) -> str:
-    """Input for `nft -f -` that replaces our table."""
+    """Input for `nft -f -` that replaces our table of one family."""
+    prerouting = ["fib daddr type local jump hostports"]
     chains = {
-        "localnet": ("type filter hook prerouting priority raw;", _localnet(facts)),
-        "prerouting": ("type nat hook prerouting priority dstnat;", ["fib daddr type local jump hostports"]),
-        "output": ("type nat hook output priority -100;", ["fib daddr type local jump hostports"]),
+        "prerouting": ("type nat hook prerouting priority dstnat;", prerouting),
+        "output": ("type nat hook output priority -100;", prerouting),
         "postrouting": ("type nat hook postrouting priority srcnat;", _postrouting(facts)),
     }
-    lines = [*removal_lines(facts.network), f"table ip {table_name(facts.network)} {{"]
+    if facts.version == 4:
+        guard = [f'iifname "{facts.bridge}" ip daddr 127.0.0.0/8 drop']
+        chains = {"localnet": ("type filter hook prerouting priority raw;", guard), **chains}
+    lines = [*_replaced(facts.network, facts.version), f"table {_NAMES[facts.version]} {table_name(facts.network)} {{"]
     lines += _chain("hostports", "", [_dnat(item) for item in facts.host_ports])
     for name, (hook, rules) in chains.items():
         lines += _chain(name, hook, rules)
@@ -32,12 +37,13 @@ def transaction(facts: FirewallFacts) -> str:
 
 
 def removal(network: str) -> str:
-    return "\n".join([*removal_lines(network), ""])
+    """Both families."""
+    return "\n".join([*_replaced(network, 4), *_replaced(network, 6), ""])
 
 
-def removal_lines(network: str) -> list[str]:
+def _replaced(network: str, version: int) -> list[str]:
     # Added first, because deleting what does not exist fails the whole transaction.
-    return [f"add table ip {table_name(network)}", f"delete table ip {table_name(network)}"]
+    return [f"{verb} table {_NAMES[version]} {table_name(network)}" for verb in ("add", "delete")]
 
 
 def _chain(name: str, hook: str, rules: list[str]) -> list[str]:
@@ -45,30 +51,25 @@ def _chain(name: str, hook: str, rules: list[str]) -> list[str]:
     return [f"  chain {name} {{", *body, "  }"]
 
 
-def _localnet(facts: FirewallFacts) -> list[str]:
-    return [f'iifname "{facts.bridge}" ip daddr 127.0.0.0/8 drop']
-
-
 def _postrouting(facts: FirewallFacts) -> list[str]:
+    ip = _NAMES[facts.version]
     rules = []
     for item in facts.host_ports:
         port = f"{item.mapping.protocol} dport {item.mapping.container_port}"
-        to = f"ip daddr {item.address} {port} ct status dnat masquerade"
-        rules += [f"ip saddr {item.address} {to}", f"ip saddr 127.0.0.0/8 {to}"]
+        to = f"{ip} daddr {item.address} {port} ct status dnat masquerade"
+        rules.append(f"{ip} saddr {item.address} {to}")
+        if facts.version == 4:
+            rules.append(f"{ip} saddr 127.0.0.0/8 {to}")
         if not facts.bridge_filtered:
-            rules += [f"ip saddr {cidr} {to}" for cidr in facts.pod_cidrs if item.address in cidr]
-    inside = ", ".join(_elements([*facts.pod_cidrs, *facts.non_masquerade, MULTICAST]))
-    if facts.masquerade:
-        for source in _elements(facts.pod_cidrs):
-            rules += [f"ip saddr {source} ip daddr {{ {inside} }} return", f"ip saddr {source} masquerade fully-random"]
+            rules += [f"{ip} saddr {cidr} {to}" for cidr in facts.pod_cidrs if item.address in cidr]
+    if facts.masquerade and facts.pod_cidrs:
+        inside = ", ".join(map(str, collapsed([*facts.pod_cidrs, *facts.non_masquerade, *LOCAL[facts.version]])))
+        for source in collapsed(facts.pod_cidrs):
+            rules.append(f"{ip} saddr {source} {ip} daddr {{ {inside} }} return")
+            rules.append(f"{ip} saddr {source} masquerade fully-random")
     return list(dict.fromkeys(rules))
 
 
 def _dnat(item: HostPort) -> str:
-    where = f"ip daddr {item.mapping.host_ip} " if item.mapping.host_ip else ""
-    port = f"{item.mapping.protocol} dport {item.mapping.host_port}"
-    return f"{where}{port} dnat to {item.address}:{item.mapping.container_port}"
-
-
-def _elements(networks: list[Network] | tuple[Network, ...]) -> list[str]:
-    return [str(item) for item in collapsed(networks)]
+    where = f"{_NAMES[item.address.version]} daddr {item.mapping.host_ip} " if item.mapping.host_ip else ""
+    return f"{where}{item.mapping.protocol} dport {item.mapping.host_port} dnat to {target(item)}"

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_interface
 
-from cni.model import Address, AddressRange, BridgePlan, Interface, LinkFacts, Network, RouteFacts
+from cni.model import Address, AddressRange, BridgePlan, Interface, LinkFacts, RouteFacts
 from cni.plan.links import DEFAULT_MTU
 from cni.plan.names import mac
 
@@ -69,10 +69,13 @@ def uplink_mtu(
     return DEFAULT_MTU
 
 
-def connected(addresses: Iterable[tuple[int, Interface]], bridge_index: int) -> list[Interface]:
-    """Addresses whose links lead to other nodes: not loopback, not our own bridge."""
-    return [item for index, item in addresses if index != bridge_index and not item.ip.is_loopback]
+def connected(addresses: Iterable[tuple[int, Interface]], own_links: Collection[int]) -> list[Interface]:
+    """Addresses whose links lead to other nodes: not loopback, not the bridge and the overlay (`own_links`).
 
-
-def covered(address: Address, networks: Iterable[Network]) -> bool:
-    return any(address.version == network.version and address in network for network in networks)
+    Nor link-local ones: fe80::/64 is on every link, and tells nothing about who is there.
+    """
+    return [
+        item
+        for index, item in addresses
+        if index not in own_links and not item.ip.is_loopback and not (item.version == 6 and item.ip.is_link_local)
+    ]

@@ -1,70 +1,102 @@
-"""Routes to the other nodes' pods, from Node objects. Pure."""
+"""How the other nodes' pods are reached, from Node objects: next hop on a link, or VXLAN. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from cni.model import Address, Interface, Network, NodeFacts, NodeRoute, RouteFacts
+from cni.model import Interface, Network, NodeFacts, NodeRoute, RouteFacts
+from cni.plan import overlay
 
 PROTOCOL = 143  # rtm_protocol of every route that is ours; unused in /etc/iproute2/rt_protos
 
 
 @dataclass(frozen=True, slots=True)
 class RoutesPlan:
-    """`add` replaces what is there for the same destination; `skipped` says why a node has no route."""
+    """`add` replaces what is there for the same destination; `skipped` says why a node has no route.
+
+    `peers`: nodes that are reached through the overlay, by the address that their VXLAN packets go to.
+    """
 
     add: tuple[NodeRoute, ...] = ()
     remove: tuple[RouteFacts, ...] = ()
     skipped: tuple[str, ...] = ()
+    peers: tuple[overlay.Peer, ...] = ()
 
 
 def plan(
-    own_name: str,
+    own: NodeFacts,
     nodes: Iterable[NodeFacts],
     connected: Sequence[Interface],
     present: Iterable[RouteFacts],
     own_cidrs: Collection[Network] = (),
+    *,
+    mode: str = "auto",
+    overlay_index: int = 0,
 ) -> RoutesPlan:
-    """What to change so that every other node's podCIDRs are routed to its InternalIP.
+    """What to change so that every other node's podCIDRs are reached.
 
-    `connected` are the node's own addresses with their prefixes, the bridge's left out: a next hop must be on
-    one of those links. Of `present` only routes with PROTOCOL are ours to touch.
+    `connected` are the node's own addresses with their prefixes, the bridge's left out: a plain route's next hop must
+    be on one of those links. Of `present` only routes with PROTOCOL are ours to touch; `overlay_index` is the
+    VXLAN link's, 0 while there is none.
     """
     wanted: dict[Network, NodeRoute] = {}
+    peers: dict[str, overlay.Peer] = {}
     skipped = []
     for node in sorted(nodes, key=lambda item: item.name):
-        if node.name == own_name:
+        if node.name == own.name:
             continue
         for cidr in node.pod_cidrs:
-            reason, hop = _next_hop(node, cidr, connected)
-            other = wanted.get(cidr)
-            if other is not None:
-                reason = f"podCIDR {cidr} of node {node.name} is node {other.node}'s too"
-            elif any(cidr.version == own.version and cidr.overlaps(own) for own in own_cidrs):  # type: ignore[arg-type]
-                reason = f"podCIDR {cidr} of node {node.name} overlaps this node's own"
-            if reason or hop is None:
-                skipped.append(reason)
-            else:
-                wanted[cidr] = NodeRoute(cidr, hop, node.name)
+            found = _refusal(node, cidr, wanted, own_cidrs) or _reach(node, cidr, connected, own, mode)
+            if isinstance(found, str):
+                skipped.append(found)
+                continue
+            wanted[cidr] = found
+            if found.link and (underlay := overlay.underlay(own, node)) is not None:
+                before = peers.get(node.name) or overlay.Peer(node.name, underlay)
+                peers[node.name] = before.with_gateway(found.gateway)
     ours = [route for route in present if route.protocol == PROTOCOL]
-    right = {route.destination: route.gateway for route in ours}
+    right = {route.destination: (route.gateway, route.link == overlay_index) for route in ours}
     return RoutesPlan(
-        add=tuple(route for route in wanted.values() if right.get(route.destination) != route.gateway),
+        add=tuple(r for r in wanted.values() if right.get(r.destination) != (r.gateway, bool(r.link))),
         remove=tuple(route for route in ours if route.destination not in wanted),
         skipped=tuple(skipped),
+        peers=tuple(peers.values()),
     )
 
 
-def _next_hop(node: NodeFacts, cidr: Network, connected: Sequence[Interface]) -> tuple[str, Address | None]:
+def _refusal(
+    node: NodeFacts, cidr: Network, wanted: dict[Network, NodeRoute], own_cidrs: Collection[Network]
+) -> str | None:
+    other = wanted.get(cidr)
+    if other is not None:
+        return f"podCIDR {cidr} of node {node.name} is node {other.node}'s too"
+    if any(cidr.version == own.version and cidr.overlaps(own) for own in own_cidrs):  # type: ignore[arg-type]
+        return f"podCIDR {cidr} of node {node.name} overlaps this node's own"
+    return None
+
+
+def _reach(
+    node: NodeFacts, cidr: Network, connected: Sequence[Interface], own: NodeFacts, mode: str
+) -> NodeRoute | str:
+    """The route, or why there is none."""
+    local = {item.ip for item in connected}
+    doubled = next((ip for ip in node.internal_ips if ip in local), None)
+    if doubled is not None:
+        return f"node {node.name} has this node's address {doubled}: no route to its pods {cidr}"
     candidates = [ip for ip in node.internal_ips if ip.version == cidr.version]
+    hop = next((ip for ip in candidates if any(ip in item.network for item in connected)), None)
+    if hop is not None and mode != "vxlan":
+        return NodeRoute(cidr, hop, node.name)
+    if mode != "routes" and overlay.underlay(own, node) is not None:
+        return NodeRoute(cidr, overlay.gateway(cidr), node.name, overlay.LINK)
     if not candidates:
-        return f"node {node.name} has no IPv{cidr.version} InternalIP: no route to its pods {cidr}", None
-    own = {item.ip for item in connected}
-    for ip in candidates:
-        if ip in own:
-            return f"node {node.name} has this node's address {ip}: no route to its pods {cidr}", None
-        if any(ip in item.network for item in connected):
-            return "", ip
+        return f"node {node.name} has no IPv{cidr.version} InternalIP: no route to its pods {cidr}"
     shown = ", ".join(map(str, candidates))
-    return f"node {node.name} ({shown}) is on no link of this node: no route to its pods {cidr}", None
+    return f"node {node.name} ({shown}) is on no link of this node: no route to its pods {cidr}{_why(mode, own)}"
+
+
+def _why(mode: str, own: NodeFacts) -> str:
+    if mode == "routes":
+        return " (routes only: --pod-network-overlay auto would use VXLAN)"
+    return " (no VXLAN either: this node's own InternalIP is not known)" if not own.internal_ips else ""

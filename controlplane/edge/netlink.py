@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import socket
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,6 +16,8 @@ from controlplane import links
 from nodelib.errors import NodewrightError, Permanent, Temporary
 
 _RT_TABLE_MAIN = 254
+_RT_SCOPE_LINK = 253
+_IFA_F_NODAD = 0x02
 _FR_ACT_TO_TBL = 1
 _FR_ACT_UNREACHABLE = 7
 
@@ -110,7 +113,8 @@ class Netlink:
             self._remove_half(wish, near, far)
             self._make_veth(wish)
             far = self._must(wish.peer_space, wish.peer)
-        self.socket(wish.peer_space).link("set", index=far, master=self._must(wish.peer_space, wish.bridge))
+        if wish.bridge:
+            self.socket(wish.peer_space).link("set", index=far, master=self._must(wish.peer_space, wish.bridge))
         return missing
 
     def _remove_half(self, wish: links.Veth, near: int | None, far: int | None) -> None:
@@ -132,17 +136,21 @@ class Netlink:
 
     def _address(self, wish: links.Address) -> None:
         address, prefix = wish.address.split("/")
+        # The cluster chose it: duplicate detection would only hold up the first packets.
+        quick = {"flags": _IFA_F_NODAD} if ":" in address else {}
         with _present_is_fine():
             self.socket(wish.space).addr(
-                "add", index=self._must(wish.space, wish.name), address=address, prefixlen=int(prefix)
+                "add", index=self._must(wish.space, wish.name), address=address, prefixlen=int(prefix), **quick
             )
 
     def _route(self, wish: links.Route) -> None:
-        what: dict[str, Any] = {"dst": wish.destination, "table": _RT_TABLE_MAIN}
+        what: dict[str, Any] = {"dst": wish.destination, "table": _RT_TABLE_MAIN, "family": _family(wish.destination)}
         if wish.via:
             what["gateway"] = wish.via
         elif wish.dev:
             what["oif"] = self._must(wish.space, wish.dev)
+            if what["family"] == socket.AF_INET:
+                what["scope"] = _RT_SCOPE_LINK  # else it could not be the way to a gateway
         else:
             what["type"] = "unreachable"
         if wish.source:
@@ -152,13 +160,17 @@ class Netlink:
         self.socket(wish.space).route("replace", **what)
 
     def _rule(self, wish: links.Rule) -> None:
-        what: dict[str, Any] = {"priority": wish.priority, "dst": wish.destination}
+        what: dict[str, Any] = {"priority": wish.priority, "dst": wish.destination, "family": _family(wish.destination)}
         if wish.iif:
             what |= {"iifname": wish.iif, "table": _RT_TABLE_MAIN, "action": _FR_ACT_TO_TBL}
         else:
             what["action"] = _FR_ACT_UNREACHABLE
         with _present_is_fine():
             self.socket(wish.space).rule("add", **what)
+
+
+def _family(destination: str) -> int:
+    return int(socket.AF_INET6 if ":" in destination else socket.AF_INET)
 
 
 @contextlib.contextmanager

@@ -81,7 +81,7 @@ def certificates(cluster: Cluster) -> tuple[Certificate, ...]:
                 "server",
                 "system:nodes",
                 (node.name, "localhost"),
-                (node.address, "127.0.0.1"),
+                (*node.addresses, "127.0.0.1"),
             ),
             Certificate(f"{own}/pki/proxy-client", "system:kube-proxy", ca, "client"),
         ]
@@ -108,8 +108,8 @@ def api_server(cluster: Cluster, issuer: str) -> Certificate:
             cluster.kubernetes_service,
             "127.0.0.1",
             "::1",
-            cluster.host_address,
-            *(node.address for node in cluster.nodes),
+            *cluster.host_addresses,
+            *(address for node in cluster.nodes for address in node.addresses),
         ),
     )
 

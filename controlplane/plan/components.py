@@ -129,7 +129,7 @@ def api_server_flags(cluster: Cluster) -> tuple[str, ...]:
         f"--service-account-issuer=https://kubernetes.default.svc.{cluster.domain}",
         f"--service-account-key-file={service_account}.pub",
         f"--service-account-signing-key-file={service_account}.key",
-        f"--service-cluster-ip-range={cluster.service_cidr}",
+        f"--service-cluster-ip-range={','.join(cluster.service_cidrs)}",
         "--service-node-port-range=30000-32767",
         "--profiling=false",
         "--v=0",
@@ -148,9 +148,9 @@ def controller_manager_flags(cluster: Cluster) -> tuple[str, ...]:
         f"--client-ca-file={pki}/ca.crt",
         f"--requestheader-client-ca-file={pki}/front-proxy-ca.crt",
         "--allocate-node-cidrs=true",
-        f"--cluster-cidr={cluster.pod_cidr}",
-        "--node-cidr-mask-size=24",
-        f"--service-cluster-ip-range={cluster.service_cidr}",
+        f"--cluster-cidr={','.join(cluster.pod_cidrs)}",
+        *_mask_sizes(cluster),
+        f"--service-cluster-ip-range={','.join(cluster.service_cidrs)}",
         f"--cluster-signing-cert-file={pki}/ca.crt",
         f"--cluster-signing-key-file={pki}/ca.key",
         f"--root-ca-file={pki}/ca.crt",
@@ -167,6 +167,14 @@ def controller_manager_flags(cluster: Cluster) -> tuple[str, ...]:
         "--profiling=false",
         "--v=0",
     )
+
+
+def _mask_sizes(cluster: Cluster) -> tuple[str, ...]:
+    """How large a node's podCIDR is; with two families upstream wants the flags that name them."""
+    sizes = {4: 24, 6: 64}
+    if len(cluster.families) == 1:
+        return (f"--node-cidr-mask-size={sizes[cluster.families[0]]}",)
+    return tuple(f"--node-cidr-mask-size-ipv{version}={sizes[version]}" for version in cluster.families)
 
 
 def scheduler_flags(cluster: Cluster) -> tuple[str, ...]:
@@ -199,14 +207,14 @@ def agent(cluster: Cluster, node: Node, tools: Tools) -> Program:
         "--kubeconfig=/etc/kubernetes/kubelet.conf",
         "--root-dir=/var/lib/kubelet",
         f"--hostname-override={node.name}",
-        f"--node-ip={node.address}",
+        f"--node-ip={','.join(node.addresses)}",
         f"--container-runtime-endpoint=unix://{CONTAINERD_SOCKET}",
         "--v=2",
     )
     log = f"{cluster.log_dir(node.name)}/agent.log"
     if cluster.options.agent == "upstream":
         return Program("agent", (tools.binaries["kubelet"], *flags), log, tools.environment(), stop_timeout=10)
-    own = (f"--pod-network-cidr={cluster.pod_cidr}",)
+    own = tuple(f"--pod-network-cidr={cidr}" for cidr in cluster.pod_cidrs)
     command = (tools.python, "-m", "cli.node_main", *flags, f"--cgroup-root={cluster.cgroup}/{node.name}", *own)
     return Program("agent", command, log, tools.python_environment(), stop_timeout=10)
 

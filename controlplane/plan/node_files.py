@@ -30,8 +30,11 @@ SYSCTLS = {
     "net/ipv4/conf/all/rp_filter": "0",
     "net/ipv4/conf/default/rp_filter": "0",
     "net/bridge/bridge-nf-call-iptables": "1",
+    "net/bridge/bridge-nf-call-ip6tables": "1",
     "net/ipv6/conf/all/disable_ipv6": "0",
+    "net/ipv6/conf/all/forwarding": "1",
 }
+_ROUTER_SYSCTLS = {"net/ipv4/ip_forward": "1", "net/ipv6/conf/all/forwarding": "1"}
 
 
 def namespaces(cluster: Cluster, node: Node, holder: int) -> dict[str, Any]:
@@ -63,7 +66,7 @@ def wire_namespace(cluster: Cluster) -> dict[str, Any]:
         "space": "wire",
         "kinds": ["net"],
         "hostname": "",
-        "sysctls": {},
+        "sysctls": _ROUTER_SYSCTLS if cluster.options.routed else {},
         "mounts": [],
         "holder": 0,
     }
@@ -72,7 +75,7 @@ def wire_namespace(cluster: Cluster) -> dict[str, Any]:
 def hosts(cluster: Cluster) -> str:
     """/etc/hosts of every node."""
     lines = ["127.0.0.1 localhost", "::1 localhost ip6-localhost ip6-loopback"]
-    lines += [f"{node.address} {node.name}" for node in cluster.nodes]
+    lines += [f"{address} {node.name}" for node in cluster.nodes for address in node.addresses]
     return "\n".join(lines) + "\n"
 
 
@@ -201,15 +204,16 @@ def kubelet_config(cluster: Cluster, node: Node) -> str:
 
 def proxy_config(cluster: Cluster, node: Node) -> str:
     """KubeProxyConfiguration (kubeproxy.config.k8s.io/v1alpha1), as JSON, which is YAML."""
+    anywhere = "[::]" if cluster.families == (6,) else "0.0.0.0"
     config = {
         "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
         "kind": "KubeProxyConfiguration",
         "mode": cluster.options.proxy_mode,
         "hostnameOverride": node.name,
         "clientConnection": {"kubeconfig": "/etc/kubernetes/proxy.conf"},
-        "clusterCIDR": cluster.pod_cidr,
-        "bindAddress": "0.0.0.0",
-        "healthzBindAddress": "0.0.0.0:10256",
+        "clusterCIDR": ",".join(cluster.pod_cidrs),
+        "bindAddress": anywhere.strip("[]"),
+        "healthzBindAddress": f"{anywhere}:10256",
         "metricsBindAddress": "127.0.0.1:10249",
         # These sysctls are read-only in a network namespace that is not the first.
         "conntrack": {"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},

@@ -9,49 +9,71 @@ route of the highest metric does that. For services it may not: the kernel looks
 before the nat OUTPUT hook, so a local process could never reach a ClusterIP; they get a route
 to the loopback device (what no rule translates is discarded there) and rules that turn
 forwarded packets away.
+
+Routed: no bridge; the wire is a router with a link to each node, which has its address alone on it. It knows no
+pod, so pod traffic between nodes must take the overlay.
 """
 
 from __future__ import annotations
 
-import ipaddress
-
 from controlplane.links import HOST, WIRE, Address, Bridge, Route, Rule, Up, Veth, Wish
-from controlplane.model import Cluster
+from controlplane.model import Cluster, Node
 
 BRIDGE = "br0"
 UPLINK = "eth0"
 LAST_METRIC = 1 << 24
 SERVICE_RULES = (90, 91)
+DEFAULT = {4: "0.0.0.0/0", 6: "::/0"}
 
 
 def wiring(cluster: Cluster) -> tuple[Wish, ...]:
     """Everything that must exist, in the order in which it can be made."""
-    wishes: list[Wish] = [Up(WIRE, "lo"), Bridge(WIRE, BRIDGE), Up(WIRE, BRIDGE)]
-    wishes += _port(HOST, cluster.host_link, "host")
-    wishes.append(Address(HOST, cluster.host_link, _with_prefix(cluster, cluster.host_address)))
-    wishes.append(Up(HOST, cluster.host_link))
+    wishes: list[Wish] = [Up(WIRE, "lo")]
+    if not cluster.options.routed:
+        wishes += [Bridge(WIRE, BRIDGE), Up(WIRE, BRIDGE)]
+    wishes += _link(cluster, HOST, cluster.host_link, "host", cluster.host_addresses)
+    if cluster.options.routed and cluster.options.uplink:
+        wishes += _default_routes(cluster, WIRE, cluster.host_addresses)
     for node in cluster.nodes:
-        wishes += node_wiring(cluster, node.name, node.address)
+        wishes += node_wiring(cluster, node)
     return tuple(wishes)
 
 
-def node_wiring(cluster: Cluster, node: str, address: str) -> list[Wish]:
+def node_wiring(cluster: Cluster, node: Node) -> list[Wish]:
     """The part of one node."""
-    wishes: list[Wish] = [Up(node, "lo"), *_port(node, UPLINK, node)]
-    wishes.append(Address(node, UPLINK, _with_prefix(cluster, address)))
-    wishes.append(Up(node, UPLINK))
+    wishes: list[Wish] = [Up(node.name, "lo"), *_link(cluster, node.name, UPLINK, node.name, node.addresses)]
     if cluster.options.uplink:
-        wishes.append(Route(node, "default", via=cluster.host_address))
-    wishes.append(Route(node, cluster.pod_cidr, metric=LAST_METRIC))
-    wishes.append(Route(node, cluster.service_cidr, dev="lo", source=address, metric=LAST_METRIC))
-    wishes.append(Rule(node, SERVICE_RULES[0], cluster.service_cidr, iif="lo"))
-    wishes.append(Rule(node, SERVICE_RULES[1], cluster.service_cidr))
+        gateways = cluster.router_addresses if cluster.options.routed else cluster.host_addresses
+        wishes += _default_routes(cluster, node.name, gateways)
+    wishes += [Route(node.name, cidr, metric=LAST_METRIC) for cidr in cluster.pod_cidrs]
+    for address, cidr in zip(node.addresses, cluster.service_cidrs, strict=True):
+        wishes.append(Route(node.name, cidr, dev="lo", source=address, metric=LAST_METRIC))
+        wishes.append(Rule(node.name, SERVICE_RULES[0], cidr, iif="lo"))
+        wishes.append(Rule(node.name, SERVICE_RULES[1], cidr))
     return wishes
 
 
-def _port(space: str, name: str, peer: str) -> list[Wish]:
-    return [Veth(space, name, WIRE, peer, BRIDGE), Up(WIRE, peer)]
+def _link(cluster: Cluster, space: str, name: str, peer: str, addresses: tuple[str, ...]) -> list[Wish]:
+    """A link to the wire and the addresses on it."""
+    routed = cluster.options.routed
+    wishes: list[Wish] = [Veth(space, name, WIRE, peer, "" if routed else BRIDGE), Up(WIRE, peer)]
+    if not routed:
+        pairs = zip(addresses, cluster.networks, strict=True)
+        wishes += [Address(space, name, f"{address}/{network.prefixlen}") for address, network in pairs]
+        return [*wishes, Up(space, name)]
+    wishes += [Address(space, name, _host(address)) for address in addresses]
+    wishes += [Address(WIRE, peer, _host(router)) for router in cluster.router_addresses]
+    wishes.append(Up(space, name))
+    wishes += [Route(WIRE, _host(address), dev=peer) for address in addresses]
+    for router, network in zip(cluster.router_addresses, cluster.networks, strict=True):
+        wishes.append(Route(space, _host(router), dev=name))
+        wishes.append(Route(space, str(network), via=router))
+    return wishes
 
 
-def _with_prefix(cluster: Cluster, address: str) -> str:
-    return str(ipaddress.IPv4Interface(f"{address}/{cluster.network.prefixlen}"))
+def _default_routes(cluster: Cluster, space: str, gateways: tuple[str, ...]) -> list[Wish]:
+    return [Route(space, DEFAULT[v], via=gateway) for v, gateway in zip(cluster.families, gateways, strict=True)]
+
+
+def _host(address: str) -> str:
+    return f"{address}/{128 if ':' in address else 32}"

@@ -78,6 +78,9 @@ def _settle(request: Request) -> Cluster:
     return cluster
 
 
+_FIXED = ("uplink", "durable", "ip_family", "routed")
+
+
 def _readable(name: str) -> Cluster | None:
     try:
         return state.load(name)
@@ -91,8 +94,8 @@ def _merge(known: Options, request: Request) -> Options:
         asked, there = getattr(request.options, name), getattr(known, name)
         if asked == there:
             continue
-        if name in ("uplink", "durable") or (name == "nodes" and asked < there):
-            raise _cannot_change(request.name, f"--{name}", there, asked)
+        if name in _FIXED or (name == "nodes" and asked < there):
+            raise _cannot_change(request.name, f"--{name.replace('_', '-')}", there, asked)
         merged = replace(merged, **{name: asked})
     return merged
 

@@ -12,7 +12,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Self
 
-from cni.model import Address, Interface, LinkFacts, LinkPlan, NodeRoute, Route, RouteFacts
+from cni.model import (
+    Address,
+    Forward,
+    Interface,
+    LinkFacts,
+    LinkPlan,
+    Neighbour,
+    NodeRoute,
+    OverlayPlan,
+    Route,
+    RouteFacts,
+)
 from nodelib.errors import Conflict, NodewrightError, NotFound, Permanent
 
 NODE = 0
@@ -23,6 +34,8 @@ class FakeNamespace:
     links: dict[str, LinkFacts] = field(default_factory=dict)
     addresses: list[tuple[int, Interface]] = field(default_factory=list)
     routes: list[RouteFacts] = field(default_factory=list)
+    forwards: list[tuple[int, Forward]] = field(default_factory=list)
+    neighbours: list[tuple[int, Neighbour]] = field(default_factory=list)
     next_index: int = 2
 
     def __post_init__(self) -> None:
@@ -56,6 +69,8 @@ class FakeKernel:
         link = space.links.pop(name)
         space.addresses = [item for item in space.addresses if item[0] != link.index]
         space.routes = [item for item in space.routes if item.link != link.index]
+        space.forwards = [item for item in space.forwards if item[0] != link.index]
+        space.neighbours = [item for item in space.neighbours if item[0] != link.index]
         peer = self.peers.pop((number, name), None)
         if peer is not None and self.peers.pop(peer, None) is not None:
             self.remove_link(*peer)
@@ -159,7 +174,7 @@ class FakeLinks:
 
     def replace_route(self, route: NodeRoute, protocol: int) -> None:
         self._step("replace_route")
-        at = self._link_to(route.gateway)
+        at = self._existing(route.link).index if route.link else self._link_to(route.gateway)
         self._space.routes = [item for item in self._space.routes if item.destination != route.destination]
         self._space.routes.append(RouteFacts(route.destination, route.gateway, at, protocol))
 
@@ -168,6 +183,35 @@ class FakeLinks:
         if route not in self._space.routes:
             return False
         self._space.routes.remove(route)
+        return True
+
+    def add_tunnel(self, plan: OverlayPlan) -> None:
+        self._step("add_tunnel")
+        self._new(self._number, LinkFacts(0, plan.name, "vxlan", plan.mac, plan.mtu, up=True, tunnel=plan.tunnel))
+
+    def forwards(self, index: int) -> list[Forward]:
+        return [item for at, item in self._space.forwards if at == index]
+
+    def neighbours(self, index: int) -> list[Neighbour]:
+        return [item for at, item in self._space.neighbours if at == index]
+
+    def replace_forward(self, index: int, entry: Forward) -> None:
+        self._step("replace_forward")
+        self._space.forwards.append((index, entry))
+
+    def delete_forward(self, index: int, entry: Forward) -> bool:
+        self._step("delete_forward")
+        self._space.forwards.remove((index, entry))
+        return True
+
+    def replace_neighbour(self, index: int, entry: Neighbour) -> None:
+        self._step("replace_neighbour")
+        others = [item for item in self._space.neighbours if (item[0], item[1].address) != (index, entry.address)]
+        self._space.neighbours = [*others, (index, entry)]
+
+    def delete_neighbour(self, index: int, entry: Neighbour) -> bool:
+        self._step("delete_neighbour")
+        self._space.neighbours.remove((index, entry))
         return True
 
     def _new(self, number: int, link: LinkFacts) -> LinkFacts:
@@ -192,7 +236,7 @@ class FakeLinks:
 
     def _link_to(self, gateway: Address) -> int:
         for index, address in self._space.addresses:
-            if gateway in address.network:
+            if gateway.version == address.version and gateway in address.network:
                 return index
         raise Permanent("Network is unreachable", obj=str(gateway), step="set route")
 

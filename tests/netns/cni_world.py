@@ -59,6 +59,17 @@ class Namespace:
         assert process.stdout is not None
         assert process.stdout.readline() == b"READY\n"
 
+    def sink(self, port: int) -> None:
+        process = self.start(sys.executable, "-IS", PEER, "sink", str(port), stdout=subprocess.PIPE)
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"READY\n"
+
+    def send(self, host: str, port: int, size: int) -> tuple[int, float]:
+        """How many bytes arrived, and the seconds that took."""
+        done = self.run(sys.executable, "-IS", PEER, "send", host, str(port), str(size))
+        arrived, seconds = done.stdout.split()
+        return int(arrived), float(seconds)
+
     def ask(self, kind: str, host: str, port: int, source: str = "") -> str:
         done = self.run(
             sys.executable, "-IS", PEER, "ask", kind, host, str(port), *([source] if source else []), check=False
@@ -167,6 +178,12 @@ class Node:
         assert answer.status == 0, answer
         return str(answer.body["ips"][0]["address"]).partition("/")[0]
 
+    def add_all(self, container: str, pod: Namespace, **changes: Any) -> list[str]:
+        """ADD that must succeed; the pod's addresses, one of each family."""
+        answer = self.call("ADD", container, pod.path, **changes)
+        assert answer.status == 0, answer
+        return [str(item["address"]).partition("/")[0] for item in answer.body["ips"]]
+
     def store(self) -> dict[str, str]:
         """Container ID by address, as the disk has it."""
         folder = self.folder / "data" / "nodewright"
@@ -197,6 +214,15 @@ class World:
         made = Namespace()
         self._namespaces.append(made)
         return made
+
+    @staticmethod
+    def link(one: Namespace, name: str, address: str, two: Namespace, far_name: str, far_address: str) -> None:
+        """A veth pair between two namespaces; several addresses separated by blanks."""
+        one.run("ip", "link", "add", name, "type", "veth", "peer", "name", far_name, "netns", str(two.pid))
+        for side, link, ips in ((one, name, address), (two, far_name, far_address)):
+            for ip in ips.split():
+                side.run("ip", "addr", "add", ip, "dev", link, *(["nodad"] if ":" in ip else []))
+            side.run("ip", "link", "set", link, "up")
 
     def node(self, name: str = "node1", cidr: str = "10.244.0.0/24", **settings: Any) -> Node:
         folder = self._folder / name

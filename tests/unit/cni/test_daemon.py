@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from ipaddress import ip_address, ip_interface, ip_network
 from typing import Any
@@ -11,10 +13,22 @@ import pytest
 
 from cni.daemon import NodeNetwork, Remembered
 from cni.firewall import Firewall
-from cni.model import Attachment, HostPort, Network, NodeFacts, PortMapping, RouteFacts
+from cni.model import (
+    Address,
+    Attachment,
+    AttachmentKey,
+    HostPort,
+    LinkPlan,
+    Network,
+    NodeFacts,
+    PortMapping,
+    RouteFacts,
+)
 from cni.plan.masq import FirewallFacts
+from cni.plan.names import host_ifname
 from cni.settings import CniSettings
-from cni.spec import NetConf, address_range
+from cni.spec import UNKNOWN_CONTAINER, CNIError, NetConf, address_range
+from cni.wire import Wire
 from nodelib.errors import NodewrightError, Permanent
 from tests.fakes.clock import FakeClock
 from tests.fakes.fake_netlink import NODE, FakeKernel
@@ -46,26 +60,35 @@ class Bench:
         self.attachments: list[Attachment] = []
         self.fail_rules = 0
         self.order: list[str] = []
+        self.paths: dict[Address, int] = {}
+        settings = CniSettings("me", cluster_cidrs=(ip_network("10.244.0.0/16"),))
+        wire = Wire(settings, self.kernel.open, self.sysctl, lambda *_: self.paths, self._enter)
         self.network = NodeNetwork(
-            CniSettings("me", cluster_cidrs=(ip_network("10.244.0.0/16"),)),
-            open_links=self.kernel.open,
+            settings,
+            wire=wire,
             attachments=lambda: self.attachments,
             apply_rules=self._apply,
             publish=self._published,
             clock=FakeClock(),
-            kernel=self.sysctl,
             **more,
         )
         space = self.kernel.namespaces[NODE]
         space.links["eth0"] = replace(space.links["lo"], name="eth0", index=9, mtu=1450, up=True)
         space.addresses.append((9, ip_interface("10.89.0.11/24")))
 
-    async def _apply(self, facts: FirewallFacts, everything: bool) -> None:
+    @contextmanager
+    def _enter(self, path: str) -> Iterator[int]:
+        number = int(path.rpartition("/")[2])
+        if number not in self.kernel.namespaces:
+            raise CNIError(UNKNOWN_CONTAINER, f"cannot open {path}")
+        yield number
+
+    async def _apply(self, facts: tuple[FirewallFacts, ...], everything: bool) -> None:
         if self.fail_rules:
             self.fail_rules -= 1
             raise NodewrightError("told to fail")
         assert self.sysctl.values["net/ipv4/conf/nw0/route_localnet"] == "0" or self.rules, "unguarded"
-        self.rules.append(facts)
+        self.rules += facts
 
     async def _published(self, cidrs: tuple[Network, ...], outside: tuple[Network, ...]) -> None:
         self.published.append(cidrs)
@@ -191,23 +214,23 @@ async def test_the_nodes_range_counts_not_the_runtimes_file(caplog: pytest.LogCa
 async def test_callers_share_one_write() -> None:
     facts = FirewallFacts("nodewright", "nw0", (CIDR,))
     current = [facts]
-    writes: list[FirewallFacts] = []
+    writes: list[tuple[FirewallFacts, ...]] = []
     ports: list[tuple[HostPort, ...]] = []
 
-    async def apply(value: FirewallFacts, everything: bool) -> None:
+    async def apply(value: tuple[FirewallFacts, ...], everything: bool) -> None:
         await asyncio.sleep(0)
         writes.append(value)
 
     async def changed(old: tuple[HostPort, ...], new: tuple[HostPort, ...]) -> None:
         ports.append(new)
 
-    firewall = Firewall(lambda: current[0], apply, changed)
+    firewall = Firewall(lambda: (current[0],), apply, changed)
 
     async def add(number: int) -> None:
         mapping = HostPort(PortMapping(number, 80), ip_address("10.244.0.5"))
         current[0] = replace(current[0], host_ports=(*current[0].host_ports, mapping))
         await firewall.sync()
-        assert mapping in writes[-1].host_ports
+        assert mapping in writes[-1][0].host_ports
 
     await asyncio.gather(*(add(number) for number in range(1, 201)))
     assert len(writes) <= 3
@@ -225,3 +248,81 @@ async def test_a_failed_write_is_made_again() -> None:
         await bench.network.firewall.sync()
     await bench.network.firewall.sync()
     assert len(bench.rules) == 1
+
+
+FAR = NodeFacts("far", (ip_address("198.51.100.1"),), (ip_network("10.244.7.0/24"),))
+
+
+async def test_a_node_off_the_link_is_reached_by_vxlan_and_all_of_it_goes_with_it() -> None:
+    bench = Bench()
+    bench.network.set_nodes([ME, PEER, FAR])
+    await bench.network.sync()
+    space = bench.kernel.namespaces[NODE]
+    assert sorted(bench.routes()) == ["10.244.1.0/24 10.89.0.12", "10.244.7.0/24 10.244.7.1"]
+    tunnel = space.links["nwvx0"]
+    assert (tunnel.kind, tunnel.mac, tunnel.mtu, space.links["nw0"].mtu) == ("vxlan", "0a:58:0a:59:00:0b", 1400, 1400)
+    assert [(item.mac, str(item.remote)) for _, item in space.forwards] == [("0a:58:c6:33:64:01", "198.51.100.1")]
+    assert [(str(item.address), item.mac) for _, item in space.neighbours] == [("10.244.7.1", "0a:58:c6:33:64:01")]
+    assert (tunnel.index, ip_interface("10.244.0.1/32")) in space.addresses
+    before = len(bench.kernel.calls)
+    await bench.network.sync()
+    assert bench.kernel.calls[before:] == []
+    bench.network.set_nodes([ME, PEER])
+    await bench.network.sync()
+    assert bench.routes() == ["10.244.1.0/24 10.89.0.12"]
+    assert ("nwvx0" in space.links, space.forwards, space.links["nw0"].mtu) == (False, [], 1450)
+
+
+async def test_a_node_that_moves_is_followed() -> None:
+    bench = Bench()
+    bench.network.set_nodes([ME, FAR])
+    await bench.network.sync()
+    bench.network.set_nodes([ME, replace(FAR, internal_ips=(ip_address("198.51.100.2"),))])
+    await bench.network.sync()
+    space = bench.kernel.namespaces[NODE]
+    assert [(item.mac, str(item.remote)) for _, item in space.forwards] == [("0a:58:c6:33:64:02", "198.51.100.2")]
+    assert [item.mac for _, item in space.neighbours] == ["0a:58:c6:33:64:02"]
+
+
+async def test_running_pods_follow_a_smaller_path() -> None:
+    bench = Bench()
+    bench.network.set_nodes([ME, FAR])
+    await bench.network.sync()
+    pod = bench.kernel.new_namespace()
+    key = AttachmentKey("c1", "eth0")
+    with bench.kernel.open() as node, bench.kernel.open(pod) as inside:
+        plan = LinkPlan("nw0", host_ifname("nodewright", key), "eth0", 1400, (ip_interface("10.244.0.5/24"),), ())
+        node.add_veth(plan, bench.kernel.namespaces[NODE].links["nw0"], pod)
+        inside.set_up_pod(plan)
+    gone = Attachment(AttachmentKey("c2", "eth0"), (ip_address("10.244.0.6"),), netns="/run/netns/99")
+    bench.attachments = [Attachment(key, (ip_address("10.244.0.5"),), netns=f"/run/netns/{pod}"), gone]
+    bench.paths[FAR.internal_ips[0]] = 1300
+    await bench.network.sync()
+    assert bench.kernel.namespaces[pod].links["eth0"].mtu == 1250
+    assert bench.kernel.namespaces[NODE].links[plan.host_ifname].mtu == 1250
+
+
+async def test_before_nodes_are_known_an_overlay_stays_with_its_mtu() -> None:
+    first = Bench()
+    first.network.set_nodes([ME, FAR])
+    await first.network.sync()
+    again = Bench(remembered=Remembered((CIDR,), ()))
+    again.kernel.namespaces = first.kernel.namespaces
+    await again.network.sync()
+    space = again.kernel.namespaces[NODE]
+    assert (space.links["nw0"].mtu, "nwvx0" in space.links) == (1400, True)
+    assert again.routes() == ["10.244.7.0/24 10.244.7.1"]
+
+
+async def test_ipv6_pods_have_forwarding_rules_and_router_advertisements_still() -> None:
+    bench = Bench()
+    bench.sysctl.values |= {"net/ipv6/conf/all/forwarding": "0", "net/ipv6/conf/eth0/accept_ra": "1"}
+    six = ip_network("fd00:10:244::/64")
+    bench.network.set_nodes([replace(ME, pod_cidrs=(CIDR, six))])
+    await bench.network.sync()
+    assert bench.sysctl.values["net/ipv6/conf/all/forwarding"] == "1"
+    assert bench.sysctl.values["net/ipv6/conf/eth0/accept_ra"] == "2"
+    assert [(item.version, item.pod_cidrs) for item in bench.rules] == [
+        (4, (CIDR,)),
+        (6, (ip_network("fd00:10:244::/64"),)),
+    ]

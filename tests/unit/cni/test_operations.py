@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cni.daemon import ensure_bridge
 from cni.model import Attachment, AttachmentKey
 from cni.operations import Operations
 from cni.plan import node
 from cni.spec import Args, CNIError, NetConf, address_range, parse_conf
+from cni.wire import ensure_bridge
 from nodelib.errors import Invalid
 from tests.fakes.fake_netlink import NODE, FakeKernel
 from tests.fakes.fake_store import FakeStore

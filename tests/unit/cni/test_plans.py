@@ -201,7 +201,7 @@ ME = peer("me", "10.89.0.11", "10.244.0.0/24")
 def test_routes(
     nodes: list[NodeFacts], present: list[RouteFacts], add: list[str], remove: list[str], skipped: list[str]
 ) -> None:
-    plan = routes.plan("me", nodes, CONNECTED, present, ME.pod_cidrs)
+    plan = routes.plan(ME, nodes, CONNECTED, present, ME.pod_cidrs, mode="routes")
     assert [str(item.destination) for item in plan.add] == add
     assert all(isinstance(item, NodeRoute) and str(item.gateway) == "10.89.0.12" for item in plan.add)
     assert [str(item.destination) for item in plan.remove] == remove
@@ -308,6 +308,53 @@ def test_nft_rules() -> None:
         "ip saddr 10.244.0.0/24 masquerade fully-random",
     ):
         assert f"    {line}\n" in text
+
+
+POD6 = ip_address("fd44::5")
+FACTS6 = FirewallFacts(
+    version=6,
+    network="nodewright",
+    bridge="nw0",
+    pod_cidrs=(ip_network("fd44::/64"),),
+    non_masquerade=(ip_network("fd44::/56"), ip_network("fd89::12/128")),
+    host_ports=(HostPort(PortMapping(80, 8080, "tcp", "fd89::11"), POD6, "ns/web"),),
+)
+
+
+def test_ip6tables_rules() -> None:
+    chains = {
+        chain.name: [" ".join(rule.words) for rule in chain.rules]
+        for item in masq.chains(FACTS6).values()
+        for chain in item
+    }
+    assert chains == {
+        "NODEWRIGHT-HOSTPORTS": [
+            "-d fd89::11/128 -p tcp -m tcp --dport 80 -m comment --comment hostPort of ns/web"
+            " -j DNAT --to-destination [fd44::5]:8080",
+        ],
+        "NODEWRIGHT-POSTROUTING": [
+            "-s fd44::5/128 -d fd44::5/128 -p tcp -m tcp --dport 8080 -m conntrack --ctstate DNAT -j MASQUERADE",
+            "-s fd44::/64 -d fd44::/56 -j RETURN",
+            "-s fd44::/64 -d fd89::12/128 -j RETURN",
+            "-s fd44::/64 -d fe80::/10 -j RETURN",
+            "-s fd44::/64 -d ff00::/8 -j RETURN",
+            "-s fd44::/64 -m comment --comment outside the cluster -j MASQUERADE --random-fully",
+        ],
+        "NODEWRIGHT-FORWARD": ["-s fd44::/64 -j ACCEPT", "-d fd44::/64 -j ACCEPT"],
+    }
+    assert "raw" not in masq.jumps(FACTS6)
+
+
+def test_nft_rules_of_ipv6() -> None:
+    text = nft.transaction(FACTS6)
+    assert text.startswith("add table ip6 nodewright\ndelete table ip6 nodewright\ntable ip6 nodewright {\n")
+    for line in (
+        "ip6 daddr fd89::11 tcp dport 80 dnat to [fd44::5]:8080",
+        "ip6 saddr fd44::/64 ip6 daddr { fd44::/56, fd89::12/128, fe80::/10, ff00::/8 } return",
+        "ip6 saddr fd44::/64 masquerade fully-random",
+    ):
+        assert f"    {line}\n" in text
+    assert "127.0.0.0" not in text
 
 
 def test_without_bridge_filtering_pods_of_the_node_are_masqueraded_to_host_ports() -> None:

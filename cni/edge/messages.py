@@ -1,0 +1,157 @@
+"""rtnetlink messages: pyroute2's classes filled, and read as the pod network's facts. Decides nothing."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Sequence
+from ipaddress import ip_address, ip_network
+from typing import Any
+
+from pyroute2.netlink import nlmsgerr
+from pyroute2.netlink.rtnl.ifaddrmsg import ifaddrmsg
+from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
+from pyroute2.netlink.rtnl.ndmsg import ndmsg
+from pyroute2.netlink.rtnl.rtmsg import rtmsg
+
+from cni.model import Address, Interface, LinkFacts, Network, Route, RouteFacts, Tunnel
+
+# linux/netlink.h, linux/rtnetlink.h
+REQUEST, ACK, DUMP, REPLACE, EXCL, CREATE = 0x1, 0x4, 0x300, 0x100, 0x200, 0x400
+NEWLINK, DELLINK, GETLINK = 16, 17, 18
+NEWADDR, DELADDR, GETADDR = 20, 21, 22
+NEWROUTE, DELROUTE, GETROUTE = 24, 25, 26
+NEWNEIGH, DELNEIGH, GETNEIGH = 28, 29, 30
+MAIN_TABLE, UNICAST = 254, 1
+ONLINK = 0x4  # RTNH_F_ONLINK
+_LINK_SCOPE, _BOOT = 253, 3
+_IFF_UP, _IFA_F_NODAD = 0x1, 0x2
+
+CLASSES = {NEWLINK: ifinfmsg, NEWADDR: ifaddrmsg, NEWROUTE: rtmsg, NEWNEIGH: ndmsg}
+
+
+def link_message(
+    kind: int,
+    extra: int = 0,
+    *,
+    flags: int = REQUEST | ACK,
+    name: str = "",
+    index: int = 0,
+    up: bool = False,
+    attrs: Sequence[list[Any]] = (),
+) -> Any:
+    message = ifinfmsg()
+    message["index"] = index
+    message["flags"] = message["change"] = _IFF_UP if up else 0
+    message["attrs"] = [["IFLA_IFNAME", name], *attrs] if name else list(attrs)
+    message["header"] = {"type": kind, "flags": flags | extra}
+    return message
+
+
+def address_message(
+    kind: int, extra: int = 0, index: int = 0, address: Interface | None = None, *, flags: int = REQUEST | ACK
+) -> Any:
+    message = ifaddrmsg()
+    message["header"] = {"type": kind, "flags": flags | extra}
+    if address is not None:
+        message["family"] = family(address)
+        message["prefixlen"] = address.network.prefixlen
+        message["index"] = index
+        message["attrs"] = [["IFA_LOCAL", str(address.ip)], ["IFA_ADDRESS", str(address.ip)]]
+        if address.version == 6:
+            # Ours alone by construction: duplicate detection would only hold up the pod for a second or more.
+            message["flags"] = _IFA_F_NODAD
+        elif address.network.prefixlen < 31:
+            message["attrs"].append(["IFA_BROADCAST", str(address.network.broadcast_address)])
+    return message
+
+
+def route_message(
+    kind: int,
+    extra: int = 0,
+    destination: Network | None = None,
+    attrs: Sequence[list[Any]] = (),
+    protocol: int = 0,
+    *,
+    flags: int = REQUEST | ACK,
+) -> Any:
+    message = rtmsg()
+    message["header"] = {"type": kind, "flags": flags | extra}
+    if destination is not None:
+        message["family"] = family(destination)
+        message["dst_len"] = destination.prefixlen
+        message["table"], message["type"], message["proto"] = MAIN_TABLE, UNICAST, protocol
+        message["attrs"] = list(attrs)
+    return message
+
+
+def pod_route(route: Route, index: int) -> Any:
+    attrs: list[list[Any]] = [["RTA_OIF", index]]
+    if route.destination.prefixlen:
+        attrs.append(["RTA_DST", str(route.destination.network_address)])
+    if route.gateway is not None:
+        attrs.append(["RTA_GATEWAY", str(route.gateway)])
+    message = route_message(NEWROUTE, CREATE | REPLACE, route.destination, attrs, _BOOT)
+    if route.gateway is None:
+        message["scope"] = _LINK_SCOPE
+    return message
+
+
+def info(kind_name: str, kind: str, data_name: str, attr: str, value: Any) -> list[Any]:
+    return ["IFLA_LINKINFO", {"attrs": [[kind_name, kind], [data_name, {"attrs": [[attr, value]]}]]}]
+
+
+def peer(attrs: list[list[Any]]) -> dict[str, Any]:
+    return {"index": 0, "flags": 0, "change": 0, "attrs": attrs}
+
+
+def family(value: Address | Interface | Network) -> int:
+    return int(socket.AF_INET if value.version == 4 else socket.AF_INET6)
+
+
+def refusal(data: bytes) -> tuple[int, str]:
+    code = -struct.unpack_from("=i", data, 16)[0]
+    if not code:
+        return 0, ""
+    message = nlmsgerr(data)
+    message.decode()
+    return code, str(message.get_attr("NLMSGERR_ATTR_MSG") or "")
+
+
+def decode(kind: int, data: bytes) -> Any:
+    message = CLASSES[kind](data)
+    message.decode()
+    return message
+
+
+def link_facts(message: Any) -> LinkFacts:
+    info = message.get_attr("IFLA_LINKINFO")
+    return LinkFacts(
+        index=int(message["index"]),
+        name=str(message.get_attr("IFLA_IFNAME")),
+        kind=str((info.get_attr("IFLA_INFO_KIND") if info else "") or ""),
+        mac=str(message.get_attr("IFLA_ADDRESS") or ""),
+        mtu=int(message.get_attr("IFLA_MTU") or 0),
+        up=bool(message["flags"] & _IFF_UP),
+        master=int(message.get_attr("IFLA_MASTER") or 0),
+        tunnel=_tunnel(info) if info and info.get_attr("IFLA_INFO_KIND") == "vxlan" else None,
+    )
+
+
+def _tunnel(info: Any) -> Tunnel | None:
+    data = info.get_attr("IFLA_INFO_DATA")
+    local = data.get_attr("IFLA_VXLAN_LOCAL") or data.get_attr("IFLA_VXLAN_LOCAL6")
+    if local is None:
+        return None  # somebody else's, without an address of its own
+    return Tunnel(int(data.get_attr("IFLA_VXLAN_ID")), int(data.get_attr("IFLA_VXLAN_PORT")), ip_address(local))
+
+
+def route_facts(message: Any) -> RouteFacts:
+    anywhere = "0.0.0.0" if message["family"] == socket.AF_INET else "::"
+    gateway = message.get_attr("RTA_GATEWAY")
+    return RouteFacts(
+        destination=ip_network(f"{message.get_attr('RTA_DST') or anywhere}/{message['dst_len']}"),
+        gateway=ip_address(gateway) if gateway else None,
+        link=int(message.get_attr("RTA_OIF") or 0),
+        protocol=int(message["proto"]),
+    )

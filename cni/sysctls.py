@@ -1,0 +1,46 @@
+"""Kernel settings that the pod network needs. Each is looked at first and written only if it differs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from cni.edge import sysctl
+from cni.model import LinkFacts
+from cni.ports import KernelSettings
+
+_FORWARD = {4: "net/ipv4/ip_forward", 6: "net/ipv6/conf/all/forwarding"}
+_BRIDGED = {4: "net/bridge/bridge-nf-call-iptables", 6: "net/bridge/bridge-nf-call-ip6tables"}
+
+
+def ensure_forwarding(version: int, links: Iterable[LinkFacts] = (), kernel: KernelSettings = sysctl) -> None:
+    """Without it the kernel drops every packet that is not for the node itself. Raises Permanent.
+
+    A forwarding node ignores router advertisements unless a link says otherwise (accept_ra 2, kernel documentation
+    ip-sysctl): a machine that has its own IPv6 route by one would lose it within the route's lifetime.
+    """
+    if version == 6 and kernel.read(_FORWARD[6]) == "0":
+        for link in links:
+            name = f"net/ipv6/conf/{_in_path(link.name)}/accept_ra"
+            if kernel.read(name) == "1":
+                kernel.write(name, "2")
+    _ensure(kernel, _FORWARD[version], "1")
+
+
+def ensure_route_localnet(bridge: str, kernel: KernelSettings = sysctl) -> None:
+    """Lets 127.0.0.1:hostPort reach a pod; only after the rules that guard the loopback. Raises Permanent."""
+    _ensure(kernel, f"net/ipv4/conf/{_in_path(bridge)}/route_localnet", "1")
+
+
+def bridge_filtered(version: int = 4, kernel: KernelSettings = sysctl) -> bool:
+    """Whether frames between two ports of a bridge pass iptables (br_netfilter), which translates answers back."""
+    return kernel.read(_BRIDGED[version]) == "1"
+
+
+def _in_path(link: str) -> str:
+    """A link's name as a folder of /proc/sys has it."""
+    return link.replace("/", ".")
+
+
+def _ensure(kernel: KernelSettings, name: str, value: str) -> None:
+    if kernel.read(name) not in (value, None):
+        kernel.write(name, value)
