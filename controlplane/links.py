@@ -40,7 +40,7 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """`via` a gateway, or `dev` a link, or (neither) unreachable. The default route is to 0.0.0.0/0 or ::/0."""
+    """`via` a gateway, or `dev` a link, or (neither) unreachable."""
 
     space: str
     destination: str

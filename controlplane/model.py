@@ -117,6 +117,10 @@ class Cluster:
         return tuple(str(network[1]) for network in self.networks)
 
     @property
+    def host_address(self) -> str:
+        return self.host_addresses[0]
+
+    @property
     def router_addresses(self) -> tuple[str, ...]:
         """The wire's, where nodes have links of their own."""
         return tuple(str(network[2]) for network in self.networks)

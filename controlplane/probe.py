@@ -15,7 +15,8 @@ def ask(address: str, port: int, path: str, timeout: float) -> str:
     """The body of one GET over a connection of its own. Raises OSError when there is no good answer."""
     with socket.create_connection((address, port), timeout) as connection:
         connection.settimeout(timeout)
-        request = f"GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n"
+        host = f"[{address}]" if ":" in address else address
+        request = f"GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
         connection.sendall(request.encode())
         answer = b""
         while chunk := connection.recv(65536):
@@ -30,7 +31,7 @@ def resolve(address: str, port: int, name: str, timeout: float) -> str:
     """The answer code ("0": found) of one DNS question (RFC 1035) over UDP. Raises OSError when nothing comes."""
     labels = b"".join(bytes([len(part)]) + part.encode() for part in name.rstrip(".").split("."))
     query = struct.pack(">HHHHHH", 4711, 0x0100, 1, 0, 0, 0) + labels + b"\0" + struct.pack(">HH", 1, 1)
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as connection:
+    with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM) as connection:
         connection.settimeout(timeout)
         connection.connect((address, port))
         connection.send(query)

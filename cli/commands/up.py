@@ -11,7 +11,7 @@ from typing import Any
 from cli.display import Display
 from cli.errors import need_root
 from cli.project import PROJECT
-from controlplane.model import DEFAULT_NAME, Cluster, Options
+from controlplane.model import DEFAULT_NAME, Cluster, Options, in_url
 from controlplane.work.up import Request, up
 from controlplane.work.workloads import Sight
 from nodelib.clock import SystemClock
@@ -64,6 +64,6 @@ def report(cluster: Cluster, sights: list[Sight], seconds: float) -> str:
         f"  export KUBECONFIG=$(./nodewright kubeconfig{option})",
     ]
     if sights:
-        lines.append(f"  curl http://{cluster.nodes[-1].address}:30080/hostname")
+        lines.append(f"  curl http://{in_url(cluster.nodes[-1].address)}:30080/hostname")
     lines += [f"  ./nodewright status{option}", f"  ./nodewright down{option}"]
     return "\n".join(lines)

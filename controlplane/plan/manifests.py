@@ -126,15 +126,16 @@ def demo_base() -> list[Object]:
     """The demo's Services and account."""
     selector = {"app": "demo"}
     port = {"name": "http", "port": DEMO_PORT, "targetPort": 8080, "protocol": "TCP"}
+    both = {"ipFamilyPolicy": "PreferDualStack"}
     return [
         _object("v1", "ServiceAccount", "demo", "default", automountServiceAccountToken=False),
-        _object("v1", "Service", "demo", "default", spec={"selector": selector, "ports": [port]}),
+        _object("v1", "Service", "demo", "default", spec={"selector": selector, "ports": [port], **both}),
         _object(
             "v1",
             "Service",
             "demo-nodeport",
             "default",
-            spec={"type": "NodePort", "selector": selector, "ports": [{**port, "nodePort": DEMO_NODE_PORT}]},
+            spec={"type": "NodePort", "selector": selector, "ports": [{**port, "nodePort": DEMO_NODE_PORT}], **both},
         ),
     ]
 

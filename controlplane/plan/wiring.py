@@ -23,7 +23,6 @@ BRIDGE = "br0"
 UPLINK = "eth0"
 LAST_METRIC = 1 << 24
 SERVICE_RULES = (90, 91)
-DEFAULT = {4: "0.0.0.0/0", 6: "::/0"}
 
 
 def wiring(cluster: Cluster) -> tuple[Wish, ...]:
@@ -33,7 +32,7 @@ def wiring(cluster: Cluster) -> tuple[Wish, ...]:
         wishes += [Bridge(WIRE, BRIDGE), Up(WIRE, BRIDGE)]
     wishes += _link(cluster, HOST, cluster.host_link, "host", cluster.host_addresses)
     if cluster.options.routed and cluster.options.uplink:
-        wishes += _default_routes(cluster, WIRE, cluster.host_addresses)
+        wishes += _default_route(cluster, WIRE, cluster.host_addresses)
     for node in cluster.nodes:
         wishes += node_wiring(cluster, node)
     return tuple(wishes)
@@ -44,7 +43,7 @@ def node_wiring(cluster: Cluster, node: Node) -> list[Wish]:
     wishes: list[Wish] = [Up(node.name, "lo"), *_link(cluster, node.name, UPLINK, node.name, node.addresses)]
     if cluster.options.uplink:
         gateways = cluster.router_addresses if cluster.options.routed else cluster.host_addresses
-        wishes += _default_routes(cluster, node.name, gateways)
+        wishes += _default_route(cluster, node.name, gateways)
     wishes += [Route(node.name, cidr, metric=LAST_METRIC) for cidr in cluster.pod_cidrs]
     for address, cidr in zip(node.addresses, cluster.service_cidrs, strict=True):
         wishes.append(Route(node.name, cidr, dev="lo", source=address, metric=LAST_METRIC))
@@ -71,8 +70,10 @@ def _link(cluster: Cluster, space: str, name: str, peer: str, addresses: tuple[s
     return wishes
 
 
-def _default_routes(cluster: Cluster, space: str, gateways: tuple[str, ...]) -> list[Wish]:
-    return [Route(space, DEFAULT[v], via=gateway) for v, gateway in zip(cluster.families, gateways, strict=True)]
+def _default_route(cluster: Cluster, space: str, gateways: tuple[str, ...]) -> list[Wish]:
+    """The way out is IPv4's only: this machine's own IPv6, if it has any, is left alone."""
+    ways = zip(cluster.families, gateways, strict=True)
+    return [Route(space, "0.0.0.0/0", via=gateway) for version, gateway in ways if version == 4]
 
 
 def _host(address: str) -> str:

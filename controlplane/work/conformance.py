@@ -12,7 +12,7 @@ from pathlib import Path
 
 from controlplane.edge import state
 from controlplane.edge.streamed import run_lines
-from controlplane.model import Cluster, cache_root
+from controlplane.model import Cluster, cache_root, in_url
 from controlplane.plan import conformance as plan
 from controlplane.plan.components import Tools
 from controlplane.work.images import import_images
@@ -95,7 +95,7 @@ async def _registry(cluster: Cluster, images: Mapping[str, Path]) -> AsyncIterat
     async with serving(served, cluster.host_address, 0) as port:
         try:
             for path in files:
-                text = hosts_toml(path.parent.name, f"http://{cluster.host_address}:{port}", fallback=False)
+                text = hosts_toml(path.parent.name, f"http://{in_url(cluster.host_address)}:{port}", fallback=False)
                 state.write(str(path), text, 0o644)
             yield
         finally:

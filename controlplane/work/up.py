@@ -58,6 +58,7 @@ async def up(request: Request, progress: Progress, clock: Clock) -> tuple[Cluste
 def _settle(request: Request) -> Cluster:
     """The cluster's record: the one there is, with the changes that a living cluster can take, or a new one."""
     known = state.load(request.name)
+    _check_peer(request.options if known is None else _merge(known.options, request))
     if known is not None:
         cluster = replace(known, options=_merge(known.options, request))
         if request.subnet and request.subnet != known.subnet:
@@ -76,6 +77,16 @@ def _settle(request: Request) -> Cluster:
         cluster = Cluster(request.name, subnet, request.options)
         state.save(cluster)
     return cluster
+
+
+def _check_peer(options: Options) -> None:
+    if options.agent == "upstream" and (options.routed or options.ip_family != "ipv4"):
+        raise Invalid(
+            "upstream's kubelet brings no pod network, and the one it gets here has IPv4 and plain routes only",
+            obj="--agent upstream",
+            step="check the options",
+            action="Leave --routed and --ip-family away, or take our agent with --proxy upstream.",
+        )
 
 
 _FIXED = ("uplink", "durable", "ip_family", "routed")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from controlplane.edge.ask import Answers, ask
-from controlplane.model import CONTROL_PLANE, Cluster
+from controlplane.model import CONTROL_PLANE, Cluster, in_url
 from controlplane.plan import manifests
 from controlplane.plan.readiness import Pod, node_waits_for, pod_facts, pods_wait_for
 from controlplane.work.control_plane import fail_if_ending, starts
@@ -127,9 +127,10 @@ async def see_demo(cluster: Cluster, client: KubeClient, clock: Clock) -> list[S
     node_of = {pod.name: pod.node for pod in pods}
     asker = _Asker(cluster, clock, node_of)
     first = cluster.nodes[0]
-    address = service["spec"]["clusterIP"]
-    ways = [asker.cluster_ip(address, cluster.namespace(first.name, "net"), first.name), asker.name(pods[0])]
-    ways += [asker.node_port(node.name, node.address) for node in cluster.nodes]
+    net = cluster.namespace(first.name, "net")
+    ways = [asker.cluster_ip(address, net, first.name) for address in service["spec"]["clusterIPs"]]
+    ways.append(asker.name(pods[0]))
+    ways += [asker.node_port(node.name, address) for node in cluster.nodes for address in node.addresses]
     return list(await asyncio.gather(*ways))
 
 
@@ -146,13 +147,13 @@ class _Asker:
         async def once() -> Answers:
             return await ask(address, manifests.DEMO_PORT, "/hostname", net=net, want=len(self._node_of))
 
-        return await self._collect(f"ClusterIP, from {node}", f"http://{address}:{manifests.DEMO_PORT}", once)
+        return await self._collect(f"ClusterIP, from {node}", f"http://{in_url(address)}:{manifests.DEMO_PORT}", once)
 
     async def node_port(self, node: str, address: str) -> Sight:
         async def once() -> Answers:
             return await ask(address, manifests.DEMO_NODE_PORT, "/hostname", want=len(self._node_of))
 
-        where = f"http://{address}:{manifests.DEMO_NODE_PORT}"
+        where = f"http://{in_url(address)}:{manifests.DEMO_NODE_PORT}"
         return await self._collect(f"NodePort on {node}, from this machine", where, once)
 
     async def name(self, pod: Pod) -> Sight:
