@@ -22,6 +22,7 @@ from agent.serving import server_edges
 from agent.settings import Settings
 from agent.static import StaticParts
 from agent.work.allocations import Allocations
+from agent.work.explain import Explainer
 from agent.work.images import ImageDesk
 from agent.work.lease import LeaseKeeper
 from agent.work.logrotate import LogRotation
@@ -156,6 +157,9 @@ class Core:
                 registry=self.metrics.registry,
                 health=self.health,
                 edges=server_edges(),
+                explains=Explainer(
+                    self.settings.node.name, self.table, self.probes, lambda: self.keeper.runtime.problems, self.clock
+                ),
                 stats=self.stats,
                 probe_registry=self.metrics.probe_registry,
                 translate_uid=self.static.mirrors.translate,

@@ -11,7 +11,9 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from agent.model.explain import Explanation
 from agent.model.pods import ContainerState, ExecResult, ImageFacts, Json, Kind, Pod, ProbeState, SandboxState
+from agent.model.probes import ProbeAnswer
 from agent.model.resize import Limits, MemoryUse
 
 
@@ -176,6 +178,10 @@ class Probes(Protocol):
         """By container id; a container without probes is started and ready as soon as it runs (not listed here)."""
         ...
 
+    def findings(self, uid: str) -> tuple[ProbeAnswer, ...]:
+        """The newest answer of each probe of running containers, for people."""
+        ...
+
     def forget(self, uid: str) -> None: ...
 
 
@@ -303,6 +309,16 @@ class PodView(Protocol):
     def observed(self, uid: str) -> Any:
         """ObservedPod, newest; an empty one when nothing is known."""
         ...
+
+
+class Explains(Protocol):
+    """Why pods are as they are, from the node's own record (work/explain.py)."""
+
+    def pod(self, namespace: str, name: str) -> Explanation | None:
+        """None: this node has no such pod."""
+        ...
+
+    def all(self) -> list[Explanation]: ...
 
 
 Notify = Callable[[str], None]

@@ -22,6 +22,7 @@ from nodelib.errors import Invalid
 
 Json = dict[str, Any]
 KUBERNETES_VERSION = VERSION
+_LOCAL_SOCKET = "/run/nodewright/agent.sock"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,10 @@ class AuthSettings:
 
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
-    """The HTTPS server on `port`, the health server (port 0: none) and the read-only port (0: none)."""
+    """The HTTPS server on `port`, the health server (port 0: none) and the read-only port (0: none).
+
+    `local_socket`: a unix socket for root on this machine, "": none.
+    """
 
     enabled: bool
     address: str
@@ -93,6 +97,7 @@ class ServerSettings:
     streaming_idle_timeout: float
     auth: AuthSettings
     tls_bootstrap: bool = False
+    local_socket: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,6 +333,7 @@ def _server(config: Mapping[str, Any]) -> ServerSettings:
         debugging_handlers=config["enableDebuggingHandlers"],
         system_log_handler=config["enableSystemLogHandler"],
         streaming_idle_timeout=seconds(config["streamingConnectionIdleTimeout"]),
+        local_socket=_LOCAL_SOCKET,
         auth=AuthSettings(
             anonymous=config["authentication.anonymous.enabled"],
             client_ca_file=config["authentication.x509.clientCAFile"],

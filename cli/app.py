@@ -62,6 +62,13 @@ class Bench(StrEnum):
     SERVICES = "services"
 
 
+class Output(StrEnum):
+    """For people or for programs."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
 class Tier(StrEnum):
     """How much of the conformance suite."""
 
@@ -159,6 +166,33 @@ def status(
         from cli.commands import status as command
 
         command.run(name, as_json=as_json)
+
+
+@app.command(rich_help_panel="Cluster")
+def why(
+    pod: Annotated[str, typer.Argument(help="POD or NAMESPACE/POD; by default all that are not well.")] = "",
+    namespace: Annotated[str, typer.Option("--namespace", "-n", help="The pod's namespace.")] = "default",
+    name: Name = _DEFAULT,
+    output: Annotated[Output, typer.Option("--output", "-o", help="How to show it.")] = Output.TEXT,
+    kubeconfig: Annotated[str, typer.Option(help="On a machine without a cluster of `up`: how to reach the API.")] = "",
+) -> None:
+    """Say why a pod is not running, not ready or not gone: what it waits for, since when, the error, what to do.
+
+    From the record of the pod's own node: every step with its duration, the next try, why a container ended. It
+    works with a stopped API server too, and for a pod that no node has yet.
+
+    Examples:
+
+    * `./nodewright why`
+
+    * `./nodewright why web-0 -n shop`
+
+    * `./nodewright why shop/web-0 --output json`
+    """
+    with reported():
+        from cli.commands import why as command
+
+        command.run(name, pod, namespace, as_json=output is Output.JSON, kubeconfig=kubeconfig)
 
 
 @app.command(rich_help_panel="Cluster")

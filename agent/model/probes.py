@@ -73,3 +73,21 @@ class Outcome:
 
     verdict: Verdict
     output: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeAnswer:
+    """The newest answer of one probe of a running container, and since when it has been the same.
+
+    `at`, `since` in wall seconds; `times` equal answers in a row, of which it takes `threshold`. `outcome` None: none
+    yet. `period` in seconds.
+    """
+
+    container: str
+    kind: ProbeKind
+    outcome: Outcome | None
+    at: float
+    since: float
+    times: int
+    threshold: int
+    period: float

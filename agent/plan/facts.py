@@ -24,12 +24,17 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A step that failed, and when (wall seconds) it is worth another try."""
+    """A step that failed, and when (wall seconds) it is worth another try.
+
+    `since`: the first time for this reason; `action`: what a user can do about it.
+    """
 
     reason: str
     message: str
     retry_at: float
     times: int = 1
+    since: float = 0.0
+    action: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import quote
 
 from agent.model.pods import Json, Pod, ProbeState
-from agent.model.probes import Ask, ExecAsk, GrpcAsk, HttpAsk, ProbeKind, TcpAsk
+from agent.model.probes import Ask, ExecAsk, GrpcAsk, HttpAsk, Outcome, ProbeAnswer, ProbeKind, TcpAsk, Verdict
 from agent.plan.expand import expand_all
 from nodelib.errors import Invalid
 
@@ -159,6 +159,20 @@ def state(tracks: Mapping[ProbeKind, Track]) -> ProbeState:
         live=not failed,
         message=f"{failed[0]} probe failed" if failed else "",
     )
+
+
+def unanswered(spec: Spec, container: str, started_at: float) -> ProbeAnswer:
+    """What is told of a probe before its first answer; `started_at` in wall seconds."""
+    threshold = spec.successes if spec.kind is ProbeKind.READINESS else spec.failures
+    return ProbeAnswer(container, spec.kind, None, started_at, started_at, 0, threshold, spec.period)
+
+
+def answered(before: ProbeAnswer | None, spec: Spec, container: str, outcome: Outcome, now: float) -> ProbeAnswer:
+    """One more answer, in a row with those before it that had the same verdict."""
+    same = before is not None and before.outcome is not None and before.outcome.verdict is outcome.verdict
+    since, times = (before.since, before.times + 1) if before is not None and same else (now, 1)
+    threshold = spec.successes if outcome.verdict in (Verdict.SUCCESS, Verdict.WARNING) else spec.failures
+    return ProbeAnswer(container, spec.kind, outcome, now, since, times, threshold, spec.period)
 
 
 def ask_of(spec: Spec, container: Json, ip: str) -> Ask:

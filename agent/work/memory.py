@@ -1,4 +1,4 @@
-"""What a pod's worker remembers between two plans, and the timeline of what it did.
+"""What a pod's worker remembers between two plans.
 
 Nothing here is needed for a correct plan: an agent that has just started goes on from the
 runtime's records and the API's status. It only saves repeating work and events.
@@ -6,25 +6,13 @@ runtime's records and the API's status. It only saves repeating work and events.
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass, field
 
 from agent.model.pods import Json, ObservedPod, Pod, ProbeState
 from agent.model.resize import Allocation, Limits, ResizeState
 from agent.plan.facts import BackOff, Ending, Facts, Failure, ImageState, Waiting
 from agent.ports import Materials
-
-_TIMELINE = 64
-
-
-@dataclass(frozen=True, slots=True)
-class Happening:
-    """One step that was walked: when (wall seconds), what, how long (seconds), and how it ended ("ok" or the error)."""
-
-    at: float
-    step: str
-    seconds: float
-    outcome: str
+from agent.work.timeline import Timeline
 
 
 @dataclass(slots=True)
@@ -38,6 +26,7 @@ class PodMemory:
 
     pod: Pod
     desired: Pod
+    timeline: Timeline
     gone: bool = False
     succeeded: bool = False
     mirror: str = ""
@@ -62,7 +51,12 @@ class PodMemory:
     status: Json = field(default_factory=dict)
     reason: str = ""
     wait_until: float | None = None
-    timeline: deque[Happening] = field(default_factory=lambda: deque(maxlen=_TIMELINE))
+
+    @property
+    def is_ready(self) -> bool:
+        """As the newest status says, or before there is one, as the API last showed it."""
+        conditions = (self.status or self.pod.status).get("conditions") or []
+        return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
 
     def facts(
         self, now: float, network_ready: bool, probes: dict[str, ProbeState], actuated: Allocation | None = None

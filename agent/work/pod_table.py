@@ -21,7 +21,7 @@ from agent.plan.facts import Cause, Ending
 from agent.plan.status import TERMINAL
 from agent.work.memory import PodMemory
 from agent.work.parts import Parts
-from agent.work.pod_worker import PodWorker, timeline
+from agent.work.pod_worker import PodWorker
 from agent.work.resizes import Resizes
 from nodelib.errors import NodewrightError, Temporary
 from nodelib.kube.times import parse_rfc3339
@@ -216,11 +216,6 @@ class PodTable:
     def memories(self) -> Iterable[PodMemory]:
         """Of all pods, those on their way out included; to be read only."""
         return [worker.memory for worker in self._workers.values()]
-
-    def timeline(self, uid: str) -> list[Json]:
-        """What was done for the pod, step by step."""
-        worker = self._workers.get(uid)
-        return timeline(worker.memory) if worker else []
 
     # --- workers
 

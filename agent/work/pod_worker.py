@@ -14,18 +14,20 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from agent.model.pods import ContainerState, Json, ObservedPod, Pod, RunState
+from agent.model.pods import ContainerState, ObservedPod, Pod, RunState
 from agent.model.resize import ResizeState
-from agent.plan import backoff, resize, resize_status
+from agent.plan import backoff, changes, resize, resize_status
 from agent.plan.ending import ending_of, hastened
 from agent.plan.facts import Ending, EnsureImage, Facts, Failure, Forget, Kill, PodPlan, Resize, Start, Step, Waiting
 from agent.plan.pod import backoff_key, plan_pod
 from agent.plan.restart import is_sidecar
 from agent.plan.static.mirrors import continued
 from agent.plan.status import StatusFacts, pod_status
-from agent.work.memory import Happening, PodMemory
+from agent.plan.wording import name_of, why_of
+from agent.work.memory import PodMemory
 from agent.work.parts import Parts
 from agent.work.steps import Steps
+from agent.work.timeline import Timeline
 from nodelib.errors import NodewrightError
 
 log = logging.getLogger(__name__)
@@ -37,7 +39,7 @@ class PodWorker:
     """`on_gone(uid)` is called when nothing of the pod is left."""
 
     def __init__(self, pod: Pod, parts: Parts, on_gone: Callable[[str], None], desired: Pod | None = None) -> None:
-        self.memory = PodMemory(pod, desired or pod, seen=parts.observer.seen(pod.uid))
+        self.memory = PodMemory(pod, desired or pod, Timeline(parts.clock), seen=parts.observer.seen(pod.uid))
         self._parts, self._on_gone = parts, on_gone
         self._awake = asyncio.Event()
         self._steps = Steps(parts, self.memory, self._awake)
@@ -63,6 +65,8 @@ class PodWorker:
 
     def see(self, seen: ObservedPod) -> None:
         """The runtime's newest view."""
+        for one in changes.ended(self.memory.seen, seen):
+            self.memory.timeline.mark(f"ended {one.name}", changes.lifetime(one), changes.how(one))
         self.memory.seen = seen
         self._awake.set()
 
@@ -182,8 +186,10 @@ class PodWorker:
             limits=memory.limits,
             actuated=self._parts.allocations.actuated(memory.pod.uid),
         )
-        before = memory.status.get("phase") or memory.pod.status.get("phase") or "Pending"
+        before, was_ready = memory.status.get("phase") or memory.pod.status.get("phase") or "Pending", memory.is_ready
         memory.status = pod_status(memory.pod, memory.seen, facts)
+        if memory.is_ready != was_ready:
+            memory.timeline.mark("ready" if memory.is_ready else "not ready")
         if before == "Pending" and memory.status["phase"] == "Running":
             self._parts.figures.pod_running(self._parts.clock.monotonic() - self._born)
         if shown_by is not None:
@@ -211,30 +217,22 @@ class PodWorker:
         self._parts.probes.ensure(memory.pod, running, ips)
 
     async def _walk(self, step: Step) -> None:
-        memory, clock = self.memory, self._parts.clock
-        at, began = clock.now(), clock.monotonic()
-        outcome = "ok"
+        memory = self.memory
         if isinstance(step, Start):
             self._parts.figures.container_begun(step.kind)
         try:
-            await self._steps.walk(step)
+            with memory.timeline.step(name_of(step), note=why_of(step)):
+                await self._steps.walk(step)
             self._succeeded(step)
-        except asyncio.CancelledError:
-            outcome = "interrupted"
-            raise
         except NodewrightError as error:
-            outcome = str(error)
             reason = getattr(error, "reason", type(error).__name__)
-            self._failed(step, reason, error.message)
+            self._failed(step, reason, error.message, error.action)
             if isinstance(step, Start):
                 self._parts.figures.container_failed(step.kind, reason)
-            log.warning("pod %s: %s: %s", memory.pod.full_name, _name(step), error)
+            log.warning("pod %s: %s: %s", memory.pod.full_name, name_of(step), error)
         except Exception as error:
-            outcome = repr(error)
             self._failed(step, "InternalError", repr(error))
-            log.exception("pod %s: %s", memory.pod.full_name, _name(step))
-        finally:
-            memory.timeline.append(Happening(at, _name(step), clock.monotonic() - began, outcome))
+            log.exception("pod %s: %s", memory.pod.full_name, name_of(step))
 
     def _succeeded(self, step: Step) -> None:
         if isinstance(step, Start):
@@ -244,7 +242,7 @@ class PodWorker:
         elif not isinstance(step, EnsureImage):
             self.memory.blocked = None
 
-    def _failed(self, step: Step, reason: str, message: str) -> None:
+    def _failed(self, step: Step, reason: str, message: str, action: str = "") -> None:
         memory = self.memory
         now = self._parts.clock.now()
         if isinstance(step, Resize):
@@ -252,8 +250,10 @@ class PodWorker:
             return
         container = step.container["name"] if isinstance(step, Start | EnsureImage) else ""
         before = memory.failures.get(container) if container else memory.blocked
-        times = before.times + 1 if before is not None and before.reason == reason else 1
-        failure = Failure(reason, message, now + backoff.step_delay(times) * random.uniform(0.9, 1.1), times)
+        again = before if before is not None and before.reason == reason else None
+        times = again.times + 1 if again else 1
+        retry_at = now + backoff.step_delay(times) * random.uniform(0.9, 1.1)
+        failure = Failure(reason, message, retry_at, times, again.since if again else now, action)
         if container:
             memory.failures[container] = failure
         else:
@@ -326,22 +326,5 @@ def _is_up(one: ContainerState) -> bool:
     return one.state is RunState.RUNNING
 
 
-def _name(step: Step) -> str:
-    name = type(step).__name__
-    if isinstance(step, EnsureImage) and step.volume is not None:
-        return f"{name} of volume {step.volume['name']}"
-    if isinstance(step, Start | EnsureImage):
-        return f"{name} {step.container['name']}"
-    return f"{name} {step.name}" if isinstance(step, Kill) else name
-
-
 def _format(pod: Pod) -> str:
     return f"{pod.name}_{pod.namespace}({pod.uid})"
-
-
-def timeline(memory: PodMemory) -> list[Json]:
-    """The steps walked, oldest first, for people to read."""
-    return [
-        {"at": one.at, "step": one.step, "seconds": round(one.seconds, 6), "outcome": one.outcome}
-        for one in memory.timeline
-    ]

@@ -19,7 +19,7 @@ from typing import Protocol
 
 from agent.figures import Figures, ProbeLabels, Unmeasured
 from agent.model.pods import ContainerState, Json, Pod, ProbeState
-from agent.model.probes import Ask, Outcome, ProbeKind, Verdict
+from agent.model.probes import Ask, Outcome, ProbeAnswer, ProbeKind, Verdict
 from agent.plan import probes as plan
 from agent.plan.probes import Spec, Track
 from agent.ports import Events, Notify
@@ -50,6 +50,7 @@ class _Watched:
     restarted: bool
     specs: dict[ProbeKind, Spec]
     tracks: dict[ProbeKind, Track]
+    answers: dict[ProbeKind, ProbeAnswer] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -95,6 +96,16 @@ class ProbeKeeper:
         """By container id; containers without probes are not listed."""
         kept = self._pods.get(uid)
         return {one: plan.state(watched.tracks) for one, watched in kept.watched.items()} if kept else {}
+
+    def findings(self, uid: str) -> tuple[ProbeAnswer, ...]:
+        """The newest answer of each probe that has to run now or has run; for people."""
+        kept = self._pods.get(uid)
+        return tuple(
+            watched.answers.get(kind)
+            or plan.unanswered(spec, watched.container["name"], watched.state.started_at / 1e9)
+            for watched in (kept.watched.values() if kept else ())
+            for kind, spec in watched.specs.items()
+        )
 
     def forget(self, uid: str) -> None:
         kept = self._pods.get(uid)
@@ -205,6 +216,8 @@ class ProbeKeeper:
         spec, began = watched.specs[kind], self._clock.monotonic()
         before = plan.state(watched.tracks)
         outcome = await self._ask(kept, watched, spec)
+        name, now = watched.container["name"], self._clock.now()
+        watched.answers[kind] = plan.answered(watched.answers.get(kind), spec, name, outcome, now)
         counted = watched.restarted or plan.is_counted(spec, watched.started_at, began)
         track = watched.tracks[kind]
         self._tell(kept.pod, watched.container, kind, outcome, plan.is_told(spec, track, counted))

@@ -16,6 +16,7 @@ from agent.plan.facts import (
     Confirm,
     EnsureImage,
     Forget,
+    ImagePhase,
     ImageState,
     Kill,
     Prepare,
@@ -59,6 +60,7 @@ class Steps:
     def __init__(self, parts: Parts, memory: PodMemory, poke: asyncio.Event) -> None:
         self._parts, self._memory, self._poke = parts, memory, poke
         self._unbroken_work: set[asyncio.Task[Any]] = set()
+        self._pulls: dict[str, int] = {}
 
     def abandon(self) -> None:
         """The agent stops: cut short even what a pod's ending would not."""
@@ -101,13 +103,15 @@ class Steps:
         pod, memory = self._memory.pod, self._memory
         sized = resize_step.made_for(self._parts, memory)
         try:
-            parent = await self._parts.cgroups.ensure_pod(sized)
-            memory.limits = await self._parts.cgroups.limits(pod)
+            with memory.timeline.step("cgroup", of="prepare"):
+                parent = await self._parts.cgroups.ensure_pod(sized)
+                memory.limits = await self._parts.cgroups.limits(pod)
         except NodewrightError as error:
             self._warn("FailedCreatePodContainer", f"unable to ensure pod container exists: {error}")
             raise StepFailed("FailedCreatePodContainer", error) from error
         try:
-            found = await self._parts.materials.prepare(pod)
+            with memory.timeline.step("volumes", of="prepare"):
+                found = await self._parts.materials.prepare(pod)
         except NodewrightError as error:
             self._warn("FailedMount", str(error))
             raise StepFailed("FailedMount", error) from error
@@ -157,8 +161,11 @@ class Steps:
 
     async def _create_and_run(self, step: Start) -> str:
         try:
-            container_id = await (self._take_up(step) if step.made else self._create(step))
-            await self._run(step, container_id)
+            name = step.container["name"]
+            with self._memory.timeline.step(f"create {name}", of=f"start {name}"):
+                container_id = await (self._take_up(step) if step.made else self._create(step))
+            with self._memory.timeline.step(f"run {name}", of=f"start {name}"):
+                await self._run(step, container_id)
         finally:
             # The next attempt asks for its image again: it may have been removed, or be pulled Always.
             self._memory.images.pop(step.container["name"], None)
@@ -234,7 +241,8 @@ class Steps:
         sandbox = memory.seen.sandbox
         ips = self._parts.host_ips() if memory.pod.host_network else (sandbox.ips if sandbox else ())
         try:
-            await self._parts.hooks.run(memory.pod, step.container, container_id, hook, ips)
+            with memory.timeline.step(f"postStart {name}", of=f"start {name}"):
+                await self._parts.hooks.run(memory.pod, step.container, container_id, hook, ips)
         except NodewrightError as error:
             self._warn("FailedPostStartHook", "PostStartHook failed", name)
             grace = int(memory.pod.spec.get("terminationGracePeriodSeconds") or MINIMUM_GRACE)
@@ -252,10 +260,12 @@ class Steps:
             memory.restart_wanted.add(step.container_id)
         began = self._parts.clock.monotonic()
         if step.hook and step.grace > 0 and first:
-            await self._pre_stop(step)
+            with memory.timeline.step(f"preStop {step.name}", of=f"stop {step.name}"):
+                await self._pre_stop(step)
         left = step.grace - int(self._parts.clock.monotonic() - began)
         try:
-            await self._parts.runtime.stop_container(step.container_id, max(left, MINIMUM_GRACE))
+            with memory.timeline.step(f"signal {step.name}", of=f"stop {step.name}"):
+                await self._parts.runtime.stop_container(step.container_id, max(left, MINIMUM_GRACE))
         except CriError as error:
             self._warn("FailedKillPod", f"error killing container {step.name}: {error.message}", step.name)
             raise StepFailed("FailedKillPod", error) from error
@@ -301,9 +311,13 @@ class Steps:
         memory = self._memory
         self._parts.probes.forget(memory.pod.uid)
         self._parts.images.forget(memory.pod.uid)
+        while self._pulls:
+            memory.timeline.end(self._pulls.popitem()[1], "given up")
         try:
-            await self._parts.materials.release(memory.pod.uid)
-            await self._parts.cgroups.remove_pod(memory.pod.uid)
+            with memory.timeline.step("unmount volumes", of="release"):
+                await self._parts.materials.release(memory.pod.uid)
+            with memory.timeline.step("remove cgroup", of="release"):
+                await self._parts.cgroups.remove_pod(memory.pod.uid)
         except NodewrightError as error:
             self._warn("FailedKillPod", f"error releasing the pod's volumes and cgroup: {error}")
             raise StepFailed("FailedKillPod", error) from error
@@ -322,6 +336,11 @@ class Steps:
 
     def _image_state(self, name: str, state: ImageState) -> None:
         self._memory.images[name] = state
+        if state.phase is ImagePhase.PULLING:
+            self._pulls[name] = self._memory.timeline.begin(f"pull for {name}")
+        elif name in self._pulls:
+            failed = state.waiting if state.phase is ImagePhase.FAILED else None
+            self._memory.timeline.end(self._pulls.pop(name), failed.message or failed.reason if failed else "ok")
         self._poke.set()
 
     def _extend_backoff(self, container: Json, latest: ContainerState | None) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from agent import labels
 from agent.model.pods import ContainerState, ImageFacts, Json, Kind, Pod, ProbeState
+from agent.model.probes import ProbeAnswer
 from agent.model.resize import Limits, MemoryUse
 from agent.plan.admit import NodeView
 from agent.plan.cgroups import Machine, Policy, container_resources, limits_of_pod
@@ -183,6 +184,9 @@ class FakeProbes:
 
     def states(self, uid: str) -> Mapping[str, ProbeState]:
         return self.answers.get(uid, {})
+
+    def findings(self, uid: str) -> tuple[ProbeAnswer, ...]:
+        return ()
 
     def forget(self, uid: str) -> None:
         self.answers.pop(uid, None)
@@ -416,7 +420,7 @@ class World:
         await settle()
         while not what():
             if passed >= seconds:
-                raise AssertionError(f"not within {seconds} s; {self.cri.dump()}; {self.table.timeline('u1')}")
+                raise AssertionError(f"not within {seconds} s; {self.cri.dump()}; {self.table.memory('u1')}")
             await self.clock.advance(step)
             await settle()
             passed += step

@@ -12,6 +12,8 @@ from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 from agent.model.serving import TlsFiles
+from agent.ports import Explains
+from agent.work.server import local
 from agent.work.server.answers import Refused, text
 from agent.work.server.auth import Auth
 from agent.work.server.deps import ServerDeps
@@ -70,6 +72,14 @@ class KubeletServer:
         self.addresses[name] = runner.addresses[0][:2]
         log.info("%s server listens on %s port %d", name, *self.addresses[name])
 
+    async def _listen_locally(self, explains: Explains, path: str) -> None:
+        app = web.Application(middlewares=[_answer_errors])
+        local.add_why(app, explains)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=_STOP_LIMIT)
+        await runner.setup()
+        self._runners.append(runner)
+        await local.listen(runner, path)
+
     async def _start(self, clock: Clock) -> None:
         deps, settings = self._deps, self._deps.settings
         metrics = RequestMetrics(deps.registry)
@@ -90,6 +100,8 @@ class KubeletServer:
             for path in _DEBUGGING:
                 app.router.add_route("*", path + "{rest:.*}", debugging_disabled)
             await self._listen("read-only", app, settings.address, settings.read_only_port)
+        if settings.local_socket and deps.explains is not None:
+            await self._listen_locally(deps.explains, settings.local_socket)
         if settings.healthz_port:
             app = web.Application(middlewares=[_answer_errors])
             _add_health(app, deps)
@@ -188,6 +200,8 @@ def _add_restricted(app: web.Application, deps: ServerDeps, clock: Clock) -> Non
         for path in off:
             app.router.add_route("*", path + "{rest:.*}", debugging_disabled)
         return
+    if deps.explains is not None:
+        local.add_why(app, deps.explains)
     streams, pods = Streams(deps), Pods(deps)
     for root, handler in (("/exec", streams.exec), ("/attach", streams.attach)):
         for path in (f"{root}{_POD}/{{container}}", f"{root}{_POD}/{{uid}}/{{container}}"):

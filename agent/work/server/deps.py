@@ -9,7 +9,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from agent.machine_ports import LogReader, Tls, Upgrades
-from agent.ports import PodView, Runtime
+from agent.ports import Explains, PodView, Runtime
 from agent.settings import ServerSettings
 from agent.work.stats import StatsProvider
 from nodelib.kube.client import KubeClient
@@ -60,4 +60,5 @@ class ServerDeps:
     edges: ServerEdges
     stats: StatsProvider | None = None
     probe_registry: CollectorRegistry | None = None
+    explains: Explains | None = None
     translate_uid: Callable[[str], str] = lambda uid: uid

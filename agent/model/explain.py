@@ -1,0 +1,65 @@
+"""What happened to a pod, and why it is not running or not gone. Times in wall seconds since the epoch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """Something that was done for a pod, or came of it.
+
+    `seconds` None: under way. `outcome`: "ok", or what went wrong. `of`: the step that it is a part of; `note`: why it
+    was done. The same with the same outcome, over and over, is one: `times` of it, the newest at `last_at`.
+    """
+
+    at: float
+    step: str
+    seconds: float | None = None
+    outcome: str = "ok"
+    of: str = ""
+    note: str = ""
+    times: int = 1
+    last_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """One thing that the pod waits for.
+
+    `on`: the object (container app, volumes, network); `since` and `next_try` None: not known, or when something
+    happens; `tries`: how often it failed so far.
+    """
+
+    on: str
+    reason: str
+    error: str = ""
+    action: str = ""
+    since: float | None = None
+    next_try: float | None = None
+    tries: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """A container that ended: when, how, and why, as far as the node knows."""
+
+    container: str
+    at: float
+    how: str
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The whole answer; `summary` is one sentence, `waits` is empty for a pod that is as it should be."""
+
+    namespace: str
+    name: str
+    uid: str
+    node: str
+    phase: str
+    summary: str
+    waits: tuple[Wait, ...] = ()
+    ends: tuple[End, ...] = ()
+    timeline: tuple[Happening, ...] = ()

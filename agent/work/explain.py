@@ -1,0 +1,58 @@
+"""Answers why a pod is as it is, from what its worker remembers; for the server and for people on the node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from agent.model.explain import Explanation
+from agent.model.pods import Pod
+from agent.plan.explain import Record, explain
+from agent.ports import Probes
+from agent.work.pod_table import PodTable
+from nodelib.clock import Clock
+
+
+class Explainer:
+    """`problems()`: what the runtime says the node lacks, "" and nothing when all is well."""
+
+    def __init__(
+        self, node: str, table: PodTable, probes: Probes, problems: Callable[[], tuple[str, ...]], clock: Clock
+    ) -> None:
+        self._node, self._table, self._probes = node, table, probes
+        self._problems, self._clock = problems, clock
+
+    def pod(self, namespace: str, name: str) -> Explanation | None:
+        """None: this node has no such pod."""
+        found = self._table.pod(namespace, name)
+        return self._explain(found) if found is not None else None
+
+    def all(self) -> list[Explanation]:
+        """Every pod of the node, by namespace and name."""
+        pods = sorted(self._table.pods(), key=lambda pod: (pod.namespace, pod.name))
+        return [found for pod in pods if (found := self._explain(pod)) is not None]
+
+    def _explain(self, pod: Pod) -> Explanation | None:
+        memory = self._table.memory(pod.uid)
+        if memory is None:
+            return None
+        record = Record(
+            now=self._clock.now(),
+            node=self._node,
+            pod=memory.pod,
+            status=memory.status,
+            seen=memory.seen,
+            reason=memory.reason,
+            wait_until=memory.wait_until,
+            waiting=memory.waiting,
+            blocked=memory.blocked,
+            failures=memory.failures,
+            images=memory.images,
+            backoff=memory.backoff,
+            ending=memory.ending,
+            confirmed=memory.confirmed,
+            probes=self._probes.findings(pod.uid),
+            timeline=memory.timeline.entries(),
+            under_way=memory.timeline.under_way(),
+            node_problems=self._problems(),
+        )
+        return explain(record)

@@ -1,0 +1,119 @@
+"""The answer for people: what it waits for and what to do, why its containers ended, and the timeline."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+from rich.console import Console
+from rich.table import Table
+
+from agent.model.explain import Explanation, Happening, Wait
+from cli.why.judge import Told
+
+_TEXT = 400  # characters of one error
+
+
+def one(told: Told, now: float, console: Console) -> None:
+    """Everything about one pod."""
+    found = told.found
+    where = f" on {found.node}" if found.node else ""
+    _say(console, f"pod {found.namespace}/{found.name}{where}: {found.summary}", style="bold")
+    if not told.by_node and found.node:
+        _say(console, "  (its node's agent says nothing here: this is what the API server knows)")
+    for wait in found.waits:
+        _wait(wait, now, console)
+    for end in found.ends:
+        why = f": {end.why}" if end.why else ""
+        _say(console, f"container {end.container} ended {_ago(end.at, now)}, {end.how}{why}")
+    if found.timeline:
+        console.print(_timeline(found, now))
+
+
+def many(every: Iterable[Told], now: float, console: Console) -> None:
+    """One line a pod."""
+    table = _table("POD", "PHASE", "WAITS ON", "REASON", "SINCE", "NEXT TRY")
+    for told in every:
+        found = told.found
+        for wait in found.waits or (Wait("-", found.summary),):
+            since = _span(now - wait.since) if wait.since else ""
+            later = f"in {_span(wait.next_try - now)}" if wait.next_try and wait.next_try > now else ""
+            table.add_row(f"{found.namespace}/{found.name}", found.phase, wait.on, wait.reason, since, later)
+    console.print(table)
+
+
+def _wait(wait: Wait, now: float, console: Console) -> None:
+    parts = [f"waits on {wait.on}: {wait.reason}"]
+    if wait.since:
+        parts.append(f"for {_span(now - wait.since)}")
+    if wait.tries > 1:
+        parts.append(f"{wait.tries} times")
+    if wait.next_try and wait.next_try > now:
+        word = "until" if wait.reason == "Stopping" else "next try"
+        parts.append(f"{word} {_clock(wait.next_try)} (in {_span(wait.next_try - now)})")
+    _say(console, ", ".join(parts), style="yellow")
+    if wait.error:
+        _say(console, f"  error: {_cut(wait.error)}")
+    if wait.action:
+        _say(console, f"  do: {wait.action}")
+
+
+def _timeline(found: Explanation, now: float) -> Table:
+    table = _table("AT", "STEP", "TOOK", "OUTCOME")
+    for entry in ordered(found.timeline):
+        took = f"{entry.seconds:.3f} s" if entry.seconds else ""
+        if entry.seconds is None:
+            took = f"{_span(now - entry.at)} so far"
+        again = f" ({entry.times} times, last {_clock(entry.last_at)})" if entry.times > 1 else ""
+        outcome = "under way" if entry.seconds is None else _cut(entry.outcome)
+        if entry.note:
+            outcome = f"{outcome}: {entry.note}" if outcome != "ok" else entry.note
+        table.add_row(_clock(entry.at), f"  {entry.step}" if entry.of else entry.step, took, outcome + again)
+    return table
+
+
+def ordered(timeline: Iterable[Happening]) -> list[Happening]:
+    """Each step followed by its parts."""
+    entries = sorted(timeline, key=lambda entry: entry.at)
+    parts = [entry for entry in entries if entry.of]
+    tops = {entry.step for entry in entries if not entry.of}
+    found = []
+    for entry in entries:
+        if entry.of and entry.of in tops:
+            continue
+        found.append(entry)
+        found += [part for part in parts if part.of == entry.step and not entry.of]
+    return found
+
+
+def _say(console: Console, text: str, style: str = "") -> None:
+    console.print(text, style=style or None, soft_wrap=True, markup=False, highlight=False)
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, padding=(0, 2), header_style="bold")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _TEXT else text[: _TEXT - 1] + "…"
+
+
+def _clock(at: float) -> str:
+    return time.strftime("%H:%M:%S", time.localtime(at)) + f".{int(at * 1000) % 1000:03d}"
+
+
+def _ago(at: float, now: float) -> str:
+    return f"{_span(now - at)} ago" if at else "at an unknown time"
+
+
+def _span(seconds: float) -> str:
+    whole = max(0, round(seconds))
+    if whole < 1:
+        return f"{max(0.0, seconds):.1f} s"
+    hours, rest = divmod(whole, 3600)
+    minutes, rest = divmod(rest, 60)
+    parts = ((hours, "h"), (minutes, "min"), (rest, "s"))
+    return " ".join(f"{count} {unit}" for count, unit in parts if count)

@@ -1,0 +1,100 @@
+"""Who is asked: the agents of this machine by their local sockets, and the API server. Either may be gone."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+
+from controlplane.edge import state, units
+from controlplane.model import Cluster
+from nodelib.errors import NodewrightError
+from nodelib.kube.access import load_kubeconfig
+from nodelib.kube.client import KubeClient
+
+Json = dict[str, Any]
+SOCKET = "/run/nodewright/agent.sock"
+_SECONDS = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What was said. `agents`: by node, its pods' explanations as JSON; `silent`: node -> why it said nothing.
+
+    `pods`, `events`: of the API, None with `api` saying why not.
+    """
+
+    agents: Mapping[str, tuple[Json, ...]]
+    silent: Mapping[str, str]
+    pods: tuple[Json, ...] | None
+    events: tuple[Json, ...]
+    api: str
+
+
+async def ask(name: str, kubeconfig: str = "") -> Answers:
+    """Everybody at once. `name`: a cluster of `up`; when there is none, this machine's own agent."""
+    cluster = state.load(name)
+    sockets = _sockets(cluster) if cluster is not None else {"this node": SOCKET}
+    config = kubeconfig or (cluster.admin_kubeconfig if cluster is not None else _own_kubeconfig())
+    listed = asyncio.ensure_future(_api(config))
+    spoken = await asyncio.gather(*(_agent(path) for path in sockets.values()))
+    pods, events, api = await listed
+    agents, silent = {}, {}
+    for node, (found, problem) in zip(sockets, spoken, strict=True):
+        if found is None:
+            silent[node] = problem
+        else:
+            agents[node] = tuple(found)
+    return Answers(agents, silent, pods, events, api)
+
+
+def _sockets(cluster: Cluster) -> dict[str, str]:
+    """Through the agents' own mount namespaces: /run of a node is its own."""
+    found = {}
+    for node in cluster.nodes:
+        agent = units.programs(cluster.unit_dir(node.name)).get("agent") or {}
+        found[node.name] = f"/proc/{agent['pid']}/root{SOCKET}" if agent.get("alive") else ""
+    return found
+
+
+def _own_kubeconfig() -> str:
+    known = (os.environ.get("KUBECONFIG", ""), "/etc/kubernetes/admin.conf", "/etc/kubernetes/kubelet.conf")
+    return next((path for path in known if path and os.path.exists(path)), "")
+
+
+async def _agent(path: str) -> tuple[list[Json] | None, str]:
+    if not path:
+        return None, "its agent does not run"
+    try:
+        timeout = aiohttp.ClientTimeout(total=_SECONDS)
+        async with (
+            aiohttp.ClientSession(connector=aiohttp.UnixConnector(path), timeout=timeout) as session,
+            session.get("http://agent/why") as answer,
+        ):
+            if answer.status != 200:
+                return None, f"its agent answers {answer.status}"
+            return (await answer.json())["pods"], ""
+    except PermissionError:
+        return None, "its socket may be opened by root only"
+    except (OSError, aiohttp.ClientError, TimeoutError) as error:
+        return None, f"its agent does not answer ({error or type(error).__name__})"
+
+
+async def _api(kubeconfig: str) -> tuple[tuple[Json, ...] | None, tuple[Json, ...], str]:
+    if not kubeconfig:
+        return None, (), "no kubeconfig on this machine"
+    try:
+        client = KubeClient(load_kubeconfig(kubeconfig), user_agent="nodewright-why", timeout=_SECONDS)
+    except NodewrightError as error:
+        return None, (), str(error)
+    try:
+        pods, events = await asyncio.gather(client.get("/api/v1/pods"), client.get("/api/v1/events"))
+        return tuple(pods.get("items") or ()), tuple(events.get("items") or ()), ""
+    except NodewrightError as error:
+        return None, (), error.message
+    finally:
+        await client.close()
