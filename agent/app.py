@@ -28,6 +28,7 @@ from nodelib.tasks import Supervisor
 log = logging.getLogger(__name__)
 
 LiveSandboxes = Callable[[], Awaitable[frozenset[str] | None]]
+NetworkTold = Callable[[str, str, float, str], None]
 
 
 class PodNetwork(Protocol):
@@ -44,9 +45,13 @@ class PodNetwork(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Extra:
-    """What a composition root above this one adds. `network` is built with a way to ask for living sandboxes."""
+    """What a composition root above this one adds.
 
-    network: Callable[[LiveSandboxes], PodNetwork] | None = None
+    `network` is built with a way to ask for living sandboxes, and one to tell what was done for a pod: UID, CNI
+    command, seconds, and what failed ("" when nothing did).
+    """
+
+    network: Callable[[LiveSandboxes, NetworkTold], PodNetwork] | None = None
     on_ready: Callable[[Core], None] | None = None
 
 
@@ -62,7 +67,7 @@ async def run(settings: Settings, *, extra: Extra | None = None) -> None:
             return
         supervisor.on_stop("edges", core.close)
         if extra.network is not None:
-            network = extra.network(core.live_sandboxes)
+            network = extra.network(core.live_sandboxes, core.network_told)
             core.follow_nodes(network.set_nodes)
             supervisor.spawn("pod-network", network.run)
         for name, work in core.tasks().items():

@@ -39,6 +39,7 @@ from nodelib.kube.reflector import Reflector
 
 Work = Callable[[], Coroutine[Any, Any, None]]
 NodesFollower = Callable[[list[NodePlace]], None]
+_NETWORK_STEPS = {"ADD": ("network", "sandbox"), "DEL": ("remove network", "stop sandbox")}
 _AUDIT_LATE = 180.0  # seconds; upstream's PLEG is unhealthy after as long
 
 
@@ -135,6 +136,13 @@ class Core:
             return frozenset(one.id for one in await self.connections.cri.list_sandboxes())
         except CriError:
             return None
+
+    def network_told(self, uid: str, command: str, seconds: float, failed: str) -> None:
+        """The pod network did something for a pod: it is a part of the pod's sandbox step."""
+        memory = self.table.memory(uid)
+        if memory is not None and command in _NETWORK_STEPS:
+            step, of = _NETWORK_STEPS[command]
+            memory.timeline.mark(step, seconds, failed or "ok", of=of)
 
     def health(self) -> str:
         """Why the pod loop is not well, or ""."""

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterable, Sequence
 
 from agent import settings as agent_settings
-from agent.app import Extra, LiveSandboxes
+from agent.app import Extra, LiveSandboxes, NetworkTold
 from agent.app import main as run_agent
 from agent.model.node import NodePlace
 from cni.app import CniNode
@@ -33,14 +33,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     except NodewrightError as error:
         print(f"agent: {error}", file=sys.stderr)
         return 2
-    return run_agent(rest, extra=Extra(network=lambda live: Network(settings, live)))
+    return run_agent(rest, extra=Extra(network=lambda live, told: Network(settings, live, told)))
 
 
 class Network:
     """The pod network as the agent's composition root takes it."""
 
-    def __init__(self, settings: CniSettings, live_sandboxes: LiveSandboxes) -> None:
-        self._node = CniNode(settings, live_sandboxes=live_sandboxes)
+    def __init__(self, settings: CniSettings, live_sandboxes: LiveSandboxes, told: NetworkTold) -> None:
+        self._node = CniNode(settings, live_sandboxes=live_sandboxes, told=told)
 
     def set_nodes(self, nodes: Iterable[NodePlace]) -> None:
         """All Nodes as they are now."""

@@ -21,7 +21,7 @@ from cni.operations import Operations
 from cni.plan import leftovers
 from cni.plan.masq import FirewallFacts
 from cni.ports import Store
-from cni.server import CniServer
+from cni.server import CniServer, Told
 from cni.settings import CniSettings
 from cni.spec import CURRENT, NetConf
 from cni.wire import Wire
@@ -39,9 +39,17 @@ class CniNode:
     """The pod network of one node.
 
     live_sandboxes: IDs of every sandbox the runtime still knows, ready or not; None: it cannot be asked now.
+    told: hears of every call made for a pod (cni.server).
     """
 
-    def __init__(self, settings: CniSettings, *, live_sandboxes: LiveSandboxes, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        settings: CniSettings,
+        *,
+        live_sandboxes: LiveSandboxes,
+        clock: Clock | None = None,
+        told: Told | None = None,
+    ) -> None:
         self._settings = settings
         self._live_sandboxes = live_sandboxes
         self._clock = clock or SystemClock()
@@ -63,6 +71,7 @@ class CniNode:
             sync_ports=self.network.firewall.sync,
             waiting=self.network.status,
             adopt=self.network.adopt,
+            told=told,
         )
         self._collector = BoundedFrequencyRunner(
             "collect addresses",

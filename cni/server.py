@@ -15,6 +15,7 @@ import logging
 import os
 import select
 import socket
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
@@ -31,6 +32,7 @@ from nodelib.errors import NodewrightError, Permanent
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+Told = Callable[[str, str, float, str], None]
 
 _THREADS = 4
 _BACKLOG = 512
@@ -42,7 +44,8 @@ _CHUNK = 1 << 16
 class CniServer:
     """`sync_ports` brings the store's host ports into the packet filter; `waiting` says why ADD cannot be served.
 
-    `adopt` gives a configuration of which the node knows better what the node knows.
+    `adopt` gives a configuration of which the node knows better what the node knows. `told` hears of each call that
+    was made for a pod: its UID, the command, seconds, and what failed ("" when it did not).
     """
 
     def __init__(
@@ -53,12 +56,13 @@ class CniServer:
         sync_ports: Callable[[], Awaitable[None]],
         waiting: Callable[[], Awaitable[str]],
         adopt: Callable[[NetConf], NetConf] = lambda conf: conf,
+        told: Told | None = None,
     ) -> None:
         self._path = path
         self._operations = operations
         self._sync_ports = sync_ports
         self._waiting = waiting
-        self._adopt = adopt
+        self._adopt, self._told = adopt, told
         self._listener: socket.socket | None = None
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="cni")
         self._clients: set[asyncio.Task[None]] = set()
@@ -161,8 +165,11 @@ class CniServer:
                 request = await _receive(connection, descriptors)
             env, stdin = _split(request)
             netns = descriptors[0] if descriptors else None
+            began = time.monotonic()
             answer = await self.answer(env, stdin, netns, lambda: _connected(connection))
             _log(env, answer)
+            if self._told is not None and (uid := _pod(env, "UID")):
+                self._told(uid, env.get("CNI_COMMAND", ""), time.monotonic() - began, str(answer.failed or ""))
             await asyncio.get_running_loop().sock_sendall(connection, str(answer.status).encode() + answer.body)
         except TimeoutError:
             log.warning("a CNI client sent no whole request in %d s", _REQUEST_SECONDS)
@@ -240,12 +247,15 @@ def _connected(connection: socket.socket) -> bool:
     return not any(event & (select.POLLHUP | select.POLLERR) for _, event in poll.poll(0))
 
 
+def _pod(env: dict[str, str], what: str) -> str:
+    """The pod's NAME or UID as the runtime gives it (CNI_ARGS), "" for a runtime that does not."""
+    pairs = (part.partition("=") for part in env.get("CNI_ARGS", "").split(";"))
+    return next((value for key, _, value in pairs if key == f"K8S_POD_{what}"), "")
+
+
 def _log(env: dict[str, str], answer: Answer) -> None:
-    pod = "".join(
-        part[len("K8S_POD_NAME=") :] for part in env.get("CNI_ARGS", "").split(";") if part.startswith("K8S_POD_NAME=")
-    )
-    who = f"{env.get('CNI_COMMAND', '?')} {env.get('CNI_CONTAINERID', '')[:13]} {pod}".strip()
+    who = f"{env.get('CNI_COMMAND', '?')} {env.get('CNI_CONTAINERID', '')[:13]} {_pod(env, 'NAME')}".strip()
     if answer.failed:
-        log.warning("%s: %s", who, answer.failed)
+        log.warning("%s: %s", who, str(answer.failed or ""))
     else:
         log.info("%s", who)

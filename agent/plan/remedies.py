@@ -88,7 +88,7 @@ _RULES = (
           "delete pod -n {namespace} {pod} --grace-period=1`."),
     _rule("Finalizers", "", "The controllers that own these finalizers must remove them; look at their logs. By hand, "
           "only if they are gone: `kubectl edit pod -n {namespace} {pod}`."),
-    _rule("Unschedulable", r"insufficient (?P<what>[\w./-]+)", "Ask for less {what}, free some, or add a node."),
+    _rule("Unschedulable", r"insufficient (?P<what>[\w./-]*\w)", "Ask for less {what}, free some, or add a node."),
     _rule("Unschedulable", r"untolerated taint", "Tolerate the taint, or remove it from a node (`kubectl taint`)."),
     _rule("Unschedulable", r"node affinity|node selector", "Label a node as the pod wants it, or change its selector."),
     _rule("Unschedulable", r"persistentvolumeclaim|unbound|volume", "`kubectl describe pvc -n {namespace}` tells what "

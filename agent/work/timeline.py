@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,6 +17,7 @@ from nodelib.clock import Clock
 from nodelib.errors import NodewrightError
 
 _KEPT = 64
+_LOCAL_PORT = re.compile(r":\d+->")  # of a failed connection: another one each time
 
 
 class Timeline:
@@ -73,9 +75,13 @@ class Timeline:
         for index in range(len(self._done) - 1, -1, -1):
             known = self._done[index]
             if (known.step, known.of) == (fresh.step, fresh.of):
-                if (known.outcome, known.note) != (fresh.outcome, fresh.note):
+                if (_comparable(known.outcome), known.note) != (_comparable(fresh.outcome), fresh.note):
                     break
                 self._done[index] = replace(known, seconds=fresh.seconds, times=known.times + 1, last_at=fresh.at)
                 return
         self._done.append(replace(fresh, last_at=fresh.at))
         del self._done[:-_KEPT]
+
+
+def _comparable(outcome: str) -> str:
+    return _LOCAL_PORT.sub(":*->", outcome)

@@ -15,6 +15,8 @@ from cli.why.judge import Told
 from cli.why.sources import Answers, ask
 from nodelib.errors import NotFound, Temporary
 
+_WIDE = 200
+
 
 def run(name: str, pod: str, namespace: str, *, as_json: bool, kubeconfig: str = "") -> None:
     """Explain one pod, or without `pod` every pod that is not well. Raises NotFound, Temporary when nobody answers."""
@@ -32,13 +34,18 @@ def run(name: str, pod: str, namespace: str, *, as_json: bool, kubeconfig: str =
         print(json.dumps(_document(found, answers), indent=1))
         return
     _notes(answers)
-    console, now = Console(), time.time()
+    console, now = _console(), time.time()
     if pod and len(found) == 1:
         show.one(found[0], now, console)
     elif found:
         show.many(found, now, console)
     else:
         console.print(f"All {len(every)} pods are as they should be.", highlight=False)
+
+
+def _console() -> Console:
+    # Into a pipe or a file, lines need not fit a terminal.
+    return Console() if sys.stdout.isatty() else Console(width=_WIDE)
 
 
 def _chosen(every: list[Told], pod: str, namespace: str) -> list[Told]:

@@ -20,7 +20,7 @@ def one(told: Told, now: float, console: Console) -> None:
     where = f" on {found.node}" if found.node else ""
     _say(console, f"pod {found.namespace}/{found.name}{where}: {found.summary}", style="bold")
     if not told.by_node and found.node:
-        _say(console, "  (its node's agent says nothing here: this is what the API server knows)")
+        _say(console, "  (no agent that answers here knows it: this is what the API server knows)")
     for wait in found.waits:
         _wait(wait, now, console)
     for end in found.ends:
