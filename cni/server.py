@@ -256,6 +256,6 @@ def _pod(env: dict[str, str], what: str) -> str:
 def _log(env: dict[str, str], answer: Answer) -> None:
     who = f"{env.get('CNI_COMMAND', '?')} {env.get('CNI_CONTAINERID', '')[:13]} {_pod(env, 'NAME')}".strip()
     if answer.failed:
-        log.warning("%s: %s", who, str(answer.failed or ""))
+        log.warning("%s: %s", who, answer.failed)
     else:
         log.info("%s", who)

@@ -1,0 +1,103 @@
+"""Who said what, and what is told of it."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import Console
+
+from agent.model.explain import End, Explanation, Happening, Wait
+from cli.why import judge, show
+
+Json = dict[str, Any]
+NOW = 1_767_225_600.0
+
+
+def explained(name: str = "web", uid: str = "u1", *waits: Wait, **more: Any) -> Explanation:
+    return Explanation("shop", name, uid, "n1", "Running" if not waits else "Pending", "a sentence", waits, **more)
+
+
+def api_pod(name: str = "web", uid: str = "u1", node: str = "n1", **status: Any) -> Json:
+    meta = {"name": name, "namespace": "shop", "uid": uid}
+    return {"metadata": meta, "spec": {"nodeName": node}, "status": status}
+
+
+def test_the_node_s_word_counts_before_the_api_s() -> None:
+    mine = explained("web", "u1", Wait("volumes", "FailedMount"))
+    (only,) = judge.told({"n1": [asdict(mine)]}, [api_pod(phase="Running")], [])
+    assert only.by_node and only.found == mine and not only.is_well
+
+
+def test_a_pod_without_a_node_is_explained_by_the_scheduler_s_condition() -> None:
+    condition = {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "Unschedulable",
+        "message": "0/1 nodes are available: 1 Insufficient memory.",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    (only,) = judge.told({}, [api_pod(node="", phase="Pending", conditions=[condition])], [])
+    (wait,) = only.found.waits
+    assert (wait.on, wait.reason, wait.since) == ("scheduler", "Unschedulable", NOW)
+    assert "Ask for less memory" in wait.action and not only.by_node
+
+
+def test_finalizers_hold_a_pod_that_its_node_has_let_go() -> None:
+    pod = api_pod(phase="Failed")
+    pod["metadata"] |= {
+        "deletionTimestamp": "2026-01-01T00:00:00Z",
+        "deletionGracePeriodSeconds": 0,
+        "finalizers": ["example.com/keep"],
+    }
+    (only,) = judge.told({"n1": []}, [pod], [])
+    (wait,) = only.found.waits
+    assert (wait.on, wait.error, wait.since) == ("finalizers", "example.com/keep", NOW)
+
+
+def test_without_the_api_the_nodes_are_enough() -> None:
+    (only,) = judge.told({"n1": [asdict(explained())]}, None, [])
+    assert only.by_node and only.is_well
+
+
+def test_a_name_finds_the_pods_of_a_deployment_when_no_pod_is_called_so() -> None:
+    every = judge.told({"n1": [asdict(explained(f"web-{i}", f"u{i}")) for i in range(2)]}, None, [])
+    assert [one.found.name for one in judge.matching(every, "shop", "web")] == ["web-0", "web-1"]
+    assert [one.found.name for one in judge.matching(every, "shop", "web-1")] == ["web-1"]
+    assert judge.matching(every, "other", "web") == []
+
+
+def test_events_are_the_timeline_of_a_pod_that_no_agent_here_knows() -> None:
+    event = {
+        "metadata": {},
+        "involvedObject": {"uid": "u1"},
+        "type": "Warning",
+        "reason": "FailedScheduling",
+        "message": "no room",
+        "firstTimestamp": "2026-01-01T00:00:00Z",
+        "count": 3,
+    }
+    (only,) = judge.told({}, [api_pod(phase="Pending", node="")], [event])
+    (entry,) = only.found.timeline
+    assert (entry.step, entry.outcome, entry.times, entry.at) == ("FailedScheduling", "no room", 3, NOW)
+
+
+def test_what_is_shown_of_one_pod() -> None:
+    wait = Wait("container app", "CrashLoopBackOff", "exit code 1", "Read its log.", NOW - 75, NOW + 9, 3)
+    steps = (
+        Happening(NOW - 90, "start app", 0.25),
+        Happening(NOW - 80, "sandbox", 0.1),
+        Happening(NOW - 89, "run app", 0.2, of="start app"),
+        Happening(NOW - 70, "stop app", note="failed liveness probe"),
+    )
+    found = explained("web", "u1", wait, ends=(End("app", NOW - 20, "exit code 1", "no disk"),), timeline=steps)
+    out = io.StringIO()
+    show.one(judge.Told(found, True), NOW, Console(file=out, width=200))
+    text = out.getvalue()
+    for part in ("for 1 min 15 s", "3 times", "(in 9 s)", "do: Read its log.", "ended 20 s ago, exit code 1: no disk"):
+        assert part in text
+    lines = [line.split()[1:3] for line in text.splitlines() if (":" in line and "app" in line) or "sandbox" in line][
+        -4:
+    ]
+    assert lines == [["start", "app"], ["run", "app"], ["sandbox", "0.100"], ["stop", "app"]]
