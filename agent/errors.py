@@ -39,3 +39,15 @@ class CriUnavailable(CriError, Temporary):
     """No answer in time, or no runtime at the socket."""
 
     retry_after: float | None = None
+
+
+class PluginError(Temporary):
+    """A plugin on this node refused or failed; `code` is a gRPC status name."""
+
+    def __init__(self, message: str, *, code: str = "UNKNOWN", obj: str = "", step: str = "", action: str = "") -> None:
+        super().__init__(message, obj=obj, step=step, action=action)
+        self.code = code
+
+
+class PluginUnavailable(PluginError):
+    """No answer in time, or nobody at the plugin's socket."""

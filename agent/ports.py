@@ -95,6 +95,7 @@ class MountedVolume:
     """A volume that stands: its path on the node, and what a mount of it must say.
 
     `image`: the reference of an image volume; `image_ref`: what the runtime knows it by, once it is there.
+    `block`: a raw device, for volumeDevices and not for volumeMounts.
     """
 
     name: str
@@ -102,6 +103,7 @@ class MountedVolume:
     read_only: bool = False
     image: str = ""
     image_ref: str = ""
+    block: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import stat
 
 from agent.edge import mounts
 from agent.edge.volumes import setup, subpath, teardown
-from agent.model.materials import PodPaths, VolumePlan
+from agent.model.materials import DiskVolume, PodPaths
 from agent.ports import MountedVolume
 
 _ENV_FILE_LIMIT = 1024 * 1024
@@ -19,11 +19,11 @@ class PodDisk:
     def __init__(self, root_dir: str) -> None:
         self._root_dir = root_dir
 
-    def set_up(self, paths: PodPaths, plans: list[VolumePlan]) -> dict[str, MountedVolume]:
+    def set_up(self, paths: PodPaths, plans: list[DiskVolume]) -> dict[str, MountedVolume]:
         setup.make_pod_directories(paths)
         return setup.set_up(paths, plans)
 
-    def update(self, paths: PodPaths, plans: list[VolumePlan]) -> list[str]:
+    def update(self, paths: PodPaths, plans: list[DiskVolume]) -> list[str]:
         return setup.update(paths, plans)
 
     def bind_sub_path(self, volume: str, path: str, target: str) -> str:

@@ -10,12 +10,12 @@ import logging
 import random
 from dataclasses import dataclass
 
-from agent.model.materials import TokenNeed
+from agent.model.materials import Json, TokenNeed
 from agent.model.pods import Pod
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError, Temporary
 from nodelib.kube.client import ApiError, KubeClient
-from nodelib.kube.times import parse_rfc3339
+from nodelib.kube.times import format_rfc3339, parse_rfc3339
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ class TokenCache:
 
     async def get(self, pod: Pod, need: TokenNeed) -> str:
         """A valid token. Raises Temporary when there is none and the API server gives none."""
-        account = str(pod.spec.get("serviceAccountName") or "default")
+        account = _account(pod)
         key = (pod.uid, account, need)
         held = self._tokens.get(key)
         now = self._clock.now()
@@ -59,6 +59,13 @@ class TokenCache:
             return held.text
         self._tokens[key] = fresh
         return fresh.text
+
+    async def status(self, pod: Pod, need: TokenNeed) -> Json:
+        """get() as the TokenRequestStatus that a CSI driver is given."""
+        text = await self.get(pod, need)
+        held = self._tokens.get((pod.uid, _account(pod), need))
+        expires = held.expires_at if held is not None else self._clock.now()
+        return {"expirationTimestamp": format_rfc3339(expires), "token": text}
 
     def due(self) -> set[str]:
         """UIDs with a token that wants renewal now."""
@@ -95,6 +102,10 @@ class TokenCache:
         lifetime = float((answer.get("spec") or {}).get("expirationSeconds") or need.expiration)
         renew = min(expires - 0.2 * lifetime, expires - lifetime + _LONGEST_USE) - random.uniform(0, _JITTER)
         return _Token(str(status["token"]), renew, expires)
+
+
+def _account(pod: Pod) -> str:
+    return str(pod.spec.get("serviceAccountName") or "default")
 
 
 def _failed(pod: Pod, account: str, error: NodewrightError) -> Temporary:

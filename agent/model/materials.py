@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from agent.model.csi import CsiVolume
 from nodelib.errors import NodewrightError
 
 Json = dict[str, Any]
@@ -182,7 +183,7 @@ class AtomicVolume:
 
 @dataclass(frozen=True, slots=True)
 class HostPath:
-    """A path of the node, used where it is. `type` as in the API, "" for no check."""
+    """A path of the node, used where it is. `type` as in the API, "" for no check; `block`: a raw block device."""
 
     name: str
     path: str
@@ -190,6 +191,7 @@ class HostPath:
     read_only: bool = False
     fs_group: int | None = None
     fs_group_policy: str = "Always"
+    block: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +203,8 @@ class ImageVolume:
     pull_policy: str = "IfNotPresent"
 
 
-VolumePlan = EmptyDir | AtomicVolume | HostPath | ImageVolume
+DiskVolume = EmptyDir | AtomicVolume | HostPath | ImageVolume
+VolumePlan = DiskVolume | CsiVolume
 
 
 @dataclass(frozen=True, slots=True)

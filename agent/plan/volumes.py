@@ -27,7 +27,7 @@ from agent.model.materials import (
     VolumePlan,
 )
 from agent.model.pods import Pod
-from agent.plan import cgroups, payload
+from agent.plan import cgroups, csi, payload
 from nodelib import quantity
 from nodelib.errors import Invalid, NodewrightError, Permanent, Temporary
 
@@ -103,8 +103,8 @@ def _plan(pod: Pod, volume: Json, gathered: Gathered, node: NodeContext) -> Volu
         f"the volume type {kinds[0]} is not supported by this agent",
         obj=f"pod {pod.full_name}",
         step=f'volume "{volume["name"]}"',
-        action="Use emptyDir, configMap, secret, downwardAPI, projected, hostPath, image "
-        "or a claim bound to a local or hostPath volume.",
+        action="Use emptyDir, configMap, secret, downwardAPI, projected, hostPath, image, csi "
+        "or a claim bound to a csi, local or hostPath volume.",
     )
 
 
@@ -183,15 +183,23 @@ def _claim(pod: Pod, name: str, source: Json, gathered: Gathered, node: NodeCont
             action=f"Bind claim {pod.namespace}/{claim} to a volume.",
         )
     read_only = bool(source.get("readOnly"))
-    policy = (pod.spec.get("securityContext") or {}).get("fsGroupChangePolicy") or "Always"
-    if spec.get("volumeMode") == "Block":
-        raise _unsupported_volume(pod, name, claim, "a raw block device")
+    policy = csi.change_policy(pod)
+    if spec.get("csi"):
+        return csi.claimed_volume(pod, name, claim, gathered.claims[claim], read_only=read_only)
     if local := spec.get("local"):
+        if spec.get("volumeMode") == "Block":
+            return HostPath(name, local.get("path") or "", "BlockDevice", read_only, block=True)
         return HostPath(name, local.get("path") or "", "Directory", read_only, payload.fs_group(pod), policy)
+    if spec.get("volumeMode") == "Block":
+        raise _unsupported_volume(pod, name, claim, "a raw block device that is neither local nor CSI")
     if host_path := spec.get("hostPath"):
         return HostPath(name, host_path.get("path") or "", host_path.get("type") or "", read_only)
-    kinds = [key for key in spec if key in ("csi", "nfs", "iscsi", "fc", "awsElasticBlockStore", "gcePersistentDisk")]
+    kinds = [key for key in spec if key in ("nfs", "iscsi", "fc", "awsElasticBlockStore", "gcePersistentDisk")]
     raise _unsupported_volume(pod, name, claim, kinds[0] if kinds else "of an unknown type")
+
+
+def _csi(pod: Pod, name: str, source: Json, gathered: Gathered, node: NodeContext) -> VolumePlan:
+    return csi.inline_volume(pod, name, source)
 
 
 _Planner = Callable[[Pod, str, Json, Gathered, NodeContext], VolumePlan]
@@ -205,6 +213,7 @@ _PLANNERS: dict[str, _Planner] = {
     "image": _image,
     "persistentVolumeClaim": _claim,
     "ephemeral": _claim,
+    "csi": _csi,
 }
 
 
@@ -265,5 +274,5 @@ def _unsupported_volume(pod: Pod, name: str, claim: str, kind: str) -> Permanent
         f"claim {claim} is bound to a volume ({kind}) that this agent does not support",
         obj=f"pod {pod.full_name}",
         step=f'volume "{name}"',
-        action="Use a PersistentVolume of type local or hostPath.",
+        action="Use a PersistentVolume of type csi, local or hostPath.",
     )

@@ -15,10 +15,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, TypeVar
 
+from agent.model.csi import CsiVolume
 from agent.model.materials import (
     SECRET,
     CertificateNeed,
     Credential,
+    DiskVolume,
     Gathered,
     Json,
     MaterialSettings,
@@ -74,9 +76,9 @@ class Certificates(Protocol):
 class Disk(Protocol):
     """The pod's directory on the node (edge/pod_disk.py). Blocking: called through asyncio.to_thread."""
 
-    def set_up(self, paths: PodPaths, plans: list[VolumePlan]) -> dict[str, MountedVolume]: ...
+    def set_up(self, paths: PodPaths, plans: list[DiskVolume]) -> dict[str, MountedVolume]: ...
 
-    def update(self, paths: PodPaths, plans: list[VolumePlan]) -> list[str]: ...
+    def update(self, paths: PodPaths, plans: list[DiskVolume]) -> list[str]: ...
 
     def bind_sub_path(self, volume: str, path: str, target: str) -> str: ...
 
@@ -93,6 +95,14 @@ class Disk(Protocol):
     def pods(self) -> list[str]: ...
 
 
+class Csi(Protocol):
+    """Volumes that CSI drivers serve (work/csi.py)."""
+
+    async def mount(self, pod: Pod, paths: PodPaths, volumes: list[CsiVolume]) -> dict[str, MountedVolume]: ...
+
+    async def release(self, paths: PodPaths) -> None: ...
+
+
 Warn = Callable[[Pod, str, str], None]
 
 
@@ -103,6 +113,7 @@ class MaterialEdges:
     objects: Objects
     certificates: Certificates
     disk: Disk
+    csi: Csi
     node: Callable[[], NodeContext]
     warn: Warn
     policy: cgroups.Policy
@@ -117,6 +128,7 @@ class PodMaterialsWork:
         self._objects = edges.objects
         self._certificates = edges.certificates
         self._disk = edges.disk
+        self._csi = edges.csi
         self._node = edges.node
         self._warn = edges.warn
         self._policy = edges.policy
@@ -136,8 +148,11 @@ class PodMaterialsWork:
             names.check_names(pod)
             gathered, services = await asyncio.gather(self._gather(pod), self._services(pod))
             plans = volumes.plan_volumes(pod, gathered, self._node())
+            served = [plan for plan in plans if isinstance(plan, CsiVolume)]
             async with self._lock(pod.uid):
-                mounted = await _blocking(pod, "volumes", lambda: self._disk.set_up(paths, plans))
+                mounted = await _blocking(pod, "volumes", lambda: self._disk.set_up(paths, _on_disk(plans)))
+                if served:
+                    mounted |= await self._csi.mount(pod, paths, served)
         return Materials(volumes=mounted, hosts_file=paths.etc_hosts, services=tuple(services))
 
     async def refresh(self, pod: Pod) -> None:
@@ -148,7 +163,7 @@ class PodMaterialsWork:
             gathered = await self._gather(pod)
             plans, problems = volumes.plan_updates(pod, gathered, self._node())
         async with self._lock(pod.uid):
-            changed = await _blocking(pod, "update of volumes", lambda: self._disk.update(paths, plans))
+            changed = await _blocking(pod, "update of volumes", lambda: self._disk.update(paths, _on_disk(plans)))
         if pod.uid not in self._live:
             self._let_go(pod.uid)  # released meanwhile: nothing may stay watched for it
         if changed:
@@ -210,6 +225,7 @@ class PodMaterialsWork:
     async def release(self, uid: str) -> None:
         """See PodMaterials."""
         async with self._lock(uid):
+            await self._csi.release(self.paths(uid))
             await asyncio.to_thread(self._disk.tear_down, self.paths(uid))
         self._live.discard(uid)
         self._let_go(uid)
@@ -367,6 +383,10 @@ class PodMaterialsWork:
             if (reason, message) not in said:
                 said.add((reason, message))
                 self._warn(pod, reason, message)
+
+
+def _on_disk(plans: Sequence[VolumePlan]) -> list[DiskVolume]:
+    return [plan for plan in plans if not isinstance(plan, CsiVolume)]
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import stat
 from agent.edge import mounts
 from agent.edge.volumes import atomic
 from agent.edge.volumes.ownership import apply_fs_group
-from agent.model.materials import AtomicVolume, EmptyDir, HostPath, ImageVolume, PodPaths, VolumePlan
+from agent.model.materials import AtomicVolume, DiskVolume, EmptyDir, HostPath, ImageVolume, PodPaths
 from agent.ports import MountedVolume
 from nodelib.errors import NodewrightError, Permanent, Temporary
 
@@ -44,7 +44,7 @@ def make_directories(path: str, mode: int = 0o750) -> None:
             continue
 
 
-def set_up(paths: PodPaths, plans: list[VolumePlan]) -> dict[str, MountedVolume]:
+def set_up(paths: PodPaths, plans: list[DiskVolume]) -> dict[str, MountedVolume]:
     """Volumes by name. Raises Temporary or Permanent naming the volume; those made before stay."""
     made: dict[str, MountedVolume] = {}
     for plan in plans:
@@ -62,7 +62,7 @@ def set_up(paths: PodPaths, plans: list[VolumePlan]) -> dict[str, MountedVolume]
     return made
 
 
-def update(paths: PodPaths, plans: list[VolumePlan]) -> list[str]:
+def update(paths: PodPaths, plans: list[DiskVolume]) -> list[str]:
     """Write what changed into volumes that stand already; the names of those that changed. Raises OSError.
 
     A volume that does not stand (any more) is left out: nothing of a secret may reach the disk below its tmpfs.
@@ -81,7 +81,7 @@ def _stands(paths: PodPaths, plan: AtomicVolume) -> bool:
     return mounted or not plan.in_memory
 
 
-def _set_up(paths: PodPaths, plan: VolumePlan) -> MountedVolume:
+def _set_up(paths: PodPaths, plan: DiskVolume) -> MountedVolume:
     match plan:
         case EmptyDir():
             return MountedVolume(plan.name, _empty_dir(paths.volume(_EMPTY_DIR, plan.name), plan))
@@ -98,7 +98,7 @@ def _set_up(paths: PodPaths, plan: VolumePlan) -> MountedVolume:
             _check_host_path(plan)
             if plan.fs_group is not None and not plan.read_only:
                 _give_to_group(paths, plan, plan.fs_group)
-            return MountedVolume(plan.name, plan.path, read_only=plan.read_only)
+            return MountedVolume(plan.name, plan.path, read_only=plan.read_only, block=plan.block)
         case ImageVolume():
             return MountedVolume(plan.name, "", read_only=True, image=plan.reference)
 

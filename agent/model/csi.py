@@ -1,0 +1,102 @@
+"""CSI: drivers on this node, volumes of pods that they serve, and what is written on disk about them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+Json = dict[str, Any]
+
+# csi.v1 NodeServiceCapability.RPC.Type
+STAGE, STATS, EXPAND, MULTI_WRITER, MOUNT_GROUP = 1, 2, 3, 5, 6
+
+
+@dataclass(frozen=True, slots=True)
+class SecretRef:
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class CsiVolume:
+    """A volume of a pod that a CSI driver serves. A plan value: `name` is that of the pod's volume.
+
+    `spec_name` names its directory (the PersistentVolume, or the volume itself when `ephemeral`), `handle` is the
+    driver's own id of it. `size` in bytes, of the PersistentVolume, 0: not said. `claim` is the claim's name.
+    """
+
+    name: str
+    spec_name: str
+    driver: str
+    handle: str
+    ephemeral: bool = False
+    read_only: bool = False
+    block: bool = False
+    fs_type: str = ""
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    access_modes: tuple[str, ...] = ()
+    mount_options: tuple[str, ...] = ()
+    publish_secret: SecretRef | None = None
+    stage_secret: SecretRef | None = None
+    expand_secret: SecretRef | None = None
+    fs_group: int | None = None
+    fs_group_policy: str = "Always"
+    claim: str = ""
+    size: int = 0
+
+    @property
+    def key(self) -> VolumeKey:
+        return VolumeKey(self.driver, self.handle)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class VolumeKey:
+    """What a driver knows as one volume."""
+
+    driver: str
+    handle: str
+
+    @property
+    def unique_name(self) -> str:
+        """As Node.status.volumesInUse and volumesAttached name it."""
+        return f"kubernetes.io/csi/{self.driver}^{self.handle}"
+
+
+@dataclass(frozen=True, slots=True)
+class DriverFacts:
+    """A registered driver: what it said in NodeGetInfo and NodeGetCapabilities. `max_volumes` 0: not said."""
+
+    name: str
+    endpoint: str
+    node_id: str = ""
+    max_volumes: int = 0
+    topology: Mapping[str, str] = field(default_factory=dict)
+    capabilities: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What vol_data.json beside a pod's volume says; `target` is the path that the driver was given."""
+
+    key: VolumeKey
+    spec_name: str
+    target: str
+    ephemeral: bool
+    block: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """What vol_data.json beside a staging directory says."""
+
+    key: VolumeKey
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class CsiSecrets:
+    """What the secret references of a volume hold, decoded. Never shown."""
+
+    publish: Mapping[str, str] = field(default_factory=dict, repr=False)
+    stage: Mapping[str, str] = field(default_factory=dict, repr=False)
