@@ -25,11 +25,13 @@ from agent.materials import BuiltMaterials, build_materials
 from agent.model.node import NodePlace
 from agent.model.pods import ContainerState, Pod
 from agent.plan import cgroups as cgroup_plan
+from agent.plugins import build_plugins
 from agent.ports import PodCgroups
 from agent.pressure import BuiltPressure, Surroundings, build_pressure
 from agent.settings import KUBERNETES_VERSION, Settings
 from agent.work.allocations import Allocations
 from agent.work.cgroups import KubepodsTree
+from agent.work.csi import CsiVolumes
 from agent.work.eviction import Pressures
 from agent.work.hooks import Hooks
 from agent.work.images import ImageDesk
@@ -84,7 +86,15 @@ async def build_core(settings: Settings, *, wants_nodes: bool = False) -> Core:
     cgroups, sizes = await _kubepods(settings, tree, keeper)
     ground.pressures.follow(keeper.poke)
     table = PodTable(lambda: derive.node_view(settings, keeper, ground.pressures.now), static_pods.sources(settings))
-    built = _materials(ground, keeper, table, _cgroup_machine(ground, tree, sizes))
+    plugins = await build_plugins(
+        ground.made.api,
+        settings.paths.root_dir,
+        settings.node.name,
+        clock=ground.clock,
+        keeper=keeper,
+        settled=table.synced,
+    )
+    built = _materials(ground, keeper, table, _cgroup_machine(ground, tree, sizes), plugins.csi)
     allocations = Allocations(CheckpointFiles(settings.paths.root_dir), ground.clock)
     await allocations.load()
     probe_io = ProbeIo(ground.made.cri)
@@ -113,6 +123,7 @@ async def build_core(settings: Settings, *, wants_nodes: bool = False) -> Core:
         reporter=parts.reporter,
         images=parts.images,
         materials=built,
+        plugins=plugins,
         probes=probes,
         probe_io=probe_io,
         stats=stats,
@@ -170,7 +181,9 @@ def _cgroup_machine(ground: _Ground, tree: CgroupTree, sizes: tuple[int, ...]) -
     )
 
 
-def _materials(ground: _Ground, keeper: NodeKeeper, table: PodTable, machine: cgroup_plan.Machine) -> BuiltMaterials:
+def _materials(
+    ground: _Ground, keeper: NodeKeeper, table: PodTable, machine: cgroup_plan.Machine, csi: CsiVolumes
+) -> BuiltMaterials:
     return build_materials(
         ground.made.api,
         derive.material_settings(ground.settings),
@@ -180,6 +193,7 @@ def _materials(ground: _Ground, keeper: NodeKeeper, table: PodTable, machine: cg
         machine=machine,
         notify=table.refresh,
         warn=lambda pod, reason, message: ground.events.emit(pod.raw, "Warning", reason, message),
+        csi=csi,
     )
 
 

@@ -17,6 +17,7 @@ from agent.edge.probe_io import ProbeIo
 from agent.errors import CriError
 from agent.materials import BuiltMaterials
 from agent.model.node import NodePlace
+from agent.plugins import BuiltPlugins
 from agent.pressure import BuiltPressure
 from agent.serving import server_edges
 from agent.settings import Settings
@@ -94,6 +95,7 @@ class Core:
     reporter: Reporter
     images: ImageDesk
     materials: BuiltMaterials
+    plugins: BuiltPlugins
     probes: ProbeKeeper
     probe_io: ProbeIo
     stats: StatsProvider
@@ -122,6 +124,7 @@ class Core:
             "log-rotation": self.rotation.run,
             **dict(self.materials.tasks()),
             **self.pressure.tasks(),
+            **dict(self.plugins.tasks()),
             **self.keeper.tasks(),
             **self.credentials.tasks(),
         }
@@ -187,6 +190,7 @@ class Core:
         """Close the connections."""
         await self.static.close()
         await self.materials.close()
+        await self.plugins.close()
         await self.probe_io.close()
         await self.connections.close()
 

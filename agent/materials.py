@@ -11,7 +11,7 @@ from agent.edge.pod_disk import PodDisk
 from agent.edge.pod_objects import PodObjects
 from agent.model.materials import MaterialSettings, NodeContext
 from agent.plan.cgroups import Machine, Policy
-from agent.work.materials import MaterialEdges, PodMaterialsWork, Warn
+from agent.work.materials import Csi, MaterialEdges, PodMaterialsWork, Warn
 from agent.work.pod_certificates import CertificateDesk, Reports
 from nodelib.clock import Clock
 from nodelib.kube.client import KubeClient
@@ -45,10 +45,13 @@ def build_materials(
     machine: Machine,
     notify: Callable[[str], None],
     warn: Warn,
+    csi: Csi,
 ) -> BuiltMaterials:
-    """`notify(uid)`: the pod wants refresh() (or another try of prepare()); `warn`: a Warning event about a pod."""
+    """`notify(uid)`: the pod wants refresh() (or another try of prepare());
+    `warn`: a Warning event about a pod; `csi`: who mounts what CSI drivers serve.
+    """
     objects = PodObjects(client, clock, notify)
     requests = PodCertificateRequests(client, settings.node_name)
     certificates = CertificateDesk(requests, clock, settings.node_name, node, Reports(notify, warn))
-    edges = MaterialEdges(objects, certificates, PodDisk(settings.root_dir), node, warn, policy, machine)
+    edges = MaterialEdges(objects, certificates, PodDisk(settings.root_dir), csi, node, warn, policy, machine)
     return BuiltMaterials(PodMaterialsWork(settings, edges), objects, requests, certificates)

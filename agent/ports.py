@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from agent.model.devices import NO_DEVICES, DeviceGrant
 from agent.model.explain import Explanation
 from agent.model.pods import ContainerState, ExecResult, ImageFacts, Json, Kind, Pod, ProbeState, SandboxState
 from agent.model.probes import ProbeAnswer
@@ -139,12 +140,13 @@ class PodMaterials(Protocol):
         image: ImageFacts,
         image_ref: str,
         target_id: str = "",
+        given: DeviceGrant = NO_DEVICES,
     ) -> Json:
         """CRI ContainerConfig: env, mounts, resources, security. Raises Permanent as CreateContainerConfigError.
 
         Labels and annotations come from agent.labels.container_labels() and container_annotations(): they are
         what a restarted agent knows of the container. `target_id`: the container whose processes an ephemeral
-        container is to see.
+        container is to see. `given`: what device plugins grant it.
         """
         ...
 

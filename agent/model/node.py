@@ -57,6 +57,19 @@ class NodeCondition:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeExtras:
+    """What plugins make of the node: volumes in use by their unique names, and devices to be had.
+
+    `capacity` and `allocatable`: pieces by resource; a resource in `removed` is no longer offered at all.
+    """
+
+    volumes_in_use: tuple[str, ...] = ()
+    capacity: Mapping[str, int] = field(default_factory=dict)
+    allocatable: Mapping[str, int] = field(default_factory=dict)
+    removed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class NodeInputs:
     """Everything that a Node's status is computed from. `reserved`: resource -> quantity, kept from pods."""
 
@@ -69,6 +82,7 @@ class NodeInputs:
     port: int = 10250
     declared_features: tuple[str, ...] = ()
     more: tuple[NodeCondition, ...] = ()
+    extras: NodeExtras = NodeExtras()
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from agent import labels
+from agent.model.devices import NO_DEVICES, DeviceGrant
 from agent.model.materials import Json, MountPlan
 from agent.model.pods import Pod
 from agent.plan.expand import expand_all
@@ -23,8 +24,13 @@ def container_config(
     mounts: Sequence[Json],
     resources: Json,
     security_context: Json,
+    devices: Sequence[Json] = (),
+    given: DeviceGrant = NO_DEVICES,
 ) -> Json:
-    """The configuration; parts with rules of their own (environment, mounts, security, resources) come decided."""
+    """The configuration; parts with rules of their own (environment, mounts, security, resources) come decided.
+
+    `devices`: raw block volumes; `given`: what device plugins want the container to have.
+    """
     config: Json = {
         "metadata": {"name": container["name"], "attempt": attempt},
         "image": {"image": image_ref, "user_specified_image": container.get("image", "")},
@@ -32,9 +38,12 @@ def container_config(
         "args": expand_all(container.get("args"), env),
         "working_dir": container.get("workingDir") or "",
         "labels": labels.container_labels(pod, container),
-        "annotations": labels.container_annotations(pod, container, attempt),
-        "envs": [{"key": name, "value": value} for name, value in env.items()],
-        "mounts": list(mounts),
+        "annotations": {**labels.container_annotations(pod, container, attempt), **given.annotations},
+        # What the container itself says wins: of two entries of one name the runtime takes the later one.
+        "envs": [{"key": name, "value": value} for name, value in {**given.envs, **env}.items()],
+        "mounts": [*mounts, *given.mounts],
+        "devices": [*devices, *given.devices],
+        "CDI_devices": [{"name": name} for name in given.cdi_devices],
         "log_path": log_path(container["name"], attempt),
         "stdin": bool(container.get("stdin")),
         "stdin_once": bool(container.get("stdinOnce")),

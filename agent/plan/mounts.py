@@ -28,17 +28,26 @@ def plan_mounts(
     recursive_read_only: bool,
 ) -> list[MountPlan]:
     """Every volumeMount, decided. `recursive_read_only`: the runtime handler of the pod can do it."""
-    if container.get("volumeDevices"):
-        raise Permanent(
-            "raw block devices (volumeDevices) are not supported by this agent",
-            obj=f"pod {pod.full_name}",
-            step=f"container {container['name']}",
-            action="Use a volume with volumeMode Filesystem.",
-        )
     return [
         _plan(pod, container, index, mount, volumes, env, recursive_read_only)
         for index, mount in enumerate(container.get("volumeMounts") or [])
     ]
+
+
+def plan_devices(pod: Pod, container: Json, volumes: Mapping[str, MountedVolume]) -> list[Json]:
+    """CRI Devices of the raw block volumes that the container names (makeBlockVolumes of kubelet_pods.go)."""
+    made: list[Json] = []
+    for device in container.get("volumeDevices") or []:
+        volume = volumes.get(device.get("name", ""))
+        if volume is None or not volume.block:
+            raise Permanent(
+                f'volume "{device.get("name")}" is no block volume for container "{container["name"]}"',
+                obj=f"pod {pod.full_name}",
+                action="Declare it in spec.volumes, with a claim of volumeMode Block.",
+            )
+        rights = "r" if volume.read_only else "mrw"
+        made.append({"container_path": device["devicePath"], "host_path": volume.path, "permissions": rights})
+    return made
 
 
 def mounts_etc_hosts(container: Json) -> bool:
@@ -62,6 +71,12 @@ def _plan(
             f'cannot find volume "{name}" to mount into container "{container["name"]}"',
             obj=f"pod {pod.full_name}",
             action="Declare the volume in spec.volumes.",
+        )
+    if volume.block:
+        raise Permanent(
+            f'volume "{name}" has volumeMode Block, but is specified in volumeMounts',
+            obj=f"pod {pod.full_name}",
+            action="Name it in volumeDevices, or use a claim of volumeMode Filesystem.",
         )
     propagation = _PROPAGATION.get(mount.get("mountPropagation"))
     if propagation is None:

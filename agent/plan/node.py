@@ -211,6 +211,13 @@ def node_status(old: Json, inputs: NodeInputs, policy: NodePolicy, now: float) -
     status["capacity"] = {**foreign, **_formatted(total)}
     theirs = {name: text for name, text in (old.get("allocatable") or {}).items() if name in foreign}
     status["allocatable"] = {**theirs, **_formatted(allocatable(total, policy))}
+    for name in inputs.extras.removed:
+        status["capacity"].pop(name, None)
+        status["allocatable"].pop(name, None)
+    status["capacity"] |= {name: str(count) for name, count in inputs.extras.capacity.items()}
+    status["allocatable"] |= {name: str(count) for name, count in inputs.extras.allocatable.items()}
+    if inputs.extras.volumes_in_use or old.get("volumesInUse"):
+        status["volumesInUse"] = list(inputs.extras.volumes_in_use)
     status["addresses"] = [{"type": kind, "address": address} for kind, address in inputs.addresses]
     status["nodeInfo"] = _node_info(inputs)
     status["daemonEndpoints"] = {"kubeletEndpoint": {"Port": inputs.port}}

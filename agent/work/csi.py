@@ -165,7 +165,7 @@ class CsiVolumes:
 
     async def _mount(self, pod: Pod, paths: PodPaths, volume: CsiVolume) -> MountedVolume:
         target = _target(paths, volume)
-        made = MountedVolume(volume.name, target, read_only=volume.read_only)
+        made = MountedVolume(volume.name, target, read_only=volume.read_only, block=volume.block)
         if not volume.ephemeral:
             self._users.setdefault(volume.key, set()).add(pod.uid)
         described = await self._edges.api.driver(volume.driver)

@@ -57,12 +57,10 @@ class NodeObjects(Protocol):
 
 
 class CsiDrivers:
-    """work/plugins.py PluginHandler for CSIPlugin. `changed()` is called when a driver has come."""
+    """work/plugins.py PluginHandler for CSIPlugin. `dial(name, endpoint)` gives a Driver."""
 
-    def __init__(
-        self, objects: NodeObjects, dial: Callable[[str, str], Driver], clock: Clock, changed: Callable[[], None]
-    ) -> None:
-        self._objects, self._dial, self._clock, self._changed = objects, dial, clock, changed
+    def __init__(self, objects: NodeObjects, dial: Callable[[str, str], Driver], clock: Clock) -> None:
+        self._objects, self._dial, self._clock = objects, dial, clock
         self._drivers: dict[str, tuple[Driver, DriverFacts]] = {}
         self._writing = asyncio.Lock()
 
@@ -99,7 +97,6 @@ class CsiDrivers:
         self._drivers[info.name] = driver, facts
         if before is not None:
             await before[0].close()
-        self._changed()
 
     async def deregister(self, info: PluginInfo) -> None:
         found = self._drivers.get(info.name)

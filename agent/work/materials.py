@@ -16,6 +16,7 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from agent.model.csi import CsiVolume
+from agent.model.devices import NO_DEVICES, DeviceGrant
 from agent.model.materials import (
     SECRET,
     CertificateNeed,
@@ -197,6 +198,7 @@ class PodMaterialsWork:
         image: ImageFacts,
         image_ref: str,
         target_id: str = "",
+        given: DeviceGrant = NO_DEVICES,
     ) -> Json:
         """See PodMaterials. `target_id`: the container id that an ephemeral container's targetContainerName has."""
         node = self._node()
@@ -207,6 +209,7 @@ class PodMaterialsWork:
             )
             variables = await self._environment(pod, container, materials, ips, node)
             made = await self._mounts(pod, container, materials, variables, ips, node)
+            blocks = mounts.plan_devices(pod, container, materials.volumes)
             return container_plan.container_config(
                 pod,
                 container,
@@ -216,6 +219,8 @@ class PodMaterialsWork:
                 mounts=made,
                 resources=self.container_resources(pod, container),
                 security_context=context,
+                devices=blocks,
+                given=given,
             )
 
     def container_resources(self, pod: Pod, container: Json) -> Json:

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from agent.model.node import MachineFacts, NodeCondition, NodeEvent, NodeInputs, NodePlace, RuntimeFacts
+from agent.model.node import MachineFacts, NodeCondition, NodeEvent, NodeExtras, NodeInputs, NodePlace, RuntimeFacts
 from agent.model.pods import ImageFacts, Json
 from agent.plan import node as plan
 from agent.plan.demand import Amounts
@@ -88,6 +88,7 @@ class NodeTimes:
 
 class NodeKeeper:
     """Owner of the Node object. Spawn `tasks()`; `node` is the object as the API last showed it, None before.
+    `extras()` is asked for what plugins make of the node at each look.
 
     Making one raises Permanent when more is reserved than the machine has.
     """
@@ -106,6 +107,7 @@ class NodeKeeper:
         self.runtime = RuntimeFacts()
         self.node: Json | None = None
         self.last_error = ""
+        self.extras: Callable[[], NodeExtras] = NodeExtras
         self._edges, self._hooks, self._policy = edges, hooks, policy
         self._port, self._register, self._times = port, register, times or NodeTimes()
         self._machine = edges.machine.facts()
@@ -306,6 +308,7 @@ class NodeKeeper:
             port=self._port,
             declared_features=plan.DECLARED_FEATURES,
             more=tuple(self._hooks.conditions()),
+            extras=self.extras(),
         )
 
     async def _look_at_images(self) -> None:

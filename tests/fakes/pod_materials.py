@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from agent.model.csi import CsiVolume
 from agent.model.materials import (
     CertificateNeed,
     Credential,
@@ -131,3 +132,20 @@ class FakeDisk:
 
     def pods(self) -> list[str]:
         return sorted(self.volumes)
+
+
+class FakeCsi:
+    """Mounts nothing; what was mounted, as (UID, volume name), and whose volumes were let go."""
+
+    def __init__(self) -> None:
+        self.mounted: list[tuple[str, str]] = []
+        self.released: list[str] = []
+
+    async def mount(self, pod: Pod, paths: PodPaths, volumes: list[CsiVolume]) -> dict[str, MountedVolume]:
+        self.mounted += [(pod.uid, one.name) for one in volumes]
+        return {
+            one.name: MountedVolume(one.name, f"{paths.volumes}/csi/{one.name}", block=one.block) for one in volumes
+        }
+
+    async def release(self, paths: PodPaths) -> None:
+        self.released.append(paths.uid)

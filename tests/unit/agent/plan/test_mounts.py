@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agent.model.materials import MountPlan, SubPath
-from agent.plan.mounts import mounts_etc_hosts, plan_mounts
+from agent.plan.mounts import mounts_etc_hosts, plan_devices, plan_mounts
 from agent.ports import MountedVolume
 from nodelib.errors import NodewrightError
 from tests.unit.agent.pods import container, pod
@@ -121,10 +121,23 @@ def test_recursive_read_only_depends_on_the_runtime() -> None:
         plan({**mount, "recursiveReadOnly": "Enabled"}, rro=False)
 
 
-def test_block_devices_are_refused() -> None:
-    one = container(volumeDevices=[{"name": "d", "devicePath": "/dev/x"}])
-    with pytest.raises(NodewrightError, match="raw block"):
-        plan_mounts(pod(one), one, VOLUMES, {}, recursive_read_only=True)
+BLOCK = {"d": MountedVolume("d", "/dev/disk7", block=True), "ro": MountedVolume("ro", "/dev/cd", True, block=True)}
+
+
+def test_block_volumes_become_devices() -> None:
+    one = container(volumeDevices=[{"name": "d", "devicePath": "/dev/x"}, {"name": "ro", "devicePath": "/dev/y"}])
+    assert plan_devices(pod(one), one, BLOCK) == [
+        {"container_path": "/dev/x", "host_path": "/dev/disk7", "permissions": "mrw"},
+        {"container_path": "/dev/y", "host_path": "/dev/cd", "permissions": "r"},
+    ]
+
+
+def test_a_block_volume_is_no_mount_and_a_file_system_no_device() -> None:
+    one = container(volumeMounts=[{"name": "d", "mountPath": "/d"}], volumeDevices=[{"name": "disk"}])
+    with pytest.raises(NodewrightError, match="volumeMode Block"):
+        plan_mounts(pod(one), one, BLOCK, {}, recursive_read_only=True)
+    with pytest.raises(NodewrightError, match="no block volume"):
+        plan_devices(pod(one), one, VOLUMES)
 
 
 def test_own_hosts_file() -> None:

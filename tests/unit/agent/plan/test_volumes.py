@@ -134,7 +134,7 @@ def test_generic_ephemeral_claims_have_the_pods_name() -> None:
 
 
 @pytest.mark.parametrize(
-    "spec", [{"csi": {}}, {"volumeMode": "Block", "local": {"path": "/dev/x"}}], ids=["csi", "block"]
+    "spec", [{"nfs": {}}, {"volumeMode": "Block", "hostPath": {"path": "/dev/x"}}], ids=["nfs", "block"]
 )
 def test_claims_on_other_volumes_are_refused(spec: Json) -> None:
     with pytest.raises(Permanent, match="does not support"):

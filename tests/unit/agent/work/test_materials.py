@@ -15,7 +15,7 @@ from agent.model.pods import ImageFacts, Kind, Pod
 from agent.plan.cgroups import Machine, Policy
 from agent.work.materials import MaterialEdges, PodMaterialsWork
 from nodelib.errors import NodewrightError, Permanent, Temporary
-from tests.fakes.pod_materials import FakeCertificates, FakeDisk, FakeObjects
+from tests.fakes.pod_materials import FakeCertificates, FakeCsi, FakeDisk, FakeObjects
 from tests.unit.agent.pods import container, pod
 
 Json = dict[str, Any]
@@ -29,6 +29,7 @@ KUBERNETES = {
 class World:
     def __init__(self) -> None:
         self.objects, self.disk, self.certificates = FakeObjects(), FakeDisk(), FakeCertificates()
+        self.csi = FakeCsi()
         self.objects.all_services = [KUBERNETES]
         self.objects.found = {CM: {"data": {"a": "1"}}, SEC: {"data": {"k": "dg=="}}}
         self.warned: list[tuple[str, str]] = []
@@ -39,6 +40,7 @@ class World:
             self.objects,
             self.certificates,
             self.disk,
+            self.csi,
             lambda: facts,
             lambda _, reason, message: self.warned.append((reason, message)),
             Policy(),

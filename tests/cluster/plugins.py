@@ -1,0 +1,79 @@
+"""Plugins run as processes of a node, as their DaemonSets would run them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.cluster.world import World
+
+Json = dict[str, Any]
+_ROOT = Path(__file__).parents[2]
+REGISTRY = "/var/lib/kubelet/plugins_registry"
+
+
+@dataclass
+class Plugin:
+    """A running plugin; `calls()` is what the driver was asked so far."""
+
+    process: asyncio.subprocess.Process
+    folder: Path
+
+    def calls(self, name: str = "") -> list[Json]:
+        file = self.folder / "calls.jsonl"
+        found = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+        return [one for one in found if name in ("", one["call"])]
+
+    def fail(self, **codes: str) -> None:
+        """Let these methods fail with these gRPC codes; none: all work."""
+        (self.folder / "fail").write_text(json.dumps(codes))
+
+    async def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.process.pid, number)
+        await self.process.wait()
+
+
+async def start(world: World, node: str, folder: Path, *argv: str) -> Plugin:
+    """Run a command in the node's namespaces until it says "serving"."""
+    spaces = [f"--{kind}={world.cluster.namespace(node, short)}" for kind, short in (("net", "net"), ("mount", "mnt"))]
+    process = await asyncio.create_subprocess_exec(
+        "nsenter",
+        *spaces,
+        f"--wd={_ROOT}",
+        "--",
+        *argv,
+        stdout=asyncio.subprocess.PIPE,
+        stdin=asyncio.subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": str(_ROOT)},
+    )
+    assert process.stdout is not None
+    async with asyncio.timeout(60):
+        while b"serving" not in (line := await process.stdout.readline()):
+            assert line, f"{argv} ended"
+    return Plugin(process, folder)
+
+
+@contextlib.asynccontextmanager
+async def csi_driver(world: World, node: str, name: str, *options: str) -> AsyncIterator[Plugin]:
+    """The hostpath driver; its folder lies where the node's mount namespace sees it too."""
+    plugin = await start_csi(world, node, name, *options)
+    try:
+        yield plugin
+    finally:
+        await plugin.stop()
+
+
+async def start_csi(world: World, node: str, name: str, *options: str) -> Plugin:
+    inside = f"/var/lib/kubelet/plugins/{name}"
+    argv: Sequence[str] = ("-m", "tests.fakes.csi_hostpath", "--name", name, "--root", inside, "--registry", REGISTRY)
+    folder = Path(world.cluster.node_dir(node), "kubelet/plugins", name)
+    return await start(world, node, folder, sys.executable, *argv, *options)

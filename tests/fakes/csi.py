@@ -1,0 +1,143 @@
+"""A CSI driver, its API objects and the disk under it, in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from agent.errors import PluginError
+from agent.model.csi import DriverFacts, Published, SecretRef, Staged, VolumeKey
+from agent.model.materials import PodPaths, TokenNeed
+from agent.model.pods import Pod
+
+Json = dict[str, Any]
+
+
+class FakeDriver:
+    """`calls` names what it was asked; `fail` maps a call to the gRPC code that it fails with."""
+
+    def __init__(self, disk: FakeCsiDisk, facts: DriverFacts) -> None:
+        self.calls: list[str] = []
+        self.fail: dict[str, str] = {}
+        self._disk, self._facts = disk, facts
+
+    async def facts(self) -> DriverFacts:
+        return self._facts
+
+    async def stage(self, request: Json) -> None:
+        self._asked("stage")
+        self._disk.mounted.add(request["staging_target_path"])
+
+    async def unstage(self, handle: str, path: str) -> None:
+        self._asked("unstage")
+        self._disk.mounted.discard(path)
+
+    async def publish(self, request: Json) -> None:
+        self._asked("publish")
+        self._disk.mounted.add(request["target_path"])
+
+    async def unpublish(self, handle: str, target: str) -> None:
+        self._asked("unpublish")
+        self._disk.mounted.discard(target)
+
+    async def expand(self, request: Json) -> int:
+        self._asked("expand")
+        return int(request["capacity_range"]["required_bytes"])
+
+    async def usage(self, handle: str, path: str) -> list[Json]:
+        return []
+
+    async def close(self) -> None:
+        return None
+
+    def _asked(self, call: str) -> None:
+        self.calls.append(call)
+        if call in self.fail:
+            raise PluginError("as the test asked for", code=self.fail[call], obj="drv", step=call)
+
+
+class FakeCsiApi:
+    """`drivers`, `attachments` and `secrets` by name; the Node and its CSINode as last written."""
+
+    def __init__(self) -> None:
+        self.drivers: dict[str, Json] = {}
+        self.attachments: dict[str, Json] = {}
+        self.secrets: dict[str, dict[str, str]] = {}
+        self.the_node: Json = {"metadata": {"name": "n", "uid": "u"}}
+        self.the_csi_node: Json | None = None
+
+    async def driver(self, name: str) -> Json | None:
+        return self.drivers.get(name)
+
+    async def attachment(self, name: str) -> Json | None:
+        return self.attachments.get(name)
+
+    async def secret(self, ref: SecretRef) -> Mapping[str, str]:
+        return self.secrets[ref.name]
+
+    async def token(self, pod: Pod, need: TokenNeed) -> Json:
+        return {"token": "t"}
+
+    def forget(self, uid: str) -> None:
+        return None
+
+    async def node(self) -> Json:
+        return self.the_node
+
+    async def patch_node(self, patch: Json) -> None:
+        self.the_node["metadata"] |= patch["metadata"]
+
+    async def csi_node(self) -> Json | None:
+        return self.the_csi_node
+
+    async def write_csi_node(self, wanted: Json) -> None:
+        self.the_csi_node = wanted
+
+
+class FakeCsiDisk:
+    """vol_data.json files by folder, and what is mounted. It outlives the CsiVolumes that write to it."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, Mapping[str, str]] = {}
+        self.mounted: set[str] = set()
+        self.groups: dict[str, int] = {}
+
+    def save(self, folder: str, data: Mapping[str, str]) -> None:
+        self.files[folder] = dict(data)
+
+    def make(self, path: str) -> None:
+        return None
+
+    def is_mounted(self, path: str) -> bool:
+        return path in self.mounted
+
+    def give_to_group(self, path: str, group: int, policy: str) -> None:
+        self.groups[path] = group
+
+    def published(self, paths: PodPaths) -> list[Published]:
+        found = [(folder, data) for folder, data in self.files.items() if folder.startswith(f"{paths.pod}/")]
+        return [
+            Published(_key(data), data["specVolID"], f"{folder}/mount", data["volumeLifecycleMode"] == "Ephemeral")
+            for folder, data in found
+        ]
+
+    def all_published(self) -> dict[str, list[Published]]:
+        uids = {folder.split("/pods/")[1].split("/")[0] for folder in self.files if "/pods/" in folder}
+        return {uid: self.published(PodPaths("/k", uid)) for uid in uids}
+
+    def all_staged(self) -> list[Staged]:
+        return [
+            Staged(_key(data), f"{folder}/globalmount") for folder, data in self.files.items() if "/pods/" not in folder
+        ]
+
+    def unbind_sub_paths(self, paths: PodPaths) -> None:
+        return None
+
+    def remove(self, folder: str, mount: str) -> None:
+        if mount in self.mounted:
+            raise OSError(f"{mount} is still mounted")
+        self.files.pop(folder, None)
+
+
+def _key(data: Mapping[str, str]) -> VolumeKey:
+    return VolumeKey(data["driverName"], data["volumeHandle"])
