@@ -15,14 +15,12 @@ from nodelib import log as logs
 from nodelib.clock import Clock, SystemClock
 from nodelib.conntrack import Conntrack
 from nodelib.errors import Invalid, NodewrightError
-from nodelib.firewall.generation import read_generation
-from nodelib.firewall.iptables import Iptables
 from nodelib.firewall.objects import Family
 from nodelib.kube.client import KubeClient
 from nodelib.tasks import Supervisor
-from proxy import machine
+from proxy import machine, modes
 from proxy.access import find_access
-from proxy.backends.iptables import IptablesBackend
+from proxy.backends.base import Backend
 from proxy.edge import nfacct
 from proxy.edge.addresses import local_addresses
 from proxy.edge.events import Events
@@ -40,6 +38,8 @@ from proxy.watches import Watches
 
 log = logging.getLogger(__name__)
 
+DEEP_AUDIT = 5.0  # seconds: what somebody else did to our rules is mended within twice of that
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit status: 0 stopped as asked, 1 failed, 2 the command line or configuration is wrong."""
@@ -51,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     logs.setup(settings.verbosity, "proxy")
     try:
         if settings.cleanup:
-            return 0 if asyncio.run(machine.remove_everything()) else 1
+            return 0 if asyncio.run(modes.remove_others("")) else 1
         asyncio.run(run(settings))
     except Invalid as error:
         log.error("%s", error)
@@ -67,9 +67,8 @@ async def run(settings: Settings) -> None:
     for notice in settings.notices:
         log.warning("%s", notice)
     access = find_access(settings.kubeconfig, settings.master)
-    tables = await machine.usable_tables()
-    contexts = {family: machine.context(settings, family) for family in tables}
-    machine.set_sysctls(settings, localhost_node_ports=contexts[Family.IPV4].localhost_node_ports)
+    backends = await modes.backends(settings)
+    machine.set_sysctls(settings)
     if settings.init_only:
         return
     machine.set_oom_score(settings.oom_score_adj)
@@ -77,7 +76,7 @@ async def run(settings: Settings) -> None:
         supervisor.stop_on_signals()
         client = KubeClient(access, user_agent="nodewright-proxy")
         supervisor.on_stop("API connections", client.close)
-        await _Proxy(settings, supervisor, client, tables, SystemClock()).start()
+        await _Proxy(settings, supervisor, client, backends, SystemClock()).start()
         await supervisor.wait()
 
 
@@ -89,7 +88,7 @@ class _Proxy:
         settings: Settings,
         supervisor: Supervisor,
         client: KubeClient,
-        tables: dict[Family, Iptables],
+        backends: dict[Family, Backend],
         clock: Clock,
     ) -> None:
         disable_created_metrics()
@@ -98,9 +97,9 @@ class _Proxy:
         self._clock = clock
         self._node = NodeFacts(settings.node_name)
         self._metrics = Metrics()
-        self._health = Health(2 * settings.iptables.sync_period, lambda: self._node)
+        self._health = Health(2 * settings.rules.sync_period, lambda: self._node)
         self._events = Events(client, settings.node_name, clock)
-        self._proxiers = [self._proxier(family, one) for family, one in tables.items()]
+        self._proxiers = [self._proxier(family, one) for family, one in backends.items()]
         self._watches = Watches(
             client,
             settings.node_name,
@@ -141,16 +140,13 @@ class _Proxy:
         await self._events.record(
             "Node", "", self._settings.node_name, reason="Starting", action="StartKubeProxy", note="", warning=False
         )
+        for proxier in self._proxiers:
+            await proxier.first_sync.wait()
+        # Only now: until the new rules stand, the old ones serve.
+        await modes.remove_others(self._settings.mode)
 
-    def _proxier(self, family: Family, tables: Iptables) -> Proxier:
+    def _proxier(self, family: Family, backend: Backend) -> Proxier:
         settings = self._settings
-        backend = IptablesBackend(
-            tables,
-            machine.context(settings, family),
-            detect_node_cidr=settings.local.mode == "NodeCIDR",
-            refine=machine.refiner(settings, family, lambda: self._node),
-            generation=read_generation if tables.backend.variant != "legacy" else lambda: None,
-        )
         servers = ServiceHealthServers(
             self._health_hosts(family),
             lambda: self._health.well(self._clock.now()),
@@ -165,8 +161,8 @@ class _Proxy:
             health=self._health,
             servers=servers,
             clock=self._clock,
-            min_period=settings.iptables.min_sync_period,
-            deep_audit_period=settings.iptables.sync_period,
+            min_period=settings.rules.min_sync_period,
+            deep_audit_period=min(settings.rules.sync_period, DEEP_AUDIT),
         )
 
     def _on_service(self, kind: str, obj: dict[str, Any]) -> None:

@@ -79,6 +79,9 @@ SUPPORTED: dict[str, Reader] = {
     "iptables.masqueradeAll": _boolean,
     "iptables.localhostNodePorts": _boolean,
     **{f"iptables.{name}": reader for name, reader in _PERIODS.items()},
+    "nftables.masqueradeBit": _integer,
+    "nftables.masqueradeAll": _boolean,
+    **{f"nftables.{name}": reader for name, reader in _PERIODS.items()},
     "detectLocalMode": _text,
     "detectLocal.bridgeInterface": _text,
     "detectLocal.interfaceNamePrefix": _text,
@@ -111,7 +114,6 @@ IGNORED: dict[str, tuple[Reader, str]] = {
     "portRange": (_text, "it has no effect upstream either"),
     "windowsRunAsService": (_boolean, "this is Linux"),
     "ipvs": (_anything, ""),
-    "nftables": (_anything, ""),
     "winkernel": (_anything, ""),
 }
 

@@ -70,6 +70,7 @@ class Proxier:
         self._full = True
         self._last_full = clock.monotonic()
         self._lock = asyncio.Lock()
+        self.first_sync = asyncio.Event()
         self.runner = BoundedFrequencyRunner(
             f"sync {self.family}",
             self.sync,
@@ -129,7 +130,10 @@ class Proxier:
                 self._health.updated(self.family, self._clock.now())
 
     async def run_audit(self) -> None:
-        """Until cancelled: notice within seconds when somebody else flushed or changed our rules."""
+        """Until cancelled: notice within seconds when somebody else flushed or changed our rules.
+
+        The backends read nothing as long as nobody commits to the ruleset, where the kernel tells that.
+        """
         next_deep = self._clock.monotonic() + self._deep_period
         while True:
             await self._clock.sleep(AUDIT)
@@ -137,9 +141,9 @@ class Proxier:
             deep = started >= next_deep
             await self.audit(deep=deep)
             if deep:
-                # Reading a large table takes its time: not more than a fiftieth of it is spent so.
+                # Reading a large table takes its time: not more than a tenth of it is spent so.
                 finished = self._clock.monotonic()
-                next_deep = finished + max(self._deep_period, 50 * (finished - started))
+                next_deep = finished + max(self._deep_period, 9 * (finished - started))
 
     async def audit(self, *, deep: bool) -> None:
         """One look; what is found forces a full sync."""
@@ -172,6 +176,8 @@ class Proxier:
             self._last_full = finished
         self._metrics.synced(self.family, report, finished - started, now)
         self._health.updated(self.family, now)
+        self.first_sync.set()
+        self._report(list(report.problems))
         log.debug("%s: synced %d ports in %.3f s", self.family, len(changes.ports), finished - started)
         await self._afterwards(changes, now, full)
         if self._tracker.pending or self._full:

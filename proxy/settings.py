@@ -17,7 +17,7 @@ from proxy.configfile import read_config
 from proxy.flags import IGNORED_FLAGS, SETTING_FLAGS, parse_flags
 from proxy.plan.services import parse_cidr, parse_ip
 
-MODES = ("iptables",)
+MODES = ("iptables", "nftables")
 DETECT_MODES = ("ClusterCIDR", "NodeCIDR", "BridgeInterface", "InterfaceNamePrefix")
 NODE_PORT_KEYWORDS = ("primary", "localhost", "all")
 HEALTHZ_PORT, METRICS_PORT = 10256, 10249
@@ -32,7 +32,7 @@ class Listen:
 
 
 @dataclass(frozen=True, slots=True)
-class IptablesSettings:
+class RuleSettings:
     """`min_sync_period`: upstream's default is 1 s; partial syncs take milliseconds here, so ours is smaller."""
 
     masquerade_bit: int = 14
@@ -79,7 +79,7 @@ class Settings:
     local: LocalSettings = LocalSettings()
     node_port_addresses: tuple[str, ...] = ()
     oom_score_adj: int = -999
-    iptables: IptablesSettings = IptablesSettings()
+    rules: RuleSettings = RuleSettings()
     conntrack: ConntrackSettings = ConntrackSettings()
     verbosity: int = 0
     cleanup: bool = False
@@ -106,20 +106,21 @@ def _settings(values: Mapping[str, Any], flags: Mapping[str, Any], notices: tupl
     if parse_ip(bind) is None:
         raise _bad("bindAddress", bind, "is not an IP address")
     any_host, loopback = ("::", "::1") if ":" in bind else ("0.0.0.0", "127.0.0.1")
+    mode = _mode(values.get("mode"))
     healthz = _listen("healthzBindAddress", values, Listen(any_host, HEALTHZ_PORT))
     metrics = _listen("metricsBindAddress", values, Listen(loopback, METRICS_PORT))
     return Settings(
         node_name=_node_name(flags.get("hostname-override"), values.get("hostnameOverride")),
         kubeconfig=str(values.get("clientConnection.kubeconfig") or ""),
         master=str(flags.get("master") or ""),
-        mode=_mode(values.get("mode")),
+        mode=mode,
         healthz=_with_port(healthz, flags.get("healthz-port")),
         metrics=_with_port(metrics, flags.get("metrics-port")),
         bind_hard_fail=bool(values.get("bindAddressHardFail")),
         local=_local(values),
         node_port_addresses=_node_port_addresses(values.get("nodePortAddresses") or ()),
         oom_score_adj=_within("oomScoreAdj", values.get("oomScoreAdj", -999), -1000, 1000),
-        iptables=_iptables(values),
+        rules=_rules(values, mode, from_file="config" in flags),
         conntrack=_conntrack(values),
         verbosity=int(flags.get("v", values.get("logging.verbosity", 0))),
         cleanup=bool(flags.get("cleanup")),
@@ -164,16 +165,22 @@ def _local(values: Mapping[str, Any]) -> LocalSettings:
     return LocalSettings(mode, tuple(cidrs), bridge, prefix)
 
 
-def _iptables(values: Mapping[str, Any]) -> IptablesSettings:
-    default = IptablesSettings()
+def _rules(values: Mapping[str, Any], mode: str, *, from_file: bool) -> RuleSettings:
+    """The section of the mode; a flag, which is named after iptables, counts in every mode."""
+    default = RuleSettings()
+    section = mode if from_file else "iptables"
+
+    def given(name: str, otherwise: Any) -> Any:
+        return values.get(f"{section}.{name}", otherwise)
+
     # 0 means the default, as in upstream's defaulting: kubeadm writes 0s.
-    period = values.get("iptables.syncPeriod") or default.sync_period
-    minimum = values.get("iptables.minSyncPeriod") or default.min_sync_period
+    period = given("syncPeriod", 0) or default.sync_period
+    minimum = given("minSyncPeriod", 0) or default.min_sync_period
     if period < 0 or minimum < 0 or minimum > period:
-        raise _bad("iptables.minSyncPeriod", f"{minimum:g}s", f"is not between 0 and syncPeriod ({period:g}s)")
-    return IptablesSettings(
-        masquerade_bit=_within("iptables.masqueradeBit", values.get("iptables.masqueradeBit", 14), 0, 31),
-        masquerade_all=bool(values.get("iptables.masqueradeAll", False)),
+        raise _bad(f"{section}.minSyncPeriod", f"{minimum:g}s", f"is not between 0 and syncPeriod ({period:g}s)")
+    return RuleSettings(
+        masquerade_bit=_within(f"{section}.masqueradeBit", given("masqueradeBit", 14), 0, 31),
+        masquerade_all=bool(given("masqueradeAll", False)),
         localhost_node_ports=bool(values.get("iptables.localhostNodePorts", True)),
         sync_period=period,
         min_sync_period=minimum,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from proxy.model import Desired, NodeFacts, ServicePortName
+from proxy.model import Desired, NodeFacts, Problem, ServicePortName
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +17,7 @@ class SyncReport:
     rules_written: dict[str, int] = field(default_factory=dict)
     no_local_internal: int = 0
     no_local_external: int = 0
+    problems: tuple[Problem, ...] = ()  # what could not be written; everything else is
 
 
 class Backend(Protocol):

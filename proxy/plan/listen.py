@@ -9,7 +9,7 @@ from nodelib.firewall.objects import Family
 from proxy.plan.services import family_of, parse_ip
 
 _LOOPBACK = {Family.IPV4: "127.0.0.0/8", Family.IPV6: "::1/128"}
-_ANY = {Family.IPV4: "0.0.0.0/0", Family.IPV6: "::/0"}
+ANY = ("0.0.0.0/0", "::/0")
 
 
 def expand(given: Sequence[str], node_ips: Iterable[str]) -> tuple[str, ...]:
@@ -29,16 +29,19 @@ def expand(given: Sequence[str], node_ips: Iterable[str]) -> tuple[str, ...]:
         elif item == "localhost":
             found.extend(_LOOPBACK.values())
         elif item == "all":
-            found.extend(_ANY.values())
+            found.extend(ANY)
         else:
             found.append(item)
     return tuple(found)
 
 
-def networks(cidrs: Iterable[str], family: Family) -> tuple[str, ...] | None:
-    """Those of `family`; None: every address (none configured for the family, or the zero CIDR)."""
+def networks(cidrs: Iterable[str], family: Family, *, every: bool = False) -> tuple[str, ...] | None:
+    """Those of `family`; None: every address (none configured for the family, or the zero CIDR).
+
+    With `every` the zero CIDR stays one, so that addresses can be told by it.
+    """
     own = tuple([cidr for cidr in cidrs if family_of(cidr) is family])
-    if not own or any(cidr.endswith("/0") for cidr in own):
+    if not every and (not own or any(cidr.endswith("/0") for cidr in own)):
         return None
     return own
 

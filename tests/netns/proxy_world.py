@@ -7,6 +7,7 @@ outside 203.0.113.9, Services 10.96.0.0/16.
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -40,11 +41,13 @@ class Entered(Namespace):
 class ProxyWorld:
     """`close()` ends everything that was started here."""
 
-    def __init__(self, folder: Path, api: api_server.ApiServer) -> None:
+    def __init__(self, folder: Path, api: api_server.ApiServer, mode: str = "iptables") -> None:
+        self.mode = mode
         self.folder = folder
         self.api = api
         self.node = Entered(api.netns)
         self._spaces: list[Namespace] = [self.node]
+        self._services: list[str] = []
         self.node.run("sysctl", "-qw", "net.ipv4.ip_forward=1")
         self.node.run("ip", "link", "add", "pods0", "type", "bridge")
         self.node.run("ip", "addr", "add", "10.244.0.1/24", "dev", "pods0")
@@ -54,14 +57,22 @@ class ProxyWorld:
         self.node.run("ip", "route", "add", "default", "via", CLIENT)
         self.proxy: subprocess.Popen[bytes] | None = None
         self._write_kubeconfig()
-        self.call("POST", "/api/v1/nodes", {"metadata": {"name": NODE}})
+        node = self.call("POST", "/api/v1/nodes", {"metadata": {"name": NODE}})
+        if node.get("kind") == "Node":
+            node["status"] = {"addresses": [{"type": "InternalIP", "address": OUTSIDE}]}
+            self.call("PUT", f"/api/v1/nodes/{NODE}/status", node)
 
     def close(self) -> None:
         if self.proxy is not None and self.proxy.poll() is None:
             self.proxy.kill()
             self.proxy.wait()
+        for name in self._services:
+            self.call("DELETE", f"/api/v1/namespaces/default/services/{name}")
+            self.call("DELETE", f"/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/{name}-1")
         for space in reversed(self._spaces):
             space.close()
+        for link in ("pods0", "out0"):
+            self.node.run("ip", "link", "del", link, check=False)
 
     def pod(self, number: int, *servers: tuple[str, int]) -> Namespace:
         """A pod 10.244.0.<number> named "pod<number>" that serves (kind, port)."""
@@ -107,6 +118,7 @@ class ProxyWorld:
             f"--hostname-override={NODE}",
         ]
         argv += [
+            f"--proxy-mode={self.mode}",
             "--cluster-cidr=10.244.0.0/16",
             "--conntrack-max-per-core=0",
             "--iptables-sync-period=3s",
@@ -126,18 +138,40 @@ class ProxyWorld:
         return (self.folder / "proxy.log").read_text()
 
     def rules(self, table: str = "nat") -> str:
+        """Of one table of iptables, or all of the nftables one."""
+        if self.mode == "nftables":
+            return self.node.run("nft", "list", "table", "ip", "nodewright-proxy", check=False).stdout
         return self.node.run("iptables-save", "-t", table).stdout
+
+    def shows(self, needle: str) -> bool:
+        """Is "ADDRESS:PORT", or an address, in the rules?"""
+        return (needle.replace(":", " . ") if self.mode == "nftables" else needle) in self.rules()
+
+    def refuses(self, service: str, ip: str) -> bool:
+        """Is port 80 of that cluster IP refused for want of endpoints?"""
+        if self.mode == "nftables":
+            return f"{ip} . tcp . 80 : goto reject-chain" in self.rules()
+        return f"{service} has no endpoints" in self.rules("filter")
+
+    def meaning(self) -> list[str]:
+        """The rules without what changes by itself: order of elements, remembered clients, chains nobody needs now."""
+        if self.mode == "nftables":
+            shown = self.node.run("nft", "-j", "list", "table", "ip", "nodewright-proxy", check=False).stdout
+            return _meaning(json.loads(shown or "{}").get("nftables", []))
+        saved = self.node.run("iptables-save").stdout
+        return sorted(line for line in saved.splitlines() if line.startswith("-A") or line.startswith(":KUBE"))
 
     def fetch(self, url: str) -> str:
         return self.node.run("curl", "-s", url, check=False).stdout
 
     def synced(self, *needles: str) -> None:
-        wait_for(f"rules with {needles}\n{self.log[-2000:]}", lambda: all(one in self.rules() for one in needles))
+        wait_for(f"rules with {needles}\n{self.log[-2000:]}", lambda: all(self.shows(one) for one in needles))
 
     def service(self, name: str, port: int = 80, target: int = 8080, **spec: Any) -> Json:
         protocol = spec.pop("protocol", "TCP")
         entry = {"name": "main", "port": port, "targetPort": target, "protocol": protocol}
         body = {"metadata": {"name": name}, "spec": {"ports": [entry], **spec}}
+        self._services.append(name)
         return self.call("POST", "/api/v1/namespaces/default/services", body)
 
     def endpoints(self, name: str, addresses: Sequence[str], target: int = 8080, protocol: str = "TCP") -> None:
@@ -181,6 +215,18 @@ class ProxyWorld:
             "current-context": "x",
         }
         (self.folder / "kubeconfig").write_text(json.dumps(config))
+
+
+def _meaning(objects: list[Json]) -> list[str]:
+    found = []
+    for obj in objects:
+        for kind, body in obj.items():
+            chain = body.get("chain", body.get("name", ""))
+            if kind in ("table", "chain", "rule", "set", "map") and not re.search(r"-\d+$", chain):
+                body = {key: value for key, value in body.items() if key != "handle"}
+                body["elem"] = sorted(json.dumps(one) for one in body.get("elem", ()) if chain != "affinity")
+                found.append(json.dumps([kind, body]))
+    return sorted(found)
 
 
 __all__ = ["CLIENT", "NODE", "OUTSIDE", "ProxyWorld"]

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import errno
+import socket
 import sys
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from cni.edge.netns import in_namespace
 from nodelib import command
 from nodelib.command import Completed
 from nodelib.firewall.backend import Backend
 from nodelib.firewall.canonical import canonical
 from nodelib.firewall.iptables import Iptables, RestoreError
 from nodelib.firewall.objects import Chain, Family, Jump, TableChange, comment, jump, rule
+from nodelib.nft.edge import NftError, NftTable, open_netlink
+from nodelib.nft.wire import Element, plain, verdict
+from proxy.backends.facts import ContextOfNode
 from proxy.backends.iptables import IptablesBackend
+from proxy.backends.nftables import NftablesBackend
 from proxy.plan.iptables.context import CT_INVALID_COUNTER
+from proxy.plan.nftables import layout
+from proxy.plan.nftables.ports import Front, front_key, packed
 from tests.golden.proxy.cases import CASES, Case
 from tests.netns.cni_world import ROOT, Namespace
 from tests.unit.proxy.build import CONTEXT, Json, desired, endpoint_slice, service
@@ -38,6 +47,17 @@ def inside(space: Namespace, family: Family, variant: str = "nft") -> Iptables:
     return Iptables(family, Backend(variant), run=run)
 
 
+def nft_inside(space: Namespace, family: Family) -> NftTable:
+    async def run(argv: Any, **more: Any) -> Completed:
+        return await command.run(space.argv(*argv), **more)
+
+    def connect() -> socket.socket:
+        with open(f"/proc/{space.pid}/ns/net") as file:
+            return in_namespace(file.fileno(), open_netlink)
+
+    return NftTable(family, layout.TABLE, run=run, connect=connect)
+
+
 @pytest.mark.parametrize("variant", ["nft", "legacy"])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 async def test_the_kernel_has_what_was_meant(case: Case, variant: str, space: Namespace) -> None:
@@ -45,7 +65,7 @@ async def test_the_kernel_has_what_was_meant(case: Case, variant: str, space: Na
         made = "import sys; from proxy.edge import nfacct; sys.exit(not nfacct.ensure(sys.argv[1]))"
         space.run(sys.executable, "-c", made, counter, cwd=ROOT)
     tables = inside(space, case.ctx.family, variant)
-    backend = IptablesBackend(tables, case.ctx)
+    backend = IptablesBackend(tables, ContextOfNode(case.ctx))
     world = desired(*case.objects(), family=case.ctx.family, node=case.ctx.node)
     await backend.sync(world, None)
     meant = case.fake().content()
@@ -60,9 +80,38 @@ async def test_the_kernel_has_what_was_meant(case: Case, variant: str, space: Na
     assert not [name for name in left if name.startswith("KUBE-")]
 
 
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+async def test_the_kernel_has_the_nftables_table_that_was_meant(case: Case, space: Namespace) -> None:
+    table = nft_inside(space, case.ctx.family)
+    backend = NftablesBackend(table, ContextOfNode(case.nft_ctx))
+    world = desired(*case.objects(), family=case.ctx.family, node=case.ctx.node)
+    for _ in range(2):
+        await backend.sync(world, None)
+        assert await backend.audit(deep=True) == []
+    kind = "ip" if case.ctx.family is Family.IPV4 else "ip6"
+    shown = [line.strip() for line in space.run("nft", "list", "table", kind, table.name).stdout.splitlines()]
+    meant = [line.strip() for line in case.nft_dump().split("\nelements ")[0].splitlines() if line.startswith("    ")]
+    # nft says a time in its own way: "3h" for 10800s.
+    assert not [line for line in meant if line not in shown and "timeout" not in line]
+    await backend.cleanup()
+    assert not await table.exists()
+
+
+async def test_the_kernels_refusal_is_an_error_and_changes_nothing(space: Namespace) -> None:
+    table = nft_inside(space, Family.IPV4)
+    backend = NftablesBackend(table, ContextOfNode(CONTEXT))
+    await backend.sync(desired(service("a", "172.30.0.1"), endpoint_slice("a", ["10.180.0.1"])), None)
+    one = Element(layout.SERVICES, verdict(front_key(Front("172.30.0.9", 80, "TCP")), "nowhere"))
+    two = Element(layout.CLUSTER_IPS, plain(packed("172.30.0.9")))
+    with pytest.raises(NftError, match="No such file or directory") as caught:
+        await table.write([], [two, one])
+    assert caught.value.code == errno.ENOENT
+    assert await backend.audit(deep=True) == [], "nothing of it is there"
+
+
 async def test_partial_syncs_and_drift_on_the_kernel(space: Namespace) -> None:
     tables = inside(space, Family.IPV4)
-    backend = IptablesBackend(tables, CONTEXT)
+    backend = IptablesBackend(tables, ContextOfNode(CONTEXT))
     one = [service("a", "172.30.0.1"), endpoint_slice("a", ["10.180.0.1", "10.180.0.2"])]
     before = desired(*one)
     await backend.sync(before, None)
@@ -76,8 +125,8 @@ async def test_partial_syncs_and_drift_on_the_kernel(space: Namespace) -> None:
         "iptables", "-D", "FORWARD", "-m", "comment", "--comment", "kubernetes forwarding rules", "-j", "KUBE-FORWARD"
     )
     assert await backend.audit(deep=True) == [
-        "nat KUBE-SERVICES has 0 rules, not 2",
         "the jump from filter FORWARD to KUBE-FORWARD is gone",
+        "nat KUBE-SERVICES is not as we wrote it",
     ]
     await backend.sync(after, None)
     assert await backend.audit(deep=True) == []
@@ -92,7 +141,7 @@ async def test_two_thousand_chains_in_groups(space: Namespace) -> None:
                 f"s{number}", [f"10.180.{number >> 8}.{number & 255}", f"10.181.{number >> 8}.{number & 255}"]
             )
         )
-    backend = IptablesBackend(inside(space, Family.IPV4), CONTEXT)
+    backend = IptablesBackend(inside(space, Family.IPV4), ContextOfNode(CONTEXT))
     world = desired(*objects)
     report = await backend.sync(world, None)
     assert report.rules_total["nat"] == 700 * 8 + 5 + 0

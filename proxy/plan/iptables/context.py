@@ -13,22 +13,36 @@ LOCALHOST_COUNTER = "localhost_nps_accepted_pkts"
 
 @dataclass(frozen=True, slots=True)
 class LocalDetector:
-    """How to tell traffic of this cluster's (or node's) pods; no words: it cannot be told."""
+    """How to tell traffic of this cluster's (or node's) pods: by source or by interface; neither: it cannot be told.
 
-    if_local: Words = ()
-    if_not_local: Words = ()
+    An `interface` that ends in "+" is a prefix.
+    """
+
+    cidr: str = ""
+    interface: str = ""
+
+    @property
+    def if_local(self) -> Words:
+        """In words of iptables."""
+        if self.cidr:
+            return ("-s", self.cidr)
+        return ("-i", self.interface) if self.interface else ()
+
+    @property
+    def if_not_local(self) -> Words:
+        return ("!", *self.if_local) if self else ()
 
     def __bool__(self) -> bool:
-        return bool(self.if_local)
+        return bool(self.cidr or self.interface)
 
 
 def by_cidr(cidr: str) -> LocalDetector:
-    return LocalDetector(("-s", cidr), ("!", "-s", cidr))
+    return LocalDetector(cidr=cidr)
 
 
 def by_interface(name: str) -> LocalDetector:
     """`name` ends in "+" for a prefix."""
-    return LocalDetector(("-i", name), ("!", "-i", name))
+    return LocalDetector(interface=name)
 
 
 @dataclass(frozen=True, slots=True)

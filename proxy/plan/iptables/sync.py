@@ -131,29 +131,18 @@ def plan_cleanup(kernel: Mapping[str, TableContent], family: Family) -> Change:
     return tuple(changes)
 
 
-def drift(standing: Standing, ctx: Context, kernel: Mapping[str, TableContent]) -> list[str]:
-    """What somebody else changed, in words; `kernel` read just now, with all rules of filter and nat.
-
-    Compares which chains and jumps there are and how many rules each chain has.
-    """
-    wanted: dict[Top, int] = {top: len(rules) for top, rules in standing.tops.items()}
-    wanted.update({(table, fixed.CANARY): 0 for table in fixed.TABLES})
-    for marks in standing.chains.values():
-        wanted.update({("nat", name): mark.rules for name, mark in marks.items()})
+def drift(desired: Desired, ctx: Context, kernel: Mapping[str, TableContent]) -> list[str]:
+    """What somebody else changed, in words; `kernel` as for plan_full, which would write just that."""
     found = []
-    for (table, name), count in wanted.items():
-        content = kernel.get(table)
-        if content is None:
-            continue
-        if not content.has(name):
-            found.append(f"{table} {name} is gone")
-        # KUBE-FIREWALL is the kubelet's as well: two that correct each other would never rest.
-        elif len(content.rules(name)) != count and (table, name) != fixed.FIREWALL:
-            found.append(f"{table} {name} has {len(content.rules(name))} rules, not {count}")
-    for table in ("filter", "nat"):
-        if table in kernel:
-            for one in missing_jumps(kernel[table], fixed.jumps(table), ctx.family):
-                found.append(f"the jump from {table} {one.chain} to {one.rule.target} is gone")
+    for change in plan_full(desired, ctx, kernel).changes:
+        for one in change:
+            for chain in one.chains:
+                there = kernel[one.table].has(chain.name)
+                # KUBE-FIREWALL is the kubelet's as well: two that correct each other would never rest.
+                if not there or (one.table, chain.name) != fixed.FIREWALL:
+                    found.append(f"{one.table} {chain.name} is {'not as we wrote it' if there else 'gone'}")
+            found += [f"the jump from {one.table} {gone.chain} to {gone.rule.target} is gone" for gone in one.add_jumps]
+            found += [f"{one.table} {name} is nobody's" for name in one.delete]
     return found
 
 

@@ -12,7 +12,9 @@ from pathlib import Path
 from nodelib.firewall.fake import FakeIptables
 from nodelib.firewall.objects import Family
 from proxy.plan.iptables.context import CT_INVALID_COUNTER, LOCALHOST_COUNTER, Context, by_cidr, by_interface
-from tests.unit.proxy.build import CONTEXT, HERE, Json, endpoint, endpoint_slice, installed, service
+from proxy.plan.nftables.sync import Ledger, plan
+from proxy.plan.nftables.text import dump
+from tests.unit.proxy.build import CONTEXT, HERE, Json, desired, endpoint, endpoint_slice, installed, service
 
 FOLDER = Path(__file__).parent
 TERMINATING = {"ready": False, "serving": True, "terminating": True}
@@ -186,6 +188,27 @@ class Case:
     def fake(self) -> FakeIptables:
         return installed(*self.objects(), ctx=self.ctx)
 
+    @property
+    def nft_path(self) -> Path:
+        return FOLDER / f"{self.name}.nft"
+
+    @property
+    def nft_ctx(self) -> Context:
+        """In nftables mode each address of a NodePort is named."""
+        primary = "192.168.0.10" if self.ctx.family is Family.IPV4 else "2001:db8::10"
+        return replace(self.ctx, node_port_ips=self.ctx.node_port_ips or (primary,))
+
+    def nft_ledger(self) -> Ledger:
+        """Everything written as at the first sync."""
+        ledger = Ledger()
+        world = desired(*self.objects(), family=self.ctx.family, node=self.ctx.node)
+        ledger.take(plan(world, None, self.nft_ctx, ledger))
+        return ledger
+
+    def nft_dump(self) -> str:
+        ledger = self.nft_ledger()
+        return dump(sorted(ledger.chains), ledger.expected(), self.nft_ctx)
+
 
 CASES = [
     Case("basic", basic),
@@ -204,6 +227,7 @@ CASES = [
 def main() -> None:
     for case in CASES:
         case.path.write_text(case.fake().dump())
+        case.nft_path.write_text(case.nft_dump())
 
 
 if __name__ == "__main__":

@@ -12,6 +12,11 @@ def test_the_whole_ruleset(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_the_whole_nftables_table(case: Case) -> None:
+    assert case.nft_dump() == case.nft_path.read_text()
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_no_chain_is_left_empty_or_unused(case: Case) -> None:
     """As upstream's checkIPTablesRuleJumps: what is jumped to has rules, what is created is jumped to."""
     for table, content in case.fake().content().items():

@@ -12,6 +12,7 @@ from nodelib.errors import Permanent
 from nodelib.firewall.fake import FakeIptables
 from nodelib.firewall.objects import Family
 from nodelib.flows import UdpFlow
+from proxy.backends.facts import ContextOfNode
 from proxy.backends.iptables import IptablesBackend
 from proxy.edge.metrics import Metrics
 from proxy.edge.servers import ServiceHealthServers
@@ -52,7 +53,7 @@ class World:
         self.failed: list[str] = []
         self.proxier = Proxier(
             Tracker(Family.IPV4, HERE, self.clock.now()),
-            IptablesBackend(self.fake, CONTEXT),
+            IptablesBackend(self.fake, ContextOfNode(CONTEXT)),
             flows=self.flows,
             metrics=self.metrics,
             health=self.health,
@@ -220,7 +221,7 @@ def test_what_is_taken_from_the_node() -> None:
 
 
 async def test_without_pod_cidr_the_detector_waits_for_the_node() -> None:
-    backend = IptablesBackend(FakeIptables(), CONTEXT, detect_node_cidr=True)
+    backend = IptablesBackend(FakeIptables(), ContextOfNode(CONTEXT, detect_node_cidr=True))
     assert backend.node_changed(NodeFacts(HERE, exists=True)) and not backend.ready
     assert (
         backend.node_changed(NodeFacts(HERE, pod_cidrs=("fd00::/64", "10.244.3.0/24"), exists=True)) and backend.ready

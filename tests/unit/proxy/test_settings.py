@@ -25,7 +25,7 @@ def test_defaults() -> None:
     settings = load_settings(["--hostname-override=Node-1"])
     assert (settings.node_name, settings.mode, settings.healthz) == ("node-1", "iptables", Listen("0.0.0.0", 10256))
     assert settings.metrics == Listen("127.0.0.1", 10249)
-    assert (settings.iptables.sync_period, settings.iptables.min_sync_period) == (30.0, 0.02)
+    assert (settings.rules.sync_period, settings.rules.min_sync_period) == (30.0, 0.02)
     assert settings.notices == ()
 
 
@@ -122,7 +122,7 @@ def test_mistakes_are_named(tmp_path: Path, text: str, said: str) -> None:
     "argv",
     [
         ["--nope"],
-        ["--proxy-mode=nftables"],
+        ["--proxy-mode=ipvs"],
         ["--iptables-sync-period=x"],
         ["--masquerade-all=perhaps"],
         ["--config=/nonexistent"],
@@ -146,7 +146,7 @@ def test_flags() -> None:
             "--ipvs-strict-arp",
         ]
     )
-    assert settings.iptables.masquerade_all and not settings.iptables.localhost_node_ports
+    assert settings.rules.masquerade_all and not settings.rules.localhost_node_ports
     assert settings.node_port_addresses == ("10.0.0.0/8", "localhost")
     assert (settings.healthz, settings.metrics) == (Listen("127.0.0.1", 10256), None)
     assert settings.conntrack.max_per_core == 0

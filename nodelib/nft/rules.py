@@ -1,0 +1,399 @@
+"""nftables rules as values: each has its text, as nft prints it, and its bytecode, as the kernel takes it. Pure.
+
+Only what this project's rules need. They are encoded here and not by nft because nft 1.0.6 (Debian 12) runs out of
+registers with two IPv6 addresses in one key, and because a rule then travels in one transaction with the elements.
+Numbers: linux/netfilter/nf_tables.h. A key is loaded into consecutive 32-bit registers, from the first on.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import struct
+from dataclasses import dataclass
+
+from nodelib.firewall.objects import Family
+from nodelib.nft.wire import ATTRIBUTE, NF_FAMILY, text_attribute
+
+FIRST = 8  # NFT_REG32_00
+_VERDICT_REGISTER = 0
+_ACCEPT, _DROP, _JUMP, _GOTO, _RETURN = 1, 0, -3, -4, -5
+_EQUAL, _UNEQUAL = 0, 1
+_RANDOM_FULLY = 1 << 4
+_RTN_LOCAL = 2
+_CT_BITS = {"state": (0, {"new": 1 << 3, "established": 1 << 1}), "status": (2, {"dnat": 1 << 5})}
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """Something of the packet or its connection that a key is made of.
+
+    `name`: saddr, daddr, protocol, dport, original-saddr, original-daddr, original-dport, or "random" (of `count`,
+    counted from `offset`).
+    """
+
+    name: str
+    count: int = 0
+    offset: int = 0
+
+    def words(self, family: Family) -> int:
+        return _size(family) // 4 if self.name.endswith("addr") else 1
+
+    def text(self, family: Family) -> str:
+        ip = _ip(family)
+        return {
+            "saddr": f"{ip} saddr",
+            "daddr": f"{ip} daddr",
+            "protocol": "meta l4proto",
+            "dport": "th dport",
+            "original-saddr": f"ct original {ip} saddr",
+            "original-daddr": f"ct original {ip} daddr",
+            "original-dport": "ct original proto-dst",
+            "random": f"numgen random mod {self.count}" + (f" offset {self.offset}" if self.offset else ""),
+        }[self.name]
+
+    def load(self, register: int, family: Family) -> bytes:
+        v4 = family is Family.IPV4
+        match self.name:
+            case "saddr":
+                return _payload(register, 1, 12 if v4 else 8, _size(family))
+            case "daddr":
+                return _payload(register, 1, 16 if v4 else 24, _size(family))
+            case "dport":
+                return _payload(register, 2, 2, 2)
+            case "protocol":
+                return _expression("meta", _u32(1, register) + _u32(2, 16))
+            case "original-saddr":
+                return _conntrack(register, 19 if v4 else 21)
+            case "original-daddr":
+                return _conntrack(register, 20 if v4 else 22)
+            case "original-dport":
+                return _conntrack(register, 12)
+        numbers = _u32(1, register) + _u32(2, self.count) + _u32(3, 1) + _u32(4, self.offset)
+        return _expression("numgen", numbers)
+
+
+Key = tuple[Field, ...]
+
+
+def key_text(key: Key, family: Family) -> str:
+    return " . ".join([field.text(family) for field in key])
+
+
+def _load(key: Key, family: Family, register: int = FIRST) -> tuple[bytes, int]:
+    """Bytecode, and the first register after the key."""
+    parts = []
+    for field in key:
+        parts.append(field.load(register, family))
+        register += field.words(family)
+    return b"".join(parts), register
+
+
+@dataclass(frozen=True, slots=True)
+class InSet:
+    """Goes on if the key is (or with `negated` is not) in the set."""
+
+    key: Key
+    set: str
+    negated: bool = False
+
+    def text(self, family: Family) -> str:
+        return f"{key_text(self.key, family)} {'!= ' if self.negated else ''}@{self.set}"
+
+    def code(self, family: Family) -> bytes:
+        flags = _u32(5, 1) if self.negated else b""
+        return _load(self.key, family)[0] + _lookup(self.set, flags)
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictOf:
+    """Does what the map says of the key; goes on if it says nothing."""
+
+    key: Key
+    map: str
+
+    def text(self, family: Family) -> str:
+        return f"{key_text(self.key, family)} vmap @{self.map}"
+
+    def code(self, family: Family) -> bytes:
+        return _load(self.key, family)[0] + _lookup(self.map, _u32(3, _VERDICT_REGISTER))
+
+
+@dataclass(frozen=True, slots=True)
+class TranslateTo:
+    """Destination address and port from the map; goes on if it has none."""
+
+    key: Key
+    map: str
+
+    def text(self, family: Family) -> str:
+        return f"dnat {_ip(family)} to {key_text(self.key, family)} map @{self.map}"
+
+    def code(self, family: Family) -> bytes:
+        port = FIRST + _size(family) // 4
+        nat = _u32(1, 1) + _u32(2, NF_FAMILY[family]) + _u32(3, FIRST) + _u32(5, port)
+        return _load(self.key, family)[0] + _lookup(self.map, _u32(3, FIRST)) + _expression("nat", nat)
+
+
+@dataclass(frozen=True, slots=True)
+class Remember:
+    """Puts key and value into the map, for `seconds` from now on."""
+
+    key: Key
+    value: Key
+    map: str
+    seconds: int
+
+    def text(self, family: Family) -> str:
+        key, value = key_text(self.key, family), key_text(self.value, family)
+        return f"update @{self.map} {{ {key} timeout {self.seconds}s : {value} }}"
+
+    def code(self, family: Family) -> bytes:
+        key, register = _load(self.key, family)
+        value, _ = _load(self.value, family, register)
+        timeout = ATTRIBUTE.pack(12, 6) + struct.pack(">Q", self.seconds * 1000)
+        operation = _u32(3, 1) + _u32(4, FIRST) + _u32(5, register)
+        return key + value + _expression("dynset", text_attribute(1, self.map) + operation + timeout)
+
+
+@dataclass(frozen=True, slots=True)
+class From:
+    """The source address is (not) in `cidr`."""
+
+    cidr: str
+    negated: bool = False
+
+    def text(self, family: Family) -> str:
+        return f"{_ip(family)} saddr {'!= ' if self.negated else ''}{self.cidr}"
+
+    def code(self, family: Family) -> bytes:
+        network = ipaddress.ip_network(self.cidr)
+        size = _size(family)
+        load = Field("saddr").load(FIRST, family)
+        mask = _masked(network.netmask.packed, size)
+        return load + mask + _compare(network.network_address.packed, negated=self.negated)
+
+
+@dataclass(frozen=True, slots=True)
+class FromInterface:
+    """The packet came in by (not by) that interface; a name that ends in "*" is a prefix."""
+
+    name: str
+    negated: bool = False
+
+    def text(self, family: Family) -> str:
+        return f'iifname {"!= " if self.negated else ""}"{self.name}"'
+
+    def code(self, family: Family) -> bytes:
+        name = self.name.removesuffix("*").encode()
+        wanted = name if self.name.endswith("*") else name.ljust(16, b"\0")
+        return _expression("meta", _u32(1, FIRST) + _u32(2, 6)) + _compare(wanted, negated=self.negated)
+
+
+@dataclass(frozen=True, slots=True)
+class FromThisNode:
+    """The source address is one of this node's own."""
+
+    def text(self, family: Family) -> str:
+        return "fib saddr type local"
+
+    def code(self, family: Family) -> bytes:
+        fib = _expression("fib", _u32(3, 1) + _u32(2, 3) + _u32(1, FIRST))
+        return fib + _compare(struct.pack("=I", _RTN_LOCAL))
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """`what` is state or status, `bit` a name of one."""
+
+    what: str
+    bit: str
+
+    def text(self, family: Family) -> str:
+        return f"ct {self.what} {self.bit}"
+
+    def code(self, family: Family) -> bytes:
+        key, bits = _CT_BITS[self.what]
+        load = _expression("ct", _u32(1, FIRST) + _u32(2, key))
+        return load + _masked(struct.pack("=I", bits[self.bit]), 4) + _compare(bytes(4), negated=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """The packet carries the mark."""
+
+    mark: int
+
+    def text(self, family: Family) -> str:
+        return f"meta mark & 0x{self.mark:08x} != 0x00000000"
+
+    def code(self, family: Family) -> bytes:
+        return _load_mark() + _masked(struct.pack("=I", self.mark), 4) + _compare(bytes(4), negated=True)
+
+
+@dataclass(frozen=True, slots=True)
+class SetMark:
+    """Sets the mark's bits, or with `clear` takes them away."""
+
+    mark: int
+    clear: bool = False
+
+    def text(self, family: Family) -> str:
+        return f"meta mark set meta mark {'^' if self.clear else '|'} 0x{self.mark:08x}"
+
+    def code(self, family: Family) -> bytes:
+        mask = 0xFFFFFFFF if self.clear else ~self.mark & 0xFFFFFFFF
+        changed = _masked(struct.pack("=I", mask), 4, struct.pack("=I", self.mark))
+        return _load_mark() + changed + _expression("meta", _u32(2, 3) + _u32(3, FIRST))
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`word`: accept, drop, return, jump or goto (to `chain`)."""
+
+    word: str
+    chain: str = ""
+
+    def text(self, family: Family) -> str:
+        return f"{self.word} {self.chain}".rstrip()
+
+    def code(self, family: Family) -> bytes:
+        number = {"accept": _ACCEPT, "drop": _DROP, "return": _RETURN, "jump": _JUMP, "goto": _GOTO}[self.word]
+        verdict = ATTRIBUTE.pack(8, 1) + struct.pack(">i", number)
+        if self.chain:
+            verdict += text_attribute(2, self.chain)
+        return _expression("immediate", _u32(1, _VERDICT_REGISTER) + _nested(2, _nested(2, verdict)))
+
+
+@dataclass(frozen=True, slots=True)
+class Masquerade:
+    """The source becomes the address of the interface the packet leaves by, its port a random one."""
+
+    def text(self, family: Family) -> str:
+        return "masquerade fully-random"
+
+    def code(self, family: Family) -> bytes:
+        return _expression("masq", _u32(1, _RANDOM_FULLY))
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    """Answers that the port is unreachable: a TCP client sees its connection refused."""
+
+    def text(self, family: Family) -> str:
+        return "reject"
+
+    def code(self, family: Family) -> bytes:
+        code = 3 if family is Family.IPV4 else 4
+        return _expression("reject", _u32(1, 0) + ATTRIBUTE.pack(5, 2) + bytes((code, 0, 0, 0)))
+
+
+@dataclass(frozen=True, slots=True)
+class Offload:
+    """The rest of the connection goes by the flowtable."""
+
+    flowtable: str
+
+    def text(self, family: Family) -> str:
+        return f"flow add @{self.flowtable}"
+
+    def code(self, family: Family) -> bytes:
+        return _expression("flow_offload", text_attribute(1, self.flowtable))
+
+
+Statement = (
+    InSet
+    | VerdictOf
+    | TranslateTo
+    | Remember
+    | From
+    | FromInterface
+    | FromThisNode
+    | Connection
+    | Marked
+    | SetMark
+    | Verdict
+    | Masquerade
+    | Reject
+    | Offload
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NftRule:
+    """Statements in their order; each decides whether the next one is reached."""
+
+    statements: tuple[Statement, ...]
+    comment: str = ""
+
+    def text(self, family: Family) -> str:
+        words = [one.text(family) for one in self.statements]
+        return " ".join([*words, f'comment "{self.comment}"'] if self.comment else words)
+
+    def body(self, table: str, chain: str, family: Family) -> bytes:
+        """The attributes of NFT_MSG_NEWRULE."""
+        expressions = b"".join([one.code(family) for one in self.statements])
+        parts = [text_attribute(1, table), text_attribute(2, chain), _nested(4, expressions)]
+        if self.comment:
+            # One type-length-value of libnftnl: a comment.
+            text = self.comment.encode() + b"\0"
+            parts.append(_attribute(7, bytes((0, len(text))) + text))
+        return b"".join(parts)
+
+
+def rule(*statements: Statement, comment: str = "") -> NftRule:
+    return NftRule(statements, comment)
+
+
+def _ip(family: Family) -> str:
+    return "ip" if family is Family.IPV4 else "ip6"
+
+
+def _size(family: Family) -> int:
+    return 4 if family is Family.IPV4 else 16
+
+
+def _u32(kind: int, value: int) -> bytes:
+    return ATTRIBUTE.pack(8, kind) + struct.pack(">I", value)
+
+
+def _attribute(kind: int, value: bytes) -> bytes:
+    return ATTRIBUTE.pack(4 + len(value), kind) + value + bytes(-len(value) % 4)
+
+
+def _nested(kind: int, value: bytes) -> bytes:
+    return _attribute(kind | 0x8000, value)
+
+
+def _expression(name: str, data: bytes) -> bytes:
+    """One entry of NFTA_RULE_EXPRESSIONS."""
+    return _nested(1, text_attribute(1, name) + _nested(2, data))
+
+
+def _payload(register: int, base: int, offset: int, length: int) -> bytes:
+    """Base 1 is the network header, 2 the transport header."""
+    return _expression("payload", _u32(1, register) + _u32(2, base) + _u32(3, offset) + _u32(4, length))
+
+
+def _conntrack(register: int, key: int) -> bytes:
+    original = ATTRIBUTE.pack(5, 3) + bytes(4)
+    return _expression("ct", _u32(1, register) + _u32(2, key) + original)
+
+
+def _lookup(name: str, more: bytes) -> bytes:
+    return _expression("lookup", text_attribute(1, name) + _u32(2, FIRST) + more)
+
+
+def _compare(value: bytes, *, negated: bool = False) -> bytes:
+    data = _nested(3, _attribute(1, value))
+    return _expression("cmp", _u32(1, FIRST) + _u32(2, _UNEQUAL if negated else _EQUAL) + data)
+
+
+def _masked(mask: bytes, size: int, flip: bytes = b"") -> bytes:
+    """register = (register & mask) ^ flip."""
+    flip = flip or bytes(size)
+    data = _nested(4, _attribute(1, mask)) + _nested(5, _attribute(1, flip))
+    return _expression("bitwise", _u32(1, FIRST) + _u32(2, FIRST) + _u32(3, size) + data)
+
+
+def _load_mark() -> bytes:
+    return _expression("meta", _u32(1, FIRST) + _u32(2, 3))

@@ -1,0 +1,231 @@
+"""Set elements and batches as nf_tables speaks them over netlink (linux/netfilter/nf_tables.h). Pure.
+
+An element is kept as the bytes of its NFTA_LIST_ELEM: the kernel dumps the attributes in the order in which they
+are put here, so what was written and what stands can be compared byte by byte, without decoding either.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from nodelib.firewall.objects import Family
+
+SUBSYSTEM = 10 << 8  # NFNL_SUBSYS_NFTABLES
+GET_TABLE, NEW_CHAIN, NEW_RULE, GET_RULE, DELETE_RULE = 1, 3, 6, 7, 8
+NEW_ELEMENTS, GET_ELEMENTS, DELETE_ELEMENTS = 12, 13, 14
+_BATCH_BEGIN, _BATCH_END = 0x10, 0x11
+_REQUEST, _ACK, CREATE, APPEND = 0x1, 0x4, 0x400, 0x800
+NF_FAMILY = {Family.IPV4: socket.AF_INET, Family.IPV6: socket.AF_INET6}
+
+HEADER = struct.Struct("=IHHII")  # nlmsghdr
+ATTRIBUTE = struct.Struct("=HH")
+_TWO = struct.Struct("=HHHH")
+_VERDICT = struct.Struct("=HHHHHH")
+_TABLE, _SET, _ELEMENTS = 1, 2, 3  # NFTA_SET_ELEM_LIST_*
+_KEY, _DATA, _KEY_END = 1, 2, 10  # NFTA_SET_ELEM_*
+_GOTO, _DROP = -4, 0
+_FULL = 60_000  # bytes of elements in one message: the length of an attribute has 16 bits
+_CHUNK = 3 << 20  # bytes of one batch of many
+
+
+class Element(NamedTuple):
+    """One element of a set or map of our table."""
+
+    set: str
+    raw: bytes
+
+    @property
+    def key(self) -> bytes:
+        """Key (with its end, in a set of ranges): what tells one element from another."""
+        return element_key(self.raw)
+
+
+def plain(key: bytes) -> bytes:
+    """An element of a set; `key` is padded to words, as every part of a concatenation is."""
+    return _TWO.pack(len(key) + 8, _KEY, len(key) + 4, 1) + key
+
+
+def ranged(key: bytes, end: bytes) -> bytes:
+    """An element of a set of ranges."""
+    return plain(key) + _TWO.pack(len(end) + 8, _KEY_END, len(end) + 4, 1) + end
+
+
+def valued(key: bytes, value: bytes) -> bytes:
+    """An element of a map to a value."""
+    return plain(key) + _TWO.pack(len(value) + 8, _DATA, len(value) + 4, 1) + value
+
+
+def verdict(key: bytes, chain: str = "") -> bytes:
+    """An element of a map to a verdict: go to `chain`, or drop."""
+    if not chain:
+        return plain(key) + _VERDICT.pack(16, _DATA, 12, 2, 8, 1) + struct.pack(">i", _DROP)
+    name = chain.encode() + b"\0"
+    padded = name + bytes(-len(name) % 4)
+    return b"".join(
+        (
+            plain(key),
+            _VERDICT.pack(20 + len(padded), _DATA, 16 + len(padded), 2, 8, 1),
+            struct.pack(">i", _GOTO),
+            ATTRIBUTE.pack(4 + len(name), 2),
+            padded,
+        )
+    )
+
+
+def element_key(raw: bytes) -> bytes:
+    """The key of an encoded element, ranges with both ends."""
+    length = ATTRIBUTE.unpack_from(raw)[0]
+    key = raw[8:length]
+    if len(raw) > length and ATTRIBUTE.unpack_from(raw, length)[1] == _KEY_END:
+        return key + raw[length + 8 : length + ATTRIBUTE.unpack_from(raw, length)[0]]
+    return key
+
+
+def element_data(raw: bytes) -> bytes | str | None:
+    """What an encoded element maps to: a value, a verdict in words ("drop", "goto NAME"), None in a set."""
+    for kind, body in attributes(raw):
+        if kind == _DATA:
+            for inner, data in attributes(body):
+                return data if inner == 1 else _verdict_words(data)
+    return None
+
+
+def _verdict_words(data: bytes) -> str:
+    parts = dict(attributes(data))
+    (code,) = struct.unpack(">i", parts[1])
+    chain = parts.get(2, b"").rstrip(b"\0").decode(errors="replace")
+    words = {_DROP: "drop", 1: "accept", -5: "return", -3: f"jump {chain}", _GOTO: f"goto {chain}"}
+    return words.get(code, str(code))
+
+
+def attributes(data: bytes, offset: int = 0) -> Iterator[tuple[int, bytes]]:
+    """(type without its flags, payload) of each attribute from `offset` on."""
+    end = len(data)
+    while offset + 4 <= end:
+        length, kind = ATTRIBUTE.unpack_from(data, offset)
+        if length < 4:
+            return
+        yield kind & 0x3FFF, data[offset + 4 : offset + length]
+        offset += length + 3 & ~3
+
+
+def messages(data: bytes) -> Iterator[tuple[int, int, int, bytes]]:
+    """(type, flags, sequence number, payload) of each netlink message in one datagram."""
+    offset = 0
+    while offset + 16 <= len(data):
+        length, kind, flags, sequence, _ = HEADER.unpack_from(data, offset)
+        if length < 16:
+            return
+        yield kind, flags, sequence, data[offset + 16 : offset + length]
+        offset += length + 3 & ~3
+
+
+def text_attribute(kind: int, text: str) -> bytes:
+    """A name as netlink wants it: ended by a zero byte, padded."""
+    value = text.encode() + b"\0"
+    return ATTRIBUTE.pack(4 + len(value), kind) + value + bytes(-len(value) % 4)
+
+
+def request(kind: int, flags: int, sequence: int, family: Family, body: bytes) -> bytes:
+    """One nf_tables message."""
+    payload = struct.pack(">BBH", NF_FAMILY[family], 0, 0) + body
+    return HEADER.pack(16 + len(payload), SUBSYSTEM | kind, flags | _REQUEST, sequence, 0) + payload
+
+
+class Message(NamedTuple):
+    """One nf_tables message of a transaction: what to do, its flags, its attributes."""
+
+    kind: int
+    flags: int
+    body: bytes
+
+
+def batches(
+    family: Family,
+    table: str,
+    rules: Iterable[Message],
+    delete: Iterable[Element],
+    add: Iterable[Element],
+    *,
+    atomic: bool,
+) -> Iterator[tuple[bytes, int, int]]:
+    """Datagrams, each a transaction, as (bytes, first sequence number, last sequence number).
+
+    Deletions come before additions, so that an element can get another value. With `atomic` there is one datagram.
+    """
+    every = list(rules)
+    every += [Message(DELETE_ELEMENTS, 0, body) for body in _bodies(table, delete)]
+    every += [Message(NEW_ELEMENTS, CREATE, body) for body in _bodies(table, add)]
+    start = 0
+    while start < len(every):
+        stop, size = start, 0
+        while stop < len(every) and (atomic or stop == start or size + len(every[stop].body) <= _CHUNK):
+            size += len(every[stop].body)
+            stop += 1
+        yield _batch(family, every[start:stop])
+        start = stop
+
+
+def _batch(family: Family, bodies: Sequence[Message]) -> tuple[bytes, int, int]:
+    parts = [_edge_of_batch(_BATCH_BEGIN, 1)]
+    for index, (kind, flags, body) in enumerate(bodies):
+        last = _ACK if index == len(bodies) - 1 else 0
+        parts.append(request(kind, flags | last, index + 2, family, body))
+    parts.append(_edge_of_batch(_BATCH_END, len(bodies) + 2))
+    return b"".join(parts), 1, len(bodies) + 1
+
+
+def _edge_of_batch(kind: int, sequence: int) -> bytes:
+    return HEADER.pack(20, kind, _REQUEST, sequence, 0) + struct.pack(">BBH", 0, 0, SUBSYSTEM >> 8)
+
+
+def _bodies(table: str, elements: Iterable[Element]) -> Iterator[bytes]:
+    """Elements of one set together, as many as one attribute holds."""
+    by_set: dict[str, list[bytes]] = {}
+    for name, raw in elements:
+        by_set.setdefault(name, []).append(raw)
+    for name, raws in by_set.items():
+        head = text_attribute(_TABLE, table) + text_attribute(_SET, name)
+        parts: list[bytes] = []
+        size = 0
+        for raw in raws:
+            if size + len(raw) + 4 > _FULL:
+                yield head + ATTRIBUTE.pack(4 + size, _ELEMENTS) + b"".join(parts)
+                parts, size = [], 0
+            parts += (ATTRIBUTE.pack(4 + len(raw), 1), raw)
+            size += len(raw) + 4
+        if parts:
+            yield head + ATTRIBUTE.pack(4 + size, _ELEMENTS) + b"".join(parts)
+
+
+def new_chain(table: str, name: str) -> Message:
+    """A chain without a hook; nothing happens when it is there already."""
+    return Message(NEW_CHAIN, CREATE, text_attribute(1, table) + text_attribute(3, name))
+
+
+def flushed_chain(table: str, name: str) -> Message:
+    """All rules of the chain removed."""
+    return Message(DELETE_RULE, 0, text_attribute(1, table) + text_attribute(2, name))
+
+
+def new_rule(body: bytes) -> Message:
+    """A rule at the end of its chain."""
+    return Message(NEW_RULE, CREATE | APPEND, body)
+
+
+def elements_request(family: Family, table: str, name: str) -> bytes:
+    """Dump all elements of one set."""
+    body = text_attribute(_TABLE, table) + text_attribute(_SET, name)
+    return request(GET_ELEMENTS, 0x300, 1, family, body)
+
+
+def elements_of(payload: bytes) -> list[bytes]:
+    """The encoded elements in one message of such a dump."""
+    found: list[bytes] = []
+    for kind, body in attributes(payload, 4):
+        if kind == _ELEMENTS:
+            found.extend([raw for _, raw in attributes(body)])
+    return found

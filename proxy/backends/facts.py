@@ -1,0 +1,42 @@
+"""What every backend needs of the machine and the Node, as one value that it owns."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from proxy.model import NodeFacts
+from proxy.plan.iptables.context import Context
+from proxy.plan.node import context_of_node
+
+Refine = Callable[[Context, NodeFacts], Context]
+
+
+def _as_it_is(ctx: Context, _: NodeFacts) -> Context:
+    return ctx
+
+
+class ContextOfNode:
+    """`refine` looks up, before each full sync, what the context takes from the machine; it may block."""
+
+    def __init__(self, ctx: Context, *, detect_node_cidr: bool = False, refine: Refine = _as_it_is) -> None:
+        self.ctx = ctx
+        self._detect_node_cidr = detect_node_cidr
+        self._refine = refine
+        self._node = NodeFacts(ctx.node)
+
+    @property
+    def ready(self) -> bool:
+        """False while local traffic is to be told by the node's pod CIDR and the node has none yet."""
+        return not self._detect_node_cidr or bool(self.ctx.detector)
+
+    def node_changed(self, node: NodeFacts) -> bool:
+        """Take what is new of the node; True when that changes any rule."""
+        moved, self._node = node.ips != self._node.ips, node
+        fresh = context_of_node(self.ctx, node, detect_node_cidr=self._detect_node_cidr)
+        changed, self.ctx = fresh != self.ctx, fresh
+        return changed or moved
+
+    async def refresh(self) -> Context:
+        self.ctx = await asyncio.to_thread(self._refine, self.ctx, self._node)
+        return self.ctx

@@ -1,0 +1,179 @@
+"""The nftables mode: transactions touch only what changes, any history ends in the same elements."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nodelib.errors import NodewrightError
+from nodelib.firewall.objects import Family
+from nodelib.nft.wire import Element, ranged, valued
+from proxy.backends.base import SyncReport
+from proxy.backends.facts import ContextOfNode
+from proxy.backends.nftables import NftablesBackend
+from proxy.plan.nftables import layout
+from proxy.plan.nftables.affinity import stale_clients
+from proxy.plan.nftables.ports import Front, front_key
+from proxy.plan.nftables.sync import Ledger, plan
+from proxy.plan.nftables.text import element_text
+from proxy.plan.tracker import Tracker
+from tests.fakes.fake_nft import FakeNft
+from tests.unit.proxy.build import CONTEXT, HERE, NODE_IP, Json, desired, endpoint_slice, service
+from tests.unit.proxy.histories import Step, histories, object_of
+
+NFT = replace(CONTEXT, node_port_ips=(NODE_IP,))
+
+
+class World:
+    """A tracker, a backend and a fake, synced step by step."""
+
+    def __init__(self, fake: FakeNft | None = None) -> None:
+        self.fake = fake or FakeNft()
+        self.tracker = Tracker(Family.IPV4, HERE, 0.0)
+        self.backend = NftablesBackend(self.fake, ContextOfNode(NFT))
+        self.started = False
+
+    async def put(self, *objects: Json, gone: bool = False) -> SyncReport:
+        for obj in objects:
+            (self.tracker.endpoint_slice if "endpoints" in obj else self.tracker.service)(obj, gone=gone)
+        taken = self.tracker.take()
+        report = await self.backend.sync(taken.desired, taken.ports if self.started else None)
+        self.started = True
+        return report
+
+    def fresh(self) -> dict[str, set[bytes]]:
+        ledger = Ledger()
+        ledger.take(plan(self.tracker.current(), None, NFT, ledger))
+        return ledger.expected()
+
+    def held(self) -> dict[str, set[bytes]]:
+        return {name: set(self.fake.sets[name].values()) for name in layout.FILLED}
+
+    def shows(self, name: str) -> list[str]:
+        return sorted(element_text(name, raw, Family.IPV4) for raw in self.fake.sets[name].values())
+
+
+def texts(elements: list[Element]) -> list[str]:
+    return sorted(f"{one.set} {element_text(one.set, one.raw, Family.IPV4)}" for one in elements)
+
+
+async def test_a_change_touches_only_its_own_elements() -> None:
+    world = World()
+    many = [service(f"s{number}", f"172.30.1.{number}") for number in range(40)]
+    await world.put(*many, *[endpoint_slice(f"s{number}", ["10.1.0.1", "10.1.0.2"]) for number in range(40)])
+    await world.put(endpoint_slice("s7", ["10.1.0.1", "10.1.0.3"]))
+    delete, add, rules = world.fake.writes[-1]
+    assert texts(delete) == ["endpoints 172.30.1.7 . tcp . 80 . 1 : 10.1.0.2 . 80"]
+    assert texts(add) == ["endpoints 172.30.1.7 . tcp . 80 . 1 : 10.1.0.3 . 80"]
+    assert not rules, "the chain for two endpoints is there"
+    await world.put(endpoint_slice("s7", ["10.1.0.1", "10.1.0.3", "10.1.0.4"]))
+    delete, add, rules = world.fake.writes[-1]
+    assert texts(delete) == ["service-ips 172.30.1.7 . tcp . 80 : goto pick-2"] and len(rules) == 3
+    assert texts(add) == [
+        "endpoints 172.30.1.7 . tcp . 80 . 2 : 10.1.0.4 . 80",
+        "service-ips 172.30.1.7 . tcp . 80 : goto pick-3",
+    ]
+    count = len(world.fake.writes)
+    await world.put(service("s7", "172.30.1.7"))
+    assert len(world.fake.writes) == count, "nothing that rules depend on has changed"
+
+
+async def test_a_restart_over_a_standing_table_writes_no_element() -> None:
+    world = World()
+    objects = [service("a", "172.30.0.1"), endpoint_slice("a", ["10.1.0.1"]), service("b", "172.30.0.2")]
+    await world.put(*objects)
+    again = World(world.fake)
+    await again.put(*objects)
+    delete, add, rules = world.fake.writes[-1]
+    assert (delete, add) == ([], []) and rules
+    assert await again.backend.audit(deep=True) == []
+
+
+async def test_two_services_at_one_address_the_first_keeps_it_and_the_second_waits() -> None:
+    world = World()
+    await world.put(service("a", "172.30.0.1", externalIPs=["1.2.3.4"]), endpoint_slice("a", ["10.1.0.1"]))
+    second = service("b", "172.30.0.2", externalIPs=["1.2.3.4"])
+    report = await world.put(second, endpoint_slice("b", ["10.1.0.2", "10.1.0.3"]))
+    said = [(problem.obj, problem.message) for problem in report.problems]
+    assert said == [
+        ("Service ns/b:p80", "1.2.3.4:80/TCP is already served by Service ns/a:p80: it waits for that to end")
+    ]
+    assert "1.2.3.4 . tcp . 80 : goto external-pick-1" in world.shows(layout.SERVICES)
+    assert "172.30.0.2 . tcp . 80 : goto pick-2" in world.shows(layout.SERVICES), "everything else of it is served"
+    await world.put(service("a", "172.30.0.1"))
+    assert "1.2.3.4 . tcp . 80 : goto external-pick-2" in world.shows(layout.SERVICES)
+    await world.put(second, gone=True)
+    assert not any("1.2.3.4" in text for text in world.shows(layout.SERVICES))
+
+
+async def test_drift_is_named_and_mended() -> None:
+    world = World()
+    await world.put(service("a", "172.30.0.1"), endpoint_slice("a", ["10.1.0.1"]))
+    assert await world.backend.audit(deep=True) == []
+    world.fake.sets[layout.ENDPOINTS].clear()
+    assert await world.backend.audit(deep=False) == []
+    assert await world.backend.audit(deep=True) == ["0 elements too many, 1 missing in endpoints"]
+    world.fake.chains["services"].clear()
+    assert await world.backend.audit(deep=False) == ["the rules of table nodewright-proxy are not ours any more"]
+    await world.backend.sync(world.tracker.current(), None)
+    assert await world.backend.audit(deep=True) == [] and world.held() == world.fresh()
+    await world.backend.cleanup()
+    assert not world.fake.there
+
+
+async def test_a_sticky_client_forgets_an_endpoint_that_is_gone() -> None:
+    world = World()
+    await world.put(
+        service("a", "172.30.0.1", sessionAffinity="ClientIP"), endpoint_slice("a", ["10.1.0.1", "10.1.0.2"])
+    )
+    key = front_key(Front("172.30.0.1", 80, "TCP"))
+    clients = {number: key + bytes((10, 2, 0, number)) for number in (1, 2)}
+    for number, client in clients.items():
+        raw = valued(client, bytes((10, 1, 0, number, 0, 80, 0, 0)))
+        world.fake.sets.setdefault(layout.AFFINITY, {})[client] = raw
+    await world.put(endpoint_slice("a", ["10.1.0.2"]))
+    assert set(world.fake.sets[layout.AFFINITY]) == {clients[2]}
+    assert stale_clients([], [valued(clients[1], bytes(8))]), "a Service that is gone has no clients"
+
+
+def test_source_ranges_that_overlap_are_one() -> None:
+    obj = service(
+        "lb",
+        "172.30.0.1",
+        type="LoadBalancer",
+        lb=["1.2.3.4"],
+        loadBalancerSourceRanges=["10.0.0.0/8", "10.1.0.0/16", "192.0.2.7/32"],
+    )
+    ledger = Ledger()
+    ledger.take(plan(desired(obj, endpoint_slice("lb", ["10.1.0.1"])), None, NFT, ledger))
+    key = front_key(Front("1.2.3.4", 80, "TCP"))
+    assert ledger.expected()[layout.RANGES] == {
+        ranged(key + bytes((10, 0, 0, 0)), key + bytes((10, 255, 255, 255))),
+        ranged(key + bytes((192, 0, 2, 7)), key + bytes((192, 0, 2, 7))),
+    }
+
+
+@settings(max_examples=60, deadline=None)
+@given(histories, st.integers(0, 1 << 30))
+async def test_any_way_to_a_state_ends_in_the_same_elements(history: list[Step], seed: int) -> None:
+    chance = random.Random(seed)
+    world = World()
+    await world.put()
+    for step in history:
+        obj, gone = object_of(step), step[0] == "drop"
+        (world.tracker.endpoint_slice if "endpoints" in obj else world.tracker.service)(obj, gone=gone)
+        if chance.random() < 0.6:
+            await world.put()
+        if chance.random() < 0.1:
+            world.fake.fail_next = 1
+            try:
+                await world.put()
+            except NodewrightError:
+                world.started = False
+            world.fake.fail_next = 0
+    await world.put()
+    assert world.held() == world.fresh()
+    assert await world.backend.audit(deep=True) == []
