@@ -68,6 +68,23 @@ class Route:
 
 
 @dataclass(frozen=True, slots=True)
+class Bucket:
+    """A token bucket: `rate` bytes a second, `burst` bytes at once, a queue of `limit` bytes."""
+
+    rate: int
+    burst: int
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Bandwidth:
+    """A pod's limits, seen from the pod: what comes to it, what it sends. None: no limit."""
+
+    to_pod: Bucket | None = None
+    from_pod: Bucket | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class LinkPlan:
     """Everything that ADD makes, in the names of netlink. Applied by cni.apply, compared by CHECK."""
 
@@ -79,6 +96,8 @@ class LinkPlan:
     routes: tuple[Route, ...]
     mac: str = ""
     hairpin: bool = True
+    bandwidth: Bandwidth = Bandwidth()
+    ifb: str = ""  # the link at which what the pod sends waits, if there is a limit
 
 
 @dataclass(frozen=True, slots=True)

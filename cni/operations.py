@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 
 from cni import apply
-from cni.model import Address, Attachment, AttachmentKey, LinkFacts
-from cni.plan import hostports, ipam, links, names
+from cni.model import Address, Attachment, AttachmentKey, LinkFacts, LinkPlan
+from cni.plan import bandwidth, hostports, ipam, links, names
 from cni.ports import CheckNamespace, OpenLinks, Store
 from cni.spec import (
     CHECK_FAILED,
@@ -57,8 +57,8 @@ class Operations:
                 undo.callback(store.release, args.key)
             plan = links.plan(conf, args.key, attachment.addresses, bridge.mtu)
             seen = None if fresh else apply.observe(plan, self.open_links, netns)
-            if seen is None or links.differences(plan, seen.host, seen.bridge, seen.pod, seen.addresses, seen.routes):
-                apply.detach(plan.host_ifname, self.open_links) if seen is not None else None
+            if seen is None or _wrong(plan, seen):
+                apply.detach(plan.host_ifname, plan.ifb, self.open_links) if seen is not None else None
                 seen = apply.attach(plan, self.open_links, netns, bridge)
             if seen.host is None or seen.pod is None:
                 raise CNIError(TRY_AGAIN_LATER, "the veth pair vanished while it was made")
@@ -69,7 +69,7 @@ class Operations:
         """Remove link, then address. What was released, None when nothing was there. Raises CNIError."""
         with _coded(None, key):
             # The address goes last: given to the next pod while the old link stood, both would answer for it.
-            apply.detach(names.host_ifname(conf.name, key), self.open_links)
+            apply.detach(names.host_ifname(conf.name, key), names.ifb_ifname(conf.name, key), self.open_links)
             return self.store(conf).release(key)
 
     def check(self, conf: NetConf, args: Args, netns: int) -> None:
@@ -87,7 +87,7 @@ class Operations:
             plan = links.plan(conf, args.key, attachment.addresses, self._bridge(conf).mtu)
             links.check_prev_result(conf, plan)
             seen = apply.observe(plan, self.open_links, netns)
-            wrong = links.differences(plan, seen.host, seen.bridge, seen.pod, seen.addresses, seen.routes)
+            wrong = _wrong(plan, seen)
         if wrong:
             raise CNIError(
                 CHECK_FAILED, "; ".join(wrong), obj=str(args.key), details="Delete the sandbox to have it made anew."
@@ -126,6 +126,12 @@ class Operations:
                 details="Choose another name for bridge in the .conflist.",
             )
         return bridge
+
+
+def _wrong(plan: LinkPlan, seen: apply.Observed) -> list[str]:
+    """What differs from the plan, one sentence each."""
+    found = links.differences(plan, seen.host, seen.bridge, seen.pod, seen.addresses, seen.routes)
+    return found + bandwidth.differences(plan, seen.rates)
 
 
 def _reserve(store: Store, conf: NetConf, args: Args, now: float) -> tuple[Attachment, bool]:

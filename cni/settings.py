@@ -59,7 +59,7 @@ def conflist(settings: CniSettings, pod_cidrs: tuple[Network, ...]) -> dict[str,
         "firewall": settings.firewall,
         "dataDir": settings.data_dir,
         "ipam": {"ranges": [[{"subnet": str(cidr)}] for cidr in pod_cidrs]},
-        "capabilities": {"portMappings": True},
+        "capabilities": {"portMappings": True, "bandwidth": True},
     }
     return {
         "cniVersion": "1.0.0",

@@ -96,6 +96,8 @@ class NetConf:
     ranges: tuple[RangeSet, ...] = ()
     routes: tuple[Route, ...] = ()
     port_mappings: tuple[PortMapping, ...] = ()
+    ingress: tuple[int, int] = (0, 0)  # to the pod: bits a second, burst in bits; 0: no limit
+    egress: tuple[int, int] = (0, 0)
     prev_result: Mapping[str, Any] | None = None
     valid_attachments: frozenset[AttachmentKey] | None = None
 
@@ -188,6 +190,8 @@ def parse_conf(text: bytes, command: str) -> NetConf:
         ranges=_ranges(ipam),
         routes=_routes(ipam),
         port_mappings=_port_mappings(_mapping(raw, "runtimeConfig")),
+        ingress=_limit(_mapping(raw, "runtimeConfig"), "ingress"),
+        egress=_limit(_mapping(raw, "runtimeConfig"), "egress"),
         prev_result=_prev_result(raw),
         valid_attachments=_valid_attachments(raw) if command == "GC" else None,
     )
@@ -382,6 +386,16 @@ def _port_mappings(runtime: Mapping[str, Any]) -> tuple[PortMapping, ...]:
         port = _integer(item, "containerPort", 0, 1, 65535)
         mappings.append(PortMapping(item["hostPort"], port, protocol, host_ip))
     return tuple(mappings)
+
+
+def _limit(runtime: Mapping[str, Any], direction: str) -> tuple[int, int]:
+    """https://www.cni.dev/docs/conventions/: bandwidth. Rate and burst of one direction, in bits."""
+    # Go's JSON does not mind the case of a key, and containerd writes IngressRate.
+    given = {str(key).lower(): value for key, value in _mapping(runtime, "bandwidth").items()}
+    rate, burst = (_integer(given, f"{direction}{part}", 0, 0, (1 << 63) - 1) for part in ("rate", "burst"))
+    if burst and not rate:
+        raise _config(f"runtimeConfig.bandwidth.{direction}Burst", burst, "given with a rate, or not at all")
+    return rate, burst
 
 
 def _prev_result(raw: Mapping[str, Any]) -> Mapping[str, Any] | None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ipaddress import ip_address, ip_network
 from typing import Any
 
-from pyroute2.netlink import nlmsgerr
+from pyroute2.netlink import nlmsg, nlmsgerr
 from pyroute2.netlink.rtnl.ifaddrmsg import ifaddrmsg
 from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
 from pyroute2.netlink.rtnl.ndmsg import ndmsg
@@ -22,12 +22,22 @@ NEWLINK, DELLINK, GETLINK = 16, 17, 18
 NEWADDR, DELADDR, GETADDR = 20, 21, 22
 NEWROUTE, DELROUTE, GETROUTE = 24, 25, 26
 NEWNEIGH, DELNEIGH, GETNEIGH = 28, 29, 30
+NEWQDISC, DELQDISC, GETQDISC, NEWTFILTER = 36, 37, 38, 44
 MAIN_TABLE, UNICAST = 254, 1
 ONLINK = 0x4  # RTNH_F_ONLINK
 _LINK_SCOPE, _BOOT = 253, 3
 _IFF_UP, _IFA_F_NODAD = 0x1, 0x2
 
-CLASSES = {NEWLINK: ifinfmsg, NEWADDR: ifaddrmsg, NEWROUTE: rtmsg, NEWNEIGH: ndmsg}
+
+class tcmsg(nlmsg):  # type: ignore[misc]
+    """struct tcmsg with its options as bytes: pyroute2's own class builds rate tables for a clock it guesses."""
+
+    prefix = "TCA_"
+    fields = (("family", "B"), ("pad", "3x"), ("index", "i"), ("handle", "I"), ("parent", "I"), ("info", "I"))
+    nla_map = (("TCA_UNSPEC", "none"), ("TCA_KIND", "asciiz"), ("TCA_OPTIONS", "cdata"))
+
+
+CLASSES = {NEWLINK: ifinfmsg, NEWADDR: ifaddrmsg, NEWROUTE: rtmsg, NEWNEIGH: ndmsg, NEWQDISC: tcmsg}
 
 
 def link_message(

@@ -39,6 +39,7 @@ from cni.edge.messages import (
     route_facts,
     route_message,
 )
+from cni.edge.shaping import ShapingCalls
 from cni.edge.tunnel import TunnelCalls
 from cni.model import Interface, LinkFacts, LinkPlan, NodeRoute, RouteFacts
 from nodelib.errors import NotFound
@@ -46,7 +47,7 @@ from nodelib.errors import NotFound
 _LOOPBACK_INDEX = 1
 
 
-class Netlink(TunnelCalls):
+class Netlink(TunnelCalls, ShapingCalls):
     """One rtnetlink socket in the namespace `netns` (a descriptor; None: the caller's own)."""
 
     # -- looking ---------------------------------------------------------------------------------------------

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from ipaddress import ip_interface, ip_network
 from typing import Any
 
-from cni.model import Address, AttachmentKey, Interface, LinkFacts, LinkPlan, RangeSet, Route, RouteFacts
-from cni.plan.names import host_ifname, mac
+from cni.model import Address, AttachmentKey, Bandwidth, Interface, LinkFacts, LinkPlan, RangeSet, Route, RouteFacts
+from cni.plan.bandwidth import bucket
+from cni.plan.names import host_ifname, ifb_ifname, mac
 from cni.spec import CHECK_FAILED, CNIError, NetConf, Result, interface_of
 
 DEFAULT_MTU = 1500
@@ -24,6 +25,8 @@ def plan(conf: NetConf, key: AttachmentKey, addresses: Sequence[Address], bridge
         routes=_routes(conf, addresses),
         mac=mac(addresses[0]) if addresses else "",
         hairpin=conf.hairpin,
+        bandwidth=Bandwidth(bucket(*conf.ingress), bucket(*conf.egress)),
+        ifb=ifb_ifname(conf.name, key),
     )
 
 

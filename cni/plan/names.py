@@ -12,8 +12,16 @@ _HASHED = 11  # "veth" + 11 characters fill IFNAMSIZ - 1; 44 bits: no two of a n
 
 def host_ifname(network: str, key: AttachmentKey) -> str:
     """The node's end of a pod's veth pair."""
-    seed = f"{network}/{key.container_id}/{key.ifname}"
-    return "veth" + hashlib.sha256(seed.encode()).hexdigest()[:_HASHED]
+    return "veth" + _hash(network, key)
+
+
+def ifb_ifname(network: str, key: AttachmentKey) -> str:
+    """The link at which what the pod sends waits for its bandwidth limit."""
+    return "nwbw" + _hash(network, key)
+
+
+def _hash(network: str, key: AttachmentKey) -> str:
+    return hashlib.sha256(f"{network}/{key.container_id}/{key.ifname}".encode()).hexdigest()[:_HASHED]
 
 
 def mac(address: Address) -> str:

@@ -14,6 +14,7 @@ from typing import Self
 
 from cni.model import (
     Address,
+    Bucket,
     Forward,
     Interface,
     LinkFacts,
@@ -36,6 +37,8 @@ class FakeNamespace:
     routes: list[RouteFacts] = field(default_factory=list)
     forwards: list[tuple[int, Forward]] = field(default_factory=list)
     neighbours: list[tuple[int, Neighbour]] = field(default_factory=list)
+    buckets: dict[int, Bucket] = field(default_factory=dict)
+    redirects: dict[int, int] = field(default_factory=dict)
     next_index: int = 2
 
     def __post_init__(self) -> None:
@@ -69,6 +72,8 @@ class FakeKernel:
         link = space.links.pop(name)
         space.addresses = [item for item in space.addresses if item[0] != link.index]
         space.routes = [item for item in space.routes if item.link != link.index]
+        space.buckets.pop(link.index, None)
+        space.redirects.pop(link.index, None)
         space.forwards = [item for item in space.forwards if item[0] != link.index]
         space.neighbours = [item for item in space.neighbours if item[0] != link.index]
         peer = self.peers.pop((number, name), None)
@@ -213,6 +218,21 @@ class FakeLinks:
         self._step("delete_neighbour")
         self._space.neighbours.remove((index, entry))
         return True
+
+    def add_ifb(self, name: str, mtu: int) -> None:
+        self._step("add_ifb")
+        self._new(self._number, LinkFacts(0, name, "ifb", "0a:00:00:00:00:03", mtu, up=True))
+
+    def set_bucket(self, index: int, bucket: Bucket) -> None:
+        self._step("set_bucket")
+        self._space.buckets[index] = bucket
+
+    def redirect(self, index: int, to: int) -> None:
+        self._step("redirect")
+        self._space.redirects[index] = to
+
+    def buckets(self) -> list[tuple[int, int]]:
+        return [(index, bucket.rate) for index, bucket in self._space.buckets.items()]
 
     def _new(self, number: int, link: LinkFacts) -> LinkFacts:
         space = self._kernel.namespaces[number]

@@ -1,0 +1,42 @@
+"""Token buckets for a pod's bandwidth limits (capability `bandwidth`). Pure.
+
+Follows the bandwidth plugin of the containernetworking project (plugins/meta/bandwidth): rates and bursts come in
+bits, a queue holds what 25 ms let through beyond the burst.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from cni.model import Bucket, LinkPlan
+
+LATENCY = 0.025  # seconds a packet may wait
+_UNSET = (1 << 31) - 1  # bits; runtimes without a burst of their own send this or 2**32 - 1
+_BURST_SECONDS = 0.1
+_SMALLEST_BURST = 64 << 10  # bytes: one packet as the sender's segmentation offload makes it
+_LARGEST = (1 << 32) - 1
+
+
+def bucket(rate: int, burst: int) -> Bucket | None:
+    """For a rate and a burst in bits (a second); None when there is no limit.
+
+    The annotations of Kubernetes name no burst, and runtimes then send "as much as fits in a number": half a
+    gigabyte that would pass unlimited. Such a burst is taken as 100 ms of the rate.
+    """
+    if not rate:
+        return None
+    speed = max(1, rate // 8)
+    size = int(speed * _BURST_SECONDS) if burst == 0 or burst >= _UNSET else burst // 8
+    size = min(max(size, _SMALLEST_BURST), _LARGEST)
+    return Bucket(speed, size, min(size + int(speed * LATENCY), _LARGEST))
+
+
+def differences(plan: LinkPlan, rates: Mapping[str, int]) -> list[str]:
+    """What of the limits is missing. `rates`: bytes a second of the token buckets, by link."""
+    wanted = plan.bandwidth
+    pairs = ((plan.host_ifname, wanted.to_pod, "ingress"), (plan.ifb, wanted.from_pod, "egress"))
+    return [
+        f"the pod's {direction} limit of {bucket.rate * 8} bit/s is not in place"
+        for link, bucket, direction in pairs
+        if bucket is not None and rates.get(link) != bucket.rate
+    ]
