@@ -69,6 +69,13 @@ class Output(StrEnum):
     JSON = "json"
 
 
+class Suite(StrEnum):
+    """Which of upstream's suites."""
+
+    E2E = "e2e"
+    NODE = "node"
+
+
 class Tier(StrEnum):
     """How much of the conformance suite."""
 
@@ -255,6 +262,11 @@ def conformance(
     tier: Annotated[Tier, typer.Option(help="smoke: 7 tests; dev: 28; full: all that are not serial.")] = Tier.SMOKE,
     focus: Annotated[str, typer.Option(help="Instead of a tier: a regular expression on full test names.")] = "",
     skip: Annotated[str, typer.Option(help="A regular expression of tests to leave out.")] = "",
+    suite: Annotated[Suite, typer.Option(help="e2e: against a cluster; node: a kubelet alone (e2e_node.test).")] = (
+        Suite.E2E
+    ),
+    agent: Annotated[Maker, typer.Option(help="With --suite node: whose kubelet.")] = Maker.NODEWRIGHT,
+    labels: Annotated[str, typer.Option(help="With --suite node: a ginkgo label expression instead of its own.")] = "",
     procs: Annotated[int, typer.Option(min=1, help="Test processes side by side.")] = 4,
     serial: Annotated[bool, typer.Option(help="With full: the serial and disruptive tests too, alone at the end.")] = (
         False
@@ -275,10 +287,17 @@ def conformance(
     * `./nodewright conformance --tier full --procs 8`
 
     * `./nodewright conformance --focus 'should provide DNS for services'`
+
+    * `./nodewright conformance --suite node --agent upstream --procs 8`
     """
     with reported():
         from cli.commands import conformance as command
 
+        if suite is Suite.NODE:
+            name = "node-suite" if name == _DEFAULT else name
+            order = command.node_order(name, str(agent), labels, focus, skip, procs, results, binaries)
+            command.run_node(order, plain=plain)
+            return
         command.run(
             name,
             str(tier),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from pathlib import Path
 
 from rich.console import Console
@@ -12,9 +13,13 @@ from rich.text import Text
 from cli.commands.kubectl import find
 from cli.display import Display
 from cli.errors import need_root
+from cli.project import PROJECT
 from controlplane.plan.conformance import alone, table
 from controlplane.work.conformance import Order, Report
 from controlplane.work.conformance import run as run_suite
+from controlplane.work.node_suite import NodeOrder
+from controlplane.work.node_suite import run as run_node_suite
+from nodelib.clock import SystemClock
 
 
 def run(
@@ -41,6 +46,41 @@ def run(
         print(f"{len(report.listed)} tests")
         raise SystemExit(0 if report.listed else 1)
     show(report, name, Console())
+    if report.status != 0 or not report.results or any(result.outcome == "failed" for result in report.results):
+        raise SystemExit(1)
+
+
+def node_order(
+    name: str,
+    agent: str,
+    labels: str,
+    focus: str,
+    skip: str,
+    procs: int,
+    results: Path | None,
+    binaries: Path | None,
+) -> NodeOrder:
+    """What the command line asks for, with where this project and its interpreter are."""
+    return NodeOrder(
+        name=name,
+        agent=agent,
+        labels=labels,
+        focus=focus,
+        skip=skip,
+        procs=procs,
+        results=results,
+        binaries_dir=binaries,
+        project=str(PROJECT),
+        python=sys.executable,
+    )
+
+
+def run_node(order: NodeOrder, *, plain: bool) -> None:
+    """Run e2e_node.test on a node of its own and show its table; exit status 1 when a test failed or none ran."""
+    need_root("conformance")
+    with Display(plain=plain or None) as display:
+        report = asyncio.run(run_node_suite(order, display, SystemClock()))
+    show(report, order.name, Console())
     if report.status != 0 or not report.results or any(result.outcome == "failed" for result in report.results):
         raise SystemExit(1)
 

@@ -52,7 +52,7 @@ async def run(cluster: Cluster, order: Order, progress: Progress) -> Report:
     """Run the tests. Raises Temporary when the suite gives no report (its log says why)."""
     binaries, images = await _prepare(cluster, order, progress)
     directory = order.results or Path(cluster.dir, "conformance")
-    await asyncio.to_thread(_fresh, directory)
+    await asyncio.to_thread(fresh, directory)
     chosen = plan.read_tiers(_TIERS.read_text(encoding="utf-8"))
     selection = plan.select(order.tier, chosen, focus=order.focus, skip=order.skip, serial=order.serial)
     argv = plan.arguments(
@@ -68,18 +68,18 @@ async def run(cluster: Cluster, order: Order, progress: Progress) -> Report:
     log, began = directory / "e2e.log", time.monotonic()
     listed: list[str] = []
     with progress.step("e2e suite" if not order.dry_run else "list of tests") as say:
-        watch = _Watcher(say, listed)
-        async with _registry(cluster, images):
+        watch = Watcher(say, listed)
+        async with registry(cluster, images):
             status = await run_lines(argv, log=str(log), on_line=watch.line, on_text=watch.text)
     seconds = time.monotonic() - began
     if order.dry_run:
         return Report((), directory, seconds, status, tuple(listed))
     features = {plan.bare_name(test.name): test.feature for test in chosen}
-    return await asyncio.to_thread(_read, directory, log, features, seconds, status)
+    return await asyncio.to_thread(read_report, directory, log, features, seconds, status)
 
 
 @contextlib.asynccontextmanager
-async def _registry(cluster: Cluster, images: Mapping[str, Path]) -> AsyncIterator[None]:
+async def registry(cluster: Cluster, images: Mapping[str, Path]) -> AsyncIterator[None]:
     """While the suite runs, the nodes can pull the suite's images (imagePullPolicy Always) from this process."""
     if not images:
         yield
@@ -123,13 +123,14 @@ async def _prepare(cluster: Cluster, order: Order, progress: Progress) -> tuple[
     return binaries, images
 
 
-def _fresh(directory: Path) -> None:
+def fresh(directory: Path) -> None:
+    """An empty place for reports."""
     directory.mkdir(parents=True, exist_ok=True)
     for old in (*directory.glob("junit*.xml"), *directory.glob("results.json")):
         old.unlink()
 
 
-class _Watcher:
+class Watcher:
     """Reads the suite's output as it comes: how many tests ended, and the names that a dry run lists."""
 
     def __init__(self, say: Callable[[str], None], listed: list[str]) -> None:
@@ -155,7 +156,8 @@ class _Watcher:
         self._previous_is_rule = text.startswith("------")
 
 
-def _read(directory: Path, log: Path, features: dict[str, str], seconds: float, status: int) -> Report:
+def read_report(directory: Path, log: Path, features: dict[str, str], seconds: float, status: int) -> Report:
+    """What the JUnit files say, also as results.json. Raises Temporary when there are none."""
     reports = sorted(directory.glob("junit*.xml"))
     if not reports:
         tail = " | ".join(log.read_text(errors="replace").strip().splitlines()[-4:])

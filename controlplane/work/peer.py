@@ -26,7 +26,7 @@ _SOURCE = "/usr/lib/cni"  # Debian's containernetworking-plugins
 async def ensure_network(cluster: Cluster, client: KubeClient, clock: Clock) -> None:
     """Plugins and configuration on every node, and a route from each node to every other's pods."""
     cidrs = await _pod_cidrs(cluster, client, clock)
-    await asyncio.to_thread(_install, cluster, cidrs)
+    await asyncio.to_thread(install, cluster, cidrs)
     await asyncio.to_thread(_routes, cluster, cidrs)
 
 
@@ -51,7 +51,8 @@ async def _pod_cidrs(cluster: Cluster, client: KubeClient, clock: Clock, timeout
     return {name: found[name] for name in names}
 
 
-def _install(cluster: Cluster, cidrs: dict[str, str]) -> None:
+def install(cluster: Cluster, cidrs: dict[str, str]) -> None:
+    """Plugins and configuration, by node. Raises NotFound when the machine has no such plugin."""
     for node, cidr in cidrs.items():
         own = cluster.node_dir(node)
         for name in _PLUGINS:

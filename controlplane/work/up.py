@@ -46,7 +46,7 @@ async def up(request: Request, progress: Progress, clock: Clock) -> tuple[Cluste
         await doctor.refuse_if_fatal(request.project, request.binaries_dir)
     with state.locked(os.path.join(state_root(), request.name)):
         try:
-            cluster = await asyncio.to_thread(_settle, request)
+            cluster = await asyncio.to_thread(settle, request)
         except NodewrightError:
             await asyncio.to_thread(host.forget_empty, request.name)
             raise
@@ -55,7 +55,7 @@ async def up(request: Request, progress: Progress, clock: Clock) -> tuple[Cluste
         return raising.cluster, sights
 
 
-def _settle(request: Request) -> Cluster:
+def settle(request: Request) -> Cluster:
     """The cluster's record: the one there is, with the changes that a living cluster can take, or a new one."""
     known = state.load(request.name)
     _check_peer(request.options if known is None else _merge(known.options, request))

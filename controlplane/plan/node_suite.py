@@ -1,0 +1,84 @@
+"""How upstream's e2e_node.test is run: its folder, the kubelet beside it, the command line.
+
+The suite starts etcd and an API server of its own on 127.0.0.1, and executes the file called `kubelet` in
+its own folder (test/e2e_node/builder/build.go, services/kubelet.go): whatever lies there is what is tested.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+
+from controlplane.plan.conformance import Selection
+from controlplane.plan.node_files import CONTAINERD_SOCKET
+
+POD_CIDR = "10.100.0.0/24"
+LABELS = "NodeConformance && !Serial && !Flaky"
+KUBEPODS = "/kubepods"  # some tests look for pods' cgroups there and nowhere else
+
+# Nothing may be moved out of the cluster's cgroup: by it `down` finds every process.
+_KUBELET_FLAGS = "--system-cgroups= --kubelet-cgroups= --runtime-cgroups="
+# With systemd-run in PATH the suite would run the kubelet as a unit of the host's systemd, outside of the node.
+_ENTER = 'run=$(command -v systemd-run) && mount --bind /dev/null "$run"; cd "$1"; shift; exec "$@"'
+_JOIN = 'for folder in $1; do echo $$ > "$folder/cgroup.procs"; done; shift; exec "$@"'
+
+
+def kubelet_script(command: Sequence[str], environment: Mapping[str, str]) -> str:
+    """The file called kubelet: becomes the agent, with the flags that the suite gives."""
+    settings = " ".join(f"{name}={shlex.quote(value)}" for name, value in sorted(environment.items()))
+    return f'#!/bin/sh\nexec env {settings} {shlex.join(command)} "$@"\n'
+
+
+def kubelet_config() -> str:
+    """test/e2e_node/jenkins/default-kubelet-config.yaml, for a machine with cgroup v1 and without much disk."""
+    config = {
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "kind": "KubeletConfiguration",
+        "cgroupDriver": "cgroupfs",
+        "cgroupRoot": "/",
+        "failCgroupV1": False,
+        "failSwapOn": False,
+        "podCIDR": POD_CIDR,
+        "volumeStatsAggPeriod": "10s",
+        "fileCheckFrequency": "10s",
+        "evictionPressureTransitionPeriod": "30s",
+        "evictionHard": {"memory.available": "250Mi", "nodefs.available": "1%", "nodefs.inodesFree": "1%"},
+        "serializeImagePulls": False,
+    }
+    return json.dumps(config, indent=2) + "\n"
+
+
+def selection(labels: str, focus: str, skip: str) -> Selection:
+    """`focus` alone chooses without labels, so that one test can be named whatever it is."""
+    return Selection(focus=focus, skip=skip, labels=labels or ("" if focus else LABELS))
+
+
+def arguments(
+    chosen: Selection, *, ginkgo: str, folder: str, results: str, procs: int, timeout: str = "3h"
+) -> list[str]:
+    """The command, to be run in the node's namespaces with `folder` as its working directory."""
+    line = [ginkgo, f"--procs={procs}", f"--timeout={timeout}", "--no-color", "--silence-skips"]
+    line += [f"--focus={chosen.focus}"] if chosen.focus else []
+    line += [f"--skip={chosen.skip}"] if chosen.skip else []
+    line += [f"--label-filter={chosen.labels}"] if chosen.labels else []
+    return [
+        *line,
+        "--poll-progress-after=0",
+        f"{folder}/e2e_node.test",
+        "--",
+        f"--kubelet-config-file={folder}/base-config.yaml",
+        f"--kubelet-flags={_KUBELET_FLAGS}",
+        f"--container-runtime-endpoint=unix://{CONTAINERD_SOCKET}",
+        f"--image-service-endpoint=unix://{CONTAINERD_SOCKET}",
+        "--prepull-images=false",
+        f"--report-dir={results}",
+        "--report-complete-junit",
+    ]
+
+
+def inside(command: Sequence[str], *, cgroups: Sequence[str], namespaces: Mapping[str, str], folder: str) -> list[str]:
+    """`command` in a node's cgroup (a directory for each hierarchy) and namespaces (kind: file), from `folder`."""
+    enter = [f"--{kind}={path}" for kind, path in namespaces.items()]
+    entered = ["sh", "-c", _ENTER, "sh", folder, *command]
+    return ["sh", "-c", _JOIN, "sh", " ".join(cgroups), "nsenter", *enter, "--", *entered]

@@ -1,0 +1,162 @@
+"""Runs upstream's e2e_node.test on a node that is made for it: containerd, images, pod network, and no cluster.
+
+The suite brings its own etcd and API server. The kubelet that it starts is ours or upstream's; all else is the same,
+the pod network included (the bridge plugin), so that the two runs differ in nothing but the kubelet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from controlplane.edge import cgroups, state
+from controlplane.edge.streamed import run_lines
+from controlplane.model import Cluster, Options, cache_root, state_root
+from controlplane.plan import node_suite as plan
+from controlplane.plan.components import Tools
+from controlplane.work import host, network, nodes, peer
+from controlplane.work.conformance import Report, Watcher, fresh, read_report, registry
+from controlplane.work.down import down
+from controlplane.work.images import import_images
+from controlplane.work.progress import Progress
+from controlplane.work.up import Request, settle
+from nodelib.clock import Clock
+from nodelib.errors import Invalid
+
+BINARIES = ("e2e_node.test", "ginkgo", "ctr", "containerd", "containerd-shim-runc-v2")
+
+
+@dataclass(frozen=True, slots=True)
+class NodeOrder:
+    """What to run, on whose kubelet ("nodewright" or "upstream"), and where to put what comes of it."""
+
+    name: str
+    agent: str
+    labels: str = ""
+    focus: str = ""
+    skip: str = ""
+    procs: int = 4
+    keep: bool = False
+    results: Path | None = None
+    binaries_dir: Path | None = None
+    project: str = ""
+    python: str = ""
+
+
+async def run(order: NodeOrder, progress: Progress, clock: Clock) -> Report:
+    """Raise the node, run the suite, remove the node. Raises NodewrightError for what keeps it from running."""
+    if state.load(order.name) is not None:
+        raise Invalid(
+            "a cluster of that name is there",
+            obj=order.name,
+            step="make a node for the suite",
+            action=f"`./nodewright down --name {order.name}` first, or choose another --name.",
+        )
+    options = Options(nodes=1, agent=order.agent, uplink=False, demo=False)
+    request = Request(order.name, options, frozenset(), project=order.project, python=order.python)
+    with state.locked(os.path.join(state_root(), order.name)):
+        cluster = await asyncio.to_thread(settle, request)
+        suite = _Suite(cluster, order, progress, clock)
+        try:
+            report = await suite.run()
+        finally:
+            await asyncio.to_thread(suite.remove_kubepods)
+    if not order.keep:
+        await down(order.name, progress)
+    return report
+
+
+class _Suite:
+    def __init__(self, cluster: Cluster, order: NodeOrder, progress: Progress, clock: Clock) -> None:
+        self.cluster, self.order, self.progress, self.clock = cluster, order, progress, clock
+        self.node = cluster.nodes[0]
+        self.folder = f"{cluster.node_dir(self.node.name)}/suite"
+        self.tools = Tools({}, order.python, order.project)
+        self.trees = cgroups.hierarchies()
+        self._had_kubepods = bool(cgroups.members(self.trees, plan.KUBEPODS))
+
+    async def run(self) -> Report:
+        images = await self._binaries_and_images()
+        await self._node(images)
+        with self.progress.step("folder of the suite"):
+            await asyncio.to_thread(self._fill_folder)
+        # Not below the node's directory, which goes with it.
+        directory = self.order.results or Path(cache_root(), "conformance", f"{self.order.name}-{self.order.agent}")
+        await asyncio.to_thread(fresh, directory)
+        chosen = plan.selection(self.order.labels, self.order.focus, self.order.skip)
+        command = plan.arguments(
+            chosen,
+            ginkgo=self.tools.binaries["ginkgo"],
+            folder=self.folder,
+            results=str(directory),
+            procs=self.order.procs,
+        )
+        unit = cgroups.ensure(self.trees, f"{self.cluster.cgroup}/{self.node.name}/system")
+        spaces = {
+            "net": self.cluster.namespace(self.node.name, "net"),
+            "uts": self.cluster.namespace(self.node.name, "uts"),
+            "mount": self.cluster.namespace(self.node.name, "mnt"),
+        }
+        argv = plan.inside(command, cgroups=unit, namespaces=spaces, folder=self.folder)
+        log, began = directory / "e2e.log", time.monotonic()
+        with self.progress.step(f"e2e_node suite, kubelet of {self.order.agent}") as say:
+            watch = Watcher(say, [])
+            async with registry(self.cluster, images):
+                status = await run_lines(argv, log=str(log), on_line=watch.line, on_text=watch.text)
+        for left in Path(self.folder).glob("*.log"):
+            shutil.copy2(left, directory / left.name)
+        return await asyncio.to_thread(read_report, directory, log, {}, time.monotonic() - began, status)
+
+    def remove_kubepods(self) -> None:
+        """The suite's kubelet works below the root of the hierarchies: what it made there goes with it."""
+        if not self._had_kubepods:
+            cgroups.kill_all(self.trees, plan.KUBEPODS)
+            cgroups.remove(self.trees, plan.KUBEPODS)
+
+    async def _binaries_and_images(self) -> Mapping[str, Path]:
+        from controlplane.binaries import ensure
+        from controlplane.images import CONFORMANCE, binaries_for, ensure_images
+
+        with self.progress.step("binaries and images of the suite") as say:
+            names = [*BINARIES, *(["kubelet"] if self.order.agent == "upstream" else [])]
+            cache, wanted = Path(cache_root()), (*names, *binaries_for(CONFORMANCE))
+            found = await asyncio.to_thread(
+                ensure, wanted, cache_dir=cache, progress=say, binaries_dir=self.order.binaries_dir
+            )
+            self.tools = replace(self.tools, binaries={name: str(found.path(name)) for name in dict.fromkeys(wanted)})
+            self.cluster = replace(self.cluster, tools=dict(self.tools.binaries))
+            state.save(self.cluster)
+            return await asyncio.to_thread(ensure_images, CONFORMANCE, cache_dir=cache, binaries=found, progress=say)
+
+    async def _node(self, images: Mapping[str, Path]) -> None:
+        with self.progress.step("node: files, namespaces, containerd, images") as say:
+            containerd = Path(self.tools.binaries["containerd"])
+            await asyncio.to_thread(nodes.seed_runtime, self.cluster, self.node, images, containerd, say)
+            await asyncio.to_thread(host.ensure_mount_points)
+            await asyncio.to_thread(cgroups.ensure, self.trees, f"{self.cluster.cgroup}/{self.node.name}/system")
+            await asyncio.to_thread(nodes.write_files, self.cluster, self.node)
+            await network.ensure_network(self.cluster, self.order.project)
+            await asyncio.to_thread(peer.install, self.cluster, {self.node.name: plan.POD_CIDR})
+            await asyncio.to_thread(nodes.start_runtime, self.cluster, self.node, self.tools)
+            await nodes.wait_runtime(self.cluster, self.node, self.clock)
+            say(await import_images(self.cluster, self.node, self.tools, images))
+
+    def _fill_folder(self) -> None:
+        os.makedirs(self.folder, exist_ok=True)
+        link, kubelet = f"{self.folder}/e2e_node.test", f"{self.folder}/kubelet"
+        for path in (link, kubelet):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
+        os.symlink(self.tools.binaries["e2e_node.test"], link)
+        if self.order.agent == "upstream":
+            os.symlink(self.tools.binaries["kubelet"], kubelet)
+        else:
+            command = (self.order.python, "-m", "agent")
+            state.write(kubelet, plan.kubelet_script(command, self.tools.python_environment()), 0o755)
+        state.write(f"{self.folder}/base-config.yaml", plan.kubelet_config(), 0o644)
