@@ -21,6 +21,7 @@ from agent.build import build_core
 from agent.core import Core
 from agent.model.node import NodePlace
 from agent.settings import Settings
+from agent.standalone import adapted
 from nodelib import log as logging_setup
 from nodelib.errors import NodewrightError
 from nodelib.tasks import Supervisor
@@ -57,7 +58,7 @@ class Extra:
 
 async def run(settings: Settings, *, extra: Extra | None = None) -> None:
     """The whole agent, until SIGTERM or SIGINT. Raises NodewrightError for what it cannot start without."""
-    extra = extra or Extra()
+    extra, settings = extra or Extra(), adapted(settings)
     for notice in settings.notices:
         log.warning("%s", notice)
     async with Supervisor("agent") as supervisor:

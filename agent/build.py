@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from agent import credentials, derive
 from agent import static as static_pods
@@ -19,6 +20,7 @@ from agent.edge.events import EventRecorder
 from agent.edge.hook_http import HttpHooks
 from agent.edge.machine import Machine, apply_limits, check_swap
 from agent.edge.metrics import Metrics
+from agent.edge.no_api import NoApi
 from agent.edge.pod_files import PodFiles
 from agent.edge.probe_io import ProbeIo
 from agent.materials import BuiltMaterials, build_materials
@@ -36,6 +38,7 @@ from agent.work.eviction import Pressures
 from agent.work.hooks import Hooks
 from agent.work.images import ImageDesk
 from agent.work.lease import LeaseKeeper
+from agent.work.local_node import LocalNode
 from agent.work.logrotate import LogRotation
 from agent.work.node import NodeEdges, NodeHooks, NodeKeeper, NodeTimes
 from agent.work.parts import Parts
@@ -138,9 +141,17 @@ async def build_core(settings: Settings, *, wants_nodes: bool = False) -> Core:
 def _ground(settings: Settings, clock: Clock, found: credentials.Credentials) -> _Ground:
     access = found.access
     metrics = Metrics(settings.node.name, KUBERNETES_VERSION)
+    api, heartbeat = (
+        (NoApi(), NoApi())
+        if settings.standalone
+        else (
+            KubeClient(access, user_agent=USER_AGENT),
+            KubeClient(access, user_agent=USER_AGENT, timeout=_HEARTBEAT_LIMIT),
+        )
+    )
     made = Connections(
-        KubeClient(access, user_agent=USER_AGENT),
-        KubeClient(access, user_agent=USER_AGENT, timeout=_HEARTBEAT_LIMIT),
+        api,
+        heartbeat,
         Cri(settings.runtime.endpoint, operation=metrics.runtime_operation),
     )
     return _Ground(
@@ -149,7 +160,7 @@ def _ground(settings: Settings, clock: Clock, found: credentials.Credentials) ->
         credentials=found,
         made=made,
         metrics=metrics,
-        events=EventRecorder(made.api, settings.node.name, clock),
+        events=EventRecorder(made.api, settings.node.name, clock, sent=not settings.standalone),
         addresses=HostAddresses(access.server, settings.node.ips),
         machine=Machine(settings.paths.root_dir, settings.cgroups.root),
         pressures=Pressures(),
@@ -250,7 +261,8 @@ def _node_keeper(ground: _Ground, followers: list[NodesFollower] | None) -> Node
         for follower in followers or ():
             follower(nodes)
 
-    return NodeKeeper(
+    make = partial(LocalNode, pod_cidr=settings.node.pod_cidr) if settings.standalone else NodeKeeper
+    return make(
         NodeEdges(made.api, made.cri, made.cri, ground.machine, ground.events, ground.clock, ground.addresses.look),
         NodeHooks(
             on_pod_cidrs=lambda cidrs: None,

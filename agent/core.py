@@ -108,24 +108,33 @@ class Core:
 
     def tasks(self) -> dict[str, Work]:
         """Name -> long-lived work."""
+        return {**self._local_tasks(), **({} if self.settings.standalone else self._cluster_tasks())}
+
+    def _local_tasks(self) -> dict[str, Work]:
         return {
             "runtime-audit": self.observer.run_audits,
             "runtime-events": self.observer.run_events,
             "runtime-hints": self.observer.run_hints,
-            "events": self.events.run,
             "probes": self.probes.run,
-            "pods-watch": self._watch_pods,
-            "pods-synced": self._tell_synced,
             "pods-sweep": self.table.run_sweeps,
             "pods-resizes": self.table.resizes.run,
             "allocations": self.allocations.run,
-            **self.static.tasks(self.observer.audited),
-            "lease": self.lease.run,
             "log-rotation": self.rotation.run,
-            **dict(self.materials.tasks()),
             **self.pressure.tasks(),
             **dict(self.plugins.tasks()),
+            **self.static.tasks(self.observer.audited),
             **self.keeper.tasks(),
+        }
+
+    def _cluster_tasks(self) -> dict[str, Work]:
+        """What needs an API server."""
+        return {
+            "events": self.events.run,
+            "pods-watch": self._watch_pods,
+            "pods-synced": self._tell_synced,
+            "mirror-pods": self.static.keep_mirrors,
+            "lease": self.lease.run,
+            **dict(self.materials.tasks()),
             **self.credentials.tasks(),
         }
 
@@ -164,7 +173,7 @@ class Core:
                 node=derive.served_node(self.settings, self.addresses.current),
                 pods=self.table,
                 runtime=self.connections.cri,
-                client=self.connections.api,
+                client=None if self.settings.standalone else self.connections.api,
                 registry=self.metrics.registry,
                 health=self.health,
                 edges=server_edges(),
@@ -184,7 +193,8 @@ class Core:
         await self.table.close()
         await self.images.close()
         await self.reporter.close()
-        await self.events.flush()
+        if not self.settings.standalone:
+            await self.events.flush()
 
     async def close(self) -> None:
         """Close the connections."""

@@ -69,6 +69,8 @@ async def find_credentials(settings: Settings, clock: Clock, *, user_agent: str)
     Raises Permanent when the bootstrap credentials are refused or the clocks disagree, Invalid for unreadable files.
     """
     api = settings.api
+    if settings.standalone:
+        return Credentials(ClusterAccess(""))
     store = CertificateStore(settings.paths.cert_dir, CLIENT)
     if api.bootstrap:
         problem = await asyncio.to_thread(_unusable, api.kubeconfig, clock.now())

@@ -27,7 +27,10 @@ _LOCAL_SOCKET = "/run/nodewright/agent.sock"
 
 @dataclass(frozen=True, slots=True)
 class NodeSettings:
-    """Who this node is. `name` is the host's name in lower case unless --hostname-override is given."""
+    """Who this node is. `name` is the host's name in lower case unless --hostname-override is given.
+
+    `pod_cidr`: for an agent without an API server; else the Node object has it.
+    """
 
     name: str
     ips: tuple[str, ...] = ()
@@ -36,6 +39,7 @@ class NodeSettings:
     register: bool = True
     provider_id: str = ""
     controller_attach_detach: bool = True
+    pod_cidr: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +224,11 @@ class Settings:
     notices: tuple[str, ...]
     effective: Json
 
+    @property
+    def standalone(self) -> bool:
+        """No API server: static pods only."""
+        return not self.api.kubeconfig
+
 
 def parse(argv: Sequence[str], *, hostname: str | None = None) -> Settings:
     """Read the command line (without the program's name) and the files that it names.
@@ -296,6 +305,7 @@ def _node(config: Mapping[str, Any], own: Mapping[str, Any], hostname: str) -> N
         register=config["registerNode"],
         provider_id=config["providerID"],
         controller_attach_detach=config["enableControllerAttachDetach"],
+        pod_cidr=config["podCIDR"],
     )
 
 

@@ -63,13 +63,14 @@ class StaticParts:
 
             return wait
 
-        return {**{name: after(work) for name, work in self.works.items()}, "mirror-pods": self._mirror}
+        return {name: after(work) for name, work in self.works.items()}
 
     async def close(self) -> None:
         if self.watching is not None:
             await self.watching.close()
 
-    async def _mirror(self) -> None:
+    async def keep_mirrors(self) -> None:
+        """Until cancelled; from when there is a Node that may own them."""
         await self.keeper.registered.wait()
         self.mirrors.poke()
         await self.mirrors.run()

@@ -266,6 +266,7 @@ def conformance(
         Suite.E2E
     ),
     agent: Annotated[Maker, typer.Option(help="With --suite node: whose kubelet.")] = Maker.NODEWRIGHT,
+    standalone: Annotated[bool, typer.Option(help="With --suite node: a kubelet without an API server.")] = False,
     labels: Annotated[str, typer.Option(help="With --suite node: a ginkgo label expression instead of its own.")] = "",
     procs: Annotated[int, typer.Option(min=1, help="Test processes side by side.")] = 4,
     serial: Annotated[bool, typer.Option(help="With full: the serial and disruptive tests too, alone at the end.")] = (
@@ -295,7 +296,7 @@ def conformance(
 
         if suite is Suite.NODE:
             name = "node-suite" if name == _DEFAULT else name
-            order = command.node_order(name, str(agent), labels, focus, skip, procs, results, binaries)
+            order = command.node_order(name, str(agent), labels, focus, skip, procs, results, binaries, standalone)
             command.run_node(order, plain=plain)
             return
         command.run(

@@ -120,7 +120,7 @@ _NODE: dict[str, Field] = {
     "registerNode": _obeyed(boolean, True),
     "registerWithTaints": _obeyed(list_of(_TAINT), []),
     "providerID": _obeyed(string, ""),
-    "podCIDR": _ignored(string, "", "the pod range comes from the Node object"),
+    "podCIDR": _ignored(string, "", "the pod range comes from the Node object, if there is an API server"),
     "nodeStatusUpdateFrequency": _filled(duration, "10s"),
     "nodeStatusReportFrequency": _filled(duration, "5m"),
     "nodeLeaseDurationSeconds": _filled(int32, 40),

@@ -53,9 +53,15 @@ class _Similar:
 
 
 class EventRecorder:
-    """agent.ports.Events. run() writes what emit() leaves; `host` is this node's name."""
+    """agent.ports.Events. run() writes what emit() leaves; `host` is this node's name.
 
-    def __init__(self, client: KubeClient, host: str, clock: Clock, component: str = "kubelet") -> None:
+    `sent` False: there is no API server, events go to the log only.
+    """
+
+    def __init__(
+        self, client: KubeClient, host: str, clock: Clock, component: str = "kubelet", *, sent: bool = True
+    ) -> None:
+        self._sent = sent
         self._client, self._host, self._clock, self._component = client, host, clock, component
         self._queue: asyncio.Queue[Json] = asyncio.Queue(_QUEUE)
         self._known: OrderedDict[tuple[str, ...], _Known] = OrderedDict()
@@ -85,6 +91,8 @@ class EventRecorder:
             "annotations": dict(annotations or {}),
         }
         log.info("event %s %s: %s: %s", kind, target.get("name"), reason, message)
+        if not self._sent:
+            return
         self._merge_similar(event)
         if not self._allowed(target, now):
             return

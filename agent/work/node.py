@@ -214,7 +214,7 @@ class NodeKeeper:
         due = self._reported is None or self._edges.clock.monotonic() - self._reported >= self._times.report
         if not plan.changed(old, new) and not due:
             return
-        await self._patch(plan.status_patch(old, new))
+        await self._show(old, new)
         self._reported = self._edges.clock.monotonic()
         self._emit(events)
 
@@ -325,6 +325,9 @@ class NodeKeeper:
             log.debug("images cannot be listed now: %s", error)
             return
         self._images_seen = now
+
+    async def _show(self, old: Json, new: Json) -> None:
+        await self._patch(plan.status_patch(old, new))
 
     async def _patch(self, patch: Json) -> Json:
         path = f"{_NODES}/{self._policy.name}/status"

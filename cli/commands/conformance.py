@@ -59,6 +59,7 @@ def node_order(
     procs: int,
     results: Path | None,
     binaries: Path | None,
+    standalone: bool,
 ) -> NodeOrder:
     """What the command line asks for, with where this project and its interpreter are."""
     return NodeOrder(
@@ -70,6 +71,7 @@ def node_order(
         procs=procs,
         results=results,
         binaries_dir=binaries,
+        standalone=standalone,
         project=str(PROJECT),
         python=sys.executable,
     )

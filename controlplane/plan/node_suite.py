@@ -15,6 +15,7 @@ from controlplane.plan.node_files import CONTAINERD_SOCKET
 
 POD_CIDR = "10.100.0.0/24"
 LABELS = "NodeConformance && !Serial && !Flaky"
+STANDALONE = "Feature: containsAny StandaloneMode"
 KUBEPODS = "/kubepods"  # some tests look for pods' cgroups there and nowhere else
 
 # Nothing may be moved out of the cluster's cgroup: by it `down` finds every process.
@@ -49,13 +50,21 @@ def kubelet_config() -> str:
     return json.dumps(config, indent=2) + "\n"
 
 
-def selection(labels: str, focus: str, skip: str) -> Selection:
+def selection(labels: str, focus: str, skip: str, *, standalone: bool = False) -> Selection:
     """`focus` alone chooses without labels, so that one test can be named whatever it is."""
-    return Selection(focus=focus, skip=skip, labels=labels or ("" if focus else LABELS))
+    default = STANDALONE if standalone else LABELS
+    return Selection(focus=focus, skip=skip, labels=labels or ("" if focus else default))
 
 
 def arguments(
-    chosen: Selection, *, ginkgo: str, folder: str, results: str, procs: int, timeout: str = "3h"
+    chosen: Selection,
+    *,
+    ginkgo: str,
+    folder: str,
+    results: str,
+    procs: int,
+    standalone: bool = False,
+    timeout: str = "3h",
 ) -> list[str]:
     """The command, to be run in the node's namespaces with `folder` as its working directory."""
     line = [ginkgo, f"--procs={procs}", f"--timeout={timeout}", "--no-color", "--silence-skips"]
@@ -74,6 +83,7 @@ def arguments(
         "--prepull-images=false",
         f"--report-dir={results}",
         "--report-complete-junit",
+        *(["--standalone-mode=true"] if standalone else []),
     ]
 
 

@@ -42,7 +42,7 @@ class NodeOrder:
     focus: str = ""
     skip: str = ""
     procs: int = 4
-    keep: bool = False
+    standalone: bool = False
     results: Path | None = None
     binaries_dir: Path | None = None
     project: str = ""
@@ -67,8 +67,7 @@ async def run(order: NodeOrder, progress: Progress, clock: Clock) -> Report:
             report = await suite.run()
         finally:
             await asyncio.to_thread(suite.remove_kubepods)
-    if not order.keep:
-        await down(order.name, progress)
+    await down(order.name, progress)
     return report
 
 
@@ -89,13 +88,15 @@ class _Suite:
         # Not below the node's directory, which goes with it.
         directory = self.order.results or Path(cache_root(), "conformance", f"{self.order.name}-{self.order.agent}")
         await asyncio.to_thread(fresh, directory)
-        chosen = plan.selection(self.order.labels, self.order.focus, self.order.skip)
+        order = self.order
+        chosen = plan.selection(order.labels, order.focus, order.skip, standalone=order.standalone)
         command = plan.arguments(
             chosen,
             ginkgo=self.tools.binaries["ginkgo"],
             folder=self.folder,
             results=str(directory),
-            procs=self.order.procs,
+            procs=order.procs,
+            standalone=order.standalone,
         )
         unit = cgroups.ensure(self.trees, f"{self.cluster.cgroup}/{self.node.name}/system")
         spaces = {

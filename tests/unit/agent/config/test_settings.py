@@ -17,6 +17,7 @@ from agent.config.decode import decode, flatten
 from agent.config.schema import FIELDS
 from agent.config.values import seconds
 from agent.settings import Settings, parse
+from agent.standalone import adapted
 from nodelib.errors import Invalid
 
 HEAD = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
@@ -377,3 +378,24 @@ def test_any_command_line_is_taken_or_refused(argv: list[str]) -> None:
         parse(argv, hostname="n")
     except (Invalid, SystemExit):
         pass
+
+
+@pytest.mark.parametrize(
+    ("argv", "cause"),
+    [
+        ((), "no source of static pods"),
+        (("--pod-manifest-path=/m", "--anonymous-auth"), "needs an API server"),
+    ],
+    ids=["nothing to run", "everybody by accident"],
+)
+def test_what_an_agent_without_an_api_server_refuses(argv: tuple[str, ...], cause: str) -> None:
+    with pytest.raises(Invalid, match=cause):
+        adapted(parse(list(argv), hostname="n"))
+
+
+def test_without_an_api_server_certificates_alone_say_who_somebody_is() -> None:
+    found = adapted(parse(["--pod-manifest-path=/m"], hostname="n"))
+    assert (found.server.auth.webhook, found.server.auth.mode) == (False, "AlwaysAllow")
+    assert "standalone" in found.notices[-2] and "client certificate" in found.notices[-1]
+    given = ["--pod-manifest-path=/m", "--kubeconfig=/k"]
+    assert adapted(parse(given, hostname="n")) == parse(given, hostname="n")

@@ -1,0 +1,37 @@
+"""The API server of an agent that has none."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+
+from nodelib.kube.access import ClusterAccess
+from nodelib.kube.client import ApiUnreachable, Json, KubeClient
+
+
+class NoApi(KubeClient):
+    """Every call raises ApiUnreachable at once."""
+
+    def __init__(self) -> None:
+        super().__init__(ClusterAccess(""), user_agent="")
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Json | list[Json] | None = None,
+        content_type: str = "application/json",
+        params: Mapping[str, str] | None = None,
+    ) -> Json:
+        raise self._none(f"{method} {path}")
+
+    async def stream(self, path: str, params: Mapping[str, str]) -> AsyncIterator[Json]:
+        raise self._none(f"WATCH {path}")
+        yield {}
+
+    def _none(self, step: str) -> ApiUnreachable:
+        return ApiUnreachable(
+            "this agent runs standalone, without an API server",
+            step=step,
+            action="Give --kubeconfig to join it to a cluster.",
+        )
