@@ -61,19 +61,20 @@ class ManifestFolder:
             return None
         except OSError as error:
             return self._kept(path, (), ManifestFile(path, problem=str(error)))
-        with os.fdopen(handle, "rb") as file:
-            status = os.fstat(file.fileno())
+        try:
+            status = os.fstat(handle)
             mark = (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino, status.st_dev)
             known = self._known.get(path)
             if known is not None and known[0] == mark:
                 return known[1]
             if not stat.S_ISREG(status.st_mode):
                 return self._kept(path, mark, ManifestFile(path, problem="it is not a regular file"))
-            try:
-                data = file.read(self.largest + 1)
-            except OSError as error:
-                return self._kept(path, (), ManifestFile(path, problem=str(error)))
-        return self._kept(path, mark, ManifestFile(path, data))
+            with open(handle, "rb", closefd=False) as file:
+                return self._kept(path, mark, ManifestFile(path, file.read(self.largest + 1)))
+        except OSError as error:
+            return self._kept(path, (), ManifestFile(path, problem=str(error)))
+        finally:
+            os.close(handle)
 
     def _kept(self, path: str, mark: tuple[int, ...], found: ManifestFile) -> ManifestFile:
         known = self._known.get(path)
