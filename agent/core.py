@@ -176,6 +176,7 @@ class Core:
                 client=None if self.settings.standalone else self.connections.api,
                 registry=self.metrics.registry,
                 health=self.health,
+                heartbeat=self.lease.problem,
                 edges=server_edges(),
                 explains=Explainer(
                     self.settings.node.name, self.table, self.probes, lambda: self.keeper.runtime.problems, self.clock

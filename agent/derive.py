@@ -97,6 +97,8 @@ def served_node(settings: Settings, addresses: tuple[str, ...]) -> ServedNode:
         names=(settings.node.name,),
         addresses=addresses,
         configz=settings.effective,
+        flags=settings.flags,
+        checkpoint_dir=f"{settings.paths.root_dir}/checkpoints",
         serving_pair=f"{settings.paths.cert_dir}/kubelet-server-current.pem" if settings.server.tls_bootstrap else "",
     )
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agent.config import labels, load
 from agent.config.decode import nested
-from agent.config.flags import VERSION, parse_flags
+from agent.config.flags import VERSION, parse_flags, shown
 from agent.config.values import seconds
 from nodelib import quantity
 from nodelib.errors import Invalid
@@ -205,7 +205,7 @@ class ProcessSettings:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Everything the agent was told. `effective` is the whole KubeletConfiguration, for /configz."""
+    """Everything the agent was told. `effective`: the whole KubeletConfiguration, for /configz; `flags`: for /flagz."""
 
     node: NodeSettings
     api: ApiSettings
@@ -223,6 +223,7 @@ class Settings:
     process: ProcessSettings
     notices: tuple[str, ...]
     effective: Json
+    flags: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def standalone(self) -> bool:
@@ -237,7 +238,8 @@ def parse(argv: Sequence[str], *, hostname: str | None = None) -> Settings:
     """
     flags = parse_flags(argv)
     config = load.complete(flags)
-    return build(config, flags.own, load.notices(config, flags), hostname or socket.gethostname())
+    settings = build(config, flags.own, load.notices(config, flags), hostname or socket.gethostname())
+    return replace(settings, flags=shown(flags))
 
 
 def build(config: Mapping[str, Any], own: Mapping[str, Any], notices: tuple[str, ...], hostname: str) -> Settings:

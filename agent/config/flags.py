@@ -195,6 +195,22 @@ def parse_flags(argv: Sequence[str]) -> Flags:
     return Flags(fields, own, inert)
 
 
+def shown(flags: Flags) -> dict[str, str]:
+    """Every flag that does something and its value, as /flagz lists them."""
+    found = {name: flags.fields.get(path, FIELDS[path].default) for name, (path, _) in _FIELD_FLAGS.items()}
+    return {name: _text(value) for name, value in {**found, **flags.own}.items()}
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, Mapping):
+        return ",".join(f"{key}={_text(one)}" for key, one in sorted(value.items()))
+    if isinstance(value, list | tuple | set | frozenset):
+        return "[" + ",".join(map(_text, value)) + "]"
+    return "" if value is None else str(value)
+
+
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise Invalid(message, obj="command line", action="See --help for the flags and their forms.")

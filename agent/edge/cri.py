@@ -7,6 +7,7 @@ does; a pull has none, its owner decides when to give up (pkg/kubelet/kuberuntim
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -196,6 +197,13 @@ class Cri:
     async def reopen_log(self, container_id: str) -> None:
         request = pb.ReopenContainerLogRequest(container_id=container_id)
         await self._ask("reopen log", container_id, self._runtime.ReopenContainerLog(request, timeout=_LIMIT))
+
+    async def checkpoint_container(self, container_id: str, path: str, timeout: int) -> None:
+        """Raises CriError: code UNIMPLEMENTED or the runtime's words when it cannot (no CRIU on the node)."""
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        request = pb.CheckpointContainerRequest(container_id=container_id, location=path, timeout=timeout)
+        call = self._runtime.CheckpointContainer(request, timeout=timeout + _EXEC_SLACK if timeout else None)
+        await self._ask("checkpoint", container_id, call)
 
     async def sandbox_stats(self) -> list[Json]:
         """PodSandboxStats of every sandbox, as plain dicts."""

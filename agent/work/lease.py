@@ -33,6 +33,8 @@ class LeaseKeeper:
     ) -> None:
         self.last_renewed: float | None = None
         self.last_error = ""
+        self._tried = 0.0
+        self._unreachable = False
         self._client = client
         self._name = node_name
         self._node_uid = node_uid
@@ -48,6 +50,19 @@ class LeaseKeeper:
         """Whether the API server has taken a heartbeat within the Lease's duration."""
         return self.last_renewed is not None and self._clock.monotonic() - self.last_renewed < self._duration
 
+    def problem(self) -> str:
+        """What /healthz says: "" or why the heartbeat is not well, so that a restart may help.
+
+        An API server that cannot be reached is no fault of ours: it is tried again in seconds. A heartbeat that has
+        not even been tried, or that the API server refuses, is.
+        """
+        now = self._clock.monotonic()
+        if self.last_renewed is None or self.healthy():
+            return ""
+        if self._unreachable and now - self._tried < self._duration:
+            return ""
+        return f"no heartbeat was taken for {now - self.last_renewed:.0f} s: {self.last_error or 'no try has ended'}"
+
     async def run(self) -> None:
         """Until cancelled. A failure is tried again soon, the connection made anew."""
         pause = Backoff(_FIRST_PAUSE, min(_LONGEST_PAUSE, self.interval))
@@ -55,6 +70,7 @@ class LeaseKeeper:
             if not self._node_uid():
                 await self._clock.sleep(_FIRST_PAUSE)
                 continue
+            self._tried = self._clock.monotonic()
             try:
                 await self.renew()
             except ApiError as error:
@@ -92,6 +108,7 @@ class LeaseKeeper:
             raise
 
     def _failed(self, error: NodewrightError) -> None:
+        self._unreachable = isinstance(error, ApiUnreachable)
         if str(error) != self.last_error:
             log.warning("Lease kube-node-lease/%s not renewed: %s", self._name, error)
         self.last_error = str(error)

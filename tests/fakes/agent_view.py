@@ -53,6 +53,9 @@ class FakeServerRuntime:
     async def list_sandboxes(self, uid: str | None = None) -> tuple[SandboxState, ...]:
         return tuple(entry for pod in self._observed(uid) for entry in pod.sandboxes)
 
+    async def checkpoint_container(self, container_id: str, path: str, timeout: int) -> None:
+        raise CriError("CRIU is not here", code="UNKNOWN")
+
     async def container_status(self, container_id: str) -> ContainerState:
         for entry in await self.list_containers():
             if entry.id == container_id:

@@ -22,6 +22,7 @@ from agent.work.server.logs import ContainerLogs, SystemLogs, disabled_logs
 from agent.work.server.pods import Health, Pods, debugging_disabled, no_pprof
 from agent.work.server.requests import RequestMetrics
 from agent.work.server.streams import Streams
+from agent.work.server.zpages import ZPages
 from nodelib.clock import Clock, SystemClock
 from nodelib.errors import Invalid, NodewrightError
 
@@ -91,12 +92,12 @@ class KubeletServer:
             filters = [metrics.filter("readwrite"), _answer_errors, _auth_filter(auth), _listed(streams)]
             app = web.Application(middlewares=filters)
             app.on_shutdown.append(lambda _: _cancel(streams))
-            _add_open(app, deps)
+            _add_open(app, deps, clock)
             _add_restricted(app, deps, clock)
             await self._listen("kubelet", app, settings.address, settings.port, tls)
         if settings.read_only_port:
             app = web.Application(middlewares=[metrics.filter("readonly"), _answer_errors])
-            _add_open(app, deps)
+            _add_open(app, deps, clock)
             for path in _DEBUGGING:
                 app.router.add_route("*", path + "{rest:.*}", debugging_disabled)
             await self._listen("read-only", app, settings.address, settings.read_only_port)
@@ -161,10 +162,10 @@ def _socket(name: str, address: str, port: int) -> socket.socket:
     return listener
 
 
-def _add_open(app: web.Application, deps: ServerDeps) -> None:
+def _add_open(app: web.Application, deps: ServerDeps, clock: Clock) -> None:
     """What upstream also serves on the read-only port (InstallAuthNotRequiredHandlers)."""
     _add_health(app, deps)
-    pods, figures = Pods(deps), Figures(deps)
+    pods, figures = Pods(deps, clock), Figures(deps)
     _get(app, "/pods", pods.list)
     _get(app, "/pods/", pods.list)
     _get(app, "/metrics", figures.metrics)
@@ -181,6 +182,7 @@ def _add_health(app: web.Application, deps: ServerDeps) -> None:
     app.router.add_get("/healthz/ping", health.ping)
     app.router.add_get("/healthz/log", health.ping)
     app.router.add_get("/healthz/syncloop", health.syncloop)
+    app.router.add_get("/healthz/lease", health.lease)
 
 
 def _add_restricted(app: web.Application, deps: ServerDeps, clock: Clock) -> None:
@@ -202,7 +204,7 @@ def _add_restricted(app: web.Application, deps: ServerDeps, clock: Clock) -> Non
         return
     if deps.explains is not None:
         local.add_why(app, deps.explains)
-    streams, pods = Streams(deps), Pods(deps)
+    streams, pods, zpages = Streams(deps), Pods(deps, clock), ZPages(deps, clock)
     for root, handler in (("/exec", streams.exec), ("/attach", streams.attach)):
         for path in (f"{root}{_POD}/{{container}}", f"{root}{_POD}/{{uid}}/{{container}}"):
             app.router.add_get(path, handler, allow_head=False)
@@ -214,6 +216,8 @@ def _add_restricted(app: web.Application, deps: ServerDeps, clock: Clock) -> Non
         app.router.add_post(path, streams.run)
     _get(app, f"/containerLogs{_POD}/{{container}}", ContainerLogs(deps, clock).get)
     _get(app, "/configz", pods.configz)
+    _get(app, "/statusz", zpages.statusz)
+    _get(app, "/flagz", zpages.flagz)
     _get(app, "/runningpods/", pods.running)
     app.router.add_post(f"/checkpoint{_POD}/{{container}}", pods.checkpoint)
     _get(app, "/debug/pprof/{name:.*}", no_pprof)

@@ -21,7 +21,8 @@ class ServedNode:
 
     `names` and `addresses` go into the self-signed certificate that is kept in `cert_dir` when
     none is configured; `serving_pair` names the file that the cluster's signer will fill;
-    `configz` is the whole KubeletConfiguration (Settings.effective).
+    `configz` is the whole KubeletConfiguration (Settings.effective),
+    `flags` the command line (Settings.flags).
     """
 
     name: str
@@ -29,6 +30,8 @@ class ServedNode:
     names: tuple[str, ...] = ()
     addresses: tuple[str, ...] = ()
     configz: Mapping[str, Any] = field(default_factory=dict)
+    flags: Mapping[str, str] = field(default_factory=dict)
+    checkpoint_dir: str = "/var/lib/kubelet/checkpoints"
     system_log_dir: str = "/var/log"
     serving_pair: str = ""
 
@@ -44,7 +47,7 @@ class ServerEdges:
 
 @dataclass(frozen=True, slots=True)
 class ServerDeps:
-    """The parts that answer. `health()` returns "" or why the pod loop is not well.
+    """The parts that answer. `health()`: "" or why the pod loop is not well, `heartbeat()` the same of the Lease.
 
     `client` None (standalone agent): no webhook reviews, so only certificates authenticate.
     `translate_uid` maps a mirror pod's UID to its static pod's.
@@ -61,4 +64,5 @@ class ServerDeps:
     stats: StatsProvider | None = None
     probe_registry: CollectorRegistry | None = None
     explains: Explains | None = None
+    heartbeat: Callable[[], str] = lambda: ""
     translate_uid: Callable[[str], str] = lambda uid: uid

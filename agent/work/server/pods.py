@@ -9,14 +9,16 @@ from aiohttp import web
 from agent.model.pods import Json, Pod, RunState
 from agent.work.server.answers import Refused, find_pod, json, of_error, text
 from agent.work.server.deps import ServerDeps
-from nodelib.errors import NodewrightError
+from nodelib.clock import Clock
+from nodelib.errors import NodewrightError, NotFound
+from nodelib.kube.times import format_rfc3339
 
 
 class Pods:
     """What the agent knows of its pods, and of itself."""
 
-    def __init__(self, deps: ServerDeps) -> None:
-        self._deps = deps
+    def __init__(self, deps: ServerDeps, clock: Clock) -> None:
+        self._deps, self._clock = deps, clock
 
     async def list(self, request: web.Request) -> web.Response:
         return json(_pod_list(self._with_status(pod) for pod in self._deps.pods.pods()))
@@ -43,15 +45,24 @@ class Pods:
         return json({"kubeletconfig": dict(self._deps.node.configz)})
 
     async def checkpoint(self, request: web.Request) -> web.Response:
+        """By the runtime, which takes CRIU for it; its own words when it cannot."""
         name = request.match_info["container"]
         pod = find_pod(self._deps.pods, request, "pod does not exist")
         if pod.container(name) is None:
             raise Refused(404, f"container {name} does not exist")
-        raise Refused(
-            500,
-            f"checkpointing of {pod.full_name}/{name} failed (this kubelet does not checkpoint containers; "
-            "run `ctr -n k8s.io task checkpoint` on the node)",
-        )
+        timeout = request.query.getall("timeout", ["0"])[-1]
+        if not timeout.isdigit():
+            raise Refused(404, "cannot parse value of timeout parameter")
+        found = self._deps.pods.observed(pod.uid).latest(name)
+        stamp = format_rfc3339(int(self._clock.now()))
+        path = f"{self._deps.node.checkpoint_dir}/checkpoint-{pod.name}_{pod.namespace}-{name}-{stamp}.tar"
+        try:
+            if found is None or found.state is not RunState.RUNNING:
+                raise NotFound(f"container {name} does not run")
+            await self._deps.runtime.checkpoint_container(found.id, path, int(timeout))
+        except NodewrightError as error:
+            raise Refused(500, f"checkpointing of {pod.full_name}/{name} failed ({error.message})") from error
+        return json({"items": [path]})
 
     def _with_status(self, pod: Pod) -> Json:
         status = self._deps.pods.status(pod.uid)
@@ -63,14 +74,19 @@ def _pod_list(items: Iterable[Json]) -> Json:
 
 
 class Health:
-    """/healthz: ping, log and syncloop, as component checks with upstream's texts."""
+    """/healthz: ping, log and syncloop as component checks with upstream's texts, and the heartbeat."""
 
     def __init__(self, deps: ServerDeps) -> None:
         self._deps = deps
 
     async def all(self, request: web.Request) -> web.Response:
         excluded = set(request.query.getall("exclude", []))
-        checks = [("ping", ""), ("log", ""), ("syncloop", self._deps.health())]
+        checks = [
+            ("ping", ""),
+            ("log", ""),
+            ("syncloop", self._deps.health()),
+            ("lease", self._deps.heartbeat()),
+        ]
         lines = []
         failed = False
         for name, problem in checks:
@@ -92,6 +108,10 @@ class Health:
 
     async def syncloop(self, request: web.Request) -> web.Response:
         problem = self._deps.health()
+        return text(500, f"internal server error: {problem}\n") if problem else text(200, "ok")
+
+    async def lease(self, request: web.Request) -> web.Response:
+        problem = self._deps.heartbeat()
         return text(500, f"internal server error: {problem}\n") if problem else text(200, "ok")
 
 

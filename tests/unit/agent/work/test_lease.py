@@ -69,6 +69,26 @@ async def test_health_is_honest(api: FakeApiServer, client: KubeClient) -> None:
     assert not found.healthy()
 
 
+async def test_what_a_restart_cannot_mend_is_no_problem_of_ours() -> None:
+    clock = FakeClock()
+    async with FakeApiServer() as api:
+        await api.put(f"{PATH}/other", {"metadata": {"name": "other", "namespace": "kube-node-lease"}, "spec": {}})
+        client = KubeClient(ClusterAccess(api.url), user_agent="test", timeout=2)
+        found = keeper(client, clock)
+        assert found.problem() == ""  # nothing yet: a control plane may be waiting for this very node
+        task = asyncio.create_task(found.run())
+        await until(lambda: f"{PATH}/n1" in api.objects)
+        api.fail_with = [403] * 1000
+        await until(lambda: bool(found.problem()), clock=clock)
+        assert "no heartbeat was taken for" in found.problem()
+        api.fail_with = []
+        await until(lambda: not found.problem(), clock=clock)
+    await until(lambda: not found.healthy(), clock=clock)
+    await until(lambda: not found.problem(), clock=clock)
+    task.cancel()
+    await client.close()
+
+
 async def test_failures_are_tried_again_and_told(api: FakeApiServer, client: KubeClient) -> None:
     clock = FakeClock()
     api.fail_with = [500, 503]

@@ -42,6 +42,7 @@ async def test_configz(bench: Bench) -> None:
 async def test_health_is_honest(bench: Bench) -> None:
     await _start(bench)
     assert await bench.get("/healthz") == (200, "ok")
+    assert await bench.get("/healthz/lease") == (200, "ok")
     assert (await bench.get("/healthz?verbose"))[1].splitlines()[-1] == "healthz check passed"
     bench.health = "pods were last relisted 4m0s ago"
     status, text = await bench.get("/healthz")
@@ -61,7 +62,10 @@ async def test_health_is_honest(bench: Bench) -> None:
         ("POST", "/pods", 405, "Method Not Allowed"),
         ("GET", "/nothing", 404, "404: Page Not Found"),
         ("GET", "/debug/pprof/heap", 404, "no pprof profiles"),
-        ("POST", "/checkpoint/ns/web/main", 500, "does not checkpoint"),
+        ("POST", "/checkpoint/ns/web/main", 500, "CRIU is not here"),
+        ("POST", "/checkpoint/ns/web/main?timeout=x", 404, "cannot parse value of timeout"),
+        ("GET", "/statusz", 200, "kubelet statusz"),
+        ("GET", "/flagz", 200, "kubelet flagz"),
         ("POST", "/checkpoint/ns/web/none", 404, "container none does not exist"),
         ("GET", "/containerLogs/ns/none/main", 404, 'pod "none" does not exist'),
         ("GET", "/containerLogs/ns/web/none", 404, 'container "none" not found in pod "web"'),
