@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
+import sys
 from pathlib import Path
 
-from controlplane.edge import machine
-from controlplane.model import Options, cache_root, state_root
-from controlplane.plan import components
+from controlplane.edge import machine, netlook, spaces, state
+from controlplane.model import Cluster, Options, cache_root, state_root
+from controlplane.plan import components, netcheck
 from controlplane.plan.preflight import Finding, fatal, preflight
 from controlplane.work import network
-from nodelib.errors import Permanent
+from nodelib import command
+from nodelib.errors import Invalid, Permanent
 
 PACKAGES_FILE = "packages.txt"
 
@@ -25,7 +29,38 @@ async def examine(project: str, binaries_dir: Path | None = None) -> tuple[Findi
         packages=debian_packages(project),
         networks=await asyncio.to_thread(network.networks_in_use),
     )
-    return preflight(facts)
+    return (*preflight(facts), *await _pod_networks())
+
+
+async def _pod_networks() -> tuple[Finding, ...]:
+    """Those of this machine (a node of a cluster elsewhere) and of every node of its own clusters."""
+    places: list[tuple[str, str, str]] = []
+    if os.path.exists("/sys/class/net/nw0"):
+        places.append(("this machine", "", ""))
+    for name in state.clusters():
+        cluster = _readable(name)
+        for node in cluster.nodes if cluster else ():
+            net = cluster.namespace(node.name, "net") if cluster else ""
+            if spaces.is_bound(net) and cluster:
+                places.append((f"{name}/{node.name}", net, cluster.dns_service))
+    looked = await asyncio.gather(*(_look(*where) for where in places))
+    return tuple(finding for found in looked for finding in found)
+
+
+def _readable(name: str) -> Cluster | None:
+    try:
+        return state.load(name)
+    except Invalid:
+        return None  # `status` says so
+
+
+async def _look(name: str, net: str, dns: str) -> tuple[Finding, ...]:
+    argv = [sys.executable, "-I", "-S", netlook.__file__, dns]
+    done = await command.run(spaces.entered(net, argv) if net else argv, check=False, timeout=60)
+    if done.returncode != 0:
+        why = done.stderr.decode(errors="replace").strip()[-200:]
+        return (Finding(f"{name}: pod network", "warning", f"could not be looked at: {why}"),)
+    return netcheck.check(netcheck.place(name, json.loads(done.stdout)))
 
 
 async def refuse_if_fatal(project: str, binaries_dir: Path | None = None) -> None:
