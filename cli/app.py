@@ -109,6 +109,12 @@ def up(
         bool, typer.Option("--routed", help="Each node on a link of its own, a router between: pods meet by VXLAN.")
     ] = False,
     uplink: Annotated[bool, typer.Option(help="Let pods reach the network of this machine, masqueraded.")] = True,
+    kubeadm: Annotated[
+        bool, typer.Option("--kubeadm", help="By kubeadm init and join; the control plane runs as static pods.")
+    ] = False,
+    control_planes: Annotated[
+        int, typer.Option(min=1, max=7, help="With --kubeadm: how many of the nodes hold the control plane.")
+    ] = 1,
     durable: Annotated[
         bool, typer.Option(help="Write etcd's and containerd's data to disk before going on (fsync); slower.")
     ] = False,
@@ -130,6 +136,8 @@ def up(
     * `./nodewright up --name six --ip-family dual --routed`
 
     * `./nodewright up --name peer --agent upstream --proxy upstream`
+
+    * `./nodewright up --name adm --kubeadm --proxy upstream`
     """
     options = {
         "nodes": nodes,
@@ -141,6 +149,8 @@ def up(
         "routed": routed,
         "uplink": uplink,
         "durable": durable,
+        "kubeadm": kubeadm,
+        "control_planes": control_planes,
     }
     with reported():
         from cli.commands import up as command

@@ -22,6 +22,7 @@ CLUSTER_DOMAIN = "cluster.local"
 API_PORT = 6443
 CGROUP_ROOT = "/nodewright"
 CONTROL_PLANE = "control-plane"
+BALANCER = 10  # host number of the address of several control planes
 
 IPNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -54,6 +55,8 @@ class Options:
     uplink: bool = True
     durable: bool = False
     demo: bool = True
+    kubeadm: bool = False  # raised by kubeadm, the control plane as static pods
+    control_planes: int = 1  # of kubeadm's nodes
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Options:
@@ -132,7 +135,9 @@ class Cluster:
 
     @property
     def api_address(self) -> str:
-        return self.nodes[0].address
+        """Where clients dial: the first node, or what spreads them over several control planes."""
+        many = self.options.control_planes > 1
+        return str(self.networks[0][BALANCER]) if many else self.nodes[0].address
 
     @property
     def api_url(self) -> str:

@@ -199,10 +199,11 @@ def reap(pid: int) -> str:
 
 
 def read_programs(folder: str) -> dict[str, Program]:
-    """The programs of spec.json, in their order."""
+    """The programs of spec.json, in their order; one with a file stopped.NAME beside it is to stand still."""
     with open(os.path.join(folder, "spec.json"), encoding="utf-8") as file:
         spec = json.load(file)
-    return {entry["name"]: Program.from_json(entry) for entry in spec["programs"]}
+    programs = [Program.from_json(entry) for entry in spec["programs"]]
+    return {one.name: one for one in programs if not os.path.exists(os.path.join(folder, f"stopped.{one.name}"))}
 
 
 def enter(folder: str) -> None:

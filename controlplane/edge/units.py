@@ -34,6 +34,22 @@ def write_spec(
     return state.write_if_changed(os.path.join(folder, "spec.json"), json.dumps(spec, indent=1))
 
 
+def wanted(folder: str) -> list[str]:
+    """Names of the programs that the supervisor of `folder` is told of."""
+    try:
+        with open(os.path.join(folder, "spec.json"), encoding="utf-8") as file:
+            return [str(entry["name"]) for entry in json.load(file)["programs"]]
+    except FileNotFoundError:
+        return []
+
+
+def hold(folder: str, program: str) -> None:
+    """Have a program stand still from the start, until somebody starts it (controlplane.systemctl)."""
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    with open(os.path.join(folder, f"stopped.{program}"), "a", encoding="ascii"):
+        pass
+
+
 def supervisor_pid(folder: str) -> int:
     """The pid of the living supervisor of `folder`, 0 if there is none."""
     try:

@@ -1,7 +1,7 @@
 """OCI image archives without Docker: one short recipe per image, deterministic, cached."""
 
 from controlplane.images.build import binaries_for, ensure_images
-from controlplane.images.recipes import CONFORMANCE, DEMO
+from controlplane.images.known import CONFORMANCE, DEMO, KUBEADM
 from controlplane.images.seed import ensure_seed, seed_containerd_root
 
-__all__ = ["CONFORMANCE", "DEMO", "binaries_for", "ensure_images", "ensure_seed", "seed_containerd_root"]
+__all__ = ["CONFORMANCE", "DEMO", "KUBEADM", "binaries_for", "ensure_images", "ensure_seed", "seed_containerd_root"]

@@ -18,6 +18,7 @@ from controlplane.binaries.toolchain import build_environment, find_go
 from controlplane.cachelock import cache_lock
 from controlplane.images.archive import entries_of_tree, replacing, write_archive, write_layer
 from controlplane.images.compile import build_busybox, compile_c
+from controlplane.images.known import BY_NAME
 from controlplane.images.layout import read_archive
 from controlplane.images.model import Descriptor, Entry, file, make_image
 from controlplane.images.packages import distribution, unpack_packages
@@ -33,7 +34,6 @@ from controlplane.images.recipe import (
     Source,
     Upstream,
 )
-from controlplane.images.recipes import BY_NAME
 from controlplane.images.registrytree import registry_entries
 from nodelib.command import run_sync
 from nodelib.errors import NotFound

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controlplane.images.recipes import DEMO, RECIPES
+from controlplane.images.known import DEMO, RECIPES
 
 _HEAD = """# Images
 

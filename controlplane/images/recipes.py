@@ -24,6 +24,7 @@ _E2E = "registry.k8s.io/e2e-test-images"
 PAUSE_NAME = "registry.k8s.io/pause:3.10.2"
 AGNHOST_NAME = f"{_E2E}/agnhost:2.66.1"
 BUSYBOX_NAME = f"{_E2E}/busybox:1.37.0-2"
+ETCD_NAME = "registry.k8s.io/etcd:3.7.0-0"
 COREDNS_NAME = "registry.k8s.io/coredns/coredns:v1.15.0"
 
 _PAUSE_C = r"""
@@ -66,7 +67,7 @@ www-data:x:33:
 nogroup:x:65534:
 """
 
-_SKELETON = Files(
+SKELETON = Files(
     (
         *(directory(path) for path in ("dev", "etc", "home", "proc", "run", "sys", "usr/bin", "usr/sbin", "var/log")),
         directory("root", 0o700),
@@ -79,7 +80,7 @@ _SKELETON = Files(
 )
 
 # The userland that agnhost's tests call: the packages of its Dockerfile under their Debian names.
-_USERLAND = (
+USERLAND = (
     *("base-files", "bash", "coreutils", "dash", "findutils", "grep", "gzip", "hostname", "mawk", "mount"),
     *("sed", "tar"),
     *("bind9-dnsutils", "ca-certificates", "curl", "iperf", "iproute2", "iputils-ping", "libc-bin"),
@@ -89,20 +90,20 @@ _USERLAND = (
 # Milliseconds in `date` are off by default; `tc` uses kernel headers that Linux 6.8 dropped (CBQ), see
 # https://bugs.busybox.net/show_bug.cgi?id=15934
 _BUSYBOX_OPTIONS = (("CONFIG_STATIC", "y"), ("CONFIG_TC", "n"), ("CONFIG_FEATURE_DATE_NANO", "y"))
-BUSYBOX_LAYER = LayerRecipe("busybox", (_SKELETON, BusyBox(_BUSYBOX_OPTIONS)))
+BUSYBOX_LAYER = LayerRecipe("busybox", (SKELETON, BusyBox(_BUSYBOX_OPTIONS)))
 
 DEBIAN_LAYER = LayerRecipe(
     "Debian userland",
     (
         Packages(
-            _USERLAND,
+            USERLAND,
             links=(
                 symlink("usr/bin/awk", "mawk"),
                 symlink("usr/bin/nc", "nc.openbsd"),
                 symlink("usr/local/bin/iperf", "/usr/bin/iperf"),
             ),
         ),
-        _SKELETON,
+        SKELETON,
     ),
 )
 
@@ -167,7 +168,7 @@ http {
 _NGINX_LAYER = LayerRecipe(
     "nginx",
     (
-        Packages(("nginx",), above=_USERLAND),
+        Packages(("nginx",), above=USERLAND),
         Files(
             (
                 file("etc/nginx/nginx.conf", _NGINX_CONF),
@@ -279,29 +280,20 @@ RECIPES: tuple[Recipe, ...] = (
     ),
     Recipe(
         f"{_E2E}/sample-apiserver:1.29.2",
-        (LayerRecipe("sample-apiserver", (Built("sample-apiserver", "sample-apiserver"), _SKELETON)),),
+        (LayerRecipe("sample-apiserver", (Built("sample-apiserver", "sample-apiserver"), SKELETON)),),
         RunConfig(entrypoint=("/sample-apiserver",)),
         differs="k8s.io/sample-apiserver v0.37.1, the one of this Kubernetes version",
     ),
     Recipe(
         f"{_E2E}/regression-issue-74839:1.5",
-        (
-            LayerRecipe(
-                "regression-issue-74839", (Built("regression-issue-74839", "regression-issue-74839"), _SKELETON)
-            ),
-        ),
+        (LayerRecipe("regression-issue-74839", (Built("regression-issue-74839", "regression-issue-74839"), SKELETON)),),
         RunConfig(entrypoint=("/regression-issue-74839",)),
         differs="no shell",
     ),
     Recipe(
-        "registry.k8s.io/etcd:3.7.0-0",
-        (LayerRecipe("etcd", (Built("etcd-server", "usr/local/bin/etcd"), _SKELETON)),),
+        ETCD_NAME,
+        (LayerRecipe("etcd", (Built("etcd-server", "usr/local/bin/etcd"), SKELETON)),),
         RunConfig(ports=("2379/tcp", "2380/tcp")),
         differs="etcd alone, without etcdctl and the older versions for migration",
     ),
 )
-
-BY_NAME: dict[str, Recipe] = {name: recipe for recipe in RECIPES for name in (recipe.name, *recipe.aliases)}
-
-DEMO: tuple[str, ...] = (PAUSE_NAME, COREDNS_NAME, AGNHOST_NAME, BUSYBOX_NAME)
-CONFORMANCE: tuple[str, ...] = tuple(recipe.name for recipe in RECIPES)

@@ -35,6 +35,8 @@ def needed(options: Options) -> tuple[str, ...]:
     """Names of the binaries that a cluster with these options runs on."""
     names = ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"]
     names += ["containerd", "containerd-shim-runc-v2", "ctr", "kubectl"]
+    if options.kubeadm:
+        names.append("kubeadm")
     if options.agent == "upstream":
         names.append("kubelet")
     if options.proxy == "upstream":
@@ -217,6 +219,13 @@ def agent(cluster: Cluster, node: Node, tools: Tools) -> Program:
     own = tuple(f"--pod-network-cidr={cidr}" for cidr in cluster.pod_cidrs)
     command = (tools.python, "-m", "cli.node_main", *flags, f"--cgroup-root={cluster.cgroup}/{node.name}", *own)
     return Program("agent", command, log, tools.python_environment(), stop_timeout=10)
+
+
+def kubelet_service(cluster: Cluster, node: Node, tools: Tools) -> Program:
+    """The kubelet of a node of kubeadm's, as its unit file starts it."""
+    folder = f"{cluster.node_dir(node.name)}/commands"
+    env = {**tools.environment(), "PATH": f"{folder}:{_SYSTEM_PATH}"}
+    return Program("agent", (f"{folder}/kubelet-service",), f"{cluster.log_dir(node.name)}/agent.log", env, 10)
 
 
 def proxy(cluster: Cluster, node: Node, tools: Tools) -> Program:

@@ -21,6 +21,8 @@ NODE_DIRS = {
     "cni/state": "/var/lib/cni",
     "etc-containerd": "/etc/containerd",
     "kubernetes": "/etc/kubernetes",
+    "etcd": "/var/lib/etcd",  # kubeadm's, on its control plane nodes
+    "libexec": "/usr/libexec/kubernetes",  # where a controller manager in a pod looks for FlexVolume plugins
 }
 NODE_FILES = {"hosts": "/etc/hosts", "resolv.conf": "/etc/resolv.conf", "hostname": "/etc/hostname"}
 

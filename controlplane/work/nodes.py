@@ -55,11 +55,15 @@ def write_files(cluster: Cluster, node: Node) -> None:
         "hosts": node_files.hosts(cluster),
         "hostname": f"{node.name}\n",
         "etc-containerd/config.toml": config,
-        "kubernetes/kubelet.yaml": node_files.kubelet_config(cluster, node),
-        "kubernetes/proxy.yaml": node_files.proxy_config(cluster, node),
     }
+    if not cluster.options.kubeadm:
+        files["kubernetes/kubelet.yaml"] = node_files.kubelet_config(cluster, node)
+        files["kubernetes/proxy.yaml"] = node_files.proxy_config(cluster, node)
     for name, text in files.items():
         _rewrite(f"{own}/{name}", text)
+    if cluster.options.kubeadm and "nameserver" not in resolv:
+        # kubeadm's CoreDNS forwards what it does not know, and ends when there is nobody to forward to.
+        resolv += f"nameserver {cluster.host_address}\n"
     _rewrite(f"{own}/resolv.conf", resolv)
 
 

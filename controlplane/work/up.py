@@ -12,7 +12,7 @@ from controlplane.edge import cgroups, state
 from controlplane.model import CONTROL_PLANE, POD_CIDR, SERVICE_CIDR, Cluster, Node, Options, cache_root, state_root
 from controlplane.plan import addresses, components, manifests
 from controlplane.plan.components import Tools
-from controlplane.work import control_plane, doctor, host, network, nodes, peer, workloads
+from controlplane.work import control_plane, doctor, host, kubeadm, network, nodes, peer, workloads
 from controlplane.work.images import import_images
 from controlplane.work.progress import Progress
 from controlplane.work.workloads import Sight
@@ -89,7 +89,7 @@ def _check_peer(options: Options) -> None:
         )
 
 
-_FIXED = ("uplink", "durable", "ip_family", "routed")
+_FIXED = ("uplink", "durable", "ip_family", "routed", "kubeadm", "control_planes")
 
 
 def _readable(name: str) -> Cluster | None:
@@ -133,6 +133,8 @@ class _Raising:
 
     async def run(self) -> list[Sight]:
         images = await self._binaries_and_images()
+        if self.cluster.options.kubeadm:
+            return await self._by_kubeadm(images)
         async with asyncio.TaskGroup() as group:
             keys = group.create_task(self._keys(), name="keys")
             wire = group.create_task(self._network(images), name="network")
@@ -142,6 +144,19 @@ class _Raising:
         client = KubeClient(load_kubeconfig(self.cluster.admin_kubeconfig), user_agent="nodewright-up")
         try:
             return await self._with_client(client, images)
+        finally:
+            await client.close()
+
+    async def _by_kubeadm(self, images: Mapping[str, Path]) -> list[Sight]:
+        await self._network(images)
+        await kubeadm.raise_cluster(kubeadm.Ground(self.cluster, self.tools, self.progress, self.clock), images)
+        client = KubeClient(load_kubeconfig(self.cluster.admin_kubeconfig), user_agent="nodewright-up")
+        try:
+            with self.progress.step("nodes Ready"):
+                await workloads.wait_nodes(self.cluster, client, self.clock)
+            if self.cluster.options.demo:
+                await workloads.apply(client, manifests.demo_base(), self.clock)
+            return await self._workloads(client)
         finally:
             await client.close()
 
@@ -160,10 +175,12 @@ class _Raising:
 
     async def _binaries_and_images(self) -> Mapping[str, Path]:
         from controlplane.binaries import ensure
-        from controlplane.images import CONFORMANCE, DEMO, binaries_for, ensure_images
+        from controlplane.images import CONFORMANCE, DEMO, KUBEADM, binaries_for, ensure_images
 
         with self.progress.step("binaries and images") as say:
             images = CONFORMANCE if self.request.images == "conformance" else DEMO
+            if self.cluster.options.kubeadm:
+                images = tuple(dict.fromkeys((*images, *KUBEADM)))
             names = (*components.needed(self.cluster.options), *binaries_for(images))
             cache = Path(cache_root())
             binaries = await asyncio.to_thread(
@@ -223,7 +240,7 @@ class _Raising:
             await asyncio.to_thread(nodes.start_daemons, self.cluster, node, self.tools)
 
     async def _workloads(self, client: KubeClient) -> list[Sight]:
-        deployments = [manifests.dns_deployment()]
+        deployments = [] if self.cluster.options.kubeadm else [manifests.dns_deployment()]
         if self.cluster.options.demo:
             deployments.append(manifests.demo_deployment(self.cluster))
         await workloads.apply(client, deployments, self.clock)

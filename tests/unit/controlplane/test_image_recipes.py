@@ -10,7 +10,7 @@ from controlplane.binaries import TABLE
 from controlplane.images import CONFORMANCE, DEMO, binaries_for
 from controlplane.images.compile import source_lines
 from controlplane.images.document import images_page
-from controlplane.images.recipes import BY_NAME, RECIPES
+from controlplane.images.known import BY_NAME, RECIPES
 from nodelib.errors import NotFound
 
 # test/utils/image/manifest.go of Kubernetes 1.37.1, the images that the conformance suites run.

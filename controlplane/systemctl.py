@@ -1,0 +1,112 @@
+"""What stands in for systemctl in a node of `up --kubeadm`: its verbs, on the programs of the node's supervisor.
+
+`python -S -m controlplane.systemctl DIR VERB [UNIT]`. kubeadm starts, stops and asks for `kubelet` only
+(cmd/kubeadm/app/util/initsystem); whoever works in the node by hand has the same few verbs.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+
+from controlplane.edge import units
+
+_UNITS = {"kubelet": "agent", "containerd": "containerd", "kube-proxy": "proxy"}
+_PATIENCE = 30.0  # seconds for a program to start or stop
+
+
+def main(argv: list[str]) -> int:
+    """Exit status as systemctl's: 0 done or active, 3 not active, 4 no such unit."""
+    folder, words = argv[0], [word for word in argv[1:] if not word.startswith("-")]
+    verb, unit = [*words, "", ""][:2]
+    if verb in ("daemon-reload", "enable", "disable", "reset-failed"):
+        return 0
+    name = _UNITS.get(unit.removesuffix(".service"), "")
+    if name not in units.wanted(folder):
+        print(f"Unit {unit}.service could not be found.")
+        return 4
+    if verb in _VERBS:
+        return _VERBS[verb](folder, name)
+    print(f"systemctl {verb}: not among the verbs that a node of nodewright knows", file=sys.stderr)
+    return 1
+
+
+def _start(folder: str, name: str) -> int:
+    _mark(folder, name, stopped=False)
+    return _until(folder, name, alive=True)
+
+
+def _stop(folder: str, name: str) -> int:
+    _mark(folder, name, stopped=True)
+    return _until(folder, name, alive=False)
+
+
+def _restart(folder: str, name: str) -> int:
+    return _stop(folder, name) or _start(folder, name)
+
+
+def _is_active(folder: str, name: str) -> int:
+    state = _state(folder, name)
+    print(state)
+    return 0 if state == "active" else 3
+
+
+def _is_enabled(folder: str, name: str) -> int:
+    print("enabled")
+    return 0
+
+
+def _status(folder: str, name: str) -> int:
+    state = _state(folder, name)
+    row = units.programs(folder).get(name, {})
+    print(f"* {name}.service\n   Loaded: loaded (nodewright supervisor; enabled)\n   Active: {state}")
+    print(f"   Main PID: {row.get('pid', 0)}, started {row.get('starts', 0)} times, {row.get('last_exit', '')}")
+    return 0 if state == "active" else 3
+
+
+def _state(folder: str, name: str) -> str:
+    if units.programs(folder).get(name, {}).get("alive"):
+        return "active"
+    return "inactive" if os.path.exists(_marker(folder, name)) else "activating"
+
+
+def _mark(folder: str, name: str, *, stopped: bool) -> None:
+    path = _marker(folder, name)
+    if stopped:
+        with open(path, "a", encoding="ascii"):
+            pass
+    elif os.path.exists(path):
+        os.unlink(path)
+    pid = units.supervisor_pid(folder)
+    if pid:
+        os.kill(pid, signal.SIGHUP)
+
+
+def _marker(folder: str, name: str) -> str:
+    return os.path.join(folder, f"stopped.{name}")
+
+
+def _until(folder: str, name: str, *, alive: bool) -> int:
+    deadline = time.monotonic() + _PATIENCE
+    while bool(units.programs(folder).get(name, {}).get("alive")) is not alive:
+        if time.monotonic() > deadline:
+            print(f"{name}: {'not started' if alive else 'still runs'} after {_PATIENCE:g} s", file=sys.stderr)
+            return 1
+        time.sleep(0.02)
+    return 0
+
+
+_VERBS = {
+    "start": _start,
+    "stop": _stop,
+    "restart": _restart,
+    "is-active": _is_active,
+    "is-enabled": _is_enabled,
+    "status": _status,
+}
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

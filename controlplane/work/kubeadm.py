@@ -1,0 +1,212 @@
+"""Raises a cluster as its users do, with kubeadm: init on the first node, join on the others.
+
+The nodes are those of `up`; what runs on them comes from kubeadm: the control plane as static pods, CoreDNS and
+(with --proxy upstream) kube-proxy as addons. Run again, it goes on with the nodes that are not in the cluster yet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+
+from controlplane.edge import state, units
+from controlplane.edge.spaces import entered
+from controlplane.edge.streamed import run_lines
+from controlplane.model import Cluster, Node
+from controlplane.plan import components, node_files
+from controlplane.plan import kubeadm as plan
+from controlplane.plan.components import Tools
+from controlplane.work import nodes, peer
+from controlplane.work.control_plane import start_unit
+from controlplane.work.images import import_images
+from controlplane.work.progress import Progress, Say
+from nodelib import command
+from nodelib.clock import Clock
+from nodelib.errors import NotFound, Permanent
+from nodelib.kube.access import load_kubeconfig
+from nodelib.kube.client import KubeClient
+
+_CHARACTERS = "0123456789abcdefghijklmnopqrstuvwxyz"
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What every step works with."""
+
+    cluster: Cluster
+    tools: Tools
+    progress: Progress
+    clock: Clock
+
+
+async def raise_cluster(ground: Ground, images: Mapping[str, Path]) -> None:
+    """Until every node has joined; the caller sees to their being Ready. Raises Permanent with kubeadm's words."""
+    cluster = ground.cluster
+    async with asyncio.TaskGroup() as group:
+        for node in cluster.nodes:
+            group.create_task(_start_node(ground, node, images), name=node.name)
+    first, *others = cluster.nodes
+    secret = await asyncio.to_thread(_secret, cluster)
+    await _init(ground, first, secret)
+    ca_hash = await asyncio.to_thread(_ca_hash, cluster, first)
+    # Members of etcd are added one at a time.
+    for node in [other for other in others if other in plan.control_planes(cluster)]:
+        await _join(ground, node, secret, ca_hash)
+    workers = [other for other in others if other not in plan.control_planes(cluster)]
+    async with asyncio.TaskGroup() as group:
+        for node in workers:
+            group.create_task(_join(ground, node, secret, ca_hash), name=f"join {node.name}")
+    await _network_and_proxy(ground, first)
+
+
+async def _start_node(ground: Ground, node: Node, images: Mapping[str, Path]) -> None:
+    cluster = ground.cluster
+    with ground.progress.step(f"{node.name}: containerd and images") as say:
+        await asyncio.to_thread(_write_commands, ground, node)
+        await asyncio.to_thread(_start_services, ground, node, with_proxy=_has_proxy(cluster, node))
+        await nodes.wait_runtime(cluster, node, ground.clock)
+        say(await import_images(cluster, node, ground.tools, images))
+
+
+def _write_commands(ground: Ground, node: Node) -> None:
+    cluster, folder = ground.cluster, plan.commands_dir(ground.cluster, node)
+    os.makedirs(folder, mode=0o755, exist_ok=True)
+    for name, text in (
+        ("kubelet", plan.kubelet_command(cluster, ground.tools)),
+        ("kubelet-service", plan.kubelet_service(cluster, node)),
+        ("systemctl", plan.systemctl_command(cluster, node, ground.tools)),
+    ):
+        state.write_if_changed(f"{folder}/{name}", text, 0o755)
+
+
+def _start_services(ground: Ground, node: Node, *, with_proxy: bool) -> None:
+    cluster, tools = ground.cluster, ground.tools
+    folder = cluster.unit_dir(node.name)
+    if "agent" not in units.wanted(folder):
+        units.hold(folder, "agent")  # kubeadm starts it
+    programs = [components.runtime(cluster, node, tools), components.kubelet_service(cluster, node, tools)]
+    if with_proxy:
+        programs.append(components.proxy(cluster, node, tools))
+    start_unit(cluster, node.name, tuple(programs), tools.project)
+
+
+def _has_proxy(cluster: Cluster, node: Node) -> bool:
+    return os.path.exists(f"{cluster.node_dir(node.name)}/kubernetes/proxy.conf")
+
+
+async def _init(ground: Ground, node: Node, secret: Mapping[str, str]) -> None:
+    cluster = ground.cluster
+    with ground.progress.step(f"{node.name}: kubeadm init") as say:
+        if os.path.exists(cluster.admin_kubeconfig):
+            say("done before")
+            return
+        path = f"{cluster.node_dir(node.name)}/kubeadm.yaml"
+        key = secret["certificate_key"] if cluster.options.control_planes > 1 else ""
+        state.write(path, plan.init_config(cluster, secret["token"], key))
+        more = ("--upload-certs",) if key else ()
+        await run_kubeadm(ground, node, say, "init", f"--config={path}", *more, *plan.skipped_phases(cluster))
+        own = f"{cluster.node_dir(node.name)}/kubernetes/admin.conf"
+        state.write(cluster.admin_kubeconfig, await asyncio.to_thread(_read, own))
+
+
+async def _join(ground: Ground, node: Node, secret: Mapping[str, str], ca_hash: str) -> None:
+    cluster = ground.cluster
+    with ground.progress.step(f"{node.name}: kubeadm join") as say:
+        if os.path.exists(f"{cluster.node_dir(node.name)}/kubernetes/kubelet.conf"):
+            say("done before")
+            return
+        path = f"{cluster.node_dir(node.name)}/kubeadm.yaml"
+        state.write(path, plan.join_config(cluster, node, secret["token"], ca_hash, secret["certificate_key"]))
+        await run_kubeadm(ground, node, say, "join", f"--config={path}")
+
+
+async def run_kubeadm(ground: Ground, node: Node, say: Say, *arguments: str) -> None:
+    """kubeadm in the node's namespaces, its output in the node's log. Raises Permanent with its last words."""
+    cluster = ground.cluster
+    line = plan.kubeadm_line(cluster, node, ground.tools, *arguments)
+    log = f"{cluster.log_dir(node.name)}/kubeadm-{arguments[0]}.log"
+    words: list[str] = []
+
+    def heard(text: str) -> None:
+        words.append(text)
+        if text.startswith("["):
+            say(text[:100])
+
+    status = await run_lines(_inside(cluster, node, line), log=log, on_line=heard, on_text=lambda piece: None)
+    if status != 0:
+        told = [text for text in words if text.strip()][-12:]
+        raise Permanent(
+            f"exit status {status}: {' | '.join(told)[-1500:]}",
+            obj=f"kubeadm {arguments[0]} on {node.name}",
+            action=f"Its whole output: {log}; the agent's: {cluster.log_dir(node.name)}/agent.log",
+        )
+
+
+async def _network_and_proxy(ground: Ground, first: Node) -> None:
+    cluster = ground.cluster
+    if cluster.options.agent == "upstream":
+        client = KubeClient(load_kubeconfig(cluster.admin_kubeconfig), user_agent="nodewright-up")
+        try:
+            with ground.progress.step("peer's pod network"):
+                await peer.ensure_network(cluster, client, ground.clock)
+        finally:
+            await client.close()
+    if cluster.options.proxy == "upstream":
+        return
+    with ground.progress.step("service proxy on every node"):
+        config = f"{cluster.node_dir(first.name)}/kubeadm.yaml"
+        arguments = ("kubeconfig", "user", "--client-name=system:kube-proxy", f"--config={config}")
+        line = plan.kubeadm_line(cluster, first, ground.tools, *arguments)
+        done = await command.run(_inside(cluster, first, line), timeout=60)
+        for node in cluster.nodes:
+            own = f"{cluster.node_dir(node.name)}/kubernetes"
+            if not _has_proxy(cluster, node):
+                state.write(f"{own}/proxy.conf", done.stdout)
+            state.write_if_changed(f"{own}/proxy.yaml", node_files.proxy_config(cluster, node), 0o644)
+            await asyncio.to_thread(_start_services, ground, node, with_proxy=True)
+
+
+def _inside(cluster: Cluster, node: Node, argv: list[str]) -> list[str]:
+    spaces = {kind: cluster.namespace(node.name, kind) for kind in ("net", "mnt", "uts")}
+    return entered(spaces["net"], argv, mnt=spaces["mnt"], uts=spaces["uts"])
+
+
+def _secret(cluster: Cluster) -> dict[str, str]:
+    """The bootstrap token and the key of the uploaded certificates, made once for a cluster."""
+    path = os.path.join(cluster.dir, "kubeadm.json")
+    if not os.path.exists(path):
+        token = ".".join("".join(secrets.choice(_CHARACTERS) for _ in range(length)) for length in (6, 16))
+        state.write(path, json.dumps({"token": token, "certificate_key": secrets.token_hex(32)}))
+    found: dict[str, str] = json.loads(_read(path))
+    return found
+
+
+def _ca_hash(cluster: Cluster, first: Node) -> str:
+    """The pin of the cluster's authority, as kubeadm writes it: SHA-256 of its public key."""
+    path = f"{cluster.node_dir(first.name)}/kubernetes/pki/ca.crt"
+    try:
+        certificate = x509.load_pem_x509_certificate(_read(path).encode())
+    except FileNotFoundError as error:
+        raise NotFound(
+            "kubeadm has left no certificate authority there",
+            obj=path,
+            step="read the cluster's authority",
+            action=f"`./nodewright down --name {cluster.name}`, then raise it again.",
+        ) from error
+    form = serialization.PublicFormat.SubjectPublicKeyInfo
+    key = certificate.public_key().public_bytes(serialization.Encoding.DER, form)
+    return f"sha256:{hashlib.sha256(key).hexdigest()}"
+
+
+def _read(path: str) -> str:
+    with open(path, encoding="utf-8") as file:
+        return file.read()
