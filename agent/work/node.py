@@ -343,6 +343,7 @@ class NodeKeeper:
         if old is None or (old.get("spec") or {}) != (node.get("spec") or {}):
             self._tell_schedulable(old, node)
         self._learn(node)
+        self._node_changed(kind, node, old)  # a cluster may forbid a node to list the others
 
     def _tell_schedulable(self, old: Json | None, node: Json) -> None:
         before = bool(((old or {}).get("spec") or {}).get("unschedulable"))

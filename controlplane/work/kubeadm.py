@@ -22,10 +22,10 @@ from controlplane.edge import state, units
 from controlplane.edge.spaces import entered
 from controlplane.edge.streamed import run_lines
 from controlplane.model import Cluster, Node
-from controlplane.plan import components, node_files
+from controlplane.plan import components, manifests, node_files
 from controlplane.plan import kubeadm as plan
 from controlplane.plan.components import Tools
-from controlplane.work import nodes, peer
+from controlplane.work import nodes, peer, workloads
 from controlplane.work.control_plane import start_unit
 from controlplane.work.images import import_images
 from controlplane.work.progress import Progress, Say
@@ -57,6 +57,7 @@ async def raise_cluster(ground: Ground, images: Mapping[str, Path]) -> None:
     first, *others = cluster.nodes
     secret = await asyncio.to_thread(_secret, cluster)
     await _init(ground, first, secret)
+    await _rights(ground)
     ca_hash = await asyncio.to_thread(_ca_hash, cluster, first)
     # Members of etcd are added one at a time.
     for node in [other for other in others if other in plan.control_planes(cluster)]:
@@ -116,6 +117,17 @@ async def _init(ground: Ground, node: Node, secret: Mapping[str, str]) -> None:
         await run_kubeadm(ground, node, say, "init", f"--config={path}", *more, *plan.skipped_phases(cluster))
         own = f"{cluster.node_dir(node.name)}/kubernetes/admin.conf"
         state.write(cluster.admin_kubeconfig, await asyncio.to_thread(_read, own))
+
+
+async def _rights(ground: Ground) -> None:
+    """What our agent needs beyond kubeadm's own rules: its pod network reads every Node."""
+    if ground.cluster.options.agent == "upstream":
+        return
+    client = KubeClient(load_kubeconfig(ground.cluster.admin_kubeconfig), user_agent="nodewright-up")
+    try:
+        await workloads.apply(client, manifests.rights(), ground.clock)
+    finally:
+        await client.close()
 
 
 async def _join(ground: Ground, node: Node, secret: Mapping[str, str], ca_hash: str) -> None:

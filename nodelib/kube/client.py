@@ -73,7 +73,7 @@ class KubeClient:
         self.access = access
         self._timeout = timeout
         self._headers = {"User-Agent": user_agent, "Accept": "application/json"}
-        self._session: aiohttp.ClientSession | None = None
+        self._pool: _Pool | None = None
 
     async def get(self, path: str, params: Mapping[str, str] | None = None) -> Json:
         return await self.request("GET", path, params=params)
@@ -107,14 +107,17 @@ class KubeClient:
             headers["Content-Type"] = content_type
         data = orjson.dumps(body) if body is not None else None
         try:
-            async with self._open().request(
-                method,
-                self.access.server + path,
-                data=data,
-                params=params,
-                headers=headers,
-                server_hostname=self.access.tls_server_name,
-            ) as response:
+            async with (
+                self._open() as pool,
+                pool.session.request(
+                    method,
+                    self.access.server + path,
+                    data=data,
+                    params=params,
+                    headers=headers,
+                    server_hostname=self.access.tls_server_name,
+                ) as response,
+            ):
                 raw = await response.read()
                 retry_after = response.headers.get("Retry-After")
                 status = response.status
@@ -123,21 +126,27 @@ class KubeClient:
         return _decode(status, raw, f"{method} {path}", retry_after)
 
     async def stream(self, path: str, params: Mapping[str, str]) -> AsyncIterator[Json]:
-        """Watch events as they come, until the server ends the watch. Raises as request() does."""
+        """Watch events as they come, until the server ends the watch, or reconnect(). Raises as request() does."""
         headers = self._authorization()
         # A watch may be silent, but bookmarks come about every minute: longer silence is a dead peer.
         limits = aiohttp.ClientTimeout(total=None, sock_connect=self._timeout, sock_read=_WATCH_SILENCE)
+        pool, reader = self._open(), None
         try:
-            async with self._open().get(
-                self.access.server + path,
-                params={**params, "watch": "true"},
-                headers=headers,
-                timeout=limits,
-                server_hostname=self.access.tls_server_name,
-            ) as response:
+            async with (
+                pool,
+                pool.session.get(
+                    self.access.server + path,
+                    params={**params, "watch": "true"},
+                    headers=headers,
+                    timeout=limits,
+                    server_hostname=self.access.tls_server_name,
+                ) as response,
+            ):
                 if response.status >= 300:
                     _decode(response.status, await response.read(), f"WATCH {path}", None)
-                async for line in _lines(response.content):
+                reader = response.content
+                pool.streams.add(reader)
+                async for line in _lines(reader):
                     event = orjson.loads(line)
                     if event.get("type") == "ERROR":
                         status = event.get("object") or {}
@@ -149,28 +158,36 @@ class KubeClient:
                         )
                     yield event
         except (aiohttp.ClientError, TimeoutError, OSError, orjson.JSONDecodeError) as error:
-            raise self._unreachable("WATCH", path, error) from error
+            if not pool.retired:
+                raise self._unreachable("WATCH", path, error) from error
+        finally:
+            if reader is not None:
+                pool.streams.discard(reader)
 
     async def close(self) -> None:
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        if self._pool is not None:
+            await self._pool.session.close()
+            self._pool = None
 
     async def reconnect(self) -> None:
-        """Drop every connection: the next call dials anew (after a certificate rotation or a dead peer)."""
-        await self.close()
+        """The next call dials anew (after a certificate rotation or a dead peer); watches end, calls in hand do not."""
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            await pool.retire()
 
-    def _open(self) -> aiohttp.ClientSession:
-        if self._session is None or self._session.closed:
+    def _open(self) -> _Pool:
+        if self._pool is None or self._pool.session.closed:
             context = tls_context(self.access)
             connector = aiohttp.TCPConnector(ssl=context, limit=0, keepalive_timeout=60)
-            self._session = aiohttp.ClientSession(
-                connector=connector,
-                headers=self._headers,
-                timeout=aiohttp.ClientTimeout(total=self._timeout),
-                read_bufsize=1 << 20,
+            self._pool = _Pool(
+                aiohttp.ClientSession(
+                    connector=connector,
+                    headers=self._headers,
+                    timeout=aiohttp.ClientTimeout(total=self._timeout),
+                    read_bufsize=1 << 20,
+                )
             )
-        return self._session
+        return self._pool
 
     def _authorization(self) -> dict[str, str]:
         token = self.access.token
@@ -191,6 +208,35 @@ class KubeClient:
             step=f"{method} {path}",
             action="Check that the API server runs and that this node reaches it; the call is tried again.",
         )
+
+
+class _Pool:
+    """The connections of one time: entered by each call, closed by the last one out once they are retired."""
+
+    def __init__(self, session: aiohttp.ClientSession) -> None:
+        self.session = session
+        self.streams: set[aiohttp.StreamReader] = set()
+        self.retired = False
+        self._users = 0
+
+    async def __aenter__(self) -> _Pool:
+        self._users += 1
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._users -= 1
+        await self._close_unused()
+
+    async def retire(self) -> None:
+        """No new calls; whoever reads a watch is woken: closing the session alone would leave it waiting for ever."""
+        self.retired = True
+        for stream in list(self.streams):
+            stream.set_exception(aiohttp.ClientConnectionError("the client dials anew"))
+        await self._close_unused()
+
+    async def _close_unused(self) -> None:
+        if self.retired and not self._users:
+            await self.session.close()
 
 
 def tls_context(access: ClusterAccess) -> ssl.SSLContext | bool:

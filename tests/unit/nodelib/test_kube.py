@@ -115,6 +115,18 @@ async def test_reflector_tells_each_change_once(api: FakeApiServer, follower: Fo
     assert list(follower.reflector.store) == [("ns", "big")]
 
 
+async def test_a_watch_goes_on_after_the_client_dials_anew(
+    api: FakeApiServer, client: KubeClient, follower: Follower
+) -> None:
+    await asyncio.wait_for(follower.reflector.synced.wait(), 20)
+    await until(lambda: client._pool is not None and client._pool.streams)
+    for name in ("a", "b"):
+        await client.reconnect()
+        await api.put(f"{PODS}/{name}", thing(name))
+        await until(lambda name=name: ("ADDED", name) in follower.told)
+    assert follower.reflector.last_error == ""
+
+
 async def test_reflector_finds_at_relist_what_it_missed(api: FakeApiServer, follower: Follower) -> None:
     await api.put(f"{PODS}/gone", thing("gone"))
     await api.put(f"{PODS}/same", thing("same"))
