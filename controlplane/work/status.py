@@ -58,7 +58,8 @@ class Status:
 
 async def look(cluster: Cluster) -> Status:
     """Never raises for something that is down: that is the status."""
-    unit_names = [CONTROL_PLANE, *(node.name for node in cluster.nodes)]
+    by_pods = cluster.options.kubeadm  # the control plane has no unit of its own: it runs in pods
+    unit_names = [*(() if by_pods else (CONTROL_PLANE,)), *(node.name for node in cluster.nodes)]
     api, api_nodes, pods = await _ask_api(cluster)
     by_name = {item["metadata"]["name"]: item for item in api_nodes}
     proxies = await asyncio.gather(*(_proxy(cluster, node.name) for node in cluster.nodes))
