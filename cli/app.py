@@ -370,6 +370,22 @@ def agent(context: typer.Context) -> None:
 
 
 @app.command(rich_help_panel="Daemons", context_settings={**_PASS, "help_option_names": []})
+def kubelet(context: typer.Context) -> None:
+    """The agent in the place of upstream's kubelet: the same flags, and no pod network unless it is asked for."""
+    from cli import node_main
+
+    raise SystemExit(node_main.main(context.args, pod_network="none"))
+
+
+@app.command("kube-proxy", rich_help_panel="Daemons", context_settings={**_PASS, "help_option_names": []})
+def kube_proxy(context: typer.Context) -> None:
+    """The proxy under upstream's name."""
+    from proxy.app import main as run
+
+    raise SystemExit(run(context.args))
+
+
+@app.command(rich_help_panel="Daemons", context_settings={**_PASS, "help_option_names": []})
 def proxy(context: typer.Context) -> None:
     """Run the service proxy: kube-proxy's flags and KubeProxyConfiguration file (`proxy --help` lists them)."""
     from proxy.app import main as run

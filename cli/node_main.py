@@ -22,9 +22,12 @@ from cni.settings import OVERLAYS, CniSettings
 from nodelib.errors import Invalid, NodewrightError
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Exit status as the agent's: 0 stopped as asked, 1 failed, 2 a bad command line or configuration."""
-    own, rest = _parser().parse_known_args(sys.argv[1:] if argv is None else list(argv))
+def main(argv: Sequence[str] | None = None, *, pod_network: str = "nodewright") -> int:
+    """Exit status as the agent's: 0 stopped as asked, 1 failed, 2 a bad command line or configuration.
+
+    `pod_network`: which one when --pod-network does not say.
+    """
+    own, rest = _parser(pod_network).parse_known_args(sys.argv[1:] if argv is None else list(argv))
     if own.pod_network == "none" or {"-h", "--help", "--version"} & set(rest):
         return run_agent(rest)
     try:
@@ -69,9 +72,9 @@ def cni_settings(node_name: str, cidrs: Sequence[str], firewall: str, overlay: s
     return CniSettings(node_name=node_name, cluster_cidrs=ranges, firewall=firewall, overlay=overlay)
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(pod_network: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--pod-network", choices=("nodewright", "none"), default="nodewright")
+    parser.add_argument("--pod-network", choices=("nodewright", "none"), default=pod_network)
     parser.add_argument("--pod-network-cidr", action="append", default=[])
     parser.add_argument("--pod-network-firewall", choices=("iptables", "nftables"), default="iptables")
     parser.add_argument("--pod-network-overlay", choices=OVERLAYS, default="auto")

@@ -97,7 +97,9 @@ SUPPORTED: dict[str, Reader] = {
     "conntrack.udpStreamTimeout": parse_duration,
 }
 
-# name -> (type, what happens instead); "" : the field belongs to a mode that was not asked for, no word about it.
+_NO_IPVS, _LINUX = "there is no ipvs mode", "this is Linux"
+
+# name -> (type, what happens instead)
 IGNORED: dict[str, tuple[Reader, str]] = {
     "featureGates": (_anything, "no feature gates: everything that is GA or beta upstream is on"),
     "clientConnection.acceptContentTypes": (_text, "JSON is spoken"),
@@ -112,19 +114,38 @@ IGNORED: dict[str, tuple[Reader, str]] = {
     "showHiddenMetricsForVersion": (_text, "no metric is hidden"),
     "configSyncPeriod": (parse_duration, "watches are resumed, nothing is listed again by the clock"),
     "portRange": (_text, "it has no effect upstream either"),
-    "windowsRunAsService": (_boolean, "this is Linux"),
-    "ipvs": (_anything, ""),
-    "winkernel": (_anything, ""),
+    "windowsRunAsService": (_boolean, _LINUX),
+    **{f"ipvs.{name}": (parse_duration, _NO_IPVS) for name in (*_PERIODS, "tcpTimeout", "tcpFinTimeout", "udpTimeout")},
+    "ipvs.scheduler": (_text, _NO_IPVS),
+    "ipvs.excludeCIDRs": (_texts, _NO_IPVS),
+    "ipvs.strictARP": (_boolean, _NO_IPVS),
+    **{f"winkernel.{name}": (_text, _LINUX) for name in ("networkName", "sourceVip", "rootHnsEndpointName")},
+    "winkernel.enableDSR": (_boolean, _LINUX),
+    "winkernel.forwardHealthCheckVip": (_boolean, _LINUX),
 }
 
 _HEAD = f"Begin it with `apiVersion: {API_VERSION}` and `kind: KubeProxyConfiguration`."
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """A key that is given twice is an error, as in upstream's strict decoding."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen = set()
+        for key, _ in node.value:
+            if key.value in seen:
+                raise yaml.constructor.ConstructorError(
+                    "while reading a mapping", node.start_mark, f"field {key.value!r} is given twice", key.start_mark
+                )
+            seen.add(key.value)
+        return super().construct_mapping(node, deep)
 
 
 def read_config(path: str) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Values by dotted field name, and the lines to log. Raises Invalid, which names the file and the field."""
     try:
         with open(path, encoding="utf-8") as file:
-            content = yaml.safe_load(file)
+            content = yaml.load(file, Loader=_StrictLoader)
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise _wrong(path, str(error), "Check the path in --config, and that the file is YAML.") from error
     return decode_config(content, path)

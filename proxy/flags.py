@@ -91,12 +91,19 @@ IGNORED_FLAGS: dict[str, str] = {
     "ipvs-udp-timeout": "there is no ipvs mode",
 }
 
+VERSION = "v1.37.1"  # of the kube-proxy whose flags and files these are
 _SWITCHES = frozenset({"profiling", "ipvs-strict-arp"})
 
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise Invalid(message, obj="proxy", step="read the command line", action="See --help for the flags.")
+
+
+class _Version(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_: object, **__: object) -> None:
+        print(f"Kubernetes {VERSION}")
+        parser.exit(0)
 
 
 def parse_flags(argv: Sequence[str]) -> dict[str, Any]:
@@ -108,6 +115,7 @@ def parse_flags(argv: Sequence[str]) -> dict[str, Any]:
         _add(parser, name, reader, "")
     for name, instead in IGNORED_FLAGS.items():
         _add(parser, name, _boolean if name in _SWITCHES else str, f"taken and not used: {instead}")
+    parser.add_argument("--version", action=_Version, nargs="?", help="print the Kubernetes version and exit")
     given = vars(parser.parse_args(list(argv)))
     return {name.replace("_", "-"): value for name, value in given.items() if value is not None}
 

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import contextlib
+import os
+import re
 from pathlib import Path
 
 import pytest
@@ -9,7 +12,7 @@ from nodelib.firewall.objects import Family
 from proxy import machine
 from proxy.access import find_access
 from proxy.app import main
-from proxy.configfile import parse_duration
+from proxy.configfile import API_VERSION, IGNORED, SUPPORTED, decode_config, parse_duration
 from proxy.settings import Listen, load_settings
 
 HEAD = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"
@@ -87,7 +90,7 @@ def test_file_before_flags(tmp_path: Path) -> None:
 def test_unsupported_fields_are_told_once(tmp_path: Path) -> None:
     text = "featureGates: {X: true}\nenableProfiling: true\nclientConnection: {qps: 5}\nipvs: {scheduler: rr}\n"
     settings = load_settings(config(tmp_path, text))
-    assert len(settings.notices) == 3 and all("not supported" in line for line in settings.notices)
+    assert len(settings.notices) == 4 and all("not supported" in line for line in settings.notices)
 
 
 @pytest.mark.parametrize(
@@ -109,7 +112,7 @@ def test_unsupported_fields_are_told_once(tmp_path: Path) -> None:
         ("bindAddress: here\n", "not an IP address"),
         ("conntrack: {maxPerCore: -1}\n", "negative"),
         ("oomScoreAdj: 2000\n", "within -1000 and 1000"),
-        ("kind: Other\n", "kind 'Other'"),
+        ("kind: Other\n", "given twice"),
         ("a: [\n", "read the configuration"),
     ],
 )
@@ -195,3 +198,57 @@ def test_access() -> None:
     assert find_access("", "http://127.0.0.1:8080/", {}).server == "http://127.0.0.1:8080"
     with pytest.raises(Invalid, match="neither a kubeconfig nor"):
         find_access("", "", {})
+
+
+# The places of upstream's types in KubeProxyConfiguration; the two of component-base are written out.
+TYPES = {
+    "KubeProxyConfiguration": "",
+    "KubeProxyIPTablesConfiguration": "iptables.",
+    "KubeProxyIPVSConfiguration": "ipvs.",
+    "KubeProxyNFTablesConfiguration": "nftables.",
+    "KubeProxyConntrackConfiguration": "conntrack.",
+    "KubeProxyWinkernelConfiguration": "winkernel.",
+    "DetectLocalConfiguration": "detectLocal.",
+}
+SECTIONS = {"clientConnection", "logging", *(place.rstrip(".") for place in TYPES.values() if place)}
+CLIENT = {f"clientConnection.{name}" for name in ("kubeconfig", "acceptContentTypes", "contentType", "qps", "burst")}
+LOGGING = {f"logging.{name}" for name in ("format", "flushFrequency", "verbosity", "vmodule", "options")}
+
+
+def test_every_field_of_upstreams_type_is_obeyed_or_answered() -> None:
+    modules = os.environ.get("GOMODCACHE") or os.path.expanduser("~/go/pkg/mod")
+    types = Path(modules, "k8s.io/kube-proxy@v0.37.1/config/v1alpha1/types.go")
+    if not types.exists():
+        pytest.skip("upstream's source is not on this machine")
+    upstream = set(CLIENT | LOGGING)
+    for kind, place in TYPES.items():
+        body = types.read_text().split(f"type {kind} struct {{")[1].split("\n}\n")[0]
+        upstream |= {place + name for name in re.findall(r'json:"([A-Za-z0-9]+)', body)}
+    assert upstream - SECTIONS == set(SUPPORTED) | set(IGNORED)
+    assert all(instead for _, instead in IGNORED.values())
+
+
+@pytest.mark.parametrize("name", sorted(IGNORED))
+def test_what_is_not_obeyed_is_answered_by_one_line(name: str) -> None:
+    section, _, leaf = name.rpartition(".")
+    samples: list[object] = ["1s", "x", True, ["10.0.0.0/8"], 3]
+    told = []
+    for sample in samples:
+        inner: object = {leaf: sample}
+        content = {"apiVersion": API_VERSION, "kind": "KubeProxyConfiguration"}
+        with contextlib.suppress(Invalid):
+            told.append(decode_config({**content, **({section: inner} if section else inner)}, "f")[1])  # type: ignore[dict-item]
+    assert any(len(lines) == 1 and name in lines[0] for lines in told)
+
+
+def test_a_field_given_twice_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text(HEAD + "mode: iptables\nmode: nftables\n")
+    with pytest.raises(Invalid, match="given twice"):
+        load_settings(["--config", str(path)])
+
+
+def test_version_is_the_one_that_is_followed(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        load_settings(["--version"])
+    assert capsys.readouterr().out == "Kubernetes v1.37.1\n"
