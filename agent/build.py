@@ -10,6 +10,7 @@ from functools import partial
 from agent import credentials, derive
 from agent import static as static_pods
 from agent.core import Connections, Core, HostAddresses, NodesFollower
+from agent.departure import shutdown_tasks
 from agent.edge import log_folder
 from agent.edge import stats as machine_figures
 from agent.edge.api_pods import PodsApi
@@ -27,6 +28,7 @@ from agent.materials import BuiltMaterials, build_materials
 from agent.model.node import NodePlace
 from agent.model.pods import ContainerState, Pod
 from agent.plan import cgroups as cgroup_plan
+from agent.plan.shutdown import NOT_READY
 from agent.plugins import build_plugins
 from agent.ports import PodCgroups
 from agent.pressure import BuiltPressure, Surroundings, build_pressure
@@ -34,13 +36,13 @@ from agent.settings import KUBERNETES_VERSION, Settings
 from agent.work.allocations import Allocations
 from agent.work.cgroups import KubepodsTree
 from agent.work.csi import CsiVolumes
-from agent.work.eviction import Pressures
 from agent.work.hooks import Hooks
 from agent.work.images import ImageDesk
 from agent.work.lease import LeaseKeeper
 from agent.work.local_node import LocalNode
 from agent.work.logrotate import LogRotation
 from agent.work.node import NodeEdges, NodeHooks, NodeKeeper, NodeTimes
+from agent.work.node_allocatable import AllocatableParts, NodeAllocatable
 from agent.work.parts import Parts
 from agent.work.pod_table import PodTable
 from agent.work.probes import ProbeKeeper
@@ -48,6 +50,7 @@ from agent.work.relist import Observer
 from agent.work.report import Reporter
 from agent.work.startup import Startups
 from agent.work.stats import StatsProvider, StatsSources
+from agent.work.told import Told
 from nodelib.clock import Clock, SystemClock
 from nodelib.errors import NodewrightError
 from nodelib.kube.client import KubeClient
@@ -71,7 +74,8 @@ class _Ground:
     events: EventRecorder
     addresses: HostAddresses
     machine: Machine
-    pressures: Pressures
+    pressures: Told[tuple[str, ...]]
+    going: Told[bool]
 
 
 async def build_core(settings: Settings, *, wants_nodes: bool = False) -> Core:
@@ -87,8 +91,14 @@ async def build_core(settings: Settings, *, wants_nodes: bool = False) -> Core:
     await _first_address(ground.addresses)
     tree = CgroupTree.detect()
     cgroups, sizes = await _kubepods(settings, tree, keeper)
+    allocatable = _node_allocatable(ground, tree, cgroups, keeper)
+    await allocatable.reserve()
     ground.pressures.follow(keeper.poke)
-    table = PodTable(lambda: derive.node_view(settings, keeper, ground.pressures.now), static_pods.sources(settings))
+    ground.going.follow(keeper.poke)
+    table = PodTable(
+        lambda: derive.node_view(settings, keeper, ground.pressures.now, going=ground.going.now),
+        static_pods.sources(settings),
+    )
     plugins = await build_plugins(
         ground.made.api,
         settings.paths.root_dir,
@@ -130,7 +140,9 @@ async def build_core(settings: Settings, *, wants_nodes: bool = False) -> Core:
         probes=probes,
         probe_io=probe_io,
         stats=stats,
+        allocatable=allocatable,
         pressure=_pressure(ground, keeper, table, parts.observer, stats),
+        departure=shutdown_tasks(settings, clock, ground.events, ground.metrics, keeper, table, ground.going),
         rotation=_rotation(ground, table),
         pods_source=_pods_source(ground, static),
         static=static,
@@ -163,7 +175,8 @@ def _ground(settings: Settings, clock: Clock, found: credentials.Credentials) ->
         events=EventRecorder(made.api, settings.node.name, clock, sent=not settings.standalone),
         addresses=HostAddresses(access.server, settings.node.ips),
         machine=Machine(settings.paths.root_dir, settings.cgroups.root),
-        pressures=Pressures(),
+        pressures=Told(()),
+        going=Told(False),
     )
 
 
@@ -180,6 +193,12 @@ async def _kubepods(settings: Settings, tree: CgroupTree, keeper: NodeKeeper) ->
     cgroups = KubepodsTree(tree, policy, hugepage_sizes=sizes, slices=slices)
     await cgroups.setup(keeper.enforced)
     return cgroups, sizes
+
+
+def _node_allocatable(ground: _Ground, tree: CgroupTree, cgroups: KubepodsTree, keeper: NodeKeeper) -> NodeAllocatable:
+    slices = SystemdSlices() if ground.settings.cgroups.driver == "systemd" else None
+    parts = AllocatableParts(tree, slices, cgroups.enforce, ground.events, ground.clock, lambda: keeper.ref)
+    return NodeAllocatable(derive.reserved(ground.settings, tree.version), parts)
 
 
 def _cgroup_machine(ground: _Ground, tree: CgroupTree, sizes: tuple[int, ...]) -> cgroup_plan.Machine:
@@ -269,6 +288,7 @@ def _node_keeper(ground: _Ground, followers: list[NodesFollower] | None) -> Node
             on_nodes=told if followers is not None else None,
             conditions=ground.credentials.conditions,
             pressures=lambda: ground.pressures.now,
+            problems=lambda: [NOT_READY] if ground.going.now else [],
         ),
         derive.node_policy(settings),
         port=settings.server.port,

@@ -28,6 +28,7 @@ from agent.work.images import ImageDesk
 from agent.work.lease import LeaseKeeper
 from agent.work.logrotate import LogRotation
 from agent.work.node import NodeKeeper
+from agent.work.node_allocatable import NodeAllocatable
 from agent.work.pod_table import PodTable
 from agent.work.probes import ProbeKeeper
 from agent.work.relist import Observer
@@ -99,7 +100,9 @@ class Core:
     probes: ProbeKeeper
     probe_io: ProbeIo
     stats: StatsProvider
+    allocatable: NodeAllocatable
     pressure: BuiltPressure
+    departure: dict[str, Work]
     rotation: LogRotation
     pods_source: Reflector
     static: StaticParts
@@ -120,9 +123,11 @@ class Core:
             "pods-resizes": self.table.resizes.run,
             "allocations": self.allocations.run,
             "log-rotation": self.rotation.run,
+            "node-allocatable": self.allocatable.run,
             **self.pressure.tasks(),
             **dict(self.plugins.tasks()),
             **self.static.tasks(self.observer.audited),
+            **self.departure,
             **self.keeper.tasks(),
         }
 

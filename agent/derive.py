@@ -12,6 +12,9 @@ from agent.plan.cgroups import Policy, path_of, root_name
 from agent.plan.eviction.thresholds import thresholds
 from agent.plan.image_gc import ImageGcPolicy
 from agent.plan.node import NodePolicy
+from agent.plan.node_allocatable import Reservation, Reserved
+from agent.plan.node_allocatable import reserved as reserved_cgroups
+from agent.plan.shutdown import Period, periods
 from agent.settings import Settings
 from agent.work.node import NodeKeeper
 from agent.work.server import ServedNode
@@ -51,6 +54,20 @@ def eviction_policy(settings: Settings) -> EvictionPolicy:
 def image_gc_policy(settings: Settings) -> ImageGcPolicy:
     images = settings.images
     return ImageGcPolicy(images.gc_high, images.gc_low, images.gc_min_age, images.gc_max_age)
+
+
+def shutdown_periods(settings: Settings) -> tuple[Period, ...]:
+    shutdown = settings.shutdown
+    return periods((Period(*one) for one in shutdown.by_priority), shutdown.whole, shutdown.critical)
+
+
+def reserved(settings: Settings, cgroup_version: int) -> tuple[Reserved, ...]:
+    cgroups = settings.cgroups
+    reservations = (
+        Reservation("system-reserved", cgroups.system_reserved, cgroups.system_reserved_cgroup),
+        Reservation("kube-reserved", cgroups.kube_reserved, cgroups.kube_reserved_cgroup),
+    )
+    return reserved_cgroups(cgroups.enforce, reservations, cgroup_version)
 
 
 def cgroup_policy(settings: Settings) -> Policy:
@@ -115,7 +132,9 @@ def material_node(keeper: NodeKeeper, addresses: tuple[str, ...]) -> NodeContext
     )
 
 
-def node_view(settings: Settings, keeper: NodeKeeper, pressures: tuple[str, ...] = ()) -> NodeView:
+def node_view(
+    settings: Settings, keeper: NodeKeeper, pressures: tuple[str, ...] = (), *, going: bool = False
+) -> NodeView:
     """The node as admission sees it."""
     spec: Json = (keeper.node or {}).get("spec") or {}
     return NodeView(
@@ -127,6 +146,7 @@ def node_view(settings: Settings, keeper: NodeKeeper, pressures: tuple[str, ...]
         kernel=keeper.kernel,
         unsafe_sysctls=settings.pods.allowed_unsafe_sysctls,
         pressures=pressures,
+        shutting_down=going,
     )
 
 

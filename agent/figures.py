@@ -62,6 +62,10 @@ class Figures(Protocol):
         """Images were removed; `reason`: age or space."""
         ...
 
+    def shut_down(self, began: float, ended: float) -> None:
+        """The last graceful shutdown of the machine (wall seconds); 0.0: none yet, or not over."""
+        ...
+
     def probed(self, labels: ProbeLabels, result: str, seconds: float) -> None:
         """`result`: successful, failed or unknown."""
         ...
@@ -105,6 +109,9 @@ class Unmeasured:
         return
 
     def images_collected(self, reason: str, count: int) -> None:
+        return
+
+    def shut_down(self, began: float, ended: float) -> None:
         return
 
     def probed(self, labels: ProbeLabels, result: str, seconds: float) -> None:

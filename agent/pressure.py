@@ -11,13 +11,14 @@ from agent.edge.cri import Cri
 from agent.figures import Figures
 from agent.ports import Events
 from agent.settings import Settings
-from agent.work.eviction import EvictionParts, Evictor, Pressures
+from agent.work.eviction import EvictionParts, Evictor
 from agent.work.garbage import Spare
 from agent.work.image_gc import CollectorParts, ImageCollector
 from agent.work.node import NodeKeeper
 from agent.work.pod_table import PodTable
 from agent.work.relist import Observer
 from agent.work.stats import StatsProvider
+from agent.work.told import Told
 from nodelib.clock import Clock
 
 
@@ -34,7 +35,7 @@ class Surroundings:
     table: PodTable
     observer: Observer
     stats: StatsProvider
-    pressures: Pressures
+    pressures: Told[tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,6 +128,8 @@ class CgroupSettings:
     single_process_oom_kill: bool | None
     kube_reserved: Mapping[str, str]
     system_reserved: Mapping[str, str]
+    kube_reserved_cgroup: str
+    system_reserved_cgroup: str
     enforce: frozenset[str]
 
 
@@ -142,6 +144,15 @@ class EvictionSettings:
     pressure_transition_period: float
     max_grace: int
     local_storage: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ShutdownSettings:
+    """What pods have when the machine goes; `by_priority`: (priority, whole seconds)."""
+
+    whole: float
+    critical: float
+    by_priority: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +226,7 @@ class Settings:
     status: StatusSettings
     cgroups: CgroupSettings
     eviction: EvictionSettings
+    shutdown: ShutdownSettings
     pods: PodSettings
     static: StaticSettings
     dns: DnsSettings
@@ -258,6 +270,14 @@ def build(config: Mapping[str, Any], own: Mapping[str, Any], notices: tuple[str,
         ),
         cgroups=_cgroups(config),
         eviction=_eviction(config),
+        shutdown=ShutdownSettings(
+            seconds(config["shutdownGracePeriod"]),
+            seconds(config["shutdownGracePeriodCriticalPods"]),
+            tuple(
+                (one["priority"], one["shutdownGracePeriodSeconds"])
+                for one in config["shutdownGracePeriodByPodPriority"]
+            ),
+        ),
         pods=_pods(config),
         static=StaticSettings(
             config["staticPodPath"],
@@ -370,6 +390,8 @@ def _cgroups(config: Mapping[str, Any]) -> CgroupSettings:
         single_process_oom_kill=config["singleProcessOOMKill"],
         kube_reserved=config["kubeReserved"],
         system_reserved=config["systemReserved"],
+        kube_reserved_cgroup=config["kubeReservedCgroup"],
+        system_reserved_cgroup=config["systemReservedCgroup"],
         enforce=frozenset(config["enforceNodeAllocatable"]),
     )
 

@@ -72,7 +72,18 @@ _SYSCTL = re.compile(r"^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*[a-z0-9]([-_a-z0-9]
 def complaints(config: Flat) -> list[Complaint]:
     """(field path, problem) of everything that is wrong with a complete, defaulted configuration."""
     found: list[Complaint] = []
-    for rule in (_ranges, _durations, _addresses, _images, _cgroups, _reservations, _evictions, _taints, _others):
+    for rule in (
+        _ranges,
+        _durations,
+        _addresses,
+        _images,
+        _cgroups,
+        _reservations,
+        _evictions,
+        _shutdowns,
+        _taints,
+        _others,
+    ):
         found.extend(rule(config))
     return found
 
@@ -181,6 +192,20 @@ def _evictions(config: Flat) -> Iterator[Complaint]:
     for signal in config["evictionSoft"]:
         if signal not in config["evictionSoftGracePeriod"]:
             yield f"evictionSoft.{signal}", "needs its evictionSoftGracePeriod"
+
+
+def _shutdowns(config: Flat) -> Iterator[Complaint]:
+    whole, critical = (seconds(config[f"shutdownGracePeriod{part}"]) for part in ("", "CriticalPods"))
+    for path, value in (("shutdownGracePeriod", whole), ("shutdownGracePeriodCriticalPods", critical)):
+        if value != 0 and value < 1:
+            yield path, "must be 0s, or 1s or more"
+    if critical > whole:
+        yield "shutdownGracePeriodCriticalPods", "is a part of shutdownGracePeriod and cannot be more"
+    if config["shutdownGracePeriodByPodPriority"] and (whole or critical):
+        yield "shutdownGracePeriodByPodPriority", "cannot be given beside shutdownGracePeriod"
+    for index, one in enumerate(config["shutdownGracePeriodByPodPriority"]):
+        if one["shutdownGracePeriodSeconds"] < 0:
+            yield f"shutdownGracePeriodByPodPriority[{index}]", "shutdownGracePeriodSeconds must not be negative"
 
 
 def _threshold_problem(text: str) -> str:

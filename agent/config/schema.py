@@ -65,9 +65,7 @@ def _ignored(check: Check, default: Any, instead: str, as_is: Any = None) -> Fie
 
 _TAINT = record({"key": string, "effect": string}, {"value": string, "timeAdded": string})
 _EVENTS = "events are aggregated and limited by source, with upstream's fixed numbers"
-_RESERVED = "reservations count in Allocatable; the cgroup given here is left as it is"
 _MANAGERS = "containers share all CPUs and NUMA nodes; limits and shares still hold"
-_SHUTDOWN = "pods get no notice of a machine shutdown beyond the signals of the init system"
 
 _SERVER: dict[str, Field] = {
     "enableServer": _obeyed(boolean, True),
@@ -136,10 +134,10 @@ _NODE: dict[str, Field] = {
     ),
     "eventRecordQPS": _ignored(int32, 50, _EVENTS),
     "eventBurst": _ignored(int32, 100, _EVENTS),
-    "shutdownGracePeriod": _ignored(duration, "0s", _SHUTDOWN),
-    "shutdownGracePeriodCriticalPods": _ignored(duration, "0s", _SHUTDOWN),
-    "shutdownGracePeriodByPodPriority": _ignored(
-        list_of(record({"priority": int32, "shutdownGracePeriodSeconds": int64})), [], _SHUTDOWN
+    "shutdownGracePeriod": _obeyed(duration, "0s"),
+    "shutdownGracePeriodCriticalPods": _obeyed(duration, "0s"),
+    "shutdownGracePeriodByPodPriority": _obeyed(
+        list_of(record({"priority": int32, "shutdownGracePeriodSeconds": int64})), []
     ),
     "failSwapOn": _obeyed(boolean, True),
     "protectKernelDefaults": _ignored(boolean, False, "kernel tunables are left as they are and not checked"),
@@ -167,8 +165,8 @@ _CGROUPS: dict[str, Field] = {
     "systemCgroups": _ignored(string, "", "system processes stay in their cgroups"),
     "systemReserved": _obeyed(map_of(quantity), {}),
     "kubeReserved": _obeyed(map_of(quantity), {}),
-    "systemReservedCgroup": _ignored(string, "", _RESERVED),
-    "kubeReservedCgroup": _ignored(string, "", _RESERVED),
+    "systemReservedCgroup": _obeyed(string, ""),
+    "kubeReservedCgroup": _obeyed(string, ""),
     "enforceNodeAllocatable": _obeyed(list_of(string), ["pods"]),
     "reservedSystemCPUs": _ignored(string, "", _MANAGERS),
     "reservedMemory": _ignored(list_of(record({"numaNode": int32, "limits": map_of(quantity)})), [], _MANAGERS),

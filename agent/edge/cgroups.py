@@ -158,6 +158,11 @@ class CgroupTree:
         """Whether it is there in every tree."""
         return all(self._files.exists(top + path) for top in self._tops)
 
+    async def lacks(self, path: str, controllers: Iterable[str]) -> tuple[str, ...]:
+        """In the trees of which of these controllers it is not."""
+        wanted = sorted(self.controllers.intersection(controllers))
+        return tuple(name for name in wanted if not self._files.exists(self.folder(_checked(path), name)))
+
     async def pids(self, path: str) -> frozenset[int]:
         """Processes in it and below it."""
         return await asyncio.to_thread(self._pids, path)

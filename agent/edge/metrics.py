@@ -134,6 +134,16 @@ class Metrics:
             "kubelet_image_pull_duration_seconds", "Duration in seconds to pull an image.", ["image_size_in_bytes"],
             buckets=_PULL, registry=registry,
         )  # fmt: skip
+        self.shutdown_began = Gauge(
+            "kubelet_graceful_shutdown_start_time_seconds",
+            "Last graceful shutdown start time since unix epoch in seconds",
+            registry=registry,
+        )
+        self.shutdown_ended = Gauge(
+            "kubelet_graceful_shutdown_end_time_seconds",
+            "Last graceful shutdown end time since unix epoch in seconds",
+            registry=registry,
+        )
         self.images_removed = Counter(
             "kubelet_image_garbage_collected", "Total number of images garbage collected by the kubelet.", ["reason"],
             registry=registry,
@@ -207,6 +217,10 @@ class Metrics:
 
     def images_collected(self, reason: str, count: int) -> None:
         self.images_removed.labels(reason).inc(count)
+
+    def shut_down(self, began: float, ended: float) -> None:
+        self.shutdown_began.set(began)
+        self.shutdown_ended.set(ended)
 
     def probed(self, labels: ProbeLabels, result: str, seconds: float) -> None:
         who = (labels.container, labels.pod, labels.namespace)

@@ -18,7 +18,7 @@ from agent.model.resize import Limits, MemoryUse
 from agent.plan import cgroup_reading as reading
 from agent.plan import cgroups as plan
 from agent.plan.demand import Qos, qos_class
-from nodelib.errors import NodewrightError, Permanent
+from nodelib.errors import NodewrightError, Permanent, Temporary
 
 log = logging.getLogger(__name__)
 
@@ -62,6 +62,7 @@ class KubepodsTree:
         self._slices = slices if policy.driver == "systemd" else None
         self._applied: dict[str, plan.Limits] = {}
         self._burstable: dict[str, Pod] = {}
+        self._whole = Limits()
         self._classes = asyncio.Lock()
 
     @property
@@ -92,8 +93,18 @@ class KubepodsTree:
             await self._slices.check()
         if not self._policy.per_qos:
             return
-        await self._apply(plan.root_name(self._policy), plan.limits_of_node(allocatable))
+        self._whole = plan.limits_of_node(allocatable)
+        await self._apply(plan.root_name(self._policy), replace(self._whole, memory=None))
         await self._weigh_classes()
+        try:
+            await self.enforce()
+        except Temporary as error:
+            log.warning("pods use more than they may have together; it is tried again: %s", error)
+
+    async def enforce(self) -> None:
+        """Bound all pods together. Raises CgroupError while they use more than that."""
+        if self._policy.per_qos:
+            await self._apply(plan.root_name(self._policy), self._whole)
 
     async def ensure_pod(self, pod: Pod) -> str:
         """Make or update the pod's cgroup; the CRI cgroup_parent."""

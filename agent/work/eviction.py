@@ -19,6 +19,7 @@ from agent.model.stats import NodeFigures, PodFigures
 from agent.plan import demand
 from agent.plan.eviction import local_storage, messages, ranking, signals, thresholds
 from agent.ports import Events
+from agent.work.told import Told
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError
 
@@ -55,36 +56,15 @@ class Garbage(Protocol):
     async def remove_unused_images(self) -> None: ...
 
 
-class Pressures:
-    """The conditions of pressure that hold now: written by one, read by admission and by the node's status."""
-
-    def __init__(self) -> None:
-        self.now: tuple[str, ...] = ()
-        self._followers: list[Callable[[], None]] = []
-
-    def follow(self, told: Callable[[], None]) -> None:
-        """Call `told` whenever they change."""
-        self._followers.append(told)
-
-    def set(self, conditions: Iterable[str]) -> None:
-        before, self.now = self.now, tuple(conditions)
-        for kind in self.now:
-            if kind not in before:
-                log.warning("the node is under pressure: %s", kind)
-        if self.now != before:
-            for told in self._followers:
-                told()
-
-
 @dataclass(frozen=True, slots=True)
 class EvictionParts:
-    """What the evictor works through. `node_ref`: the Node, for events."""
+    """What the evictor works through. `node_ref`: the Node, for events; `pressures`: the conditions that hold now."""
 
     usage: Usage
     pods: Evictable
     garbage: Garbage
     events: Events
-    pressures: Pressures
+    pressures: Told[tuple[str, ...]]
     figures: Figures
     clock: Clock
     node_ref: Callable[[], Json]
@@ -119,6 +99,8 @@ class Evictor:
         found = thresholds.look(self._policy, self._state, seen, self._parts.clock.now())
         self._state = found.state
         self._hurry = bool(found.conditions) or thresholds.is_close(self._policy.thresholds, seen)
+        for kind in set(found.conditions) - set(self._parts.pressures.now):
+            log.warning("the node is under pressure: %s", kind)
         self._parts.pressures.set(found.conditions)
         image_fs = signals.has_image_fs(node)
         over = await self._over_their_limits(image_fs)

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 
 from nodelib.quantity import value
 from tests.cluster.world import Object, World, condition, container, holds, pod, sleeper
+from tests.fakes.private_bus import DAEMON, private_bus
 
 pytestmark = [pytest.mark.cluster, pytest.mark.skipif(os.geteuid() != 0, reason="a cluster needs root")]
 
@@ -110,3 +112,58 @@ async def test_who_writes_beyond_a_limit_is_evicted(world: World) -> None:
 
     await asyncio.gather(*(evicted(name, message) for name, message in expect.items()))
     assert (await world.get("within"))["status"]["phase"] == "Running"
+
+
+@pytest.mark.skipif(DAEMON is None, reason="dbus-daemon is not installed")
+async def test_a_machine_that_goes_waits_for_its_pods(world: World, tmp_path: Path) -> None:
+    """systemd does not run here: a small logind with the real interface, on a bus inside the node's namespaces."""
+    node = world.cluster.nodes[-1].name
+    enter = [f"--{kind}={world.cluster.namespace(node, short)}" for kind, short in (("net", "net"), ("mount", "mnt"))]
+    inside = ["nsenter", *enter, "--"]
+    await world.in_node(node, "mkdir", "-p", "/run/dbus")
+
+    async def ready() -> str:
+        return str(condition(await node_of(world, node), "Ready")["status"])
+
+    async def away() -> bool:
+        return await ready() == "False"
+
+    async def back() -> bool:
+        return await ready() == "True"
+
+    # The node shares /etc with this machine: the agent is not to find that it must write there.
+    with private_bus(tmp_path, "/run/dbus/system_bus_socket", inside, delay=60) as bus:
+
+        async def locked() -> bool:
+            return await asyncio.to_thread(bus.locks, inside) == 1
+
+        async with configured(world, node, shutdownGracePeriod="6s", shutdownGracePeriodCriticalPods="2s"):
+            await holds(locked, "the agent holds an inhibitor lock")
+            slow = container(command=["sh", "-c", "trap '' TERM; sleep 3600 & wait; wait"])
+            await world.run(pod("ordinary", slow, nodeName=node, terminationGracePeriodSeconds=30))
+            began = time.time()
+            await asyncio.to_thread(bus.power_off, inside)
+            ended = await world.until("ordinary", lambda one: one["status"].get("phase") == "Failed", "terminated")
+            assert ended["status"]["reason"] == "Terminated"
+            assert ended["status"]["message"] == "Pod was terminated in response to imminent node shutdown."
+            assert condition(ended, "DisruptionTarget")["reason"] == "TerminationByKubelet"
+            await holds(away, "the node says that it goes")
+            assert "node is shutting down" in condition(await node_of(world, node), "Ready")["message"]
+            await world.create(pod("late", nodeName=node))
+            refused = await world.until("late", lambda one: one["status"].get("phase") == "Failed", "refused")
+            assert refused["status"]["reason"] == "NodeShutdown"
+
+            async def off() -> float:
+                return await asyncio.to_thread(bus.powered_off, inside)
+
+            await holds(off, "the machine goes")
+            assert 3.0 < await off() - began < 7.0
+            await asyncio.to_thread(bus.cancel, inside)
+            await holds(back, "a shutdown that is called off makes the node Ready again")
+            await holds(locked, "the agent holds a lock again")
+
+    async def replaced() -> bool:
+        listed = (await world.api.get("/apis/apps/v1/deployments"))["items"]
+        return all(one["status"].get("availableReplicas") == one["spec"]["replicas"] for one in listed)
+
+    await holds(replaced, "the pods of the cluster's own deployments are replaced")

@@ -46,6 +46,9 @@ class FakeFigures:
     def images_collected(self, reason: str, count: int) -> None:
         self.told["images_collected"].append((reason, count))
 
+    def shut_down(self, began: float, ended: float) -> None:
+        self.told["shut_down"].append((began, ended))
+
     def probed(self, labels: ProbeLabels, result: str, seconds: float) -> None:
         self.told["probed"].append((labels, result, seconds))
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import secrets
 import subprocess
+import sys
 from collections.abc import Iterator
 from decimal import Decimal
 
 import pytest
 
-from agent.edge.cgroups import CgroupTree, Mounts, hugepage_sizes, swap_limits
+from agent.edge.cgroups import CgroupError, CgroupTree, Mounts, hugepage_sizes, swap_limits
 from agent.plan.cgroups import Policy
 from agent.work.cgroups import KubepodsTree
 from tests.unit.agent.plan.test_demand import asks
@@ -92,8 +93,41 @@ async def test_what_the_runtime_made_in_the_hybrid_tree_goes_too(root: str) -> N
         await tree.remove(root)
 
 
+async def test_a_limit_below_what_pods_use_waits_for_them(tree: CgroupTree, root: str) -> None:
+    """cgroup v1 refuses it (EBUSY): the agent starts all the same, and the limit holds once there is room."""
+    if tree.version != 1 or "memory" not in tree.controllers:
+        pytest.skip("v2 takes any limit and kills for it")
+    kubepods = KubepodsTree(tree, Policy(root=root))
+    small = {**NODE, "memory": Decimal(16 << 20)}
+    try:
+        await kubepods.setup(NODE)
+        parent = await kubepods.ensure_pod(pod(asks(), meta={"uid": "u-1"}))
+        eater = _eating(tree, parent, 64 << 20)
+        again = KubepodsTree(tree, Policy(root=root))
+        await again.setup(small)
+        with pytest.raises(CgroupError, match="write 16777216"):
+            await again.enforce()
+        eater.kill()
+        eater.wait()
+        await again.enforce()
+        assert await tree.read(again.root, "memory", "memory.limit_in_bytes") == str(16 << 20)
+    finally:
+        await tree.remove(root)
+
+
 def test_swap_accounting_can_be_told(tree: CgroupTree) -> None:
     assert swap_limits(tree) in (True, False)
+
+
+def _eating(tree: CgroupTree, parent: str, amount: int) -> subprocess.Popen[bytes]:
+    """A process that holds so many bytes which nothing can reclaim."""
+    code = (
+        f"open({tree.folder(parent, 'memory') + '/cgroup.procs'!r}, 'w').write('0')\n"
+        f"held = bytearray(b'x' * {amount})\nprint('full', flush=True)\ninput()"
+    )
+    eater = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert eater.stdout is not None and eater.stdout.readline() == b"full\n"
+    return eater
 
 
 async def _check_limits(tree: CgroupTree, parent: str) -> None:

@@ -170,7 +170,7 @@ def test_feature_gates_of_file_and_flags_are_joined_and_told(folder: Path) -> No
     [
         pytest.param("cpuManagerPolicy: static\n", [], "cpuManagerPolicy is not supported", id="field"),
         pytest.param("", ["--cloud-provider=external"], "--cloud-provider is accepted without effect", id="flag"),
-        pytest.param("shutdownGracePeriod: 30s\n", [], "shutdownGracePeriod is not supported", id="duration"),
+        pytest.param("volumeStatsAggPeriod: 30s\n", [], "volumeStatsAggPeriod is not supported", id="duration"),
     ],
 )
 def test_what_is_not_done_is_told(folder: Path, text: str, argv: list[str], part: str) -> None:

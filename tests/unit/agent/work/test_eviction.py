@@ -12,7 +12,8 @@ import pytest
 from agent.model.eviction import EvictionPolicy, Threshold
 from agent.model.stats import FsUsage, NodeFigures, PodFigures
 from agent.plan.eviction.thresholds import share
-from agent.work.eviction import EvictionParts, Evictor, Pressures
+from agent.work.eviction import EvictionParts, Evictor
+from agent.work.told import Told
 from nodelib.errors import Temporary
 from tests.fakes.clock import settle
 from tests.fakes.pod_world import World, container
@@ -61,7 +62,7 @@ class Node:
     """The world and its evictor."""
 
     def __init__(self, world: World) -> None:
-        self.world, self.usage, self.pressures = world, Usage(), Pressures()
+        self.world, self.usage, self.pressures = world, Usage(), Told[tuple[str, ...]](())
         self.garbage = Garbage(self.usage)
         policy = EvictionPolicy((MEMORY, DISK), transition=30)
         parts = EvictionParts(
