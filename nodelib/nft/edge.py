@@ -13,6 +13,7 @@ import os
 import socket
 import struct
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Protocol
 
 from nodelib import command
@@ -25,8 +26,8 @@ from nodelib.nft.wire import Element, Message
 _NETLINK_NETFILTER = 12
 _NLMSG_ERROR, _NLMSG_DONE = 2, 3
 _DUMP_INTERRUPTED = 0x10
-_NO_SUCH = (errno.ENOENT,)
-_SOL_NETLINK, _NETLINK_NO_ENOBUFS = 270, 5
+_ACK, _DUMP = 0x4, 0x300
+_SNDBUFFORCE, _RCVBUFFORCE = 32, 33
 _LARGEST = 1 << 28
 _TRIES = 5
 
@@ -89,6 +90,9 @@ class NftTable:
         self._run = run
         self._connect = connect
         self._lock = asyncio.Lock()
+        # Kept open: closing a netlink socket waits for the kernel, milliseconds each time.
+        self._channel: socket.socket | None = None
+        self._sequence = 0
 
     @property
     def family(self) -> Family:
@@ -117,63 +121,78 @@ class NftTable:
 
     async def elements(self, sets: Iterable[str]) -> dict[str, set[bytes]] | None:
         """What stands in the kernel; None when the table or one of the sets is not there. Raises NftError."""
-        return await asyncio.to_thread(self._elements, tuple(sets))
+        async with self._lock:
+            return await asyncio.to_thread(self._elements, tuple(sets))
 
     async def rules_digest(self) -> str:
         """Changes when a rule of the table is added, changed, moved or removed; "" without a table."""
-        return await asyncio.to_thread(self._digest)
+        async with self._lock:
+            return await asyncio.to_thread(self._digest)
 
     async def exists(self) -> bool:
         """Raises NftError when nftables cannot be used at all."""
-        return await asyncio.to_thread(self._exists)
+        async with self._lock:
+            return await asyncio.to_thread(self._exists)
 
     def _write(self, rules: Sequence[Message], delete: Sequence[Element], add: Sequence[Element], atomic: bool) -> None:
-        with self._open() as channel:
-            for data, first, last in wire.batches(self._family, self._name, rules, delete, add, atomic=atomic):
-                self._commit(channel, data, first, last)
+        for batch in wire.batches(self._name, rules, delete, add, atomic=atomic):
+            with self._errors("transaction"):
+                self._commit(batch)
+
+    def _commit(self, batch: list[Message]) -> None:
+        channel, first = self._open(), self._numbers(len(batch) + 2)
+        data, last = wire.datagram(self._family, batch, first)
+        _force(channel, _SNDBUFFORCE, socket.SO_SNDBUF, min(2 * len(data) + 65536, _LARGEST))
+        channel.send(data)
+        refused = 0
+        while True:
+            for kind, _, sequence, body in wire.messages(channel.recv(1 << 18)):
+                if kind != _NLMSG_ERROR or not first <= sequence <= last:
+                    continue
+                (code,) = struct.unpack_from("=i", body)
+                refused = refused or -code
+                # The number of the batch itself: nothing of it was looked at.
+                if sequence == last or (code and sequence == first):
+                    if refused:
+                        raise self._refused(refused, "transaction")
+                    return
+
+    def _numbers(self, count: int) -> int:
+        """The first of so many sequence numbers, which no other request has had."""
+        first = self._sequence + 1
+        self._sequence = first + count if first < 1 << 30 else 0
+        return first
 
     def _open(self) -> socket.socket:
-        try:
-            channel = self._connect()
-            channel.settimeout(60)
+        if self._channel is None:
+            self._channel = self._connect()
+            self._channel.settimeout(60)
             # A dump's datagrams and the errors of a large batch must not be lost.
-            _force(channel, 33, socket.SO_RCVBUF, 4 << 20)
-            return channel
-        except OSError as error:
-            raise self._refused(error.errno or 0, "open netlink") from error
+            _force(self._channel, _RCVBUFFORCE, socket.SO_RCVBUF, 4 << 20)
+        return self._channel
 
-    def _commit(self, channel: socket.socket, data: bytes, first: int, last: int) -> None:
-        _force(channel, 32, socket.SO_SNDBUF, min(2 * len(data) + 65536, _LARGEST))
-        refused = 0
+    @contextmanager
+    def _errors(self, step: str) -> Iterator[None]:
+        """After an error of the socket the next request has a new one: late answers are nobody's."""
         try:
-            channel.send(data)
-            while True:
-                for kind, _, sequence, body in wire.messages(channel.recv(1 << 18)):
-                    if kind != _NLMSG_ERROR:
-                        continue
-                    (code,) = struct.unpack_from("=i", body)
-                    refused = refused or -code
-                    # The batch's own number: nothing of it was looked at.
-                    if sequence == last or (code and sequence == first):
-                        if refused:
-                            raise self._refused(refused, "transaction")
-                        return
+            yield
         except OSError as error:
-            raise self._refused(error.errno or 0, "transaction") from error
+            if self._channel is not None:
+                self._channel.close()
+                self._channel = None
+            raise self._refused(error.errno or errno.ETIMEDOUT, step) from error
 
-    def _dump(self, data: bytes) -> Iterator[bytes] | None:
+    def _ask(self, kind: int, flags: int, body: bytes) -> list[bytes] | None:
         """Payloads of the answers, None for "no such thing"."""
         for _ in range(_TRIES):
-            found: list[bytes] = []
-            with self._open() as channel:
-                try:
-                    channel.send(data)
-                    state = _collect(channel, found)
-                except OSError as error:
-                    raise self._refused(error.errno or 0, "read") from error
+            with self._errors("read"):
+                channel, number = self._open(), self._numbers(1)
+                channel.send(wire.request(kind, flags, number, self._family, body))
+                found: list[bytes] = []
+                state = _collect(channel, number, found)
             if state == 0:
-                return iter(found)
-            if state in _NO_SUCH:
+                return found
+            if state == errno.ENOENT:
                 return None
             if state != errno.EINTR:
                 raise self._refused(state, "read")
@@ -182,21 +201,18 @@ class NftTable:
     def _elements(self, sets: tuple[str, ...]) -> dict[str, set[bytes]] | None:
         found: dict[str, set[bytes]] = {}
         for name in sets:
-            payloads = self._dump(wire.elements_request(self._family, self._name, name))
+            body = wire.text_attribute(1, self._name) + wire.text_attribute(2, name)
+            payloads = self._ask(wire.GET_ELEMENTS, _DUMP, body)
             if payloads is None:
                 return None
             found[name] = {raw for payload in payloads for raw in wire.elements_of(payload)}
         return found
 
     def _digest(self) -> str:
-        body = wire.text_attribute(1, self._name)
-        payloads = self._dump(wire.request(wire.GET_RULE, 0x300, 1, self._family, body))
-        if payloads is None:
-            return ""
         digest, any_rule = hashlib.sha256(), False
-        for payload in payloads:
-            parts = [(kind, value) for kind, value in wire.attributes(payload, 4)]
-            # The dump's own filter by table came late to the kernel; handles and positions are not part of a rule.
+        for payload in self._ask(wire.GET_RULE, _DUMP, wire.text_attribute(1, self._name)) or ():
+            parts = list(wire.attributes(payload, 4))
+            # Old kernels ignore the filter; handles and positions are not part of a rule.
             if (1, self._name.encode() + b"\0") not in parts:
                 continue
             any_rule = True
@@ -206,38 +222,24 @@ class NftTable:
         return digest.hexdigest() if any_rule else ""
 
     def _exists(self) -> bool:
-        body = wire.text_attribute(1, self._name)
-        with self._open() as channel:
-            try:
-                channel.send(wire.request(wire.GET_TABLE, 0, 1, self._family, body))
-                for kind, _, _, answer in wire.messages(channel.recv(1 << 16)):
-                    if kind == _NLMSG_ERROR:
-                        (code,) = struct.unpack_from("=i", answer)
-                        if -code == errno.ENOENT:
-                            return False
-                        raise self._refused(-code, "look for the table")
-            except OSError as error:
-                raise self._refused(error.errno or 0, "look for the table") from error
-        return True
+        return self._ask(wire.GET_TABLE, _ACK, wire.text_attribute(1, self._name)) is not None
 
     def _refused(self, code: int, step: str) -> NftError:
         return NftError(f"{step} of table {self._name}: {os.strerror(code)}", family=self._family, code=code)
 
 
-def _collect(channel: socket.socket, found: list[bytes]) -> int:
-    """Payloads until the dump is done; 0, or the errno it ended with."""
+def _collect(channel: socket.socket, number: int, found: list[bytes]) -> int:
+    """Payloads of the answers to request `number`; 0, or the errno it ended with."""
     interrupted = False
     while True:
-        for kind, flags, _, body in wire.messages(channel.recv(1 << 18)):
+        for kind, flags, sequence, body in wire.messages(channel.recv(1 << 18)):
+            if sequence != number:
+                continue
             interrupted = interrupted or bool(flags & _DUMP_INTERRUPTED)
             if kind in (_NLMSG_ERROR, _NLMSG_DONE):
                 (code,) = struct.unpack_from("=i", body) if len(body) >= 4 else (0,)
-                if code:
-                    return int(-code)
-                if kind == _NLMSG_DONE:
-                    return errno.EINTR if interrupted else 0
-            else:
-                found.append(body)
+                return int(-code) or (errno.EINTR if interrupted else 0)
+            found.append(body)
 
 
 def _force(channel: socket.socket, forced: int, plain: int, size: int) -> None:

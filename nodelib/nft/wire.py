@@ -144,17 +144,11 @@ class Message(NamedTuple):
 
 
 def batches(
-    family: Family,
-    table: str,
-    rules: Iterable[Message],
-    delete: Iterable[Element],
-    add: Iterable[Element],
-    *,
-    atomic: bool,
-) -> Iterator[tuple[bytes, int, int]]:
-    """Datagrams, each a transaction, as (bytes, first sequence number, last sequence number).
+    table: str, rules: Iterable[Message], delete: Iterable[Element], add: Iterable[Element], *, atomic: bool
+) -> Iterator[list[Message]]:
+    """The messages of one transaction after the other; with `atomic` there is one.
 
-    Deletions come before additions, so that an element can get another value. With `atomic` there is one datagram.
+    Deletions come before additions, so that an element can get another value.
     """
     every = list(rules)
     every += [Message(DELETE_ELEMENTS, 0, body) for body in _bodies(table, delete)]
@@ -165,17 +159,18 @@ def batches(
         while stop < len(every) and (atomic or stop == start or size + len(every[stop].body) <= _CHUNK):
             size += len(every[stop].body)
             stop += 1
-        yield _batch(family, every[start:stop])
+        yield every[start:stop]
         start = stop
 
 
-def _batch(family: Family, bodies: Sequence[Message]) -> tuple[bytes, int, int]:
-    parts = [_edge_of_batch(_BATCH_BEGIN, 1)]
-    for index, (kind, flags, body) in enumerate(bodies):
-        last = _ACK if index == len(bodies) - 1 else 0
-        parts.append(request(kind, flags | last, index + 2, family, body))
-    parts.append(_edge_of_batch(_BATCH_END, len(bodies) + 2))
-    return b"".join(parts), 1, len(bodies) + 1
+def datagram(family: Family, batch: Sequence[Message], first: int) -> tuple[bytes, int]:
+    """One transaction, numbered from `first` on, and the number that is acknowledged when all of it is in."""
+    parts = [_edge_of_batch(_BATCH_BEGIN, first)]
+    for number, (kind, flags, body) in enumerate(batch, first + 1):
+        last = _ACK if number == first + len(batch) else 0
+        parts.append(request(kind, flags | last, number, family, body))
+    parts.append(_edge_of_batch(_BATCH_END, first + len(batch) + 1))
+    return b"".join(parts), first + len(batch)
 
 
 def _edge_of_batch(kind: int, sequence: int) -> bytes:
@@ -214,12 +209,6 @@ def flushed_chain(table: str, name: str) -> Message:
 def new_rule(body: bytes) -> Message:
     """A rule at the end of its chain."""
     return Message(NEW_RULE, CREATE | APPEND, body)
-
-
-def elements_request(family: Family, table: str, name: str) -> bytes:
-    """Dump all elements of one set."""
-    body = text_attribute(_TABLE, table) + text_attribute(_SET, name)
-    return request(GET_ELEMENTS, 0x300, 1, family, body)
 
 
 def elements_of(payload: bytes) -> list[bytes]:

@@ -17,6 +17,8 @@ from proxy.model import PROTOCOLS, IPNetwork, NamespacedName, Problem, ServicePo
 Json = Mapping[str, Any]
 # The API server lets nothing else through; checked because names end up in rule text.
 _NAME = re.compile(r"[a-zA-Z0-9]([-a-zA-Z0-9._]*[a-zA-Z0-9])?", re.ASCII)
+_BYTE = "(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
+_PLAIN_IPV4 = re.compile(rf"{_BYTE}(?:\.{_BYTE}){{3}}", re.ASCII)
 _LONGEST_AFFINITY = 86400
 
 
@@ -146,6 +148,8 @@ def parse_ip(text: object) -> str | None:
     """Canonical text of an address. Leading zeros in IPv4 are taken as decimal, as upstream's ParseIPSloppy."""
     if not isinstance(text, str):
         return None
+    if _PLAIN_IPV4.fullmatch(text):
+        return text  # nearly always, and twenty times as fast
     candidate = text.strip()
     if "." in candidate and ":" not in candidate:
         candidate = ".".join([part.lstrip("0") or "0" if part.isdigit() else part for part in candidate.split(".")])

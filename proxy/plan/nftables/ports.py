@@ -9,7 +9,6 @@ import ipaddress
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import NamedTuple
 
 from nodelib.nft import wire
@@ -198,7 +197,6 @@ def front_key(at: Front) -> bytes:
     return packed(at.address) + bytes((_PROTOCOL[at.protocol], 0, 0, 0)) + _PORT.pack(at.port)
 
 
-@lru_cache(maxsize=4096)
 def packed(address: str) -> bytes:
     """An address in the order of the network."""
     if ":" in address:
