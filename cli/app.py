@@ -31,6 +31,7 @@ class ProxyMode(StrEnum):
 
     IPTABLES = "iptables"
     NFTABLES = "nftables"
+    USERSPACE = "userspace"
 
 
 class IPFamily(StrEnum):

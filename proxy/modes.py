@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 from nodelib import command
+from nodelib.clock import SystemClock
 from nodelib.command import CommandError
 from nodelib.errors import NodewrightError, NotFound
 from nodelib.firewall.backend import Backend as Variant
@@ -20,7 +22,8 @@ from proxy.backends.base import Backend
 from proxy.backends.facts import ContextOfNode
 from proxy.backends.iptables import IptablesBackend
 from proxy.backends.nftables import NftablesBackend
-from proxy.edge import sysctl
+from proxy.backends.userspace import UserspaceBackend
+from proxy.edge import relay, sysctl
 from proxy.plan.iptables.context import Context
 from proxy.plan.nftables.layout import TABLE
 from proxy.settings import Settings
@@ -35,7 +38,8 @@ async def backends(settings: Settings) -> dict[Family, Backend]:
     if settings.mode == "nftables":
         return {family: _nftables(settings, family) for family in await _nft_families()}
     tables = await _iptables_families()
-    return {family: _iptables(settings, one) for family, one in tables.items()}
+    build = _userspace if settings.mode == "userspace" else _iptables
+    return {family: build(settings, one) for family, one in tables.items()}
 
 
 async def remove_others(mode: str) -> bool:
@@ -45,15 +49,25 @@ async def remove_others(mode: str) -> bool:
     """
     well = True
     if mode != "iptables":
-        well = await _remove_iptables() and well
+        well = await _remove_chains(IptablesBackend, b":KUBE-SERVICES ", b":KUBE-PROXY-CANARY ")
+    if mode != "userspace":
+        well = await _remove_chains(_userspace_removal, b":KUBE-PORTALS-CONTAINER ") and well
     tables = (_UPSTREAM_TABLE,) if mode == "nftables" else (TABLE, _UPSTREAM_TABLE)
     return await _remove_tables(tables) and well
 
 
 def _iptables(settings: Settings, tables: Iptables) -> Backend:
+    return IptablesBackend(tables, _facts(settings, tables.family), generation=_generation(tables))
+
+
+def _userspace(settings: Settings, tables: Iptables) -> Backend:
     facts = _facts(settings, tables.family)
-    legacy = tables.backend.variant == "legacy"
-    return IptablesBackend(tables, facts, generation=(lambda: None) if legacy else read_generation)
+    return UserspaceBackend(tables, facts, listen=relay.listen, clock=SystemClock(), generation=_generation(tables))
+
+
+def _generation(tables: Iptables) -> Callable[[], int | None]:
+    """The legacy tables have no generation that tells of changes."""
+    return (lambda: None) if tables.backend.variant == "legacy" else read_generation
 
 
 def _nftables(settings: Settings, family: Family) -> Backend:
@@ -109,8 +123,12 @@ def _families() -> list[Family]:
     return [Family.IPV4]
 
 
-async def _remove_iptables() -> bool:
-    """Our chains of both families, in every variant that has some."""
+def _userspace_removal(tables: Iptables, facts: ContextOfNode) -> Backend:
+    return UserspaceBackend(tables, facts, listen=relay.listen, clock=SystemClock())
+
+
+async def _remove_chains(build: Callable[[Iptables, ContextOfNode], Backend], *marks: bytes) -> bool:
+    """Those of one mode, of both families, in every variant of iptables that has one of `marks`."""
     well = True
     variants = [variant for variant in ("nft", "legacy") if shutil.which(f"iptables-{variant}-save")]
     if not variants and shutil.which("iptables-save"):
@@ -119,19 +137,15 @@ async def _remove_iptables() -> bool:
         for family in Family:
             tables = Iptables(family, Variant(variant))
             try:
-                if await _has_ours(tables):
-                    await IptablesBackend(tables, ContextOfNode(Context(family=family))).cleanup()
+                # Without -t only tables in use are read: naming one would make the legacy tool create it in the kernel.
+                done = await command.run((tables.backend.save(family),), timeout=300, check=False)
+                if any(b"\n" + mark in done.stdout for mark in marks):
+                    await build(tables, ContextOfNode(Context(family=family))).cleanup()
                     log.info("%s %s: removed", tables.backend.tool(family), family)
             except NodewrightError as error:
                 log.error("%s", error)
                 well = False
     return well
-
-
-async def _has_ours(tables: Iptables) -> bool:
-    # Without -t only tables in use are read: naming one would make the legacy tool create it in the kernel.
-    done = await command.run((tables.backend.save(tables.family),), timeout=300, check=False)
-    return b"\n:KUBE-SERVICES " in done.stdout or b"\n:KUBE-PROXY-CANARY " in done.stdout
 
 
 async def _remove_tables(names: tuple[str, ...]) -> bool:

@@ -21,7 +21,6 @@ from proxy.edge.metrics import Metrics
 from proxy.edge.servers import ServiceHealthServers
 from proxy.health import Health
 from proxy.model import Desired, NodeFacts, Problem
-from proxy.plan.conntrack import stale_flows
 from proxy.plan.health import health_check_ports, local_ready
 from proxy.plan.tracker import Changes, Tracker
 
@@ -205,7 +204,7 @@ class Proxier:
         self._metrics.conntrack_deleted.labels(self.family.value).inc(deleted)
 
     def _delete_stale(self, desired: Desired) -> int:
-        stale = stale_flows(desired, self._flows.list_udp())
+        stale = self._backend.stale_flows(desired, self._flows.list_udp())
         return self._flows.delete(stale) if stale else 0
 
     def _report(self, problems: list[Problem]) -> None:

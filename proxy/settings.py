@@ -17,7 +17,7 @@ from proxy.configfile import read_config
 from proxy.flags import IGNORED_FLAGS, SETTING_FLAGS, parse_flags
 from proxy.plan.services import parse_cidr, parse_ip
 
-MODES = ("iptables", "nftables")
+MODES = ("iptables", "nftables", "userspace")
 DETECT_MODES = ("ClusterCIDR", "NodeCIDR", "BridgeInterface", "InterfaceNamePrefix")
 NODE_PORT_KEYWORDS = ("primary", "localhost", "all")
 HEALTHZ_PORT, METRICS_PORT = 10256, 10249
@@ -168,7 +168,7 @@ def _local(values: Mapping[str, Any]) -> LocalSettings:
 def _rules(values: Mapping[str, Any], mode: str, *, from_file: bool) -> RuleSettings:
     """The section of the mode; a flag, which is named after iptables, counts in every mode."""
     default = RuleSettings()
-    section = mode if from_file else "iptables"
+    section = "nftables" if mode == "nftables" and from_file else "iptables"
 
     def given(name: str, otherwise: Any) -> Any:
         return values.get(f"{section}.{name}", otherwise)

@@ -16,7 +16,9 @@ from nodelib.firewall.objects import BUILT_IN, Change, Family, Rule, TableConten
 from nodelib.firewall.parse import split_words
 from nodelib.firewall.render import render, rule_text
 
-_TARGETS = frozenset({"ACCEPT", "DROP", "RETURN", "REJECT", "DNAT", "SNAT", "MASQUERADE", "MARK", "LOG", "TCPMSS", ""})
+_TARGETS = frozenset(
+    {"ACCEPT", "DROP", "RETURN", "REJECT", "DNAT", "SNAT", "MASQUERADE", "REDIRECT", "MARK", "LOG", "TCPMSS", ""}
+)
 
 Chains = dict[str, list[Rule]]
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from nodelib.flows import UdpFlow
 from proxy.model import Desired, NodeFacts, Problem, ServicePortName
 
 
@@ -35,6 +37,9 @@ class Backend(Protocol):
 
     async def audit(self, *, deep: bool) -> list[str]:
         """What somebody else changed since the last sync, in words; `deep` looks at every rule."""
+
+    def stale_flows(self, desired: Desired, flows: Iterable[UdpFlow]) -> list[UdpFlow]:
+        """UDP flows that conntrack still translates to where they must not go any more. Called from a thread."""
 
     async def cleanup(self) -> None:
         """Remove everything that is ours."""

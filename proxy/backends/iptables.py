@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from nodelib.firewall.iptables import Tables
 from nodelib.firewall.objects import BUILT_IN, TableContent
+from nodelib.flows import UdpFlow
 from proxy.backends.base import SyncReport
 from proxy.backends.facts import ContextOfNode
 from proxy.model import Desired, NodeFacts, ServicePortName
+from proxy.plan.conntrack import stale_flows
 from proxy.plan.iptables import fixed
 from proxy.plan.iptables.sync import Plan, Standing, drift, plan_cleanup, plan_full, plan_partial
 
@@ -76,6 +78,9 @@ class IptablesBackend:
         if deep and not found:
             self._seen = generation
         return found
+
+    def stale_flows(self, desired: Desired, flows: Iterable[UdpFlow]) -> list[UdpFlow]:
+        return stale_flows(desired, flows)
 
     async def cleanup(self) -> None:
         change = plan_cleanup(await self._read(), self._tables.family)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
+from nodelib.flows import UdpFlow
 from nodelib.nft.edge import NftError, Table
 from nodelib.nft.wire import Element, Message
 from proxy.backends.base import SyncReport
 from proxy.backends.facts import ContextOfNode
 from proxy.model import Desired, NodeFacts, ServicePortName
+from proxy.plan.conntrack import stale_flows
 from proxy.plan.iptables.context import Context
 from proxy.plan.nftables import layout
 from proxy.plan.nftables.affinity import loses_endpoints, stale_clients
@@ -77,6 +79,9 @@ class NftablesBackend:
         if deep and not found:
             self._seen = generation
         return found
+
+    def stale_flows(self, desired: Desired, flows: Iterable[UdpFlow]) -> list[UdpFlow]:
+        return stale_flows(desired, flows)
 
     async def cleanup(self) -> None:
         self._ledger = None

@@ -7,7 +7,7 @@ not end a flow, as they do not for TCP.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from nodelib.flows import UdpFlow
 from proxy.model import Desired
@@ -36,3 +36,19 @@ def stale_flows(desired: Desired, flows: Iterable[UdpFlow]) -> list[UdpFlow]:
         if wanted is not None and (flow.reply_source, flow.reply_port) not in wanted:
             stale.append(flow)
     return stale
+
+
+def redirected_elsewhere(desired: Desired, flows: Iterable[UdpFlow], ports: Collection[int]) -> list[UdpFlow]:
+    """The same where flows are redirected to sockets of this machine: to a port that is none of `ports`."""
+    addresses: set[tuple[str, int]] = set()
+    node_ports: set[int] = set()
+    for name, port in desired.ports.items():
+        if name.protocol == "UDP":
+            addresses.update((one, port.port) for one in (port.cluster_ip, *port.load_balancer_ips, *port.external_ips))
+            node_ports.add(port.node_port)
+    return [
+        flow
+        for flow in flows
+        if ((flow.destination, flow.destination_port) in addresses or flow.destination_port in node_ports)
+        and flow.reply_port not in ports
+    ]

@@ -161,6 +161,12 @@ class ProxyWorld:
         saved = self.node.run("iptables-save").stdout
         return sorted(line for line in saved.splitlines() if line.startswith("-A") or line.startswith(":KUBE"))
 
+    def modes(self) -> list[str]:
+        """Those that have rules in the kernel."""
+        saved = self.node.run("sh", "-c", "iptables-save; ip6tables-save; nft list tables").stdout
+        marks = {"iptables": ":KUBE-SERVICES", "nftables": "nodewright-proxy", "userspace": ":KUBE-PORTALS"}
+        return [mode for mode, mark in marks.items() if mark in saved]
+
     def fetch(self, url: str) -> str:
         return self.node.run("curl", "-s", url, check=False).stdout
 

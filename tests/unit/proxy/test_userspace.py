@@ -1,0 +1,234 @@
+"""The userspace mode: which sockets, which rules, who is served by whom; and real sockets on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from dataclasses import replace
+
+import pytest
+
+from nodelib.errors import Temporary
+from nodelib.firewall.fake import FakeIptables
+from nodelib.firewall.objects import Family
+from nodelib.flows import UdpFlow
+from proxy.backends.facts import ContextOfNode
+from proxy.backends.userspace import Choose, UserspaceBackend
+from proxy.edge import relay
+from proxy.model import Endpoint
+from proxy.plan.userspace import Pool, pools
+from proxy.rotation import Address, Rotation
+from tests.fakes.clock import FakeClock
+from tests.unit.proxy.build import CONTEXT, HERE, desired, endpoint, endpoint_slice, service
+
+ONE, TWO = Endpoint("10.1.0.1", 80), Endpoint("10.1.0.2", 80)
+
+
+class FakeRelay:
+    """`kept`: the addresses whose conversations go on."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.closed = False
+        self.kept: frozenset[Address] = frozenset()
+
+    def drop_except(self, addresses: frozenset[Address]) -> None:
+        self.kept = addresses
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+class World:
+    def __init__(self) -> None:
+        self.fake = FakeIptables()
+        self.relays: list[FakeRelay] = []
+        self.full = False
+        facts = ContextOfNode(replace(CONTEXT, localhost_node_ports=False))
+        self.backend = UserspaceBackend(self.fake, facts, listen=self.listen, clock=FakeClock())
+
+    async def listen(self, protocol: str, family: Family, choose: Choose) -> FakeRelay:
+        if self.full:
+            raise Temporary("Too many open files", obj=f"{protocol} socket")
+        self.relays.append(FakeRelay(40000 + len(self.relays)))
+        return self.relays[-1]
+
+    def rules(self) -> list[str]:
+        dump = self.fake.dump().split("*nat")[1].split("\n*")[0]
+        return [line for line in dump.splitlines() if line.startswith("-A")]
+
+
+async def test_the_chains_of_every_kind_of_address() -> None:
+    world = World()
+    one = service(
+        "web",
+        "172.30.0.1",
+        type="LoadBalancer",
+        externalIPs=["192.168.99.1"],
+        lb=["1.2.3.4"],
+        loadBalancerSourceRanges=["203.0.113.0/25"],
+        ports=[{"name": "p80", "port": 80, "nodePort": 30080}],
+    )
+    await world.backend.sync(desired(one, endpoint_slice("web", ["10.1.0.1"])), None)
+    head = "-m comment --comment ns/web:p80 -m tcp -p tcp"
+    wanted = [
+        f"{head} -d 172.30.0.1 --dport 80 -j REDIRECT --to-ports 40000",
+        f"{head} -d 192.168.99.1 --dport 80 -j REDIRECT --to-ports 40000",
+        f"{head} -s 203.0.113.0/25 -d 1.2.3.4 --dport 80 -j REDIRECT --to-ports 40000",
+    ]
+    rules = [line.replace('"', "") for line in world.rules()]
+    for chain in ("KUBE-PORTALS-CONTAINER", "KUBE-PORTALS-HOST"):
+        assert [line for line in rules if line.startswith(f"-A {chain} ")] == [f"-A {chain} {one}" for one in wanted]
+    for chain in ("KUBE-NODEPORT-CONTAINER", "KUBE-NODEPORT-HOST"):
+        assert f"-A {chain} {head} --dport 30080 -j REDIRECT --to-ports 40000" in rules
+    hooks = [line.split(" -j ")[1] for line in rules if line.startswith("-A PREROUTING")]
+    assert hooks == ["KUBE-PORTALS-CONTAINER", "KUBE-NODEPORT-CONTAINER"]
+    assert await world.backend.audit(deep=True) == []
+    world.fake.tables["nat"]["KUBE-PORTALS-HOST"].clear()
+    assert await world.backend.audit(deep=False) == ["nat KUBE-PORTALS-HOST is not as we wrote it"]
+    await world.backend.cleanup()
+    assert "KUBE-" not in world.fake.dump() and world.relays[0].closed
+
+
+async def test_sockets_come_and_go_with_their_ports() -> None:
+    world = World()
+    first = desired(service("a", "172.30.0.1"), endpoint_slice("a", ["10.1.0.1", "10.1.0.2"]))
+    await world.backend.sync(first, None)
+    second = desired(service("a", "172.30.0.1"), endpoint_slice("a", ["10.1.0.2"]), service("b", "172.30.0.2"))
+    await world.backend.sync(second, frozenset(second.ports))
+    assert [one.port for one in world.relays] == [40000, 40001]
+    assert world.relays[0].kept == {("10.1.0.2", 80)}
+    await world.backend.sync(desired(service("b", "172.30.0.2")), frozenset(first.ports))
+    assert [one.closed for one in world.relays] == [True, False]
+    assert not any("ns/a" in line for line in world.rules())
+
+
+async def test_a_socket_that_cannot_be_had_is_the_problem_of_one_port() -> None:
+    world = World()
+    await world.backend.sync(desired(service("a", "172.30.0.1")), None)
+    world.full = True
+    both = desired(service("a", "172.30.0.1"), service("b", "172.30.0.2"))
+    report = await world.backend.sync(both, frozenset(both.ports))
+    assert [(one.obj, "Too many" in one.message) for one in report.problems] == [("Service ns/b:p80", True)]
+    assert any("ns/a" in line for line in world.rules()) and not any("ns/b" in line for line in world.rules())
+
+
+def test_two_policies_two_sockets() -> None:
+    world = desired(
+        service("a", "172.30.0.1", type="NodePort", externalTrafficPolicy="Local"),
+        endpoint_slice("a", [endpoint("10.1.0.1", HERE), endpoint("10.1.0.2", "there")]),
+    )
+    assert {name.external: pool.addresses for name, pool in pools(world, world.ports, CONTEXT).items()} == {
+        False: (("10.1.0.1", 80), ("10.1.0.2", 80))
+    }
+    exposed = desired(
+        service(
+            "a",
+            "172.30.0.1",
+            type="NodePort",
+            externalTrafficPolicy="Local",
+            ports=[{"name": "p80", "port": 80, "nodePort": 30000}],
+        ),
+        endpoint_slice("a", [endpoint("10.1.0.1", HERE), endpoint("10.1.0.2", "there")]),
+    )
+    found = {name.external: pool.addresses for name, pool in pools(exposed, exposed.ports, CONTEXT).items()}
+    assert found[True] == (("10.1.0.1", 80),) and len(found[False]) == 2
+
+
+def test_rotation() -> None:
+    rotation = Rotation()
+    assert rotation.choose("c", 0) is None
+    rotation.replace(Pool((ONE, TWO)))
+    assert [rotation.choose("c", 0) for _ in range(4)] == [("10.1.0.1", 80), ("10.1.0.2", 80)] * 2
+    rotation.replace(Pool((ONE, TWO), affinity_seconds=10))
+    first = rotation.choose("c", 0)
+    assert rotation.choose("c", 9) == rotation.choose("c", 18) == first, "each connection prolongs it"
+    assert rotation.choose("d", 18) != first
+    assert rotation.choose("c", 19, afresh=True) == first, "the next in turn"
+    assert rotation.choose("c", 40) != first, "its time was over"
+    rotation.replace(Pool((ONE,), affinity_seconds=10))
+    assert rotation.choose("c", 41) == ("10.1.0.1", 80)
+
+
+def test_stale_flows_are_those_to_sockets_of_another_time() -> None:
+    backend = World().backend
+    world = desired(service("dns", "172.30.0.1", ports=[{"name": "p80", "port": 53, "protocol": "UDP"}]))
+    old = UdpFlow("10.1.0.9", 5000, "172.30.0.1", 53, "192.168.0.10", 39999)
+    assert backend.stale_flows(world, [old, replace(old, destination="8.8.8.8")]) == [old]
+
+
+@pytest.fixture
+async def echo() -> Address:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"<" + await reader.read() + b">")
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    found: Address = server.sockets[0].getsockname()
+    return found
+
+
+async def test_tcp_passes_both_ways_and_its_ends(echo: Address) -> None:
+    dead = socket.create_server(("127.0.0.1", 0))
+    nobody = dead.getsockname()
+    dead.close()
+    turns = [nobody, echo]
+    one = await relay.listen("TCP", Family.IPV4, lambda client, afresh: turns[afresh])
+    reader, writer = await asyncio.open_connection("127.0.0.1", one.port)
+    writer.write(b"x" * 200_000)
+    writer.write_eof()
+    assert await reader.read() == b"<" + b"x" * 200_000 + b">", "the second endpoint after the first refused"
+    writer.close()
+    await one.close()
+
+
+async def test_tcp_without_endpoints_is_reset() -> None:
+    one = await relay.listen("TCP", Family.IPV4, lambda client, afresh: None)
+    reader, writer = await asyncio.open_connection("127.0.0.1", one.port)
+    with pytest.raises(ConnectionResetError):
+        await reader.readexactly(1)
+    writer.close()
+    await one.close()
+
+
+async def test_udp_keeps_a_client_with_its_endpoint_until_that_is_gone() -> None:
+    loop = asyncio.get_running_loop()
+    servers = [_Named(name) for name in (b"one", b"two")]
+    for server in servers:
+        await loop.create_datagram_endpoint(lambda server=server: server, local_addr=("127.0.0.1", 0))
+    addresses = [server.address for server in servers]
+    left = list(addresses)
+    one = await relay.listen("UDP", Family.IPV4, lambda client, afresh: left[0])
+    client = _Client()
+    await loop.create_datagram_endpoint(lambda: client, remote_addr=("127.0.0.1", one.port))
+    assert [await client.ask() for _ in range(3)] == [b"one"] * 3
+    del left[0]
+    assert await client.ask() == b"one", "a conversation stays"
+    one.drop_except(frozenset(left))
+    assert await client.ask() == b"two"
+    await one.close()
+
+
+class _Named(asyncio.DatagramProtocol):
+    def __init__(self, name: bytes) -> None:
+        self.name = name
+
+    def connection_made(self, transport: asyncio.DatagramTransport) -> None:  # type: ignore[override]
+        self.transport = transport
+        self.address: Address = transport.get_extra_info("sockname")
+
+    def datagram_received(self, data: bytes, addr: Address) -> None:
+        self.transport.sendto(self.name, addr)
+
+
+class _Client(asyncio.DatagramProtocol):
+    def connection_made(self, transport: asyncio.DatagramTransport) -> None:  # type: ignore[override]
+        self.transport = transport
+        self.answers: asyncio.Queue[bytes] = asyncio.Queue()
+
+    def datagram_received(self, data: bytes, addr: Address) -> None:
+        self.answers.put_nowait(data)
+
+    async def ask(self) -> bytes:
+        self.transport.sendto(b"?")
+        return await asyncio.wait_for(self.answers.get(), 10)
