@@ -29,7 +29,7 @@ _COLD_LIMIT = 280.0  # seconds
 class Effort:
     """How much is done for one figure."""
 
-    changes: int = 20
+    changes: int = 15
     rest: float = 1.3  # seconds between two changes: longer than upstream's minSyncPeriod
     churn_rate: int = 100
     churn_seconds: float = 60

@@ -132,7 +132,7 @@ class Subject:
             figures = await self.figures()
             if figures.get(f"{SYNC}_count") and figures.get(LAST):
                 return figures
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.5)  # a scrape costs the proxy something as well
         raise Temporary(
             f"no sync within {timeout:g} s: {self.process.tail()}", obj=f"{self.maker} {self.mode}", step="cold sync"
         )
