@@ -224,6 +224,59 @@ def doctor(
         command.run(as_json=as_json, binaries=binaries)
 
 
+@app.command(rich_help_panel="Cluster")
+def trace(
+    come: Annotated[str, typer.Argument(metavar="FROM", help="A pod, a node, an address, or the word outside.")],
+    to: Annotated[str, typer.Argument(metavar="TO[:PORT]", help="A Service, a pod or an address.")],
+    name: Name = _DEFAULT,
+    namespace: Annotated[str, typer.Option("--namespace", "-n", help="Of names without one.")] = "default",
+    protocol: Annotated[str, typer.Option(help="tcp or udp; by default what the Service's port says.")] = "",
+    outside: Annotated[str, typer.Option(help="The address of outside; by default this machine's.")] = "",
+    live: Annotated[bool, typer.Option("--live", help="Follow the next real connection instead of the rules.")] = False,
+    seconds: Annotated[float, typer.Option(min=0.1, help="How long --live waits.")] = 30,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON, for scripts.")] = False,
+) -> None:
+    """Show the way of a packet through the rules that are in the kernels of the nodes, hop by hop, and why it ends.
+
+    Exit status 1 when it cannot arrive.
+
+    Examples:
+
+    * `./nodewright trace shop/web-0 kube-system/kube-dns:53 --protocol udp`
+
+    * `./nodewright trace outside demo`
+
+    * `./nodewright trace node1 10.96.0.1:443 --live`
+    """
+    with reported():
+        from cli.commands import trace as command
+
+        wait = seconds if live else 0
+        command.run(name, come, to, namespace=namespace, protocol=protocol, outside=outside, as_json=as_json, live=wait)
+
+
+@app.command(rich_help_panel="Cluster")
+def service(
+    service: Annotated[str, typer.Argument(metavar="SERVICE", help="NAME or NAMESPACE/NAME.")],
+    name: Name = _DEFAULT,
+    namespace: Annotated[str, typer.Option("--namespace", "-n", help="Of a name without one.")] = "default",
+    node: Annotated[str, typer.Option(help="Only as this node serves it.")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON, for scripts.")] = False,
+) -> None:
+    """Show a Service as the nodes serve it: endpoints and why one is left out, rules with counters, connections.
+
+    Examples:
+
+    * `./nodewright service demo`
+
+    * `./nodewright service kube-system/kube-dns --node node1`
+    """
+    with reported():
+        from cli.commands import service as command
+
+        command.run(name, service, namespace=namespace, node=node, as_json=as_json)
+
+
 @app.command(rich_help_panel="Cluster", context_settings=_PASS)
 def kubectl(context: typer.Context, name: Name = _DEFAULT) -> None:
     """Run kubectl on a cluster.

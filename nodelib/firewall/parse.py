@@ -30,8 +30,9 @@ def parse_tables(text: str, *, only: Collection[str] | None = None) -> dict[str,
     tables: dict[str, TableContent] = {}
     chains: dict[str, list[Rule]] = {}
     prints: dict[str, int] = {}
+    counts: dict[str, list[int]] = {}
     table = ""
-    for number, line in enumerate(_lines(text), 1):
+    for number, (line, packets) in enumerate(_lines(text), 1):
         kind = line[:1]
         if kind == "-":
             verb, chain, rest = _rule_line(line, number)
@@ -40,14 +41,21 @@ def parse_tables(text: str, *, only: Collection[str] | None = None) -> dict[str,
             words = tuple(split_words(rest))
             if only is None or chain in only:
                 chains[chain].append(Rule(words))
+                if packets is not None:
+                    counts.setdefault(chain, []).append(packets)
             else:
                 prints[chain] = fingerprint((words,), prints.get(chain, 0))
         elif kind == ":":
             chains[line[1:].split(" ", 1)[0]] = []
         elif kind == "*":
-            table, chains, prints = line[1:].strip(), {}, {}
+            table, chains, prints, counts = line[1:].strip(), {}, {}, {}
         elif line == "COMMIT":
-            tables[table] = TableContent(table, {name: tuple(rules) for name, rules in chains.items()}, prints)
+            tables[table] = TableContent(
+                table,
+                {name: tuple(rules) for name, rules in chains.items()},
+                prints,
+                {name: tuple(packets) for name, packets in counts.items()},
+            )
         elif kind not in ("#", ""):
             raise _bad(line, number)
     return tables
@@ -60,10 +68,15 @@ def _rule_line(line: str, number: int) -> tuple[str, str, str]:
     return parts[0], parts[1], parts[2] if len(parts) == 3 else ""
 
 
-def _lines(text: str) -> Iterator[str]:
+def _lines(text: str) -> Iterator[tuple[str, int | None]]:
     for line in text.splitlines():
         # With counters (-c) every rule starts with "[packets:bytes] ".
-        yield line.split("] ", 1)[1] if line.startswith("[") and "] " in line else line
+        if line.startswith("[") and "] " in line:
+            counted, rest = line[1:].split("] ", 1)
+            packets = counted.partition(":")[0]
+            yield rest, int(packets) if packets.isdigit() else None
+        else:
+            yield line, None
 
 
 def _bad(line: str, number: int) -> Invalid:

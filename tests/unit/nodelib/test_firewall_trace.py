@@ -43,7 +43,7 @@ COMMIT
 """
     found = outcomes(text, Packet("192.0.2.1", "10.96.0.1", 80, interface=""))
     assert [one.to for one in found] == ["10.0.0.1:80", "[fd00::2]:9"]
-    assert found[0].trail[0].startswith("nat OUTPUT -m statistic")
+    assert str(found[0].trail[0]).startswith("nat OUTPUT -m statistic")
 
 
 def test_return_goes_on_in_the_calling_chain() -> None:

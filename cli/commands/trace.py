@@ -1,0 +1,48 @@
+"""`nodewright trace`: the way of a packet through the rules that are really in the kernels of the nodes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+from cli.commands.kubectl import find
+from cli.errors import need_root
+from cli.explain import look, paths_text, places, walk
+from cli.explain.live import follow
+from nodelib.errors import Invalid
+
+
+def run(
+    name: str, come: str, to: str, *, namespace: str, protocol: str, outside: str, as_json: bool, live: float
+) -> None:
+    """Print the path; exit status 1 when the packet cannot arrive on any way."""
+    need_root("trace")
+    raise SystemExit(asyncio.run(_run(name, come, to, namespace, protocol, outside, as_json, live)))
+
+
+async def _run(
+    name: str, come: str, to: str, namespace: str, protocol: str, outside: str, as_json: bool, live: float
+) -> int:
+    cluster = find(name)
+    facts = await look.facts(cluster)
+    sender = places.sender(come, facts, namespace, outside or cluster.host_address)
+    target = places.target(to, facts, namespace, sender, protocol)
+    if (":" in sender.address) != (":" in target.address):
+        raise Invalid(
+            f"{facts.named(sender.address)} and {facts.named(target.address)} are of two IP versions",
+            obj=to,
+            step="trace a packet",
+            action="Give an address of the sender's version.",
+        )
+    version = 6 if ":" in target.address else 4
+    node = walk.first_node(sender, target, facts)
+    if live:
+        return await follow(cluster, node, sender, target, facts, live)
+    rules, notes = await look.rules(cluster, version)
+    found = walk.paths(sender, target, rules, facts)
+    if as_json:
+        print(json.dumps(paths_text.as_json(found, facts), indent=1))
+    else:
+        for line in [*paths_text.lines(sender, target, found, facts, node), *notes]:
+            print(line)
+    return 0 if any(path.arrived for path in found) else 1

@@ -1,0 +1,162 @@
+"""The endpoints of a Service as a node uses them, and why one is left out. Pure.
+
+The choice is the proxy's own (proxy.plan.topology); this module says it in words, and looks behind it: which pods
+the selector finds, and what keeps each of them from being an endpoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from cli.explain.facts import Facts, Json, alive, key, pod_addresses, title
+from nodelib.firewall.objects import Family
+from proxy.model import Endpoint, NodeFacts, ServicePort, ServicePortName
+from proxy.plan.node import parse_node
+from proxy.plan.services import parse_service
+from proxy.plan.slices import merge, parse_slice
+from proxy.plan.topology import Categories, categorize
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointView:
+    """One endpoint of a port as seen from a node; `left_out` is "" when it is used."""
+
+    to: str
+    name: str
+    node: str
+    state: str
+    left_out: str
+
+
+@dataclass(frozen=True, slots=True)
+class PortView:
+    """One port of a Service as seen from a node."""
+
+    port: ServicePort
+    endpoints: tuple[EndpointView, ...]
+    problem: str  # why it cannot be reached from here, "" when it can
+
+
+def ports(service: Json, facts: Facts, node: str, family: Family = Family.IPV4) -> list[PortView]:
+    """Every port of the Service in `family`, with its endpoints as `node` sees them."""
+    found, _ = parse_service(service, family)
+    slices = [parsed for parsed in (parse_slice(one, node)[0] for one in facts.slices_of(service)) if parsed]
+    endpoints = merge([one for one in slices if one.family is family])
+    here = _node(facts, node)
+    return [_port(service, port, endpoints.get(name, ()), facts, here) for name, port in found.items()]
+
+
+def missing(service: Json, facts: Facts) -> list[str]:
+    """Why a Service has no endpoint, or not all of its pods: one line for each pod that is none."""
+    spec = service.get("spec") or {}
+    selector = spec.get("selector") or {}
+    if not selector:
+        if facts.slices_of(service):
+            return []
+        return ["it has no selector, and nobody has written an EndpointSlice for it"]
+    chosen = [pod for pod in facts.pods if key(pod)[0] == key(service)[0] and _selected(pod, selector)]
+    if not chosen:
+        wanted = ",".join(f"{name}={value}" for name, value in selector.items())
+        return [f"no pod in namespace {key(service)[0]} has the labels {wanted}"]
+    ready = _ready_addresses(facts.slices_of(service))
+    found = []
+    for pod in chosen:
+        if alive(pod) and not set(pod_addresses(pod)) & ready:
+            found.append(f"pod {title(pod)}: {unready(pod) or _unlisted(service)}")
+    return found
+
+
+def unready(pod: Json) -> str:
+    """What keeps a pod from being ready, "" when it is."""
+    meta, status = pod["metadata"], pod.get("status") or {}
+    if meta.get("deletionTimestamp"):
+        return f"is being deleted since {meta['deletionTimestamp']}"
+    conditions = {one["type"]: one for one in status.get("conditions") or []}
+    ready = conditions.get("Ready") or {}
+    if ready.get("status") == "True":
+        return ""
+    if not (pod.get("spec") or {}).get("nodeName"):
+        scheduled = conditions.get("PodScheduled") or {}
+        return f"is not on a node yet: {scheduled.get('message') or 'nobody has scheduled it'}"
+    waiting = []
+    for one in status.get("containerStatuses") or []:
+        state = one.get("state") or {}
+        if one.get("ready"):
+            continue
+        word = (state.get("waiting") or state.get("terminated") or {}).get("reason")
+        waiting.append(f"container {one['name']} {word or 'fails its readiness probe, or has not passed it yet'}")
+    return "is not ready: " + ("; ".join(waiting) or str(ready.get("reason") or status.get("phase") or "no status yet"))
+
+
+def _port(service: Json, port: ServicePort, endpoints: Iterable[Endpoint], facts: Facts, here: NodeFacts) -> PortView:
+    every = tuple(endpoints)
+    found = categorize(every, port, here.name, here.zone)
+    shown = tuple([_view(one, found, facts, here) for one in every])
+    return PortView(port, shown, _problem(port.name, port, found, every, here))
+
+
+def _view(one: Endpoint, found: Categories, facts: Facts, here: NodeFacts) -> EndpointView:
+    pod = facts.pod_at(one.ip)
+    state = "ready" if one.ready else "serving while it ends" if one.serving and one.terminating else "not ready"
+    if one.terminating and not one.serving:
+        state = "ending, no longer serving"
+    used = one in found.reachable
+    reason = "" if used else _left_out(one, found, here, pod)
+    name = f"pod {title(pod)}" if pod is not None else ""
+    node = str((pod or {}).get("spec", {}).get("nodeName", "")) if pod is not None else ""
+    return EndpointView(str(one), name, node, state, reason)
+
+
+def _left_out(one: Endpoint, found: Categories, here: NodeFacts, pod: Json | None) -> str:
+    if not one.ready and not (one.serving and one.terminating):
+        return unready(pod) if pod is not None and unready(pod) else "its slice says that it is not ready"
+    if not one.ready:
+        return "it is ending, and others are ready"
+    hinted = sorted(one.zone_hints | one.node_hints)
+    if hinted:
+        return f"topology hints give it to {', '.join(hinted)}, this node is {here.name} in zone {here.zone or '-'}"
+    return f"traffic policy Local: it is not on {here.name}"
+
+
+def _problem(
+    name: ServicePortName, port: ServicePort, found: Categories, every: tuple[Endpoint, ...], here: NodeFacts
+) -> str:
+    if not every:
+        return f"{name} has no endpoints"
+    if not found.any:
+        return f"{name} has {len(every)} endpoint{'s' * (len(every) > 1)}, and none is ready"
+    if port.internal_local and not found.local:
+        return f"internalTrafficPolicy Local, and no ready endpoint of {name} is on {here.name}"
+    if port.external_local and port.externally_accessible and not found.local:
+        return f"externalTrafficPolicy Local, and no ready endpoint of {name} is on {here.name}: dropped from outside"
+    return ""
+
+
+def _node(facts: Facts, name: str) -> NodeFacts:
+    obj = next((node for node in facts.nodes if key(node)[1] == name), None)
+    return parse_node(obj, name)
+
+
+def _selected(pod: Json, selector: Json) -> bool:
+    labels = pod["metadata"].get("labels") or {}
+    return all(labels.get(name) == value for name, value in selector.items())
+
+
+def _ready_addresses(slices: Iterable[Json]) -> set[str]:
+    found: set[str] = set()
+    for one in slices:
+        if not one.get("ports"):
+            continue
+        for entry in one.get("endpoints") or []:
+            if (entry.get("conditions") or {}).get("ready") in (None, True):
+                found.update(entry.get("addresses") or [])
+    return found
+
+
+def _unlisted(service: Json) -> str:
+    wanted = [one.get("targetPort") for one in (service.get("spec") or {}).get("ports") or []]
+    named = [str(one) for one in wanted if isinstance(one, str)]
+    if named:
+        return f"is ready, but none of its containers names a port {' or '.join(named)}"
+    return "is ready, but in no EndpointSlice yet (the controller manager writes them)"

@@ -1,0 +1,124 @@
+"""The objects of a cluster that explanations are made of, and the names of addresses. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+Json = Mapping[str, Any]
+SERVICE_NAME = "kubernetes.io/service-name"
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Lists as the API gave them."""
+
+    services: tuple[Json, ...] = ()
+    slices: tuple[Json, ...] = ()
+    pods: tuple[Json, ...] = ()
+    nodes: tuple[Json, ...] = ()
+    policies: tuple[Json, ...] = ()
+    names: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        services: Iterable[Json],
+        slices: Iterable[Json],
+        pods: Iterable[Json],
+        nodes: Iterable[Json],
+        policies: Iterable[Json],
+    ) -> Facts:
+        known = cls(tuple(services), tuple(slices), tuple(pods), tuple(nodes), tuple(policies))
+        return cls(known.services, known.slices, known.pods, known.nodes, known.policies, _names(known))
+
+    def named(self, text: str) -> str:
+        """An address, or address:port, with the name of what has it."""
+        address = text.rpartition(":")[0].strip("[]") if text.count(":") == 1 or text.startswith("[") else text
+        name = self.names.get(address) or self.names.get(text)
+        return f"{text} ({name})" if name else text
+
+    def service(self, namespace: str, name: str) -> Json | None:
+        return next((one for one in self.services if key(one) == (namespace, name)), None)
+
+    def pod(self, namespace: str, name: str) -> Json | None:
+        return next((one for one in self.pods if key(one) == (namespace, name)), None)
+
+    def pod_at(self, address: str) -> Json | None:
+        """The pod that has the address now; one with the host's network has none of its own."""
+        return next((pod for pod in self.pods if address in pod_addresses(pod) and not _on_host(pod)), None)
+
+    def slices_of(self, service: Json) -> list[Json]:
+        namespace, name = key(service)
+        return [
+            one
+            for one in self.slices
+            if key(one)[0] == namespace and (one["metadata"].get("labels") or {}).get(SERVICE_NAME) == name
+        ]
+
+    def node_of(self, address: str) -> str:
+        """The node that has the address or the pod of it; "" for one outside of the cluster."""
+        pod = self.pod_at(address)
+        if pod is not None:
+            return str(pod["spec"].get("nodeName") or "")
+        for node in self.nodes:
+            if address in node_addresses(node):
+                return str(node["metadata"]["name"])
+        return ""
+
+
+def key(obj: Json) -> tuple[str, str]:
+    """(namespace, name)"""
+    meta = obj["metadata"]
+    return str(meta.get("namespace", "")), str(meta["name"])
+
+
+def title(obj: Json) -> str:
+    return "/".join(part for part in key(obj) if part)
+
+
+def pod_addresses(pod: Json) -> list[str]:
+    status = pod.get("status") or {}
+    listed = [str(one["ip"]) for one in status.get("podIPs") or [] if one.get("ip")]
+    return listed or ([str(status["podIP"])] if status.get("podIP") else [])
+
+
+def node_addresses(node: Json) -> list[str]:
+    listed = (node.get("status") or {}).get("addresses") or []
+    return [str(one["address"]) for one in listed if one.get("type") in ("InternalIP", "ExternalIP")]
+
+
+def balancer_addresses(service: Json) -> list[str]:
+    ingress = ((service.get("status") or {}).get("loadBalancer") or {}).get("ingress") or []
+    return [str(one["ip"]) for one in ingress if one.get("ip")]
+
+
+def alive(pod: Json) -> bool:
+    """Ended pods keep their address in the status, and somebody else may have it by now."""
+    return (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
+
+
+def _on_host(pod: Json) -> bool:
+    return bool((pod.get("spec") or {}).get("hostNetwork"))
+
+
+def _names(facts: Facts) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for node in facts.nodes:
+        for address in node_addresses(node):
+            found[address] = f"node {title(node)}"
+    for pod in facts.pods:
+        if alive(pod) and not _on_host(pod):
+            for address in pod_addresses(pod):
+                found[address] = f"pod {title(pod)}"
+    for service in facts.services:
+        spec = service.get("spec") or {}
+        for address in [
+            *(spec.get("clusterIPs") or []),
+            *(spec.get("externalIPs") or []),
+            *balancer_addresses(service),
+        ]:
+            if address and address != "None":
+                found[address] = f"Service {title(service)}"
+    return found

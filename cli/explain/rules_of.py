@@ -1,0 +1,127 @@
+"""The rules and elements of one Service among all that a kernel has, with their counters. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from cli.explain.endpoints import PortView
+from cli.explain.facts import Json, balancer_addresses
+from nodelib.firewall.nft_text import expression_text
+from nodelib.firewall.objects import Family, Rule, TableContent
+from nodelib.firewall.render import rule_text
+from proxy.plan.iptables.names import chain_names
+from proxy.plan.services import family_of
+
+
+class Matched(NamedTuple):
+    """`packets`: how many matched so far, None where nobody counts."""
+
+    where: str
+    text: str
+    packets: int | None
+
+
+def addresses(service: Json, family: Family) -> list[str]:
+    """Where clients reach it, NodePorts apart."""
+    spec = service.get("spec") or {}
+    every = [*(spec.get("clusterIPs") or []), *(spec.get("externalIPs") or []), *balancer_addresses(service)]
+    return [one for one in dict.fromkeys(every) if one and one != "None" and family_of(one) is family]
+
+
+def rules_of(
+    service: Json,
+    views: Iterable[PortView],
+    tables: Mapping[str, TableContent],
+    ruleset: Mapping[str, Any],
+    family: Family,
+) -> list[Matched]:
+    """iptables: the dispatch rules and the Service's own chains; nftables: elements and chains that name it."""
+    every = list(views)
+    found = _iptables(every, tables)
+    wanted = set(addresses(service, family))
+    ports = {view.port.node_port for view in every if view.port.node_port}
+    return [*found, *_nftables(wanted, ports, every, ruleset, "ip" if family is Family.IPV4 else "ip6")]
+
+
+def _iptables(views: list[PortView], tables: Mapping[str, TableContent]) -> list[Matched]:
+    own = {chain for view in views for chain in chain_names(view.port)}
+    names = tuple(str(view.port.name) for view in views)
+    found: list[Matched] = []
+    pending, seen = sorted(own), set(own)
+    for table, content in tables.items():
+        for chain, rules in content.chains.items():
+            if chain.startswith(("KUBE-SVC-", "KUBE-SVL-", "KUBE-EXT-", "KUBE-FW-", "KUBE-SEP-")):
+                continue
+            found += [
+                Matched(f"{table} {chain}", rule_text(rule), _count(content, chain, index))
+                for index, rule in enumerate(rules)
+                if rule.target in own or _notes(rule, names)
+            ]
+    nat = tables.get("nat")
+    while nat is not None and pending:
+        chain = pending.pop(0)
+        for index, rule in enumerate(nat.rules(chain)):
+            found.append(Matched(f"nat {chain}", rule_text(rule), _count(nat, chain, index)))
+            if rule.target.startswith("KUBE-SEP-") and rule.target not in seen:
+                seen.add(rule.target)
+                pending.append(rule.target)
+    return found
+
+
+def _notes(rule: Rule, names: tuple[str, ...]) -> bool:
+    """The comment begins with the port's name, and goes on with a blank or not at all."""
+    words = rule.words
+    if "--comment" not in words:
+        return False
+    note = words[words.index("--comment") + 1]
+    return any(note == name or note.startswith(f"{name} ") for name in names)
+
+
+def _count(content: TableContent, chain: str, index: int) -> int | None:
+    counters = content.counters.get(chain, ())
+    return counters[index] if index < len(counters) else None
+
+
+def _nftables(
+    wanted: set[str], node_ports: set[int], views: list[PortView], ruleset: Mapping[str, Any], family: str
+) -> list[Matched]:
+    found: list[Matched] = []
+    names = [f"{view.port.name.service}/{view.port.protocol}/{view.port.name.port}" for view in views]
+    for item in ruleset.get("nftables") or []:
+        kind, obj = next(iter(item.items()))
+        if kind in ("set", "map") and obj["family"] == family:
+            for element in obj.get("elem") or []:
+                if _has(element, wanted, node_ports):
+                    text = _element(element)
+                    found.append(Matched(f"{obj['table']} {kind} {obj['name']}", text, None))
+        elif kind == "rule" and obj["family"] == family and any(name in obj["chain"] for name in names):
+            text = " ".join(filter(None, map(expression_text, obj.get("expr") or [])))
+            found.append(Matched(f"{obj['table']} {obj['chain']}", text, _counter(obj)))
+    return found
+
+
+def _has(element: Any, wanted: set[str], node_ports: set[int]) -> bool:
+    """The key holds one of the Service's addresses, or a NodePort beside a protocol."""
+    key = element[0] if isinstance(element, list) and element else element
+    if isinstance(key, Mapping) and "elem" in key:
+        key = key["elem"]["val"]
+    parts = key["concat"] if isinstance(key, Mapping) and "concat" in key else [key]
+    return any(isinstance(part, str) and part in wanted for part in parts) or (
+        len(parts) >= 2 and any(isinstance(part, int) and part in node_ports for part in parts)
+    )
+
+
+def _element(element: Any) -> str:
+    if isinstance(element, list) and len(element) == 2:
+        return f"{_element(element[0])} : {expression_text(element[1])}"
+    if isinstance(element, Mapping) and "elem" in element:
+        return _element(element["elem"]["val"])
+    return expression_text(element)
+
+
+def _counter(rule: Mapping[str, Any]) -> int | None:
+    for expression in rule.get("expr") or []:
+        if isinstance(expression.get("counter"), Mapping):
+            return int(expression["counter"]["packets"])
+    return None

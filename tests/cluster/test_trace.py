@@ -1,0 +1,137 @@
+"""`trace` and `service` say what real packets do, and why one does not arrive."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import sys
+from typing import Any
+
+import pytest
+
+from tests.cluster.test_service import APP, answers_from, ask, client, servers
+from tests.cluster.world import World, holds, pod, service, web
+from tests.netns.cni_world import ROOT
+
+pytestmark = [pytest.mark.cluster, pytest.mark.skipif(os.geteuid() != 0, reason="a cluster needs root")]
+
+
+async def told(world: World, *arguments: str) -> tuple[int, str]:
+    """Exit status and output of a command of ours on the world's cluster."""
+    argv = [sys.executable, "-m", "cli", *arguments, "--name", world.cluster.name]
+    done = await asyncio.create_subprocess_exec(
+        *argv, cwd=ROOT, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
+    out, _ = await asyncio.wait_for(done.communicate(), 60)
+    return done.returncode or 0, out.decode()
+
+
+async def ends(world: World, come: str, to: str, *more: str) -> list[dict[str, Any]]:
+    _, text = await told(world, "trace", come, to, "--json", *more)
+    found: list[dict[str, Any]] = json.loads(text)
+    return found
+
+
+async def test_the_way_to_a_service_is_the_one_that_packets_take(world: World) -> None:
+    made = await world.create(service("web", APP, type="NodePort"))
+    await servers(world, "node1", "node2")
+    await client(world)
+    url = f"http://{made['spec']['clusterIP']}/hostname"
+    await answers_from(world, url, {"web-0", "web-1"})
+    name = f"{world.namespace}/web"
+    found = await ends(world, f"{world.namespace}/client", name)
+    answered = {f"pod {world.namespace}/{one}" for one in await ask(world, url, 20)}
+    assert {path["name"] for path in found} == answered and all(path["arrived"] for path in found)
+    assert {len(path["legs"]) for path in found} == {1, 2}, "one endpoint is on the other node"
+    status, text = await told(world, "trace", "outside", name)
+    assert status == 0 and "its NodePort" in text and "source becomes this node's address" in text
+    _, text = await told(world, "service", name)
+    assert "web-0 on node1: ready" in text and "web-1 on node2: ready" in text
+    counters = [int(one) for one in re.findall(r"^ +(\d+)  \w.* KUBE-SEP-\w+: .*DNAT", text, re.MULTILINE)]
+    assert sum(counters) >= 20 or world.cluster.options.proxy_mode != "iptables"
+    assert f"src={made['spec']['clusterIP']}" in text or f"dst={made['spec']['clusterIP']} (Service {name})" in text
+
+
+async def test_why_a_packet_does_not_arrive(world: World) -> None:
+    own = world.namespace
+    await client(world)
+    await world.create(service("nobody", {"app": "nobody"}))
+    status, text = await told(world, "trace", f"{own}/client", f"{own}/nobody")
+    assert status == 1 and "REFUSED" in text and "has the labels app=nobody" in text
+    late = pod("late", web(ready=False, readinessProbe={"exec": {"command": ["/bin/false"]}}), labels={"app": "late"})
+    await world.create(service("late", {"app": "late"}))
+    await world.create(late)
+
+    async def unready() -> bool:
+        status, text = await told(world, "trace", f"{own}/client", f"{own}/late")
+        return status == 1 and f"pod {own}/late: is not ready" in text and "none is ready" in text
+
+    await holds(unready, "the pod that is not ready is named")
+    local = await world.create(service("local", APP, type="NodePort", externalTrafficPolicy="Local"))
+    await servers(world, "node1")
+    port = local["spec"]["ports"][0]["nodePort"]
+
+    async def dropped() -> bool:
+        status, text = await told(world, "trace", "outside", f"{world.address('node2')}:{port}")
+        return status == 1 and "DROPPED" in text
+
+    await holds(dropped, "policy Local drops on a node without endpoints")
+    assert all(path["arrived"] for path in await ends(world, "outside", f"{world.address('node1')}:{port}"))
+
+
+async def test_source_ranges_and_policies_are_told(world: World) -> None:
+    ranges = {"type": "LoadBalancer", "loadBalancerSourceRanges": ["192.0.2.0/24"]}
+    await world.create(service("balanced", APP, **ranges))
+    status = {"status": {"loadBalancer": {"ingress": [{"ip": "203.0.113.77"}]}}}
+    await world.api.patch(f"{world.path('services', 'balanced')}/status", status)
+    await servers(world, "node1")
+    policy = {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": {"name": "none"},
+        "spec": {"podSelector": {"matchLabels": APP}, "policyTypes": ["Ingress"]},
+    }
+    await world.api.post(f"/apis/networking.k8s.io/v1/namespaces/{world.namespace}/networkpolicies", policy)
+
+    async def shown() -> bool:
+        denied, text = await told(world, "trace", "outside", f"{world.namespace}/balanced", "--outside", "198.51.100.1")
+        allowed, other = await told(world, "trace", "outside", f"{world.namespace}/balanced", "--outside", "192.0.2.9")
+        return (
+            (denied, allowed) == (1, 0)
+            and "none of loadBalancerSourceRanges" in text
+            and f"NetworkPolicy {world.namespace}/none selects pod" in other
+        )
+
+    await holds(shown, "the ranges decide")
+
+
+async def test_a_live_trace_follows_a_real_connection_and_leaves_nothing(world: World) -> None:
+    made = await world.create(service("web", APP))
+    await servers(world, "node1")
+    await client(world)
+    url = f"http://{made['spec']['clusterIP']}/hostname"
+    await answers_from(world, url, {"web-0"})
+    argv = [sys.executable, "-m", "cli", "trace", f"{world.namespace}/client", f"{world.namespace}/web", "--live"]
+    following = await asyncio.create_subprocess_exec(
+        *argv, "--name", world.cluster.name, cwd=ROOT, stdout=asyncio.subprocess.PIPE
+    )
+    assert following.stdout is not None
+    assert b"waiting" in await asyncio.wait_for(following.stdout.readline(), 60)
+    assert await ask(world, url) == ["web-0"]
+    rest = (await asyncio.wait_for(following.stdout.read(), 60)).decode()
+    assert await following.wait() == 0
+    assert f"Service {world.namespace}/web" in rest and f"pod {world.namespace}/web-0" in rest
+    killed = await asyncio.create_subprocess_exec(
+        *argv, "--name", world.cluster.name, cwd=ROOT, stdout=asyncio.subprocess.PIPE
+    )
+    assert killed.stdout is not None
+    assert b"waiting" in await asyncio.wait_for(killed.stdout.readline(), 60)
+    killed.kill()
+    await killed.wait()
+
+    async def gone() -> bool:
+        return b"nodewright-trace" not in (await world.in_node("node1", "nft", "list", "tables")).stdout
+
+    await holds(gone, "a killed trace leaves no table")
