@@ -1,91 +1,156 @@
-"""UDP entries of connection tracking, listed and deleted over netlink. Blocking: for a thread. Decides nothing."""
+"""UDP entries of connection tracking, listed and deleted over netlink. Blocking: for a thread. Decides nothing.
+
+Read by hand (linux/netfilter/nfnetlink_conntrack.h): one dump of 100,000 entries takes half a second so, and no
+netlink library is loaded by a node whose proxy needs it for nothing else.
+"""
 
 from __future__ import annotations
 
 import errno
-import logging
+import ipaddress
+import os
 import socket
+import struct
 from collections.abc import Iterable
-from typing import Any
 
 from nodelib.errors import Permanent
 from nodelib.firewall.objects import Family
 from nodelib.flows import UdpFlow
+from nodelib.nft.wire import ATTRIBUTE, HEADER, NF_FAMILY, attributes, messages
 
-_FAMILY = {Family.IPV4: socket.AF_INET, Family.IPV6: socket.AF_INET6}
+_NETLINK_NETFILTER = 12
+_GET, _DELETE = (1 << 8) | 1, (1 << 8) | 2  # NFNL_SUBSYS_CTNETLINK, IPCTNL_MSG_CT_*
+_REQUEST, _ACK, _DUMP = 0x1, 0x4, 0x300
+_ERROR, _DONE = 2, 3
+_ORIGINAL, _REPLY = 1, 2  # CTA_TUPLE_*
+_IP, _PROTO = 1, 2
+_SOURCE, _DESTINATION = {Family.IPV4: 1, Family.IPV6: 3}, {Family.IPV4: 2, Family.IPV6: 4}
+_NUMBER, _SOURCE_PORT, _DESTINATION_PORT = 1, 2, 3
+_RCVBUFFORCE = 33
+_UDP = bytes((socket.IPPROTO_UDP,))
+Tuple = tuple[bytes, int, bytes, int]
 
 
 class Conntrack:
     """One family, in the network namespace of the calling thread. Every call raises Permanent."""
 
     def __init__(self, family: Family) -> None:
-        self._family = _FAMILY[family]
-        self._version = "V4" if family is Family.IPV4 else "V6"
+        self._family = family
 
     def list_udp(self) -> list[UdpFlow]:
-        # Imported late: 11 MB that a node without UDP Services and hostPorts does not need.
-        from pyroute2.netlink.exceptions import NetlinkError
-        from pyroute2.netlink.nfnetlink.nfctsocket import NFCTAttrTuple, NFCTSocket
-
-        # It logs every message it reads, at a level of its own that it sets when it is imported.
-        logging.getLogger("pyroute2").setLevel(logging.WARNING)
-        flows = []
+        flows: list[UdpFlow] = []
         try:
-            with NFCTSocket(nfgen_family=self._family) as channel:
-                only_udp = NFCTAttrTuple(family=self._family, proto=socket.IPPROTO_UDP)
-                for entry in channel.dump(tuple_orig=only_udp):
-                    original, reply = entry.get_attr("CTA_TUPLE_ORIG"), entry.get_attr("CTA_TUPLE_REPLY")
-                    # Old kernels ignore the filter.
-                    if original is not None and reply is not None and _protocol(original) == socket.IPPROTO_UDP:
-                        flows.append(UdpFlow(*self._ends(original), *self._ends(reply)[:2]))
-        except (OSError, NetlinkError) as error:
+            with _open() as channel:
+                channel.send(self._request(_GET, _DUMP, 1, b""))
+                while True:
+                    for kind, _, _, body in messages(channel.recv(1 << 18)):
+                        if kind in (_ERROR, _DONE):
+                            _check(body)
+                            return flows
+                        flow = self._flow(body)
+                        if flow is not None:
+                            flows.append(flow)
+        except OSError as error:
             raise _refused("list UDP flows", error) from error
-        return flows
 
     def delete(self, flows: Iterable[UdpFlow]) -> int:
         """How many were still there."""
-        from pyroute2.netlink.exceptions import NetlinkError
-        from pyroute2.netlink.nfnetlink.nfctsocket import NFCTSocket
-
         count = 0
         try:
-            with NFCTSocket(nfgen_family=self._family) as channel:
-                for flow in flows:
+            with _open() as channel:
+                for number, flow in enumerate(flows, 1):
+                    channel.send(self._request(_DELETE, _ACK, number, self._original(flow)))
                     try:
-                        channel.entry("del", tuple_orig=self._original(flow))
+                        _acknowledged(channel, number)
                         count += 1
-                    except NetlinkError as error:
-                        if error.code != errno.ENOENT:
-                            raise _refused(f"delete {flow}", error) from error
+                    except FileNotFoundError:
+                        continue
         except OSError as error:
             raise _refused("delete UDP flows", error) from error
         return count
 
-    def _original(self, flow: UdpFlow) -> Any:
-        from pyroute2.netlink.nfnetlink.nfctsocket import NFCTAttrTuple
+    def _request(self, kind: int, flags: int, number: int, body: bytes) -> bytes:
+        head = struct.pack(">BBH", NF_FAMILY[self._family], 0, 0)
+        return HEADER.pack(20 + len(body), kind, flags | _REQUEST, number, 0) + head + body
 
-        return NFCTAttrTuple(
-            family=self._family,
-            saddr=flow.source,
-            daddr=flow.destination,
-            proto=socket.IPPROTO_UDP,
-            sport=flow.source_port,
-            dport=flow.destination_port,
-        )
+    def _flow(self, body: bytes) -> UdpFlow | None:
+        """None for what is not UDP."""
+        original: Tuple | None = None
+        for kind, value in attributes(body, 4):
+            if kind == _ORIGINAL:
+                original = self._tuple(value)
+                if original is None:
+                    return None
+            elif kind == _REPLY and original is not None:
+                reply = self._tuple(value)
+                if reply is not None:
+                    source, source_port, destination, port = original
+                    ends = _text(source), source_port, _text(destination), port
+                    return UdpFlow(*ends, _text(reply[0]), reply[1])
+        return None
 
-    def _ends(self, item: Any) -> tuple[str, int, str, int]:
-        ip, ports = item.get_attr("CTA_TUPLE_IP"), item.get_attr("CTA_TUPLE_PROTO")
+    def _tuple(self, value: bytes) -> Tuple | None:
+        parts = dict(attributes(value))
+        protocol = dict(attributes(parts.get(_PROTO, b"")))
+        if protocol.get(_NUMBER, b"")[:1] != _UDP:
+            return None
+        address = dict(attributes(parts[_IP]))
         return (
-            str(ip.get_attr(f"CTA_IP_{self._version}_SRC")),
-            int(ports.get_attr("CTA_PROTO_SRC_PORT") or 0),
-            str(ip.get_attr(f"CTA_IP_{self._version}_DST")),
-            int(ports.get_attr("CTA_PROTO_DST_PORT") or 0),
+            address[_SOURCE[self._family]],
+            _port(protocol, _SOURCE_PORT),
+            address[_DESTINATION[self._family]],
+            _port(protocol, _DESTINATION_PORT),
         )
 
+    def _original(self, flow: UdpFlow) -> bytes:
+        source, destination = (ipaddress.ip_address(one).packed for one in (flow.source, flow.destination))
+        address = _attribute(_SOURCE[self._family], source) + _attribute(_DESTINATION[self._family], destination)
+        ports = _attribute(_SOURCE_PORT, struct.pack(">H", flow.source_port))
+        ports += _attribute(_DESTINATION_PORT, struct.pack(">H", flow.destination_port))
+        protocol = _attribute(_NUMBER, _UDP) + ports
+        return _nested(_ORIGINAL, _nested(_IP, address) + _nested(_PROTO, protocol))
 
-def _protocol(item: Any) -> int:
-    return int(item.get_attr("CTA_TUPLE_PROTO").get_attr("CTA_PROTO_NUM") or 0)
+
+def _open() -> socket.socket:
+    channel = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETLINK_NETFILTER)
+    channel.settimeout(30)
+    try:
+        channel.setsockopt(socket.SOL_SOCKET, _RCVBUFFORCE, 4 << 20)
+    except PermissionError:
+        channel.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
+    return channel
 
 
-def _refused(step: str, error: Exception) -> Permanent:
-    return Permanent(str(error), obj="connection tracking", step=step, action="The node needs CAP_NET_ADMIN.")
+def _acknowledged(channel: socket.socket, number: int) -> None:
+    while True:
+        for kind, _, sequence, body in messages(channel.recv(1 << 16)):
+            if kind == _ERROR and sequence == number:
+                return _check(body)
+
+
+def _check(body: bytes) -> None:
+    (code,) = struct.unpack_from("=i", body) if len(body) >= 4 else (0,)
+    if code:
+        raise OSError(-code, os.strerror(-code))
+
+
+def _port(protocol: dict[int, bytes], which: int) -> int:
+    value = protocol.get(which)
+    return int.from_bytes(value[:2], "big") if value else 0
+
+
+def _text(packed: bytes) -> str:
+    return socket.inet_ntop(socket.AF_INET if len(packed) == 4 else socket.AF_INET6, packed)
+
+
+def _attribute(kind: int, value: bytes) -> bytes:
+    return ATTRIBUTE.pack(4 + len(value), kind) + value + bytes(-len(value) % 4)
+
+
+def _nested(kind: int, value: bytes) -> bytes:
+    return ATTRIBUTE.pack(4 + len(value), kind | 0x8000) + value
+
+
+def _refused(step: str, error: OSError) -> Permanent:
+    action = "The node needs CAP_NET_ADMIN." if error.errno in (errno.EPERM, errno.EACCES) else ""
+    return Permanent(str(error), obj="connection tracking", step=step, action=action)

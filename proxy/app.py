@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import sys
 from collections.abc import Sequence
@@ -18,10 +19,11 @@ from nodelib.errors import Invalid, NodewrightError
 from nodelib.firewall.objects import Family
 from nodelib.kube.client import KubeClient
 from nodelib.tasks import Supervisor
-from proxy import machine, modes
+from proxy import fullness, machine, modes
 from proxy.access import find_access
 from proxy.backends.base import Backend
-from proxy.edge import nfacct
+from proxy.backends.quarantine import Quarantine
+from proxy.edge import nfacct, sysctl
 from proxy.edge.addresses import local_addresses
 from proxy.edge.events import Events
 from proxy.edge.metrics import Metrics
@@ -119,6 +121,7 @@ class _Proxy:
         for reflector in self._watches.all:
             spawn(f"watch-{reflector.name}", reflector.run)
         self._supervisor.once("first-sync", self._begin)
+        spawn("conntrack-fullness", lambda: fullness.watch(sysctl.read_int, self._clock))
         hard = self._settings.bind_hard_fail
         if self._settings.healthz is not None:
             spawn("healthz", self._serve_health, critical=hard)
@@ -142,6 +145,8 @@ class _Proxy:
         )
         for proxier in self._proxiers:
             await proxier.first_sync.wait()
+        # What was listed lives as long as the process: the collector need not look at it again and again.
+        gc.freeze()
         # Only now: until the new rules stand, the old ones serve.
         await modes.remove_others(self._settings.mode)
 
@@ -155,7 +160,7 @@ class _Proxy:
         self._supervisor.on_stop(f"health checks {family}", servers.close)
         return Proxier(
             Tracker(family, settings.node_name, self._clock.now()),
-            backend,
+            Quarantine(backend),
             flows=Conntrack(family),
             metrics=self._metrics,
             health=self._health,

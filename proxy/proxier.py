@@ -20,7 +20,7 @@ from proxy.backends.base import Backend
 from proxy.edge.metrics import Metrics
 from proxy.edge.servers import ServiceHealthServers
 from proxy.health import Health
-from proxy.model import Desired, NodeFacts, Problem
+from proxy.model import Desired, NamespacedName, NodeFacts, Problem
 from proxy.plan.health import health_check_ports, local_ready
 from proxy.plan.tracker import Changes, Tracker
 
@@ -66,6 +66,7 @@ class Proxier:
         self._clock = clock
         self._deep_period = deep_audit_period
         self._started = False
+        self._health_ports: dict[NamespacedName, int] = {}
         self._full = True
         self._last_full = clock.monotonic()
         self._lock = asyncio.Lock()
@@ -166,9 +167,7 @@ class Proxier:
             report = await self._backend.sync(changes.desired, None if full else changes.ports)
         except BaseException:
             self._full = True
-            self._metrics.restore_failures.labels(self.family.value).inc()
-            if not full:
-                self._metrics.partial_failures.labels(self.family.value).inc()
+            self._metrics.failed(self.family, self._backend.mode, full=full)
             raise
         finished, now = self._clock.monotonic(), self._clock.now()
         if report.full:
@@ -185,9 +184,18 @@ class Proxier:
     async def _afterwards(self, changes: Changes, now: float, full: bool) -> None:
         for time in changes.trigger_times:
             self._metrics.programming.labels(self.family.value).observe(max(0.0, now - time))
-        await self._servers.sync(health_check_ports(changes.desired), local_ready(changes.desired))
+        await self._serve_health(changes, full)
         if changes.udp or full:
             await self._end_stale_flows(changes.desired)
+
+    async def _serve_health(self, changes: Changes, full: bool) -> None:
+        """Most clusters have no such Service: then a change costs a look at itself, not at every port."""
+        desired, known = changes.desired, self._health_ports
+        touched = [desired.ports[name] for name in changes.ports if name in desired.ports]
+        wanted = any(port.health_check_node_port for port in touched)
+        if full or wanted or self._servers.failing or any(name.service in known for name in changes.ports):
+            self._health_ports = health_check_ports(desired)
+            await self._servers.sync(self._health_ports, local_ready(desired, self._health_ports))
 
     async def _end_stale_flows(self, desired: Desired) -> None:
         if not any(name.protocol == "UDP" for name in desired.ports):

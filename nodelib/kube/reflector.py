@@ -20,6 +20,8 @@ Key = tuple[str, str]
 OnChange = Callable[[str, Json, Json | None], None]
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 10.0
+_PAGE = 500  # objects in one answer: its decoding takes a few milliseconds
+_BREATH = 64  # objects between two looks at the rest of the loop
 _GROWTH = 1.5  # gentle: at a cluster's start the first answers come within seconds
 
 
@@ -47,6 +49,7 @@ class Reflector:
         self._path = path
         self._params = dict(params or {})
         self._on_change = on_change
+        self._listed = ""  # version of the newest list
 
     async def run(self) -> None:
         """Until cancelled; failures are logged once per cause and tried again with a growing pause."""
@@ -72,19 +75,45 @@ class Reflector:
                 await asyncio.sleep(0.01)
 
     async def _list(self) -> str:
-        answer = await self._client.get(self._path, self._params)
-        meta = answer.get("metadata") or {}
-        kind = str(answer.get("kind", "")).removesuffix("List")
-        fresh: dict[Key, Json] = {}
-        for item in answer.get("items") or []:
-            item.setdefault("kind", kind)
-            item.setdefault("apiVersion", answer.get("apiVersion", ""))
+        """Page by page and a few objects at a time: a large collection must not hold the loop.
+
+        What the first list finds is told as it comes, so that an owner can trim it before there is more.
+        """
+        first = not self.store
+        previous = self.store
+        fresh: dict[Key, Json] = self.store if first else {}
+        async for item in self._pages():
             fresh[key_of(item)] = item
-        gone = [old for key, old in self.store.items() if key not in fresh]
-        previous, self.store = self.store, fresh
-        for old in gone:
-            self._tell("DELETED", old, old)
-        for key, item in fresh.items():
+            if first:
+                self._tell("ADDED", item, None)
+        if not first:
+            self.store = fresh
+            for key, old in previous.items():
+                if key not in fresh:
+                    self._tell("DELETED", old, old)
+            await self._tell_differences(previous, fresh)
+        self.synced.set()
+        return self._listed
+
+    async def _pages(self) -> AsyncIterator[Json]:
+        params = {**self._params, "limit": str(_PAGE)}
+        while True:
+            answer = await self._client.get(self._path, params)
+            meta = answer.get("metadata") or {}
+            self._listed = str(meta.get("resourceVersion", ""))
+            kind = str(answer.get("kind", "")).removesuffix("List")
+            for number, item in enumerate(answer.get("items") or [], 1):
+                item.setdefault("kind", kind)
+                item.setdefault("apiVersion", answer.get("apiVersion", ""))
+                yield item
+                if number % _BREATH == 0:
+                    await asyncio.sleep(0)
+            if not meta.get("continue"):
+                return
+            params["continue"] = meta["continue"]
+
+    async def _tell_differences(self, previous: dict[Key, Json], fresh: dict[Key, Json]) -> None:
+        for number, (key, item) in enumerate(list(fresh.items()), 1):
             before = previous.get(key)
             if before is None:
                 self._tell("ADDED", item, None)
@@ -92,8 +121,8 @@ class Reflector:
                 self._tell("MODIFIED", item, before)
             else:
                 fresh[key] = before  # its owner may have trimmed it
-        self.synced.set()
-        return str(meta.get("resourceVersion", ""))
+            if number % _BREATH == 0:
+                await asyncio.sleep(0)
 
     async def _watch(self, version: str) -> AsyncIterator[str]:
         params = {

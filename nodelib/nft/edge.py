@@ -28,6 +28,7 @@ _NLMSG_ERROR, _NLMSG_DONE = 2, 3
 _DUMP_INTERRUPTED = 0x10
 _ACK, _DUMP = 0x4, 0x300
 _SNDBUFFORCE, _RCVBUFFORCE = 32, 33
+_SOL_NETLINK, _NETLINK_CAP_ACK, _NETLINK_EXT_ACK = 270, 10, 11
 _LARGEST = 1 << 28
 _TRIES = 5
 
@@ -35,9 +36,12 @@ Run = Callable[..., Awaitable[Completed]]
 
 
 class NftError(Temporary):
-    """A transaction that the kernel refused as a whole; `code` is its errno, 0 when nft said no."""
+    """A transaction that the kernel refused as a whole; `code` is its errno, 0 when nft said no.
 
-    def __init__(self, message: str, *, family: Family, code: int = 0) -> None:
+    `element`: the one that it could not take, where the kernel says which.
+    """
+
+    def __init__(self, message: str, *, family: Family, code: int = 0, element: Element | None = None) -> None:
         super().__init__(
             message,
             obj=f"{family} nftables",
@@ -45,6 +49,7 @@ class NftError(Temporary):
             action="Nothing of it was changed. If it goes on, look for what else changes our table (`nft monitor`).",
         )
         self.code = code
+        self.element = element
 
 
 class Table(Protocol):
@@ -144,17 +149,19 @@ class NftTable:
         data, last = wire.datagram(self._family, batch, first)
         _force(channel, _SNDBUFFORCE, socket.SO_SNDBUF, min(2 * len(data) + 65536, _LARGEST))
         channel.send(data)
-        refused = 0
+        refused: NftError | None = None
         while True:
             for kind, _, sequence, body in wire.messages(channel.recv(1 << 18)):
                 if kind != _NLMSG_ERROR or not first <= sequence <= last:
                     continue
                 (code,) = struct.unpack_from("=i", body)
-                refused = refused or -code
+                if code and refused is None:
+                    element = wire.blamed(batch[sequence - first - 1], body) if sequence > first else None
+                    refused = self._refused(-code, "transaction", element)
                 # The number of the batch itself: nothing of it was looked at.
                 if sequence == last or (code and sequence == first):
-                    if refused:
-                        raise self._refused(refused, "transaction")
+                    if refused is not None:
+                        raise refused
                     return
 
     def _numbers(self, count: int) -> int:
@@ -169,6 +176,9 @@ class NftTable:
             self._channel.settimeout(60)
             # A dump's datagrams and the errors of a large batch must not be lost.
             _force(self._channel, _RCVBUFFORCE, socket.SO_RCVBUF, 4 << 20)
+            # An error says which attribute it is about, and does not repeat the whole message.
+            for option in (_NETLINK_EXT_ACK, _NETLINK_CAP_ACK):
+                self._channel.setsockopt(_SOL_NETLINK, option, 1)
         return self._channel
 
     @contextmanager
@@ -224,8 +234,10 @@ class NftTable:
     def _exists(self) -> bool:
         return self._ask(wire.GET_TABLE, _ACK, wire.text_attribute(1, self._name)) is not None
 
-    def _refused(self, code: int, step: str) -> NftError:
-        return NftError(f"{step} of table {self._name}: {os.strerror(code)}", family=self._family, code=code)
+    def _refused(self, code: int, step: str, element: Element | None = None) -> NftError:
+        what = f" (an element of {element.set})" if element else ""
+        message = f"{step} of table {self._name}: {os.strerror(code)}{what}"
+        return NftError(message, family=self._family, code=code, element=element)
 
 
 def _collect(channel: socket.socket, number: int, found: list[bytes]) -> int:

@@ -211,6 +211,22 @@ def new_rule(body: bytes) -> Message:
     return Message(NEW_RULE, CREATE | APPEND, body)
 
 
+def blamed(message: Message, error: bytes) -> Element | None:
+    """The element of `message` that the payload of an error points at (NLMSGERR_ATTR_OFFS), None for anything else."""
+    if message.kind != NEW_ELEMENTS:
+        return None
+    offset = dict(attributes(error, 20)).get(2)
+    names = dict(attributes(message.body))
+    if offset is None:
+        return None
+    # Counted from the header of the message: 16 bytes, and 4 of nfgenmsg.
+    start = struct.unpack("=I", offset)[0] - 20
+    if not 0 <= start <= len(message.body) - 4:
+        return None
+    length = ATTRIBUTE.unpack_from(message.body, start)[0]
+    return Element(names[_SET].rstrip(b"\0").decode(), message.body[start + 4 : start + length])
+
+
 def elements_of(payload: bytes) -> list[bytes]:
     """The encoded elements in one message of such a dump."""
     found: list[bytes] = []

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from nodelib.errors import NodewrightError
 from nodelib.flows import UdpFlow
 from proxy.model import Desired, NodeFacts, Problem, ServicePortName
 
@@ -26,6 +27,10 @@ class Backend(Protocol):
     """One family of one mode. Calls never overlap: one task owns a backend."""
 
     @property
+    def mode(self) -> str:
+        """The name of the mode, as --proxy-mode has it."""
+
+    @property
     def ready(self) -> bool:
         """False while something of the Node is missing without which the rules would be wrong."""
 
@@ -40,6 +45,9 @@ class Backend(Protocol):
 
     def stale_flows(self, desired: Desired, flows: Iterable[UdpFlow]) -> list[UdpFlow]:
         """UDP flows that conntrack still translates to where they must not go any more. Called from a thread."""
+
+    def blame(self, error: NodewrightError, desired: Desired) -> ServicePortName | None:
+        """The port whose rules the kernel refused, None when the error is of another kind."""
 
     async def cleanup(self) -> None:
         """Remove everything that is ours."""

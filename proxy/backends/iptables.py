@@ -6,7 +6,8 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 
-from nodelib.firewall.iptables import Tables
+from nodelib.errors import NodewrightError
+from nodelib.firewall.iptables import RestoreError, Tables
 from nodelib.firewall.objects import BUILT_IN, TableContent
 from nodelib.flows import UdpFlow
 from proxy.backends.base import SyncReport
@@ -14,6 +15,7 @@ from proxy.backends.facts import ContextOfNode
 from proxy.model import Desired, NodeFacts, ServicePortName
 from proxy.plan.conntrack import stale_flows
 from proxy.plan.iptables import fixed
+from proxy.plan.iptables.blame import culprit
 from proxy.plan.iptables.sync import Plan, Standing, drift, plan_cleanup, plan_full, plan_partial
 
 log = logging.getLogger(__name__)
@@ -34,6 +36,8 @@ class IptablesBackend:
         self._standing: Standing | None = None
         self._desired = Desired(tables.family)
         self._seen: int | None = None
+
+    mode = "iptables"
 
     @property
     def ready(self) -> bool:
@@ -81,6 +85,9 @@ class IptablesBackend:
 
     def stale_flows(self, desired: Desired, flows: Iterable[UdpFlow]) -> list[UdpFlow]:
         return stale_flows(desired, flows)
+
+    def blame(self, error: NodewrightError, desired: Desired) -> ServicePortName | None:
+        return culprit(error.line, desired) if isinstance(error, RestoreError) and error.line else None
 
     async def cleanup(self) -> None:
         change = plan_cleanup(await self._read(), self._tables.family)

@@ -7,6 +7,7 @@ import errno
 import logging
 from collections.abc import Callable, Iterable
 
+from nodelib.errors import NodewrightError
 from nodelib.flows import UdpFlow
 from nodelib.nft.edge import NftError, Table
 from nodelib.nft.wire import Element, Message
@@ -17,6 +18,7 @@ from proxy.plan.conntrack import stale_flows
 from proxy.plan.iptables.context import Context
 from proxy.plan.nftables import layout
 from proxy.plan.nftables.affinity import loses_endpoints, stale_clients
+from proxy.plan.nftables.ports import port_elements
 from proxy.plan.nftables.sync import Delta, Kernel, Ledger, difference, plan
 
 log = logging.getLogger(__name__)
@@ -39,6 +41,8 @@ class NftablesBackend:
         self._ledger: Ledger | None = None
         self._seen: int | None = None
         self._rules = ""
+
+    mode = "nftables"
 
     @property
     def ready(self) -> bool:
@@ -82,6 +86,16 @@ class NftablesBackend:
 
     def stale_flows(self, desired: Desired, flows: Iterable[UdpFlow]) -> list[UdpFlow]:
         return stale_flows(desired, flows)
+
+    def blame(self, error: NodewrightError, desired: Desired) -> ServicePortName | None:
+        element = error.element if isinstance(error, NftError) else None
+        if element is None:
+            return None
+        for name, port in desired.ports.items():
+            planned = port_elements(port, desired.endpoints.get(name, ()), self._facts.ctx)
+            if element in planned.shared or any(element in mine for mine in planned.fronts.values()):
+                return name
+        return None
 
     async def cleanup(self) -> None:
         self._ledger = None

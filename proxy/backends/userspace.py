@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import Protocol
 
 from nodelib.clock import Clock
-from nodelib.errors import Temporary
-from nodelib.firewall.iptables import Tables
+from nodelib.errors import NodewrightError, Temporary
+from nodelib.firewall.iptables import RestoreError, Tables
 from nodelib.firewall.objects import BUILT_IN, Chain, Family, TableChange, TableContent
 from nodelib.flows import UdpFlow
 from proxy.backends.base import SyncReport
@@ -15,6 +15,7 @@ from proxy.backends.facts import ContextOfNode
 from proxy.model import Desired, NodeFacts, Problem, ServicePortName
 from proxy.plan import userspace
 from proxy.plan.conntrack import redirected_elsewhere
+from proxy.plan.iptables.blame import culprit
 from proxy.plan.userspace import Pool, SocketName
 from proxy.rotation import Address, Rotation
 
@@ -54,6 +55,8 @@ class UserspaceBackend:
         self._seen: int | None = None
         self._sockets: dict[SocketName, tuple[Relay, Rotation]] = {}
         self._chains: tuple[Chain, ...] = ()
+
+    mode = "userspace"
 
     @property
     def ready(self) -> bool:
@@ -99,6 +102,9 @@ class UserspaceBackend:
     def stale_flows(self, desired: Desired, flows: Iterable[UdpFlow]) -> list[UdpFlow]:
         """Those to sockets of a proxy that is gone."""
         return redirected_elsewhere(desired, flows, {relay.port for relay, _ in self._sockets.values()})
+
+    def blame(self, error: NodewrightError, desired: Desired) -> ServicePortName | None:
+        return culprit(error.line, desired) if isinstance(error, RestoreError) and error.line else None
 
     async def cleanup(self) -> None:
         await self._tables.restore(userspace.removal(await self._read(), self._facts.ctx))

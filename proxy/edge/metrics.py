@@ -76,6 +76,9 @@ class Metrics:
         self.partial_failures = self._counter(
             "sync_proxy_rules_iptables_partial_restore_failures", "Cumulative proxy iptables partial restore failures"
         )
+        self.nft_failures = self._counter(
+            "sync_proxy_rules_nftables_sync_failures", "Cumulative proxy nftables sync failures"
+        )
         self.conntrack = self._histogram(
             "conntrack_reconciler_sync_duration_seconds", "ReconcileConntrackFlowsLatency latency in seconds"
         )
@@ -102,6 +105,15 @@ class Metrics:
             self.rules.labels(table, label).set(count)
         for table, count in report.rules_written.items():
             self.rules_written.labels(table, label).set(count)
+
+    def failed(self, family: Family, mode: str, *, full: bool) -> None:
+        """A sync failed; the next one is a full one."""
+        if mode == "nftables":
+            self.nft_failures.labels(family.value).inc()
+            return
+        self.restore_failures.labels(family.value).inc()
+        if not full:
+            self.partial_failures.labels(family.value).inc()
 
     def add_kernel_counter(self, name: str, text: str, read: Callable[[], int | None]) -> None:
         """A counter that the kernel keeps: `read` is asked at each scrape, None leaves it out."""

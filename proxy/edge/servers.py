@@ -78,6 +78,11 @@ class ServiceHealthServers:
         self._counts: Mapping[NamespacedName, int] = {}
         self._reported: dict[NamespacedName, int] = {}
 
+    @property
+    def failing(self) -> bool:
+        """Is there a port that could not be had? Then the next sync tries again."""
+        return bool(self._reported)
+
     async def sync(self, ports: Mapping[NamespacedName, int], counts: Mapping[NamespacedName, int]) -> None:
         """`ports`: what to serve; `counts`: ready endpoints on this node."""
         self._counts = counts

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 from proxy.model import Desired, NamespacedName
 
 
@@ -11,11 +13,12 @@ def health_check_ports(desired: Desired) -> dict[NamespacedName, int]:
     }
 
 
-def local_ready(desired: Desired) -> dict[NamespacedName, int]:
-    """By address: two ports of one Pod are one endpoint. A terminating endpoint does not count."""
+def local_ready(desired: Desired, wanted: Container[NamespacedName]) -> dict[NamespacedName, int]:
+    """Of those in `wanted`, by address: two ports of one Pod are one endpoint. A terminating one does not count."""
     found: dict[NamespacedName, set[str]] = {}
     for name, endpoints in desired.endpoints.items():
-        for endpoint in endpoints:
-            if endpoint.local and endpoint.ready:
-                found.setdefault(name.service, set()).add(endpoint.ip)
+        if name.service in wanted:
+            for endpoint in endpoints:
+                if endpoint.local and endpoint.ready:
+                    found.setdefault(name.service, set()).add(endpoint.ip)
     return {name: len(addresses) for name, addresses in found.items()}

@@ -87,9 +87,11 @@ class FakeApiServer:
         siblings = {key.rpartition("/")[0] for key in self.objects}
         if not items and "fieldSelector" not in request.query and path.rpartition("/")[0] in siblings:
             return _failure(404, "NotFound")
-        return web.json_response(
-            {"kind": "ThingList", "metadata": {"resourceVersion": str(self.version)}, "items": items}
-        )
+        start, limit = int(request.query.get("continue", 0)), int(request.query.get("limit", 0)) or len(items)
+        meta = {"resourceVersion": str(self.version)}
+        if start + limit < len(items):
+            meta["continue"] = str(start + limit)
+        return web.json_response({"kind": "ThingList", "metadata": meta, "items": items[start : start + limit]})
 
     async def _write(self, request: web.Request, path: str) -> web.Response:
         body = json.loads(await request.read() or b"{}")

@@ -21,6 +21,7 @@ class FakeNft:
         self.sets: dict[str, dict[bytes, bytes]] = {}
         self.chains: dict[str, list[bytes]] = {}
         self.fail_next = 0
+        self.refused: set[bytes] = set()  # keys that it takes for wrong
         self.writes: list[tuple[list[Element], list[Element], list[Message]]] = []
 
     async def text(self, transaction: str) -> None:
@@ -52,6 +53,8 @@ class FakeNft:
             if sets[name].pop(wire.element_key(raw), None) is None:
                 raise self._refused(errno.ENOENT, f"delete from {name}")
         for name, raw in add:
+            if wire.element_key(raw) in self.refused:
+                raise NftError("Invalid argument", family=self.family, code=errno.EINVAL, element=Element(name, raw))
             if sets[name].setdefault(wire.element_key(raw), raw) != raw:
                 raise self._refused(errno.EEXIST, f"add to {name}")
             data = element_data(raw)

@@ -106,6 +106,7 @@ async def test_the_kernels_refusal_is_an_error_and_changes_nothing(space: Namesp
     with pytest.raises(NftError, match="No such file or directory") as caught:
         await table.write([], [two, one])
     assert caught.value.code == errno.ENOENT
+    assert caught.value.element == one, "the kernel says which"
     assert await backend.audit(deep=True) == [], "nothing of it is there"
 
 

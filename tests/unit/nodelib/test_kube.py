@@ -115,6 +115,20 @@ async def test_reflector_tells_each_change_once(api: FakeApiServer, follower: Fo
     assert list(follower.reflector.store) == [("ns", "big")]
 
 
+async def test_a_large_list_comes_in_pages_and_does_not_hold_the_loop(api: FakeApiServer, client: KubeClient) -> None:
+    for number in range(1203):
+        await api.put(f"{PODS}/p{number}", thing(f"p{number}"))
+    follower = Follower(client)
+    turns = 0
+    while not follower.reflector.synced.is_set():
+        await asyncio.sleep(0)
+        turns += 1
+    follower.task.cancel()
+    lists = [query for _, query in api.requests if "watch" not in query]
+    assert len(lists) == 3 and "continue=1000" in lists[-1] and turns > 1203 // 64
+    assert len(follower.told) == len(follower.reflector.store) == 1203
+
+
 async def test_a_watch_goes_on_after_the_client_dials_anew(
     api: FakeApiServer, client: KubeClient, follower: Follower
 ) -> None:

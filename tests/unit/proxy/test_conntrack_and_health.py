@@ -69,7 +69,7 @@ def test_local_ready_endpoints_are_counted_by_address() -> None:
             ports=[{"name": "p80", "port": 80}, {"name": "p443", "port": 443}],
         ),
     )
-    assert local_ready(world) == {("ns", "a"): 1}
+    assert local_ready(world, health_check_ports(world)) == {("ns", "a"): 1}
     assert health_check_ports(world) == {("ns", "a"): 31000}
 
 
