@@ -29,13 +29,15 @@ from agent.model.node import NodePlace
 from agent.model.pods import ContainerState, Pod
 from agent.plan import cgroups as cgroup_plan
 from agent.plan.shutdown import NOT_READY
-from agent.plugins import build_plugins
+from agent.plugins import BuiltPlugins, build_plugins
 from agent.ports import PodCgroups
 from agent.pressure import BuiltPressure, Surroundings, build_pressure
 from agent.settings import KUBERNETES_VERSION, Settings
 from agent.work.allocations import Allocations
 from agent.work.cgroups import KubepodsTree
 from agent.work.csi import CsiVolumes
+from agent.work.csi_stats import CsiStats
+from agent.work.devices import DeviceDesk
 from agent.work.hooks import Hooks
 from agent.work.images import ImageDesk
 from agent.work.lease import LeaseKeeper
@@ -105,21 +107,24 @@ async def build_core(settings: Settings, *, wants_nodes: bool = False) -> Core:
         settings.node.name,
         clock=ground.clock,
         keeper=keeper,
-        settled=table.synced,
+        table=table,
+        events=ground.events,
     )
     built = _materials(ground, keeper, table, _cgroup_machine(ground, tree, sizes), plugins.csi)
     allocations = Allocations(CheckpointFiles(settings.paths.root_dir), ground.clock)
     await allocations.load()
     probe_io = ProbeIo(ground.made.cri)
     probes = ProbeKeeper(probe_io, ground.events, table.on_probe, ground.clock, ground.metrics)
-    parts = _parts(ground, keeper, table, built, cgroups, allocations, probes, lambda pod: static.mirrors.of(pod))
+    parts = _parts(
+        ground, keeper, table, built, cgroups, allocations, plugins.devices, probes, lambda pod: static.mirrors.of(pod)
+    )
     static = static_pods.build_static(
         settings, table, PodsApi(ground.made.api), ground.events, clock, parts.reporter, keeper
     )
     table.connect(parts)
     ground.metrics.watch_pods(table)
     ground.metrics.watch_certificates(built.certificates.states)
-    stats = _stats(ground, table)
+    stats = _stats(ground, table, plugins)
     return Core(
         settings=settings,
         clock=clock,
@@ -234,6 +239,7 @@ def _parts(
     built: BuiltMaterials,
     cgroups: PodCgroups,
     allocations: Allocations,
+    devices: DeviceDesk,
     probes: ProbeKeeper,
     mirror: Callable[[Pod], Pod | None],
 ) -> Parts:
@@ -257,6 +263,7 @@ def _parts(
         materials=built.materials,
         cgroups=cgroups,
         allocations=allocations,
+        devices=devices,
         probes=probes,
         events=ground.events,
         api=api,
@@ -310,9 +317,10 @@ def _lease(ground: _Ground, keeper: NodeKeeper) -> LeaseKeeper:
     )
 
 
-def _stats(ground: _Ground, table: PodTable) -> StatsProvider:
+def _stats(ground: _Ground, table: PodTable, plugins: BuiltPlugins) -> StatsProvider:
     cri = ground.made.cri
-    sources = StatsSources(table, cri, cri, machine_figures.CgroupReader(), machine_figures)
+    served = CsiStats(plugins.csi, plugins.drivers, machine_figures.filesystem, ground.clock).figures
+    sources = StatsSources(table, cri, cri, machine_figures.CgroupReader(), machine_figures, served)
     return StatsProvider(derive.stats_settings(ground.settings), sources, ground.clock)
 
 

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass, replace
 from typing import Any
 
+from agent.edge.checkpoint import CheckpointFiles
 from agent.edge.csi_objects import CsiObjects
 from agent.edge.plugins.csi_driver import CsiDriver
+from agent.edge.plugins.device_plugin import DevicePluginEndpoint, DevicePluginServer
+from agent.edge.plugins.pod_resources import PodResourcesServer
 from agent.edge.plugins.registration import PluginSockets, Registrars
 from agent.edge.tokens import TokenCache
 from agent.edge.volumes.csi_disk import CsiDisk
 from agent.model.node import NodeExtras
-from agent.model.plugins import CSI_PLUGIN
+from agent.model.plugins import CSI_PLUGIN, DEVICE_PLUGIN
+from agent.ports import Events
 from agent.work.csi import CsiEdges, CsiVolumes
 from agent.work.csi_drivers import CsiDrivers
+from agent.work.csi_expand import CsiExpander
+from agent.work.devices import DeviceDesk, DeviceHooks
 from agent.work.node import NodeKeeper
-from agent.work.plugins import PluginDesk
+from agent.work.plugins import PluginDesk, PluginHandler
+from agent.work.pod_resources import PodResources
+from agent.work.pod_table import PodTable
 from nodelib.clock import Clock
 from nodelib.errors import Temporary
 from nodelib.kube.client import KubeClient
@@ -35,14 +42,29 @@ class BuiltPlugins:
     objects: CsiObjects
     drivers: CsiDrivers
     csi: CsiVolumes
+    expander: CsiExpander
+    device_server: DevicePluginServer
+    devices: DeviceDesk
+    pod_resources: PodResourcesServer
 
     def tasks(self) -> list[tuple[str, Callable[[], Coroutine[Any, Any, None]]]]:
         """(name, work) of the long-lived tasks."""
-        return [("plugins", self.desk.run), ("csi volumes", self.csi.run), *self.objects.tasks()]
+        return [
+            ("plugins", self.desk.run),
+            ("csi volumes", self.csi.run),
+            ("csi expansion", self.expander.run),
+            ("devices", self.devices.run),
+            ("device plugins", self._serve_device_plugins),
+            ("pod resources", self.pod_resources.run),
+            *self.objects.tasks(),
+        ]
 
     def extras(self) -> NodeExtras:
         """What the Node's status says of plugins."""
-        return NodeExtras(volumes_in_use=tuple(sorted(self.csi.names_in_use())))
+        return replace(self.devices.extras(), volumes_in_use=tuple(sorted(self.csi.names_in_use())))
+
+    async def _serve_device_plugins(self) -> None:
+        await self.device_server.run(self.devices.offer)
 
     async def close(self) -> None:
         await self.drivers.close()
@@ -50,9 +72,44 @@ class BuiltPlugins:
 
 
 async def build_plugins(
-    client: KubeClient, root_dir: str, node: str, *, clock: Clock, keeper: NodeKeeper, settled: asyncio.Event
+    client: KubeClient, root_dir: str, node: str, *, clock: Clock, keeper: NodeKeeper, table: PodTable, events: Events
 ) -> BuiltPlugins:
-    """`settled`: set once all pods of this node are known."""
+    """What is on disk about volumes and devices is read here. Raises Temporary."""
+    objects = CsiObjects(client, TokenCache(client, clock), node)
+    drivers = CsiDrivers(objects, CsiDriver, clock)
+    in_use = _in_use(node, keeper, clock)
+    csi = CsiVolumes(root_dir, node, CsiEdges(drivers, objects, CsiDisk(root_dir), clock, in_use, table.synced))
+    await csi.load()
+    devices = _devices(f"{root_dir}/device-plugins", clock, keeper, table)
+    await devices.load()
+    sockets = PluginSockets(f"{root_dir}/plugins_registry")
+    handlers: dict[str, PluginHandler] = {CSI_PLUGIN: drivers, DEVICE_PLUGIN: devices}
+    answers = PodResources(table, devices).methods()
+    built = BuiltPlugins(
+        sockets=sockets,
+        desk=PluginDesk(sockets, Registrars(), handlers, clock),
+        objects=objects,
+        drivers=drivers,
+        csi=csi,
+        expander=CsiExpander(csi, drivers, objects, events, clock),
+        device_server=DevicePluginServer(f"{root_dir}/device-plugins"),
+        devices=devices,
+        pod_resources=PodResourcesServer(f"{root_dir}/pod-resources/kubelet.sock", answers),
+    )
+    keeper.extras = built.extras
+    return built
+
+
+def _devices(folder: str, clock: Clock, keeper: NodeKeeper, table: PodTable) -> DeviceDesk:
+    def holding() -> set[str] | None:
+        return {pod.uid for pod in table.active()} if table.synced.is_set() else None
+
+    hooks = DeviceHooks(holding, keeper.poke, table.on_probe)
+    return DeviceDesk(CheckpointFiles(folder), DevicePluginEndpoint, clock, hooks)
+
+
+def _in_use(node: str, keeper: NodeKeeper, clock: Clock) -> Callable[[frozenset[str]], Awaitable[None]]:
+    """Wait until the Node names these volumes as in use."""
 
     async def in_use(names: frozenset[str]) -> None:
         keeper.poke()
@@ -62,12 +119,4 @@ async def build_plugins(
                 raise Temporary("the Node does not name the volume as in use yet", obj=f"Node {node}", step="attach")
             await clock.sleep(_PAUSE)
 
-    objects = CsiObjects(client, TokenCache(client, clock), node)
-    drivers = CsiDrivers(objects, CsiDriver, clock)
-    csi = CsiVolumes(root_dir, node, CsiEdges(drivers, objects, CsiDisk(root_dir), clock, in_use, settled))
-    await csi.load()
-    sockets = PluginSockets(f"{root_dir}/plugins_registry")
-    desk = PluginDesk(sockets, Registrars(), {CSI_PLUGIN: drivers}, clock)
-    built = BuiltPlugins(sockets, desk, objects, drivers, csi)
-    keeper.extras = built.extras
-    return built
+    return in_use

@@ -30,6 +30,7 @@ class StatusFacts:
     """`terminal`: nothing runs or will run. `finished`: only records are left. `previous`: what was computed last.
 
     `limits`: what the pod's own cgroup has; `actuated`: the resources that are in force, as far as they are known.
+    `devices`: allocatedResourcesStatus by container name.
     """
 
     now: float
@@ -43,6 +44,7 @@ class StatusFacts:
     resize: ResizeState = field(default_factory=ResizeState)
     limits: Limits | None = None
     actuated: Allocation | None = None
+    devices: Mapping[str, list[Json]] = field(default_factory=dict)
 
 
 def pod_status(pod: Pod, seen: ObservedPod, facts: StatusFacts) -> Json:
@@ -51,6 +53,9 @@ def pod_status(pod: Pod, seen: ObservedPod, facts: StatusFacts) -> Json:
     status: Json = {"qosClass": before.get("qosClass") or computed_qos(pod).value}
     for kind, listed in LISTED.items():
         found = container_statuses(pod, kind, seen, before, facts.waiting, facts.probes, facts.actuated)
+        for one in found:
+            if kind is Kind.MAIN and facts.devices.get(one["name"]):
+                one["allocatedResourcesStatus"] = facts.devices[one["name"]]
         if found:
             status[listed] = found
     if facts.finished:

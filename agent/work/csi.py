@@ -84,12 +84,13 @@ class CsiEdges:
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
-    """A volume whose driver wants to publish it again and again."""
+class Standing:
+    """A volume that a pod has mounted at `target`; `republish`: its driver wants to publish it again and again."""
 
     pod: Pod
-    paths: PodPaths
     volume: CsiVolume
+    target: str
+    republish: bool
 
 
 class CsiVolumes:
@@ -101,7 +102,8 @@ class CsiVolumes:
         self._users: dict[VolumeKey, set[str]] = {}
         self._staged: set[VolumeKey] = set()
         self._left: set[VolumeKey] = set()
-        self._republished: dict[tuple[str, str], _Kept] = {}
+        self._standing: dict[str, dict[str, Standing]] = {}
+        self.mounted = asyncio.Event()
 
     async def load(self) -> None:
         """What an earlier life of the agent left: a volume that a dead pod has mounted is in use until it is not."""
@@ -119,8 +121,7 @@ class CsiVolumes:
     async def release(self, paths: PodPaths) -> None:
         """Unpublish what the pod's directory tells of, and unstage what no other pod uses. Raises NodewrightError."""
         self._edges.api.forget(paths.uid)
-        for kept in [kept for kept in self._republished if kept[0] == paths.uid]:
-            del self._republished[kept]
+        self._standing.pop(paths.uid, None)
         found = await asyncio.to_thread(self._edges.disk.published, paths)
         if found:
             await asyncio.to_thread(self._edges.disk.unbind_sub_paths, paths)
@@ -134,10 +135,13 @@ class CsiVolumes:
         used = {key for key, users in self._users.items() if users}
         return frozenset(key.unique_name for key in used | self._left)
 
-    async def usage(self, volume: CsiVolume, path: str) -> dict[str, int]:
-        """Figures from the driver; {} when it gives none."""
-        driver, facts = self._edges.drivers.get(volume.driver)
-        return plan.usage_figures(await driver.usage(volume.handle, path)) if 2 in facts.capabilities else {}
+    def standing(self) -> list[Standing]:
+        """Every volume that is mounted for a pod now; `mounted` is set whenever there is a new one."""
+        return [one for volumes in self._standing.values() for one in volumes.values()]
+
+    def staging_of(self, volume: CsiVolume) -> str:
+        """Where it is staged, if its driver stages."""
+        return f"{plan.staging_folder(self._root_dir, volume)}/{'staging' if volume.block else 'globalmount'}"
 
     async def run(self) -> None:
         """Until cancelled: publish again what wants it, and unstage what an earlier life of the agent left behind."""
@@ -148,7 +152,7 @@ class CsiVolumes:
                 await self._sweep()
                 swept = self._edges.clock.monotonic()
             await self._edges.clock.sleep(_REPUBLISH)
-            await asyncio.gather(*(self._republish(kept) for kept in list(self._republished.values())))
+            await asyncio.gather(*(self._republish(one) for one in self.standing() if one.republish))
 
     async def _named(self, pod: Pod, paths: PodPaths, volume: CsiVolume) -> MountedVolume:
         try:
@@ -170,9 +174,8 @@ class CsiVolumes:
             self._users.setdefault(volume.key, set()).add(pod.uid)
         described = await self._edges.api.driver(volume.driver)
         plan.check_lifecycle(volume, described)
-        if plan.republishes(described):
-            self._republished[pod.uid, volume.name] = _Kept(pod, paths, volume)
         if await self._stands(paths, volume, target):
+            self._note(pod, volume, target, described)
             return made
         driver, facts = self._edges.drivers.get(volume.driver)
         context = await self._attached(volume, described)
@@ -184,7 +187,13 @@ class CsiVolumes:
         if plan.gives_to_group(volume, described, facts) and volume.fs_group is not None:
             give, policy = self._edges.disk.give_to_group, volume.fs_group_policy
             await asyncio.to_thread(give, target, volume.fs_group, policy)
+        self._note(pod, volume, target, described)
         return made
+
+    def _note(self, pod: Pod, volume: CsiVolume, target: str, described: Json | None) -> None:
+        found = Standing(pod, volume, target, plan.republishes(described))
+        self._standing.setdefault(pod.uid, {})[volume.name] = found
+        self.mounted.set()
 
     async def _stands(self, paths: PodPaths, volume: CsiVolume, target: str) -> bool:
         """Published and mounted, perhaps in an earlier life of the agent."""
@@ -231,8 +240,7 @@ class CsiVolumes:
         """The staging path, "" for a driver that does not stage."""
         if not plan.stages(volume, facts):
             return ""
-        folder = plan.staging_folder(self._root_dir, volume)
-        path = f"{folder}/{'staging' if volume.block else 'globalmount'}"
+        folder, path = plan.staging_folder(self._root_dir, volume), self.staging_of(volume)
         if volume.key in self._staged:
             return path
         disk = self._edges.disk
@@ -277,16 +285,15 @@ class CsiVolumes:
                 await asyncio.to_thread(self._edges.disk.remove, folder, target)
             raise
 
-    async def _republish(self, kept: _Kept) -> None:
-        volume, pod = kept.volume, kept.pod
-        target = _target(kept.paths, volume)
+    async def _republish(self, one: Standing) -> None:
+        volume, pod, target = one.volume, one.pod, one.target
         try:
             driver, facts = self._edges.drivers.get(volume.driver)
             described = await self._edges.api.driver(volume.driver)
             context = await self._attached(volume, described)
             secrets = await self._secrets(volume, facts)
             async with self._lock(volume.key):
-                if (pod.uid, volume.name) not in self._republished:
+                if volume.name not in self._standing.get(pod.uid, {}):
                     return  # released meanwhile
                 staging = await self._stage(driver, volume, facts, context, secrets)
                 request = await self._request(pod, volume, facts, described, target, staging, context, secrets)

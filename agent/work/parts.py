@@ -9,6 +9,7 @@ from agent.figures import Figures
 from agent.model.pods import Pod
 from agent.ports import ApiPods, Events, Files, PodCgroups, PodMaterials, Probes, Runtime
 from agent.work.allocations import Allocations
+from agent.work.devices import DeviceDesk
 from agent.work.hooks import Hooks
 from agent.work.images import ImageDesk
 from agent.work.relist import Observer
@@ -26,6 +27,7 @@ class Parts:
     materials: PodMaterials
     cgroups: PodCgroups
     allocations: Allocations
+    devices: DeviceDesk
     probes: Probes
     events: Events
     api: ApiPods

@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
 
 from agent.machine_ports import CgroupFigures, MachineFigures
 from agent.model.pods import Json, ObservedPod, Pod
@@ -40,6 +40,7 @@ _VOLUMES_SHARE = 100  # measuring may take that part of the time
 _OLDEST_BASE = 120.0  # seconds; a rate over a longer time says nothing of now
 _FIRST_BASE = 0.5  # seconds between two readings when there is no earlier one
 _PLUGIN = "kubernetes.io~"
+_SERVED = f"{_PLUGIN}csi"
 _ON_TMPFS = {"secret", "projected", "downward-api"}
 
 
@@ -61,17 +62,26 @@ class _Storage:
 
     layers: Mapping[str, Layer]
     image_fs: FsUsage | None
+    served: Mapping[str, tuple[VolumeFigures, ...]] = field(default_factory=dict)
+
+
+async def _none_served() -> Mapping[str, tuple[VolumeFigures, ...]]:
+    return {}
 
 
 @dataclass(frozen=True, slots=True)
 class StatsSources:
-    """Who is asked; `images` None: there is no image file system to tell of."""
+    """Who is asked; `images` None: there is no image file system to tell of.
+
+    `served()`: volumes by pod UID that a driver tells of, and nobody may walk.
+    """
 
     pods: PodView
     runtime: Runtime
     images: Images | None
     cgroups: CgroupFigures
     machine: MachineFigures
+    served: Callable[[], Awaitable[Mapping[str, tuple[VolumeFigures, ...]]]] = _none_served
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +99,7 @@ class StatsProvider:
         self._settings = settings
         self._pods, self._runtime, self._images = sources.pods, sources.runtime, sources.images
         self._reader, self._machine = sources.cgroups, sources.machine
+        self._served = sources.served
         self._clock = clock
         self._boot_at = self._machine.boot_time()
         self._kept: dict[bool, tuple[float, Snapshot]] = {}
@@ -140,7 +151,7 @@ class StatsProvider:
                         layers[entry["attributes"]["id"]] = layer
         except NodewrightError as error:
             log.warning("sizes of writable layers are missing from this answer: %s", error)
-        return _Storage(layers, await self._image_fs())
+        return _Storage(layers, await self._image_fs(), await self._served())
 
     async def _image_fs(self) -> FsUsage | None:
         if self._images is None:
@@ -218,7 +229,7 @@ class StatsProvider:
             containers=containers,
             sandbox=own,
             interfaces=() if on_host or own is None else self._interfaces(own.sample.path),
-            volumes=self._volumes_of(uid, pod) if storage is not None else (),
+            volumes=(*self._volumes_of(uid, pod), *storage.served.get(uid, ())) if storage is not None else (),
             extra_storage=self._machine.tree(os.path.join(self._settings.root_dir, "pods", uid, "etc-hosts"))[0]
             if storage is not None
             else 0,
@@ -271,7 +282,8 @@ class StatsProvider:
         found = tuple(
             volume
             for plugin, name, path in self._machine.volumes_of(os.path.join(self._settings.root_dir, "pods"), uid)
-            if (volume := self._volume(plugin.removeprefix(_PLUGIN), name, path, specs.get(name, {}), pod)) is not None
+            if plugin != _SERVED
+            and (volume := self._volume(plugin.removeprefix(_PLUGIN), name, path, specs.get(name, {}), pod)) is not None
         )
         now = self._clock.monotonic()
         again = now + min(max((now - began) * _VOLUMES_SHARE, _VOLUMES_SOON), _VOLUMES_FRESH)

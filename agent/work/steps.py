@@ -12,8 +12,11 @@ from agent.errors import CriError
 from agent.model.pods import ContainerState, Json, Kind, ObservedPod, RunState
 from agent.plan import backoff
 from agent.plan.allocation import allocation_of
+from agent.plan.ending import hastened
 from agent.plan.facts import (
+    Cause,
     Confirm,
+    Ending,
     EnsureImage,
     Forget,
     ImagePhase,
@@ -43,6 +46,7 @@ from nodelib.kube.client import ApiError
 log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
+_UNEXPECTED = "UnexpectedAdmissionError"
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0  # seconds between looks at a runtime that does not answer
 
 
@@ -102,6 +106,7 @@ class Steps:
     async def _prepare(self) -> None:
         pod, memory = self._memory.pod, self._memory
         sized = resize_step.made_for(self._parts, memory)
+        await self._give_devices()
         try:
             with memory.timeline.step("cgroup", of="prepare"):
                 parent = await self._parts.cgroups.ensure_pod(sized)
@@ -116,6 +121,18 @@ class Steps:
             self._warn("FailedMount", str(error))
             raise StepFailed("FailedMount", error) from error
         memory.materials, memory.sized = replace(found, cgroup_parent=parent), allocation_of(sized)
+
+    async def _give_devices(self) -> None:
+        """A pod that cannot have its devices is refused, as admission would: no other node would hear of it else."""
+        memory, parts = self._memory, self._parts
+        running = any(one.state is RunState.RUNNING for one in memory.seen.containers)
+        try:
+            await parts.devices.admit(memory.pod, running=running)
+        except Permanent as error:
+            self._warn(_UNEXPECTED, error.message)
+            text = f"Pod was rejected: {error.message}"
+            memory.ending = hastened(memory.ending, Ending(Cause.REJECTED, parts.clock.now(), 1, _UNEXPECTED, text))
+            raise StepFailed(_UNEXPECTED, error) from error
 
     async def _run_sandbox(self, step: RunSandbox) -> None:
         memory, pod = self._memory, self._memory.pod
@@ -189,6 +206,7 @@ class Steps:
             raise Permanent("volumes, image or sandbox are not there any more", obj=f"{pod.full_name}[{name}]")
         ips = self._parts.host_ips() if pod.host_network else sandbox.ips
         try:
+            given = await self._parts.devices.grant(pod, step.container)
             config = await self._parts.materials.container_config(
                 pod,
                 step.kind,
@@ -199,6 +217,7 @@ class Steps:
                 image=image.facts,
                 image_ref=image.ref,
                 target_id=_target(step, memory.seen),
+                given=given,
             )
             sandbox_config = await self._parts.materials.sandbox_config(pod, memory.materials, sandbox.attempt)
         except NodewrightError as error:

@@ -89,6 +89,7 @@ BINARIES: tuple[Binary, ...] = (
     ),
     Binary("nnp", "kube", "k8s.io/kubernetes/test/images/nonewprivs"),
     Binary("regression-issue-74839", "kube", "k8s.io/kubernetes/test/images/regression-issue-74839"),
+    _kube("sample-device-plugin", "k8s.io/kubernetes/test/images/sample-device-plugin"),
     Binary("ginkgo", "kube", "github.com/onsi/ginkgo/v2/ginkgo"),
     Binary("etcd-server", "kube", "go.etcd.io/etcd/server/v3"),
     _containerd("containerd"),

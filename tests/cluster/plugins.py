@@ -42,8 +42,8 @@ class Plugin:
         await self.process.wait()
 
 
-async def start(world: World, node: str, folder: Path, *argv: str) -> Plugin:
-    """Run a command in the node's namespaces until it says "serving"."""
+async def start(world: World, node: str, folder: Path, *argv: str, says: bytes = b"") -> Plugin:
+    """Run a command in the node's namespaces; with `says` until it says that."""
     spaces = [f"--{kind}={world.cluster.namespace(node, short)}" for kind, short in (("net", "net"), ("mount", "mnt"))]
     process = await asyncio.create_subprocess_exec(
         "nsenter",
@@ -53,11 +53,12 @@ async def start(world: World, node: str, folder: Path, *argv: str) -> Plugin:
         *argv,
         stdout=asyncio.subprocess.PIPE,
         stdin=asyncio.subprocess.DEVNULL,
+        stderr=None if says else asyncio.subprocess.DEVNULL,
         env={**os.environ, "PYTHONPATH": str(_ROOT)},
     )
     assert process.stdout is not None
     async with asyncio.timeout(60):
-        while b"serving" not in (line := await process.stdout.readline()):
+        while says and says not in (line := await process.stdout.readline()):
             assert line, f"{argv} ended"
     return Plugin(process, folder)
 
@@ -76,4 +77,4 @@ async def start_csi(world: World, node: str, name: str, *options: str) -> Plugin
     inside = f"/var/lib/kubelet/plugins/{name}"
     argv: Sequence[str] = ("-m", "tests.fakes.csi_hostpath", "--name", name, "--root", inside, "--registry", REGISTRY)
     folder = Path(world.cluster.node_dir(node), "kubelet/plugins", name)
-    return await start(world, node, folder, sys.executable, *argv, *options)
+    return await start(world, node, folder, sys.executable, *argv, *options, says=b"serving")

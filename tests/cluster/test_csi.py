@@ -9,7 +9,7 @@ import uuid
 
 import pytest
 
-from tests.cluster.plugins import csi_driver, start_csi
+from tests.cluster.plugins import Plugin, csi_driver, start_csi
 from tests.cluster.world import Object, World, holds, pod, sleeper
 
 pytestmark = [pytest.mark.cluster, pytest.mark.skipif(os.geteuid() != 0, reason="a cluster needs root")]
@@ -48,8 +48,12 @@ async def test_a_claimed_volume_through_restarts(world: World) -> None:
     node, tag = world.cluster.nodes[0].name, uuid.uuid4().hex[:5]
     name, pv = f"hp-{tag}.test", f"pv-{tag}"
     await world.api.post(f"{_STORAGE}/csidrivers", driver_object(name, fsGroupPolicy="File"))
-    await world.api.post("/api/v1/persistentvolumes", volume(pv, name, "data", world.namespace))
-    await world.api.post(world.path("persistentvolumeclaims"), claim("data", pv))
+    # The API server lets only claims of a class that can be expanded ask for more.
+    grows = {"metadata": {"name": name}, "provisioner": name, "allowVolumeExpansion": True}
+    await world.api.post(f"{_STORAGE}/storageclasses", grows)
+    made = volume(pv, name, "data", world.namespace, storageClassName=name)
+    await world.api.post("/api/v1/persistentvolumes", made)
+    await world.api.post(world.path("persistentvolumeclaims"), claim("data", pv, storageClassName=name))
     mounted = {
         "volumes": [{"name": "disk", "persistentVolumeClaim": {"claimName": "data"}}],
         "nodeName": node,
@@ -66,6 +70,9 @@ async def test_a_claimed_volume_through_restarts(world: World) -> None:
             assert (await world.shell("first", "stat -c %g /data/sub")).strip() == "4321"
             assert [len(driver.calls(one)) for one in ("NodeStageVolume", "NodePublishVolume")] == [1, 2]
             assert driver.calls("NodePublishVolume")[0]["staging_target_path"]
+            await grown(world, driver, pv)
+            (told,) = [one for one in await volumes_told(world, node, "first") if one["name"] == "disk"]
+            assert told["pvcRef"]["name"] == "data" and (told["usedBytes"], told["inodesUsed"]) == (4096, 3)
 
             await world.kill(node, "agent")
             await world.agent_well(node)
@@ -86,6 +93,7 @@ async def test_a_claimed_volume_through_restarts(world: World) -> None:
             assert pv not in left.text and name not in left.text
     finally:
         await world.api.delete(f"/api/v1/persistentvolumes/{pv}")
+        await world.api.delete(f"{_STORAGE}/storageclasses/{name}")
         await world.api.delete(f"{_STORAGE}/csidrivers/{name}")
 
 
@@ -142,6 +150,55 @@ async def test_a_volume_that_a_controller_attaches(world: World) -> None:
             await world.delete("attached")
             await world.gone("attached")
             await holds(lambda: detached(world, attachment), "it is detached once the Node lets go of it")
+    finally:
+        await world.api.delete(f"/api/v1/persistentvolumes/{pv}")
+        await world.api.delete(f"{_STORAGE}/csidrivers/{name}")
+
+
+async def grown(world: World, driver: Plugin, pv: str) -> None:
+    """The controller's part of an expansion is played by the test: the PersistentVolume has grown already."""
+    more = {"storage": "2Gi"}
+    await world.api.patch(f"/api/v1/persistentvolumes/{pv}", {"spec": {"capacity": more}})
+    path = world.path("persistentvolumeclaims", "data")
+    await world.api.patch(path, {"spec": {"resources": {"requests": more}}})
+    waiting = {"type": "FileSystemResizePending", "status": "True"}
+    resizing = {"conditions": [waiting], "allocatedResourceStatuses": {"storage": "NodeResizePending"}}
+    await world.api.patch(f"{path}/status", {"status": {**resizing, "allocatedResources": more}})
+    await world.until("data", lambda one: one["status"]["capacity"] == more, "2Gi", kind="persistentvolumeclaims")
+    status = (await world.api.get(path))["status"]
+    waits = [one for one in status.get("conditions") or [] if one["type"] == "FileSystemResizePending"]
+    assert not waits and not status.get("allocatedResourceStatuses")
+    assert driver.calls("NodeExpandVolume")[-1]["capacity_range"]["required_bytes"] == 2 << 30
+
+
+async def volumes_told(world: World, node: str, name: str) -> list[Object]:
+    """What /stats/summary says of a pod's volumes."""
+    summary = await world.api.get(f"/api/v1/nodes/{node}/proxy/stats/summary")
+    named = {"name": name, "namespace": world.namespace}
+    (found,) = [one for one in summary["pods"] if named.items() <= one["podRef"].items()]
+    return list(found["volume"])
+
+
+async def test_a_raw_block_device(world: World) -> None:
+    node, tag = world.cluster.nodes[0].name, uuid.uuid4().hex[:5]
+    name, pv = f"bd-{tag}.test", f"pb-{tag}"
+    await world.api.post(f"{_STORAGE}/csidrivers", driver_object(name))
+    made = volume(pv, name, "data", world.namespace, volumeMode="Block")
+    del made["spec"]["csi"]["fsType"]
+    await world.api.post("/api/v1/persistentvolumes", made)
+    await world.api.post(world.path("persistentvolumeclaims"), claim("data", pv, volumeMode="Block"))
+    mounted = {"volumes": [{"name": "disk", "persistentVolumeClaim": {"claimName": "data"}}], "nodeName": node}
+    box = sleeper(volumeDevices=[{"name": "disk", "devicePath": "/dev/xvda"}])
+    try:
+        async with csi_driver(world, node, name) as driver:
+            await world.run(pod("raw", box, **mounted))
+            await world.shell("raw", "echo from-the-pod | dd of=/dev/xvda conv=fsync 2>/dev/null")
+            image = driver.folder / "volumes" / f"h-{pv}" / "disk.img"
+            assert image.read_bytes().startswith(b"from-the-pod")
+            assert "block" in driver.calls("NodeStageVolume")[0]["volume_capability"]
+            await world.delete("raw")
+            await world.gone("raw")
+            await holds(lambda: called(driver.calls("NodeUnstageVolume")), "unstaged")
     finally:
         await world.api.delete(f"/api/v1/persistentvolumes/{pv}")
         await world.api.delete(f"{_STORAGE}/csidrivers/{name}")

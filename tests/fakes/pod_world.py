@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from agent import labels
+from agent.model.devices import NO_DEVICES, DeviceGrant
 from agent.model.pods import ContainerState, ImageFacts, Json, Kind, Pod, ProbeState
 from agent.model.probes import ProbeAnswer
 from agent.model.resize import Limits, MemoryUse
@@ -16,6 +17,7 @@ from agent.plan.admit import NodeView
 from agent.plan.cgroups import Machine, Policy, container_resources, limits_of_pod
 from agent.ports import Materials, MountedVolume
 from agent.work.allocations import Allocations
+from agent.work.devices import DeviceDesk, DeviceHooks
 from agent.work.hooks import Hooks
 from agent.work.images import ImageDesk
 from agent.work.parts import Parts
@@ -26,6 +28,7 @@ from agent.work.startup import Startups
 from nodelib.errors import Temporary
 from nodelib.kube.client import ApiError
 from tests.fakes.clock import FakeClock, settle
+from tests.fakes.devices import FakeEndpoint
 from tests.fakes.fake_cri import FakeCri
 from tests.fakes.figures import FakeFigures
 
@@ -68,6 +71,7 @@ class FakeMaterials:
         image: ImageFacts,
         image_ref: str,
         target_id: str = "",
+        given: DeviceGrant = NO_DEVICES,
     ) -> Json:
         if self.bad_config:
             raise Temporary(self.bad_config)
@@ -350,6 +354,8 @@ class World:
         startups = Startups(self.figures, self.clock)
         allocations = Allocations(self.checkpoints, self.clock)
         await allocations.load()
+        devices = self.device_desk()
+        await devices.load()
         observer = Observer(self.cri, files, self.clock, self.table.on_seen, self.figures)
         self.parts = Parts(
             runtime=self.cri,
@@ -359,6 +365,7 @@ class World:
             materials=self.materials,
             cgroups=self.cgroups,
             allocations=allocations,
+            devices=devices,
             probes=self.probes,
             events=self.events,
             api=self.api,
@@ -385,6 +392,11 @@ class World:
         self.api.inbox = inbox
         self.table.told("api")
         await settle()
+
+    def device_desk(self) -> DeviceDesk:
+        """For worlds with device plugins: here nobody offers anything."""
+        hooks = DeviceHooks(lambda: {pod.uid for pod in self.table.active()}, lambda: None, self.table.on_probe)
+        return DeviceDesk(self.checkpoints, FakeEndpoint, self.clock, hooks)
 
     def mirror(self, pod: Pod) -> Pod | None:
         """For worlds with static pods."""

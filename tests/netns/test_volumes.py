@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import stat
 import subprocess
+import sys
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -237,6 +239,53 @@ def test_sub_paths_cannot_leave_the_volume(tmp_path: Path, case: int) -> None:
             subpath.bind(str(volume), path, str(target))
         assert os.listdir(outside) == ["secret"]
         assert mounts.mounts_below(str(tmp_path)) == []
+
+    run()
+
+
+# It exchanges a directory and a link to the host's, as fast as it can: CVE-2017-1002101, CVE-2021-25741; renameat2(2).
+_SWAPPER = """
+import ctypes, os, sys
+one, other = (os.fsencode(path) for path in sys.argv[1:])
+libc = ctypes.CDLL(None)
+while libc.renameat2(-100, one, -100, other, 2) == 0:
+    pass
+"""
+
+
+@pytest.mark.parametrize("path", ["dir", "dir/file", "dir/new/deep"])
+def test_sub_paths_cannot_be_raced_out_of_the_volume(tmp_path: Path, path: str) -> None:
+    """Whatever a pod renames while its neighbour is prepared: a mount shows the volume, or there is none."""
+    volume, outside = tmp_path / "volume", tmp_path / "outside"
+
+    @isolated
+    def run() -> None:
+        for place in (volume / "dir", outside):
+            place.mkdir(parents=True)
+            (place / "file").write_text(place.name)
+        (volume / "link").symlink_to(outside)
+        names = [str(volume / name) for name in ("dir", "link")]
+        swapper = subprocess.Popen([sys.executable, "-I", "-S", "-c", _SWAPPER, *names], stderr=subprocess.DEVNULL)
+        bound = refused = 0
+        try:
+            until = time.monotonic() + 1.0
+            while time.monotonic() < until:
+                target = str(tmp_path / "t" / str(bound + refused))
+                try:
+                    subpath.bind(str(volume), path, target)
+                except (Permanent, OSError):
+                    refused += 1
+                    continue
+                bound += 1
+                seen = Path(target) if path.endswith("file") else Path(target, "file")
+                assert not seen.exists() or seen.read_text() == "dir"
+                mounts.unmount(target, mounts.MNT_DETACH)
+            assert swapper.poll() is None
+        finally:
+            swapper.kill()
+            swapper.wait()
+        assert sorted(os.listdir(outside)) == ["file"] and (outside / "file").read_text() == "outside"
+        assert bound > 10 and refused > 10
 
     run()
 

@@ -23,6 +23,7 @@ import grpc
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from agent.edge.cri_convert import to_plain
+from nodelib.errors import Invalid, NodewrightError, NotFound
 
 Json = dict[str, Any]
 Unary = Callable[[Json], Awaitable[Json]]
@@ -36,6 +37,10 @@ _SCALARS = {
     "int32": _Field.TYPE_INT32,
     "int64": _Field.TYPE_INT64,
     "uint64": _Field.TYPE_UINT64,
+}
+_STATUS: dict[type[NodewrightError], grpc.StatusCode] = {
+    Invalid: grpc.StatusCode.INVALID_ARGUMENT,
+    NotFound: grpc.StatusCode.NOT_FOUND,
 }
 _FIELD = re.compile(r"(\w+) (\[|\{)?(\w+)[]}]?(?: @(\d+))?$")
 
@@ -90,7 +95,10 @@ class Api:
 
 def _method(call: Call, work: Any) -> grpc.RpcMethodHandler:
     async def unary(request: Any, context: Any) -> Any:
-        return call.response(**await work(to_plain(request)))
+        try:
+            return call.response(**await work(to_plain(request)))
+        except NodewrightError as error:
+            await context.abort(_STATUS.get(type(error), grpc.StatusCode.UNKNOWN), error.message)
 
     async def stream(request: Any, context: Any) -> AsyncIterator[Any]:
         async for answer in work(to_plain(request)):

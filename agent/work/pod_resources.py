@@ -1,0 +1,45 @@
+"""The podresources API: what monitoring agents ask on the node about devices of pods."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Protocol
+
+from agent.model.pods import Json, Pod
+from agent.plan import pod_resources as plan
+from agent.work.devices import DeviceDesk
+from nodelib.errors import NotFound
+
+Method = Callable[[Json], Awaitable[Json]]
+
+
+class Pods(Protocol):
+    """work/pod_table.py PodTable."""
+
+    def active(self) -> list[Pod]: ...
+
+    def pod(self, namespace: str, name: str) -> Pod | None: ...
+
+
+class PodResources:
+    """The methods of v1.PodResourcesLister, by name."""
+
+    def __init__(self, pods: Pods, devices: DeviceDesk) -> None:
+        self._pods, self._devices = pods, devices
+
+    def methods(self) -> Mapping[str, Method]:
+        return {"List": self.list, "GetAllocatableResources": self.allocatable, "Get": self.get}
+
+    async def list(self, request: Mapping[str, Any]) -> Json:
+        return {"pod_resources": [plan.pod_resources(pod, self._devices.held) for pod in self._pods.active()]}
+
+    async def allocatable(self, request: Mapping[str, Any]) -> Json:
+        return plan.allocatable(self._devices.offers)
+
+    async def get(self, request: Mapping[str, Any]) -> Json:
+        """Raises NotFound."""
+        name, namespace = request["pod_name"], request["pod_namespace"]
+        pod = self._pods.pod(namespace, name)
+        if pod is None:
+            raise NotFound(f"pod {name} in namespace {namespace} not found")
+        return {"pod_resources": plan.pod_resources(pod, self._devices.held)}

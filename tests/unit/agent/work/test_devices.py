@@ -1,0 +1,170 @@
+"""Device plugins that come and go, and pods that hold what they offer, over restarts of the agent."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from agent.model.devices import PluginOptions
+from agent.model.pods import Json, Pod
+from agent.work.devices import DeviceDesk, DeviceHooks
+from nodelib.errors import Invalid, Permanent
+from tests.fakes.clock import FakeClock, settle
+from tests.fakes.devices import FakeEndpoint
+from tests.unit.agent.pods import container, pod
+
+GPU = "acme.com/gpu"
+
+
+class Files:
+    """agent.ports.Checkpoints in memory; it outlives the agent."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, str] = {}
+
+    async def read(self, name: str) -> str | None:
+        return self.kept.get(name)
+
+    async def write(self, name: str, text: str) -> None:
+        self.kept[name] = text
+
+    async def set_aside(self, name: str) -> str:
+        self.kept[f"{name}.unreadable"] = self.kept.pop(name)
+        return f"{name}.unreadable"
+
+
+class World:
+    def __init__(self) -> None:
+        self.clock, self.files = FakeClock(), Files()
+        self.holding: set[str] | None = set()
+        self.plugins: list[FakeEndpoint] = []
+        self.poked: list[str] = []
+        self.changes = 0
+
+    async def start(self) -> None:
+        def changed() -> None:
+            self.changes += 1
+
+        def dial(resource: str, socket: str) -> FakeEndpoint:
+            self.plugins.append(FakeEndpoint(resource, socket))
+            return self.plugins[-1]
+
+        self.desk = DeviceDesk(
+            self.files, dial, self.clock, DeviceHooks(lambda: self.holding, changed, self.poked.append)
+        )
+        await self.desk.load()
+
+    async def plug(self, *ids: str, options: PluginOptions | None = None) -> FakeEndpoint:
+        await self.desk.offer("v1beta1", GPU, "/d/gpu.sock", options or PluginOptions())
+        self.plugins[-1].tell(*ids)
+        await settle()
+        return self.plugins[-1]
+
+    async def admit(self, who: Pod, *, running: bool = False) -> None:
+        if self.holding is not None:
+            self.holding.add(who.uid)
+        await self.desk.admit(who, running=running)
+
+    async def ids(self, who: Pod) -> str:
+        grant = await self.desk.grant(who, who.spec["containers"][0])
+        return grant.envs.get("DEVICES", "")
+
+
+def asks(uid: str, count: int = 1) -> Pod:
+    limits: Json = {"limits": {GPU: str(count)}}
+    return pod(container(resources=limits), meta={"uid": uid})
+
+
+@pytest.fixture
+async def world() -> World:
+    made = World()
+    await made.start()
+    return made
+
+
+async def test_pods_share_what_there_is_and_give_it_back(world: World) -> None:
+    await world.plug("1", "2")
+    await world.admit(asks("a"))
+    await world.admit(asks("b"))
+    assert {await world.ids(asks("a")), await world.ids(asks("b"))} == {"1", "2"}
+    with pytest.raises(Permanent, match="Requested: 1, Available: 0"):
+        await world.admit(asks("c"))
+    assert world.holding is not None
+    world.holding.discard("a")
+    await world.admit(asks("c"))
+    assert await world.ids(asks("c")) == "1"
+
+
+async def test_a_restarted_agent_knows_who_has_what(world: World) -> None:
+    await world.plug("1", "2")
+    await world.admit(asks("a"))
+    had = await world.ids(asks("a"))
+    world.holding = None  # its pods are not all known yet
+    await world.start()
+    assert world.desk.extras().capacity == {GPU: 0}
+    await world.admit(asks("a"), running=True)
+    assert await world.ids(asks("a")) == had
+    with pytest.raises(Permanent, match="no healthy devices present"):
+        await world.admit(asks("b"))
+    await world.plug("1", "2")
+    await world.admit(asks("b"))
+    assert await world.ids(asks("b")) != had
+
+
+async def test_a_plugin_leaves_comes_back_and_is_forgotten_at_last(world: World) -> None:
+    plugin = await world.plug("1")
+    assert world.desk.extras().allocatable == {GPU: 1}
+    plugin.leave()
+    await settle()
+    assert world.desk.extras().allocatable == {GPU: 0} and world.desk.extras().capacity == {GPU: 1}
+    plugin = await world.plug("1")
+    assert world.desk.extras().allocatable == {GPU: 1}
+    run = asyncio.create_task(world.desk.run())
+    plugin.leave()
+    for _ in range(32):
+        await world.clock.advance(10)
+    assert world.desk.extras().capacity == {} and world.desk.extras().removed == (GPU,)
+    run.cancel()
+
+
+async def test_health_is_told_to_the_pods_concerned(world: World) -> None:
+    plugin = await world.plug("1", "2")
+    await world.admit(asks("a", 1))
+    world.poked.clear()
+    plugin.tell("2", sick=["1"])
+    await settle()
+    assert world.poked == ["a"]
+    assert world.desk.health("a")["main"][0]["resources"] == [{"resourceID": "1", "health": "Unhealthy"}]
+
+
+async def test_the_plugin_prefers_and_is_told_before_a_start(world: World) -> None:
+    plugin = await world.plug("1", "2", "3", options=PluginOptions(pre_start=True, preferred_allocation=True))
+    plugin.prefers = ["3"]
+    await world.admit(asks("a"))
+    assert await world.ids(asks("a")) == "3"
+    assert plugin.calls == [("preferred", ["1", "2", "3"]), ("allocate", ["3"]), ("pre_start", ["3"])]
+
+
+async def test_a_plugin_that_refuses_keeps_nothing(world: World) -> None:
+    plugin = await world.plug("1")
+    plugin.refuses = "the device is on fire"
+    with pytest.raises(Permanent, match="Allocate failed due to the device is on fire, which is unexpected"):
+        await world.admit(asks("a"))
+    plugin.refuses = ""
+    await world.admit(asks("b"))
+
+
+async def test_a_pod_that_asks_for_no_device_costs_nothing(world: World) -> None:
+    await world.plug("1")
+    await world.admit(pod(container()))
+    assert await world.desk.grant(pod(container()), container()) is not None
+    assert world.plugins[-1].calls == []
+
+
+async def test_bad_plugins_and_bad_files(world: World) -> None:
+    with pytest.raises(Invalid):
+        await world.desk.offer("v2", GPU, "/s", PluginOptions())
+    world.files.kept["kubelet_internal_checkpoint"] = "{"
+    await world.start()
+    assert "kubelet_internal_checkpoint.unreadable" in world.files.kept and not world.desk.held
