@@ -60,6 +60,7 @@ class Bench(StrEnum):
     """What `bench` measures."""
 
     PODS = "pods"
+    NETWORK = "network"
     SERVICES = "services"
 
 
@@ -396,6 +397,8 @@ def bench(
 
     * `./nodewright bench pods --peer upstream`
 
+    * `./nodewright bench network --peer upstream`
+
     * `./nodewright bench services --peer upstream --sizes 10000 --modes nftables --steps cold,change,churn,path`
     """
     with reported():
@@ -408,6 +411,12 @@ def bench(
                 peer=upstream, modes=modes, sizes=sizes, steps=steps, dense=dense, effort=Effort()
             )
             bench_services.services(wanted, write=write, plain=plain, binaries=binaries)
+            return
+        if what is Bench.NETWORK:
+            from cli.bench import network
+            from cli.commands import bench_network
+
+            bench_network.run(peer=upstream, plan=network.Plan(), write=write, plain=plain)
             return
         from cli.bench.pods import Plan
         from cli.commands import bench as command

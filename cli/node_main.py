@@ -8,6 +8,7 @@ auto|vxlan|routes (how other nodes' pods are reached), --pod-network none (anoth
 from __future__ import annotations
 
 import argparse
+import asyncio
 import ipaddress
 import sys
 from collections.abc import Iterable, Sequence
@@ -36,7 +37,21 @@ def main(argv: Sequence[str] | None = None, *, pod_network: str = "nodewright") 
     except NodewrightError as error:
         print(f"agent: {error}", file=sys.stderr)
         return 2
+    if own.pod_network == "cleanup":
+        return _clean_up(settings)
     return run_agent(rest, extra=Extra(network=lambda live, told: Network(settings, live, told)))
+
+
+def _clean_up(settings: CniSettings) -> int:
+    async def nobody() -> frozenset[str] | None:
+        return None
+
+    try:
+        asyncio.run(CniNode(settings, live_sandboxes=nobody).uninstall(remove_store=True))
+    except NodewrightError as error:
+        print(f"agent: {error}", file=sys.stderr)
+        return 1
+    return 0
 
 
 class Network:
@@ -74,7 +89,7 @@ def cni_settings(node_name: str, cidrs: Sequence[str], firewall: str, overlay: s
 
 def _parser(pod_network: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--pod-network", choices=("nodewright", "none"), default=pod_network)
+    parser.add_argument("--pod-network", choices=("nodewright", "none", "cleanup"), default=pod_network)
     parser.add_argument("--pod-network-cidr", action="append", default=[])
     parser.add_argument("--pod-network-firewall", choices=("iptables", "nftables"), default="iptables")
     parser.add_argument("--pod-network-overlay", choices=OVERLAYS, default="auto")

@@ -15,7 +15,7 @@ from cni.daemon import NodeNetwork
 from cni.edge.netlink import Netlink
 from cni.edge.netns import check_namespace
 from cni.edge.store import DiskStore
-from cni.firewall import Rules, rules_for
+from cni.firewall import FORMS, Rules, remove_form, rules_for
 from cni.model import Attachment, Network, NodeFacts
 from cni.operations import Operations
 from cni.plan import leftovers
@@ -112,11 +112,11 @@ class CniNode:
             await self.network.firewall.sync()
 
     async def uninstall(self, *, remove_store: bool = False) -> None:
-        """Take everything away that this network made on the node. Pods that still run lose their connection."""
+        """Take away all that this network made on the node, in whatever form. Pods that run lose their connection."""
         install.withdraw(self._settings)
         await self.network.remove()
-        rules = await self._rules_here()
-        await rules.remove(self._settings.network, self._settings.bridge)
+        for form in FORMS:
+            await remove_form(form, self._settings.network, self._settings.bridge)
         if remove_store:
             for attachment in self._attachments():
                 self._store().release(attachment.key)
@@ -132,13 +132,17 @@ class CniNode:
     def _conf(self) -> NetConf:
         return NetConf(CURRENT, self._settings.network, data_dir=self._settings.data_dir)
 
-    async def _rules_here(self) -> Rules:
-        if self._rules is None:
-            self._rules = await rules_for(self._settings.firewall)
-        return self._rules
-
     async def _apply_rules(self, facts: tuple[FirewallFacts, ...], everything: bool) -> None:
-        await (await self._rules_here()).apply(facts, everything)
+        if self._rules is not None:
+            await self._rules.apply(facts, everything)
+            return
+        rules = await rules_for(self._settings.firewall)
+        await rules.apply(facts, everything)
+        self._rules = rules
+        # After ours are in place: the node may have run in the other form before, and each packet would meet both.
+        for form in FORMS:
+            if form != self._settings.firewall:
+                await remove_form(form, self._settings.network, self._settings.bridge)
 
     async def _publish(self, pod_cidrs: tuple[Network, ...], non_masquerade: tuple[Network, ...]) -> None:
         if not self.server.listening:

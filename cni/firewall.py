@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shutil
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
@@ -16,6 +17,9 @@ from nodelib.firewall.iptables import Iptables
 from nodelib.firewall.objects import Family, Jump, TableChange
 
 log = logging.getLogger(__name__)
+
+FORMS = ("iptables", "nftables")
+_TOOL = {"iptables": "iptables-restore", "nftables": "nft"}
 
 Facts = Callable[[], tuple[FirewallFacts, ...]]  # one for each address family
 ApplyRules = Callable[[tuple[FirewallFacts, ...], bool], Awaitable[None]]  # True: whatever was written before
@@ -74,6 +78,12 @@ async def rules_for(firewall: str) -> Rules:
         return NftRules()
     variant = await backend.detect()
     return IptablesRules({4: Iptables(Family.IPV4, variant), 6: Iptables(Family.IPV6, variant)})
+
+
+async def remove_form(firewall: str, network: str, bridge: str) -> None:
+    """Take away what one form left here; nothing to do on a machine that cannot have had it."""
+    if shutil.which(_TOOL[firewall]):
+        await (await rules_for(firewall)).remove(network, bridge)
 
 
 class IptablesRules:

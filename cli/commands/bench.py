@@ -34,9 +34,9 @@ def pods(*, peer: bool, plan: Plan, write: bool, plain: bool, binaries: Path | N
     with Display(plain=plain or None) as display:
         ours, theirs = asyncio.run(_both(plan, peer, display, binaries))
     table = report.rows(ours, theirs)
-    _show(table)
+    show(table)
     if write:
-        _write(table)
+        write_section(table, "Pods", peer=KUBERNETES_VERSION)
 
 
 async def _both(plan: Plan, peer: bool, display: Display, binaries: Path | None) -> tuple[Result, Result | None]:
@@ -84,16 +84,18 @@ def _pid(cluster: Cluster, program: str) -> int:
     return int(row["pid"])
 
 
-def _show(table: list[report.Row]) -> None:
+def show(table: list[report.Row]) -> None:
+    """On the terminal."""
     shown = Table("measure", "nodewright", "upstream", "ratio")
     for row in table:
         shown.add_row(*row.cells)
     Console().print(shown)
 
 
-def _write(table: list[report.Row]) -> None:
+def write_section(table: list[report.Row], what: str, *, peer: str) -> None:
+    """Append the table to docs/benchmarks.md; `peer` says what the second column is."""
     path = PROJECT / "docs" / "benchmarks.md"
-    heading = f"Pods, {datetime.date.today()}, commit {commit()}, upstream {KUBERNETES_VERSION}"
+    heading = f"{what}, {datetime.date.today()}, commit {commit()}, upstream {peer}"
     text = path.read_text() if path.exists() else "# Benchmarks\n"
     path.write_text(f"{text.rstrip()}\n\n{report.markdown(table, heading)}")
 

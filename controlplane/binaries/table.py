@@ -95,6 +95,7 @@ BINARIES: tuple[Binary, ...] = (
     _containerd("containerd"),
     _containerd("containerd-shim-runc-v2"),
     _containerd("ctr"),
+    Binary("cnitool", "cnitool", "github.com/containernetworking/cni/cnitool"),
     Binary("coredns", "coredns", "github.com/coredns/coredns", cold="about 2 min"),
 )
 

@@ -216,7 +216,8 @@ def agent(cluster: Cluster, node: Node, tools: Tools) -> Program:
     log = f"{cluster.log_dir(node.name)}/agent.log"
     if cluster.options.agent == "upstream":
         return Program("agent", (tools.binaries["kubelet"], *flags), log, tools.environment(), stop_timeout=10)
-    own = tuple(f"--pod-network-cidr={cidr}" for cidr in cluster.pod_cidrs)
+    firewall = "nftables" if cluster.options.proxy_mode == "nftables" else "iptables"
+    own = (*(f"--pod-network-cidr={cidr}" for cidr in cluster.pod_cidrs), f"--pod-network-firewall={firewall}")
     command = (tools.python, "-m", "cli.node_main", *flags, f"--cgroup-root={cluster.cgroup}/{node.name}", *own)
     return Program("agent", command, log, tools.python_environment(), stop_timeout=10)
 

@@ -237,6 +237,28 @@ def test_uninstall_leaves_nothing(cluster: Cluster) -> None:
     assert "nodewright" not in rules.lower()
 
 
+def test_a_node_that_changes_the_form_of_its_rules_has_one_of_them(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    try:
+        cluster = Cluster(world, "iptables")
+        pod, _ = cluster.pod(cluster.one, "a")
+        cluster.outside.serve("tcp", 80, "outside")
+
+        def forms() -> tuple[bool, bool]:
+            tables = cluster.one.namespace.run("nft", "list", "tables").stdout
+            chains = cluster.one.namespace.run("iptables-save").stdout
+            return "NODEWRIGHT" in chains, "table ip nodewright" in tables
+
+        for form, expected in (("nftables", (False, True)), ("iptables", (True, False))):
+            cluster.one.config["settings"]["firewall"] = form
+            cluster.one.stop_server()
+            cluster.one.start_server()
+            wait_for(f"only {form}", lambda expected=expected: forms() == expected)
+            assert pod.ask("tcp", "192.0.2.9", 80) == "outside 192.0.2.1"
+    finally:
+        world.close()
+
+
 def test_rules_that_somebody_flushed_come_back(tmp_path: Path) -> None:
     world = World(tmp_path)
     try:

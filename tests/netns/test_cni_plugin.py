@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -262,6 +264,29 @@ def test_server_killed_while_adds_run(node: Node, world: World) -> None:
     for name, pod in pods.items():
         assert node.call("DEL", name, pod.path).status == 0
     assert (node.store(), node.veths()) == ({}, [])
+
+
+def test_killed_at_any_point_of_an_add(node: Node, world: World) -> None:
+    """The plugin alone, SIGKILLed at ten points spread over its ADD: the next ADD or DEL makes all well."""
+    node.stop_server()
+    pod = world.namespace()
+    began = time.monotonic()
+    assert node.call("ADD", "whole", pod.path).status == 0
+    whole = time.monotonic() - began
+    assert node.call("DEL", "whole", pod.path).status == 0
+    for point in range(10):
+        pod = world.namespace()
+        process = node.start_call("ADD", "c1", pod.path)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(whole * point / 9)
+        process.kill()
+        process.communicate()
+        if point % 2:
+            assert node.call("ADD", "c1", pod.path).status == 0
+            assert list(node.store().values()) == ["c1"]
+            assert len(node.veths()) == 1
+        assert node.call("DEL", "c1", pod.path).status == 0
+        assert (node.store(), node.veths()) == ({}, [])
 
 
 def test_a_server_that_hangs_up_or_hangs(node: Node, world: World) -> None:
