@@ -2,7 +2,8 @@
 
 Takes the kubelet's flags, and of its own: --pod-network-cidr CIDR (every pod of the cluster: traffic to it is never
 translated), --pod-network-firewall iptables|nftables (as the node's service proxy has it), --pod-network-overlay
-auto|vxlan|routes (how other nodes' pods are reached), --pod-network none (another CNI plugin brings the network).
+auto|vxlan|routes (how other nodes' pods are reached), --pod-network none
+(another CNI plugin brings the network), --pod-network cleanup (take away all that the pod network made here, and end).
 """
 
 from __future__ import annotations

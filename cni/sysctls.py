@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from cni.edge import sysctl
 from cni.model import LinkFacts
 from cni.ports import KernelSettings
+from nodelib.errors import Permanent
 
 _FORWARD = {4: "net/ipv4/ip_forward", 6: "net/ipv6/conf/all/forwarding"}
 _BRIDGED = {4: "net/bridge/bridge-nf-call-iptables", 6: "net/bridge/bridge-nf-call-ip6tables"}
@@ -34,6 +35,21 @@ def ensure_route_localnet(bridge: str, kernel: KernelSettings = sysctl) -> None:
 def bridge_filtered(version: int = 4, kernel: KernelSettings = sysctl) -> bool:
     """Whether frames between two ports of a bridge pass iptables (br_netfilter), which translates answers back."""
     return kernel.read(_BRIDGED[version]) == "1"
+
+
+def ensure_bridge_filtered(version: int, kernel: KernelSettings = sysctl) -> str:
+    """Switch it on; why it is off still, "" when it is on. Not fatal: only Services among pods of one node need it."""
+    name = _BRIDGED[version]
+    problem = "this kernel has no br_netfilter (modprobe br_netfilter)"
+    try:
+        if kernel.read(name) == "0":
+            kernel.write(name, "1")
+        if kernel.read(name) is not None:
+            return ""
+    except Permanent as error:
+        problem = str(error)
+    dotted = name.replace("/", ".")
+    return f"{dotted} is not 1: a Service does not answer pods of the node that its endpoint is on. {problem}"
 
 
 def _in_path(link: str) -> str:

@@ -17,7 +17,7 @@ from cni.plan.names import host_ifname
 from cni.ports import KernelSettings, Links, OpenLinks, OpenNamespace, PathMtus
 from cni.settings import CniSettings
 from cni.spec import CNIError, address_range
-from cni.sysctls import ensure_forwarding
+from cni.sysctls import ensure_bridge_filtered, ensure_forwarding
 from nodelib.errors import Invalid, Permanent
 
 log = logging.getLogger(__name__)
@@ -38,8 +38,10 @@ class Wire:
     ) -> tuple[str, ...]:
         """Compare and mend. What could not be done and why, one sentence each. `nodes` None: not known yet."""
         own = self._own(nodes)
+        versions = sorted({cidr.version for cidr in cidrs})
+        problems = [ensure_bridge_filtered(version, self.kernel) for version in versions]
         with self.open_links(None) as links:
-            for version in sorted({cidr.version for cidr in cidrs}):
+            for version in versions:
                 ensure_forwarding(version, links.links(), self.kernel)
             device = links.link(overlay.LINK)
             bridge = links.link(self.settings.bridge)
@@ -60,7 +62,7 @@ class Wire:
             self._bridge(links, cidrs, self.settings.mtu or mtu, attachments)
             if nodes is not None:  # else the others are not known yet: routes and tunnels stay as they are
                 self._follow(links, plan, tunnel, device)
-        return (*plan.skipped, problem) if problem else plan.skipped
+        return (*plan.skipped, *(text for text in (problem, *problems) if text))
 
     def remove(self) -> None:
         """Routes, overlay and bridge."""

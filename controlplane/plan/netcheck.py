@@ -91,6 +91,15 @@ def _forwarding(here: Place) -> Said:
     return "net.ipv4.ip_forward is 0: every packet from or to a pod is dropped", "sysctl -w net.ipv4.ip_forward=1"
 
 
+def _bridged(here: Place) -> Said:
+    if here.sysctls.get("net.bridge.bridge-nf-call-iptables", "1") == "1":
+        return None
+    return (
+        "bridge-nf-call-iptables is not 1: a Service does not answer pods of the node that its endpoint is on",
+        "modprobe br_netfilter; sysctl -w net.bridge.bridge-nf-call-iptables=1",
+    )
+
+
 def _mtu(here: Place) -> Said:
     bridge, overlay = here.links[_BRIDGE], here.links.get(_OVERLAY)
     uplink = here.links.get(here.uplink)
@@ -182,6 +191,7 @@ def _amplified(here: Place) -> Said:
 
 _CHECKS: Mapping[str, Callable[[Place], Said]] = {
     "forwarding": _forwarding,
+    "bridge netfilter": _bridged,
     "MTU": _mtu,
     "reverse path filter": _rp_filter,
     "FORWARD policy": _policy,

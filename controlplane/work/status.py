@@ -127,7 +127,8 @@ async def _proxy(cluster: Cluster, node: str) -> str:
     net = cluster.namespace(node, "net")
     if not spaces.is_bound(net):
         return "namespace missing"
-    found = await ask.ask("127.0.0.1", _PROXY_HEALTH, "/healthz", net=net, times=1, seconds=2)
+    loopback = "127.0.0.1" if 4 in cluster.families else "::1"
+    found = await ask.ask(loopback, _PROXY_HEALTH, "/healthz", net=net, times=1, seconds=2)
     if not found.bodies:
         return f"no answer ({found.error})"
     try:

@@ -9,7 +9,7 @@ import uuid
 
 import pytest
 
-from tests.cluster.world import BUSYBOX, World, pod
+from tests.cluster.world import BUSYBOX, World, holds, pod
 
 pytestmark = [pytest.mark.cluster, pytest.mark.skipif(os.geteuid() != 0, reason="a cluster needs root")]
 
@@ -25,9 +25,11 @@ async def test_bandwidth_annotations_become_token_buckets(world: World) -> None:
     rates = {item["options"]["rate"] for item in shown if item["kind"] == "tbf"}
     assert {10_000_000, 5_000_000} <= rates  # bytes a second
     await world.delete("limited", grace=0)
-    await world.gone("limited")
-    links = (await world.in_node("node1", "ip", "-br", "link")).text
-    assert "nwbw" not in links
+
+    async def gone() -> bool:
+        return "nwbw" not in (await world.in_node("node1", "ip", "-br", "link")).text
+
+    await holds(gone, "the limits went with the pod")
 
 
 async def test_a_container_without_a_kubelet_gets_the_same_network(world: World) -> None:

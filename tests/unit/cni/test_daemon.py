@@ -41,6 +41,7 @@ PEER = NodeFacts("peer", (ip_address("10.89.0.12"),), (OTHER,))
 class Sysctl:
     def __init__(self) -> None:
         self.values = {"net/ipv4/ip_forward": "0", "net/ipv4/conf/nw0/route_localnet": "0"}
+        self.values["net/bridge/bridge-nf-call-iptables"] = "0"
         self.read_only = False
 
     def read(self, name: str) -> str | None:
@@ -106,7 +107,8 @@ async def test_everything_is_set_up_before_the_runtime_is_told() -> None:
     bridge = bench.kernel.namespaces[NODE].links["nw0"]
     assert (bridge.kind, bridge.mtu, bridge.mac) == ("bridge", 1450, "0a:58:0a:f4:00:01")
     assert bench.routes() == ["10.244.1.0/24 10.89.0.12"]
-    assert bench.sysctl.values == {"net/ipv4/ip_forward": "1", "net/ipv4/conf/nw0/route_localnet": "1"}
+    assert set(bench.sysctl.values.values()) == {"1"}
+    assert bench.rules[-1].bridge_filtered
     assert bench.published == [(CIDR,)]
     assert bench.rules[-1].non_masquerade == tuple(map(ip_network, ("10.244.0.0/16", "10.89.0.11/32", "10.89.0.12/32")))
 
@@ -326,3 +328,14 @@ async def test_ipv6_pods_have_forwarding_rules_and_router_advertisements_still()
         (4, (CIDR,)),
         (6, (ip_network("fd00:10:244::/64"),)),
     ]
+
+
+async def test_a_kernel_without_bridge_filtering_is_explained_and_served(caplog: pytest.LogCaptureFixture) -> None:
+    bench = Bench()
+    del bench.sysctl.values["net/bridge/bridge-nf-call-iptables"]
+    bench.network.set_nodes([ME])
+    await bench.network.sync()
+    await bench.network.sync()
+    assert bench.network.waiting == ""
+    assert caplog.text.count("modprobe br_netfilter") == 1
+    assert not bench.rules[-1].bridge_filtered

@@ -32,6 +32,12 @@ def with_link(*links: Link) -> Place:
     ("here", "name", "found"),
     [
         pytest.param(replace(WELL, sysctls=SYSCTLS | {"net.ipv4.ip_forward": "0"}), "forwarding", "is 0", id="forward"),
+        pytest.param(
+            replace(WELL, sysctls=SYSCTLS | {"net.bridge.bridge-nf-call-iptables": "0"}),
+            "bridge netfilter",
+            "does not answer",
+            id="bridge",
+        ),
         pytest.param(with_link(OVERLAY), "MTU", "pods have MTU 1500, 1450 fit", id="MTU without room for VXLAN"),
         pytest.param(with_link(Link("eth0", mtu=1400)), "MTU", "1400 fit", id="narrow uplink"),
         pytest.param(with_link(Link("veth2", "veth", 9000, "nw0")), "MTU", "veth2 differ", id="one pod differs"),
