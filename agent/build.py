@@ -29,6 +29,7 @@ from agent.model.node import NodePlace
 from agent.model.pods import ContainerState, Pod
 from agent.plan import cgroups as cgroup_plan
 from agent.plan.shutdown import NOT_READY
+from agent.plan.swap import LIMITED, Swap
 from agent.plugins import BuiltPlugins, build_plugins
 from agent.ports import PodCgroups
 from agent.pressure import BuiltPressure, Surroundings, build_pressure
@@ -38,6 +39,7 @@ from agent.work.cgroups import KubepodsTree
 from agent.work.csi import CsiVolumes
 from agent.work.csi_stats import CsiStats
 from agent.work.devices import DeviceDesk
+from agent.work.endings import Endings
 from agent.work.hooks import Hooks
 from agent.work.images import ImageDesk
 from agent.work.lease import LeaseKeeper
@@ -111,12 +113,23 @@ async def build_core(settings: Settings, *, wants_nodes: bool = False) -> Core:
         events=ground.events,
     )
     built = _materials(ground, keeper, table, _cgroup_machine(ground, tree, sizes), plugins.csi)
-    allocations = Allocations(CheckpointFiles(settings.paths.root_dir), ground.clock)
+    checkpoints = CheckpointFiles(settings.paths.root_dir)
+    allocations, endings = Allocations(checkpoints, clock), Endings(checkpoints, clock)
     await allocations.load()
+    await endings.load()
     probe_io = ProbeIo(ground.made.cri)
     probes = ProbeKeeper(probe_io, ground.events, table.on_probe, ground.clock, ground.metrics)
     parts = _parts(
-        ground, keeper, table, built, cgroups, allocations, plugins.devices, probes, lambda pod: static.mirrors.of(pod)
+        ground,
+        keeper,
+        table,
+        built,
+        cgroups,
+        allocations,
+        endings,
+        plugins.devices,
+        probes,
+        lambda pod: static.mirrors.of(pod),
     )
     static = static_pods.build_static(
         settings, table, PodsApi(ground.made.api), ground.events, clock, parts.reporter, keeper
@@ -137,6 +150,7 @@ async def build_core(settings: Settings, *, wants_nodes: bool = False) -> Core:
         lease=_lease(ground, keeper),
         table=table,
         allocations=allocations,
+        endings=endings,
         observer=parts.observer,
         reporter=parts.reporter,
         images=parts.images,
@@ -207,12 +221,15 @@ def _node_allocatable(ground: _Ground, tree: CgroupTree, cgroups: KubepodsTree, 
 
 
 def _cgroup_machine(ground: _Ground, tree: CgroupTree, sizes: tuple[int, ...]) -> cgroup_plan.Machine:
+    facts, wanted = ground.machine.facts(), ground.settings.cgroups
+    if wanted.swap_behavior == LIMITED and tree.version == 1:
+        log.warning("memorySwap.swapBehavior: LimitedSwap needs cgroup v2: containers get no swap here")
     return cgroup_plan.Machine(
-        memory=ground.machine.facts().memory,
+        memory=facts.memory,
         cgroup_version=tree.version,
         hugepage_sizes=sizes,
-        swap=swap_limits(tree),
-        single_process_oom_kill=ground.settings.cgroups.single_process_oom_kill,
+        swap=Swap(swap_limits(tree), wanted.swap_behavior, facts.swap, facts.memory),
+        single_process_oom_kill=wanted.single_process_oom_kill,
     )
 
 
@@ -239,6 +256,7 @@ def _parts(
     built: BuiltMaterials,
     cgroups: PodCgroups,
     allocations: Allocations,
+    endings: Endings,
     devices: DeviceDesk,
     probes: ProbeKeeper,
     mirror: Callable[[Pod], Pod | None],
@@ -263,6 +281,7 @@ def _parts(
         materials=built.materials,
         cgroups=cgroups,
         allocations=allocations,
+        endings=endings,
         devices=devices,
         probes=probes,
         events=ground.events,

@@ -23,6 +23,7 @@ from agent.serving import server_edges
 from agent.settings import Settings
 from agent.static import StaticParts
 from agent.work.allocations import Allocations
+from agent.work.endings import Endings
 from agent.work.explain import Explainer
 from agent.work.images import ImageDesk
 from agent.work.lease import LeaseKeeper
@@ -92,6 +93,7 @@ class Core:
     lease: LeaseKeeper
     table: PodTable
     allocations: Allocations
+    endings: Endings
     observer: Observer
     reporter: Reporter
     images: ImageDesk
@@ -122,6 +124,7 @@ class Core:
             "pods-sweep": self.table.run_sweeps,
             "pods-resizes": self.table.resizes.run,
             "allocations": self.allocations.run,
+            "endings": self.endings.run,
             "log-rotation": self.rotation.run,
             "node-allocatable": self.allocatable.run,
             **self.pressure.tasks(),

@@ -126,6 +126,7 @@ class CgroupSettings:
     cpu_cfs_period: float
     pod_pids_limit: int
     single_process_oom_kill: bool | None
+    swap_behavior: str
     kube_reserved: Mapping[str, str]
     system_reserved: Mapping[str, str]
     kube_reserved_cgroup: str
@@ -388,6 +389,7 @@ def _cgroups(config: Mapping[str, Any]) -> CgroupSettings:
         cpu_cfs_period=seconds(config["cpuCFSQuotaPeriod"]),
         pod_pids_limit=config["podPidsLimit"],
         single_process_oom_kill=config["singleProcessOOMKill"],
+        swap_behavior=config["memorySwap.swapBehavior"],
         kube_reserved=config["kubeReserved"],
         system_reserved=config["systemReserved"],
         kube_reserved_cgroup=config["kubeReservedCgroup"],

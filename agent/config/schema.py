@@ -184,7 +184,7 @@ _CGROUPS: dict[str, Field] = {
     "topologyManagerScope": _ignored(one_of("", "container", "pod"), "container", _MANAGERS),
     "topologyManagerPolicyOptions": _ignored(map_of(string), {}, _MANAGERS),
     "qosReserved": _ignored(map_of(string), {}, "memory requests are not reserved at the QoS level"),
-    "memorySwap.swapBehavior": _ignored(one_of("", "NoSwap", "LimitedSwap"), "", "containers get no swap"),
+    "memorySwap.swapBehavior": _obeyed(one_of("", "NoSwap", "LimitedSwap"), ""),
     "memoryThrottlingFactor": _ignored(number, None, "memory.high is not set"),
     "memoryReservationPolicy": _ignored(one_of("", "None", "TieredReservation"), "None", "memory.min is not set"),
     "kernelMemcgNotification": _ignored(boolean, False, "memory is looked at every second while it is nearly short"),

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 
 from agent.model.pods import Json, Kind, Pod
 from agent.model.resize import Limits as Limits
 from agent.plan import demand as res
 from agent.plan.demand import Amounts, Qos
+from agent.plan.swap import Swap
+from agent.plan.swap import most as most_swap
 from nodelib.errors import Invalid
 from nodelib.quantity import parse
 
@@ -249,7 +251,7 @@ def _whole(amount: Decimal) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What the numbers of a container depend on. `hugepage_sizes` in bytes; `swap`: the controller can limit swap.
+    """What the numbers of a container depend on. `hugepage_sizes` in bytes.
 
     `single_process_oom_kill` None: upstream's default, which is to kill the whole container on v2.
     """
@@ -257,12 +259,12 @@ class Machine:
     memory: int
     cgroup_version: int
     hugepage_sizes: tuple[int, ...] = ()
-    swap: bool = False
+    swap: Swap = field(default_factory=Swap)
     single_process_oom_kill: bool | None = None
 
 
 def container_resources(pod: Pod, container: Json, policy: Policy, machine: Machine) -> Json:
-    """CRI LinuxContainerResources. No swap for containers (NoSwap), the pod's limit where a container has none."""
+    """CRI LinuxContainerResources; the pod's limit where a container has none."""
     limits = res.container_amounts(container, "limits")
     requests = res.container_amounts(container, "requests")
     whole = res.pod_level(pod, "limits")
@@ -270,7 +272,8 @@ def container_resources(pod: Pod, container: Json, policy: Policy, machine: Mach
     memory_limit = limits.get(res.MEMORY) or whole.get(res.MEMORY, res.ZERO)
     found = _linux(requests.get(res.CPU), cpu_limit, memory_limit, policy)
     found["oom_score_adj"] = res.oom_score_adj(pod, container, machine.memory)
-    if memory_limit and machine.swap:
+    if memory_limit and machine.swap.limits and machine.cgroup_version == 1:
+        # Memory and swap together: no swap beyond the memory.
         found["memory_swap_limit_in_bytes"] = found["memory_limit_in_bytes"]
     huge = {**hugepages(whole), **hugepages(limits)}
     if machine.hugepage_sizes:
@@ -280,6 +283,8 @@ def container_resources(pod: Pod, container: Json, policy: Policy, machine: Mach
         ]
     if machine.cgroup_version == 2:
         unified = {"memory.high": "max"}
+        if machine.swap.limits:
+            unified["memory.swap.max"] = str(most_swap(pod, container, machine.swap))
         if not machine.single_process_oom_kill:  # None on v2: all of it
             unified["memory.oom.group"] = "1"
         found["unified"] = unified

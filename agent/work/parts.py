@@ -10,6 +10,7 @@ from agent.model.pods import Pod
 from agent.ports import ApiPods, Events, Files, PodCgroups, PodMaterials, Probes, Runtime
 from agent.work.allocations import Allocations
 from agent.work.devices import DeviceDesk
+from agent.work.endings import Endings
 from agent.work.hooks import Hooks
 from agent.work.images import ImageDesk
 from agent.work.relist import Observer
@@ -27,6 +28,7 @@ class Parts:
     materials: PodMaterials
     cgroups: PodCgroups
     allocations: Allocations
+    endings: Endings
     devices: DeviceDesk
     probes: Probes
     events: Events

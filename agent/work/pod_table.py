@@ -173,6 +173,7 @@ class PodTable:
         await self.synced.wait()
         await self.parts.observer.audited.wait()
         self.parts.allocations.keep(self._workers.keys())
+        self.parts.endings.keep(self._workers.keys())
         self.resizes.open()
         while True:
             try:
@@ -231,10 +232,18 @@ class PodTable:
             self.parts.allocations.admit(allocated)
             self.parts.startups.appeared(pod)
             worker.resize(resize_status.backfilled(pod.status))
+        self._go_on_ending(worker)
         self._workers[pod.uid] = worker
         if allocated is not pod:
             self.resizes.ask(pod.uid)
         self._tasks[pod.uid] = asyncio.create_task(self._guard(worker), name=f"pod/{pod.full_name}")
+
+    def _go_on_ending(self, worker: PodWorker) -> None:
+        """What an earlier life of the agent was bringing down gets no new grace. A static pod may be wanted again."""
+        pod = worker.memory.pod
+        known = self.parts.endings.of(pod.uid) if pod.source in ("api", "runtime") else None
+        if known is not None and worker.memory.seen.sandboxes:
+            worker.end(known)
 
     def _refusal(self, worker: PodWorker) -> Refusal | None:
         """Why the node does not take a pod that is new to it."""
@@ -259,6 +268,7 @@ class PodTable:
         if task is not None:
             task.cancel()
         self.parts.allocations.forget(uid)
+        self.parts.endings.forget(uid)
         self.parts.startups.forget(uid)
         self.resizes.retry()
         self.on_gone(uid)

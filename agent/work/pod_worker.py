@@ -133,6 +133,7 @@ class PodWorker:
         present = None if memory.gone else memory.pod
         phase = str(memory.status.get("phase") or memory.pod.status.get("phase") or "")
         memory.ending = ending_of(present, memory.pod, phase, before, self._parts.clock.now())
+        self._parts.endings.note(memory.pod.uid, memory.ending)
         if memory.ending is before or memory.ending is None:
             return False
         return before is None or memory.ending.grace < before.grace

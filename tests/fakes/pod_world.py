@@ -18,6 +18,7 @@ from agent.plan.cgroups import Machine, Policy, container_resources, limits_of_p
 from agent.ports import Materials, MountedVolume
 from agent.work.allocations import Allocations
 from agent.work.devices import DeviceDesk, DeviceHooks
+from agent.work.endings import Endings
 from agent.work.hooks import Hooks
 from agent.work.images import ImageDesk
 from agent.work.parts import Parts
@@ -356,6 +357,8 @@ class World:
         await allocations.load()
         devices = self.device_desk()
         await devices.load()
+        self.endings = Endings(self.checkpoints, self.clock)
+        await self.endings.load()
         observer = Observer(self.cri, files, self.clock, self.table.on_seen, self.figures)
         self.parts = Parts(
             runtime=self.cri,
@@ -365,6 +368,7 @@ class World:
             materials=self.materials,
             cgroups=self.cgroups,
             allocations=allocations,
+            endings=self.endings,
             devices=devices,
             probes=self.probes,
             events=self.events,
@@ -382,7 +386,7 @@ class World:
         self.table.connect(self.parts)
         inbox = self.connected()
         await observer.audit()
-        works = [observer.run_hints, self.table.run_sweeps, self.table.resizes.run, allocations.run]
+        works = [observer.run_hints, self.table.run_sweeps, self.table.resizes.run, allocations.run, self.endings.run]
         works += [observer.run_audits] if audits else []
         works += [observer.run_events] if events else []
         self._tasks = [asyncio.create_task(work()) for work in works]

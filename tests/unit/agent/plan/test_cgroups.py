@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from agent.plan import cgroups as plan
 from agent.plan.cgroups import Limits, Machine, Policy
 from agent.plan.demand import Qos
+from agent.plan.swap import Swap
 from nodelib.errors import Invalid
 from tests.unit.agent.plan.test_demand import asks
 from tests.unit.agent.pods import Json, pod
@@ -272,7 +273,7 @@ V1, V2 = Machine(memory=8 << 30, cgroup_version=1), Machine(memory=8 << 30, cgro
         pytest.param(
             asks(limits={"memory": "200Mi"}),
             Policy(),
-            Machine(memory=8 << 30, cgroup_version=1, swap=True),
+            Machine(memory=8 << 30, cgroup_version=1, swap=Swap(True)),
             {
                 "cpu_shares": 2,
                 "cpu_period": 100_000,
