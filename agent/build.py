@@ -28,6 +28,7 @@ from agent.materials import BuiltMaterials, build_materials
 from agent.model.node import NodePlace
 from agent.model.pods import ContainerState, Pod
 from agent.plan import cgroups as cgroup_plan
+from agent.plan.pull_records import VerifyPolicy
 from agent.plan.shutdown import NOT_READY
 from agent.plan.swap import LIMITED, Swap
 from agent.plugins import BuiltPlugins, build_plugins
@@ -50,6 +51,7 @@ from agent.work.node_allocatable import AllocatableParts, NodeAllocatable
 from agent.work.parts import Parts
 from agent.work.pod_table import PodTable
 from agent.work.probes import ProbeKeeper
+from agent.work.pull_records import PullRecords
 from agent.work.relist import Observer
 from agent.work.report import Reporter
 from agent.work.startup import Startups
@@ -113,23 +115,11 @@ async def build_core(settings: Settings, *, wants_nodes: bool = False) -> Core:
         events=ground.events,
     )
     built = _materials(ground, keeper, table, _cgroup_machine(ground, tree, sizes), plugins.csi)
-    checkpoints = CheckpointFiles(settings.paths.root_dir)
-    allocations, endings = Allocations(checkpoints, clock), Endings(checkpoints, clock)
-    await allocations.load()
-    await endings.load()
+    ledgers = await _ledgers(ground)
     probe_io = ProbeIo(ground.made.cri)
     probes = ProbeKeeper(probe_io, ground.events, table.on_probe, ground.clock, ground.metrics)
     parts = _parts(
-        ground,
-        keeper,
-        table,
-        built,
-        cgroups,
-        allocations,
-        endings,
-        plugins.devices,
-        probes,
-        lambda pod: static.mirrors.of(pod),
+        ground, keeper, table, built, cgroups, ledgers, plugins.devices, probes, lambda pod: static.mirrors.of(pod)
     )
     static = static_pods.build_static(
         settings, table, PodsApi(ground.made.api), ground.events, clock, parts.reporter, keeper
@@ -149,8 +139,8 @@ async def build_core(settings: Settings, *, wants_nodes: bool = False) -> Core:
         keeper=keeper,
         lease=_lease(ground, keeper),
         table=table,
-        allocations=allocations,
-        endings=endings,
+        allocations=ledgers.allocations,
+        endings=ledgers.endings,
         observer=parts.observer,
         reporter=parts.reporter,
         images=parts.images,
@@ -160,7 +150,7 @@ async def build_core(settings: Settings, *, wants_nodes: bool = False) -> Core:
         probe_io=probe_io,
         stats=stats,
         allocatable=allocatable,
-        pressure=_pressure(ground, keeper, table, parts.observer, stats),
+        pressure=_pressure(ground, keeper, table, parts.observer, stats, ledgers.pulls),
         departure=shutdown_tasks(settings, clock, ground.events, ground.metrics, keeper, table, ground.going),
         rotation=_rotation(ground, table),
         pods_source=_pods_source(ground, static),
@@ -214,6 +204,31 @@ async def _kubepods(settings: Settings, tree: CgroupTree, keeper: NodeKeeper) ->
     return cgroups, sizes
 
 
+@dataclass(frozen=True, slots=True)
+class _Ledgers:
+    """What is known of pods and images beyond the life of the agent, in small files."""
+
+    allocations: Allocations
+    endings: Endings
+    pulls: PullRecords
+
+
+async def _ledgers(ground: _Ground) -> _Ledgers:
+    root, clock = ground.settings.paths.root_dir, ground.clock
+    images = ground.settings.images
+    checkpoints = CheckpointFiles(root)
+    pulling, pulled = (CheckpointFiles(f"{root}/image_manager/{name}") for name in ("pulling", "pulled"))
+    found = _Ledgers(
+        Allocations(checkpoints, clock),
+        Endings(checkpoints, clock),
+        PullRecords(VerifyPolicy(images.verify, images.allowlist), pulling, pulled, clock),
+    )
+    await found.allocations.load()
+    await found.endings.load()
+    await found.pulls.load(ground.made.cri.list_images)
+    return found
+
+
 def _node_allocatable(ground: _Ground, tree: CgroupTree, cgroups: KubepodsTree, keeper: NodeKeeper) -> NodeAllocatable:
     slices = SystemdSlices() if ground.settings.cgroups.driver == "systemd" else None
     parts = AllocatableParts(tree, slices, cgroups.enforce, ground.events, ground.clock, lambda: keeper.ref)
@@ -255,8 +270,7 @@ def _parts(
     table: PodTable,
     built: BuiltMaterials,
     cgroups: PodCgroups,
-    allocations: Allocations,
-    endings: Endings,
+    ledgers: _Ledgers,
     devices: DeviceDesk,
     probes: ProbeKeeper,
     mirror: Callable[[Pod], Pod | None],
@@ -274,14 +288,15 @@ def _parts(
         parallel=settings.images.parallel_pulls or 32,
         figures=metrics,
         startups=startups,
+        records=ledgers.pulls,
     )
     return Parts(
         runtime=cri,
         images=images,
         materials=built.materials,
         cgroups=cgroups,
-        allocations=allocations,
-        endings=endings,
+        allocations=ledgers.allocations,
+        endings=ledgers.endings,
         devices=devices,
         probes=probes,
         events=ground.events,
@@ -344,7 +359,12 @@ def _stats(ground: _Ground, table: PodTable, plugins: BuiltPlugins) -> StatsProv
 
 
 def _pressure(
-    ground: _Ground, keeper: NodeKeeper, table: PodTable, observer: Observer, stats: StatsProvider
+    ground: _Ground,
+    keeper: NodeKeeper,
+    table: PodTable,
+    observer: Observer,
+    stats: StatsProvider,
+    pulls: PullRecords,
 ) -> BuiltPressure:
     return build_pressure(
         Surroundings(
@@ -358,6 +378,7 @@ def _pressure(
             observer=observer,
             stats=stats,
             pressures=ground.pressures,
+            pulls=pulls,
         )
     )
 

@@ -15,6 +15,7 @@ from agent.model.devices import NO_DEVICES, DeviceGrant
 from agent.model.explain import Explanation
 from agent.model.pods import ContainerState, ExecResult, ImageFacts, Json, Kind, Pod, ProbeState, SandboxState
 from agent.model.probes import ProbeAnswer
+from agent.model.pulls import PullCredential
 from agent.model.resize import Limits, MemoryUse
 
 
@@ -170,8 +171,8 @@ class PodMaterials(Protocol):
         """UIDs that have a directory under <root>/pods."""
         ...
 
-    async def pull_auth(self, pod: Pod, image: str) -> list[Json]:
-        """CRI AuthConfigs from imagePullSecrets that match `image`, best match first."""
+    async def pull_auth(self, pod: Pod, image: str) -> list[PullCredential]:
+        """Credentials from imagePullSecrets that match `image`, best match first."""
         ...
 
 
@@ -233,6 +234,18 @@ class Checkpoints(Protocol):
     async def write(self, name: str, text: str) -> None: ...
 
     async def set_aside(self, name: str) -> str: ...
+
+
+class RecordFiles(Protocol):
+    """A folder of small files (edge/checkpoint.py). Every call raises Temporary naming the file."""
+
+    async def read(self, name: str) -> str | None: ...
+
+    async def write(self, name: str, text: str) -> None: ...
+
+    async def remove(self, name: str) -> None: ...
+
+    async def names(self) -> list[str]: ...
 
 
 class Events(Protocol):

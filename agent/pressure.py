@@ -16,6 +16,7 @@ from agent.work.garbage import Spare
 from agent.work.image_gc import CollectorParts, ImageCollector
 from agent.work.node import NodeKeeper
 from agent.work.pod_table import PodTable
+from agent.work.pull_records import PullRecords
 from agent.work.relist import Observer
 from agent.work.stats import StatsProvider
 from agent.work.told import Told
@@ -36,6 +37,7 @@ class Surroundings:
     observer: Observer
     stats: StatsProvider
     pressures: Told[tuple[str, ...]]
+    pulls: PullRecords
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,9 @@ def build_pressure(around: Surroundings) -> BuiltPressure:
 
     images = ImageCollector(
         derive.image_gc_policy(settings),
-        CollectorParts(around.cri, around.stats, around.events, around.figures, clock, node_ref, mounted),
+        CollectorParts(
+            around.cri, around.stats, around.events, around.figures, clock, node_ref, mounted, around.pulls.prune
+        ),
     )
     evictor = Evictor(
         derive.eviction_policy(settings),

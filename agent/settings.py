@@ -203,6 +203,8 @@ class ImageSettings:
     gc_low: int
     gc_min_age: float
     gc_max_age: float
+    verify: str
+    allowlist: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,6 +302,8 @@ def build(config: Mapping[str, Any], own: Mapping[str, Any], notices: tuple[str,
             config["imageGCLowThresholdPercent"],
             seconds(config["imageMinimumGCAge"]),
             seconds(config["imageMaximumGCAge"]),
+            config["imagePullCredentialsVerificationPolicy"],
+            tuple(config["preloadedImagesVerificationAllowlist"]),
         ),
         process=ProcessSettings(
             config["logging.verbosity"], config["oomScoreAdj"], config["maxOpenFiles"], config["failSwapOn"]

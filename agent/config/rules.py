@@ -66,6 +66,7 @@ _SIGNALS = (
     "allocatableMemory.available",
 )
 _PERCENT = re.compile(r"^(\d+(?:\.\d+)?)%$", re.ASCII)
+_ALLOWED_IMAGE = re.compile(r"^[^\s*@/]+(/[^\s*@:/]+)*(/\*)?$")
 _SYSCTL = re.compile(r"^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$")
 
 
@@ -133,6 +134,16 @@ def _addresses(config: Flat) -> Iterator[Complaint]:
 def _images(config: Flat) -> Iterator[Complaint]:
     if config["imageGCLowThresholdPercent"] >= config["imageGCHighThresholdPercent"]:
         yield "imageGCLowThresholdPercent", "must be less than imageGCHighThresholdPercent"
+    allowed = config["preloadedImagesVerificationAllowlist"]
+    if allowed and config["imagePullCredentialsVerificationPolicy"] != "NeverVerifyAllowlistedImages":
+        yield (
+            "preloadedImagesVerificationAllowlist",
+            "needs imagePullCredentialsVerificationPolicy: NeverVerifyAllowlistedImages",
+        )
+    for index, pattern in enumerate(allowed):
+        if not _ALLOWED_IMAGE.match(pattern):
+            hint = "is neither an image without tag and digest nor a prefix that ends with /*"
+            yield f"preloadedImagesVerificationAllowlist[{index}]", f"{pattern!r} {hint}"
     parallel = config["maxParallelImagePulls"]
     if config["serializeImagePulls"] and parallel is not None and parallel > 1:
         yield "maxParallelImagePulls", "cannot be more than 1 unless serializeImagePulls is false"

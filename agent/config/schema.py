@@ -218,14 +218,11 @@ _RUNTIME: dict[str, Field] = {
     "registryBurst": _ignored(int32, 10, "pulls are limited in number (maxParallelImagePulls), not in rate"),
     "serializeImagePulls": _obeyed(boolean, None),
     "maxParallelImagePulls": _obeyed(int32, None),
-    "imagePullCredentialsVerificationPolicy": _ignored(
+    "imagePullCredentialsVerificationPolicy": _filled(
         one_of("", "NeverVerify", "NeverVerifyPreloadedImages", "NeverVerifyAllowlistedImages", "AlwaysVerify"),
         "NeverVerifyPreloadedImages",
-        "a present image is used without asking its registry again (imagePullPolicy: Always asks)",
     ),
-    "preloadedImagesVerificationAllowlist": _ignored(
-        list_of(string), [], "a present image is used without asking its registry again (imagePullPolicy: Always asks)"
-    ),
+    "preloadedImagesVerificationAllowlist": _obeyed(list_of(string), []),
     "imageMinimumGCAge": _filled(duration, "2m"),
     "imageMaximumGCAge": _obeyed(duration, "0s"),
     "imageGCHighThresholdPercent": _obeyed(int32, 85),

@@ -9,7 +9,7 @@ from nodelib.errors import Temporary
 
 
 class CheckpointFiles:
-    """agent.ports.Checkpoints: files in one folder, for root's eyes only."""
+    """agent.ports.Checkpoints and RecordFiles: files in one folder, for root's eyes only."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
@@ -28,6 +28,30 @@ class CheckpointFiles:
         kept = f"{path}.unreadable"
         await asyncio.to_thread(os.replace, path, kept)
         return kept
+
+    async def remove(self, name: str) -> None:
+        """Idempotent. Raises Temporary."""
+        await asyncio.to_thread(self._remove, self._path(name))
+
+    async def names(self) -> list[str]:
+        """Files of this folder, those half written left out. Raises Temporary."""
+        return await asyncio.to_thread(self._names)
+
+    def _remove(self, path: str) -> None:
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise _failure(path, "remove", error) from error
+
+    def _names(self) -> list[str]:
+        try:
+            return sorted(name for name in os.listdir(self._folder) if not name.startswith("."))
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise _failure(self._folder, "list", error) from error
 
     def _path(self, name: str) -> str:
         return os.path.join(self._folder, name)

@@ -7,13 +7,18 @@ import binascii
 import fnmatch
 import re
 from collections.abc import Iterable, Mapping
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 import orjson
 
 from agent.model.materials import Json
+from agent.model.pulls import PullCredential, SecretSource
 from agent.plan.env import decode_secret
+from agent.plan.pull_records import hashed
 from nodelib.errors import Invalid
+
+T = TypeVar("T")
 
 _DEFAULT_REGISTRY = "index.docker.io"
 _JSON_KEY, _LEGACY_KEY = ".dockerconfigjson", ".dockercfg"
@@ -37,9 +42,19 @@ def read_secret(secret: Json) -> dict[str, Json]:
     return {}
 
 
-def match(image: str, configs: Iterable[Mapping[str, Json]]) -> list[Json]:
-    """AuthConfigs that fit `image`, the most specific registry path first."""
-    credentials: dict[str, list[Json]] = {}
+def of_secret(secret: Json) -> dict[str, PullCredential]:
+    """read_secret() with where each credential is from. Raises Invalid."""
+    meta = secret["metadata"]
+    place = (str(meta.get("namespace", "")), str(meta["name"]), str(meta.get("uid", "")))
+    return {
+        registry: PullCredential(auth, SecretSource(*place, hashed(auth)))
+        for registry, auth in read_secret(secret).items()
+    }
+
+
+def match(image: str, configs: Iterable[Mapping[str, T]]) -> list[T]:
+    """Credentials that fit `image`, the most specific registry path first."""
+    credentials: dict[str, list[T]] = {}
     for config in configs:
         for registry, auth in config.items():
             credentials.setdefault(_index_key(registry), []).append(auth)

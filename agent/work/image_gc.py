@@ -6,7 +6,7 @@ Every five minutes, as upstream's image manager; what is in use is noted at the 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -42,7 +42,8 @@ class NodeUsage(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CollectorParts:
-    """What the collector works through. `mounted()`: ids of the images that image volumes show."""
+    """What the collector works through. `mounted()`: ids of the images that image volumes show; `prune(left, began)`:
+    only these images are left of those that there were then."""
 
     store: ImageStore
     usage: NodeUsage
@@ -51,6 +52,7 @@ class CollectorParts:
     clock: Clock
     node_ref: Callable[[], Json]
     mounted: Callable[[], Iterable[str]]
+    prune: Callable[[Collection[str], float], Awaitable[None]]
 
 
 class ImageCollector:
@@ -111,7 +113,7 @@ class ImageCollector:
 
     async def _remove(self, images: list[ImageRecord], reason: str, enough: int | None = None) -> int:
         """Bytes that were freed; `enough`: how many are wanted. Goes on past an image that cannot be removed."""
-        freed, removed = 0, 0
+        freed, removed, began = 0, set[str](), self._parts.clock.now()
         failures: list[NodewrightError] = []
         for one in images:
             if enough is not None and freed >= enough:
@@ -121,10 +123,12 @@ class ImageCollector:
             except NodewrightError as error:
                 failures.append(error)
                 continue
-            freed, removed = freed + one.size, removed + 1
+            freed += one.size
+            removed.add(one.id)
             log.info("image %s is removed (%s): %d bytes", one.id, reason, one.size)
         if removed:
-            self._parts.figures.images_collected(reason, removed)
+            self._parts.figures.images_collected(reason, len(removed))
+            await self._parts.prune(self._records.keys() - removed, began)
         if failures:
             raise Temporary(
                 f"freed {freed} bytes; {len(failures)} images could not be removed, the first: {failures[0]}",

@@ -12,11 +12,13 @@ from collections.abc import Callable
 
 from agent.errors import CriError, CriUnavailable
 from agent.figures import Figures, Unmeasured
-from agent.model.pods import ImageFacts, Json, Pod
+from agent.model.pods import ImageFacts, Pod
+from agent.model.pulls import PullCredential
 from agent.plan import backoff
 from agent.plan.facts import BackOff, ImagePhase, ImageState, Waiting
 from agent.plan.images import Wanted, pull_backed_off, pull_failure, with_default_tag
 from agent.ports import Events, Images, PodMaterials
+from agent.work.pull_records import PullRecords
 from agent.work.startup import Startups
 from nodelib.clock import Clock
 from nodelib.errors import Invalid, NodewrightError
@@ -40,8 +42,10 @@ class ImageDesk:
         parallel: int = 5,
         figures: Figures | None = None,
         startups: Startups | None = None,
+        records: PullRecords,
     ) -> None:
         self._images, self._materials, self._events, self._clock = images, materials, events, clock
+        self._records = records
         self._figures = figures or Unmeasured()
         self._startups = startups or Startups(self._figures, clock)
         self._slots = asyncio.Semaphore(parallel)
@@ -67,16 +71,25 @@ class ImageDesk:
             pause = 1.0 if isinstance(error, CriUnavailable) else 5.0
             on_state(want.key, self._failed(attempt, Waiting("ImageInspectError", message), pause))
             return
-        if found is not None and want.policy != "Always":
+        if found is not None and want.policy != "Always" and not await self._must_pull(pod, want, found):
             message = f'Container image "{want.image}" already present on machine and can be accessed by the pod'
             self._tell(pod, want, "Pulled", message)
             on_state(want.key, _present(attempt, found, reference))
         elif want.policy == "Never":
-            message = f'Container image "{want.image}" is not present with pull policy of Never'
+            known = "" if found is None else ", or not for this pod: its pull secrets have not had it from its registry"
+            message = f'Container image "{want.image}" is not present with pull policy of Never{known}'
             self._warn(pod, want, "ErrImageNeverPull", message)
             on_state(want.key, self._failed(attempt, Waiting("ErrImageNeverPull", message), 10))
         else:
             self._pull(pod, want, reference, attempt, on_state)
+
+    async def _must_pull(self, pod: Pod, want: Wanted, found: ImageFacts) -> bool:
+        """An image that came with somebody's credentials is not everybody's."""
+
+        async def credentials() -> list[PullCredential]:
+            return await self._materials.pull_auth(pod, want.image)
+
+        return await self._records.must_pull(want.image, found.id, credentials)
 
     def forget(self, uid: str) -> None:
         """Give up every pull of this pod."""
@@ -113,8 +126,9 @@ class ImageDesk:
             async with self._slots:
                 began = self._clock.monotonic()
                 self.pulling[want.image] = self._clock.now()
-                ref = await self._try_credentials(pod, want.image, reference)
+                ref, by = await self._try_credentials(pod, want.image, reference)
                 found = await self._images.image_status(reference) or await self._images.image_status(ref)
+                await self._records.done(want.image, found.id if found else ref, by)
         except NodewrightError as error:
             self._pulls.pop((pod.uid, want.key), None)
             self._pull_failed(pod, want, attempt, error.message, on_state)
@@ -140,16 +154,23 @@ class ImageDesk:
         self._tell(pod, want, "Pulled", message)
         on_state(want.key, _present(attempt, found or ImageFacts(ref), ref))
 
-    async def _try_credentials(self, pod: Pod, wanted: str, reference: str) -> str:
+    async def _try_credentials(self, pod: Pod, wanted: str, reference: str) -> tuple[str, list[PullCredential]]:
+        """The image's reference, and the credential that it took (none: [])."""
         # Each set of credentials in turn, as upstream's PullImage: the last refusal is the one told.
         auths = await self._materials.pull_auth(pod, wanted)
         last: CriError | None = None
-        tries: list[Json | None] = [*auths] or [None]
-        for auth in tries:
+        await self._records.begin(wanted)
+        tries: list[PullCredential | None] = [*auths] or [None]
+        for one in tries:
             try:
-                return await self._images.pull_image(reference, auth, {})
+                ref = await self._images.pull_image(reference, one.auth if one else None, {})
+                return ref, [one] if one else []
             except CriError as error:
                 last = error
+            except BaseException:
+                await self._records.failed(wanted)
+                raise
+        await self._records.failed(wanted)
         raise last or CriError("no credentials to try", obj=wanted)
 
     def _pull_failed(self, pod: Pod, want: Wanted, attempt: int, message: str, on_state: OnState) -> None:

@@ -34,6 +34,7 @@ from agent.model.materials import (
     VolumePlan,
 )
 from agent.model.pods import ImageFacts, Kind, Pod
+from agent.model.pulls import PullCredential
 from agent.plan import cgroups, dns, env, hosts, keyring, mounts, names, sandbox, security, trust, volumes
 from agent.plan import container as container_plan
 from agent.ports import Materials, MountedVolume
@@ -241,15 +242,15 @@ class PodMaterialsWork:
         """UIDs that have a directory here: after a restart, the ones nobody wants are released."""
         return await asyncio.to_thread(self._disk.pods)
 
-    async def pull_auth(self, pod: Pod, image: str) -> list[Json]:
+    async def pull_auth(self, pod: Pod, image: str) -> list[PullCredential]:
         """See PodMaterials. A secret that is missing or malformed is warned of and left out."""
-        configs: list[dict[str, Json]] = []
+        configs: list[dict[str, PullCredential]] = []
         for name in [ref["name"] for ref in pod.spec.get("imagePullSecrets") or [] if ref.get("name")]:
             problem = "not found"
             try:
                 found = await self._objects.object(pod, ObjectRef(SECRET, name))
                 if found is not None:
-                    configs.append(keyring.read_secret(found))
+                    configs.append(keyring.of_secret(found))
                     continue
             except NodewrightError as error:
                 problem = error.message

@@ -12,9 +12,11 @@ from agent import labels
 from agent.model.devices import NO_DEVICES, DeviceGrant
 from agent.model.pods import ContainerState, ImageFacts, Json, Kind, Pod, ProbeState
 from agent.model.probes import ProbeAnswer
+from agent.model.pulls import PullCredential
 from agent.model.resize import Limits, MemoryUse
 from agent.plan.admit import NodeView
 from agent.plan.cgroups import Machine, Policy, container_resources, limits_of_pod
+from agent.plan.pull_records import VerifyPolicy
 from agent.ports import Materials, MountedVolume
 from agent.work.allocations import Allocations
 from agent.work.devices import DeviceDesk, DeviceHooks
@@ -23,6 +25,7 @@ from agent.work.hooks import Hooks
 from agent.work.images import ImageDesk
 from agent.work.parts import Parts
 from agent.work.pod_table import PodTable
+from agent.work.pull_records import PullRecords
 from agent.work.relist import Observer
 from agent.work.report import Reporter
 from agent.work.startup import Startups
@@ -45,6 +48,7 @@ class FakeMaterials:
         self.bad_config: str = ""
         self.release_fails = 0
         self.refreshed: list[str] = []
+        self.credentials: dict[str, PullCredential] = {}
 
     async def prepare(self, pod: Pod) -> Materials:
         if self.missing:
@@ -104,8 +108,8 @@ class FakeMaterials:
     async def pods_on_disk(self) -> list[str]:
         return sorted(self.prepared)
 
-    async def pull_auth(self, pod: Pod, image: str) -> list[Json]:
-        return []
+    async def pull_auth(self, pod: Pod, image: str) -> list[PullCredential]:
+        return [one for one in (self.credentials.get(pod.uid),) if one is not None]
 
 
 class FakeCgroups:
@@ -174,6 +178,12 @@ class FakeCheckpoints:
         if self.fail:
             raise self.fail.pop(0)
         self.files[name] = text
+
+    async def remove(self, name: str) -> None:
+        self.files.pop(name, None)
+
+    async def names(self) -> list[str]:
+        return sorted(self.files)
 
     async def set_aside(self, name: str) -> str:
         self.files[f"{name}.unreadable"] = self.files.pop(name)
@@ -340,7 +350,7 @@ class World:
         self.api = FakePodsApi(self.clock)
         self.materials = FakeMaterials()
         self.cgroups = FakeCgroups(self.cri.calls)
-        self.checkpoints = FakeCheckpoints()
+        self.checkpoints, self.pulling, self.pulled = FakeCheckpoints(), FakeCheckpoints(), FakeCheckpoints()
         self.figures = FakeFigures()
         self.files = FakeFiles()
         self.probes = FakeProbes()
@@ -357,13 +367,21 @@ class World:
         await allocations.load()
         devices = self.device_desk()
         await devices.load()
+        self.records = PullRecords(VerifyPolicy(), self.pulling, self.pulled, self.clock)
+        await self.records.load(self.cri.list_images)
         self.endings = Endings(self.checkpoints, self.clock)
         await self.endings.load()
         observer = Observer(self.cri, files, self.clock, self.table.on_seen, self.figures)
         self.parts = Parts(
             runtime=self.cri,
             images=ImageDesk(
-                self.cri, self.materials, self.events, self.clock, figures=self.figures, startups=startups
+                self.cri,
+                self.materials,
+                self.events,
+                self.clock,
+                figures=self.figures,
+                startups=startups,
+                records=self.records,
             ),
             materials=self.materials,
             cgroups=self.cgroups,

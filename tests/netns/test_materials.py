@@ -382,7 +382,9 @@ def test_pull_secrets(server: ApiServer, tmp_path: Path) -> None:
     async def tell(world: World) -> None:
         await world.secret("pull", {".dockerconfigjson": b'{"auths":{"reg.io":{"username":"me","password":"x"}}}'})
         pod = await world.pod("web", imagePullSecrets=[{"name": "pull"}, {"name": "gone"}])
-        assert await world.materials.pull_auth(pod, "reg.io/a:1") == [{"username": "me", "password": "x"}]
+        (found,) = await world.materials.pull_auth(pod, "reg.io/a:1")
+        assert found.auth == {"username": "me", "password": "x"}
+        assert found.source is not None and len(found.source.hash) == 64
         assert await world.materials.pull_auth(pod, "other.io/a:1") == []
         assert [reason for reason, _ in world.warned] == ["FailedToRetrieveImagePullSecret"]
 
