@@ -24,6 +24,7 @@ from agent.edge.metrics import Metrics
 from agent.edge.no_api import NoApi
 from agent.edge.pod_files import PodFiles
 from agent.edge.probe_io import ProbeIo
+from agent.image_access import build_pull_credentials
 from agent.materials import BuiltMaterials, build_materials
 from agent.model.node import NodePlace
 from agent.model.pods import ContainerState, Pod
@@ -282,7 +283,7 @@ def _parts(
     api = PodsApi(ground.made.api)
     images = ImageDesk(
         cri,
-        built.materials,
+        build_pull_credentials(settings, built.materials, clock),
         ground.events,
         clock,
         parallel=settings.images.parallel_pulls or 32,

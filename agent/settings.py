@@ -204,6 +204,8 @@ class ImageSettings:
     gc_min_age: float
     gc_max_age: float
     verify: str
+    providers_config: str
+    providers_dir: str
     allowlist: tuple[str, ...]
 
 
@@ -303,6 +305,8 @@ def build(config: Mapping[str, Any], own: Mapping[str, Any], notices: tuple[str,
             seconds(config["imageMinimumGCAge"]),
             seconds(config["imageMaximumGCAge"]),
             config["imagePullCredentialsVerificationPolicy"],
+            own["image-credential-provider-config"],
+            own["image-credential-provider-bin-dir"],
             tuple(config["preloadedImagesVerificationAllowlist"]),
         ),
         process=ProcessSettings(

@@ -142,6 +142,8 @@ _OWN_FLAGS: Mapping[str, tuple[str, Any, str]] = {
         "the node's address (IPv4, IPv6, or one of each); default: the one that leads to the API",
     ),
     "node-labels": ("map", {}, "labels to register the node with: key=value,..."),
+    "image-credential-provider-config": ("string", "", "CredentialProviderConfig file: plugins that know pull secrets"),
+    "image-credential-provider-bin-dir": ("string", "", "where the credential provider plugins are"),
     "root-dir": ("string", "/var/lib/kubelet", "where volumes and state of pods live"),
     "cert-dir": ("string", "/var/lib/kubelet/pki", "where the self-signed serving certificate lives"),
 }
@@ -157,8 +159,6 @@ _INERT_FLAGS: Mapping[str, tuple[str, str]] = {
     "maximum-dead-containers": ("int", "one dead container per container is kept"),
     "experimental-mounter-path": ("string", "volumes are mounted without a helper"),
     "experimental-allocatable-ignore-eviction": ("bool", "hard eviction thresholds count in Allocatable"),
-    "image-credential-provider-config": ("string", "credential provider plugins are not run; use imagePullSecrets"),
-    "image-credential-provider-bin-dir": ("string", "credential provider plugins are not run; use imagePullSecrets"),
     "housekeeping-interval": ("string", "there is no cAdvisor; statistics are read when asked for"),
     "application-metrics-count-limit": ("int", "there is no cAdvisor"),
     "log-text-split-stream": ("bool", "all lines go to stderr"),

@@ -58,7 +58,7 @@ def match(image: str, configs: Iterable[Mapping[str, T]]) -> list[T]:
     for config in configs:
         for registry, auth in config.items():
             credentials.setdefault(_index_key(registry), []).append(auth)
-    found = [auth for key in sorted(credentials, reverse=True) if _fits(key, image) for auth in credentials[key]]
+    found = [auth for key in sorted(credentials, reverse=True) if fits(key, image) for auth in credentials[key]]
     if found or not _is_default_registry(image):
         return found
     return credentials.get(_DEFAULT_REGISTRY, [])
@@ -88,7 +88,8 @@ def _index_key(registry: str) -> str:
     return parsed.netloc + (path if path not in ("", "/") else "")
 
 
-def _fits(key: str, image: str) -> bool:
+def fits(key: str, image: str) -> bool:
+    """Whether a pattern of a registry (globs within the parts of its name, a port, the start of a path) fits."""
     pattern, target = urlsplit(f"//{key}"), urlsplit(f"//{image}")
     pattern_host, _, pattern_port = pattern.netloc.partition(":")
     host, _, port = target.netloc.partition(":")

@@ -17,7 +17,8 @@ from agent.model.pulls import PullCredential
 from agent.plan import backoff
 from agent.plan.facts import BackOff, ImagePhase, ImageState, Waiting
 from agent.plan.images import Wanted, pull_backed_off, pull_failure, with_default_tag
-from agent.ports import Events, Images, PodMaterials
+from agent.ports import Events, Images
+from agent.work.pull_credentials import Secrets
 from agent.work.pull_records import PullRecords
 from agent.work.startup import Startups
 from nodelib.clock import Clock
@@ -35,7 +36,7 @@ class ImageDesk:
     def __init__(
         self,
         images: Images,
-        materials: PodMaterials,
+        credentials: Secrets,
         events: Events,
         clock: Clock,
         *,
@@ -44,7 +45,7 @@ class ImageDesk:
         startups: Startups | None = None,
         records: PullRecords,
     ) -> None:
-        self._images, self._materials, self._events, self._clock = images, materials, events, clock
+        self._images, self._credentials, self._events, self._clock = images, credentials, events, clock
         self._records = records
         self._figures = figures or Unmeasured()
         self._startups = startups or Startups(self._figures, clock)
@@ -87,7 +88,7 @@ class ImageDesk:
         """An image that came with somebody's credentials is not everybody's."""
 
         async def credentials() -> list[PullCredential]:
-            return await self._materials.pull_auth(pod, want.image)
+            return await self._credentials.pull_auth(pod, want.image)
 
         return await self._records.must_pull(want.image, found.id, credentials)
 
@@ -157,7 +158,7 @@ class ImageDesk:
     async def _try_credentials(self, pod: Pod, wanted: str, reference: str) -> tuple[str, list[PullCredential]]:
         """The image's reference, and the credential that it took (none: [])."""
         # Each set of credentials in turn, as upstream's PullImage: the last refusal is the one told.
-        auths = await self._materials.pull_auth(pod, wanted)
+        auths = await self._credentials.pull_auth(pod, wanted)
         last: CriError | None = None
         await self._records.begin(wanted)
         tries: list[PullCredential | None] = [*auths] or [None]

@@ -1,0 +1,78 @@
+"""With which credentials a pod's image is pulled: its own pull secrets first, then what the node's plugins know.
+
+A plugin is asked once at a time for the same thing, and its answer kept for as long as it says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from agent.model.pods import Pod
+from agent.model.pulls import PullCredential
+from agent.plan import credential_providers as plan
+from agent.plan import keyring
+from agent.plan.credential_providers import Answer, Provider
+from nodelib.clock import Clock
+from nodelib.errors import NodewrightError
+
+log = logging.getLogger(__name__)
+
+
+class Secrets(Protocol):
+    """work/materials.py PodMaterialsWork."""
+
+    async def pull_auth(self, pod: Pod, image: str) -> list[PullCredential]: ...
+
+
+class Plugins(Protocol):
+    """edge/credential_plugins.py. Raises Temporary naming the plugin, with what it wrote to stderr."""
+
+    async def ask(self, name: str, args: Sequence[str], env: Mapping[str, str], text: str) -> str: ...
+
+
+class PullCredentials:
+    """Made by the composition root; without providers it is the pods' secrets alone."""
+
+    def __init__(
+        self, secrets: Secrets, providers: tuple[Provider, ...], plugins: Plugins | None, clock: Clock
+    ) -> None:
+        self._secrets, self._providers, self._plugins, self._clock = secrets, providers, plugins, clock
+        self._kept: dict[tuple[str, str], tuple[float, Answer]] = {}
+        self._locks: defaultdict[tuple[str, str], asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    async def pull_auth(self, pod: Pod, image: str) -> list[PullCredential]:
+        """Best match first. A plugin that fails is warned of and left out."""
+        own = await self._secrets.pull_auth(pod, image)
+        name = plan.full_name(image)
+        asked = [one for one in self._providers if plan.concerns(one, name)]
+        answers = await asyncio.gather(*(self._ask(one, name) for one in asked))
+        return own + keyring.match(name, [one.credentials for one in answers if one is not None])
+
+    async def _ask(self, provider: Provider, name: str) -> Answer | None:
+        async with self._locks[provider.name, name]:
+            known = self._known(provider, name)
+            if known is not None or self._plugins is None:
+                return known
+            try:
+                wanted = plan.request(provider, name)
+                text = await self._plugins.ask(provider.name, provider.args, provider.env, wanted)
+                found = plan.answer(provider, name, text)
+            except NodewrightError as error:
+                log.warning("credential provider %s, image %s: %s", provider.name, name, error)
+                return None
+            if found.seconds > 0:
+                self._kept[provider.name, found.key] = (self._clock.monotonic() + found.seconds, found)
+            return found
+
+    def _known(self, provider: Provider, name: str) -> Answer | None:
+        now = self._clock.monotonic()
+        self._kept = {key: kept for key, kept in self._kept.items() if kept[0] > now}
+        for kind, key in plan.keys(name).items():
+            kept = self._kept.get((provider.name, f"{kind}/{key}"))
+            if kept is not None:
+                return kept[1]
+        return None
