@@ -77,7 +77,7 @@ class Evictor:
         self._policy, self._parts = policy, parts
         self._state = EvictionState()
         self._hurry = False
-        self._limits_at = float("-inf")
+        self._limits_at = self._in_vain_at = float("-inf")
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -104,21 +104,31 @@ class Evictor:
         self._parts.pressures.set(found.conditions)
         image_fs = signals.has_image_fs(node)
         over = await self._over_their_limits(image_fs)
-        if over or not found.due:
+        now = self._parts.clock.monotonic()
+        if over or not found.due or now - self._in_vain_at < _INTERVAL:
             return over
-        return await self._relieve(found, seen, image_fs)
+        evicted = await self._relieve(found, seen, image_fs)
+        self._in_vain_at = float("-inf") if evicted else now
+        return evicted
 
     async def _over_their_limits(self, image_fs: bool) -> list[str]:
         now = self._parts.clock.monotonic()
         if not self._policy.local_storage or now - self._limits_at < _INTERVAL:
             return []
         self._limits_at = now
-        limited = {pod.uid: pod for pod in self._parts.pods.active() if local_storage.is_limited(pod)}
+        limited = {
+            pod.uid: pod
+            for pod in self._parts.pods.active()
+            if local_storage.is_limited(pod) and not demand.is_critical(pod)
+        }
         if not limited:
             return []
         used = await self._parts.usage.usage(limited.keys())
-        broken = (local_storage.violation(limited[uid], figures, image_fs=image_fs) for uid, figures in used.items())
-        return [one.pod.uid for one in broken if one is not None and self._evict(one)]
+        found = (local_storage.violation(limited[uid], figures, image_fs=image_fs) for uid, figures in used.items())
+        broken = [one for one in found if one is not None]
+        for one in broken:
+            self._evict(one)
+        return [one.pod.uid for one in broken]
 
     async def _relieve(self, found: Round, seen: Observations, image_fs: bool) -> list[str]:
         target = found.due[0]
@@ -128,14 +138,14 @@ class Evictor:
         if await self._reclaimed(target, image_fs):
             log.info("%s is there again without the eviction of a pod", resource)
             return []
-        active = self._parts.pods.active()
+        active = [pod for pod in self._parts.pods.active() if not demand.is_critical(pod)]
         used = await self._parts.usage.usage([pod.uid for pod in active])
         candidates = [Candidate(pod, used.get(pod.uid)) for pod in active]
         for one in ranking.ranked(candidates, target.signal, image_fs=image_fs):
             chosen = messages.eviction(one, target, found.due, seen, self._policy)
-            if self._evict(chosen):
-                return [one.pod.uid]
-        log.warning("%s is short and there is no pod that could be evicted", resource)
+            self._evict(chosen)
+            return [one.pod.uid]
+        log.warning("%s is short and there is no pod that could be evicted (critical ones stay)", resource)
         return []
 
     async def _reclaimed(self, target: Threshold, image_fs: bool) -> bool:
@@ -155,14 +165,10 @@ class Evictor:
         seen = signals.observe(await self._parts.usage.node())
         return not thresholds.met(self._policy.thresholds, seen, with_reclaim=True)
 
-    def _evict(self, one: Eviction) -> bool:
-        if demand.is_critical(one.pod):
-            log.warning("pod %s is critical and stays: %s", one.pod.full_name, one.message)
-            return False
+    def _evict(self, one: Eviction) -> None:
         self._parts.events.emit(one.pod.raw, "Warning", one.reason, one.message, annotations=one.annotations)
         self._parts.pods.evict(one)
         self._parts.figures.pod_evicted(one.signal)
-        return True
 
     async def _wait_until_over(self, uids: Iterable[str]) -> None:
         left = _CLEANUP_LIMIT

@@ -127,6 +127,18 @@ async def test_a_critical_pod_stays(there: Node) -> None:
     assert there.world.phase("a") == "Running"
 
 
+async def test_what_did_not_help_is_not_tried_every_second(there: Node) -> None:
+    await there.run_pods("a", priority=2_000_000_000)
+    there.short_of_disk()
+    running = asyncio.create_task(there.evictor.run())
+    try:
+        await there.world.clock.advance(25)
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+    assert there.garbage.log == ["containers", "images"] * 3
+
+
 async def test_the_nodes_own_garbage_goes_before_any_pod(there: Node) -> None:
     await there.run_pods("a")
     there.short_of_disk()
