@@ -128,8 +128,7 @@ class ImageDesk:
                 began = self._clock.monotonic()
                 self.pulling[want.image] = self._clock.now()
                 ref, by = await self._try_credentials(pod, want.image, reference)
-                found = await self._images.image_status(reference) or await self._images.image_status(ref)
-                await self._records.done(want.image, found.id if found else ref, by)
+                found = await self._recorded(want.image, reference, ref, by)
         except NodewrightError as error:
             self._pulls.pop((pod.uid, want.key), None)
             self._pull_failed(pod, want, attempt, error.message, on_state)
@@ -154,6 +153,16 @@ class ImageDesk:
         )
         self._tell(pod, want, "Pulled", message)
         on_state(want.key, _present(attempt, found or ImageFacts(ref), ref))
+
+    async def _recorded(self, image: str, reference: str, ref: str, by: list[PullCredential]) -> ImageFacts | None:
+        """What was pulled, once it is on record who may use it."""
+        try:
+            found = await self._images.image_status(reference) or await self._images.image_status(ref)
+        except BaseException:
+            await self._records.failed(image)
+            raise
+        await self._records.done(image, found.id if found else ref, by)
+        return found
 
     async def _try_credentials(self, pod: Pod, wanted: str, reference: str) -> tuple[str, list[PullCredential]]:
         """The image's reference, and the credential that it took (none: [])."""

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from agent.errors import CriError
 from agent.model.pods import ImageFacts
 from agent.model.pulls import PullCredential, SecretSource
 from agent.plan import pull_records as plan
@@ -85,6 +86,14 @@ async def test_a_pull_that_cannot_be_noted_is_not_begun(world: World) -> None:
     world.pulling.fail = [Temporary("disk full")]
     await _run(world, "a", mine=True)
     assert any("disk full" in message for _, reason, message in world.events.told if reason == "Failed")
+
+
+async def test_a_pull_whose_outcome_cannot_be_seen_leaves_no_intent(world: World) -> None:
+    world.cri.fail["image_status"] = [CriError("busy", code="UNKNOWN")]
+    world.materials.credentials["a"] = MINE
+    world.create(container("main", image=IMAGE, imagePullPolicy="Always"), name="a", uid="a")
+    await world.until(lambda: world.phase("a") == "Running", seconds=60)
+    assert world.pulling.files == {}
 
 
 async def test_a_removed_image_is_forgotten(world: World) -> None:
