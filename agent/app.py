@@ -24,6 +24,7 @@ from agent.settings import Settings
 from agent.standalone import adapted
 from nodelib import log as logging_setup
 from nodelib.errors import NodewrightError
+from nodelib.sdnotify import tell_systemd
 from nodelib.tasks import Supervisor
 
 log = logging.getLogger(__name__)
@@ -77,6 +78,7 @@ async def run(settings: Settings, *, extra: Extra | None = None) -> None:
         await core.start_server()
         if extra.on_ready is not None:
             extra.on_ready(core)
+        tell_systemd(supervisor, core.health, core.clock)
         await supervisor.wait()
         log.info("stopping; pods run on")
 

@@ -18,6 +18,7 @@ from nodelib.conntrack import Conntrack
 from nodelib.errors import Invalid, NodewrightError
 from nodelib.firewall.objects import Family
 from nodelib.kube.client import KubeClient
+from nodelib.sdnotify import tell_systemd
 from nodelib.tasks import Supervisor
 from proxy import fullness, machine, modes
 from proxy.access import find_access
@@ -78,7 +79,9 @@ async def run(settings: Settings) -> None:
         supervisor.stop_on_signals()
         client = KubeClient(access, user_agent="nodewright-proxy")
         supervisor.on_stop("API connections", client.close)
-        await _Proxy(settings, supervisor, client, backends, SystemClock()).start()
+        proxy, clock = _Proxy(settings, supervisor, client, backends, SystemClock()), SystemClock()
+        await proxy.start()
+        tell_systemd(supervisor, proxy.problem, clock)
         await supervisor.wait()
 
 
@@ -110,6 +113,10 @@ class _Proxy:
             on_node=self._on_node,
         )
         self._wire_metrics()
+
+    def problem(self) -> str:
+        """Why systemd should start this anew, or ""."""
+        return "" if self._health.well(self._clock.now()) else "changes wait for a sync that does not succeed"
 
     async def start(self) -> None:
         spawn = self._supervisor.spawn
