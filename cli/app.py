@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -47,6 +48,13 @@ class Maker(StrEnum):
 
     NODEWRIGHT = "nodewright"
     UPSTREAM = "upstream"
+
+
+class Network(StrEnum):
+    """Who brings the pod network of a cluster by kubeadm."""
+
+    NODEWRIGHT = "nodewright"
+    KINDNET = "kindnet"
 
 
 class ImageSet(StrEnum):
@@ -117,6 +125,13 @@ def up(
     control_planes: Annotated[
         int, typer.Option(min=1, max=7, help="With --kubeadm: how many of the nodes hold the control plane.")
     ] = 1,
+    joined: Annotated[
+        int,
+        typer.Option(min=0, help="With --kubeadm: how many of the last nodes come by `nodewright join`."),
+    ] = 0,
+    network: Annotated[Network, typer.Option(help="With --kubeadm: a CNI DaemonSet like kind's in place of ours.")] = (
+        Network.NODEWRIGHT
+    ),
     durable: Annotated[
         bool, typer.Option(help="Write etcd's and containerd's data to disk before going on (fsync); slower.")
     ] = False,
@@ -153,6 +168,8 @@ def up(
         "durable": durable,
         "kubeadm": kubeadm,
         "control_planes": control_planes,
+        "joined": joined,
+        "network": str(network),
     }
     with reported():
         from cli.commands import up as command
@@ -165,6 +182,64 @@ def _given(context: typer.Context, options: dict[str, Any]) -> dict[str, Any]:
     """The options that the user named: those alone may contradict a cluster that is there."""
     sources = {key: context.get_parameter_source(key) for key in options}
     return {key: value for key, value in options.items() if (source := sources[key]) and source.name != "DEFAULT"}
+
+
+@app.command(rich_help_panel="Cluster")
+def join(
+    url: Annotated[str, typer.Argument(help="The API server, as https://HOST:6443.")] = "",
+    token: Annotated[str, typer.Option(help="A bootstrap token, as `kubeadm token create` prints it.")] = "",
+    ca_hash: Annotated[
+        list[str] | None, typer.Option(help="The pin of the cluster's authority: sha256:HEX (may be repeated).")
+    ] = None,
+    ca_file: Annotated[str, typer.Option(help="The cluster's authority, as a PEM file.")] = "",
+    kubeconfig: Annotated[str, typer.Option(help="Instead of a token: an admin's kubeconfig.")] = "",
+    node_name: Annotated[str, typer.Option(help="By default this machine's name.")] = "",
+    node_ip: Annotated[str, typer.Option(help="By default the address that leads to the API server.")] = "",
+    pod_network: Annotated[str, typer.Option(help="auto (none where a CNI DaemonSet is), nodewright or none.")] = (
+        "auto"
+    ),
+    proxy: Annotated[str, typer.Option(help="auto (none where kube-proxy is), nodewright or none.")] = "auto",
+    cluster_cidr: Annotated[str, typer.Option(help="All pods; by default as kubeadm's configuration says.")] = "",
+    kubelet_arg: Annotated[list[str] | None, typer.Option(help="One more flag of the agent (may be repeated).")] = None,
+    plain: Plain = False,
+) -> None:
+    """Make this machine, or the namespace this runs in, a node of an existing cluster (kubeadm, kind, ...).
+
+    Examples:
+
+    * `./nodewright join https://10.0.0.5:6443 --token abcdef.0123456789abcdef --ca-hash sha256:...`
+
+    * `./nodewright join --kubeconfig admin.conf --node-name worker9`
+    """
+    with reported():
+        from cli.commands import join as command
+        from controlplane.work.join import Request
+
+        request = Request(
+            url, token, tuple(ca_hash or ()), ca_file, kubeconfig, node_name, node_ip, pod_network, proxy, cluster_cidr
+        )
+        command.run(dataclasses.replace(request, arguments=tuple(kubelet_arg or ())), plain=plain)
+
+
+Root = Annotated[str, typer.Option("--root", help="Another file tree than this host's: files only.")]
+
+
+@app.command(rich_help_panel="Host")
+def install(root: Root = "/") -> None:
+    """Put the agent on this host where a kubelet is expected: commands, systemd units, sysctls, modules."""
+    with reported():
+        from cli.commands import install as command
+
+        command.install(root)
+
+
+@app.command(rich_help_panel="Host")
+def uninstall(root: Root = "/") -> None:
+    """Undo `install`: nothing of it stays."""
+    with reported():
+        from cli.commands import install as command
+
+        command.uninstall(root)
 
 
 @app.command(rich_help_panel="Cluster")

@@ -22,7 +22,8 @@ CLUSTER_DOMAIN = "cluster.local"
 API_PORT = 6443
 CGROUP_ROOT = "/nodewright"
 CONTROL_PLANE = "control-plane"
-BALANCER = 10  # host number of the address of several control planes
+BALANCER = "balancer"  # the unit that spreads clients over several control planes
+BALANCER_HOST = 10  # host number of its address
 
 IPNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -57,6 +58,8 @@ class Options:
     demo: bool = True
     kubeadm: bool = False  # raised by kubeadm, the control plane as static pods
     control_planes: int = 1  # of kubeadm's nodes
+    joined: int = 0  # the last of kubeadm's nodes, made nodes by `nodewright join`
+    network: str = "nodewright"  # or kindnet: a CNI DaemonSet as kind has it
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Options:
@@ -137,7 +140,7 @@ class Cluster:
     def api_address(self) -> str:
         """Where clients dial: the first node, or what spreads them over several control planes."""
         many = self.options.control_planes > 1
-        return str(self.networks[0][BALANCER]) if many else self.nodes[0].address
+        return str(self.networks[0][BALANCER_HOST]) if many else self.nodes[0].address
 
     @property
     def api_url(self) -> str:

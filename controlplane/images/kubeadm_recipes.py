@@ -35,6 +35,16 @@ _KUBE_PROXY_LAYER = LayerRecipe(
 )
 
 
+KINDNET_NAME = "localhost/kindnet-like:v1"
+_KINDNET_LAYER = LayerRecipe(
+    "kindnet-like",
+    (
+        Packages(("containernetworking-plugins",), above=USERLAND),
+        Built("kubectl", f"{_BIN}/kubectl"),
+    ),
+)
+
+
 def _component(name: str) -> Recipe:
     return Recipe(
         f"registry.k8s.io/{name}:{KUBERNETES_VERSION}",
@@ -51,5 +61,11 @@ KUBEADM_RECIPES: tuple[Recipe, ...] = (
         (DEBIAN_LAYER, _KUBE_PROXY_LAYER),
         RunConfig(entrypoint=(f"/{_BIN}/kube-proxy",)),
         differs="iptables of the distribution in its nft form, without upstream's iptables-wrapper",
+    ),
+    Recipe(
+        KINDNET_NAME,
+        (DEBIAN_LAYER, _KINDNET_LAYER),
+        RunConfig(cmd=("/bin/sh",)),
+        differs="stands in for kindnetd, with a script for its program (controlplane/plan/kindnet.py)",
     ),
 )

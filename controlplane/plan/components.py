@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from controlplane.model import API_PORT, CONTROL_PLANE, Cluster, Node, Options
+from controlplane.model import API_PORT, BALANCER, CONTROL_PLANE, Cluster, Node, Options
 from controlplane.plan.certificates import authentication_config, service_account_key
 from controlplane.plan.node_files import CONTAINERD_SOCKET
 from controlplane.programs import Program
@@ -220,6 +220,13 @@ def agent(cluster: Cluster, node: Node, tools: Tools) -> Program:
     own = (*(f"--pod-network-cidr={cidr}" for cidr in cluster.pod_cidrs), f"--pod-network-firewall={firewall}")
     command = (tools.python, "-m", "cli.node_main", *flags, f"--cgroup-root={cluster.cgroup}/{node.name}", *own)
     return Program("agent", command, log, tools.python_environment(), stop_timeout=10)
+
+
+def balancer(cluster: Cluster, tools: Tools, backends: Iterable[str]) -> Program:
+    """One address in front of the API servers at these addresses."""
+    listen, *behind = (f"{address}:{API_PORT}" for address in (cluster.api_address, *backends))
+    argv = (tools.python, "-S", "-m", "controlplane.balancer", listen, *behind)
+    return Program("balancer", argv, f"{cluster.log_dir(BALANCER)}/balancer.log", tools.python_environment())
 
 
 def kubelet_service(cluster: Cluster, node: Node, tools: Tools) -> Program:

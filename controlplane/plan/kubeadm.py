@@ -9,7 +9,7 @@ import json
 import shlex
 from typing import Any
 
-from controlplane.model import API_PORT, KUBERNETES_VERSION, Cluster, Node
+from controlplane.model import API_PORT, KUBERNETES_VERSION, Cluster, Node, Options
 from controlplane.plan.components import Tools
 from controlplane.plan.node_files import CONTAINERD_SOCKET
 
@@ -25,6 +25,25 @@ _FLAGS = "/var/lib/kubelet/kubeadm-flags.env"
 
 def control_planes(cluster: Cluster) -> tuple[Node, ...]:
     return cluster.nodes[: cluster.options.control_planes]
+
+
+def options_problem(options: Options) -> str:
+    """Why these options do not go together, or ""."""
+    if not options.kubeadm and (options.control_planes > 1 or options.joined or options.network != "nodewright"):
+        return "--control-planes, --joined and --network belong to a cluster that kubeadm raises: give --kubeadm too"
+    if options.control_planes + options.joined > options.nodes:
+        return (
+            f"{options.nodes} nodes are fewer than {options.control_planes} control planes and {options.joined} joined"
+        )
+    if options.control_planes > 1 and options.routed:
+        return "several control planes share an address of the nodes' wire, which --routed does not have"
+    return ""
+
+
+def joined(cluster: Cluster) -> tuple[Node, ...]:
+    """The nodes that `nodewright join` makes nodes, and not kubeadm."""
+    count = cluster.options.joined
+    return cluster.nodes[len(cluster.nodes) - count :] if count else ()
 
 
 def init_config(cluster: Cluster, token: str, certificate_key: str) -> str:
@@ -136,7 +155,9 @@ def kubelet_command(cluster: Cluster, tools: Tools) -> str:
 def kubelet_service(cluster: Cluster, node: Node) -> str:
     """What the unit of kubeadm's packages (kubelet.service with 10-kubeadm.conf) does, for a supervisor to run."""
     extra = [f"--cgroup-root={cluster.cgroup}/{node.name}", "--v=2"]
-    if cluster.options.agent != "upstream":
+    if cluster.options.agent != "upstream" and cluster.options.network != "nodewright":
+        extra.append("--pod-network=none")
+    elif cluster.options.agent != "upstream":
         extra += [f"--pod-network-cidr={cidr}" for cidr in cluster.pod_cidrs]
     return f"""#!/bin/sh
 # A supervisor starts this again and again; until kubeadm has written the configuration there is nothing to run.
@@ -166,6 +187,18 @@ def kubeadm_line(cluster: Cluster, node: Node, tools: Tools, *arguments: str) ->
     """
     path = f"{commands_dir(cluster, node)}:{CLEAN_PATH}"
     return ["env", "-i", f"PATH={path}", "HOME=/root", tools.binaries["kubeadm"], *arguments]
+
+
+def join_line(cluster: Cluster, node: Node, tools: Tools, token: str, ca_hash: str, cgroups: list[str]) -> list[str]:
+    """`nodewright join` on a node, in the cgroup in which `down` looks for what to end."""
+    words = [
+        *(tools.python, "-m", "cli", "join", f"https://{cluster.api_address}:{API_PORT}"),
+        *(f"--token={token}", f"--ca-hash={ca_hash}", f"--node-name={node.name}", "--plain"),
+        f"--kubelet-arg=--cgroup-root={cluster.cgroup}/{node.name}",
+    ]
+    enter = "".join(f"echo $$ > {shlex.quote(path)}/cgroup.procs; " for path in cgroups)
+    environment = [f"PATH={CLEAN_PATH}", "HOME=/root", f"PYTHONPATH={tools.project}"]
+    return ["env", "-i", *environment, "sh", "-c", f'{enter}exec "$@"', "join", *words]
 
 
 def commands_dir(cluster: Cluster, node: Node) -> str:

@@ -201,6 +201,8 @@ def _object(
 
 
 _PLURALS = {
+    "Secret": "secrets",
+    "DaemonSet": "daemonsets",
     "ServiceAccount": "serviceaccounts",
     "ClusterRole": "clusterroles",
     "ClusterRoleBinding": "clusterrolebindings",

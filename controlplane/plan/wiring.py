@@ -31,6 +31,8 @@ def wiring(cluster: Cluster) -> tuple[Wish, ...]:
     if not cluster.options.routed:
         wishes += [Bridge(WIRE, BRIDGE), Up(WIRE, BRIDGE)]
     wishes += _link(cluster, HOST, cluster.host_link, "host", cluster.host_addresses)
+    if cluster.options.control_planes > 1:  # what spreads clients over them listens on the wire itself
+        wishes.append(Address(WIRE, BRIDGE, f"{cluster.api_address}/{cluster.networks[0].prefixlen}"))
     if cluster.options.routed and cluster.options.uplink:
         wishes += _default_route(cluster, WIRE, cluster.host_addresses)
     for node in cluster.nodes:

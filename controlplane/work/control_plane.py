@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from controlplane.edge import cgroups, units
-from controlplane.model import CONTROL_PLANE, Cluster
+from controlplane.model import BALANCER, CONTROL_PLANE, Cluster
 from controlplane.plan import components
 from controlplane.plan.components import Tools
 from controlplane.programs import Program
@@ -30,7 +30,7 @@ def start_unit(cluster: Cluster, unit: str, programs: tuple[Program, ...], proje
 
 def _leaf(unit: str) -> str:
     # On v2 a cgroup with controllers for its children may not hold processes: a node's pods are its siblings.
-    return "" if unit == CONTROL_PLANE else "/system"
+    return "" if unit in (CONTROL_PLANE, BALANCER) else "/system"
 
 
 async def start_storage(cluster: Cluster, tools: Tools) -> None:

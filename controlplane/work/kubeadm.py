@@ -18,11 +18,11 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
-from controlplane.edge import state, units
+from controlplane.edge import cgroups, state, units
 from controlplane.edge.spaces import entered
 from controlplane.edge.streamed import run_lines
-from controlplane.model import Cluster, Node
-from controlplane.plan import components, manifests, node_files
+from controlplane.model import BALANCER, Cluster, Node
+from controlplane.plan import components, kindnet, manifests, node_files
 from controlplane.plan import kubeadm as plan
 from controlplane.plan.components import Tools
 from controlplane.work import nodes, peer, workloads
@@ -54,7 +54,12 @@ async def raise_cluster(ground: Ground, images: Mapping[str, Path]) -> None:
     async with asyncio.TaskGroup() as group:
         for node in cluster.nodes:
             group.create_task(_start_node(ground, node, images), name=node.name)
-    first, *others = cluster.nodes
+    if cluster.options.control_planes > 1:
+        addresses = [node.address for node in plan.control_planes(cluster)]
+        program = components.balancer(cluster, ground.tools, addresses)
+        await asyncio.to_thread(start_unit, cluster, BALANCER, (program,), ground.tools.project)
+    by_us = plan.joined(cluster)
+    first, *others = (node for node in cluster.nodes if node not in by_us)
     secret = await asyncio.to_thread(_secret, cluster)
     await _init(ground, first, secret)
     await _rights(ground)
@@ -67,6 +72,8 @@ async def raise_cluster(ground: Ground, images: Mapping[str, Path]) -> None:
         for node in workers:
             group.create_task(_join(ground, node, secret, ca_hash), name=f"join {node.name}")
     await _network_and_proxy(ground, first)
+    for node in by_us:
+        await _join_by_us(ground, node, secret, ca_hash)
 
 
 async def _start_node(ground: Ground, node: Node, images: Mapping[str, Path]) -> None:
@@ -94,7 +101,9 @@ def _start_services(ground: Ground, node: Node, *, with_proxy: bool) -> None:
     folder = cluster.unit_dir(node.name)
     if "agent" not in units.wanted(folder):
         units.hold(folder, "agent")  # kubeadm starts it
-    programs = [components.runtime(cluster, node, tools), components.kubelet_service(cluster, node, tools)]
+    programs = [components.runtime(cluster, node, tools)]
+    if node not in plan.joined(cluster):
+        programs.append(components.kubelet_service(cluster, node, tools))
     if with_proxy:
         programs.append(components.proxy(cluster, node, tools))
     start_unit(cluster, node.name, tuple(programs), tools.project)
@@ -120,14 +129,33 @@ async def _init(ground: Ground, node: Node, secret: Mapping[str, str]) -> None:
 
 
 async def _rights(ground: Ground) -> None:
-    """What our agent needs beyond kubeadm's own rules: its pod network reads every Node."""
-    if ground.cluster.options.agent == "upstream":
-        return
+    """What our agent needs beyond kubeadm's own rules (its pod network reads every Node), and a network of pods."""
+    objects = [] if ground.cluster.options.agent == "upstream" else manifests.rights()
+    if ground.cluster.options.network == "kindnet":
+        objects += kindnet.objects()
     client = KubeClient(load_kubeconfig(ground.cluster.admin_kubeconfig), user_agent="nodewright-up")
     try:
-        await workloads.apply(client, manifests.rights(), ground.clock)
+        await workloads.apply(client, objects, ground.clock)
     finally:
         await client.close()
+
+
+async def _join_by_us(ground: Ground, node: Node, secret: Mapping[str, str], ca_hash: str) -> None:
+    cluster = ground.cluster
+    with ground.progress.step(f"{node.name}: nodewright join") as say:
+        log = f"{cluster.log_dir(node.name)}/join.log"
+        path = f"{cluster.cgroup}/{node.name}/system"
+        folders = await asyncio.to_thread(lambda: cgroups.ensure(cgroups.hierarchies(), path))
+        line = plan.join_line(cluster, node, ground.tools, secret["token"], ca_hash, list(folders))
+        words: list[str] = []
+        status = await run_lines(
+            _inside(cluster, node, line), log=log, on_line=words.append, on_text=lambda piece: None
+        )
+        if status != 0:
+            raise Permanent(
+                " | ".join(words[-6:]), obj=f"nodewright join on {node.name}", action=f"Its whole output: {log}"
+            )
+        say("; ".join(text.strip() for text in words[-4:-1]))
 
 
 async def _join(ground: Ground, node: Node, secret: Mapping[str, str], ca_hash: str) -> None:
@@ -165,7 +193,7 @@ async def run_kubeadm(ground: Ground, node: Node, say: Say, *arguments: str) -> 
 
 async def _network_and_proxy(ground: Ground, first: Node) -> None:
     cluster = ground.cluster
-    if cluster.options.agent == "upstream":
+    if cluster.options.agent == "upstream" and cluster.options.network == "nodewright":
         client = KubeClient(load_kubeconfig(cluster.admin_kubeconfig), user_agent="nodewright-up")
         try:
             with ground.progress.step("peer's pod network"):
@@ -179,7 +207,7 @@ async def _network_and_proxy(ground: Ground, first: Node) -> None:
         arguments = ("kubeconfig", "user", "--client-name=system:kube-proxy", f"--config={config}")
         line = plan.kubeadm_line(cluster, first, ground.tools, *arguments)
         done = await command.run(_inside(cluster, first, line), timeout=60)
-        for node in cluster.nodes:
+        for node in [one for one in cluster.nodes if one not in plan.joined(cluster)]:
             own = f"{cluster.node_dir(node.name)}/kubernetes"
             if not _has_proxy(cluster, node):
                 state.write(f"{own}/proxy.conf", done.stdout)

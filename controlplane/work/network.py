@@ -7,7 +7,7 @@ import asyncio
 from controlplane.edge import spaces, units
 from controlplane.edge.netlink import Netlink
 from controlplane.links import HOST, WIRE, Veth
-from controlplane.model import CONTROL_PLANE, Cluster
+from controlplane.model import BALANCER, CONTROL_PLANE, Cluster
 from controlplane.plan.node_files import namespaces, wire_namespace
 from controlplane.plan.wiring import wiring
 from controlplane.work import host
@@ -52,6 +52,8 @@ def networks_in_use() -> list[str]:
 
 def unit_namespaces(cluster: Cluster, unit: str) -> list[tuple[str, str]]:
     """Where a unit's programs live: the control plane in the first node's network, with the host's file tree."""
+    if unit == BALANCER:
+        return [("net", cluster.namespace(WIRE, "net"))]
     if unit == CONTROL_PLANE:
         return [("net", cluster.namespace(cluster.nodes[0].name, "net"))]
     return [(kind, cluster.namespace(unit, kind)) for kind in ("net", "uts", "mnt")]

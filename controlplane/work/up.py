@@ -11,6 +11,7 @@ from pathlib import Path
 from controlplane.edge import cgroups, state
 from controlplane.model import CONTROL_PLANE, POD_CIDR, SERVICE_CIDR, Cluster, Node, Options, cache_root, state_root
 from controlplane.plan import addresses, components, manifests
+from controlplane.plan import kubeadm as kubeadm_plan
 from controlplane.plan.components import Tools
 from controlplane.work import control_plane, doctor, host, kubeadm, network, nodes, peer, workloads
 from controlplane.work.images import import_images
@@ -80,6 +81,8 @@ def settle(request: Request) -> Cluster:
 
 
 def _check_peer(options: Options) -> None:
+    if problem := kubeadm_plan.options_problem(options):
+        raise Invalid(problem, obj="up", step="check the options", action="See `./nodewright up --help`.")
     if options.agent == "upstream" and (options.routed or options.ip_family != "ipv4"):
         raise Invalid(
             "upstream's kubelet brings no pod network, and the one it gets here has IPv4 and plain routes only",
@@ -89,7 +92,7 @@ def _check_peer(options: Options) -> None:
         )
 
 
-_FIXED = ("uplink", "durable", "ip_family", "routed", "kubeadm", "control_planes")
+_FIXED = ("uplink", "durable", "ip_family", "routed", "kubeadm", "control_planes", "network")
 
 
 def _readable(name: str) -> Cluster | None:

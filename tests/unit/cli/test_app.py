@@ -30,7 +30,7 @@ def test_help_teaches_by_example(command: str) -> None:
 
 
 def test_what_is_not_made_yet_is_no_command() -> None:
-    for command in ("bench", "trace", "join"):
+    for command in ("bench", "trace"):
         assert RUNNER.invoke(app, [command]).exit_code == 2
 
 

@@ -59,6 +59,22 @@ def test_the_service_keeps_pods_in_the_cluster_cgroup() -> None:
     assert "/b/kubelet" in kubeadm.kubelet_command(upstream, TOOLS)
 
 
+@pytest.mark.parametrize(
+    ("options", "good"),
+    [
+        (Options(), True),
+        (Options(control_planes=3, nodes=3), False),
+        (Options(kubeadm=True, control_planes=3, nodes=3), True),
+        (Options(kubeadm=True, control_planes=3, nodes=2), False),
+        (Options(kubeadm=True, joined=1, nodes=2), True),
+        (Options(kubeadm=True, joined=2, nodes=2), False),
+        (Options(kubeadm=True, control_planes=3, nodes=3, routed=True), False),
+    ],
+)
+def test_options_go_together(options: Options, good: bool) -> None:
+    assert (kubeadm.options_problem(options) == "") is good
+
+
 def test_kubeadm_sees_no_environment_of_ours() -> None:
     line = kubeadm.kubeadm_line(CLUSTER, CLUSTER.nodes[0], TOOLS, "init")
     assert line[:2] == ["env", "-i"] and line[-2:] == ["/b/kubeadm", "init"]

@@ -1,0 +1,37 @@
+"""`nodewright install` and `nodewright uninstall`."""
+
+from __future__ import annotations
+
+import asyncio
+
+from cli.errors import need_root
+from cli.project import PROJECT
+from controlplane.work import install as work
+
+
+def install(root: str) -> None:
+    """Put the daemons on this host, or into the file tree at `root`."""
+    need_root("install")
+    done = asyncio.run(work.install(str(PROJECT), root))
+    _show("written", done)
+    print("\nkubeadm finds the agent as `kubelet` now: kubeadm init, or kubeadm join, goes on from here.")
+
+
+def uninstall(root: str) -> None:
+    """Take them off again."""
+    need_root("uninstall")
+    done = asyncio.run(work.uninstall(root))
+    _show("removed", done)
+    if not done.files and not done.kept:
+        print("nothing is installed here")
+
+
+def _show(word: str, done: work.Done) -> None:
+    for path in done.files:
+        print(f"{word} {path}")
+    for key, value in done.sysctls.items():
+        print(f"sysctl {key} = {value}")
+    for path in done.kept:
+        print(f"kept {path}: it was changed since it was installed")
+    for note in done.notes:
+        print(f"note: {note}")

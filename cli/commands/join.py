@@ -1,0 +1,38 @@
+"""`nodewright join`."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from dataclasses import replace
+
+from cli.display import Display
+from cli.errors import need_root
+from cli.project import PROJECT
+from controlplane.work.join import FOLDER, Joined, Request, join
+from nodelib.clock import SystemClock
+
+
+def run(request: Request, *, plain: bool = False) -> None:
+    """Join, and say what runs on this node now."""
+    need_root("join")
+    display = Display(plain=plain or None)
+    with display:
+        complete = replace(request, project=str(PROJECT), python=sys.executable)
+        joined = asyncio.run(join(complete, display, SystemClock()))
+    print(report(joined))
+
+
+def report(joined: Joined) -> str:
+    """What runs on the node, and where its logs are."""
+    addons = joined.addons
+    network = f"DaemonSet {addons.network}" if addons.network and joined.network == "none" else joined.network
+    proxy = f"DaemonSet {addons.proxy}" if addons.proxy and joined.proxy == "none" else joined.proxy
+    return "\n".join(
+        (
+            f"\nNode {joined.node} is Ready, {joined.seconds:.1f} s.",
+            f"  pod network: {network}",
+            f"  service proxy: {proxy}",
+            f"  logs: {FOLDER}/*.log",
+        )
+    )

@@ -1,0 +1,105 @@
+"""What `install` puts on a host so that kubeadm, or an administrator, finds our agent where a kubelet is expected.
+
+Units as in the packages of kubeadm (kubelet.service with 10-kubeadm.conf), with readiness and a watchdog on top.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+RECORD = "/etc/nodewright/installed.json"
+SYSCTLS: Mapping[str, str] = {
+    "net.ipv4.ip_forward": "1",
+    "net.bridge.bridge-nf-call-iptables": "1",
+    "net.bridge.bridge-nf-call-ip6tables": "1",
+}
+MODULES = ("overlay", "br_netfilter")
+ENABLED = ("kubelet.service",)  # the proxy's is there for clusters without a kube-proxy DaemonSet
+
+_KUBELET = """[Unit]
+Description=nodewright: the node agent in the place of the kubelet
+Wants=network-online.target
+After=network-online.target containerd.service
+
+[Service]
+Type=notify
+ExecStart=/usr/local/bin/kubelet
+# A TLS bootstrap may wait for its approval.
+TimeoutStartSec=infinity
+WatchdogSec=90
+Restart=always
+RestartSec=2
+# Pods live in cgroups of their own; what this unit starts ends with it.
+OOMScoreAdjust=-999
+
+[Install]
+WantedBy=multi-user.target
+"""
+_KUBEADM = """[Service]
+Environment="KUBELET_KUBECONFIG_ARGS=--bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf \
+--kubeconfig=/etc/kubernetes/kubelet.conf"
+Environment="KUBELET_CONFIG_ARGS=--config=/var/lib/kubelet/config.yaml"
+EnvironmentFile=-/var/lib/kubelet/kubeadm-flags.env
+EnvironmentFile=-/etc/default/kubelet
+ExecStart=
+ExecStart=/usr/local/bin/kubelet $KUBELET_KUBECONFIG_ARGS $KUBELET_CONFIG_ARGS $KUBELET_KUBEADM_ARGS $KUBELET_EXTRA_ARGS
+"""
+_PROXY = """[Unit]
+Description=nodewright: the service proxy in the place of kube-proxy
+Wants=network-online.target
+After=network-online.target
+
+[Service]
+Type=notify
+ExecStart=/usr/local/bin/kube-proxy --config=/etc/kubernetes/nodewright-proxy.yaml
+TimeoutStartSec=infinity
+WatchdogSec=90
+Restart=always
+RestartSec=2
+OOMScoreAdjust=-999
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class HostFile:
+    """One file: its path on the host, its text, its mode."""
+
+    path: str
+    text: str
+    mode: int = 0o644
+
+    @property
+    def digest(self) -> str:
+        return digest(self.text.encode())
+
+
+def digest(content: bytes) -> str:
+    """By which `uninstall` knows a file that nobody has changed."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def host_files(project: str) -> tuple[HostFile, ...]:
+    """Every file, for the sources in `project`."""
+    commands = {
+        "kubelet": f"{project}/bin/kubelet",
+        "kube-proxy": f"{project}/bin/kube-proxy",
+        "nodewright": f"{project}/nodewright",
+    }
+    units = "/etc/systemd/system"
+    return (
+        *(
+            HostFile(f"/usr/local/bin/{name}", f'#!/bin/sh\nexec {shlex.quote(path)} "$@"\n', 0o755)
+            for name, path in commands.items()
+        ),
+        HostFile(f"{units}/kubelet.service", _KUBELET),
+        HostFile(f"{units}/kubelet.service.d/10-kubeadm.conf", _KUBEADM, 0o640),
+        HostFile(f"{units}/nodewright-proxy.service", _PROXY),
+        HostFile("/etc/sysctl.d/99-nodewright.conf", "".join(f"{key} = {value}\n" for key, value in SYSCTLS.items())),
+        HostFile("/etc/modules-load.d/nodewright.conf", "".join(f"{name}\n" for name in MODULES)),
+    )

@@ -1,0 +1,195 @@
+"""Three control planes behind one address: what a killed part or node costs, as a table. Minutes long: run by hand.
+
+`pytest tests/cluster/test_ha.py -m soak` raises a cluster of its own; every acknowledged write must still be there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from controlplane.edge import cgroups
+from controlplane.model import Cluster
+from nodelib.errors import NodewrightError
+from nodelib.kube.access import load_kubeconfig
+from nodelib.kube.client import ApiError, KubeClient
+from tests.cluster.machine import STATE, cli
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.soak,
+    pytest.mark.skipif(os.geteuid() != 0, reason="a cluster needs root"),
+]
+
+NAME = os.environ.get("NODEWRIGHT_HA_CLUSTER", "tha")
+MAPS = "/api/v1/namespaces/default/configmaps"
+PODS = "/api/v1/namespaces/default/pods"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces"
+PAUSE = "registry.k8s.io/pause:3.10.2"
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    lent = "NODEWRIGHT_HA_CLUSTER" in os.environ
+    if not lent:
+        cli("down", "--name", NAME, "--plain")
+        words = ("--kubeadm", "--nodes", "4", "--control-planes", "3", "--no-uplink", "--no-demo")
+        cli("up", "--name", NAME, *words, "--plain", timeout=1200)
+    yield Cluster.from_json(json.loads((STATE / NAME / "cluster.json").read_text()))
+    if not lent:
+        cli("down", "--name", NAME, "--plain")
+
+
+@dataclass
+class Writer:
+    """Writes one object after the other through the shared address; remembers what was acknowledged, and when."""
+
+    cluster: Cluster
+    acknowledged: list[str] = field(default_factory=list)
+    times: list[float] = field(default_factory=list)
+
+    async def run(self) -> None:
+        client = KubeClient(load_kubeconfig(self.cluster.admin_kubeconfig), user_agent="writer", timeout=2)
+        number = 0
+        try:
+            while True:
+                name = f"w-{time.time_ns()}-{number}"
+                await self._write(client, name)
+                number += 1
+        finally:
+            await client.close()
+
+    async def _write(self, client: KubeClient, name: str) -> None:
+        while True:
+            try:
+                await client.post(MAPS, {"metadata": {"name": name, "labels": {"w": "1"}}})
+                break
+            except ApiError as error:
+                if error.is_already_exists:
+                    break
+            except NodewrightError:
+                await client.reconnect()
+            await asyncio.sleep(0.02)
+        self.acknowledged.append(name)
+        self.times.append(time.monotonic())
+
+    def gap_after(self, moment: float) -> float:
+        """The longest time without an acknowledged write from `moment` on."""
+        seen = [moment, *(at for at in self.times if at >= moment)]
+        return max(later - earlier for earlier, later in itertools.pairwise(seen))
+
+
+def pids(path: str) -> list[int]:
+    """Every process below a cgroup of the cluster."""
+    return sorted(cgroups.members(cgroups.hierarchies(), path))
+
+
+def command_of(pid: int) -> str:
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return file.read().replace(b"\0", b" ").decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def kill(cluster: Cluster, node: str, program: str) -> int:
+    """SIGKILL a component of a node ("" is everything, its supervisor included). Returns how many died."""
+    found = [
+        pid
+        for pid in pids(f"{cluster.cgroup}/{node}")
+        if not program or command_of(pid).split(" ")[0].endswith(program)
+    ]
+    for pid in found:
+        os.kill(pid, signal.SIGKILL)
+    return len(found)
+
+
+async def scheduled(client: KubeClient, name: str, node_not: str) -> float:
+    """Seconds until a new pod runs."""
+    began = time.monotonic()
+    spec: dict[str, Any] = {"containers": [{"name": "c", "image": PAUSE}], "terminationGracePeriodSeconds": 0}
+    spec["nodeSelector"] = {"kubernetes.io/hostname": node_not}
+    while True:
+        try:
+            await client.post(PODS, {"metadata": {"name": name}, "spec": spec})
+            break
+        except ApiError as error:
+            if error.is_already_exists:
+                break
+        except NodewrightError:
+            await client.reconnect()
+        await asyncio.sleep(0.1)
+    while time.monotonic() - began < 120:
+        try:
+            pod = await client.get(f"{PODS}/{name}")
+            if pod["status"].get("phase") == "Running":
+                return time.monotonic() - began
+        except NodewrightError:
+            await client.reconnect()
+        await asyncio.sleep(0.1)
+    raise AssertionError(f"{name} does not run after 120 s")
+
+
+async def heartbeat(client: KubeClient, node: str, after: float) -> float:
+    """Seconds from `after` (wall clock) until the node's Lease is renewed."""
+    while time.time() - after < 120:
+        try:
+            lease = await client.get(f"{LEASES}/kube-node-lease/leases/{node}")
+            stamp = str(lease["spec"]["renewTime"])[:26].rstrip("Z")
+            renewed = time.mktime(time.strptime(stamp[:19], "%Y-%m-%dT%H:%M:%S")) - time.timezone
+            if renewed > after:
+                return time.time() - after
+        except NodewrightError:
+            await client.reconnect()
+        await asyncio.sleep(0.2)
+    raise AssertionError(f"no heartbeat of {node} for 120 s")
+
+
+TARGETS: list[tuple[str, Callable[[Cluster], tuple[str, str]]]] = [
+    ("kube-apiserver of node1", lambda c: ("node1", "kube-apiserver")),
+    ("etcd of node2", lambda c: ("node2", "etcd")),
+    ("kube-scheduler of every node", lambda c: ("*", "kube-scheduler")),
+    ("kube-controller-manager of every node", lambda c: ("*", "kube-controller-manager")),
+    ("node1 with everything on it", lambda c: ("node1", "")),
+]
+
+
+async def test_kill_table(cluster: Cluster, figures: list[tuple[str, str]]) -> None:
+    writer = Writer(cluster)
+    task = asyncio.create_task(writer.run())
+    client = KubeClient(load_kubeconfig(cluster.admin_kubeconfig), user_agent="reader", timeout=3)
+    worker = cluster.nodes[-1].name
+    try:
+        await asyncio.sleep(3)
+        for index, (what, where) in enumerate(TARGETS):
+            node, program = where(cluster)
+            names = [one.name for one in cluster.nodes[:3]] if node == "*" else [node]
+            wall, moment = time.time(), time.monotonic()
+            died = sum(kill(cluster, name, program) for name in names)
+            assert died, f"{what}: nothing to kill"
+            beat = await heartbeat(client, worker, wall)
+            runs = await scheduled(client, f"after-{index}-{int(wall)}", worker)
+            await asyncio.sleep(2)
+            gap = writer.gap_after(moment)
+            figures.append(
+                (f"{what} killed ({died})", f"writes {gap:.1f} s, schedule {runs:.1f} s, lease {beat:.1f} s")
+            )
+            if program:
+                await asyncio.sleep(15)  # what was killed is started again before the next falls
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    listed = await client.get(MAPS, {"labelSelector": "w=1"})
+    await client.close()
+    lost = set(writer.acknowledged) - {item["metadata"]["name"] for item in listed["items"]}
+    figures.append(("acknowledged writes", f"{len(writer.acknowledged)}, lost {len(lost)}"))
+    assert not lost

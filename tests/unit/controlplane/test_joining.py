@@ -1,0 +1,93 @@
+"""What `join` believes, sees and writes."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+from typing import Any
+
+import pytest
+import yaml
+
+from controlplane.plan import joining
+from nodelib.errors import Invalid, Permanent
+
+TOKEN = "abcdef.0123456789abcdef"
+
+
+def url64(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")
+
+
+def info(secret: str = "0123456789abcdef", text: str = "clusters: []") -> dict[str, Any]:
+    """cluster-info as the bootstrapsigner controller signs it."""
+    head = url64(b'{"alg":"HS256","kid":"abcdef"}')
+    mac = hmac.new(secret.encode(), f"{head}.{url64(text.encode())}".encode(), hashlib.sha256).digest()
+    return {"data": {"kubeconfig": text, "jws-kubeconfig-abcdef": f"{head}..{url64(mac)}"}}
+
+
+def test_a_signed_cluster_is_believed() -> None:
+    assert joining.check_cluster_info(info(), TOKEN) == "clusters: []"
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        pytest.param(info("ffffffffffffffff"), "secret is wrong", id="another secret"),
+        pytest.param({"data": {**info()["data"], "kubeconfig": "forged"}}, "secret is wrong", id="forged"),
+        pytest.param({"data": {"kubeconfig": "x"}}, "does not know a token abcdef", id="no signature"),
+        pytest.param({}, "does not know a token", id="empty"),
+    ],
+)
+def test_what_is_not_signed_is_refused(given: dict[str, Any], words: str) -> None:
+    with pytest.raises(Permanent, match=words):
+        joining.check_cluster_info(given, TOKEN)
+
+
+@pytest.mark.parametrize("text", ["", "abcdef", "ABCDEF.0123456789abcdef", "abcdef.0123456789abcde"])
+def test_a_token_has_its_form(text: str) -> None:
+    with pytest.raises(Invalid, match="bootstrap token"):
+        joining.split_token(text)
+
+
+def test_the_authority_is_pinned() -> None:
+    pin = f"sha256:{hashlib.sha256(b'key').hexdigest()}"
+    joining.check_pins(b"key", [])
+    joining.check_pins(b"key", ["sha256:00", pin.upper().replace("SHA256", "sha256")])
+    with pytest.raises(Permanent, match="was expected"):
+        joining.check_pins(b"other", [pin])
+
+
+@pytest.mark.parametrize(
+    ("names", "network", "proxy"),
+    [
+        ([], "", ""),
+        (["kindnet", "kube-proxy"], "kindnet", "kube-proxy"),
+        (["kube-flannel-ds"], "kube-flannel-ds", ""),
+        (["node-exporter", "kube-proxy"], "", "kube-proxy"),
+    ],
+)
+def test_daemon_sets_are_recognized(names: list[str], network: str, proxy: str) -> None:
+    pods = [{"metadata": {"ownerReferences": [{"kind": "DaemonSet", "name": name}]}} for name in names]
+    found = joining.addons(joining.daemon_sets_of([*pods, {"metadata": {}}]))
+    assert (found.network, found.proxy) == (network, proxy)
+
+
+def test_a_ready_node_keeps_its_name() -> None:
+    ready = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+    assert "is Ready" in joining.node_problem(ready, "n1")
+    assert joining.node_problem({"status": {}}, "n1") == "" == joining.node_problem(None, "n1")
+
+
+def test_files_are_what_the_daemons_take() -> None:
+    assert yaml.safe_load(joining.drop_in(systemd=False))["cgroupDriver"] == "cgroupfs"
+    assert yaml.safe_load(joining.plain_config("10.96.0.10", "cluster.local"))["clusterDNS"] == ["10.96.0.10"]
+    assert yaml.safe_load(joining.proxy_config("n1", "10.244.0.0/16", ""))["mode"] == "iptables"
+
+
+def test_a_token_made_by_an_admin_may_only_join() -> None:
+    made = joining.token_secret("abcdef", "0123456789abcdef", "2026-01-01T00:00:00Z")["stringData"]
+    assert made["auth-extra-groups"] == joining.GROUP and "usage-bootstrap-signing" not in made
+    rules = [rule for obj in joining.rights() for rule in obj.get("rules", ())]
+    assert {verb for rule in rules for verb in rule["verbs"]} == {"get", "list", "watch"}
