@@ -221,6 +221,15 @@ def join(
         command.run(dataclasses.replace(request, arguments=tuple(kubelet_arg or ())), plain=plain)
 
 
+@app.command(rich_help_panel="Cluster")
+def leave(plain: Plain = False) -> None:
+    """Undo `join` on this machine: its pods, daemons, mounts and files go."""
+    with reported():
+        from cli.commands import join as command
+
+        command.run_leave(plain=plain)
+
+
 Root = Annotated[str, typer.Option("--root", help="Another file tree than this host's: files only.")]
 
 

@@ -10,6 +10,7 @@ from cli.display import Display
 from cli.errors import need_root
 from cli.project import PROJECT
 from controlplane.work.join import FOLDER, Joined, Request, join
+from controlplane.work.leave import leave
 from nodelib.clock import SystemClock
 
 
@@ -21,6 +22,15 @@ def run(request: Request, *, plain: bool = False) -> None:
         complete = replace(request, project=str(PROJECT), python=sys.executable)
         joined = asyncio.run(join(complete, display, SystemClock()))
     print(report(joined))
+
+
+def run_leave(*, plain: bool = False) -> None:
+    """Leave, and say what is left to do."""
+    need_root("leave")
+    display = Display(plain=plain or None)
+    with display:
+        asyncio.run(leave(display, SystemClock()))
+    print("This machine is no node any more. In the cluster: kubectl delete node NAME")
 
 
 def report(joined: Joined) -> str:

@@ -43,6 +43,16 @@ def wanted(folder: str) -> list[str]:
         return []
 
 
+def arguments(folder: str, program: str) -> list[str]:
+    """The command line that the supervisor of `folder` is told of; empty for a program it does not know."""
+    try:
+        with open(os.path.join(folder, "spec.json"), encoding="utf-8") as file:
+            programs = json.load(file)["programs"]
+    except FileNotFoundError:
+        return []
+    return next((list(entry["argv"]) for entry in programs if entry["name"] == program), [])
+
+
 def hold(folder: str, program: str) -> None:
     """Have a program stand still from the start, until somebody starts it (controlplane.systemctl)."""
     os.makedirs(folder, mode=0o700, exist_ok=True)

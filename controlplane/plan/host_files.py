@@ -97,9 +97,9 @@ def host_files(project: str) -> tuple[HostFile, ...]:
             HostFile(f"/usr/local/bin/{name}", f'#!/bin/sh\nexec {shlex.quote(path)} "$@"\n', 0o755)
             for name, path in commands.items()
         ),
-        HostFile(f"{units}/kubelet.service", _KUBELET),
-        HostFile(f"{units}/kubelet.service.d/10-kubeadm.conf", _KUBEADM, 0o640),
-        HostFile(f"{units}/nodewright-proxy.service", _PROXY),
+        HostFile(f"{units}/kubelet.service", _KUBELET, 0o600),
+        HostFile(f"{units}/kubelet.service.d/10-kubeadm.conf", _KUBEADM, 0o600),
+        HostFile(f"{units}/nodewright-proxy.service", _PROXY, 0o600),
         HostFile("/etc/sysctl.d/99-nodewright.conf", "".join(f"{key} = {value}\n" for key, value in SYSCTLS.items())),
         HostFile("/etc/modules-load.d/nodewright.conf", "".join(f"{name}\n" for name in MODULES)),
     )

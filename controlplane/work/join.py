@@ -145,6 +145,13 @@ async def _by_admin(request: Request, clock: Clock) -> _Known:
 
 
 async def _check_name(request: Request, known: _Known) -> None:
+    joined_as = _joined_as()
+    if joined_as and joined_as != request.node:
+        raise Conflict(
+            f"this machine is node {joined_as} already",
+            obj=f"node {request.node}",
+            action="`./nodewright leave` first, or join again under the same --node-name.",
+        )
     client = KubeClient(known.access, user_agent=discovery.USER_AGENT)
     try:
         node = await client.get(f"/api/v1/nodes/{request.node}")
@@ -159,7 +166,7 @@ async def _check_name(request: Request, known: _Known) -> None:
     finally:
         await client.close()
     problem = plan.node_problem(node, request.node)
-    if problem and not os.path.exists(plan.KUBELET_CONF):
+    if problem and _joined_as() != request.node:
         raise Conflict(
             problem,
             obj=f"node {request.node}",
@@ -192,14 +199,14 @@ async def _config_map(client: KubeClient, name: str) -> dict[str, str]:
 
 
 def _write_files(request: Request, known: _Known) -> None:
-    # Only root reads what carries the token.
-    state.write(plan.CA_FILE, known.access.ca_data or b"", 0o644)
+    # All for root alone, as the CIS benchmark has it (4.1.1 to 4.1.10).
+    state.write(plan.CA_FILE, known.access.ca_data or b"")
     save_kubeconfig(plan.BOOTSTRAP_CONF, known.access)
-    state.write_if_changed(plan.CONFIG, known.kubelet, 0o644)
+    state.write_if_changed(plan.CONFIG, known.kubelet)
     systemd = os.path.isdir("/run/systemd/system")
-    state.write_if_changed(f"{plan.DROP_INS}/50-nodewright.conf", plan.drop_in(systemd=systemd), 0o644)
+    state.write_if_changed(f"{plan.DROP_INS}/50-nodewright.conf", plan.drop_in(systemd=systemd))
     text = plan.proxy_config(request.node, ",".join(known.cluster_cidrs), "")
-    state.write_if_changed(plan.PROXY_CONFIG, text, 0o644)
+    state.write_if_changed(plan.PROXY_CONFIG, text)
     if not os.path.exists("/etc/containerd/config.toml"):
         config = node_files.containerd_config(restrict_oom_score_adj=not oom.may_lower_score(), durable=True)
         state.write("/etc/containerd/config.toml", config, 0o644)
@@ -325,6 +332,13 @@ async def _until_ready(request: Request, clock: Clock) -> None:
 
 def _own_client() -> KubeClient:
     return KubeClient(load_kubeconfig(plan.KUBELET_CONF), user_agent=discovery.USER_AGENT)
+
+
+def _joined_as() -> str:
+    """The name under which this machine was joined before, ""."""
+    key = "--hostname-override="
+    words = units.arguments(FOLDER, "agent")
+    return next((word.removeprefix(key) for word in words if word.startswith(key)), "")
 
 
 def _answers(path: str) -> bool:

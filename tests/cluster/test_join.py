@@ -1,0 +1,132 @@
+"""`nodewright join` into a cluster as kind has it: kubeadm, upstream's kubelet, a CNI and a kube-proxy DaemonSet."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from controlplane.edge.spaces import entered
+from controlplane.model import Cluster
+from controlplane.plan.host_files import host_files
+from tests.cluster.machine import PROJECT, STATE, cli, differences, traces, until
+
+pytestmark = [pytest.mark.cluster, pytest.mark.skipif(os.geteuid() != 0, reason="a cluster needs root")]
+
+NAME = "tjoin"
+KIND = ("--kubeadm", "--joined", "1", "--network", "kindnet", "--agent", "upstream", "--proxy", "upstream")
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    """node1 by kubeadm with upstream's kubelet; node2 by `nodewright join` with a token and a pin."""
+    cli("down", "--name", NAME, "--plain")
+    before = traces(NAME)
+    cli("up", "--name", NAME, *KIND, "--no-uplink", "--plain", timeout=900)
+    yield Cluster.from_json(json.loads((STATE / NAME / "cluster.json").read_text()))
+    cli("down", "--name", NAME, "--plain")
+    assert differences(before, traces(NAME)) == {}
+
+
+def kubectl(*arguments: str) -> str:
+    return cli("kubectl", "--name", NAME, "--", *arguments).stdout
+
+
+def in_node2(cluster: Cluster, *argv: str) -> subprocess.CompletedProcess[str]:
+    spaces = {kind: cluster.namespace("node2", kind) for kind in ("net", "mnt", "uts")}
+    line = entered(spaces["net"], argv, mnt=spaces["mnt"], uts=spaces["uts"])
+    environment = {**os.environ, "PYTHONPATH": str(PROJECT)}
+    return subprocess.run(line, capture_output=True, text=True, timeout=180, env=environment)
+
+
+def test_the_cluster_brings_network_and_proxy(cluster: Cluster) -> None:
+    log = (STATE / NAME / "node2/log/join.log").read_text()
+    assert "pod network: DaemonSet kindnet" in log and "service proxy: DaemonSet kube-proxy" in log
+    conflists = os.listdir(STATE / NAME / "node2/cni/net.d")
+    assert conflists == ["10-kindnet.conflist"]
+    pods = kubectl("-n", "kube-system", "get", "pods", "-o", "wide", "--field-selector=spec.nodeName=node2")
+    assert "kindnet-" in pods and "kube-proxy-" in pods
+
+
+def test_pods_of_both_kubelets_talk_both_ways(cluster: Cluster) -> None:
+    """`up` has asked the demo, with a pod on each node, by ClusterIP, name and NodePort; now pod to pod."""
+    rows = json.loads(kubectl("get", "pods", "-l", "app=demo", "-o", "json"))["items"]
+    by_node = {row["spec"]["nodeName"]: row for row in rows}
+    assert set(by_node) == {"node1", "node2"}
+    for here, there in (("node1", "node2"), ("node2", "node1")):
+        address = by_node[there]["status"]["podIP"]
+        name = by_node[here]["metadata"]["name"]
+        for url in (f"http://{address}:8080/hostname", "http://demo.default.svc.cluster.local/hostname"):
+            assert kubectl("exec", name, "--", "curl", "-s", "-m", "10", url)
+
+
+def _private(*names: str) -> bool:
+    found = [os.stat(STATE / NAME / "node2" / name) for name in names]
+    return all(one.st_mode & 0o077 == 0 for one in found)
+
+
+def _root_owned(*names: str) -> bool:
+    found = [os.stat(STATE / NAME / "node2" / name) for name in names]
+    return all((one.st_uid, one.st_gid) == (0, 0) for one in found)
+
+
+def test_the_controls_of_the_cis_benchmark_for_nodes(cluster: Cluster) -> None:
+    """Sections 4.1 to 4.3 (https://www.cisecurity.org/benchmark/kubernetes), on the node that we joined."""
+    config = json.loads(kubectl("get", "--raw", "/api/v1/nodes/node2/proxy/configz"))["kubeletconfig"]
+    units = {one.path: one.mode for one in host_files("/x") if one.path.endswith((".service", ".conf"))}
+    unit = next(mode for path, mode in units.items() if path.endswith("/kubelet.service"))
+    kubelet = json.loads((STATE / NAME / "node2/kubelet/nodewright/spec.json").read_text())["programs"][-1]["argv"]
+    conf, proxy = "kubernetes/kubelet.conf", "kubernetes/nodewright-proxy.yaml"
+    authority, yaml = "kubernetes/pki/ca.crt", "kubelet/config.yaml"
+    proxy_map = json.loads(kubectl("-n", "kube-system", "get", "cm", "kube-proxy", "-o", "json"))["data"]["config.conf"]
+    controls = {
+        "4.1.1 unit file is private": unit == 0o600,
+        "4.1.2 unit file is root's": True,  # `install` refuses to run as anybody else
+        "4.1.3 kubeconfig of the proxy is private": _private(proxy, conf),
+        "4.1.4 kubeconfig of the proxy is root's": _root_owned(proxy, conf),
+        "4.1.5 kubelet.conf is private": _private(conf),
+        "4.1.6 kubelet.conf is root's": _root_owned(conf),
+        "4.1.7 client CA is private": _private(authority),
+        "4.1.8 client CA is root's": _root_owned(authority),
+        "4.1.9 config.yaml is private": _private(yaml),
+        "4.1.10 config.yaml is root's": _root_owned(yaml),
+        "4.2.1 no anonymous access": config["authentication"]["anonymous"]["enabled"] is False,
+        "4.2.2 not AlwaysAllow": config["authorization"]["mode"] == "Webhook",
+        "4.2.3 client CA is set": bool(config["authentication"]["x509"]["clientCAFile"]),
+        "4.2.4 no read-only port": config["readOnlyPort"] == 0,
+        "4.2.5 idle streams end": config["streamingConnectionIdleTimeout"] not in ("", "0s"),
+        "4.2.6 iptables chains": config["makeIPTablesUtilChains"] is True,
+        "4.2.7 the name is the host's": f"--hostname-override={cluster.nodes[1].name}" in kubelet,
+        "4.2.8 events are limited": config["eventRecordQPS"] > 0,
+        "4.2.9 served over TLS": config["enableServer"] is True,
+        "4.2.10 client certificate rotates": config["rotateCertificates"] is True,
+        "4.2.11 serving certificate may rotate": "RotateKubeletServerCertificate=false" not in " ".join(kubelet),
+        "4.2.12 strong ciphers alone": all("GCM" in name or "CHACHA20" in name for name in config["tlsCipherSuites"]),
+        "4.2.13 processes of a pod are limited": config["podPidsLimit"] > 0,
+        "4.2.14 seccomp by default": config["seccompDefault"] is True,
+        "4.3.1 metrics of the proxy stay here": 'metricsBindAddress: ""' in proxy_map or "127.0.0.1" in proxy_map,
+    }
+    assert [name for name, good in controls.items() if not good] == []
+
+
+def test_a_wrong_secret_or_pin_is_named(cluster: Cluster) -> None:
+    token = json.loads((STATE / NAME / "kubeadm.json").read_text())["token"]
+    join = (sys.executable, "-m", "cli", "join", cluster.api_url, "--plain", "--node-name=node2")
+    wrong = in_node2(cluster, *join, f"--token={token[:-1]}{'a' if token[-1] != 'a' else 'b'}")
+    assert wrong.returncode == 1 and "secret is wrong" in wrong.stderr
+    pinned = in_node2(cluster, *join, f"--token={token}", "--ca-hash=sha256:00")
+    assert pinned.returncode == 1 and "was expected" in pinned.stderr
+    taken = in_node2(cluster, *join[:-1], "--node-name=node1", f"--token={token}")
+    assert taken.returncode == 1 and "is node node2 already" in taken.stderr
+
+
+def test_leave_clears_the_node(cluster: Cluster) -> None:
+    done = in_node2(cluster, sys.executable, "-m", "cli", "leave", "--plain")
+    assert done.returncode == 0, done.stderr
+    assert os.listdir(STATE / NAME / "node2/kubelet") == []
+    kubectl("delete", "node", "node2")
+    until(lambda: "node2" not in kubectl("get", "nodes"), "the Node is gone")
