@@ -127,6 +127,7 @@ async def build_core(settings: Settings, *, wants_nodes: bool = False) -> Core:
     )
     table.connect(parts)
     ground.metrics.watch_pods(table)
+    ground.metrics.registry.register(ground.credentials.collector(clock))
     ground.metrics.watch_certificates(built.certificates.states)
     stats = _stats(ground, table, plugins)
     return Core(

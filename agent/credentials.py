@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import random
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from agent.edge.certificate_figures import CertificateCollector, CertificateFigures
 from agent.edge.node_certificates import (
     CertificateStore,
     KeyFile,
@@ -51,6 +53,18 @@ class Credentials:
     def tasks(self) -> dict[str, Work]:
         """Name -> long-lived work."""
         return {name: keeper.run for name, keeper in self.keepers.items()}
+
+    def figures(self, name: str, clock: Clock) -> CertificateFigures:
+        """Of one certificate; CLIENT or SERVER."""
+        keeper = self.keepers.get(name)
+        if keeper is None:
+            return CertificateFigures()
+        left = math.trunc(keeper.pair.leaf.not_after - clock.now()) if keeper.pair else math.inf
+        return CertificateFigures(left, keeper.failures)
+
+    def collector(self, clock: Clock) -> CertificateCollector:
+        """For the registry of /metrics."""
+        return CertificateCollector(lambda: self.figures(CLIENT, clock), lambda: self.figures(SERVER, clock))
 
     def conditions(self) -> list[NodeCondition]:
         """How the serving certificate stands, when it is to come from the cluster."""

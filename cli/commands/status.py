@@ -45,6 +45,9 @@ def show(status: Status, console: Console) -> None:
     for node in status.nodes:
         nodes.add_row(node.name, node.address, node.waits_for or "Ready", str(node.pods), node.proxy)
     console.print(nodes)
+    for node in status.nodes:
+        if node.certificate:
+            _say(console, f"  {node.name}: serving certificate: {node.certificate}")
     daemons = _table("UNIT", "DAEMON", "STATE", "PID", "STARTS")
     for daemon in status.daemons:
         state = "running" if daemon.alive else f"down ({daemon.last_exit or 'not started'})"

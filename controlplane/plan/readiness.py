@@ -35,6 +35,13 @@ def node_waits_for(node: dict[str, Any] | None) -> str:
     return f"tainted {', '.join(taints)}" if taints else ""
 
 
+def serving_waits_for(node: dict[str, Any] | None) -> str:
+    """What a kubelet's serving certificate waits for, as its Node says; "" for nothing."""
+    conditions = ((node or {}).get("status") or {}).get("conditions") or []
+    found: dict[str, Any] = next((one for one in conditions if one["type"] == "ServingCertificate"), {})
+    return str(found.get("message", "")) if found.get("status") == "False" else ""
+
+
 def pod_facts(pod: dict[str, Any]) -> Pod:
     """The fields of a pod that status displays and waits need."""
     status, metadata = pod.get("status", {}), pod["metadata"]

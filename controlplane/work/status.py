@@ -9,7 +9,7 @@ from typing import Any
 
 from controlplane.edge import ask, spaces, units
 from controlplane.model import CONTROL_PLANE, Cluster
-from controlplane.plan.readiness import Pod, node_waits_for, pod_facts
+from controlplane.plan.readiness import Pod, node_waits_for, pod_facts, serving_waits_for
 from nodelib.errors import NodewrightError
 from nodelib.kube.access import load_kubeconfig
 from nodelib.kube.client import KubeClient
@@ -38,6 +38,7 @@ class NodeStatus:
     waits_for: str  # "" when Ready and schedulable
     pods: int
     proxy: str
+    certificate: str = ""  # what its serving certificate waits for
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,7 @@ async def look(cluster: Cluster) -> Status:
             "unknown: no answer from the API server" if api else node_waits_for(by_name.get(node.name)),
             sum(pod.node == node.name for pod in pods),
             proxy,
+            serving_waits_for(by_name.get(node.name)),
         )
         for node, proxy in zip(cluster.nodes, proxies, strict=True)
     )

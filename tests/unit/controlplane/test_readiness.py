@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from controlplane.plan.readiness import node_waits_for, pod_facts, pods_wait_for
+from controlplane.plan.readiness import node_waits_for, pod_facts, pods_wait_for, serving_waits_for
 
 READY = {"type": "Ready", "status": "True"}
 
@@ -72,3 +72,10 @@ def test_pods_wait_for_names_the_first_that_waits() -> None:
 def test_a_pod_that_is_going_does_not_count() -> None:
     going = pod_facts(pod("a", {"conditions": [READY]}, deletionTimestamp="2026-01-01T00:00:00Z"))
     assert pods_wait_for([going], 1) == "0 of 1 pods ready"
+
+
+def test_a_serving_certificate_that_waits_is_told() -> None:
+    waits = {"type": "ServingCertificate", "status": "False", "message": "csr-1 waits for approval"}
+    assert serving_waits_for({"status": {"conditions": [waits]}}) == "csr-1 waits for approval"
+    assert serving_waits_for({"status": {"conditions": [{**waits, "status": "True"}]}}) == ""
+    assert serving_waits_for(None) == ""
