@@ -18,7 +18,7 @@ conf=/etc/cni/net.d/10-kindnet.conflist
 query='{range .items[*]}{.metadata.name}{" "}{.spec.podCIDR}{" "}'
 query="$query"'{.status.addresses[?(@.type=="InternalIP")].address}{"\n"}{end}'
 while :; do
-  if kubectl get nodes -o "jsonpath=$query" >/tmp/nodes; then
+  if kubectl --request-timeout=3s get nodes -o "jsonpath=$query" >/tmp/nodes; then
     while read -r name cidr address; do
       [ -n "$address" ] || continue
       if [ "$name" != "$NODE_NAME" ]; then
@@ -29,8 +29,11 @@ while :; do
       ipam="$ipam\"ranges\":[[{\"subnet\":\"$cidr\"}]]}"
       plugins="{\"type\":\"ptp\",\"ipMasq\":false,\"mtu\":1500,\"ipam\":$ipam}"
       plugins="$plugins,{\"type\":\"portmap\",\"capabilities\":{\"portMappings\":true}}"
-      printf '{"cniVersion":"0.3.1","name":"kindnet","plugins":[%s]}' "$plugins" >$conf.new
-      cmp -s $conf.new $conf && rm $conf.new || mv $conf.new $conf
+      text="{\"cniVersion\":\"0.3.1\",\"name\":\"kindnet\",\"plugins\":[$plugins]}"
+      if [ "$(cat $conf 2>/dev/null)" != "$text" ]; then
+        printf %s "$text" >$conf.new
+        mv $conf.new $conf
+      fi
     done </tmp/nodes
   fi
   sleep 2

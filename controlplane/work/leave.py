@@ -29,7 +29,6 @@ async def leave(progress: Progress, clock: Clock) -> None:
     if not os.path.isdir(FOLDER):
         raise NotFound("this machine was not joined", obj=FOLDER, step="leave", action="Nothing is to be done.")
     with progress.step("agent and proxy"):
-        own_runtime = "containerd" in units.wanted(FOLDER)
         # The runtime stays for the pods to be removed by; nobody may start them again.
         for program in units.wanted(FOLDER):
             if program != "containerd":
@@ -41,9 +40,9 @@ async def leave(progress: Progress, clock: Clock) -> None:
     with progress.step("pods") as say:
         say(f"{await _remove_pods()} removed")
     with progress.step("files and mounts"):
-        if own_runtime and pid:
+        if pid:  # it also ends the runtime, when that was ours
             os.kill(pid, signal.SIGTERM)
-            await until(_anything_runs, clock, _ENDS_WITHIN, obj=FOLDER, step="stop containerd", action="See its log.")
+            await until(_supervisor_lives, clock, _ENDS_WITHIN, obj=FOLDER, step="stop", action="See its logs.")
         await asyncio.to_thread(_remove_files)
 
 
@@ -52,7 +51,7 @@ async def _daemons_run() -> str:
     return ", ".join(name for name, row in rows.items() if row["alive"] and name != "containerd")
 
 
-async def _anything_runs() -> str:
+async def _supervisor_lives() -> str:
     return "the supervisor" if units.supervisor_pid(FOLDER) else ""
 
 
@@ -73,9 +72,6 @@ async def _remove_pods() -> int:
 
 
 def _remove_files() -> None:
-    pid = units.supervisor_pid(FOLDER)
-    if pid:
-        os.kill(pid, signal.SIGTERM)
     for name in os.listdir(_KUBELET):
         path = os.path.join(_KUBELET, name)
         spaces.unmount_below(path)
