@@ -48,8 +48,11 @@ class Refusal:
     message: str
 
 
-def refusal(pod: Pod, others: Iterable[Pod], node: NodeView) -> Refusal | None:
-    """Why the pod cannot run beside `others` (those that still hold what they asked for); None: it can."""
+def refusal(pod: Pod, others: Iterable[Pod], node: NodeView, *, resources: bool = True) -> Refusal | None:
+    """Why the pod cannot run beside `others` (those that still hold what they asked for); None: it can.
+
+    Without `resources` nothing is said of those (plan/preempt.py).
+    """
     if node.shutting_down:
         return Refusal("NodeShutdown", "Pod was rejected as the node is shutting down.")
     if node.pressures and not _bears(pod, node.pressures):
@@ -71,7 +74,7 @@ def refusal(pod: Pod, others: Iterable[Pod], node: NodeView) -> Refusal | None:
         return Refusal(sysctls.FORBIDDEN_REASON, forbidden)
     beside = list(others)
     return (
-        _resources(pod, beside, node)
+        (_resources(pod, beside, node) if resources else None)
         or _affinity(pod, node)
         or _name(pod, node)
         or _host_ports(pod, beside)
@@ -88,22 +91,30 @@ def _bears(pod: Pod, pressures: tuple[str, ...]) -> bool:
     return demand.qos_class(pod) is not demand.Qos.BEST_EFFORT or _tolerated(pod, _SHORT_OF_MEMORY)
 
 
-def _resources(pod: Pod, others: list[Pod], node: NodeView) -> Refusal | None:
+def shortages(pod: Pod, others: Iterable[Pod], node: NodeView) -> dict[str, tuple[Decimal, Decimal, Decimal]]:
+    """Resource -> (asked for, used by `others`, there), of those of which there is not enough."""
     if not node.allocatable:
-        return None
+        return {}
+    beside = list(others)
     capacity = demand.amounts(node.allocatable)
+    found: dict[str, tuple[Decimal, Decimal, Decimal]] = {}
     limit = capacity.get("pods")
-    if limit is not None and len(others) + 1 > limit:
-        return _out_of("pods", Decimal(1), Decimal(len(others)), limit)
-    used = demand.total_of(demand.counted_requests(other) for other in others)
+    if limit is not None and len(beside) + 1 > limit:
+        found["pods"] = Decimal(1), Decimal(len(beside)), limit
+    used = demand.total_of(demand.counted_requests(other) for other in beside)
     for name, amount in demand.pod_requests(pod).items():
         # Extended resources that no device plugin offers here were never promised.
         if amount == 0 or (name not in capacity and name not in _STANDARD):
             continue
-        have = capacity.get(name, Decimal(0))
-        if used.get(name, Decimal(0)) + amount > have:
-            return _out_of(name, amount, used.get(name, Decimal(0)), have)
-    return None
+        have, taken = capacity.get(name, Decimal(0)), used.get(name, Decimal(0))
+        if taken + amount > have:
+            found[name] = amount, taken, have
+    return found
+
+
+def _resources(pod: Pod, others: list[Pod], node: NodeView) -> Refusal | None:
+    short = shortages(pod, others, node)
+    return next((_out_of(name, *amounts) for name, amounts in short.items()), None)
 
 
 def _out_of(name: str, wanted: Decimal, used: Decimal, capacity: Decimal) -> Refusal:

@@ -15,9 +15,10 @@ from agent import labels
 from agent.model.eviction import Eviction
 from agent.model.pods import Json, ObservedPod, Pod
 from agent.plan import resize_status
-from agent.plan.admit import NodeView, Refusal, refusal
+from agent.plan.admit import NodeView, Refusal
 from agent.plan.allocation import allocation_of, same
 from agent.plan.facts import Cause, Ending
+from agent.plan.preempt import admission
 from agent.plan.status import TERMINAL
 from agent.work.memory import PodMemory
 from agent.work.parts import Parts
@@ -250,7 +251,12 @@ class PodTable:
         pod = worker.memory.pod
         if pod.source == "runtime" or pod.is_deleted or worker.memory.seen.sandboxes or _is_terminal(pod):
             return None
-        return refusal(pod, self.active(), self._node())
+        refused, evictions = admission(pod, self.active(), self._node())
+        for one in evictions:
+            self.parts.events.emit(one.pod.raw, "Warning", one.reason, one.message)
+            log.info("pod %s makes room for critical pod %s", one.pod.full_name, pod.full_name)
+            self.evict(one)
+        return refused
 
     async def _guard(self, worker: PodWorker) -> None:
         while True:
