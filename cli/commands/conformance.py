@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
+from collections.abc import Coroutine
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -81,10 +84,17 @@ def run_node(order: NodeOrder, *, plain: bool) -> None:
     """Run e2e_node.test on a node of its own and show its table; exit status 1 when a test failed or none ran."""
     need_root("conformance")
     with Display(plain=plain or None) as display:
-        report = asyncio.run(run_node_suite(order, display, SystemClock()))
+        report = asyncio.run(_until_asked_to_stop(run_node_suite(order, display, SystemClock())))
     show(report, order.name, Console())
     if report.status != 0 or not report.results or any(result.outcome == "failed" for result in report.results):
         raise SystemExit(1)
+
+
+async def _until_asked_to_stop(work: Coroutine[Any, Any, Report]) -> Report:
+    """SIGTERM undoes what was made, as Ctrl-C does: the suite's pods live in cgroups that `down` does not look at."""
+    task = asyncio.ensure_future(work)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    return await task
 
 
 def show(report: Report, cluster: str, console: Console) -> None:

@@ -1,0 +1,49 @@
+"""How e2e_node.test is called, and what lies beside it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+
+import pytest
+
+from controlplane.plan import node_suite as plan
+from controlplane.plan.conformance import Selection
+
+
+@pytest.mark.parametrize(
+    ("labels", "focus", "standalone", "wanted"),
+    [
+        ("", "", False, Selection(labels="NodeConformance && !Serial && !Flaky")),
+        ("", "MirrorPod", False, Selection(focus="MirrorPod")),
+        ("Serial", "Mirror", False, Selection(focus="Mirror", labels="Serial")),
+        ("", "", True, Selection(labels="Feature: containsAny StandaloneMode")),
+    ],
+    ids=["all", "one by name", "both", "standalone"],
+)
+def test_what_is_run(labels: str, focus: str, standalone: bool, wanted: Selection) -> None:
+    assert plan.selection(labels, focus, "", standalone=standalone) == wanted
+
+
+def test_the_file_called_kubelet_becomes_the_agent_with_the_suites_flags(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    file = tmp_path_factory.mktemp("suite") / "kubelet"
+    command = ("printf", "%s|")
+    file.write_text(plan.kubelet_script(command, {"PATH": "/usr/bin:/bin", "WORDS": "two words"}))
+    file.chmod(0o755)
+    done = subprocess.run([file, "--v", "4", "--node-labels=a b"], capture_output=True, text=True, check=True)
+    assert done.stdout == "--v|4|--node-labels=a b|"
+
+
+def test_the_command_enters_the_node_and_its_cgroup_before_the_suite() -> None:
+    command = plan.arguments(
+        Selection(labels="X"), ginkgo="/g", folder="/n/suite", results="/r", procs=3, standalone=True
+    )
+    assert command[:2] == ["/g", "--procs=3"]
+    assert "--standalone-mode=true" in command and "--label-filter=X" in command
+    line = plan.inside(command, cgroups=["/c/cpu", "/c/pids"], namespaces={"net": "/ns/net"}, folder="/n/suite")
+    assert line[:2] == ["sh", "-c"] and "/c/cpu /c/pids" in line
+    assert line[line.index("nsenter") + 1] == "--net=/ns/net"
+    assert line[-len(command) :] == command
+    assert json.loads(plan.kubelet_config())["cgroupRoot"] == "/"
