@@ -24,7 +24,11 @@ from nodelib.quantity import format_bytes, format_milli
 KUBELET_VERSION = "v1.37.1"
 ATTACH_ANNOTATION = "volumes.kubernetes.io/controller-managed-attach-detach"
 # What the API server and the scheduler ask of a node before they let a pod rely on it (KEP-5328); sorted.
-DECLARED_FEATURES = ("InPlacePodLevelResourcesVerticalScaling", "InPlacePodVerticalScalingInitContainers")
+DECLARED_FEATURES = (
+    "InPlacePodLevelResourcesVerticalScaling",
+    "InPlacePodVerticalScalingInitContainers",
+    "RestartAllContainersOnContainerExits",
+)
 _PROVIDED_IP_ANNOTATION = "alpha.kubernetes.io/provided-node-ip"
 _MAX_NAMES = 5  # names of one image in the status
 # A label that an existing Node gets again when it differs; all others are the administrator's.

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from agent.model.pods import Json, Kind, Pod
 from agent.plan.restart import is_sidecar, restarts
+from agent.plan.restart_all import was_reset
 
 
 def pod_phase(pod: Pod, statuses: Mapping[str, Json], *, terminal: bool, main_ran: bool) -> str:
@@ -25,7 +26,7 @@ def pod_phase(pod: Pod, statuses: Mapping[str, Json], *, terminal: bool, main_ra
             running += 1
         elif ended is not None:
             stopped += 1
-            final += not restarts(pod, container, ended)
+            final += not (restarts(pod, container, ended) or _waits_after_reset(status))
             succeeded += "terminated" in state and ended == 0
         else:
             waiting += 1
@@ -45,10 +46,11 @@ def _ordinary_init(pod: Pod, statuses: Mapping[str, Json]) -> tuple[int, int]:
     for kind, container in pod.containers(Kind.INIT):
         if is_sidecar(kind, container):
             continue
-        ended = _ended(statuses.get(container["name"]))
+        status = statuses.get(container["name"])
+        ended = _ended(status)
         if ended is None:
             pending += 1
-        elif ended != 0 and not restarts(pod, container, ended):
+        elif ended != 0 and not restarts(pod, container, ended) and not _waits_after_reset(status):
             lost += 1
     return pending, lost
 
@@ -68,6 +70,10 @@ def _sidecars(pod: Pod, statuses: Mapping[str, Json]) -> tuple[int, int, int, in
             waiting += 1
             late += 1
     return running, waiting, unknown, late
+
+
+def _waits_after_reset(status: Json | None) -> bool:
+    return was_reset(status) and "waiting" in (status or {}).get("state", {})
 
 
 def _ended(status: Json | None) -> int | None:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 
 from agent.labels import HASH, container_hash, restart_count
 from agent.model.pods import ContainerState, Json, Kind, ObservedPod, Pod, RunState, SandboxState
-from agent.plan import backoff, resize
+from agent.plan import backoff, resize, restart_all
 from agent.plan.ending import deadline, kills_of, plan_ending, sandbox_stops
 from agent.plan.facts import (
     EnsureImage,
@@ -54,6 +54,8 @@ def plan_pod(pod: Pod, seen: ObservedPod, facts: Facts) -> PodPlan:
     problem = sandbox_problem(pod, seen.sandboxes)
     if problem:
         return _without_sandbox(pod, seen, facts, problem)
+    if restart_all.under_way(pod, seen):
+        return restart_all.plan_reset(pod, seen)
     sandbox = seen.sandboxes[0]
     work = _judge(pod, seen, facts, sandbox)
     if work.over:
@@ -96,6 +98,8 @@ def next_attempt(pod: Pod, seen: ObservedPod, kind: Kind, name: str) -> int:
     for status in pod.status.get(listed) or []:
         if status.get("name") == name and status.get("containerID"):
             return int(status.get("restartCount", 0)) + 1
+        if status.get("name") == name and restart_all.was_reset(status):
+            return int(status.get("restartCount", 0))
     return 0
 
 

@@ -18,14 +18,19 @@ def is_sidecar(kind: Kind, container: Json) -> bool:
 def restarts(pod: Pod, container: Json, exit_code: int) -> bool:
     """A container that ended so is to be started again: its rules, its own policy, the pod's policy."""
     own = container.get("restartPolicy")
-    if own:
-        for rule in container.get("restartPolicyRules") or []:
-            if rule.get("action") in ("Restart", "RestartAllContainers") and _matches(rule, exit_code):
-                return True
+    rule = first_rule(container, exit_code)
+    if rule is not None and rule.get("action") in ("Restart", "RestartAllContainers"):
+        return True
     policy = own or pod.restart_policy
     if policy == "Never":
         return False
     return policy != "OnFailure" or exit_code != 0
+
+
+def first_rule(container: Json, exit_code: int) -> Json | None:
+    """The restart rule that speaks of this end; rules count only beside a policy of the container's own."""
+    rules = container.get("restartPolicyRules") or [] if container.get("restartPolicy") else []
+    return next((rule for rule in rules if _matches(rule, exit_code)), None)
 
 
 def may_restart(pod: Pod, container: Json) -> bool:

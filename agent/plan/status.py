@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from agent.model.pods import Json, Kind, ObservedPod, Pod, ProbeState, RunState
 from agent.model.resize import Allocation, Limits, ResizeState
-from agent.plan import conditions, resize_status
+from agent.plan import conditions, resize_status, restart_all
 from agent.plan.container_status import LISTED, container_statuses
 from agent.plan.demand import computed_qos, pod_requests
 from agent.plan.facts import Ending, Waiting
@@ -58,6 +58,8 @@ def pod_status(pod: Pod, seen: ObservedPod, facts: StatusFacts) -> Json:
                 one["allocatedResourcesStatus"] = facts.devices[one["name"]]
         if found:
             status[listed] = found
+    if facts.ending is None and restart_all.under_way(pod, seen):
+        restart_all.mark([one for kind in (Kind.INIT, Kind.MAIN) for one in status.get(LISTED[kind]) or []])
     if facts.finished:
         _settle(pod, status)
     _set_phase(pod, seen, facts, before, status)
@@ -118,6 +120,8 @@ def _set_conditions(pod: Pod, seen: ObservedPod, facts: StatusFacts, before: Jso
         containers,
         conditions.scheduled(),
     ]
+    if restart_all.could(pod):
+        owned.append(restart_all.condition(facts.ending is None and restart_all.under_way(pod, seen)))
     said = (before.get("conditions") or []) + (pod.status.get("conditions") or [])
     newest = list({one.get("type"): one for one in reversed(said)}.values())
     now = format_rfc3339(facts.now)
