@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO, cast
 
 from controlplane.images.model import EPOCH, LAYER, Descriptor, Entry, EntryKind, Image, in_order
+from nodelib.errors import NotFound
 
 _CHUNK = 1 << 20
 _TYPES = {
@@ -45,6 +46,16 @@ class _Digesting(io.RawIOBase):
     @property
     def digest(self) -> str:
         return "sha256:" + self._digest.hexdigest()
+
+
+def read_layer(layer: Path, name: str) -> tuple[bytes, int]:
+    """Content and mode of one regular file of a layer. Raises NotFound."""
+    with tarfile.open(layer) as tar:
+        member = next((one for one in tar if one.name == name and one.isfile()), None)
+        opened = tar.extractfile(member) if member is not None else None
+        if member is None or opened is None:
+            raise NotFound("no such file", obj=f"layer {layer}", step=f"take {name}", action="Remove the layer.")
+        return opened.read(), member.mode
 
 
 def write_layer(entries: Iterable[Entry], target: Path, *, compress: bool) -> Descriptor:

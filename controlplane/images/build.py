@@ -16,7 +16,7 @@ from controlplane.binaries.ensure import MODULES, BinDir, goarch
 from controlplane.binaries.table import KUBERNETES_VERSION
 from controlplane.binaries.toolchain import build_environment, find_go
 from controlplane.cachelock import cache_lock
-from controlplane.images.archive import entries_of_tree, replacing, write_archive, write_layer
+from controlplane.images.archive import entries_of_tree, read_layer, replacing, write_archive, write_layer
 from controlplane.images.compile import build_busybox, compile_c
 from controlplane.images.known import BY_NAME
 from controlplane.images.layout import read_archive
@@ -26,6 +26,7 @@ from controlplane.images.recipe import (
     Built,
     BusyBox,
     CProgram,
+    FileOf,
     Files,
     LayerRecipe,
     Packages,
@@ -112,7 +113,7 @@ class _Workshop:
                 return f"{source!r} {KUBERNETES_VERSION}"
             case Packages() | BusyBox() | CProgram():
                 return f"{source!r} {distribution()} {goarch()}"
-            case RegistryTree():
+            case RegistryTree() | FileOf():
                 return f"{source!r} {self.image_key(source.image)}"
             case Files():
                 return repr(source)
@@ -156,6 +157,10 @@ class _Workshop:
                 return build_busybox(source.options, work, self.progress)
             case RegistryTree():
                 return registry_entries(read_archive(self.image(_recipe(source.image))), source.name, source.tag)
+            case FileOf():
+                recipe = _recipe(source.image).layers[0]
+                _, layer = self.layer(recipe, self.layer_key(recipe))
+                return [file(source.path, *read_layer(layer, source.source))]
 
     def _kubernetes(self) -> Path:
         go = find_go(self.cache_dir, self.progress)

@@ -65,7 +65,16 @@ class RegistryTree:
     tag: str
 
 
-Source = Files | Built | Upstream | Packages | CProgram | BusyBox | RegistryTree
+@dataclass(frozen=True, slots=True)
+class FileOf:
+    """A file of another image's only layer."""
+
+    image: str
+    source: str
+    path: str
+
+
+Source = Files | Built | Upstream | Packages | CProgram | BusyBox | RegistryTree | FileOf
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,4 +103,4 @@ class Recipe:
     @property
     def images(self) -> tuple[str, ...]:
         """The other images it carries inside."""
-        return tuple(s.image for layer in self.layers for s in layer.sources if isinstance(s, RegistryTree))
+        return tuple(s.image for layer in self.layers for s in layer.sources if isinstance(s, RegistryTree | FileOf))

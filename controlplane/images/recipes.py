@@ -11,6 +11,7 @@ from controlplane.images.recipe import (
     Built,
     BusyBox,
     CProgram,
+    FileOf,
     Files,
     LayerRecipe,
     Packages,
@@ -113,6 +114,8 @@ _AGNHOST_FILES = (
     Upstream("test/images/agnhost/porter/localhost.crt", "localhost.crt"),
     Upstream("test/images/agnhost/porter/localhost.key", "localhost.key", 0o600),
     RegistryTree(PAUSE_NAME, "pause", "testing"),
+    # Containers whose image changes while they run are watched by what this program of Alpine's busybox prints.
+    FileOf(BUSYBOX_NAME, "bin/busybox", "usr/bin/nmeter"),
     Files(
         (
             symlink("agnhost-2", "agnhost"),
