@@ -147,6 +147,7 @@ def node_view(
         unsafe_sysctls=settings.pods.allowed_unsafe_sysctls,
         pressures=pressures,
         shutting_down=going,
+        apparmor=keeper.apparmor,
     )
 
 

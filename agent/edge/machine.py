@@ -46,6 +46,7 @@ class Machine:
             pids=_most_pids(),
             swap=memory.get("SwapTotal", 0),
             hugepages={size: size * _hugepages(size) for size in hugepage_sizes()},
+            apparmor=_first("/sys/module/apparmor/parameters/enabled") == "Y",
         )
 
     def _memory(self, total: int) -> int:

@@ -24,6 +24,7 @@ class MachineFacts:
     pids: int
     swap: int = 0
     hugepages: Mapping[int, int] = field(default_factory=dict)
+    apparmor: bool = True
 
 
 @dataclass(frozen=True, slots=True)

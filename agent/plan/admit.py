@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 
 from agent.model.pods import Json, Kind, Pod
-from agent.plan import demand, sysctls
+from agent.plan import demand, security, sysctls
 from agent.plan.eviction.messages import REASON, refused
 from agent.plan.eviction.signals import MEMORY_PRESSURE
 from agent.plan.selectors import matches_node_affinity
@@ -26,7 +26,7 @@ class NodeView:
     """The node as admission sees it; `allocatable` as Node.status shows it. An empty `name`: not known yet.
 
     `kernel`: (major, minor); `unsafe_sysctls`: the setting allowedUnsafeSysctls; `pressures`: the conditions of
-    pressure that it has; `shutting_down`: the machine is about to go.
+    pressure that it has; `shutting_down`: the machine is about to go; `apparmor`: the kernel enforces its profiles.
     """
 
     name: str = ""
@@ -38,6 +38,7 @@ class NodeView:
     unsafe_sysctls: tuple[str, ...] = ()
     pressures: tuple[str, ...] = ()
     shutting_down: bool = False
+    apparmor: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,8 @@ def refusal(pod: Pod, others: Iterable[Pod], node: NodeView, *, resources: bool 
     if policy == "Strict" and not node.supplemental_groups_policy:
         text = "SupplementalGroupsPolicy=Strict is not supported in this node"
         return Refusal("SupplementalGroupsPolicyNotSupported", text)
+    if not node.apparmor and security.needs_apparmor(pod):
+        return Refusal("AppArmor", "Cannot enforce AppArmor: AppArmor is not enabled on the host")
     forbidden = sysctls.refused(pod, node.kernel, node.unsafe_sysctls)
     if forbidden:
         return Refusal(sysctls.FORBIDDEN_REASON, forbidden)

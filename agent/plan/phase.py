@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from agent.model.pods import Json, Kind, Pod
 from agent.plan.restart import is_sidecar, restarts
 from agent.plan.restart_all import was_reset
 
 
-def pod_phase(pod: Pod, statuses: Mapping[str, Json], *, terminal: bool, main_ran: bool) -> str:
-    """`statuses` by container name; `terminal`: nothing runs or will run; `main_ran`: in the present sandbox."""
+def pod_phase(
+    pod: Pod, statuses: Mapping[str, Json], *, terminal: bool, main_ran: bool, again: Collection[str] = ()
+) -> str:
+    """`statuses` by container name; `terminal`: nothing runs or will run; `main_ran`: in the present sandbox;
+    `again`: names of containers that were stopped to be started again, whatever their exit code says."""
     pending, lost = _ordinary_init(pod, statuses)
     if lost:
         return "Failed"
@@ -26,7 +29,8 @@ def pod_phase(pod: Pod, statuses: Mapping[str, Json], *, terminal: bool, main_ra
             running += 1
         elif ended is not None:
             stopped += 1
-            final += not (restarts(pod, container, ended) or _waits_after_reset(status))
+            wanted = restarts(pod, container, ended) or container["name"] in again
+            final += not (wanted or _waits_after_reset(status))
             succeeded += "terminated" in state and ended == 0
         else:
             waiting += 1

@@ -144,6 +144,19 @@ def apparmor(pod: Pod, container: Json) -> Json:
     raise Invalid(f"unknown apparmor profile type: {profile.get('type')!r}", obj=f"pod {pod.full_name}")
 
 
+def needs_apparmor(pod: Pod) -> bool:
+    """The pod asks for a profile, which a node without AppArmor must not run unconfined."""
+    contexts = [
+        pod.spec.get("securityContext") or {},
+        *(one.get("securityContext") or {} for _, one in pod.containers()),
+    ]
+    profiles = [found["appArmorProfile"] for found in contexts if found.get("appArmorProfile")]
+    noted = [
+        text for name, text in (pod.meta.get("annotations") or {}).items() if name.startswith(_APPARMOR_ANNOTATION)
+    ]
+    return any(one.get("type") != "Unconfined" for one in profiles) or any(text != "unconfined" for text in noted)
+
+
 def _apparmor_annotation(pod: Pod, container: Json) -> Json | None:
     text = (pod.meta.get("annotations") or {}).get(_APPARMOR_ANNOTATION + container["name"], "")
     if text == "runtime/default":

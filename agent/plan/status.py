@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from agent.model.pods import Json, Kind, ObservedPod, Pod, ProbeState, RunState
 from agent.model.resize import Allocation, Limits, ResizeState
 from agent.plan import conditions, resize_status, restart_all
-from agent.plan.container_status import LISTED, container_statuses
+from agent.plan.container_status import LISTED, await_start, container_statuses
 from agent.plan.demand import computed_qos, pod_requests
 from agent.plan.facts import Ending, Waiting
 from agent.plan.initialization import main_started
@@ -45,6 +45,7 @@ class StatusFacts:
     limits: Limits | None = None
     actuated: Allocation | None = None
     devices: Mapping[str, list[Json]] = field(default_factory=dict)
+    restart_wanted: frozenset[str] = frozenset()
 
 
 def pod_status(pod: Pod, seen: ObservedPod, facts: StatusFacts) -> Json:
@@ -58,11 +59,13 @@ def pod_status(pod: Pod, seen: ObservedPod, facts: StatusFacts) -> Json:
                 one["allocatedResourcesStatus"] = facts.devices[one["name"]]
         if found:
             status[listed] = found
+    again = _started_again(seen, facts)
+    await_start(pod, [one for one in status.get(LISTED[Kind.MAIN]) or [] if one["name"] in again])
     if facts.ending is None and restart_all.under_way(pod, seen):
         restart_all.mark([one for kind in (Kind.INIT, Kind.MAIN) for one in status.get(LISTED[kind]) or []])
     if facts.finished:
         _settle(pod, status)
-    _set_phase(pod, seen, facts, before, status)
+    _set_phase(pod, seen, facts, before, status, again)
     _set_conditions(pod, seen, facts, before, status)
     _set_addresses(pod, seen, facts, before, status)
     status["startTime"] = before.get("startTime") or pod.status.get("startTime") or format_rfc3339(facts.now)
@@ -83,11 +86,24 @@ def status_by_name(status: Json) -> dict[str, Json]:
     return {one["name"]: one for kind in (Kind.INIT, Kind.MAIN) for one in status.get(LISTED[kind]) or []}
 
 
-def _set_phase(pod: Pod, seen: ObservedPod, facts: StatusFacts, before: Json, status: Json) -> None:
+def _started_again(seen: ObservedPod, facts: StatusFacts) -> frozenset[str]:
+    """Containers that were stopped (a probe failed, their image changed) to be started again, which has yet to be."""
+    if facts.ending is not None:
+        return frozenset()
+    stopped = {one.name: one for one in reversed(seen.containers)}
+    return frozenset(
+        name for name, one in stopped.items() if one.id in facts.restart_wanted and one.state is RunState.EXITED
+    )
+
+
+def _set_phase(
+    pod: Pod, seen: ObservedPod, facts: StatusFacts, before: Json, status: Json, again: frozenset[str]
+) -> None:
     sandbox = seen.sandbox.id if seen.sandbox else ""
     running = any(one.state is RunState.RUNNING for one in seen.containers)
     terminal = facts.terminal and facts.ending is not None
-    phase = pod_phase(pod, status_by_name(status), terminal=terminal, main_ran=main_started(pod, seen, sandbox))
+    ran = main_started(pod, seen, sandbox)
+    phase = pod_phase(pod, status_by_name(status), terminal=terminal, main_ran=ran, again=again)
     reason = message = ""
     if facts.ending is not None and facts.ending.fails:
         phase, reason, message = "Failed", facts.ending.reason, facts.ending.message

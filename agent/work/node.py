@@ -149,6 +149,11 @@ class NodeKeeper:
         return kernel_version(self._machine.kernel_version)
 
     @property
+    def apparmor(self) -> bool:
+        """The kernel enforces AppArmor profiles, for admission."""
+        return self._machine.apparmor
+
+    @property
     def capacity(self) -> Amounts:
         return plan.capacity(self._machine, self._policy)
 

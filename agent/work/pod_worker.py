@@ -187,6 +187,7 @@ class PodWorker:
             limits=memory.limits,
             actuated=self._parts.allocations.actuated(memory.pod.uid),
             devices=self._parts.devices.health(memory.pod.uid),
+            restart_wanted=frozenset(memory.restart_wanted),
         )
         before, was_ready = memory.status.get("phase") or memory.pod.status.get("phase") or "Pending", memory.is_ready
         memory.status = pod_status(memory.pod, memory.seen, facts)

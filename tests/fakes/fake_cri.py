@@ -37,6 +37,7 @@ class FakeCri:
         self.fail: dict[str, list[Exception]] = {}
         self.before: dict[str, Callable[[str], object]] = {}
         self.ignores_term: set[str] = set()
+        self.term_codes: dict[str, int] = {}
         self.exec_results: dict[tuple[str, ...], ExecResult] = {}
         self.drop_events = False
         self.double_events = False
@@ -191,7 +192,8 @@ class FakeCri:
         if one.name in self.ignores_term:
             await self.clock.sleep(grace_seconds)
         if self.containers[container_id].state is RunState.RUNNING:
-            self._ended(one, 137 if one.name in self.ignores_term else 143, "Error")
+            code = 137 if one.name in self.ignores_term else self.term_codes.get(one.name, 143)
+            self._ended(one, code, "Error" if code else "Completed")
             self._tell(one.uid, one.id, "CONTAINER_STOPPED_EVENT")
 
     async def remove_container(self, container_id: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -194,3 +195,25 @@ def test_kinds_of_pull_failure() -> None:
     assert found == Waiting(
         "RegistryUnavailable", "image pull failed for x because the registry is unavailable: no route"
     )
+
+
+@pytest.mark.parametrize(
+    ("asks", "refused"),
+    [
+        pytest.param(
+            pod(container(securityContext={"appArmorProfile": {"type": "RuntimeDefault"}})), True, id="container"
+        ),
+        pytest.param(pod(securityContext={"appArmorProfile": {"type": "RuntimeDefault"}}), True, id="pod"),
+        pytest.param(pod(securityContext={"appArmorProfile": {"type": "Unconfined"}}), False, id="unconfined"),
+        pytest.param(
+            pod(meta={"annotations": {"container.apparmor.security.beta.kubernetes.io/main": "runtime/default"}}),
+            True,
+            id="annotation",
+        ),
+        pytest.param(pod(), False, id="nothing"),
+    ],
+)
+def test_a_profile_that_the_kernel_cannot_enforce_is_refused(asks: Pod, refused: bool) -> None:
+    found = refusal(asks, [], replace(NODE, apparmor=False))
+    assert (found is not None and found.reason == "AppArmor") is refused
+    assert refusal(asks, [], NODE) is None

@@ -138,6 +138,20 @@ async def test_a_failed_liveness_probe_restarts_the_container(world: World) -> N
     assert ("Normal", "Killing", "Container main failed liveness probe, will be restarted") in world.events.told
 
 
+async def test_a_container_stopped_to_be_restarted_is_never_shown_as_ended(world: World) -> None:
+    """The API server lets a container that ended with 0 under OnFailure never be shown running again."""
+    world.cri.term_codes["main"] = 0
+    uid = world.create(restartPolicy="OnFailure")
+    await world.until(world.is_ready)
+    world.api.update(uid, lambda raw: raw["spec"]["containers"][0].update(image=IMAGE + "-new"))
+    world.cri.images[IMAGE + "-new"] = ImageFacts("sha256:2", (IMAGE + "-new",))
+    await world.until(lambda: world.container_status().get("restartCount") == 1)
+    assert world.phase() == "Running"
+    shown = [status["containerStatuses"][0]["state"] for status in world.api.statuses if "containerStatuses" in status]
+    assert not any("terminated" in state for state in shown)
+    assert world.container_status()["lastState"]["terminated"]["exitCode"] == 0
+
+
 async def test_readiness_is_what_the_probe_says(world: World) -> None:
     uid = world.create(container("main", readinessProbe={"exec": {}}))
     await world.until(lambda: world.phase() == "Running")
