@@ -49,6 +49,7 @@ def kubelet_config() -> str:
         "fileCheckFrequency": "10s",
         "evictionPressureTransitionPeriod": "30s",
         "evictionHard": {"memory.available": "250Mi", "nodefs.available": "1%", "nodefs.inodesFree": "1%"},
+        "imageGCHighThresholdPercent": 100,  # images are imported: a full disk must not take them from the tests
         "serializeImagePulls": False,
     }
     return json.dumps(config, indent=2) + "\n"
