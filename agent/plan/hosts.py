@@ -49,6 +49,7 @@ def kernel_hostname(pod: Pod, cluster_domain: str) -> str:
     name = f"{hostname}.{domain}"
     if len(name) > _MAX_KERNEL_NAME:
         raise Invalid(
+            "failed to construct FQDN from pod hostname and cluster domain, "
             f"FQDN {name} is too long ({_MAX_KERNEL_NAME} characters is the max, {len(name)} characters requested)",
             obj=f"pod {pod.full_name}",
             step="setHostnameAsFQDN",

@@ -50,7 +50,7 @@ def steps(
                 yield DeleteMirror(mirror, "its static pod is gone")
         elif mirror.is_deleted:
             yield DeleteMirror(mirror, "it was deleted; the static pod runs on")
-        elif not mirrors(mirror, pod):
+        elif not mirrors(mirror, pod) and name not in dying:
             yield DeleteMirror(mirror, "the manifest has changed")
     for name, pod in wanted.items():
         if name not in shown:

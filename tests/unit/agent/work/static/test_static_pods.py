@@ -74,6 +74,20 @@ async def test_a_changed_manifest_ends_the_old_pod_before_the_new_one_starts(wor
     assert [name for name, _ in order] == ["run_sandbox", "remove_sandbox", "run_sandbox"]
 
 
+async def test_while_the_old_pod_uses_its_grace_its_mirror_shows_that(world: StaticWorld) -> None:
+    world.cri.ignores_term.add("one")
+    await world.write("web.yaml", manifest(container="one"))
+    await world.until(lambda: world.mirror_phase("web-n1") == "Running")
+    before = world.mirror_of("web-n1")
+    await world.write("web.yaml", manifest(container="two"))
+    await world.clock.advance(25)
+    during = world.mirror_of("web-n1")
+    assert before is not None and during is not None
+    assert during["metadata"]["uid"] == before["metadata"]["uid"]
+    assert world.mirror_phase("web-n1") == "Running"
+    await world.until(lambda: running(world) == ["two"] and world.mirror_phase("web-n1") == "Running")
+
+
 async def test_a_removed_manifest_takes_pod_and_mirror_with_it(world: StaticWorld) -> None:
     await world.write("web.yaml", manifest())
     await world.until(lambda: world.mirror_phase("web-n1") == "Running")
