@@ -21,6 +21,7 @@ from agent.plan.facts import (
     Forget,
     Kill,
     PodPlan,
+    PreStop,
     Release,
     RemoveContainer,
     RemoveSandbox,
@@ -84,7 +85,8 @@ def plan_ending(pod: Pod, seen: ObservedPod, facts: Facts, ending: Ending) -> Po
     kills = kills_of(pod, seen, facts.now, ending.grace, ending.since)
     if kills:
         names = ", ".join(kill.name for kill in kills)
-        return PodPlan(kills, reason=f"{names}: stopping, {_left(ending, facts.now)} s of grace left")
+        hooks = early_hooks(pod, seen, facts, kills)
+        return PodPlan((*kills, *hooks), reason=f"{names}: stopping, {_left(ending, facts.now)} s of grace left")
     if facts.blocked is not None and facts.blocked.retry_at > facts.now:
         return PodPlan(wait_until=facts.blocked.retry_at, reason=facts.blocked.message, terminal=True)
     stops = sandbox_stops(seen, facts)
@@ -108,6 +110,16 @@ def kills_of(pod: Pod, seen: ObservedPod, now: float, grace: int, since: float) 
     left = max(0, math.ceil(grace - (now - since)))
     turn = alive if left == 0 else _whose_turn(pod, alive)
     return tuple(Kill(one.id, one.name, f"Stopping container {one.name}", left, _pre_stop(pod, one)) for one in turn)
+
+
+def early_hooks(pod: Pod, seen: ObservedPod, facts: Facts, kills: tuple[Kill, ...]) -> tuple[PreStop, ...]:
+    """Sidecars are stopped in turn, but every preStop hook of the pod begins as soon as the pod is to end."""
+    grace, in_turn = kills[0].grace, {kill.container_id for kill in kills}
+    waiting = (one for one in seen.containers if one.state is RunState.RUNNING and one.id not in in_turn)
+    if grace <= 0:
+        return ()
+    found = ((one, _pre_stop(pod, one)) for one in waiting if one.id not in facts.hooked)
+    return tuple(PreStop(one.id, one.name, grace, hook) for one, hook in found if hook)
 
 
 def sandbox_stops(seen: ObservedPod, facts: Facts) -> tuple[StopSandbox, ...]:

@@ -121,6 +121,7 @@ class Facts:
     sized: Allocation | None = None
     resize_failure: Failure | None = None
     succeeded: bool = False
+    hooked: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +172,16 @@ class Kill:
 
 
 @dataclass(frozen=True, slots=True)
+class PreStop:
+    """The preStop hook of a container whose turn to be killed is yet to come; it gets `grace` seconds at most."""
+
+    container_id: str
+    name: str
+    grace: int
+    hook: Json
+
+
+@dataclass(frozen=True, slots=True)
 class Resize:
     """Update the pod's cgroup and these running containers, so that what is `wanted` is in force."""
 
@@ -215,6 +226,7 @@ Step = (
     | RunSandbox
     | Start
     | Kill
+    | PreStop
     | Resize
     | StopSandbox
     | RemoveContainer

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from agent.labels import HASH, container_hash, restart_count
 from agent.model.pods import ContainerState, Json, Kind, ObservedPod, Pod, RunState, SandboxState
 from agent.plan import backoff, resize, restart_all
-from agent.plan.ending import deadline, kills_of, plan_ending, sandbox_stops
+from agent.plan.ending import deadline, early_hooks, kills_of, plan_ending, sandbox_stops
 from agent.plan.facts import (
     EnsureImage,
     Facts,
@@ -217,8 +217,8 @@ def _kill(pod: Pod, container: Json, latest: ContainerState, message: str, probe
 def _wind_up(pod: Pod, seen: ObservedPod, facts: Facts) -> PodPlan:
     # Every container that counts has ended: sidecars go, then the sandbox; the status says the rest.
     kills = kills_of(pod, seen, facts.now, grace_seconds(pod), facts.now)
-    steps: tuple[Step, ...] = kills or sandbox_stops(seen, facts)
-    return PodPlan(steps, reason="every container has ended", terminal=not kills)
+    stops: tuple[Step, ...] = (*kills, *early_hooks(pod, seen, facts, kills)) if kills else sandbox_stops(seen, facts)
+    return PodPlan(stops, reason="every container has ended", terminal=not kills)
 
 
 def _starts(

@@ -8,6 +8,7 @@ from agent.plan.facts import (
     Forget,
     Kill,
     Prepare,
+    PreStop,
     Release,
     RemoveContainer,
     RemoveSandbox,
@@ -41,6 +42,8 @@ def name_of(step: Step) -> str:
         return f"start {step.container['name']}"
     if isinstance(step, Kill):
         return f"stop {step.name}"
+    if isinstance(step, PreStop):
+        return f"preStop {step.name}"
     return _PLAIN[type(step)]
 
 

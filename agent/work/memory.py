@@ -43,6 +43,7 @@ class PodMemory:
     stopped: set[str] = field(default_factory=set)
     restart_wanted: set[str] = field(default_factory=set)
     hooked: set[str] = field(default_factory=set)
+    stopping: set[str] = field(default_factory=set)
     waiting: dict[str, Waiting] = field(default_factory=dict)
     resize: ResizeState = field(default_factory=ResizeState)
     resize_failure: Failure | None = None
@@ -81,4 +82,5 @@ class PodMemory:
             sized=self.sized,
             resize_failure=self.resize_failure,
             succeeded=self.succeeded,
+            hooked=frozenset(self.hooked),
         )

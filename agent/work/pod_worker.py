@@ -18,7 +18,20 @@ from agent.model.pods import ContainerState, ObservedPod, Pod, RunState
 from agent.model.resize import ResizeState
 from agent.plan import backoff, changes, resize, resize_status
 from agent.plan.ending import ending_of, hastened
-from agent.plan.facts import Ending, EnsureImage, Facts, Failure, Forget, Kill, PodPlan, Resize, Start, Step, Waiting
+from agent.plan.facts import (
+    Ending,
+    EnsureImage,
+    Facts,
+    Failure,
+    Forget,
+    Kill,
+    PodPlan,
+    PreStop,
+    Resize,
+    Start,
+    Step,
+    Waiting,
+)
 from agent.plan.pod import backoff_key, plan_pod
 from agent.plan.restart import is_sidecar
 from agent.plan.static.mirrors import continued
@@ -309,7 +322,7 @@ def _kept_waiting(plan: PodPlan, before: dict[str, Waiting]) -> dict[str, Waitin
 def _interrupt(walking: dict[asyncio.Task[None], Step]) -> None:
     # Only what waits on the pod itself: a call to the runtime that makes something is left to its end.
     for task, step in walking.items():
-        if isinstance(step, Kill | Start):
+        if isinstance(step, Kill | PreStop | Start):
             task.cancel()
 
 

@@ -23,6 +23,7 @@ from agent.plan.facts import (
     ImageState,
     Kill,
     Prepare,
+    PreStop,
     Release,
     RemoveContainer,
     RemoveSandbox,
@@ -85,6 +86,9 @@ class Steps:
                 await self._start(step)
             case Kill():
                 await self._kill(step)
+            case PreStop():
+                self._memory.hooked.add(step.container_id)
+                await self._pre_stop(step.container_id, step.name, step.hook, step.grace)
             case Resize():
                 await self._resize(step)
             case StopSandbox():
@@ -271,16 +275,17 @@ class Steps:
 
     async def _kill(self, step: Kill) -> None:
         memory = self._memory
-        first = step.container_id not in memory.hooked
+        hook = step.hook if step.container_id not in memory.hooked else None
         memory.hooked.add(step.container_id)
-        if first:
+        if step.container_id not in memory.stopping:
+            memory.stopping.add(step.container_id)
             self._tell("Killing", step.message, step.name)
         if step.restart:
             memory.restart_wanted.add(step.container_id)
         began = self._parts.clock.monotonic()
-        if step.hook and step.grace > 0 and first:
+        if hook and step.grace > 0:
             with memory.timeline.step(f"preStop {step.name}", of=f"stop {step.name}"):
-                await self._pre_stop(step)
+                await self._pre_stop(step.container_id, step.name, hook, step.grace)
         left = step.grace - int(self._parts.clock.monotonic() - began)
         try:
             with memory.timeline.step(f"signal {step.name}", of=f"stop {step.name}"):
@@ -298,23 +303,23 @@ class Steps:
             # No event tells of it: the status would show the old resources.
             await self._look(afresh=True)
 
-    async def _pre_stop(self, step: Kill) -> None:
+    async def _pre_stop(self, container_id: str, name: str, spec: Json, grace: int) -> None:
         memory, pod = self._memory, self._memory.pod
-        found = pod.container(step.name)
-        container = found[1] if found else {"name": step.name}
+        found = pod.container(name)
+        container = found[1] if found else {"name": name}
         sandbox = memory.seen.sandbox
         ips = self._parts.host_ips() if pod.host_network else (sandbox.ips if sandbox else ())
-        hook = asyncio.ensure_future(self._parts.hooks.run(pod, container, step.container_id, step.hook or {}, ips))
-        timer = asyncio.ensure_future(self._parts.clock.sleep(step.grace))
+        hook = asyncio.ensure_future(self._parts.hooks.run(pod, container, container_id, spec, ips))
+        timer = asyncio.ensure_future(self._parts.clock.sleep(grace))
         try:
             await asyncio.wait({hook, timer}, return_when=asyncio.FIRST_COMPLETED)
             if hook.done():
                 await hook
             else:
-                log.warning("pod %s: preStop hook of %s took the whole grace", pod.full_name, step.name)
+                log.warning("pod %s: preStop hook of %s took the whole grace", pod.full_name, name)
         except NodewrightError as error:
-            log.warning("pod %s: preStop hook of %s: %s", pod.full_name, step.name, error)
-            self._warn("FailedPreStopHook", "PreStopHook failed", step.name)
+            log.warning("pod %s: preStop hook of %s: %s", pod.full_name, name, error)
+            self._warn("FailedPreStopHook", "PreStopHook failed", name)
         finally:
             hook.cancel()
             timer.cancel()

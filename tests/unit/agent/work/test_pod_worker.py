@@ -81,6 +81,17 @@ async def test_sidecars_start_before_and_stop_after_the_main_container(world: Wo
     assert world.cri.starts[uid, "side", 0] == 1
 
 
+async def test_all_pre_stop_hooks_begin_at_once_and_sidecars_still_end_in_turn(world: World) -> None:
+    hook = {"preStop": {"sleep": {"seconds": 5}}}
+    sidecars = [container(name, restartPolicy="Always", lifecycle=hook) for name in ("first", "second")]
+    uid = world.create(container("main"), initContainers=sidecars, terminationGracePeriodSeconds=30)
+    await world.until(world.is_ready)
+    began = world.clock.monotonic()
+    world.api.ask_deletion(uid, 30)
+    await world.until(lambda: world.is_gone(uid))
+    assert world.clock.monotonic() - began < 8  # one after the other, the hooks alone would take 10 s
+
+
 @pytest.mark.parametrize(
     ("policy", "code", "phase", "restarts"),
     [
