@@ -36,7 +36,7 @@ from agent.plan.facts import (
 )
 from agent.plan.images import image_volumes, wanted
 from agent.plan.initialization import init_actions
-from agent.plan.restart import grace_seconds, may_restart, should_start
+from agent.plan.restart import grace_seconds, is_sidecar, may_restart, should_start
 
 Candidate = tuple[Kind, Json]
 
@@ -216,9 +216,16 @@ def _kill(pod: Pod, container: Json, latest: ContainerState, message: str, probe
 
 def _wind_up(pod: Pod, seen: ObservedPod, facts: Facts) -> PodPlan:
     # Every container that counts has ended: sidecars go, then the sandbox; the status says the rest.
-    kills = kills_of(pod, seen, facts.now, grace_seconds(pod), facts.now)
+    kills = kills_of(pod, seen, facts.now, grace_seconds(pod), _over_since(pod, seen, facts.now))
     stops: tuple[Step, ...] = (*kills, *early_hooks(pod, seen, facts, kills)) if kills else sandbox_stops(seen, facts)
     return PodPlan(stops, reason="every container has ended", terminal=not kills)
+
+
+def _over_since(pod: Pod, seen: ObservedPod, now: float) -> float:
+    """When the last container that counts ended: the grace of the sidecars runs from then (wall seconds)."""
+    counted = {one["name"] for kind, one in pod.containers(Kind.INIT, Kind.MAIN) if not is_sidecar(kind, one)}
+    ends = [one.finished_at / 1e9 for one in seen.containers if one.name in counted and one.finished_at]
+    return min(now, max(ends, default=now))
 
 
 def _starts(

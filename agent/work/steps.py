@@ -87,8 +87,7 @@ class Steps:
             case Kill():
                 await self._kill(step)
             case PreStop():
-                self._memory.hooked.add(step.container_id)
-                await self._pre_stop(step.container_id, step.name, step.hook, step.grace)
+                await self._early_hook(step)
             case Resize():
                 await self._resize(step)
             case StopSandbox():
@@ -302,6 +301,15 @@ class Steps:
         finally:
             # No event tells of it: the status would show the old resources.
             await self._look(afresh=True)
+
+    async def _early_hook(self, step: PreStop) -> None:
+        memory = self._memory
+        memory.hooked.add(step.container_id)
+        began = self._parts.clock.monotonic()
+        await self._pre_stop(step.container_id, step.name, step.hook, step.grace)
+        if self._parts.clock.monotonic() - began >= step.grace:
+            # Nothing is left to wait for a turn with: it ends together with those whose turn it is.
+            await self._kill(Kill(step.container_id, step.name, f"Stopping container {step.name}", 0))
 
     async def _pre_stop(self, container_id: str, name: str, spec: Json, grace: int) -> None:
         memory, pod = self._memory, self._memory.pod

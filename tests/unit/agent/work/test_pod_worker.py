@@ -92,6 +92,21 @@ async def test_all_pre_stop_hooks_begin_at_once_and_sidecars_still_end_in_turn(w
     assert world.clock.monotonic() - began < 8  # one after the other, the hooks alone would take 10 s
 
 
+async def test_pre_stop_hooks_that_never_end_take_all_sidecars_down_together(world: World) -> None:
+    hook = {"preStop": {"sleep": {"seconds": 600}}}
+    sidecars = [container(name, restartPolicy="Always", lifecycle=hook) for name in ("first", "second", "third")]
+    world.create(container("main"), initContainers=sidecars, restartPolicy="Never", terminationGracePeriodSeconds=30)
+    await world.until(world.is_ready)
+    world.cri.ignores_term |= {"first", "second", "third"}
+    world.cri.exit("main")
+    began = world.clock.monotonic()
+    await world.until(lambda: world.phase() == "Succeeded")
+    assert 32 <= world.clock.monotonic() - began < 34  # the grace, and what SIGTERM is given at least
+    ends = [world.container_status(name)["state"]["terminated"] for name in ("first", "second", "third")]
+    assert {one["exitCode"] for one in ends} == {137}
+    assert len({one["finishedAt"] for one in ends}) == 1
+
+
 @pytest.mark.parametrize(
     ("policy", "code", "phase", "restarts"),
     [
