@@ -94,7 +94,10 @@ async def _until_asked_to_stop(work: Coroutine[Any, Any, Report]) -> Report:
     """SIGTERM undoes what was made, as Ctrl-C does: the suite's pods live in cgroups that `down` does not look at."""
     task = asyncio.ensure_future(work)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    return await task
+    try:
+        return await task
+    except asyncio.CancelledError:
+        raise SystemExit(128 + signal.SIGTERM) from None
 
 
 def show(report: Report, cluster: str, console: Console) -> None:
