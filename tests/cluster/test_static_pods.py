@@ -86,7 +86,7 @@ async def test_a_file_is_a_pod_and_kubectl_sees_it_as_any_other(world: World, ma
     node = await world.api.get(f"/api/v1/nodes/{NODE}")
     assert (owner["kind"], owner["uid"]) == ("Node", node["metadata"]["uid"])
     assert mirror["spec"]["dnsPolicy"] == "ClusterFirst"  # the API server has never defaulted what runs
-    assert await world.shell(name, "hostname") == f"{name}\n"
+    assert await world.shell(name, "hostname", "web") == f"{name}\n"
     assert "GET /hostname" in (await world.kubectl("logs", name)).text  # of the readiness probe
     described = (await world.kubectl("describe", "pod", name)).text
     assert "Started" in described  # events of the static pod are found by its mirror
