@@ -18,7 +18,11 @@ log = logging.getLogger(__name__)
 
 
 class BoundedFrequencyRunner:
-    """Runs `fn` after poke(); all intervals in seconds."""
+    """Runs `fn` after poke(); all intervals in seconds.
+
+    With `rest_factor` a run is followed by a rest of so many times its own length, `longest_rest` at most: what
+    costs little runs often, what costs much is batched. A first poke after a rest runs at once.
+    """
 
     def __init__(
         self,
@@ -29,11 +33,14 @@ class BoundedFrequencyRunner:
         retry_interval: float,
         max_interval: float,
         clock: Clock,
+        rest_factor: float = 0.0,
+        longest_rest: float = 1.0,
     ) -> None:
         self.name = name
         self._fn = fn
         self._min, self._retry, self._max = min_interval, retry_interval, max_interval
         self._clock = clock
+        self._rest_factor, self._longest_rest = rest_factor, longest_rest
         self._poked = asyncio.Event()
 
     def poke(self) -> None:
@@ -53,7 +60,8 @@ class BoundedFrequencyRunner:
             except Exception as error:
                 log.error("%s: %s; next try in %g s", self.name, error, self._retry, exc_info=_unexpected(error))
                 wait = self._retry
-            rest = self._min - (self._clock.monotonic() - started)
+            took = self._clock.monotonic() - started
+            rest = max(self._min - took, min(self._rest_factor * took, self._longest_rest))
             if rest > 0:
                 await self._clock.sleep(rest)
 

@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 _WAIT = ("-w", "5")  # seconds for the lock of the legacy tools; the nft ones take and ignore it
 _TIMEOUT = 300.0
 _PARSE_IN_THREAD = 200_000  # characters
+_RENDER_IN_THREAD = 1_000  # rules
 _LINE = re.compile(r"line:? (\d+)")
 
 Run = Callable[..., Awaitable[Completed]]
@@ -77,7 +78,8 @@ class Iptables:
 
     async def restore(self, change: Change) -> None:
         """Apply `change`, each table all or nothing, tables in their order. Raises RestoreError, CommandError."""
-        text = render(change)
+        large = sum(table.rule_count for table in change) > _RENDER_IN_THREAD
+        text = await asyncio.to_thread(render, change) if large else render(change)
         if text:
             await self.restore_text(text)
 

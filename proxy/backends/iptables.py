@@ -16,7 +16,8 @@ from proxy.model import Desired, NodeFacts, ServicePortName
 from proxy.plan.conntrack import stale_flows
 from proxy.plan.iptables import fixed
 from proxy.plan.iptables.blame import culprit
-from proxy.plan.iptables.sync import Plan, Standing, drift, plan_cleanup, plan_full, plan_partial
+from proxy.plan.iptables.context import Context
+from proxy.plan.iptables.sync import Plan, Standing, drift, full_stages, next_stage, plan_cleanup, plan_partial
 
 log = logging.getLogger(__name__)
 
@@ -53,8 +54,7 @@ class IptablesBackend:
         # Forgotten until all of it is in: a plan that broke off leaves a state that only a full sync mends.
         self._standing = None
         if changed is None or standing is None:
-            ctx = await self._facts.refresh()
-            plan = await asyncio.to_thread(plan_full, desired, ctx, await self._read())
+            plan = await self._write_all(desired, await self._facts.refresh())
         elif len(changed) > _INLINE_PORTS:
             plan = await asyncio.to_thread(plan_partial, desired, changed, self._facts.ctx, standing)
         else:
@@ -64,6 +64,14 @@ class IptablesBackend:
         self._standing, self._desired = plan.standing, desired
         self._seen = self._generation()
         return _report(plan, full)
+
+    async def _write_all(self, desired: Desired, ctx: Context) -> Plan:
+        """A stage is in the kernel's hands while the next one is planned."""
+        stages = full_stages(desired, ctx, await self._read())
+        step = await asyncio.to_thread(next_stage, stages)
+        while not isinstance(step, Plan):
+            _, step = await asyncio.gather(self._tables.restore(step), asyncio.to_thread(next_stage, stages))
+        return step
 
     async def audit(self, *, deep: bool) -> list[str]:
         """Raises CommandError. Without a change of the ruleset's generation nothing is read at all."""

@@ -10,7 +10,8 @@ group replaced as a whole), then one atomic input with the dispatch, and last wh
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Generator, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -53,22 +54,72 @@ class Plan:
 
 
 def plan_full(desired: Desired, ctx: Context, kernel: Mapping[str, TableContent]) -> Plan:
-    """Everything, whatever was written before. `kernel` has the tables as read just now (mangle, filter, nat).
+    """Everything, whatever was written before; all of `full_stages` at once."""
+    stages = full_stages(desired, ctx, kernel)
+    changes: list[Change] = []
+    while True:
+        step = next_stage(stages)
+        if isinstance(step, Plan):
+            return replace(step, changes=tuple(changes))
+        changes.append(step)
 
-    Chains that stand exactly as they should are left as they are: a restart writes next to nothing.
+
+def full_stages(desired: Desired, ctx: Context, kernel: Mapping[str, TableContent]) -> Generator[Change, None, Plan]:
+    """The transactions of a full sync as they get ready, so that one is written while the next is planned.
+
+    `kernel` has the tables as read just now (mangle, filter, nat). Chains that stand exactly as they should are left
+    as they are: a restart writes next to nothing. The returned plan has no changes of its own.
     """
     ctx = _sized(ctx, desired)
-    ports = _plan_ports(desired, desired.ports, ctx)
+    written: Counter[str] = Counter()
+    ports: dict[ServicePortName, PortRules] = {}
+    marks: dict[ServicePortName, Mapping[str, Mark]] = {}
+    pending: list[Chain] = []
+    split = False
+    for name, port in desired.ports.items():
+        rules = port_rules(port, desired.endpoints.get(name, ()), ctx)
+        missing = _missing(rules.chains, kernel["nat"], ctx)
+        if pending and len(pending) + len(missing) > GROUP_CHAINS:
+            # The chain that all of them jump to goes first.
+            yield _counted(_group(pending, ctx, first=not split), written)
+            pending, split = [], True
+        pending.extend(missing)
+        # Of the chains only names and marks are kept; the dispatch is needed again.
+        ports[name], marks[name] = replace(rules, chains=()), _marks(rules.chains)
+    if pending and (split or len(pending) > GROUP_CHAINS):
+        yield _counted(_group(pending, ctx, first=not split), written)
+        pending = []
     tops = _fill_all(ports, ctx)
-    wanted = {chain.name for rules in ports.values() for chain in rules.chains}
+    wanted = {chain for chains in marks.values() for chain in chains}
     stale = [name for name in kernel["nat"].chains if is_service_chain(name) and name not in wanted]
+    for change in _transactions([tuple(pending)] if pending else [], _final(tops, kernel, ctx), stale):
+        yield _counted(change, written)
+    return _finished(written, Standing(ports, marks, tops))
+
+
+def next_stage(stages: Generator[Change, None, Plan]) -> Change | Plan:
+    """The next transaction; after the last one the plan."""
+    try:
+        return next(stages)
+    except StopIteration as end:
+        plan: Plan = end.value
+        return plan
+
+
+def _group(chains: Iterable[Chain], ctx: Context, *, first: bool) -> Change:
+    mark = (Chain(fixed.MARK_MASQ[1], fixed.fill(fixed.MARK_MASQ, {}, (), ctx)),) if first else ()
+    return (TableChange("nat", (*mark, *chains)),)
+
+
+def _final(tops: Mapping[Top, tuple[Rule, ...]], kernel: Mapping[str, TableContent], ctx: Context) -> Change:
+    """The dispatch and what leads to it, as far as it does not stand."""
     missing = {
         table: missing_jumps(kernel[table], (*fixed.jumps(table), *fixed.kubelet_jumps(table)), ctx.family)
         for table in ("filter", "nat")
     }
     # The kubelet's jumps need their chain even where we put nothing into it.
     extra = () if fixed.FIREWALL in tops or kernel["filter"].has(fixed.FIREWALL[1]) else (Chain(fixed.FIREWALL[1]),)
-    final = (
+    return (
         TableChange("mangle", _missing((_CANARY,), kernel["mangle"], ctx)),
         TableChange(
             "filter",
@@ -81,11 +132,6 @@ def plan_full(desired: Desired, ctx: Context, kernel: Mapping[str, TableContent]
             add_jumps=missing["nat"],
         ),
     )
-    mark = Chain(fixed.MARK_MASQ[1], tops[fixed.MARK_MASQ])
-    groups = [_missing(rules.chains, kernel["nat"], ctx) for rules in ports.values()]
-    changes = _transactions([group for group in groups if group], final, stale, mark)
-    standing = Standing(_slim(ports), {name: _marks(rules.chains) for name, rules in ports.items()}, tops)
-    return _finished(changes, standing, ctx)
 
 
 def plan_partial(desired: Desired, changed: Collection[ServicePortName], ctx: Context, standing: Standing) -> Plan:
@@ -112,8 +158,11 @@ def plan_partial(desired: Desired, changed: Collection[ServicePortName], ctx: Co
         TableChange("filter", _top_chains("filter", touched, tops)),
         TableChange("nat", _top_chains("nat", touched, tops)),
     )
-    changes = _transactions([group for group in groups if group], final, stale, None)
-    return _finished(changes, Standing({**ports, **_slim(fresh)}, chains, tops), ctx)
+    changes = _transactions([group for group in groups if group], final, stale)
+    written: Counter[str] = Counter()
+    for change in changes:
+        _counted(change, written)
+    return replace(_finished(written, Standing({**ports, **_slim(fresh)}, chains, tops)), changes=changes)
 
 
 def plan_cleanup(kernel: Mapping[str, TableContent], family: Family) -> Change:
@@ -155,15 +204,13 @@ def _fill_all(ports: Mapping[ServicePortName, PortRules], ctx: Context) -> dict[
     return {top: fixed.fill(top, ports, order, ctx) for top in fixed.top_chains(ctx)}
 
 
-def _transactions(
-    groups: list[tuple[Chain, ...]], final: Change, stale: list[str], mark: Chain | None
-) -> tuple[Change, ...]:
+def _transactions(groups: list[tuple[Chain, ...]], final: Change, stale: list[str]) -> tuple[Change, ...]:
     """One atomic input when it is small, else groups of chains, the dispatch, and the deletions."""
     count = sum(len(group) for group in groups)
     before: list[tuple[Chain, ...]] = []
     after: list[list[str]] = []
     if count > GROUP_CHAINS:
-        before, groups = _packed(groups, mark), []
+        before, groups = _packed(groups), []
     if len(stale) > GROUP_CHAINS:
         after = [stale[start : start + GROUP_CHAINS] for start in range(0, len(stale), GROUP_CHAINS)]
         stale = []
@@ -177,10 +224,10 @@ def _transactions(
     return tuple(changes)
 
 
-def _packed(groups: list[tuple[Chain, ...]], mark: Chain | None) -> list[tuple[Chain, ...]]:
-    """Whole ports together, about GROUP_CHAINS chains in each; the chain that all of them jump to first."""
+def _packed(groups: list[tuple[Chain, ...]]) -> list[tuple[Chain, ...]]:
+    """Whole ports together, about GROUP_CHAINS chains in each."""
     packed: list[tuple[Chain, ...]] = []
-    current: list[Chain] = [mark] if mark else []
+    current: list[Chain] = []
     for group in groups:
         if current and len(current) + len(group) > GROUP_CHAINS:
             packed.append(tuple(current))
@@ -226,14 +273,16 @@ def _sized(ctx: Context, desired: Desired) -> Context:
     return replace(ctx, large=desired.endpoint_count > LARGE_CLUSTER_ENDPOINTS)
 
 
-def _finished(changes: tuple[Change, ...], standing: Standing, ctx: Context) -> Plan:
-    written = {"filter": 0, "nat": 0}
-    for change in changes:
-        for table in change:
-            if table.table in written:
-                written[table.table] += table.rule_count
+def _counted(change: Change, written: Counter[str]) -> Change:
+    """`change` itself, its rules added to `written`."""
+    for table in change:
+        written[table.table] += table.rule_count
+    return change
+
+
+def _finished(written: Mapping[str, int], standing: Standing) -> Plan:
     total = {"filter": 0, "nat": 0}
     for (table_name, _), rules in standing.tops.items():
         total[table_name] += len(rules)
     total["nat"] += sum(mark.rules for marks in standing.chains.values() for mark in marks.values())
-    return Plan(changes, standing, total, written)
+    return Plan((), standing, total, {table: written.get(table, 0) for table in total})

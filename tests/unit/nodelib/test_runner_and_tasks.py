@@ -33,6 +33,25 @@ async def test_pokes_are_coalesced_and_kept_apart() -> None:
     await run_until_done(task)
 
 
+async def test_what_takes_long_is_followed_by_a_rest() -> None:
+    clock, calls = FakeClock(), []
+
+    async def work() -> None:
+        calls.append(clock.monotonic())
+        await clock.sleep(0.05)
+
+    runner = BoundedFrequencyRunner(
+        "t", work, min_interval=0, retry_interval=2, max_interval=60, clock=clock, rest_factor=9, longest_rest=1
+    )
+    task = asyncio.create_task(runner.run())
+    runner.poke()
+    await clock.advance(0.06)
+    runner.poke()
+    await clock.advance(1)
+    assert [round(one, 3) for one in calls] == [0.0, 0.5]
+    await run_until_done(task)
+
+
 async def test_failure_is_tried_again_and_audit_comes_without_a_poke() -> None:
     clock, calls = FakeClock(), []
 

@@ -157,7 +157,7 @@ def test_a_large_cold_sync_is_split_and_the_dispatch_comes_last_in_one_input() -
         objects.append(endpoint_slice(f"s{number}", [f"10.{number >> 8}.{number & 255}.1"]))
     plan = plan_full(desired(*objects), CONTEXT, FakeIptables().content())
     chains = [sum(len(table.chains) for table in change) for change in plan.changes]
-    assert len(plan.changes) == 4 and max(chains[:-1]) <= GROUP_CHAINS + 1
+    assert len(plan.changes) == 3 and max(chains[:-1]) <= GROUP_CHAINS + 1
     assert all(
         "KUBE-SERVICES" not in [chain.name for table in change for chain in table.chains]
         for change in plan.changes[:-1]
