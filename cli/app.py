@@ -70,6 +70,7 @@ class Bench(StrEnum):
     PODS = "pods"
     NETWORK = "network"
     SERVICES = "services"
+    SOAK = "soak"
 
 
 class Output(StrEnum):
@@ -471,6 +472,8 @@ def bench(
     modes: Annotated[str, typer.Option(help="services: modes of the proxy.")] = "iptables,nftables",
     steps: Annotated[str, typer.Option(help="services: cold, path, change, churn.")] = "cold",
     dense: Annotated[bool, typer.Option("--dense", help="services: 5,000 of 50 endpoints as well.")] = False,
+    minutes: Annotated[float, typer.Option(min=0.5, help="soak: how long.")] = 10,
+    seed: Annotated[int, typer.Option(help="soak: of its random changes.")] = 1,
     write: Annotated[bool, typer.Option("--write", help="Put the table into docs/benchmarks.md.")] = False,
     binaries: Binaries = None,
     plain: Plain = False,
@@ -502,6 +505,10 @@ def bench(
 
             bench_network.run(peer=upstream, plan=network.Plan(), write=write, plain=plain)
             return
+        if what is Bench.SOAK:
+            from cli.commands import bench_services
+
+            bench_services.soak(modes=modes, services=1000, minutes=minutes, seed=seed, plain=plain, binaries=binaries)
         from cli.bench.pods import Plan
         from cli.commands import bench as command
 

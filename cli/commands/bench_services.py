@@ -16,10 +16,13 @@ from rich.console import Console
 from rich.table import Table
 
 from cli.bench.services import objects, plot, report
+from cli.bench.services.churn import Churn
 from cli.bench.services.measure import Effort, Measurement
 from cli.bench.services.objects import PROBE_ADDRESS, TARGET_PORT, Size
 from cli.bench.services.report import Figure
-from cli.bench.services.subject import NODE, Subject, start_peer
+from cli.bench.services.soak import Soak
+from cli.bench.services.soak import report as soak_report
+from cli.bench.services.subject import NODE, NODE_ADDRESS, Subject, start_peer
 from cli.commands.bench import commit
 from cli.display import Display, Say
 from cli.errors import need_root
@@ -83,6 +86,48 @@ def services(wanted: Wish, *, write: bool, plain: bool, binaries: Path | None) -
     for message in failed:
         Console(stderr=True).print(message, style="red", markup=False)
     raise SystemExit(1 if failed else 0)
+
+
+def soak(*, modes: str, services: int, minutes: float, seed: int, plain: bool, binaries: Path | None) -> None:
+    """Random churn of our proxy; exit status 1 when the kernel ever had something else than a fresh start writes."""
+    need_root("bench")
+    with Display(plain=plain or None) as display:
+        with display.step("binaries") as say:
+            cache = Path(os.environ.get("NODEWRIGHT_CACHE", Path.home() / ".cache" / "nodewright"))
+            names = ["etcd", "kube-apiserver"]
+            paths = ensure(names, cache_dir=cache, progress=say, binaries_dir=binaries)
+        edge.enter()
+        folder = paths.path("etcd").parent
+        done, refused = asyncio.run(_soak(tuple(modes.split(",")), Size(services), 60 * minutes, seed, folder, display))
+    for line in soak_report(done.looks):
+        print(line)
+    if refused:
+        print("refused by the API server (names or ports that were taken):", refused)
+    raise SystemExit(1 if not done.looks or any(look.difference for look in done.looks) else 0)
+
+
+async def _soak(
+    modes: tuple[str, ...], size: Size, seconds: float, seed: int, binaries: Path, display: Display
+) -> tuple[Soak, dict[str, int]]:
+    clock = SystemClock()
+    lab = Lab(Path(tempfile.mkdtemp(prefix="nodewright-soak-")), binaries, clock)
+    client: KubeClient | None = None
+    try:
+        await lab.prepare()
+        pods = await _pods(lab)
+        with display.step(f"{size} Services") as say:
+            await _populate(lab, size, say)
+        client = KubeClient(lab.access, user_agent="nodewright-soak")
+        await client.post("/api/v1/nodes", _node())
+        run = Soak(lab, clock, pods, lambda mode: Subject(lab, "nodewright", mode, binaries, clock))
+        churn = Churn(client, size, NODE, seed)
+        with display.step(f"churn for {seconds / 60:g} min, seed {seed}") as say:
+            await run.run(modes, churn, seconds, say)
+        return run, churn.failed
+    finally:
+        if client is not None:
+            await client.close()
+        await lab.close()
 
 
 async def _measure(wanted: Wish, binaries: Path, display: Display) -> tuple[list[Figure], list[str]]:
@@ -160,7 +205,7 @@ async def _populate(lab: Lab, size: Size, say: Say) -> None:
 def _node() -> objects.Json:
     return {
         "metadata": {"name": NODE},
-        "status": {"addresses": [{"type": "InternalIP", "address": "10.89.250.10"}]},
+        "status": {"addresses": [{"type": "InternalIP", "address": NODE_ADDRESS}]},
     }
 
 

@@ -20,6 +20,7 @@ from nodelib.clock import Clock
 from nodelib.errors import Permanent, Temporary
 
 NODE = "bench"
+NODE_ADDRESS = "192.0.2.7"
 SYNC = "kubeproxy_sync_proxy_rules_duration_seconds"
 LAST = "kubeproxy_sync_proxy_rules_last_timestamp_seconds"
 _SAMPLE = re.compile(r'^([a-z_]+)\{[^}]*ip_family="IPv4"[^}]*\} ([0-9.e+-]+)$', re.MULTILINE)
@@ -98,6 +99,8 @@ class Subject:
         self._space = await self._lab.space(f"{self.maker}-{self.mode}-{number}", number)
         await self.space.run("sysctl", "-qw", "net.ipv4.ip_forward=1")
         await self.space.run("ip", "route", "add", POD_RANGE, "via", pods.address)
+        # The Node's address: every subject is the same node.
+        await self.space.run("ip", "addr", "add", f"{NODE_ADDRESS}/32", "dev", "lo")
 
     async def start(self) -> None:
         """The proxy, with its default intervals."""

@@ -1,0 +1,126 @@
+"""Random changes of Services and EndpointSlices, as a cluster's controllers and users make them. Seeded."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from cli.bench.services.objects import NAMESPACE, Size
+from nodelib.kube.client import ApiError, KubeClient
+
+_SERVICES = f"/api/v1/namespaces/{NAMESPACE}/services"
+_SLICES = f"/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices"
+_MERGE = "merge"
+Json = dict[str, Any]
+
+
+class Churn:
+    """Owns the Services of `size` below the API server. `failed` counts what the API server refused."""
+
+    def __init__(self, client: KubeClient, size: Size, node: str, seed: int) -> None:
+        self.done = 0
+        self.failed: dict[str, int] = {}
+        self._client, self._size, self._node = client, size, node
+        self._random = random.Random(seed)
+        self._names = [size.name(index) for index in range(size.services)]
+        self._next = size.services
+
+    async def step(self) -> None:
+        """One random change; a refusal (a name or NodePort that is taken) is counted, nothing else."""
+        weighted: list[tuple[Callable[[], Awaitable[None]], int]] = [
+            (self._endpoints, 12),
+            (self._second_slice, 2),
+            (self._policies, 4),
+            (self._replace, 3),
+        ]
+        change = self._random.choices([one for one, _ in weighted], [weight for _, weight in weighted])[0]
+        try:
+            await change()
+        except ApiError as error:
+            self.failed[error.reason] = self.failed.get(error.reason, 0) + 1
+        self.done += 1
+
+    async def _endpoints(self) -> None:
+        entries = [self._endpoint() for _ in range(self._random.choice((0, 1, 2, 2, 3, 5)))]
+        await self._client.patch(f"{_SLICES}/{self._random.choice(self._names)}", {"endpoints": entries}, _MERGE)
+
+    async def _second_slice(self) -> None:
+        name = self._random.choice(self._names)
+        path = f"{_SLICES}/{name}-more"
+        try:
+            await self._client.delete(path)
+        except ApiError as error:
+            if not error.is_not_found:
+                raise
+            await self._client.post(_SLICES, self._slice(name, f"{name}-more"))
+
+    async def _policies(self) -> None:
+        pick = self._random.choice
+        spec: Json = pick(
+            (
+                {"sessionAffinity": "ClientIP"},
+                {"sessionAffinity": "None", "sessionAffinityConfig": None},
+                {"internalTrafficPolicy": "Local"},
+                {"internalTrafficPolicy": "Cluster"},
+                {"externalIPs": [f"198.51.100.{self._random.randrange(1, 250)}"]},
+                {"externalIPs": None},
+                {"type": "NodePort"},
+                {"type": "ClusterIP", "externalTrafficPolicy": None},
+            )
+        )
+        await self._client.patch(f"{_SERVICES}/{pick(self._names)}", {"spec": spec}, _MERGE)
+
+    async def _replace(self) -> None:
+        """One Service goes with its slice, another one comes: the number of them stays."""
+        place = self._random.randrange(len(self._names))
+        old = self._names[place]
+        new = f"soak-{self._next:05d}"
+        self._next += 1
+        await self._client.delete(f"{_SERVICES}/{old}")
+        await self._client.delete(f"{_SLICES}/{old}")
+        await self._client.post(_SLICES, self._slice(new, new))
+        await self._client.post(_SERVICES, self._service(new))
+        self._names[place] = new
+        if self._random.random() < 0.3:
+            ingress = [{"ip": f"203.0.113.{self._random.randrange(1, 250)}"}]
+            status = {"status": {"loadBalancer": {"ingress": ingress}}}
+            await self._client.patch(f"{_SERVICES}/{new}/status", status, _MERGE)
+
+    def _service(self, name: str) -> Json:
+        pick = self._random.choice
+        kind = pick(("ClusterIP", "ClusterIP", "NodePort", "LoadBalancer"))
+        spec: Json = {"type": kind, "ports": [{"name": "main", "port": 80, "protocol": pick(("TCP", "TCP", "UDP"))}]}
+        if self._random.random() < 0.3:
+            spec["ports"].append({"name": "more", "port": 443, "protocol": "TCP"})
+        if kind != "ClusterIP":
+            spec["externalTrafficPolicy"] = pick(("Cluster", "Local"))
+        if kind == "LoadBalancer" and self._random.random() < 0.5:
+            spec["loadBalancerSourceRanges"] = ["192.0.2.0/24", "198.51.100.0/25"]
+        if self._random.random() < 0.2:
+            spec["sessionAffinity"] = "ClientIP"
+        return {"metadata": {"name": name}, "spec": spec}
+
+    def _slice(self, service: str, name: str) -> Json:
+        return {
+            "metadata": {"name": name, "labels": {"kubernetes.io/service-name": service}},
+            "addressType": "IPv4",
+            "ports": [
+                {"name": "main", "port": 8080, "protocol": "TCP"},
+                {"name": "main", "port": 8080, "protocol": "UDP"},
+                {"name": "more", "port": 8443, "protocol": "TCP"},
+            ],
+            "endpoints": [self._endpoint() for _ in range(2)],
+        }
+
+    def _endpoint(self) -> Json:
+        number = self._random.randrange(1 << 20)
+        state = self._random.choice(("ready", "ready", "ready", "ending", "not ready"))
+        conditions = {
+            "ready": state == "ready",
+            "serving": state in ("ready", "ending"),
+            "terminating": state == "ending",
+        }
+        node = self._random.choice((self._node, "elsewhere"))
+        address = f"10.{128 + (number >> 16)}.{number >> 8 & 255}.{number & 255}"
+        return {"addresses": [address], "conditions": conditions, "nodeName": node}

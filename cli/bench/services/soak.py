@@ -1,0 +1,151 @@
+"""Hours of churn in minutes: after each spell of random changes the kernel must have what a fresh start would write.
+
+The proxy that lived through all of it (incremental writes) is compared with one that was started a moment ago in a
+namespace of its own, on the same objects. Rules, chains, set elements: everything but counters and handles.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from cli.bench.services.churn import Churn
+from cli.bench.services.subject import Subject, cost
+from controlplane.edge.lab import Lab, Space
+from nodelib.clock import Clock
+
+_TABLES = ("mangle", "filter", "nat")
+_ON_DEMAND = ("pick-", "local-", "sticky-", "external-", "remember-")
+_SETTLED = 60.0  # seconds
+_VOLATILE = {"handle", "counter", "packets", "bytes", "expires", "index"}
+
+
+@dataclass(slots=True)
+class Look:
+    """One pause: what differed (at most a few lines), and what the proxy costs."""
+
+    mode: str
+    changes: int
+    difference: list[str]
+    rss: float
+    files: int
+    lines: int
+
+
+@dataclass(slots=True)
+class Soak:
+    """`make` builds a subject of a mode; `number` gives namespaces their numbers."""
+
+    lab: Lab
+    clock: Clock
+    pods: Space
+    make: Callable[[str], Subject]
+    looks: list[Look] = field(default_factory=list)
+    number: int = 20
+
+    async def run(self, modes: tuple[str, ...], churn: Churn, seconds: float, say: Callable[[str], None]) -> None:
+        """Spells of changes with a look after each, until the time is over."""
+        old = {mode: await self._started(mode) for mode in modes}
+        try:
+            deadline = self.clock.monotonic() + seconds
+            while self.clock.monotonic() < deadline:
+                spell = self.clock.monotonic() + 20
+                while self.clock.monotonic() < spell:
+                    await asyncio.gather(*(churn.step() for _ in range(4)))
+                    await self.clock.sleep(0.1)
+                for mode, subject in old.items():
+                    look = await self._look(mode, subject, churn.done)
+                    self.looks.append(look)
+                    say(f"{mode}, {churn.done} changes: {len(look.difference)} differences, RSS {look.rss:.0f} MiB")
+        finally:
+            for subject in old.values():
+                await subject.close()
+
+    async def _look(self, mode: str, old: Subject, changes: int) -> Look:
+        fresh = await self._started(mode)
+        try:
+            deadline = self.clock.monotonic() + _SETTLED
+            while True:
+                wanted, stands = await asyncio.gather(state(fresh.space, mode), state(old.space, mode))
+                difference = differing(wanted, stands, mode)
+                if not difference or self.clock.monotonic() > deadline:
+                    break
+                await self.clock.sleep(1)
+        finally:
+            await fresh.close()
+        pid = old.process.pid
+        files = len(os.listdir(f"/proc/{pid}/fd"))
+        return Look(mode, changes, difference[:10], cost(pid).rss, files, len(stands))
+
+    async def _started(self, mode: str) -> Subject:
+        self.number = 20 + (self.number - 19) % 200
+        subject = self.make(mode)
+        await subject.open(self.number, self.pods)
+        await subject.start()
+        await subject.synced(120)
+        return subject
+
+
+async def state(space: Space, mode: str) -> set[str]:
+    """Everything of the proxy in the kernel, a line each."""
+    if mode == "iptables":
+        found: set[str] = set()
+        for tool in ("iptables-save", "ip6tables-save"):
+            for table in _TABLES:
+                text = (await space.run(tool, "-t", table, timeout=120)).text
+                lines = [line.split(" ")[0] if line[:1] == ":" else line for line in text.splitlines()]
+                found.update(f"{tool} {table} {line}" for line in lines if line[:1] in (":", "-"))
+        return found
+    done = await space.run("nft", "-j", "list", "ruleset", timeout=120)
+    return {line for item in json.loads(done.stdout)["nftables"] for line in _lines(item)}
+
+
+def differing(wanted: set[str], stands: set[str], mode: str) -> list[str]:
+    """Lines that only one has; chains that were once needed and may be again are no leak."""
+    lost = [f"missing: {line}" for line in sorted(wanted - stands)]
+    more = [f"too much: {line}" for line in sorted(stands - wanted) if mode == "iptables" or not _spare(line)]
+    return lost + more
+
+
+def _lines(item: dict[str, Any]) -> list[str]:
+    kind, obj = next(iter(item.items()))
+    if kind == "metainfo":
+        return []
+    where = f"{obj.get('family')} {obj.get('table', '')} {kind} {obj.get('chain', obj.get('name', ''))}"
+    if kind in ("set", "map"):
+        if "dynamic" in (obj.get("flags") or []):
+            return [where]
+        return [where, *(f"{where}: {json.dumps(_steady(one), sort_keys=True)}" for one in obj.get("elem") or [])]
+    return [f"{where}: {json.dumps(_steady(obj), sort_keys=True)}"]
+
+
+def _steady(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _steady(one) for key, one in value.items() if key not in _VOLATILE}
+    return [_steady(one) for one in value] if isinstance(value, list) else value
+
+
+def _spare(line: str) -> bool:
+    words = line.split(" ")
+    return len(words) > 3 and words[2] in ("chain", "rule") and words[3].startswith(_ON_DEMAND)
+
+
+def report(looks: list[Look]) -> list[str]:
+    """One line a mode, and the differences if there were any."""
+    lines = []
+    for mode in dict.fromkeys(look.mode for look in looks):
+        own = [look for look in looks if look.mode == mode]
+        wrong = [look for look in own if look.difference]
+        rss, files = [look.rss for look in own], [look.files for look in own]
+        lines.append(
+            f"{mode}: {len(own)} pauses, {own[-1].changes} changes, {own[-1].lines} lines in the kernel at the end;"
+            f" {len(wrong)} pauses with a difference; RSS {rss[0]:.0f} MiB at first, {rss[-1]:.0f} at last,"
+            f" {max(rss):.0f} at most; open files {files[0]} to {files[-1]}"
+        )
+        for look in wrong:
+            lines += [f"  after {look.changes} changes: {line}" for line in look.difference]
+    return lines
