@@ -7,9 +7,11 @@ import gc
 import logging
 import sys
 from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any
 
-from aiohttp import web
+import yaml
 from prometheus_client import disable_created_metrics
 
 from nodelib import log as logs
@@ -28,8 +30,10 @@ from proxy.edge import nfacct, sysctl
 from proxy.edge.addresses import local_addresses
 from proxy.edge.events import Events
 from proxy.edge.metrics import Metrics
-from proxy.edge.servers import ServiceHealthServers, json_response, serve, text_response
+from proxy.edge.servers import ServiceHealthServers
+from proxy.effective import document
 from proxy.health import Health
+from proxy.http import serve_health, serve_metrics
 from proxy.model import NamespacedName, NodeFacts
 from proxy.plan.iptables.context import CT_INVALID_COUNTER, LOCALHOST_COUNTER
 from proxy.plan.listen import expand, networks, node_port_ips
@@ -53,13 +57,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     logs.setup(settings.verbosity, "proxy")
     try:
+        if settings.write_config_to:
+            Path(settings.write_config_to).write_text(yaml.safe_dump(document(settings), sort_keys=False))
+            return 0
         if settings.cleanup:
             return 0 if asyncio.run(modes.remove_others("")) else 1
         asyncio.run(run(settings))
     except Invalid as error:
         log.error("%s", error)
         return 2
-    except NodewrightError as error:
+    except (NodewrightError, OSError) as error:
         log.error("%s", error)
         return 1
     return 0
@@ -131,9 +138,10 @@ class _Proxy:
         spawn("conntrack-fullness", lambda: fullness.watch(sysctl.read_int, self._clock))
         hard = self._settings.bind_hard_fail
         if self._settings.healthz is not None:
-            spawn("healthz", self._serve_health, critical=hard)
+            serving = partial(serve_health, self._settings, self._health, self._metrics, self._clock)
+            spawn("healthz", serving, critical=hard)
         if self._settings.metrics is not None:
-            spawn("metrics", self._serve_metrics, critical=hard)
+            spawn("metrics", partial(serve_metrics, self._settings, self._metrics), critical=hard)
 
     async def _begin(self) -> None:
         """Nothing is written before everything has been listed: partial lists would cut Services off."""
@@ -229,33 +237,3 @@ class _Proxy:
             "Number of packets accepted on nodeports of loopback interface",
             lambda: nfacct.packets(LOCALHOST_COUNTER),
         )
-
-    async def _serve_health(self) -> None:
-        async def healthz(_: web.Request) -> web.Response:
-            healthy, body = self._health.report(self._clock.now(), with_node=True)
-            self._metrics.healthz.labels("200" if healthy else "503").inc()
-            return json_response(body, 200 if healthy else 503)
-
-        async def livez(_: web.Request) -> web.Response:
-            healthy, body = self._health.report(self._clock.now(), with_node=False)
-            self._metrics.livez.labels("200" if healthy else "503").inc()
-            return json_response(body, 200 if healthy else 503)
-
-        assert self._settings.healthz is not None
-        listen = self._settings.healthz
-        await serve({"/healthz": healthz, "/livez": livez}, listen.host, listen.port, "healthz server")
-
-    async def _serve_metrics(self) -> None:
-        async def metrics(_: web.Request) -> web.Response:
-            return text_response(self._metrics.text())
-
-        async def well(_: web.Request) -> web.Response:
-            return text_response("ok")
-
-        async def mode(_: web.Request) -> web.Response:
-            return text_response(self._settings.mode)
-
-        assert self._settings.metrics is not None
-        listen = self._settings.metrics
-        routes = {"/metrics": metrics, "/healthz": well, "/proxyMode": mode}
-        await serve(routes, listen.host, listen.port, "metrics server")

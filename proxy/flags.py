@@ -65,6 +65,7 @@ OWN_FLAGS: dict[str, Callable[[str], Any]] = {
     "hostname-override": str,
     "cleanup": _boolean,
     "init-only": _boolean,
+    "write-config-to": str,
     "healthz-port": int,
     "metrics-port": int,
     "v": int,

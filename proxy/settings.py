@@ -84,6 +84,7 @@ class Settings:
     verbosity: int = 0
     cleanup: bool = False
     init_only: bool = False
+    write_config_to: str = ""
     notices: tuple[str, ...] = field(default=())
 
 
@@ -125,6 +126,7 @@ def _settings(values: Mapping[str, Any], flags: Mapping[str, Any], notices: tupl
         verbosity=int(flags.get("v", values.get("logging.verbosity", 0))),
         cleanup=bool(flags.get("cleanup")),
         init_only=bool(flags.get("init-only")),
+        write_config_to=str(flags.get("write-config-to") or ""),
         notices=notices,
     )
 

@@ -79,6 +79,10 @@ class Metrics:
         self.nft_failures = self._counter(
             "sync_proxy_rules_nftables_sync_failures", "Cumulative proxy nftables sync failures"
         )
+        # Always 0: a chain for each number of endpoints is kept for the next Service that needs it.
+        self.nft_cleanup_failures = self._counter(
+            "sync_proxy_rules_nftables_cleanup_failures", "Cumulative proxy nftables cleanup failures"
+        )
         self.conntrack = self._histogram(
             "conntrack_reconciler_sync_duration_seconds", "ReconcileConntrackFlowsLatency latency in seconds"
         )
