@@ -2,7 +2,7 @@
 
 `serve tcp|udp PORT NAME` answers each message with NAME and the client's address. `ask tcp|udp HOST PORT [COUNT
 [SOURCE_PORT]]` prints one answer a line. `stream HOST PORT` keeps one TCP connection talking until stdin ends, `knock
-HOST PORT` makes new ones; both print what went wrong, or "ok N".
+HOST PORT` makes new ones, `hold HOST PORT` keeps one of HTTP; all print what went wrong, or "ok N".
 """
 
 from __future__ import annotations
@@ -73,6 +73,24 @@ def stream(host: str, port: int) -> None:
     print(f"ok {count}")
 
 
+def hold(host: str, port: int) -> None:
+    """One HTTP connection kept alive, a request every half second."""
+    sock = socket.create_connection((host, port), timeout=10)
+    print("READY", flush=True)
+    count = 0
+    try:
+        while not _stopped():
+            sock.sendall(b"GET /hostname HTTP/1.1\r\nHost: x\r\n\r\n")
+            if not sock.recv(4096):
+                raise OSError("closed by the peer")
+            count += 1
+            time.sleep(0.5)
+    except OSError as error:
+        print(f"broken after {count}: {error!r}")
+        return
+    print(f"ok {count}")
+
+
 def knock(host: str, port: int) -> None:
     print("READY", flush=True)
     failures, count = [], 0
@@ -95,6 +113,8 @@ if __name__ == "__main__":
         serve(rest[0], int(rest[1]), rest[2])
     elif verb == "ask":
         ask(rest[0], rest[1], int(rest[2]), int(rest[3] if len(rest) > 3 else 1), int(rest[4] if len(rest) > 4 else 0))
+    elif verb == "hold":
+        hold(rest[0], int(rest[1]))
     elif verb == "stream":
         stream(rest[0], int(rest[1]))
     else:

@@ -53,7 +53,7 @@ class Churn:
         except ApiError as error:
             if not error.is_not_found:
                 raise
-            await self._client.post(_SLICES, self._slice(name, f"{name}-more"))
+            await self._client.post(_SLICES, self._slice(name, f"{name}-more", "TCP"))
 
     async def _policies(self) -> None:
         pick = self._random.choice
@@ -79,18 +79,19 @@ class Churn:
         self._next += 1
         await self._client.delete(f"{_SERVICES}/{old}")
         await self._client.delete(f"{_SLICES}/{old}")
-        await self._client.post(_SLICES, self._slice(new, new))
-        await self._client.post(_SERVICES, self._service(new))
+        protocol = self._random.choice(("TCP", "TCP", "UDP"))
+        await self._client.post(_SLICES, self._slice(new, new, protocol))
+        await self._client.post(_SERVICES, self._service(new, protocol))
         self._names[place] = new
         if self._random.random() < 0.3:
             ingress = [{"ip": f"203.0.113.{self._random.randrange(1, 250)}"}]
             status = {"status": {"loadBalancer": {"ingress": ingress}}}
             await self._client.patch(f"{_SERVICES}/{new}/status", status, _MERGE)
 
-    def _service(self, name: str) -> Json:
+    def _service(self, name: str, protocol: str) -> Json:
         pick = self._random.choice
         kind = pick(("ClusterIP", "ClusterIP", "NodePort", "LoadBalancer"))
-        spec: Json = {"type": kind, "ports": [{"name": "main", "port": 80, "protocol": pick(("TCP", "TCP", "UDP"))}]}
+        spec: Json = {"type": kind, "ports": [{"name": "main", "port": 80, "protocol": protocol}]}
         if self._random.random() < 0.3:
             spec["ports"].append({"name": "more", "port": 443, "protocol": "TCP"})
         if kind != "ClusterIP":
@@ -101,13 +102,12 @@ class Churn:
             spec["sessionAffinity"] = "ClientIP"
         return {"metadata": {"name": name}, "spec": spec}
 
-    def _slice(self, service: str, name: str) -> Json:
+    def _slice(self, service: str, name: str, protocol: str) -> Json:
         return {
             "metadata": {"name": name, "labels": {"kubernetes.io/service-name": service}},
             "addressType": "IPv4",
             "ports": [
-                {"name": "main", "port": 8080, "protocol": "TCP"},
-                {"name": "main", "port": 8080, "protocol": "UDP"},
+                {"name": "main", "port": 8080, "protocol": protocol},
                 {"name": "more", "port": 8443, "protocol": "TCP"},
             ],
             "endpoints": [self._endpoint() for _ in range(2)],
