@@ -7,7 +7,7 @@ import datetime
 import os
 import random
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -79,10 +79,10 @@ def services(wanted: Wish, *, write: bool, plain: bool, binaries: Path | None) -
         with display.step("binaries") as say:
             paths = ensure(names, cache_dir=cache, progress=say, binaries_dir=binaries)
         edge.enter()
-        figures, failed = asyncio.run(_measure(wanted, paths.path("etcd").parent, display))
+        # Written after each subject: a run that is cut short loses one, not all.
+        keep = _write if write else _nowhere
+        figures, failed = asyncio.run(_measure(wanted, paths.path("etcd").parent, display, keep))
     _show(figures)
-    if write:
-        _write(figures)
     for message in failed:
         Console(stderr=True).print(message, style="red", markup=False)
     raise SystemExit(1 if failed else 0)
@@ -130,7 +130,9 @@ async def _soak(
         await lab.close()
 
 
-async def _measure(wanted: Wish, binaries: Path, display: Display) -> tuple[list[Figure], list[str]]:
+async def _measure(
+    wanted: Wish, binaries: Path, display: Display, keep: Callable[[list[Figure]], None]
+) -> tuple[list[Figure], list[str]]:
     found: list[Figure] = []
     failed: list[str] = []
     clock = SystemClock()
@@ -150,16 +152,18 @@ async def _measure(wanted: Wish, binaries: Path, display: Display) -> tuple[list
                     for maker in wanted.makers:
                         number += 1
                         subject = Subject(lab, maker, mode, binaries / "kube-proxy", clock)
+                        run = Measurement(lab, client, subject, size, clock, wanted.effort, fresh)
                         with display.step(f"{maker} {mode}, {size} Services") as say:
                             try:
                                 await subject.open(number, pods)
-                                run = Measurement(lab, client, subject, size, clock, wanted.effort, fresh)
                                 await _walk(run, wanted.steps, say)
                             except NodewrightError as error:
                                 failed.append(f"{maker} {mode}, {size} Services: {error}")
                             finally:
                                 await subject.close()
-                            found += _figures(mode, size, maker, run.figures)
+                        taken = _figures(mode, size, maker, run.figures)
+                        found += taken
+                        keep(taken)
                         # The kernel tears a namespace of 100,000 rules down on its own time.
                         await clock.sleep(2)
             finally:
@@ -223,6 +227,10 @@ def _show(figures: list[Figure]) -> None:
         style = {None: "", True: "green", False: "red"}[row.met]
         shown.add_row(*row.cells[:-1], style=style)
     Console().print(shown)
+
+
+def _nowhere(figures: list[Figure]) -> None:
+    """Without --write the table on the screen is all."""
 
 
 def _write(figures: list[Figure]) -> None:
