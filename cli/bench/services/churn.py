@@ -25,6 +25,7 @@ class Churn:
         self._random = random.Random(seed)
         self._names = [size.name(index) for index in range(size.services)]
         self._next = size.services
+        self._given = 0
 
     async def step(self) -> None:
         """One random change; a refusal (a name or NodePort that is taken) is counted, nothing else."""
@@ -63,7 +64,7 @@ class Churn:
                 {"sessionAffinity": "None", "sessionAffinityConfig": None},
                 {"internalTrafficPolicy": "Local"},
                 {"internalTrafficPolicy": "Cluster"},
-                {"externalIPs": [f"198.51.100.{self._random.randrange(1, 250)}"]},
+                {"externalIPs": [self._address()]},
                 {"externalIPs": None},
                 {"type": "NodePort"},
                 {"type": "ClusterIP", "externalTrafficPolicy": None},
@@ -84,9 +85,14 @@ class Churn:
         await self._client.post(_SERVICES, self._service(new, protocol))
         self._names[place] = new
         if self._random.random() < 0.3:
-            ingress = [{"ip": f"203.0.113.{self._random.randrange(1, 250)}"}]
+            ingress = [{"ip": self._address()}]
             status = {"status": {"loadBalancer": {"ingress": ingress}}}
             await self._client.patch(f"{_SERVICES}/{new}/status", status, _MERGE)
+
+    def _address(self) -> str:
+        """Of 198.18.0.0/15, each given once: of two Services at one address either may be served, and stay so."""
+        self._given += 1
+        return f"198.{18 + (self._given >> 16)}.{self._given >> 8 & 255}.{self._given & 255}"
 
     def _service(self, name: str, protocol: str) -> Json:
         pick = self._random.choice
