@@ -7,6 +7,7 @@ Nodes: this one 192.168.0.10 (and 192.168.1.10), named "here". Pods of the clust
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from nodelib.firewall.fake import FakeIptables
@@ -15,7 +16,9 @@ from nodelib.firewall.trace import Node, Packet, trace
 from proxy.model import Desired
 from proxy.plan.iptables.context import Context, by_cidr
 from proxy.plan.iptables.sync import plan_full
+from proxy.plan.nftables.sync import Ledger, plan
 from proxy.plan.tracker import Tracker
+from tests.fakes.nft_trace import Tracer
 
 Json = dict[str, Any]
 
@@ -89,6 +92,14 @@ def installed(*objects: Json, ctx: Context = CONTEXT) -> FakeIptables:
     for change in plan_full(desired(*objects, family=ctx.family, node=ctx.node), ctx, fake.content()).changes:
         fake.load_change(change)
     return fake
+
+
+def nft_installed(*objects: Json, ctx: Context = CONTEXT) -> Tracer:
+    """The same in nftables mode; NodePorts on both addresses of the node unless `ctx` says other ones."""
+    ctx = replace(ctx, node_port_ips=ctx.node_port_ips or (NODE_IP, NODE_IP_TWO))
+    ledger = Ledger()
+    ledger.take(plan(desired(*objects, family=ctx.family, node=ctx.node), None, ctx, ledger))
+    return Tracer(ctx, ledger)
 
 
 def flow(fake: FakeIptables, source: str, to: str, port: int, *, protocol: str = "tcp", node: Node = NODE) -> str:

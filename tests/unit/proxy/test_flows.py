@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import pytest
 
 from nodelib.firewall.fake import FakeIptables
-from nodelib.firewall.trace import Node
-from proxy.plan.iptables.context import LocalDetector, by_interface
+from nodelib.firewall.trace import Node, Packet
+from proxy.plan.iptables.context import Context, LocalDetector, by_interface
+from tests.fakes.nft_trace import Tracer
 from tests.unit.proxy.build import (
     BLOCKED_CLIENT,
     CLIENT,
@@ -23,6 +25,7 @@ from tests.unit.proxy.build import (
     endpoint_slice,
     flow,
     installed,
+    nft_installed,
     service,
 )
 
@@ -32,27 +35,45 @@ NODE_PORT = 30080
 PORTS = [{"name": "p80", "port": 80, "protocol": "TCP", "nodePort": NODE_PORT}]
 LOCAL, REMOTE = endpoint("10.180.0.1", HERE), endpoint("10.180.1.2", "there")
 TERMINATING = {"ready": False, "serving": True, "terminating": True}
+NO_LOCALHOST = {"node port on localhost": "passes"}  # upstream's nftables mode has none either
 Row = tuple[str, str, str, int, str]
 
 
-def check(fake: FakeIptables, rows: list[Row], node: Node = NODE) -> None:
+@dataclass(frozen=True)
+class Both:
+    """The same cluster in iptables and in nftables mode."""
+
+    fake: FakeIptables
+    nft: Tracer
+
+
+def world_of(*objects: Json, ctx: Context = CONTEXT) -> Both:
+    return Both(installed(*objects, ctx=ctx), nft_installed(*objects, ctx=ctx))
+
+
+def check(world: Both, rows: list[Row], node: Node = NODE, nft: Mapping[str, str] | None = None) -> None:
+    """`nft`: what is meant to be different in nftables mode, by label."""
     wrong = []
     for label, source, to, port, expected in rows:
-        got = flow(fake, source, to, port, node=node)
-        if got != expected:
-            wrong.append(f"{label}: {source} -> {to}:{port}: expected {expected!r}, got {got!r}")
+        packet = Packet(source, to, port, "tcp", interface="" if node.is_local(source) else "eth0")
+        meant = (nft or {}).get(label, expected)
+        found = {"iptables": (flow(world.fake, source, to, port, node=node), expected)}
+        found["nftables"] = (world.nft.flow(packet, node), meant)
+        for mode, (got, wanted) in found.items():
+            if got != wanted:
+                wrong.append(f"{mode}: {label}: {source} -> {to}:{port}: expected {wanted!r}, got {got!r}")
     assert not wrong, "\n".join(wrong)
 
 
-def balanced(*endpoints: Json, **spec: object) -> FakeIptables:
+def balanced(*endpoints: Json, **spec: object) -> Both:
     obj = service("svc", IP, type="LoadBalancer", ports=PORTS, externalIPs=[EXTERNAL], lb=[BALANCER], **spec)
-    return installed(obj, endpoint_slice("svc", endpoints))
+    return world_of(obj, endpoint_slice("svc", endpoints))
 
 
 def test_cluster_ip() -> None:
-    fake = installed(
+    fake = world_of(
         service("one", IP),
-        endpoint_slice("one", ["10.180.0.1"]),
+        endpoint_slice("one", [LOCAL]),
         service(
             "two", "172.30.0.42", ports=[{"name": "p80", "port": 80}, {"name": "alt", "port": 8443, "targetPort": 443}]
         ),
@@ -73,8 +94,9 @@ def test_cluster_ip() -> None:
             ("two endpoints", POD, "172.30.0.42", 80, "10.180.0.1:8080, 10.180.2.1:8080"),
             ("a port of another number", POD, "172.30.0.42", 8443, "10.180.0.1:8443, 10.180.2.1:8443"),
         ],
+        nft={"another port": "REJECT"},
     )
-    assert flow(fake, POD, IP, 80, protocol="udp") == "passes"
+    assert flow(fake.fake, POD, IP, 80, protocol="udp") == "passes"
 
 
 @pytest.mark.parametrize(
@@ -88,8 +110,12 @@ def test_cluster_ip() -> None:
     ids=["masqueradeAll", "no detector", "interface prefix", "bridge"],
 )
 def test_whose_traffic_to_the_cluster_ip_is_masqueraded(change: Json, pod: bool, client: bool) -> None:
-    fake = installed(service("svc", IP), endpoint_slice("svc", ["10.180.0.1"]), ctx=replace(CONTEXT, **change))
-    assert [flow(fake, source, IP, 80).endswith("masq") for source in (POD, CLIENT)] == [pod, client]
+    fake = world_of(service("svc", IP), endpoint_slice("svc", ["10.180.0.1"]), ctx=replace(CONTEXT, **change))
+    rows: list[Row] = [
+        (who, source, IP, 80, "10.180.0.1:80 masq" if masqueraded else "10.180.0.1:80")
+        for who, source, masqueraded in (("pod", POD, pod), ("client", CLIENT, client))
+    ]
+    check(fake, rows)
 
 
 def test_external_cluster_policy() -> None:
@@ -101,7 +127,9 @@ def test_external_cluster_policy() -> None:
             (f"{who} to {to}", source, to, port, f"{both} masq")
             for who, source in (("pod", POD), ("node", NODE_IP), ("client", CLIENT))
         ]
-    check(fake, [*rows, ("node port on localhost", "127.0.0.1", "127.0.0.1", NODE_PORT, f"{both} masq")])
+    check(
+        fake, [*rows, ("node port on localhost", "127.0.0.1", "127.0.0.1", NODE_PORT, f"{both} masq")], nft=NO_LOCALHOST
+    )
 
 
 def test_external_local_policy() -> None:
@@ -130,9 +158,9 @@ def test_external_local_policy_without_local_endpoint() -> None:
 
 
 def test_internal_local_policy() -> None:
-    with_local = installed(service("svc", IP, internalTrafficPolicy="Local"), endpoint_slice("svc", [LOCAL, REMOTE]))
+    with_local = world_of(service("svc", IP, internalTrafficPolicy="Local"), endpoint_slice("svc", [LOCAL, REMOTE]))
     check(with_local, [("pod", POD, IP, 80, "10.180.0.1:80"), ("node", NODE_IP, IP, 80, "10.180.0.1:80 masq")])
-    without = installed(service("svc", IP, internalTrafficPolicy="Local"), endpoint_slice("svc", [REMOTE]))
+    without = world_of(service("svc", IP, internalTrafficPolicy="Local"), endpoint_slice("svc", [REMOTE]))
     check(without, [("pod", POD, IP, 80, "DROP"), ("node", NODE_IP, IP, 80, "DROP")])
 
 
@@ -176,7 +204,7 @@ def test_source_ranges_that_have_the_node_let_its_balancer_address_in() -> None:
 
 def test_proxy_mode_load_balancer_is_not_short_circuited() -> None:
     obj = service("svc", IP, type="LoadBalancer", ports=PORTS, lb=[{"ip": BALANCER, "ipMode": "Proxy"}])
-    fake = installed(obj, endpoint_slice("svc", [LOCAL]))
+    fake = world_of(obj, endpoint_slice("svc", [LOCAL]))
     check(
         fake,
         [("balancer", POD, BALANCER, 80, "passes"), ("node port", CLIENT, NODE_IP, NODE_PORT, "10.180.0.1:80 masq")],
@@ -185,7 +213,7 @@ def test_proxy_mode_load_balancer_is_not_short_circuited() -> None:
 
 def test_node_ports_on_chosen_addresses() -> None:
     ctx = replace(CONTEXT, node_port_ips=(NODE_IP,), localhost_node_ports=False)
-    fake = installed(service("svc", IP, type="NodePort", ports=PORTS), endpoint_slice("svc", [LOCAL]), ctx=ctx)
+    fake = world_of(service("svc", IP, type="NodePort", ports=PORTS), endpoint_slice("svc", [LOCAL]), ctx=ctx)
     check(
         fake,
         [
@@ -198,7 +226,7 @@ def test_node_ports_on_chosen_addresses() -> None:
 
 def test_no_node_ports_on_localhost() -> None:
     ctx = replace(CONTEXT, localhost_node_ports=False)
-    fake = installed(service("svc", IP, type="NodePort", ports=PORTS), endpoint_slice("svc", [LOCAL]), ctx=ctx)
+    fake = world_of(service("svc", IP, type="NodePort", ports=PORTS), endpoint_slice("svc", [LOCAL]), ctx=ctx)
     check(
         fake,
         [
@@ -209,26 +237,30 @@ def test_no_node_ports_on_localhost() -> None:
 
 
 def test_loopback_addresses_are_not_reachable_from_outside() -> None:
-    fake = installed(service("svc", IP, type="NodePort", ports=PORTS), endpoint_slice("svc", [LOCAL]))
-    check(fake, [("a martian", CLIENT, "127.0.0.1", 22, "DROP")])
+    fake = world_of(service("svc", IP, type="NodePort", ports=PORTS), endpoint_slice("svc", [LOCAL]))
+    # In nftables mode nothing sets route_localnet: the kernel itself drops it.
+    check(fake, [("a martian", CLIENT, "127.0.0.1", 22, "DROP")], nft={"a martian": "passes"})
 
 
 def test_health_check_node_port_is_open() -> None:
     fake = balanced(REMOTE, externalTrafficPolicy="Local", healthCheckNodePort=31000)
     check(fake, [("health check", CLIENT, NODE_IP, 31000, "passes")])
-    assert "--dport 31000 -j ACCEPT" in fake.dump()
+    assert "--dport 31000 -j ACCEPT" in fake.fake.dump()
 
 
 def test_session_affinity_goes_back_to_the_known_endpoint() -> None:
-    fake = installed(
+    fake = world_of(
         service("svc", IP, sessionAffinity="ClientIP"),
         endpoint_slice("svc", ["10.180.0.1", "10.180.0.2"]),
     )
     chain = next(
-        name for name, rules in fake.content()["nat"].chains.items() if "10.180.0.2:80" in str(rules) and "SEP" in name
+        name
+        for name, rules in fake.fake.content()["nat"].chains.items()
+        if "10.180.0.2:80" in str(rules) and "SEP" in name
     )
     check(fake, [("a new client", POD, IP, 80, "10.180.0.1:80, 10.180.0.2:80")])
     known = Node(NODE.addresses, frozenset({(chain, POD)}))
+    fake.nft.remembered[f"{IP}:80", POD] = "10.180.0.2:80"
     check(
         fake,
         [
@@ -303,7 +335,7 @@ def test_many_services_do_not_touch_each_other() -> None:
         objects.append(service(f"s{number}", f"172.30.1.{number}"))
         if number % 4:
             objects.append(endpoint_slice(f"s{number}", [f"10.180.3.{number}"]))
-    fake = installed(*objects)
+    fake = world_of(*objects)
     check(
         fake,
         [
