@@ -7,27 +7,35 @@ HOST PORT` makes new ones, `hold HOST PORT` keeps one of HTTP; all print what we
 
 from __future__ import annotations
 
+import os
 import select
 import socket
 import sys
 import threading
 import time
 
+TIMEOUT = float(os.environ.get("PEER_TIMEOUT", "3"))  # seconds
+
 
 def serve(kind: str, port: int, name: str) -> None:
-    sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM if kind == "tcp" else socket.SOCK_DGRAM)
+    sock = socket.socket(socket.AF_INET6, socket.SOCK_STREAM if kind == "tcp" else socket.SOCK_DGRAM)
+    sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    sock.bind(("0.0.0.0", port))
+    sock.bind(("::", port))
     if kind == "tcp":
         sock.listen(256)
     print("READY", flush=True)
     while True:
         if kind == "udp":
             _, peer = sock.recvfrom(100)
-            sock.sendto(f"{name} {peer[0]}".encode(), peer)
+            sock.sendto(f"{name} {_shown(peer[0])}".encode(), peer)
         else:
             connection, peer = sock.accept()
-            threading.Thread(target=_converse, args=(connection, f"{name} {peer[0]}"), daemon=True).start()
+            threading.Thread(target=_converse, args=(connection, f"{name} {_shown(peer[0])}"), daemon=True).start()
+
+
+def _shown(address: str) -> str:
+    return address.removeprefix("::ffff:")
 
 
 def _converse(connection: socket.socket, answer: str) -> None:
@@ -37,9 +45,10 @@ def _converse(connection: socket.socket, answer: str) -> None:
 
 
 def ask(kind: str, host: str, port: int, count: int, source_port: int) -> None:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     for _ in range(count):
-        sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM if kind == "tcp" else socket.SOCK_DGRAM)
-        sock.settimeout(3)
+        sock = socket.socket(family, socket.SOCK_STREAM if kind == "tcp" else socket.SOCK_DGRAM)
+        sock.settimeout(TIMEOUT)
         try:
             if source_port:
                 sock.bind(("0.0.0.0", source_port))
