@@ -287,19 +287,6 @@ class Reject:
         return _expression("reject", _u32(1, 0) + ATTRIBUTE.pack(5, 2) + bytes((code, 0, 0, 0)))
 
 
-@dataclass(frozen=True, slots=True)
-class Offload:
-    """The rest of the connection goes by the flowtable."""
-
-    flowtable: str
-
-    def text(self, family: Family) -> str:
-        return f"flow add @{self.flowtable}"
-
-    def code(self, family: Family) -> bytes:
-        return _expression("flow_offload", text_attribute(1, self.flowtable))
-
-
 Statement = (
     InSet
     | VerdictOf
@@ -314,7 +301,6 @@ Statement = (
     | Verdict
     | Masquerade
     | Reject
-    | Offload
 )
 
 

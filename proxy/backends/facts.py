@@ -40,3 +40,17 @@ class ContextOfNode:
     async def refresh(self) -> Context:
         self.ctx = await asyncio.to_thread(self._refine, self.ctx, self._node)
         return self.ctx
+
+
+class OfNode:
+    """What every backend answers from these facts alone."""
+
+    def __init__(self, facts: ContextOfNode) -> None:
+        self._facts = facts
+
+    @property
+    def ready(self) -> bool:
+        return self._facts.ready
+
+    def node_changed(self, node: NodeFacts) -> bool:
+        return self._facts.node_changed(node)

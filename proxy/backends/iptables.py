@@ -11,8 +11,8 @@ from nodelib.firewall.iptables import RestoreError, Tables
 from nodelib.firewall.objects import BUILT_IN, TableContent
 from nodelib.flows import UdpFlow
 from proxy.backends.base import SyncReport
-from proxy.backends.facts import ContextOfNode
-from proxy.model import Desired, NodeFacts, ServicePortName
+from proxy.backends.facts import ContextOfNode, OfNode
+from proxy.model import Desired, ServicePortName
 from proxy.plan.conntrack import stale_flows
 from proxy.plan.iptables import fixed
 from proxy.plan.iptables.blame import culprit
@@ -25,27 +25,20 @@ log = logging.getLogger(__name__)
 _INLINE_PORTS = 20
 
 
-class IptablesBackend:
+class IptablesBackend(OfNode):
     """One family of it."""
 
     def __init__(
         self, tables: Tables, facts: ContextOfNode, *, generation: Callable[[], int | None] = lambda: None
     ) -> None:
         self._tables = tables
-        self._facts = facts
+        super().__init__(facts)
         self._generation = generation
         self._standing: Standing | None = None
         self._desired = Desired(tables.family)
         self._seen: int | None = None
 
     mode = "iptables"
-
-    @property
-    def ready(self) -> bool:
-        return self._facts.ready
-
-    def node_changed(self, node: NodeFacts) -> bool:
-        return self._facts.node_changed(node)
 
     async def sync(self, desired: Desired, changed: frozenset[ServicePortName] | None) -> SyncReport:
         """Raises RestoreError or CommandError; the transaction that failed changed nothing."""

@@ -12,8 +12,8 @@ from nodelib.flows import UdpFlow
 from nodelib.nft.edge import NftError, Table
 from nodelib.nft.wire import Element, Message
 from proxy.backends.base import SyncReport
-from proxy.backends.facts import ContextOfNode
-from proxy.model import Desired, NodeFacts, ServicePortName
+from proxy.backends.facts import ContextOfNode, OfNode
+from proxy.model import Desired, ServicePortName
 from proxy.plan.conntrack import stale_flows
 from proxy.plan.iptables.context import Context
 from proxy.plan.nftables import layout
@@ -29,27 +29,20 @@ _INLINE_PORTS = 20
 _ATOMIC = 20_000
 
 
-class NftablesBackend:
+class NftablesBackend(OfNode):
     """One family. Nothing is read from the kernel but at a full sync, in an audit, and of a lost sticky endpoint."""
 
     def __init__(
         self, table: Table, facts: ContextOfNode, *, generation: Callable[[], int | None] = lambda: None
     ) -> None:
         self._table = table
-        self._facts = facts
+        super().__init__(facts)
         self._generation = generation
         self._ledger: Ledger | None = None
         self._seen: int | None = None
         self._rules = ""
 
     mode = "nftables"
-
-    @property
-    def ready(self) -> bool:
-        return self._facts.ready
-
-    def node_changed(self, node: NodeFacts) -> bool:
-        return self._facts.node_changed(node)
 
     async def sync(self, desired: Desired, changed: frozenset[ServicePortName] | None) -> SyncReport:
         """Raises NftError or CommandError; the transaction that failed changed nothing."""

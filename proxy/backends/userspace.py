@@ -11,8 +11,8 @@ from nodelib.firewall.iptables import RestoreError, Tables
 from nodelib.firewall.objects import BUILT_IN, Chain, Family, TableChange, TableContent
 from nodelib.flows import UdpFlow
 from proxy.backends.base import SyncReport
-from proxy.backends.facts import ContextOfNode
-from proxy.model import Desired, NodeFacts, Problem, ServicePortName
+from proxy.backends.facts import ContextOfNode, OfNode
+from proxy.model import Desired, Problem, ServicePortName
 from proxy.plan import userspace
 from proxy.plan.conntrack import redirected_elsewhere
 from proxy.plan.iptables.blame import culprit
@@ -35,7 +35,7 @@ Choose = Callable[[str, bool], Address | None]
 Listen = Callable[[str, Family, Choose], Awaitable[Relay]]
 
 
-class UserspaceBackend:
+class UserspaceBackend(OfNode):
     """One family. Unlike the rules of the other modes, what this mode serves ends with the proxy."""
 
     def __init__(
@@ -48,7 +48,7 @@ class UserspaceBackend:
         generation: Callable[[], int | None] = lambda: None,
     ) -> None:
         self._tables = tables
-        self._facts = facts
+        super().__init__(facts)
         self._listen = listen
         self._clock = clock
         self._generation = generation
@@ -57,13 +57,6 @@ class UserspaceBackend:
         self._chains: tuple[Chain, ...] = ()
 
     mode = "userspace"
-
-    @property
-    def ready(self) -> bool:
-        return self._facts.ready
-
-    def node_changed(self, node: NodeFacts) -> bool:
-        return self._facts.node_changed(node)
 
     async def sync(self, desired: Desired, changed: frozenset[ServicePortName] | None) -> SyncReport:
         """Raises RestoreError or CommandError. A socket that cannot be had is a problem of its port alone."""

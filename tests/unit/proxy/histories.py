@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import random
+from typing import Protocol
+
 from hypothesis import strategies as st
 
+from nodelib.errors import NodewrightError
+from proxy.plan.tracker import Tracker
 from tests.unit.proxy.build import HERE, Json, endpoint, endpoint_slice, service
 
 names = st.sampled_from(["a", "b", "c"])
@@ -55,3 +60,37 @@ def object_of(step: Step) -> Json:
         for pod in addresses
     ]
     return endpoint_slice(name, found, suffix=str(one))
+
+
+class Stepped(Protocol):
+    """A world that is synced by `put`; after a failure its next sync is a full one."""
+
+    tracker: Tracker
+    started: bool
+
+    async def put(self) -> object: ...
+
+
+class Failing(Protocol):
+    """A fake kernel that can be asked to fail."""
+
+    fail_next: int
+
+
+async def replay(history: list[Step], seed: int, world: Stepped, fake: Failing) -> None:
+    """Every step, a sync after some of them, a sync that fails after a few; in the end one that does not."""
+    chance = random.Random(seed)
+    await world.put()
+    for step in history:
+        obj, gone = object_of(step), step[0] == "drop"
+        (world.tracker.endpoint_slice if "endpoints" in obj else world.tracker.service)(obj, gone=gone)
+        if chance.random() < 0.6:
+            await world.put()
+        if chance.random() < 0.1:
+            fake.fail_next = 1
+            try:
+                await world.put()
+            except NodewrightError:
+                world.started = False
+            fake.fail_next = 0
+    await world.put()

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nodelib.errors import NodewrightError
 from nodelib.firewall.objects import Family
 from nodelib.nft.wire import Element, ranged, valued
 from proxy.backends.base import SyncReport
@@ -22,7 +20,7 @@ from proxy.plan.nftables.text import element_text
 from proxy.plan.tracker import Tracker
 from tests.fakes.fake_nft import FakeNft
 from tests.unit.proxy.build import CONTEXT, HERE, NODE_IP, Json, desired, endpoint_slice, service
-from tests.unit.proxy.histories import Step, histories, object_of
+from tests.unit.proxy.histories import Step, histories, replay
 
 NFT = replace(CONTEXT, node_port_ips=(NODE_IP,))
 
@@ -159,21 +157,7 @@ def test_source_ranges_that_overlap_are_one() -> None:
 @settings(max_examples=60, deadline=None)
 @given(histories, st.integers(0, 1 << 30))
 async def test_any_way_to_a_state_ends_in_the_same_elements(history: list[Step], seed: int) -> None:
-    chance = random.Random(seed)
     world = World()
-    await world.put()
-    for step in history:
-        obj, gone = object_of(step), step[0] == "drop"
-        (world.tracker.endpoint_slice if "endpoints" in obj else world.tracker.service)(obj, gone=gone)
-        if chance.random() < 0.6:
-            await world.put()
-        if chance.random() < 0.1:
-            world.fake.fail_next = 1
-            try:
-                await world.put()
-            except NodewrightError:
-                world.started = False
-            world.fake.fail_next = 0
-    await world.put()
+    await replay(history, seed, world, world.fake)
     assert world.held() == world.fresh()
     assert await world.backend.audit(deep=True) == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import replace
 
 import pytest
@@ -18,7 +17,7 @@ from proxy.plan.iptables.context import LOCALHOST_COUNTER, Context
 from proxy.plan.iptables.sync import GROUP_CHAINS, plan_full, plan_partial
 from proxy.plan.tracker import Tracker
 from tests.unit.proxy.build import CONTEXT, HERE, Json, desired, endpoint, endpoint_slice, installed, service
-from tests.unit.proxy.histories import Step, histories, object_of
+from tests.unit.proxy.histories import Step, histories, replay
 
 
 class World:
@@ -218,22 +217,8 @@ async def test_cleanup_leaves_what_is_not_ours() -> None:
 @settings(max_examples=60, deadline=None)
 @given(histories, st.integers(0, 1 << 30))
 async def test_any_way_to_a_state_ends_in_the_same_rules(history: list[Step], seed: int) -> None:
-    chance = random.Random(seed)
     world = World()
-    await world.put()
-    for step in history:
-        obj, gone = object_of(step), step[0] == "drop"
-        (world.tracker.endpoint_slice if "endpoints" in obj else world.tracker.service)(obj, gone=gone)
-        if chance.random() < 0.6:
-            await world.put()
-        if chance.random() < 0.1:
-            world.fake.fail_next = 1
-            try:
-                await world.put()
-            except NodewrightError:
-                pass
-            world.fake.fail_next = 0
-    await world.put()
+    await replay(history, seed, world, world.fake)
     assert world.fake.dump() == world.fresh()
     assert await world.backend.audit(deep=True) == []
 
