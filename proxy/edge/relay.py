@@ -7,7 +7,7 @@ import logging
 import socket
 import struct
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from nodelib.errors import Temporary
 from nodelib.firewall.objects import Family
@@ -20,8 +20,29 @@ UDP_IDLE = 30.0  # seconds without a packet after which a UDP conversation is fo
 _BUFFER = 1 << 16
 _RESET = struct.pack("ii", 1, 0)  # SO_LINGER with no time: close sends a reset
 
+_AT_ONCE = 64  # packets read before the rest of the loop has its turn
+# level, option that asks for it, kind of the message: linux/in.h (IP_PKTINFO), RFC 3542 (IPV6_PKTINFO).
+_PKTINFO = {
+    socket.AF_INET: (socket.IPPROTO_IP, 8, 8),
+    socket.AF_INET6: (socket.IPPROTO_IPV6, socket.IPV6_RECVPKTINFO, socket.IPV6_PKTINFO),
+}
+
 Address = tuple[str, int]
 Choose = Callable[[str, bool], Address | None]  # client, afresh
+
+
+class Client(NamedTuple):
+    """Who asked (`peer`), and where: the kernel's word for the address and interface the packet came to."""
+
+    peer: Any
+    info: bytes
+
+    @property
+    def source(self) -> bytes:
+        """The same as a wish for an answer: from that address, by whatever interface."""
+        if len(self.info) == 12:  # struct in_pktinfo: interface, address of the route, destination
+            return bytes(4) + self.info[4:8] + bytes(4)
+        return self.info[:16] + bytes(4)
 
 
 async def listen(protocol: str, family: Family, choose: Choose) -> TcpRelay | UdpRelay:
@@ -111,23 +132,28 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
         writer.write_eof()
 
 
-class UdpRelay(asyncio.DatagramProtocol):
-    """A client's packets go to one endpoint until it is gone or silent for UDP_IDLE."""
+class UdpRelay:
+    """A client's packets go to one endpoint until it is gone or silent for UDP_IDLE.
 
-    def __init__(self, choose: Choose) -> None:
-        self.port = 0
+    An answer must leave by the address that the question came to (a redirect gives the interface's, or 127.0.0.1 for
+    the node itself): conntrack would not know it otherwise. So packets are read and sent with IP_PKTINFO.
+    """
+
+    def __init__(self, choose: Choose, sock: socket.socket) -> None:
+        self.port = sock.getsockname()[1]
         self._choose = choose
-        self._transport: asyncio.DatagramTransport | None = None
-        self._talks: dict[Any, _Conversation] = {}
-        self._waiting: dict[Any, list[bytes]] = {}
+        self._sock = sock
+        self._talks: dict[Client, _Conversation] = {}
+        self._waiting: dict[Client, list[bytes]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     @classmethod
     async def start(cls, family: Family, choose: Choose) -> UdpRelay:
         sock = _bound(family, socket.SOCK_DGRAM)
-        relay = cls(choose)
-        relay.port = sock.getsockname()[1]
-        relay._transport, _ = await asyncio.get_running_loop().create_datagram_endpoint(lambda: relay, sock=sock)
+        level, option, _ = _PKTINFO[sock.family]
+        sock.setsockopt(level, option, 1)
+        relay = cls(choose, sock)
+        asyncio.get_running_loop().add_reader(sock, relay._readable)
         return relay
 
     def drop_except(self, addresses: frozenset[Address]) -> None:
@@ -141,30 +167,42 @@ class UdpRelay(asyncio.DatagramProtocol):
             task.cancel()
         for client in list(self._talks):
             self._end(client)
-        if self._transport is not None:
-            self._transport.close()
+        asyncio.get_running_loop().remove_reader(self._sock)
+        self._sock.close()
 
-    def datagram_received(self, data: bytes, addr: Any) -> None:
-        talk = self._talks.get(addr)
+    def _readable(self) -> None:
+        for _ in range(_AT_ONCE):
+            try:
+                data, more, _, peer = self._sock.recvmsg(_BUFFER, 256)
+            except OSError:
+                return  # nothing more, or an error of an answer that came back
+            info = next((value for _, kind, value in more if kind == _PKTINFO[self._sock.family][2]), b"")
+            self._received(data, Client(peer, info))
+
+    def _received(self, data: bytes, client: Client) -> None:
+        talk = self._talks.get(client)
         if talk is not None:
             talk.send(data)
-        elif addr in self._waiting:
-            self._waiting[addr].append(data)
+        elif client in self._waiting:
+            self._waiting[client].append(data)
         else:
-            self._waiting[addr] = [data]
-            task = asyncio.create_task(self._begin(addr), name="udp conversation")
+            self._waiting[client] = [data]
+            task = asyncio.create_task(self._begin(client), name="udp conversation")
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    def answer(self, data: bytes, client: Any) -> None:
-        if self._transport is not None:
-            self._transport.sendto(data, client)
+    def answer(self, data: bytes, client: Client) -> None:
+        level, _, kind = _PKTINFO[self._sock.family]
+        try:
+            self._sock.sendmsg([data], [(level, kind, client.source)] if client.info else [], 0, client.peer)
+        except OSError as error:
+            log.debug("an answer to %s was not sent: %s", client.peer, error)
 
-    def ended(self, client: Any) -> None:
+    def ended(self, client: Client) -> None:
         self._end(client)
 
-    async def _begin(self, client: Any) -> None:
-        address = self._choose(str(client[0]), False)
+    async def _begin(self, client: Client) -> None:
+        address = self._choose(str(client.peer[0]), False)
         try:
             if address is not None:
                 talk = _Conversation(self, client, address)
@@ -177,7 +215,7 @@ class UdpRelay(asyncio.DatagramProtocol):
         finally:
             self._waiting.pop(client, None)
 
-    def _end(self, client: Any) -> None:
+    def _end(self, client: Client) -> None:
         talk = self._talks.pop(client, None)
         if talk is not None:
             talk.close()
@@ -186,7 +224,7 @@ class UdpRelay(asyncio.DatagramProtocol):
 class _Conversation(asyncio.DatagramProtocol):
     """One client with one endpoint, by a socket of its own, so that answers find their way."""
 
-    def __init__(self, relay: UdpRelay, client: Any, address: Address) -> None:
+    def __init__(self, relay: UdpRelay, client: Client, address: Address) -> None:
         self.address = address
         self._relay = relay
         self._client = client

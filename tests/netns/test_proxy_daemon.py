@@ -246,7 +246,8 @@ def test_switching_modes_breaks_no_flow_and_leaves_nothing(api: api_server.ApiSe
             assert names(world.ask(world.node, "tcp", ip, 80, 20)) == {"pod71", "pod72"}, mode
             assert names(world.ask(world.client, "tcp", OUTSIDE, node_port, 20)) == {"pod71", "pod72"}, mode
             assert len(names(world.ask(client, "tcp", sticky, 80, 10))) == 1, mode
-            wait_for("UDP", lambda: names(world.ask(client, "udp", dns, 53, 1, 6000)) <= {"pod71", "pod72"})
+            for who in (client, world.node):
+                wait_for("UDP", lambda who=who: names(world.ask(who, "udp", dns, 53, 1, 6000)) <= {"pod71", "pod72"})
             if talk is None:
                 talk = world.talk(client, "stream", ip, 80)
         assert talk is not None and world.result(talk).startswith("ok")
