@@ -21,6 +21,7 @@ from agent.plan.cgroups import Machine, Policy
 from nodelib.clock import SystemClock
 from nodelib.errors import NodewrightError, Permanent, Temporary
 from nodelib.kube.client import KubeClient
+from tests.fakes.pod_materials import FakeCsi
 from tests.fakes.signer import Signer, matches, number, refused
 from tests.netns import api_server
 from tests.netns.api_server import ApiServer, run_inside
@@ -85,6 +86,7 @@ class World:
             node=lambda: replace(facts, uid=self.node_uid),
             policy=Policy(),
             machine=Machine(1 << 30, 1),
+            csi=FakeCsi(),
             notify=self.told.append,
             warn=lambda pod, reason, message: self.warned.append((reason, message)),
         )
