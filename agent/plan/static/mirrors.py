@@ -72,18 +72,15 @@ def mirror_object(pod: Pod, node_uid: str) -> Json:
 
 
 def continued(status: Json, shown: Json) -> Json:
-    """What an agent that has started anew says of a pod, its times told on from what the API shows of it."""
-    if not status:
-        return {name: value for name, value in shown.items() if name not in ("phase", "reason", "message")}
+    """What an agent that has started anew goes on from: what the API shows, as every other pod's status does.
+
+    `status` is what it has computed since; a mirror that shows nothing yet changes nothing of that.
+    """
     if not shown.get("conditions"):
         return status
-    before = {one.get("type"): one for one in shown["conditions"]}
-    kept = []
-    for one in status.get("conditions") or []:
-        old = before.get(one.get("type"))
-        same = old is not None and old.get("status") == one.get("status") and old.get("lastTransitionTime")
-        kept.append({**one, "lastTransitionTime": old["lastTransitionTime"]} if same and old else one)
-    return {**status, "conditions": kept, "startTime": shown.get("startTime") or status.get("startTime")}
+    own = ("phase", "reason", "message")
+    kept = {name: value for name, value in shown.items() if name not in own}
+    return {**kept, **{name: status[name] for name in own if name in status}}
 
 
 def _note(pod: Pod, name: str) -> str:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from agent import labels
+from agent.model.pods import ProbeState
 from nodelib.kube.client import ApiError
 from tests.fakes.clock import settle
 from tests.fakes.pod_world import IMAGE
@@ -174,6 +175,38 @@ async def test_a_restarted_agent_finds_its_static_pods_and_tells_no_time_anew(wo
     assert before is not None and after is not None
     assert after["status"] == before["status"]
     assert world.cri.done("start_container") == ["main/0"]
+
+
+async def test_a_restarted_agent_takes_no_readiness_away_before_it_has_probed(world: StaticWorld) -> None:
+    text = manifest().replace(
+        "imagePullPolicy: IfNotPresent", "imagePullPolicy: IfNotPresent, readinessProbe: {exec: {command: [x]}}"
+    )
+    await world.write("web.yaml", text)
+    await world.until(lambda: world.mirror_phase("web-n1") == "Running")
+    uid, (box,) = world.table.pods()[0].uid, world.cri.containers
+    world.probes.answers[uid] = {box: ProbeState(started=True, ready=True)}
+    world.table.on_probe(uid)
+
+    def is_ready() -> bool:
+        told = (world.mirror_of("web-n1") or {})["status"]["conditions"]
+        return any(one["type"] == "Ready" and one["status"] == "True" for one in told)
+
+    await world.until(is_ready)
+    await world.kill_agent()
+    world.probes.answers.clear()
+    sent, shown, node = len(world.api.statuses), dict(world.api.pods), world.node_uid
+    world.api.pods.clear()
+    world.node_uid = ""  # the API server has not answered yet
+    await world.start_agent()
+    await settle(300)
+    world.api.pods.update(shown)
+    world.node_uid = node
+    for raw in shown.values():
+        assert world.api.inbox is not None
+        world.api.inbox("ADDED", raw, None)
+    await settle(300)
+    assert is_ready()
+    assert len(world.api.statuses) == sent
 
 
 async def test_a_manifest_changed_while_no_agent_ran_ends_the_old_pod_first(world: StaticWorld) -> None:
