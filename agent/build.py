@@ -17,7 +17,6 @@ from agent.edge.api_pods import PodsApi
 from agent.edge.cgroups import CgroupTree, SystemdSlices, hugepage_sizes, swap_limits
 from agent.edge.checkpoint import CheckpointFiles
 from agent.edge.cri import Cri
-from agent.edge.events import EventRecorder
 from agent.edge.hook_http import HttpHooks
 from agent.edge.machine import Machine, apply_limits, check_swap
 from agent.edge.metrics import Metrics
@@ -42,6 +41,7 @@ from agent.work.csi import CsiVolumes
 from agent.work.csi_stats import CsiStats
 from agent.work.devices import DeviceDesk
 from agent.work.endings import Endings
+from agent.work.events import EventRecorder
 from agent.work.hooks import Hooks
 from agent.work.images import ImageDesk
 from agent.work.lease import LeaseKeeper

@@ -10,7 +10,6 @@ from typing import Any
 from agent import derive
 from agent.credentials import Credentials
 from agent.edge.cri import Cri
-from agent.edge.events import EventRecorder
 from agent.edge.machine import addresses_towards
 from agent.edge.metrics import Metrics
 from agent.edge.probe_io import ProbeIo
@@ -24,6 +23,7 @@ from agent.settings import Settings
 from agent.static import StaticParts
 from agent.work.allocations import Allocations
 from agent.work.endings import Endings
+from agent.work.events import EventRecorder
 from agent.work.explain import Explainer
 from agent.work.images import ImageDesk
 from agent.work.lease import LeaseKeeper

@@ -7,12 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from agent.edge.checkpoint import CheckpointFiles
-from agent.edge.csi_objects import CsiObjects
 from agent.edge.plugins.csi_driver import CsiDriver
 from agent.edge.plugins.device_plugin import DevicePluginEndpoint, DevicePluginServer
 from agent.edge.plugins.pod_resources import PodResourcesServer
 from agent.edge.plugins.registration import PluginSockets, Registrars
-from agent.edge.tokens import TokenCache
 from agent.edge.volumes.csi_disk import CsiDisk
 from agent.model.node import NodeExtras
 from agent.model.plugins import CSI_PLUGIN, DEVICE_PLUGIN
@@ -20,11 +18,13 @@ from agent.ports import Events
 from agent.work.csi import CsiEdges, CsiVolumes
 from agent.work.csi_drivers import CsiDrivers
 from agent.work.csi_expand import CsiExpander
+from agent.work.csi_objects import CsiObjects
 from agent.work.devices import DeviceDesk, DeviceHooks
 from agent.work.node import NodeKeeper
 from agent.work.plugins import PluginDesk, PluginHandler
 from agent.work.pod_resources import PodResources
 from agent.work.pod_table import PodTable
+from agent.work.tokens import TokenCache
 from nodelib.clock import Clock
 from nodelib.errors import Temporary
 from nodelib.kube.client import KubeClient

@@ -249,7 +249,7 @@ class RecordFiles(Protocol):
 
 
 class Events(Protocol):
-    """Kubernetes Events about pods and the node, aggregated as upstream's recorder does (edge/events.py)."""
+    """Kubernetes Events about pods and the node, aggregated as upstream's recorder does (work/events.py)."""
 
     def emit(
         self,

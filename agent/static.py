@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent.edge.api_pods import PodsApi
-from agent.edge.events import EventRecorder
 from agent.edge.folder_watch import FolderWatch
 from agent.edge.manifests import ManifestFolder, ManifestUrl
 from agent.model.pods import Json
 from agent.plan.static.manifest import LARGEST
 from agent.plan.static.mirrors import is_mirror
 from agent.settings import Settings
+from agent.work.events import EventRecorder
 from agent.work.node import NodeKeeper
 from agent.work.pod_table import PodTable
 from agent.work.report import Reporter

@@ -119,6 +119,9 @@ def up(
     routed: Annotated[
         bool, typer.Option("--routed", help="Each node on a link of its own, a router between: pods meet by VXLAN.")
     ] = False,
+    addons: Annotated[
+        str, typer.Option("--addons", help="What to run beside DNS: metrics (`kubectl top`). Separated by commas.")
+    ] = "",
     uplink: Annotated[bool, typer.Option(help="Let pods reach the network of this machine, masqueraded.")] = True,
     kubeadm: Annotated[
         bool, typer.Option("--kubeadm", help="By kubeadm init and join; the control plane runs as static pods.")
@@ -165,6 +168,7 @@ def up(
         "proxy": str(proxy),
         "ip_family": str(ip_family),
         "routed": routed,
+        "addons": addons,
         "uplink": uplink,
         "durable": durable,
         "kubeadm": kubeadm,

@@ -60,6 +60,11 @@ class Options:
     control_planes: int = 1  # of kubeadm's nodes
     joined: int = 0  # the last of kubeadm's nodes, made nodes by `nodewright join`
     network: str = "nodewright"  # or kindnet: a CNI DaemonSet as kind has it
+    addons: str = ""  # names of controlplane.plan.addons, separated by commas
+
+    @property
+    def addon_names(self) -> tuple[str, ...]:
+        return tuple(name for name in self.addons.split(",") if name)
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Options:

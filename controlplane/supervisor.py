@@ -108,7 +108,7 @@ class Supervisor:
         state = self.states[name]
         how = reap(state.pid)
         os.close(self.pidfds.pop(name))
-        self.states[name] = after_exit(state, time.monotonic())
+        self.states[name] = after_exit(state, time.monotonic(), killed=how == signal.SIGKILL.name)
         self.last_exit[name] = how
         say(f"{name}: pid {state.pid} ended ({how}), starts again in {self.states[name].pause:g} s")
         self._save()

@@ -61,13 +61,13 @@ def specs(container: Json) -> tuple[Spec, ...]:
     return tuple(_spec(kind, container[name]) for kind, name in _FIELDS.items() if container.get(name))
 
 
-def initial(spec: Spec, started_at: float, agent_started: float, known: Json | None) -> Track:
+def initial(spec: Spec, known: Json | None) -> Track:
     """The track of a container seen for the first time by this agent.
 
-    `known`: its ContainerStatus in the API when that is about the same container id. What it says holds
-    for a container that ran before the agent, until a probe proves otherwise.
+    `known`: its ContainerStatus in the API when that is about the same container id. What it says holds until a probe
+    proves otherwise, however young the container is: only an agent before this one can have said it.
     """
-    if known is None or not was_before(started_at, agent_started):
+    if known is None:
         return Track()
     if spec.kind is ProbeKind.STARTUP:
         return Track(verdict=True, held=True) if known.get("started") else Track()

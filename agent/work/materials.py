@@ -46,7 +46,7 @@ _T = TypeVar("_T")
 
 
 class Objects(Protocol):
-    """The API objects that pods refer to (edge/pod_objects.py)."""
+    """The API objects that pods refer to (work/pod_objects.py)."""
 
     async def object(self, pod: Pod, ref: ObjectRef) -> Json | None: ...
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable
 from agent import labels
 from agent.model.eviction import Eviction
 from agent.model.pods import Json, ObservedPod, Pod
-from agent.plan import resize_status
+from agent.plan import resize_status, unfit
 from agent.plan.admit import NodeView, Refusal
 from agent.plan.allocation import allocation_of, same
 from agent.plan.facts import Cause, Ending
@@ -50,6 +50,7 @@ class PodTable:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._refreshes: dict[str, asyncio.Task[None]] = {}
         self._stale: set[str] = set()
+        self._unfit: set[str] = set()
         self._retries: dict[str, asyncio.TimerHandle] = {}
         self.synced = asyncio.Event()
 
@@ -85,6 +86,10 @@ class PodTable:
     def put(self, pod: Pod) -> None:
         """This is desired now."""
         worker = self._workers.get(pod.uid)
+        problem = unfit.problem(pod) if worker is None or _generation(worker.memory.desired) != _generation(pod) else ""
+        if problem or pod.uid in self._unfit:
+            self._put_unfit(pod, problem)
+            return
         if worker is None:
             self._start(pod)
             return
@@ -97,6 +102,18 @@ class PodTable:
         if not same(allocation_of(wanted), allocation_of(pod)):
             self.resizes.ask(pod.uid)
         self.resizes.changed(before, allocated)
+
+    def _put_unfit(self, pod: Pod, problem: str) -> None:
+        """A pod that no plan can be made of: told, failed, and brought down when it is deleted."""
+        worker = self._workers.get(pod.uid)
+        if worker is not None and worker.memory.seen.sandboxes and pod.uid not in self._unfit:
+            log.warning("pod %s: a change that cannot be worked with is left out: %s", pod.full_name, problem)
+            return
+        if worker is None:
+            worker = self._run(PodWorker(unfit.bare(pod), self.parts, self._gone))
+        worker.desire(unfit.bare(pod))
+        if problem:
+            self._give_up(worker, problem)
 
     def drop(self, pod: Pod) -> None:
         """No source wants it any more; `pod` is the last that was known of it."""
@@ -234,10 +251,15 @@ class PodTable:
             self.parts.startups.appeared(pod)
             worker.resize(resize_status.backfilled(pod.status))
         self._go_on_ending(worker)
-        self._workers[pod.uid] = worker
+        self._run(worker)
         if allocated is not pod:
             self.resizes.ask(pod.uid)
+
+    def _run(self, worker: PodWorker) -> PodWorker:
+        pod = worker.memory.pod
+        self._workers[pod.uid] = worker
         self._tasks[pod.uid] = asyncio.create_task(self._guard(worker), name=f"pod/{pod.full_name}")
+        return worker
 
     def _go_on_ending(self, worker: PodWorker) -> None:
         """What an earlier life of the agent was bringing down gets no new grace. A static pod may be wanted again."""
@@ -258,18 +280,32 @@ class PodTable:
             self.evict(one)
         return refused
 
+    def _give_up(self, worker: PodWorker, problem: str) -> None:
+        """Fail a pod that nothing runs of and that no plan can be made of."""
+        pod, text = worker.memory.pod, unfit.message(problem)
+        if pod.uid not in self._unfit:
+            self._unfit.add(pod.uid)
+            self.parts.events.emit(pod.raw, "Warning", unfit.REASON, text)
+        worker.desire(unfit.bare(pod))
+        worker.end(Ending(Cause.REJECTED, self.parts.clock.now(), 1, unfit.REASON, text))
+
     async def _guard(self, worker: PodWorker) -> None:
+        failures = 0
         while True:
             try:
                 await worker.run()
                 return
-            except Exception:
+            except Exception as error:
                 log.exception("pod %s: its worker failed and is started again", worker.memory.pod.full_name)
+                failures += 1
+                if failures >= unfit.TRIES and not worker.memory.seen.sandboxes:
+                    self._give_up(worker, str(error))
             await self.parts.clock.sleep(_RESTART_PAUSE)
 
     def _gone(self, uid: str) -> None:
         self._workers.pop(uid, None)
         self._tasks.pop(uid, None)
+        self._unfit.discard(uid)
         task = self._refreshes.pop(uid, None)
         if task is not None:
             task.cancel()
@@ -379,6 +415,10 @@ def orphan_pod(seen: ObservedPod) -> Pod | None:
 def _visible(pod: Pod) -> tuple[object, object]:
     """What downward API volumes can show of it and can change; of resources the resize itself tells."""
     return pod.meta.get("labels"), pod.meta.get("annotations")
+
+
+def _generation(pod: Pod) -> object:
+    return pod.meta.get("generation")
 
 
 def _is_terminal(pod: Pod) -> bool:

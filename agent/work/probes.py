@@ -133,7 +133,7 @@ class ProbeKeeper:
         started_at = state.started_at / 1e9
         age = max(0.0, self._clock.now() - started_at)
         known = dict(plan.known_statuses(kept.pod)).get(state.id)
-        tracks = {kind: plan.initial(spec, started_at, self._agent_started, known) for kind, spec in specs.items()}
+        tracks = {kind: plan.initial(spec, known) for kind, spec in specs.items()}
         before = plan.was_before(started_at, self._agent_started)
         watched = _Watched(found[1], state, self._clock.monotonic() - age, before, specs, tracks)
         kept.watched[state.id] = watched

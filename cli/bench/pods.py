@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from cli.bench.reactions import NodePlace, Reacting, Reactions, dying, mounting, probed
 from nodelib.clock import Clock
 from nodelib.kube.client import Json, KubeClient
 from nodelib.kube.reflector import Reflector
@@ -23,13 +24,18 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is run: `serial` pods one at a time, `rounds` of `together` at once, and one burst."""
+    """What is run: `serial` pods one at a time, `rounds` of `together` at once, one burst, and how soon its node
+    reacts while the burst stands; so many probes each second come last."""
 
     serial: int = 15
     together: int = 10
     rounds: int = 3
     burst: int = 60
     idle_seconds: float = 15
+    deaths: int = 10
+    changes: int = 1
+    exec_probes: int = 15
+    http_probes: int = 25
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +62,7 @@ class Result:
     agent_rss_few: float = 0
     agent_rss_burst: float = 0
     proxy_rss: float = 0
+    reactions: Reactions = field(default_factory=Reactions)
 
 
 def usage(pid: int) -> Usage:
@@ -68,13 +75,15 @@ def usage(pid: int) -> Usage:
 
 
 class PodBench:
-    """Owns the bench namespace and one watch of it; `agent` and `proxy` are pids on the node."""
+    """Owns the bench namespace and one watch of it; `proxy` is its pid on the node, 0: not measured."""
 
-    def __init__(self, client: KubeClient, clock: Clock, *, node: str, image: str, agent: int, proxy: int) -> None:
+    def __init__(self, client: KubeClient, clock: Clock, *, node: NodePlace, image: str, proxy: int) -> None:
         self._client = client
         self._clock = clock
-        self._node, self._image = node, image
-        self._agent, self._proxy = agent, proxy
+        self._node, self._image = node.name, image
+        self._agent, self._proxy = node.agent(), proxy
+        self._reacting = Reacting(client, clock, node, NAMESPACE)
+        self._pid = node.agent
         self._ready: dict[str, float] = {}
         self._gone: dict[str, float] = {}
         self._watch = Reflector(client, _PODS, name="bench pods", on_change=self._on_change)
@@ -119,9 +128,55 @@ class PodBench:
         await self._wait(names, self._ready)
         result.burst_all_ready = max(self._ready[name] for name in names) - min(began.values())
         result.agent_rss_burst, result.agent_idle_burst = await self._idle(plan)
+        await self._react(plan, result.reactions, say)
+        await self._probes(plan, result.reactions, say)
+        say("the kubelet killed")
+        result.reactions.restart.append(await self._reacting.restarted(set(names)))
+        self._agent = self._pid()
+        say(f"{plan.burst} at once: going")
         asked = await self._delete(names)
         await self._wait(names, self._gone)
         result.burst_all_gone = max(self._gone[name] for name in names) - min(asked.values())
+
+    async def _react(self, plan: Plan, found: Reactions, say: Callable[[str], None]) -> None:
+        say("containers killed")
+        names = [f"dies-{number}" for number in range(plan.deaths)]
+        await self._create(names, dying())
+        await self._wait(names, self._ready)
+        for name in names:
+            pod = self._watch.store[NAMESPACE, name]
+            status = pod["status"]["containerStatuses"][0]
+            at = self._reacting.kill(pod["metadata"]["uid"], status["containerID"].rpartition("//")[2])
+            async with asyncio.timeout(60):
+                while _same_run(status, self._watch.store[NAMESPACE, name]):
+                    await asyncio.sleep(0.001)
+            found.death.append(self._clock.monotonic() - at)
+        await self._delete(names)
+        say("a ConfigMap changed")
+        metadata = {"name": "seen"}
+        await self._client.post(
+            f"/api/v1/namespaces/{NAMESPACE}/configmaps", {"metadata": metadata, "data": {"key": "0"}}
+        )
+        await self._create(["sees"], mounting("seen"))
+        await self._wait(["sees"], self._ready)
+        uid = self._watch.store[NAMESPACE, "sees"]["metadata"]["uid"]
+        for turn in range(plan.changes):
+            found.change.append(await self._reacting.changed(uid, "seen", str(turn + 1)))
+        await self._delete(["sees"])
+        await self._wait([*names, "sees"], self._gone)
+
+    async def _probes(self, plan: Plan, found: Reactions, say: Callable[[str], None]) -> None:
+        """What the probes cost beside the burst's pods."""
+        say(f"{plan.exec_probes} exec and {plan.http_probes} HTTP probes a second")
+        kinds = {"exec": plan.exec_probes, "httpGet": plan.http_probes}
+        names = {kind: [f"probed-{kind.lower()}-{number}" for number in range(count)] for kind, count in kinds.items()}
+        for kind, listed in names.items():
+            await self._create(listed, probed(kind))
+        every = [name for listed in names.values() for name in listed]
+        await self._wait(every, self._ready)
+        _, found.probing = await self._idle(plan)
+        await self._delete(every)
+        await self._wait(every, self._gone)
 
     async def _batch(self, names: list[str], ready: list[float], gone: list[float]) -> None:
         began = await self._create(names)
@@ -139,10 +194,10 @@ class PodBench:
         after = usage(self._agent)
         return after.rss, (after.cpu - before.cpu) / (self._clock.monotonic() - start)
 
-    async def _create(self, names: list[str]) -> dict[str, float]:
+    async def _create(self, names: list[str], spec: Json | None = None) -> dict[str, float]:
         async def create(name: str) -> tuple[str, float]:
             began = self._clock.monotonic()
-            await self._client.post(_PODS, _pod(name, self._node, self._image))
+            await self._client.post(_PODS, _pod(name, self._node, spec or self._own()))
             return name, began
 
         return dict(await asyncio.gather(*(create(name) for name in names)))
@@ -166,6 +221,9 @@ class PodBench:
             while not (await self._client.get(path))["items"]:
                 await asyncio.sleep(0.05)
 
+    def _own(self) -> Json:
+        return {"containers": [{"name": "main", "image": self._image, "imagePullPolicy": "IfNotPresent"}]}
+
     def _on_change(self, kind: str, pod: Json, old: Json | None) -> None:
         name, now = pod["metadata"]["name"], self._clock.monotonic()
         if kind == "DELETED":
@@ -175,14 +233,16 @@ class PodBench:
             self._ready.setdefault(name, now)
 
 
-def _pod(name: str, node: str, image: str) -> Json:
+def _same_run(before: Json, pod: Json) -> bool:
+    """Whether the API still shows the container as it was: running, the same one."""
+    now = (pod["status"].get("containerStatuses") or [{}])[0]
+    return now.get("containerID") == before["containerID"] and "running" in (now.get("state") or {})
+
+
+def _pod(name: str, node: str, spec: Json) -> Json:
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": name, "namespace": NAMESPACE},
-        "spec": {
-            "nodeName": node,
-            "terminationGracePeriodSeconds": 1,
-            "containers": [{"name": "main", "image": image, "imagePullPolicy": "IfNotPresent"}],
-        },
+        "spec": {"nodeName": node, "terminationGracePeriodSeconds": 1, **spec},
     }

@@ -52,6 +52,15 @@ _MEASURES: tuple[tuple[str, str, Callable[[Result], float]], ...] = (
     ("kubelet RSS, few pods", "MiB", lambda r: r.agent_rss_few),
     ("kubelet RSS, 60 pods", "MiB", lambda r: r.agent_rss_burst),
     ("proxy RSS", "MiB", lambda r: r.proxy_rss),
+    ("container killed to its end in the API, p50", "s", lambda r: statistics.median(r.reactions.death)),
+    ("container killed to its end in the API, worst", "s", lambda r: max(r.reactions.death)),
+    ("ConfigMap changed to seen in the pod", "s", lambda r: max(r.reactions.change)),
+    ("kubelet started to all 60 pods known", "s", lambda r: max(r.reactions.restart)),
+    (
+        "kubelet CPU, 60 pods and 40 more with 15 exec and 25 HTTP probes/s",
+        "% of a core",
+        lambda r: r.reactions.probing * 100,
+    ),
 )
 
 

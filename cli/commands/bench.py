@@ -12,6 +12,7 @@ from rich.table import Table
 
 from cli.bench import report
 from cli.bench.pods import Plan, PodBench, Result
+from cli.bench.reactions import NodePlace
 from cli.display import Display
 from cli.errors import need_root
 from cli.project import PROJECT
@@ -65,9 +66,8 @@ async def _measure(name: str, maker: str, plan: Plan, display: Display, binaries
                 bench = PodBench(
                     client,
                     clock,
-                    node=cluster.nodes[0].name,
+                    node=_place(cluster),
                     image=_IMAGE,
-                    agent=_pid(cluster, "agent"),
                     proxy=_pid(cluster, "proxy"),
                 )
                 return await bench.run(plan, say)
@@ -75,6 +75,23 @@ async def _measure(name: str, maker: str, plan: Plan, display: Display, binaries
             await client.close()
     finally:
         await down(name, display)
+
+
+def _place(cluster: Cluster) -> NodePlace:
+    node, client = cluster.nodes[0], f"{cluster.pki_dir}/apiserver-kubelet-client"
+
+    def agent() -> int:
+        row = units.programs(cluster.unit_dir(node.name)).get("agent")
+        return int(row["pid"]) if row and row["alive"] else 0
+
+    return NodePlace(
+        name=node.name,
+        address=node.address,
+        cgroup=f"{cluster.cgroup}/{node.name}/kubepods",
+        kubelet_dir=f"{cluster.node_dir(node.name)}/kubelet",
+        client_cert=(f"{client}.crt", f"{client}.key"),
+        agent=agent,
+    )
 
 
 def _pid(cluster: Cluster, program: str) -> int:

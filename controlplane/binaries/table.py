@@ -97,6 +97,7 @@ BINARIES: tuple[Binary, ...] = (
     _containerd("ctr"),
     Binary("cnitool", "cnitool", "github.com/containernetworking/cni/cnitool"),
     Binary("coredns", "coredns", "github.com/coredns/coredns", cold="about 2 min"),
+    Binary("metrics-server", "metrics-server", "sigs.k8s.io/metrics-server/cmd/metrics-server", cold="about 2 min"),
 )
 
 TABLE: dict[str, Binary] = {name: binary for binary in BINARIES for name in (binary.name, *binary.aliases)}

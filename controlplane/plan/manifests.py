@@ -21,15 +21,15 @@ def rights() -> list[Object]:
     The API server is a client of the kubelets: without the first binding `kubectl logs` and `exec` are Forbidden.
     """
     return [
-        _binding("nodewright:kubelet-api", "system:kubelet-api-admin", _subject("Group", "nodewright:kubelet-api")),
+        binding("nodewright:kubelet-api", "system:kubelet-api-admin", _subject("Group", "nodewright:kubelet-api")),
         # The Node authorizer lets a kubelet read its own Node only; the pod network in it needs every node's podCIDR.
-        _object(
+        typed(
             _RBAC,
             "ClusterRole",
             "nodewright:pod-network",
             rules=[{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch"]}],
         ),
-        _binding("nodewright:pod-network", "nodewright:pod-network", _subject("Group", "system:nodes")),
+        binding("nodewright:pod-network", "nodewright:pod-network", _subject("Group", "system:nodes")),
     ]
 
 
@@ -43,8 +43,8 @@ def dns_base(cluster: Cluster) -> list[Object]:
         {"name": "metrics", "port": 9153, "protocol": "TCP", "targetPort": 9153},
     ]
     return [
-        _object("v1", "ServiceAccount", "coredns", "kube-system"),
-        _object(
+        typed("v1", "ServiceAccount", "coredns", "kube-system"),
+        typed(
             _RBAC,
             "ClusterRole",
             "system:coredns",
@@ -57,9 +57,9 @@ def dns_base(cluster: Cluster) -> list[Object]:
                 {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["list", "watch"]},
             ],
         ),
-        _binding("system:coredns", "system:coredns", account),
-        _object("v1", "ConfigMap", "coredns", "kube-system", data={"Corefile": corefile(cluster)}),
-        _object(
+        binding("system:coredns", "system:coredns", account),
+        typed("v1", "ConfigMap", "coredns", "kube-system", data={"Corefile": corefile(cluster)}),
+        typed(
             "v1",
             "Service",
             "kube-dns",
@@ -97,8 +97,8 @@ def dns_deployment() -> Object:
             {"name": "metrics", "containerPort": 9153, "protocol": "TCP"},
         ],
         "volumeMounts": [{"name": "config", "mountPath": "/etc/coredns", "readOnly": True}],
-        "livenessProbe": _http("/health", 8080, initialDelaySeconds=60, timeoutSeconds=5, failureThreshold=5),
-        "readinessProbe": _http("/ready", 8181, periodSeconds=1),
+        "livenessProbe": http_get("/health", 8080, initialDelaySeconds=60, timeoutSeconds=5, failureThreshold=5),
+        "readinessProbe": http_get("/ready", 8181, periodSeconds=1),
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "capabilities": {"add": ["NET_BIND_SERVICE"], "drop": ["ALL"]},
@@ -119,7 +119,7 @@ def dns_deployment() -> Object:
             }
         ],
     }
-    return _deployment("coredns", "kube-system", 2, labels, pod)
+    return deployment("coredns", "kube-system", 2, labels, pod)
 
 
 def demo_base() -> list[Object]:
@@ -128,9 +128,9 @@ def demo_base() -> list[Object]:
     port = {"name": "http", "port": DEMO_PORT, "targetPort": 8080, "protocol": "TCP"}
     both = {"ipFamilyPolicy": "PreferDualStack"}
     return [
-        _object("v1", "ServiceAccount", "demo", "default", automountServiceAccountToken=False),
-        _object("v1", "Service", "demo", "default", spec={"selector": selector, "ports": [port], **both}),
-        _object(
+        typed("v1", "ServiceAccount", "demo", "default", automountServiceAccountToken=False),
+        typed("v1", "Service", "demo", "default", spec={"selector": selector, "ports": [port], **both}),
+        typed(
             "v1",
             "Service",
             "demo-nodeport",
@@ -149,7 +149,7 @@ def demo_deployment(cluster: Cluster) -> Object:
         "imagePullPolicy": "IfNotPresent",
         "args": ["netexec", "--http-port=8080", "--udp-port=8081"],
         "ports": [{"name": "http", "containerPort": 8080}],
-        "readinessProbe": _http("/hostname", 8080, periodSeconds=1),
+        "readinessProbe": http_get("/hostname", 8080, periodSeconds=1),
         "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}},
     }
     pod = {
@@ -158,7 +158,7 @@ def demo_deployment(cluster: Cluster) -> Object:
         "topologySpreadConstraints": [_spread(labels, "DoNotSchedule")],
         "containers": [container],
     }
-    return _deployment("demo", "default", max(2, cluster.options.nodes), labels, pod)
+    return deployment("demo", "default", max(2, cluster.options.nodes), labels, pod)
 
 
 def _spread(labels: dict[str, str], otherwise: str) -> Object:
@@ -170,28 +170,33 @@ def _spread(labels: dict[str, str], otherwise: str) -> Object:
     }
 
 
-def _deployment(name: str, namespace: str, replicas: int, labels: dict[str, str], pod: Object) -> Object:
+def deployment(name: str, namespace: str, replicas: int, labels: dict[str, str], pod: Object) -> Object:
+    """With one kind of pod, found by its labels."""
     template = {"metadata": {"labels": labels}, "spec": pod}
     spec = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template}
-    return _object("apps/v1", "Deployment", name, namespace, labels=labels, spec=spec)
+    return typed("apps/v1", "Deployment", name, namespace, labels=labels, spec=spec)
 
 
-def _http(path: str, port: int, **more: int) -> Object:
-    return {"httpGet": {"path": path, "port": port}, **more}
+def http_get(path: str, port: int | str, *, scheme: str = "", **more: int) -> Object:
+    """A probe."""
+    asked: Object = {"path": path, "port": port}
+    return {"httpGet": {**asked, "scheme": scheme} if scheme else asked, **more}
 
 
-def _binding(name: str, role: str, subject: Object) -> Object:
+def binding(name: str, role: str, subject: Object) -> Object:
+    """A ClusterRoleBinding."""
     reference = {"apiGroup": _GROUP, "kind": "ClusterRole", "name": role}
-    return _object(_RBAC, "ClusterRoleBinding", name, roleRef=reference, subjects=[subject])
+    return typed(_RBAC, "ClusterRoleBinding", name, roleRef=reference, subjects=[subject])
 
 
 def _subject(kind: str, name: str) -> Object:
     return {"apiGroup": _GROUP, "kind": kind, "name": name}
 
 
-def _object(
+def typed(
     api_version: str, kind: str, name: str, namespace: str = "", labels: dict[str, str] | None = None, **rest: Any
 ) -> Object:
+    """An object of that version and kind; `rest`: its spec, rules, data."""
     metadata: Object = {"name": name}
     if namespace:
         metadata["namespace"] = namespace
@@ -209,6 +214,8 @@ _PLURALS = {
     "ConfigMap": "configmaps",
     "Service": "services",
     "Deployment": "deployments",
+    "RoleBinding": "rolebindings",
+    "APIService": "apiservices",
 }
 
 

@@ -51,8 +51,11 @@ def decide(wanted: dict[str, Program], states: dict[str, State], now: float) -> 
     return Decision(stop, tuple(start), wake)
 
 
-def after_exit(state: State, now: float) -> State:
-    """The state of a program that has just ended by itself: its pause doubles unless it ran steadily."""
+def after_exit(state: State, now: float, *, killed: bool = False) -> State:
+    """The state of a program that has just ended: its pause doubles unless it ran steadily.
+
+    `killed`: by SIGKILL. That is somebody else's doing, and no sign that it cannot run.
+    """
     steady = now - state.started_at >= STEADY
-    pause = FIRST_PAUSE if steady or not state.pause else min(state.pause * 2, LONGEST_PAUSE)
+    pause = FIRST_PAUSE if steady or killed or not state.pause else min(state.pause * 2, LONGEST_PAUSE)
     return State(start_at=now + pause, pause=pause, starts=state.starts)

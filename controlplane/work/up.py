@@ -10,7 +10,7 @@ from pathlib import Path
 
 from controlplane.edge import cgroups, state
 from controlplane.model import CONTROL_PLANE, POD_CIDR, SERVICE_CIDR, Cluster, Node, Options, cache_root, state_root
-from controlplane.plan import addresses, components, manifests
+from controlplane.plan import addons, addresses, components, manifests
 from controlplane.plan import kubeadm as kubeadm_plan
 from controlplane.plan.components import Tools
 from controlplane.work import control_plane, doctor, host, kubeadm, network, nodes, peer, workloads
@@ -59,7 +59,7 @@ async def up(request: Request, progress: Progress, clock: Clock) -> tuple[Cluste
 def settle(request: Request) -> Cluster:
     """The cluster's record: the one there is, with the changes that a living cluster can take, or a new one."""
     known = state.load(request.name)
-    _check_peer(request.options if known is None else _merge(known.options, request))
+    _check_options(request.options if known is None else _merge(known.options, request))
     if known is not None:
         cluster = replace(known, options=_merge(known.options, request))
         if request.subnet and request.subnet != known.subnet:
@@ -80,7 +80,15 @@ def settle(request: Request) -> Cluster:
     return cluster
 
 
-def _check_peer(options: Options) -> None:
+def _check_options(options: Options) -> None:
+    unknown = [name for name in options.addon_names if name not in addons.SELECTORS]
+    if unknown:
+        raise Invalid(
+            f"there is no addon {', '.join(unknown)}",
+            obj="--addons",
+            step="check the options",
+            action=f"Choose from: {', '.join(addons.SELECTORS)}.",
+        )
     if problem := kubeadm_plan.options_problem(options):
         raise Invalid(problem, obj="up", step="check the options", action="See `./nodewright up --help`.")
     if options.agent == "upstream" and (options.routed or options.ip_family != "ipv4"):
@@ -178,12 +186,13 @@ class _Raising:
 
     async def _binaries_and_images(self) -> Mapping[str, Path]:
         from controlplane.binaries import ensure
-        from controlplane.images import CONFORMANCE, DEMO, KUBEADM, binaries_for, ensure_images
+        from controlplane.images import ADDONS, CONFORMANCE, DEMO, KUBEADM, binaries_for, ensure_images
 
         with self.progress.step("binaries and images") as say:
             images = CONFORMANCE if self.request.images == "conformance" else DEMO
             if self.cluster.options.kubeadm:
                 images = tuple(dict.fromkeys((*images, *KUBEADM)))
+            images += tuple(image for name in self.cluster.options.addon_names for image in ADDONS[name])
             names = (*components.needed(self.cluster.options), *binaries_for(images))
             cache = Path(cache_root())
             binaries = await asyncio.to_thread(
@@ -249,6 +258,10 @@ class _Raising:
         await workloads.apply(client, deployments, self.clock)
         with self.progress.step("CoreDNS ready"):
             await workloads.wait_pods(self.cluster, client, self.clock, "kube-system", "k8s-app=kube-dns", 2)
+        for name in self.cluster.options.addon_names:
+            with self.progress.step(f"addon {name} ready"):
+                await workloads.apply(client, addons.objects(name), self.clock)
+                await workloads.wait_pods(self.cluster, client, self.clock, "kube-system", addons.SELECTORS[name], 1)
         if not self.cluster.options.demo:
             return []
         with self.progress.step("demo answers") as say:

@@ -263,7 +263,7 @@ def test_a_pod_waits_for_what_is_missing(server: ApiServer, tmp_path: Path) -> N
 
 @isolated
 def test_objects_of_other_nodes_stay_closed(server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agent.edge.objects._PATIENCE", 0.5)
+    monkeypatch.setattr("agent.work.objects._PATIENCE", 0.5)
 
     async def tell(world: World) -> None:
         await world.secret("keys", {"pass": b"x"})

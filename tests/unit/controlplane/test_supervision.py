@@ -41,6 +41,10 @@ def test_pauses_double_up_to_a_limit() -> None:
     assert pauses[-1] == LONGEST_PAUSE
 
 
+def test_a_killed_program_has_no_pause_to_sit_out() -> None:
+    assert after_exit(State(7, "d", started_at=50.0, pause=8.0), 51.0, killed=True).pause == 0.2
+
+
 def test_a_steady_run_forgets_the_pause() -> None:
     assert after_exit(State(7, "d", started_at=50.0, pause=8.0), 50.0 + STEADY).pause == 0.2
 

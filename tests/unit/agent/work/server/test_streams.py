@@ -125,11 +125,11 @@ async def test_a_slow_client_slows_the_runtime_and_loses_nothing(bench: Bench, p
 
 
 async def test_an_idle_stream_is_closed(bench: Bench, peer: FakeStreamingServer) -> None:
-    await _start(bench, streaming_idle_timeout=0.3)
+    await _start(bench, streaming_idle_timeout=2)
     reader, writer = await _open(bench, "/exec/ns/web/main?output=1", _SPDY)
     await reader.readuntil(b"\r\n\r\nhello ")
     for _ in range(4):
-        await asyncio.sleep(0.15)
+        await asyncio.sleep(0.6)  # longer than the timeout in all; a busy machine has time for each
         writer.write(b"x")
         assert await asyncio.wait_for(reader.readexactly(1), 5) == b"x"
     assert await asyncio.wait_for(reader.read(), 10) == b""

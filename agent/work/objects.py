@@ -14,6 +14,8 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
+from agent.plan import watches as plan
+from agent.plan.watches import Move
 from nodelib.backoff import Backoff
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError, Temporary
@@ -25,8 +27,6 @@ _PATIENCE = 3.0  # seconds that get() waits for a first answer
 _FIRST_PAUSE = 0.004  # the authorizer may learn of a pod a few milliseconds after this node does
 _PAUSE_GROWTH = 1.6
 _LONGEST_PAUSE = 10.0
-_LINGER = 20.0  # pods that follow each other in a namespace find kube-root-ca.crt known
-_SETTLE = 0.5  # pods that end at once never cost a watch connection
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class WatchedObjects:
     def _release(self, user: str, key: ObjectKey, entry: _Entry) -> None:
         entry.users.discard(user)
         if not entry.users:
-            asyncio.get_running_loop().call_later(_LINGER, self._drop, key, entry)
+            asyncio.get_running_loop().call_later(plan.LINGER, self._drop, key, entry)
 
     def _drop(self, key: ObjectKey, entry: _Entry) -> None:
         """Unless a pod has come back to it meanwhile."""
@@ -141,18 +141,20 @@ class WatchedObjects:
         pause = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE, growth=_PAUSE_GROWTH)
         while True:
             try:
-                if not entry.known.is_set():
-                    await self._read(key, entry)
-                    if entry.current is not None:
-                        await self._clock.sleep(_SETTLE)
-                if not entry.listed:
-                    await self._list(key, entry)
-                if (entry.current or {}).get("immutable"):
-                    return
-                entry.watching = True
-                async for seen in self._watch(key, entry, entry.listed):
-                    entry.listed = seen
-                    pause.reset()
+                match plan.next_move(known=entry.known.is_set(), listed=entry.listed, current=entry.current):
+                    case Move.READ:
+                        await self._read(key, entry)
+                        if plan.settles(entry.current):
+                            await self._clock.sleep(plan.SETTLE)
+                    case Move.LIST:
+                        await self._list(key, entry)
+                    case Move.REST:
+                        return
+                    case Move.WATCH:
+                        entry.watching = True
+                        async for seen in self._watch(key, entry, entry.listed):
+                            entry.listed = seen
+                            pause.reset()
             except ApiError as error:
                 entry.watching, entry.listed = False, ""
                 if not error.is_gone:
@@ -197,7 +199,7 @@ class WatchedObjects:
     def _see(self, entry: _Entry, item: Json | None) -> None:
         version = str(item["metadata"].get("resourceVersion", "")) if item else ""
         changed = version != entry.version
-        tell = entry.disappointed or (changed and entry.known.is_set())
+        tell = plan.is_news(changed=changed, known_before=entry.known.is_set(), disappointed=entry.disappointed)
         entry.current, entry.version, entry.failure, entry.disappointed = item, version, None, False
         entry.known.set()
         if tell:

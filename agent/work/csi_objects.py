@@ -8,10 +8,10 @@ import contextlib
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from agent.edge.tokens import TokenCache
 from agent.model.csi import SecretRef
 from agent.model.materials import TokenNeed
 from agent.model.pods import Json, Pod
+from agent.work.tokens import TokenCache
 from nodelib.errors import NotFound, Temporary
 from nodelib.kube.client import ApiError, KubeClient
 from nodelib.kube.reflector import Reflector

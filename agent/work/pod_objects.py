@@ -7,10 +7,10 @@ import contextlib
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
-from agent.edge.objects import ObjectKey, WatchedObjects
-from agent.edge.tokens import TokenCache
 from agent.model.materials import Json, ObjectRef, TokenNeed
 from agent.model.pods import Pod
+from agent.work.objects import ObjectKey, WatchedObjects
+from agent.work.tokens import TokenCache
 from nodelib.clock import Clock
 from nodelib.errors import Temporary
 from nodelib.kube.client import ApiError, KubeClient

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from agent.edge.objects import ObjectKey, WatchedObjects
-from agent.edge.pod_objects import PodObjects
-from agent.edge.tokens import TokenCache
 from agent.model.materials import CONFIG_MAP, SECRET, ObjectRef, TokenNeed
+from agent.work.objects import ObjectKey, WatchedObjects
+from agent.work.pod_objects import PodObjects
+from agent.work.tokens import TokenCache
 from nodelib.clock import SystemClock
 from nodelib.errors import Temporary
 from nodelib.kube.access import ClusterAccess
@@ -88,7 +88,7 @@ async def test_immutable_objects_are_not_watched(world: World) -> None:
 
 
 async def test_let_go(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agent.edge.objects._LINGER", 0.05)
+    monkeypatch.setattr("agent.plan.watches.LINGER", 0.05)
     await world.api.config_map("settings", {"a": "1"})
     await world.objects.get("u1", KEY)
     await world.objects.get("u2", KEY)
@@ -141,7 +141,7 @@ async def test_watch_survives_restarts_and_compaction(world: World) -> None:
 
 
 async def test_no_answer_says_so_and_tells_when_it_comes(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agent.edge.objects._PATIENCE", 0.1)
+    monkeypatch.setattr("agent.work.objects._PATIENCE", 0.1)
     await world.api.config_map("settings", {"a": "1"})
     world.api.fail_with = [500] * 9
     with pytest.raises(Temporary, match="configmaps shop/settings"):

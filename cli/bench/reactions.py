@@ -1,0 +1,143 @@
+"""How soon a kubelet notices: a container's death, a changed ConfigMap, its own restart; and what probes cost it.
+
+The same code for ours and the peer: processes are found and killed by the pod's cgroup, files are looked at where the
+node has them, the kubelet is asked at :10250 as the API server's client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import aiohttp
+
+from nodelib.clock import Clock
+from nodelib.errors import Temporary
+from nodelib.kube.client import Json, KubeClient
+
+_BUSYBOX = "registry.k8s.io/e2e-test-images/busybox:1.37.0-2"
+_LOOK = 0.002  # seconds between two looks at a file
+_CHANGE_LIMIT = 150.0  # seconds; upstream takes up to its sync period and a cache's lifetime
+
+
+@dataclass(frozen=True, slots=True)
+class NodePlace:
+    """Where one node's pods are on this machine, and how its kubelet is reached."""
+
+    name: str
+    address: str
+    cgroup: str  # of all its pods
+    kubelet_dir: str
+    client_cert: tuple[str, str]
+    agent: Callable[[], int]  # its pid, 0 while it does not run
+
+
+@dataclass(slots=True)
+class Reactions:
+    """Seconds, and shares of one core."""
+
+    death: list[float] = field(default_factory=list)
+    change: list[float] = field(default_factory=list)
+    restart: list[float] = field(default_factory=list)
+    probing: float = 0
+
+
+def dying() -> Json:
+    """The spec of a pod whose container may be killed."""
+    return _box(["sleep", "3600"])
+
+
+def mounting(config_map: str) -> Json:
+    """The spec of a pod that sees a ConfigMap."""
+    made = _box(["sleep", "3600"])
+    made["containers"][0]["volumeMounts"] = [{"name": "seen", "mountPath": "/seen"}]
+    return {**made, "volumes": [{"name": "seen", "configMap": {"name": config_map}}]}
+
+
+def probed(kind: str) -> Json:
+    """The spec of a pod that is probed each second; `kind`: exec or httpGet."""
+    asked: Json = {"exec": {"command": ["true"]}} if kind == "exec" else {"httpGet": {"port": 8080}}
+    made = _box(["sh", "-c", "mkdir -p /www; echo ok > /www/index.html; exec httpd -f -p 8080 -h /www"])
+    made["containers"][0]["livenessProbe"] = {**asked, "periodSeconds": 1, "timeoutSeconds": 5}
+    return made
+
+
+def _box(command: list[str]) -> Json:
+    return {"containers": [{"name": "main", "image": _BUSYBOX, "imagePullPolicy": "IfNotPresent", "command": command}]}
+
+
+class Reacting:
+    """Measures on one node."""
+
+    def __init__(self, client: KubeClient, clock: Clock, node: NodePlace, namespace: str) -> None:
+        self._client, self._clock, self._node = client, clock, node
+        self._path = f"/api/v1/namespaces/{namespace}"
+
+    def kill(self, uid: str, container: str) -> float:
+        """SIGKILL of a container's process; when. Raises Temporary when it has none."""
+        for pid in self._processes(uid, container):
+            at = self._clock.monotonic()
+            os.kill(pid, signal.SIGKILL)
+            return at
+        raise Temporary("no process of it is in its cgroup", obj=container, step="kill")
+
+    async def changed(self, uid: str, config_map: str, value: str) -> float:
+        """Seconds from a ConfigMap's change to the file in the pod's volume."""
+        path = Path(self._node.kubelet_dir, "pods", uid, "volumes/kubernetes.io~configmap/seen/key")
+        began = self._clock.monotonic()
+        await self._client.patch(f"{self._path}/configmaps/{config_map}", {"data": {"key": value}})
+        async with asyncio.timeout(_CHANGE_LIMIT):
+            while path.read_text() != value:
+                await asyncio.sleep(_LOOK)
+        return self._clock.monotonic() - began
+
+    async def restarted(self, names: set[str]) -> float:
+        """SIGKILL of the kubelet; seconds from its next start until it tells of all these pods."""
+        old = self._node.agent()
+        os.kill(old, signal.SIGKILL)
+        async with asyncio.timeout(60):
+            while self._node.agent() in (0, old):
+                await asyncio.sleep(_LOOK)
+            began = self._clock.monotonic()
+            async with aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(ssl=self._tls(), force_close=True)
+            ) as asked:
+                while not names <= await self._told(asked):
+                    await asyncio.sleep(0.01)
+        return self._clock.monotonic() - began
+
+    async def _told(self, session: aiohttp.ClientSession) -> set[str]:
+        """Pods of which the kubelet shows a running container; none while it does not answer."""
+        with contextlib.suppress(aiohttp.ClientError, OSError):
+            async with session.get(f"https://{self._node.address}:10250/pods") as answer:
+                if answer.status == 200:
+                    items = (await answer.json())["items"] or []
+                    return {one["metadata"]["name"] for one in items if _runs(one)}
+        return set()
+
+    def _tls(self) -> ssl.SSLContext:
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        context.load_cert_chain(*self._node.client_cert)
+        return context
+
+    def _processes(self, uid: str, container: str) -> list[int]:
+        names = (f"*{uid}*", f"*{uid.replace('-', '_')}*")
+        for tree in Path("/sys/fs/cgroup").glob("*" + self._node.cgroup):
+            for pod in (found for name in names for found in tree.rglob(name)):
+                for group in pod.rglob(f"*{container}*"):
+                    text = (group / "cgroup.procs").read_text().split()
+                    if text:
+                        return [int(pid) for pid in text]
+        return []
+
+
+def _runs(pod: Json) -> bool:
+    statuses = (pod.get("status") or {}).get("containerStatuses") or []
+    return bool(statuses) and all("running" in (one.get("state") or {}) for one in statuses)

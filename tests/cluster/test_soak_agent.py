@@ -1,0 +1,199 @@
+"""The agent is killed again and again while pods start, die, are probed, resized and deleted: nobody may notice.
+
+By hand, for as many kills as wanted: NODEWRIGHT_SOAK=200 ./nodewright test tests/cluster/test_soak_agent.py -m soak
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import signal
+import statistics
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from cli.why.sources import SOCKET, _agent
+from nodelib.errors import NodewrightError
+from tests.cluster.world import Object, World, condition, is_ready, pod, sleeper, status_of
+
+_KILLS = int(os.environ.get("NODEWRIGHT_SOAK", "0"))
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.soak,
+    pytest.mark.skipif(os.geteuid() != 0, reason="a cluster needs root"),
+    pytest.mark.skipif(not _KILLS, reason="runs by hand: NODEWRIGHT_SOAK=200"),
+]
+
+NODE = "node1"
+_STARTS = "/run/nodewright-soak"
+_LONGEST_LIFE = 2.5  # seconds until an agent that is there again is killed
+_STEADY = 6
+_RESYNC = 2.0  # seconds; the target for the median, the start of the interpreter included
+# A start notes itself and leaves a mark for as long as it runs: a second one beside it would find it.
+_BODY = (
+    "trap 'rm -rf /starts/{0}.runs; exit 0' TERM\n"
+    "mkdir /starts/{0}.runs || echo twice >> /starts/{0}.twice\n"
+    "echo start >> /starts/{0}\n"
+)
+
+
+@dataclass
+class Seen:
+    """What no pod should have shown, and how long the agents took to be there again (seconds)."""
+
+    wrong: list[str] = field(default_factory=list)
+    resync: list[float] = field(default_factory=list)
+    churned: int = 0
+    deaths: int = 0
+    resizes: int = 0
+
+
+def noted(name: str, script: str, **more: object) -> Object:
+    """A pod on the node whose container notes its starts."""
+    box = sleeper(volumeMounts=[{"name": "starts", "mountPath": "/starts"}], **more)
+    box["command"] = ["sh", "-c", _BODY.format(name) + script.format(name)]
+    volumes = [{"name": "starts", "hostPath": {"path": _STARTS, "type": "DirectoryOrCreate"}}]
+    return pod(name, box, nodeName=NODE, volumes=volumes, labels={"app": "soak"})
+
+
+def steady(number: int) -> Object:
+    kinds = [{"exec": {"command": ["true"]}}, {"tcpSocket": {"port": 8080}}, {"httpGet": {"port": 8080}}]
+    probe = {**kinds[number % 3], "periodSeconds": 1, "failureThreshold": 2, "timeoutSeconds": 5}
+    needs = {"requests": {"cpu": "10m"}, "limits": {"cpu": "100m"}}
+    name = f"steady-{number}"
+    serve = "mkdir -p /www; echo ok > /www/index.html; httpd -f -p 8080 -h /www & wait"
+    return noted(name, serve, readinessProbe=probe, livenessProbe=probe, resources=needs)
+
+
+async def watch(world: World, seen: Seen) -> None:
+    """No steady pod may lose its readiness, restart, or vanish."""
+    async for event in world.api.stream(world.path("pods"), {"labelSelector": "app=soak"}):
+        obj = event["object"]
+        name = obj["metadata"]["name"]
+        if not name.startswith("steady-"):
+            continue
+        if event["type"] == "DELETED" or not is_ready(obj) or status_of(obj).get("restartCount"):
+            box, ready = status_of(obj), condition(obj, "Ready")
+            count, last = box.get("restartCount"), box.get("lastState")
+            seen.wrong.append(f"{event['type']} {name}: {ready.get('message')} restarts {count} {last}")
+
+
+async def churn(world: World, seen: Seen, stop: asyncio.Event, lane: int) -> None:
+    """Pods that come and go."""
+    turn = 0
+    while not stop.is_set():
+        name = f"churn-{lane}-{turn}"
+        turn += 1
+        await world.create(noted(name, "sleep 3600 & wait"))
+        ready = await world.ready(name, 120)
+        if status_of(ready)["restartCount"]:
+            seen.wrong.append(f"{name} was restarted")
+        await asyncio.sleep(random.uniform(0, 0.5))
+        await world.delete(name)
+        await world.gone(name, seconds=120)
+        seen.churned += 1
+
+
+async def dying(world: World, seen: Seen, stop: asyncio.Event) -> None:
+    """A container that ends by itself: each end makes exactly one more start."""
+    turn = 0
+    while not stop.is_set():
+        name = f"dying-{turn}"
+        turn += 1
+        await world.create(noted(name, "sleep 1; rm -rf /starts/{0}.runs; exit 1"))
+        await world.until(name, lambda one: status_of(one).get("restartCount", 0) >= 2, "restarted twice", 120)
+        await world.delete(name)
+        await world.gone(name, seconds=120)
+        seen.deaths += 1
+
+
+async def resizing(world: World, seen: Seen, stop: asyncio.Event) -> None:
+    while not stop.is_set():
+        name = f"steady-{random.randrange(_STEADY)}"
+        limit = f"{random.randrange(100, 200)}m"
+        body = {"spec": {"containers": [{"name": "main", "resources": {"limits": {"cpu": limit}}}]}}
+        with contextlib.suppress(NodewrightError):
+            await world.api.patch(f"{world.path('pods', name)}/resize", body, kind="strategic")
+            seen.resizes += 1
+        await asyncio.sleep(1)
+
+
+@contextlib.asynccontextmanager
+async def under_way(world: World, seen: Seen) -> AsyncIterator[None]:
+    stop = asyncio.Event()
+    watching = asyncio.create_task(watch(world, seen))
+    tasks = [
+        *(asyncio.create_task(churn(world, seen, stop, lane)) for lane in range(3)),
+        asyncio.create_task(dying(world, seen, stop)),
+        asyncio.create_task(resizing(world, seen, stop)),
+    ]
+    try:
+        yield
+    finally:
+        stop.set()
+        ends = await asyncio.gather(*tasks, return_exceptions=True)
+        watching.cancel()
+        seen.wrong += [repr(end) for end in ends if isinstance(end, BaseException)]
+
+
+def _probed(told: Object | None) -> bool:
+    """A resize may be under way, a probe may not fail or be unanswered."""
+    return told is not None and told["phase"] == "Running" and not [w for w in told["waits"] if "Probe" in w["reason"]]
+
+
+async def known_again(world: World, pid: int, seconds: float = 60) -> None:
+    """Until the agent tells of every steady pod, probed again."""
+    wanted, deadline = {f"steady-{number}" for number in range(_STEADY)}, time.monotonic() + seconds
+    while True:
+        found, problem = await _agent(f"/proc/{pid}/root{SOCKET}")
+        pods = {one["name"]: one for one in found or () if one["namespace"] == world.namespace}
+        missing = {name: pods.get(name, {}).get("waits") for name in wanted if not _probed(pods.get(name))}
+        if not missing:
+            return
+        assert time.monotonic() < deadline, f"{problem or missing}"
+        await asyncio.sleep(0.02)
+
+
+async def test_an_agent_killed_at_random_moments_disturbs_nothing(world: World) -> None:
+    before, seen = await world.left(NODE), Seen()
+    try:
+        for number in range(_STEADY):
+            await world.create(steady(number))
+        for number in range(_STEADY):
+            await world.ready(f"steady-{number}")
+        async with under_way(world, seen):
+            for kill in range(_KILLS):
+                await asyncio.sleep(random.uniform(0, _LONGEST_LIFE))
+                old = await world.pid_once_running(NODE, "agent")
+                os.kill(old, signal.SIGKILL)
+                pid = await world.pid_once_running(NODE, "agent", other_than=old)
+                if kill % 2:  # every other one dies before it can have finished its start
+                    began = time.monotonic()
+                    await known_again(world, pid)
+                    seen.resync.append(time.monotonic() - began)
+            await world.agent_well(NODE)
+        world.figures.append(("soak: kills of the agent", str(_KILLS)))
+        world.figures.append(
+            ("soak: pods come and gone / deaths / resizes", f"{seen.churned} / {seen.deaths} / {seen.resizes}")
+        )
+        middle, worst = statistics.median(seen.resync or [0]), max(seen.resync, default=0)
+        world.figures.append(("soak: agent started -> all pods known, median, worst", f"{middle:.2f} s, {worst:.2f} s"))
+        assert seen.wrong == []
+        notes = await world.in_node(NODE, "sh", "-c", f"cd {_STARTS} && ls; grep -c . steady-* churn-*", check=False)
+        assert ".twice" not in notes.text, notes.text
+        counted = dict(line.split(":") for line in notes.text.split() if ":" in line and ".runs" not in line)
+        more = {name: count for name, count in counted.items() if count != "1"}
+        assert more == {}, f"started more than once: {more}"
+    finally:
+        for one in await world.pods():
+            await world.delete(one["metadata"]["name"])
+        for one in await world.pods():
+            await world.gone(one["metadata"]["name"])
+        await world.in_node(NODE, "rm", "-rf", _STARTS)
+    await world.nothing_beyond(NODE, before)
+    assert middle < _RESYNC
