@@ -92,8 +92,9 @@ def run_node(order: NodeOrder, *, plain: bool) -> None:
 
 async def _until_asked_to_stop(work: Coroutine[Any, Any, Report]) -> Report:
     """SIGTERM undoes what was made, as Ctrl-C does: the suite's pods live in cgroups that `down` does not look at."""
-    task = asyncio.ensure_future(work)
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    task, loop = asyncio.ensure_future(work), asyncio.get_running_loop()
+    # Not loop.add_signal_handler(): its wake-up pipe is inherited by what pyroute2 forks, whose own SIGTERM would end us.
+    signal.signal(signal.SIGTERM, lambda *_: loop.call_soon_threadsafe(task.cancel))
     try:
         return await task
     except asyncio.CancelledError:
