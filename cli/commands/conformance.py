@@ -93,7 +93,7 @@ def run_node(order: NodeOrder, *, plain: bool) -> None:
 async def _until_asked_to_stop(work: Coroutine[Any, Any, Report]) -> Report:
     """SIGTERM undoes what was made, as Ctrl-C does: the suite's pods live in cgroups that `down` does not look at."""
     task, loop = asyncio.ensure_future(work), asyncio.get_running_loop()
-    # Not loop.add_signal_handler(): its wake-up pipe is inherited by what pyroute2 forks, whose own SIGTERM would end us.
+    # loop.add_signal_handler() would not do: what pyroute2 forks inherits its wake-up pipe, and is ended by SIGTERM.
     signal.signal(signal.SIGTERM, lambda *_: loop.call_soon_threadsafe(task.cancel))
     try:
         return await task
