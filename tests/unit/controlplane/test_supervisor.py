@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from controlplane import systemctl
 from controlplane.edge import units
 from controlplane.edge.procfs import start_time
 from controlplane.programs import Program
@@ -112,3 +113,25 @@ def test_there_is_never_a_second_one(unit: Unit) -> None:
     first = units.supervisor_pid(unit.folder)
     unit.want(one)
     assert units.supervisor_pid(unit.folder) == first
+
+
+def test_systemctl_starts_and_stops_as_kubeadm_asks(unit: Unit, capsys: pytest.CaptureFixture[str]) -> None:
+    units.hold(unit.folder, "agent")
+    unit.want(unit.program("agent", "exec sleep 600"), unit.program("containerd", "exec sleep 600"))
+    until_sync(lambda: unit.pid("containerd"))
+    assert unit.pid("agent") == 0, "it stands still until somebody starts it"
+
+    def ask(*words: str) -> tuple[int, str]:
+        status = systemctl.main([unit.folder, *words])
+        return status, capsys.readouterr().out
+
+    assert ask("is-active", "kubelet") == (3, "inactive\n")
+    assert ask("is-enabled", "kubelet.service")[0] == 0 == ask("daemon-reload")[0]
+    assert ask("start", "kubelet")[0] == 0 and unit.pid("agent")
+    first = unit.pid("agent")
+    assert ask("is-active", "--quiet", "kubelet") == (0, "active\n")
+    assert ask("restart", "kubelet")[0] == 0 and unit.pid("agent") not in (0, first)
+    assert "Loaded: loaded" in ask("status", "kubelet")[1]
+    assert ask("stop", "kubelet")[0] == 0 and unit.pid("agent") == 0
+    assert ask("status", "nginx") == (4, "Unit nginx.service could not be found.\n")
+    assert ask("mask", "kubelet")[0] == 1

@@ -1,0 +1,44 @@
+"""One address in front of several servers: real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+
+from controlplane.balancer import Balancer
+
+
+async def named_server(name: str) -> tuple[asyncio.Server, int]:
+    """Says its name to whoever says something."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if await reader.read(100):
+            writer.write(name.encode())
+            await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    return server, server.sockets[0].getsockname()[1]
+
+
+async def ask(port: int) -> str:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"?")
+    said = await asyncio.wait_for(reader.read(100), 5)
+    writer.close()
+    return said.decode()
+
+
+async def test_every_backend_has_its_turn_and_a_dead_one_is_passed_over() -> None:
+    first, one = await named_server("a")
+    second, two = await named_server("b")
+    balancer = Balancer([("127.0.0.1", one), ("127.0.0.1", two)])
+    front = await asyncio.start_server(balancer.serve, "127.0.0.1", 0)
+    port = front.sockets[0].getsockname()[1]
+    async with front:
+        assert {await ask(port), await ask(port)} == {"a", "b"}
+        first.close()
+        await first.wait_closed()
+        assert [await ask(port) for _ in range(4)] == ["b"] * 4
+        second.close()
+        await second.wait_closed()
+        assert await ask(port) == ""  # nobody is left: the connection ends
