@@ -51,6 +51,11 @@ def split_token(text: str) -> tuple[str, str]:
     return found[1], found[2]
 
 
+def is_signed(info: Json, identity: str) -> bool:
+    """Whether kube-public/cluster-info carries a signature for the token of this id."""
+    return bool((info.get("data") or {}).get(f"jws-kubeconfig-{identity}"))
+
+
 def check_cluster_info(info: Json, token: str) -> str:
     """The kubeconfig of the ConfigMap kube-public/cluster-info. Raises Permanent when it is not signed by the token."""
     identity, secret = split_token(token)

@@ -18,7 +18,7 @@ conf=/etc/cni/net.d/10-kindnet.conflist
 query='{range .items[*]}{.metadata.name}{" "}{.spec.podCIDR}{" "}'
 query="$query"'{.status.addresses[?(@.type=="InternalIP")].address}{"\n"}{end}'
 while :; do
-  if kubectl --request-timeout=3s get nodes -o "jsonpath=$query" >/tmp/nodes; then
+  if timeout 5 kubectl get nodes -o "jsonpath=$query" >/tmp/nodes; then
     while read -r name cidr address; do
       [ -n "$address" ] || continue
       if [ "$name" != "$NODE_NAME" ]; then

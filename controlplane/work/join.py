@@ -32,7 +32,7 @@ from nodelib.kube.client import ApiError, KubeClient
 FOLDER = "/var/lib/kubelet/nodewright"  # the supervisor's and the daemons' logs
 SOCKET = node_files.CONTAINERD_SOCKET
 _ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz"
-_READY_WITHIN, _SEEN_WITHIN = 180.0, 20.0
+_READY_WITHIN, _SEEN_WITHIN, _SIGNED_WITHIN = 180.0, 20.0, 15.0
 _MAPS = "/api/v1/namespaces/kube-system/configmaps"
 
 
@@ -113,9 +113,15 @@ async def join(request: Request, progress: Progress, clock: Clock) -> Joined:
 
 
 async def _by_token(request: Request, clock: Clock) -> _Known:
-    plan.split_token(request.token)
     given = await asyncio.to_thread(_read, request.ca_file) if request.ca_file else None
-    text = plan.check_cluster_info(await discovery.cluster_info(request.server, given), request.token)
+    identity, _ = plan.split_token(request.token)
+    deadline = clock.monotonic() + _SIGNED_WITHIN
+    info = await discovery.cluster_info(request.server, given)
+    # The controller manager signs for a token that was just made a moment later.
+    while not plan.is_signed(info, identity) and clock.monotonic() < deadline:
+        await clock.sleep(0.5)
+        info = await discovery.cluster_info(request.server, given)
+    text = plan.check_cluster_info(info, request.token)
     authority = discovery.authority_of(text)
     plan.check_pins(discovery.public_key(authority), request.pins)
     return _Known(ClusterAccess(request.server.rstrip("/"), ca_data=authority, token=request.token))
@@ -291,14 +297,21 @@ async def _until_registered(request: Request, clock: Clock) -> None:
 async def _seen_on_node(request: Request, clock: Clock) -> plan.Addons:
     """What the cluster's DaemonSets put on this node: the controller does so as soon as the Node is there."""
     client = _own_client()
-    deadline, found = clock.monotonic() + _SEEN_WITHIN, plan.Addons()
+    found, pods = plan.Addons(), {"fieldSelector": f"spec.nodeName={request.node}"}
+
+    async def unregistered() -> str:
+        try:
+            await client.get(f"/api/v1/nodes/{request.node}")
+        except NodewrightError as error:
+            return f"{error.message}; the agent says: {units.tail(f'{FOLDER}/agent.log', 1)}"
+        return ""
+
     try:
+        step, action = "wait until registered", f"See {FOLDER}/agent.log."
+        await until(unregistered, clock, _READY_WITHIN, obj=f"node {request.node}", step=step, action=action)
+        deadline = clock.monotonic() + _SEEN_WITHIN
         while clock.monotonic() < deadline and not (found.network and found.proxy):
-            try:
-                pods = await client.get("/api/v1/pods", {"fieldSelector": f"spec.nodeName={request.node}"})
-                found = plan.addons(plan.daemon_sets_of(pods["items"]))
-            except NodewrightError:
-                pass  # the node is about to register
+            found = plan.addons(plan.daemon_sets_of((await client.get("/api/v1/pods", pods))["items"]))
             await clock.sleep(0.5)
     finally:
         await client.close()

@@ -45,6 +45,11 @@ def test_what_is_not_signed_is_refused(given: dict[str, Any], words: str) -> Non
         joining.check_cluster_info(given, TOKEN)
 
 
+def test_a_token_that_was_just_made_is_signed_a_moment_later() -> None:
+    assert joining.is_signed(info(), "abcdef")
+    assert not joining.is_signed(info(), "ghijkl") and not joining.is_signed({}, "abcdef")
+
+
 @pytest.mark.parametrize("text", ["", "abcdef", "ABCDEF.0123456789abcdef", "abcdef.0123456789abcde"])
 def test_a_token_has_its_form(text: str) -> None:
     with pytest.raises(Invalid, match="bootstrap token"):
