@@ -183,9 +183,8 @@ async def run_kubeadm(ground: Ground, node: Node, say: Say, *arguments: str) -> 
 
     status = await run_lines(_inside(cluster, node, line), log=log, on_line=heard, on_text=lambda piece: None)
     if status != 0:
-        told = [text.strip() for text in words if text.startswith("error") or "[ERROR " in text] or [
-            text for text in words if text.strip()
-        ][-12:]
+        said = [text.strip() for text in words if text.strip()]
+        told = [text for text in said if text.startswith("error") or "[ERROR " in text] or said[-12:]
         raise Permanent(
             f"exit status {status}: {' | '.join(told)[-1500:]}",
             obj=f"kubeadm {arguments[0]} on {node.name}",
