@@ -120,7 +120,10 @@ def up(
         bool, typer.Option("--routed", help="Each node on a link of its own, a router between: pods meet by VXLAN.")
     ] = False,
     addons: Annotated[
-        str, typer.Option("--addons", help="What to run beside DNS: metrics (`kubectl top`). Separated by commas.")
+        str,
+        typer.Option(
+            "--addons", help="Beside DNS, by commas: metrics (`kubectl top`), ingress (Traefik, built first)."
+        ),
     ] = "",
     uplink: Annotated[bool, typer.Option(help="Let pods reach the network of this machine, masqueraded.")] = True,
     kubeadm: Annotated[

@@ -64,7 +64,7 @@ class Options:
 
     @property
     def addon_names(self) -> tuple[str, ...]:
-        return tuple(name for name in self.addons.split(",") if name)
+        return tuple(dict.fromkeys(name.strip() for name in self.addons.split(",") if name.strip()))
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Options:

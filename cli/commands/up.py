@@ -12,6 +12,7 @@ from cli.display import Display
 from cli.errors import need_root
 from cli.project import PROJECT
 from controlplane.model import DEFAULT_NAME, Cluster, Options, in_url
+from controlplane.plan import addons
 from controlplane.work.up import Request, up
 from controlplane.work.workloads import Sight
 from nodelib.clock import SystemClock
@@ -65,5 +66,6 @@ def report(cluster: Cluster, sights: list[Sight], seconds: float) -> str:
     ]
     if sights:
         lines.append(f"  curl http://{in_url(cluster.nodes[-1].address)}:30080/hostname")
+    lines += [f"  {addons.TABLE[name].hint(cluster)}" for name in cluster.options.addon_names]
     lines += [f"  ./nodewright status{option}", f"  ./nodewright down{option}"]
     return "\n".join(lines)

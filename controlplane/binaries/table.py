@@ -14,6 +14,7 @@ from enum import StrEnum
 KUBERNETES_VERSION = "v1.37.1"
 CONTAINERD_VERSION = "v2.4.2"
 COREDNS_VERSION = "v1.15.0"
+TRAEFIK_VERSION = "v3.7.9"
 AGNHOST_VERSION = "2.66.1"
 
 _STAMPED = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
@@ -97,6 +98,13 @@ BINARIES: tuple[Binary, ...] = (
     _containerd("ctr"),
     Binary("cnitool", "cnitool", "github.com/containernetworking/cni/cnitool"),
     Binary("coredns", "coredns", "github.com/coredns/coredns", cold="about 2 min"),
+    Binary(
+        "traefik",
+        "traefik",
+        "github.com/traefik/traefik/v3/cmd/traefik",
+        ldflags=("-s", "-w", f"-X github.com/traefik/traefik/v3/pkg/version.Version={TRAEFIK_VERSION[1:]}"),
+        cold="about 15 min",
+    ),
     Binary("metrics-server", "metrics-server", "sigs.k8s.io/metrics-server/cmd/metrics-server", cold="about 2 min"),
 )
 

@@ -1,11 +1,10 @@
 """OCI image archives without Docker: one short recipe per image, deterministic, cached."""
 
 from controlplane.images.build import binaries_for, ensure_images
-from controlplane.images.known import ADDONS, CONFORMANCE, DEMO, KUBEADM
+from controlplane.images.known import CONFORMANCE, DEMO, KUBEADM
 from controlplane.images.seed import ensure_seed, seed_containerd_root
 
 __all__ = [
-    "ADDONS",
     "CONFORMANCE",
     "DEMO",
     "KUBEADM",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from controlplane.images import recipes
-from controlplane.images.addon_recipes import ADDON_RECIPES, METRICS_SERVER_NAME
+from controlplane.images.addon_recipes import ADDON_RECIPES
 from controlplane.images.kubeadm_recipes import KUBEADM_RECIPES
 from controlplane.images.recipe import Recipe
 
@@ -13,4 +13,3 @@ BY_NAME: dict[str, Recipe] = {name: recipe for recipe in RECIPES for name in (re
 DEMO: tuple[str, ...] = (recipes.PAUSE_NAME, recipes.COREDNS_NAME, recipes.AGNHOST_NAME, recipes.BUSYBOX_NAME)
 CONFORMANCE: tuple[str, ...] = tuple(recipe.name for recipe in recipes.RECIPES)
 KUBEADM: tuple[str, ...] = (*DEMO, recipes.ETCD_NAME, *(recipe.name for recipe in KUBEADM_RECIPES))
-ADDONS: dict[str, tuple[str, ...]] = {"metrics": (METRICS_SERVER_NAME,)}

@@ -1,107 +1,38 @@
-"""What a cluster of `up` can have beyond DNS and the demo: API objects by addon's name.
-
-metrics: upstream's metrics-server, so that `kubectl top` and horizontal autoscaling work.
-"""
+"""What a cluster of `up` can have beyond DNS and the demo (`--addons`): one row each. Pure."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
 
-from controlplane.plan.manifests import binding, deployment, http_get, typed
-
-Object = dict[str, Any]
-
-METRICS_IMAGE = "registry.k8s.io/metrics-server/metrics-server:v0.9.0"
-METRICS_API = "/apis/metrics.k8s.io/v1beta1"
-SELECTORS = {"metrics": "k8s-app=metrics-server"}  # of its pods
-_RBAC = "rbac.authorization.k8s.io/v1"
-_NAME, _NAMESPACE = "metrics-server", "kube-system"
-_PORT = 10250
+from controlplane.model import Cluster, in_url
+from controlplane.plan import ingress, metrics_server
+from controlplane.plan.manifests import Object
 
 
-def objects(name: str) -> list[Object]:
-    """All of an addon, workloads last."""
-    return {"metrics": metrics_server}[name]()
+@dataclass(frozen=True, slots=True)
+class Addon:
+    """`objects`: all of it, workloads last; `selector` finds its pods in `namespace`; `hint`: what to try then."""
+
+    images: tuple[str, ...]
+    objects: Callable[[], list[Object]]
+    namespace: str
+    selector: str
+    hint: Callable[[Cluster], str]
 
 
-def metrics_server() -> list[Object]:
-    """As upstream's components.yaml, with the cluster's CA for the kubelets' certificates and the fastest scrape."""
-    account = {"kind": "ServiceAccount", "name": _NAME, "namespace": _NAMESPACE}
-    labels = {"k8s-app": _NAME}
-    port = {"name": "https", "port": 443, "targetPort": "https", "protocol": "TCP", "appProtocol": "https"}
-    return [
-        typed("v1", "ServiceAccount", _NAME, _NAMESPACE),
-        typed(_RBAC, "ClusterRole", "system:aggregated-metrics-reader", labels=_AGGREGATED, rules=_READS),
-        typed(_RBAC, "ClusterRole", "system:metrics-server", rules=_ASKS),
-        _reader(account),
-        binding("metrics-server:system:auth-delegator", "system:auth-delegator", account),
-        binding("system:metrics-server", "system:metrics-server", account),
-        typed("v1", "Service", _NAME, _NAMESPACE, labels=labels, spec={"selector": labels, "ports": [port]}),
-        typed(
-            "apiregistration.k8s.io/v1",
-            "APIService",
-            "v1beta1.metrics.k8s.io",
-            spec={
-                "group": "metrics.k8s.io",
-                "version": "v1beta1",
-                "groupPriorityMinimum": 100,
-                "versionPriority": 100,
-                # It signs its own certificate at each start, as upstream's manifest has it.
-                "insecureSkipTLSVerify": True,
-                "service": {"name": _NAME, "namespace": _NAMESPACE},
-            },
-        ),
-        deployment(_NAME, _NAMESPACE, 1, labels, _pod()),
-    ]
+def _top(cluster: Cluster) -> str:
+    return f"./nodewright kubectl --name {cluster.name} -- top pods -A"
 
 
-_AGGREGATED = {f"rbac.authorization.k8s.io/aggregate-to-{role}": "true" for role in ("admin", "edit", "view")}
-_READS = [{"apiGroups": ["metrics.k8s.io"], "resources": ["pods", "nodes"], "verbs": ["get", "list", "watch"]}]
-_ASKS = [
-    {"apiGroups": [""], "resources": ["nodes/metrics"], "verbs": ["get"]},
-    {"apiGroups": [""], "resources": ["pods", "nodes"], "verbs": ["get", "list", "watch"]},
-]
+def _route(cluster: Cluster) -> str:
+    address = in_url(cluster.nodes[0].address)
+    return f"curl -H 'Host: …' http://{address}:{ingress.NODE_PORT}  # IngressClass {ingress.CLASS}"
 
 
-def _reader(account: Object) -> Object:
-    role = {
-        "apiGroup": "rbac.authorization.k8s.io",
-        "kind": "Role",
-        "name": "extension-apiserver-authentication-reader",
-    }
-    return typed(_RBAC, "RoleBinding", "metrics-server-auth-reader", _NAMESPACE, roleRef=role, subjects=[account])
-
-
-def _pod() -> Object:
-    container = {
-        "name": _NAME,
-        "image": METRICS_IMAGE,
-        "imagePullPolicy": "IfNotPresent",
-        "args": [
-            "--cert-dir=/tmp",
-            f"--secure-port={_PORT}",
-            "--kubelet-preferred-address-types=InternalIP",
-            "--kubelet-use-node-status-port",
-            "--kubelet-certificate-authority=/var/run/secrets/kubernetes.io/serviceaccount/ca.crt",
-            "--metric-resolution=10s",
-            "--kubelet-request-timeout=5s",  # has to be shorter than the resolution
-        ],
-        "ports": [{"name": "https", "containerPort": _PORT, "protocol": "TCP"}],
-        "readinessProbe": http_get("/readyz", "https", scheme="HTTPS", periodSeconds=1, failureThreshold=3),
-        "livenessProbe": http_get("/livez", "https", scheme="HTTPS", periodSeconds=10, failureThreshold=3),
-        "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}},
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "capabilities": {"drop": ["ALL"]},
-            "readOnlyRootFilesystem": True,
-            "runAsNonRoot": True,
-            "runAsUser": 1000,
-        },
-        "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],
-    }
-    return {
-        "serviceAccountName": _NAME,
-        "priorityClassName": "system-cluster-critical",
-        "containers": [container],
-        "volumes": [{"name": "tmp", "emptyDir": {}}],
-    }
+TABLE: dict[str, Addon] = {
+    "metrics": Addon(
+        (metrics_server.IMAGE,), metrics_server.objects, metrics_server.NAMESPACE, metrics_server.SELECTOR, _top
+    ),
+    "ingress": Addon((ingress.IMAGE,), ingress.objects, ingress.NAMESPACE, ingress.SELECTOR, _route),
+}

@@ -216,6 +216,8 @@ _PLURALS = {
     "Deployment": "deployments",
     "RoleBinding": "rolebindings",
     "APIService": "apiservices",
+    "IngressClass": "ingressclasses",
+    "Namespace": "namespaces",
 }
 
 

@@ -81,13 +81,13 @@ def settle(request: Request) -> Cluster:
 
 
 def _check_options(options: Options) -> None:
-    unknown = [name for name in options.addon_names if name not in addons.SELECTORS]
+    unknown = [name for name in options.addon_names if name not in addons.TABLE]
     if unknown:
         raise Invalid(
             f"there is no addon {', '.join(unknown)}",
             obj="--addons",
             step="check the options",
-            action=f"Choose from: {', '.join(addons.SELECTORS)}.",
+            action=f"Choose from: {', '.join(sorted(addons.TABLE))}.",
         )
     if problem := kubeadm_plan.options_problem(options):
         raise Invalid(problem, obj="up", step="check the options", action="See `./nodewright up --help`.")
@@ -118,6 +118,8 @@ def _merge(known: Options, request: Request) -> Options:
             continue
         if name in _FIXED or (name == "nodes" and asked < there):
             raise _cannot_change(request.name, f"--{name.replace('_', '-')}", there, asked)
+        if name == "addons":  # one more, never one less
+            asked = ",".join(dict.fromkeys((*known.addon_names, *request.options.addon_names)))
         merged = replace(merged, **{name: asked})
     return merged
 
@@ -186,13 +188,14 @@ class _Raising:
 
     async def _binaries_and_images(self) -> Mapping[str, Path]:
         from controlplane.binaries import ensure
-        from controlplane.images import ADDONS, CONFORMANCE, DEMO, KUBEADM, binaries_for, ensure_images
+        from controlplane.images import CONFORMANCE, DEMO, KUBEADM, binaries_for, ensure_images
 
         with self.progress.step("binaries and images") as say:
             images = CONFORMANCE if self.request.images == "conformance" else DEMO
             if self.cluster.options.kubeadm:
                 images = tuple(dict.fromkeys((*images, *KUBEADM)))
-            images += tuple(image for name in self.cluster.options.addon_names for image in ADDONS[name])
+            chosen = [addons.TABLE[name] for name in self.cluster.options.addon_names]
+            images = tuple(dict.fromkeys((*images, *(image for addon in chosen for image in addon.images))))
             names = (*components.needed(self.cluster.options), *binaries_for(images))
             cache = Path(cache_root())
             binaries = await asyncio.to_thread(
@@ -259,9 +262,10 @@ class _Raising:
         with self.progress.step("CoreDNS ready"):
             await workloads.wait_pods(self.cluster, client, self.clock, "kube-system", "k8s-app=kube-dns", 2)
         for name in self.cluster.options.addon_names:
+            addon = addons.TABLE[name]
             with self.progress.step(f"addon {name} ready"):
-                await workloads.apply(client, addons.objects(name), self.clock)
-                await workloads.wait_pods(self.cluster, client, self.clock, "kube-system", addons.SELECTORS[name], 1)
+                await workloads.apply(client, addon.objects(), self.clock)
+                await workloads.wait_pods(self.cluster, client, self.clock, addon.namespace, addon.selector, 1)
         if not self.cluster.options.demo:
             return []
         with self.progress.step("demo answers") as say:
