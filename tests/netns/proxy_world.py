@@ -223,6 +223,11 @@ class ProxyWorld:
         (self.folder / "kubeconfig").write_text(json.dumps(config))
 
 
+def names(answers: list[str]) -> set[str]:
+    """Who answered."""
+    return {answer.split()[0] for answer in answers}
+
+
 def _meaning(objects: list[Json]) -> list[str]:
     found = []
     for obj in objects:
@@ -235,4 +240,4 @@ def _meaning(objects: list[Json]) -> list[str]:
     return sorted(found)
 
 
-__all__ = ["CLIENT", "NODE", "OUTSIDE", "ProxyWorld"]
+__all__ = ["CLIENT", "NODE", "OUTSIDE", "ProxyWorld", "names"]

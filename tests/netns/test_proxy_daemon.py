@@ -12,7 +12,7 @@ import pytest
 
 from tests.netns import api_server
 from tests.netns.cni_world import ROOT, wait_for
-from tests.netns.proxy_world import CLIENT, OUTSIDE, ProxyWorld
+from tests.netns.proxy_world import CLIENT, OUTSIDE, ProxyWorld, names
 
 pytestmark = [
     pytest.mark.netns,
@@ -48,10 +48,6 @@ DAMAGE = {
         "nft insert rule ip nodewright-proxy services accept",
     ],
 }
-
-
-def names(answers: list[str]) -> set[str]:
-    return {answer.split()[0] for answer in answers}
 
 
 def test_tcp_through_every_door(world: ProxyWorld) -> None:
@@ -220,36 +216,3 @@ def test_no_api_server_is_said_and_nothing_is_written(api: api_server.ApiServer,
     finally:
         process.terminate()
         assert process.wait(30) == 0
-
-
-def test_switching_modes_breaks_no_flow_and_leaves_nothing(api: api_server.ApiServer, tmp_path: Path) -> None:
-    world = ProxyWorld(tmp_path, api)
-    try:
-        client = world.pod(70)
-        for number in (71, 72):
-            world.pod(number, ("tcp", 8080), ("udp", 5353))
-        created = world.service("moving", type="NodePort")
-        ip, node_port = created["spec"]["clusterIP"], created["spec"]["ports"][0]["nodePort"]
-        world.endpoints("moving", ["10.244.0.71", "10.244.0.72"])
-        dns = world.service("moving-dns", 53, 5353, protocol="UDP")["spec"]["clusterIP"]
-        world.endpoints("moving-dns", ["10.244.0.71", "10.244.0.72"], 5353, "UDP")
-        sticky = world.service("moving-sticky", sessionAffinity="ClientIP")["spec"]["clusterIP"]
-        world.endpoints("moving-sticky", ["10.244.0.71", "10.244.0.72"])
-        talk = None
-        for mode in ("iptables", "nftables", "userspace"):
-            if world.proxy is not None:
-                world.kill_proxy()
-            world.mode = mode
-            world.start_proxy()
-            wait_for(f"only {mode} has rules\n{world.log[-2000:]}", lambda: world.modes() == [world.mode])
-            assert names(world.ask(client, "tcp", ip, 80, 20)) == {"pod71", "pod72"}, mode
-            assert names(world.ask(world.node, "tcp", ip, 80, 20)) == {"pod71", "pod72"}, mode
-            assert names(world.ask(world.client, "tcp", OUTSIDE, node_port, 20)) == {"pod71", "pod72"}, mode
-            assert len(names(world.ask(client, "tcp", sticky, 80, 10))) == 1, mode
-            for who in (client, world.node):
-                wait_for("UDP", lambda who=who: names(world.ask(who, "udp", dns, 53, 1, 6000)) <= {"pod71", "pod72"})
-            if talk is None:
-                talk = world.talk(client, "stream", ip, 80)
-        assert talk is not None and world.result(talk).startswith("ok")
-    finally:
-        world.close()

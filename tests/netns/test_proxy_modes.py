@@ -1,0 +1,54 @@
+"""One mode takes over from another with real packets: in a file of its own, for it needs a node of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.netns import api_server
+from tests.netns.cni_world import wait_for
+from tests.netns.proxy_world import OUTSIDE, ProxyWorld, names
+
+pytestmark = [
+    pytest.mark.netns,
+    pytest.mark.skipif(api_server.find_binary() is None, reason="the reference control plane is not built yet"),
+]
+
+
+def test_switching_modes_breaks_no_flow_and_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "api").mkdir()
+    with api_server.running(tmp_path / "api", []) as api:
+        _switch(ProxyWorld(tmp_path, api))
+
+
+def _switch(world: ProxyWorld) -> None:
+    try:
+        client = world.pod(70)
+        for number in (71, 72):
+            world.pod(number, ("tcp", 8080), ("udp", 5353))
+        created = world.service("moving", type="NodePort")
+        ip, node_port = created["spec"]["clusterIP"], created["spec"]["ports"][0]["nodePort"]
+        world.endpoints("moving", ["10.244.0.71", "10.244.0.72"])
+        dns = world.service("moving-dns", 53, 5353, protocol="UDP")["spec"]["clusterIP"]
+        world.endpoints("moving-dns", ["10.244.0.71", "10.244.0.72"], 5353, "UDP")
+        sticky = world.service("moving-sticky", sessionAffinity="ClientIP")["spec"]["clusterIP"]
+        world.endpoints("moving-sticky", ["10.244.0.71", "10.244.0.72"])
+        talk = None
+        for mode in ("iptables", "nftables", "userspace"):
+            if world.proxy is not None:
+                world.kill_proxy()
+            world.mode = mode
+            world.start_proxy()
+            wait_for(f"only {mode} has rules\n{world.log[-2000:]}", lambda: world.modes() == [world.mode])
+            assert names(world.ask(client, "tcp", ip, 80, 20)) == {"pod71", "pod72"}, mode
+            assert names(world.ask(world.node, "tcp", ip, 80, 20)) == {"pod71", "pod72"}, mode
+            assert names(world.ask(world.client, "tcp", OUTSIDE, node_port, 20)) == {"pod71", "pod72"}, mode
+            assert len(names(world.ask(client, "tcp", sticky, 80, 10))) == 1, mode
+            for who in (client, world.node):
+                wait_for("UDP", lambda who=who: names(world.ask(who, "udp", dns, 53, 1, 6000)) <= {"pod71", "pod72"})
+            if talk is None:
+                talk = world.talk(client, "stream", ip, 80)
+        assert talk is not None and world.result(talk).startswith("ok")
+    finally:
+        world.close()
