@@ -23,6 +23,7 @@ from agent.edge.metrics import Metrics
 from agent.edge.no_api import NoApi
 from agent.edge.pod_files import PodFiles
 from agent.edge.probe_io import ProbeIo
+from agent.edge.volume_metrics import VolumeCounts
 from agent.image_access import build_pull_credentials
 from agent.materials import BuiltMaterials, build_materials
 from agent.model.node import NodePlace
@@ -38,8 +39,6 @@ from agent.settings import KUBERNETES_VERSION, Settings
 from agent.work.allocations import Allocations
 from agent.work.cgroups import KubepodsTree
 from agent.work.csi import CsiVolumes
-from agent.work.csi_stats import CsiStats
-from agent.work.devices import DeviceDesk
 from agent.work.endings import Endings
 from agent.work.events import EventRecorder
 from agent.work.hooks import Hooks
@@ -119,15 +118,14 @@ async def build_core(settings: Settings, *, wants_nodes: bool = False) -> Core:
     ledgers = await _ledgers(ground)
     probe_io = ProbeIo(ground.made.cri)
     probes = ProbeKeeper(probe_io, ground.events, table.on_probe, ground.clock, ground.metrics)
-    parts = _parts(
-        ground, keeper, table, built, cgroups, ledgers, plugins.devices, probes, lambda pod: static.mirrors.of(pod)
-    )
+    parts = _parts(ground, keeper, table, built, cgroups, ledgers, plugins, probes, lambda pod: static.mirrors.of(pod))
     static = static_pods.build_static(
         settings, table, PodsApi(ground.made.api), ground.events, clock, parts.reporter, keeper
     )
     table.connect(parts)
     ground.metrics.watch_pods(table)
     ground.metrics.registry.register(ground.credentials.collector(clock))
+    ground.metrics.registry.register(VolumeCounts(plugins.csi_stats.latest))
     ground.metrics.watch_certificates(built.certificates.states)
     stats = _stats(ground, table, plugins)
     return Core(
@@ -273,7 +271,7 @@ def _parts(
     built: BuiltMaterials,
     cgroups: PodCgroups,
     ledgers: _Ledgers,
-    devices: DeviceDesk,
+    plugins: BuiltPlugins,
     probes: ProbeKeeper,
     mirror: Callable[[Pod], Pod | None],
 ) -> Parts:
@@ -299,7 +297,8 @@ def _parts(
         cgroups=cgroups,
         allocations=ledgers.allocations,
         endings=ledgers.endings,
-        devices=devices,
+        devices=plugins.devices,
+        claims=plugins.claims,
         probes=probes,
         events=ground.events,
         api=api,
@@ -355,8 +354,7 @@ def _lease(ground: _Ground, keeper: NodeKeeper) -> LeaseKeeper:
 
 def _stats(ground: _Ground, table: PodTable, plugins: BuiltPlugins) -> StatsProvider:
     cri = ground.made.cri
-    served = CsiStats(plugins.csi, plugins.drivers, machine_figures.filesystem, ground.clock).figures
-    sources = StatsSources(table, cri, cri, machine_figures.CgroupReader(), machine_figures, served)
+    sources = StatsSources(table, cri, cri, machine_figures.CgroupReader(), machine_figures, plugins.csi_stats.figures)
     return StatsProvider(derive.stats_settings(ground.settings), sources, ground.clock)
 
 

@@ -7,19 +7,24 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from agent.edge.checkpoint import CheckpointFiles
+from agent.edge.dra_objects import DraObjects
 from agent.edge.plugins.csi_driver import CsiDriver
 from agent.edge.plugins.device_plugin import DevicePluginEndpoint, DevicePluginServer
+from agent.edge.plugins.dra_driver import DraDriver
 from agent.edge.plugins.pod_resources import PodResourcesServer
 from agent.edge.plugins.registration import PluginSockets, Registrars
+from agent.edge.stats import filesystem
 from agent.edge.volumes.csi_disk import CsiDisk
 from agent.model.node import NodeExtras
-from agent.model.plugins import CSI_PLUGIN, DEVICE_PLUGIN
+from agent.model.plugins import CSI_PLUGIN, DEVICE_PLUGIN, DRA_PLUGIN
 from agent.ports import Events
 from agent.work.csi import CsiEdges, CsiVolumes
 from agent.work.csi_drivers import CsiDrivers
 from agent.work.csi_expand import CsiExpander
 from agent.work.csi_objects import CsiObjects
+from agent.work.csi_stats import CsiStats
 from agent.work.devices import DeviceDesk, DeviceHooks
+from agent.work.dra import ClaimDesk, DraEdges
 from agent.work.node import NodeKeeper
 from agent.work.plugins import PluginDesk, PluginHandler
 from agent.work.pod_resources import PodResources
@@ -42,9 +47,11 @@ class BuiltPlugins:
     objects: CsiObjects
     drivers: CsiDrivers
     csi: CsiVolumes
+    csi_stats: CsiStats
     expander: CsiExpander
     device_server: DevicePluginServer
     devices: DeviceDesk
+    claims: ClaimDesk
     pod_resources: PodResourcesServer
 
     def tasks(self) -> list[tuple[str, Callable[[], Coroutine[Any, Any, None]]]]:
@@ -52,8 +59,10 @@ class BuiltPlugins:
         return [
             ("plugins", self.desk.run),
             ("csi volumes", self.csi.run),
+            ("csi figures", self.csi_stats.run),
             ("csi expansion", self.expander.run),
             ("devices", self.devices.run),
+            ("resource claims", self.claims.run),
             ("device plugins", self._serve_device_plugins),
             ("pod resources", self.pod_resources.run),
             *self.objects.tasks(),
@@ -68,6 +77,7 @@ class BuiltPlugins:
 
     async def close(self) -> None:
         await self.drivers.close()
+        await self.claims.close()
         self.sockets.close()
 
 
@@ -76,24 +86,28 @@ async def build_plugins(
 ) -> BuiltPlugins:
     """What is on disk about volumes and devices is read here. Raises Temporary."""
     objects = CsiObjects(client, TokenCache(client, clock), node)
-    drivers = CsiDrivers(objects, CsiDriver, clock)
+    drivers = CsiDrivers(objects, CsiDriver, clock, table.retry_blocked)
     in_use = _in_use(node, keeper, clock)
     csi = CsiVolumes(root_dir, node, CsiEdges(drivers, objects, CsiDisk(root_dir), clock, in_use, table.synced))
     await csi.load()
     devices = _devices(f"{root_dir}/device-plugins", clock, keeper, table)
     await devices.load()
+    claims = _claims(client, root_dir, node, clock, table)
+    await claims.load()
     sockets = PluginSockets(f"{root_dir}/plugins_registry")
-    handlers: dict[str, PluginHandler] = {CSI_PLUGIN: drivers, DEVICE_PLUGIN: devices}
-    answers = PodResources(table, devices).methods()
+    handlers: dict[str, PluginHandler] = {CSI_PLUGIN: drivers, DEVICE_PLUGIN: devices, DRA_PLUGIN: claims}
+    answers = PodResources(table, devices, claims).methods()
     built = BuiltPlugins(
         sockets=sockets,
         desk=PluginDesk(sockets, Registrars(), handlers, clock),
         objects=objects,
         drivers=drivers,
         csi=csi,
+        csi_stats=CsiStats(csi, drivers, filesystem, clock),
         expander=CsiExpander(csi, drivers, objects, events, clock),
         device_server=DevicePluginServer(f"{root_dir}/device-plugins"),
         devices=devices,
+        claims=claims,
         pod_resources=PodResourcesServer(f"{root_dir}/pod-resources/kubelet.sock", answers),
     )
     keeper.extras = built.extras
@@ -106,6 +120,15 @@ def _devices(folder: str, clock: Clock, keeper: NodeKeeper, table: PodTable) -> 
 
     hooks = DeviceHooks(holding, keeper.poke, table.on_probe)
     return DeviceDesk(CheckpointFiles(folder), DevicePluginEndpoint, clock, hooks)
+
+
+def _claims(client: KubeClient, root_dir: str, node: str, clock: Clock, table: PodTable) -> ClaimDesk:
+    def known() -> set[str] | None:
+        return {pod.uid for pod in table.pods()} if table.synced.is_set() else None
+
+    return ClaimDesk(
+        DraEdges(CheckpointFiles(root_dir), DraObjects(client, node), DraDriver, clock, known, table.retry_blocked)
+    )
 
 
 def _in_use(node: str, keeper: NodeKeeper, clock: Clock) -> Callable[[frozenset[str]], Awaitable[None]]:

@@ -6,21 +6,30 @@ upstream's policy "none".
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from agent.model.devices import Device, Holder, Holding, Json, Offer
+from agent.model.dra import ClaimState
 from agent.model.pods import Kind, Pod
 from agent.plan.demand import is_sidecar
+from agent.plan.dra import dynamic_resources
 
 
-def pod_resources(pod: Pod, held: Mapping[Holder, Holding]) -> Json:
+def pod_resources(pod: Pod, held: Mapping[Holder, Holding], claims: Collection[ClaimState] = ()) -> Json:
     """PodResources: sidecars and main containers; init containers that end have nothing for long."""
     containers = [one for _, one in pod.containers(Kind.INIT) if is_sidecar(one)]
     containers += [one for _, one in pod.containers(Kind.MAIN)]
     return {
         "name": pod.name,
         "namespace": pod.namespace,
-        "containers": [{"name": one["name"], "devices": _devices(pod, one["name"], held)} for one in containers],
+        "containers": [
+            {
+                "name": one["name"],
+                "devices": _devices(pod, one["name"], held),
+                "dynamic_resources": dynamic_resources(pod, one, claims),
+            }
+            for one in containers
+        ],
     }
 
 

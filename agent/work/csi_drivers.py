@@ -57,10 +57,15 @@ class NodeObjects(Protocol):
 
 
 class CsiDrivers:
-    """work/plugins.py PluginHandler for CSIPlugin. `dial(name, endpoint)` gives a Driver."""
+    """work/plugins.py PluginHandler for CSIPlugin. `dial(name, endpoint)` gives a Driver.
 
-    def __init__(self, objects: NodeObjects, dial: Callable[[str, str], Driver], clock: Clock) -> None:
-        self._objects, self._dial, self._clock = objects, dial, clock
+    `appeared()` is called when a driver has come.
+    """
+
+    def __init__(
+        self, objects: NodeObjects, dial: Callable[[str, str], Driver], clock: Clock, appeared: Callable[[], None]
+    ) -> None:
+        self._objects, self._dial, self._clock, self._appeared = objects, dial, clock, appeared
         self._drivers: dict[str, tuple[Driver, DriverFacts]] = {}
         self._writing = asyncio.Lock()
 
@@ -97,6 +102,7 @@ class CsiDrivers:
         self._drivers[info.name] = driver, facts
         if before is not None:
             await before[0].close()
+        self._appeared()
 
     async def deregister(self, info: PluginInfo) -> None:
         found = self._drivers.get(info.name)

@@ -44,6 +44,20 @@ class CsiStats:
                 found[one.pod.uid] = (*found.get(one.pod.uid, ()), self._known[one.target][1])
         return found
 
+    def latest(self) -> list[tuple[tuple[str, str], FsUsage]]:
+        """((namespace, claim), figures) as they were last had."""
+        return [
+            ((one.pod.namespace, one.volume.claim), self._known[one.target][1].usage)
+            for one in self._volumes.standing()
+            if one.volume.claim and one.target in self._known
+        ]
+
+    async def run(self) -> None:
+        """Until cancelled: have figures that a scrape can show."""
+        while True:
+            await self.figures()
+            await self._clock.sleep(_FRESH)
+
     async def _look(self, one: Standing) -> None:
         now = self._clock.monotonic()
         known = self._known.get(one.target)

@@ -10,6 +10,7 @@ from agent.model.pods import Pod
 from agent.ports import ApiPods, Events, Files, PodCgroups, PodMaterials, Probes, Runtime
 from agent.work.allocations import Allocations
 from agent.work.devices import DeviceDesk
+from agent.work.dra import ClaimDesk
 from agent.work.endings import Endings
 from agent.work.hooks import Hooks
 from agent.work.images import ImageDesk
@@ -30,6 +31,7 @@ class Parts:
     allocations: Allocations
     endings: Endings
     devices: DeviceDesk
+    claims: ClaimDesk
     probes: Probes
     events: Events
     api: ApiPods

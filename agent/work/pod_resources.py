@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from agent.model.pods import Json, Pod
 from agent.plan import pod_resources as plan
 from agent.work.devices import DeviceDesk
+from agent.work.dra import ClaimDesk
 from nodelib.errors import NotFound
 
 Method = Callable[[Json], Awaitable[Json]]
@@ -24,14 +25,14 @@ class Pods(Protocol):
 class PodResources:
     """The methods of v1.PodResourcesLister, by name."""
 
-    def __init__(self, pods: Pods, devices: DeviceDesk) -> None:
-        self._pods, self._devices = pods, devices
+    def __init__(self, pods: Pods, devices: DeviceDesk, claims: ClaimDesk) -> None:
+        self._pods, self._devices, self._claims = pods, devices, claims
 
     def methods(self) -> Mapping[str, Method]:
         return {"List": self.list, "GetAllocatableResources": self.allocatable, "Get": self.get}
 
     async def list(self, request: Mapping[str, Any]) -> Json:
-        return {"pod_resources": [plan.pod_resources(pod, self._devices.held) for pod in self._pods.active()]}
+        return {"pod_resources": [self._of(pod) for pod in self._pods.active()]}
 
     async def allocatable(self, request: Mapping[str, Any]) -> Json:
         return plan.allocatable(self._devices.offers)
@@ -42,4 +43,7 @@ class PodResources:
         pod = self._pods.pod(namespace, name)
         if pod is None:
             raise NotFound(f"pod {name} in namespace {namespace} not found")
-        return {"pod_resources": plan.pod_resources(pod, self._devices.held)}
+        return {"pod_resources": self._of(pod)}
+
+    def _of(self, pod: Pod) -> Json:
+        return plan.pod_resources(pod, self._devices.held, self._claims.states)

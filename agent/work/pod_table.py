@@ -163,6 +163,13 @@ class PodTable:
             task = asyncio.create_task(self._refresh(uid, worker), name=f"refresh/{worker.memory.pod.full_name}")
             self._refreshes[uid] = task
 
+    def retry_blocked(self) -> None:
+        """Something that pods may have waited for is there (a driver): whatever failed is tried again now."""
+        for worker in self._workers.values():
+            if worker.memory.blocked is not None:
+                worker.memory.blocked = None
+                worker.poke()
+
     def evict(self, eviction: Eviction) -> None:
         """Fail a pod for a reason of the node's own."""
         worker = self._workers.get(eviction.pod.uid)

@@ -12,6 +12,7 @@ from agent.errors import CriError
 from agent.model.pods import ContainerState, Json, Kind, ObservedPod, RunState
 from agent.plan import backoff
 from agent.plan.allocation import allocation_of
+from agent.plan.devices import merged
 from agent.plan.ending import hastened
 from agent.plan.facts import (
     Cause,
@@ -118,6 +119,11 @@ class Steps:
             self._warn("FailedCreatePodContainer", f"unable to ensure pod container exists: {error}")
             raise StepFailed("FailedCreatePodContainer", error) from error
         try:
+            await self._parts.claims.prepare(pod)
+        except NodewrightError as error:
+            self._warn("FailedPrepareDynamicResources", f"Failed to prepare dynamic resources: {error}")
+            raise StepFailed("FailedPrepareDynamicResources", error) from error
+        try:
             with memory.timeline.step("volumes", of="prepare"):
                 found = await self._parts.materials.prepare(pod)
         except NodewrightError as error:
@@ -209,7 +215,9 @@ class Steps:
             raise Permanent("volumes, image or sandbox are not there any more", obj=f"{pod.full_name}[{name}]")
         ips = self._parts.host_ips() if pod.host_network else sandbox.ips
         try:
-            given = await self._parts.devices.grant(pod, step.container)
+            given = merged(
+                [await self._parts.devices.grant(pod, step.container), self._parts.claims.grant(pod, step.container)]
+            )
             config = await self._parts.materials.container_config(
                 pod,
                 step.kind,
@@ -348,6 +356,7 @@ class Steps:
         try:
             with memory.timeline.step("unmount volumes", of="release"):
                 await self._parts.materials.release(memory.pod.uid)
+            await self._parts.claims.release(memory.pod.uid)
             with memory.timeline.step("remove cgroup", of="release"):
                 await self._parts.cgroups.remove_pod(memory.pod.uid)
         except NodewrightError as error:

@@ -73,6 +73,9 @@ async def test_a_claimed_volume_through_restarts(world: World) -> None:
             await grown(world, driver, pv)
             (told,) = [one for one in await volumes_told(world, node, "first") if one["name"] == "disk"]
             assert told["pvcRef"]["name"] == "data" and (told["usedBytes"], told["inodesUsed"]) == (4096, 3)
+            metrics = (await world.kubectl("get", "--raw", f"/api/v1/nodes/{node}/proxy/metrics")).text
+            labels = f'namespace="{world.namespace}",persistentvolumeclaim="data"'
+            assert f"kubelet_volume_stats_used_bytes{{{labels}}} 4096.0" in metrics
 
             await world.kill(node, "agent")
             await world.agent_well(node)

@@ -20,6 +20,7 @@ from agent.plan.pull_records import VerifyPolicy
 from agent.ports import Materials, MountedVolume
 from agent.work.allocations import Allocations
 from agent.work.devices import DeviceDesk, DeviceHooks
+from agent.work.dra import ClaimDesk, DraEdges
 from agent.work.endings import Endings
 from agent.work.hooks import Hooks
 from agent.work.images import ImageDesk
@@ -33,6 +34,7 @@ from nodelib.errors import Temporary
 from nodelib.kube.client import ApiError
 from tests.fakes.clock import FakeClock, settle
 from tests.fakes.devices import FakeEndpoint
+from tests.fakes.dra import NoClaims, no_driver
 from tests.fakes.fake_cri import FakeCri
 from tests.fakes.figures import FakeFigures
 
@@ -357,6 +359,7 @@ class World:
         self.events = FakeEvents()
         self.node = NodeView(name="n1", allocatable={"cpu": "2", "memory": "4Gi", "pods": "10"})
         self.sources: tuple[str, ...] = ("api",)
+        self.plugins: list[FakeEndpoint] = []
         self._tasks: list[asyncio.Task[Any]] = []
 
     async def start_agent(self, *, events: bool = True, audits: bool = True) -> None:
@@ -388,6 +391,7 @@ class World:
             allocations=allocations,
             endings=self.endings,
             devices=devices,
+            claims=self.claim_desk(),
             probes=self.probes,
             events=self.events,
             api=self.api,
@@ -416,9 +420,18 @@ class World:
         await settle()
 
     def device_desk(self) -> DeviceDesk:
-        """For worlds with device plugins: here nobody offers anything."""
+        """Nobody offers a device here before a test says so; the plugins that were dialled are in `plugins`."""
         hooks = DeviceHooks(lambda: {pod.uid for pod in self.table.active()}, lambda: None, self.table.on_probe)
-        return DeviceDesk(self.checkpoints, FakeEndpoint, self.clock, hooks)
+
+        def dial(resource: str, socket: str) -> FakeEndpoint:
+            self.plugins.append(FakeEndpoint(resource, socket))
+            return self.plugins[-1]
+
+        return DeviceDesk(self.checkpoints, dial, self.clock, hooks)
+
+    def claim_desk(self) -> ClaimDesk:
+        """For worlds with DRA drivers: here there is none."""
+        return ClaimDesk(DraEdges(self.checkpoints, NoClaims(), no_driver, self.clock, lambda: None, lambda: None))
 
     def mirror(self, pod: Pod) -> Pod | None:
         """For worlds with static pods."""

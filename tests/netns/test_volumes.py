@@ -268,8 +268,8 @@ def test_sub_paths_cannot_be_raced_out_of_the_volume(tmp_path: Path, path: str) 
         swapper = subprocess.Popen([sys.executable, "-I", "-S", "-c", _SWAPPER, *names], stderr=subprocess.DEVNULL)
         bound = refused = 0
         try:
-            until = time.monotonic() + 1.0
-            while time.monotonic() < until:
+            began = time.monotonic()
+            while time.monotonic() - began < 1 or (min(bound, refused) < 5 and time.monotonic() - began < 30):
                 target = str(tmp_path / "t" / str(bound + refused))
                 try:
                     subpath.bind(str(volume), path, target)
@@ -285,7 +285,7 @@ def test_sub_paths_cannot_be_raced_out_of_the_volume(tmp_path: Path, path: str) 
             swapper.kill()
             swapper.wait()
         assert sorted(os.listdir(outside)) == ["file"] and (outside / "file").read_text() == "outside"
-        assert bound > 10 and refused > 10
+        assert min(bound, refused) >= 5, "the two never met"
 
     run()
 

@@ -122,3 +122,19 @@ staging_target_path string, volume_capability VolumeCapability, secrets {string}
     rpc Node.NodeExpandVolume NodeExpandVolumeRequest NodeExpandVolumeResponse
     """,
 )
+
+DRA = Api(
+    "k8s.io.kubelet.pkg.apis.dra.v1",
+    """
+    Claim: namespace string, uid string, name string
+    NodePrepareResourcesRequest: claims [Claim]
+    Device: request_names [string], pool_name string, device_name string, cdi_device_ids [string], share_id string
+    NodePrepareResourceResponse: devices [Device], error string
+    NodePrepareResourcesResponse: claims {NodePrepareResourceResponse}
+    NodeUnprepareResourcesRequest: claims [Claim]
+    NodeUnprepareResourceResponse: error string
+    NodeUnprepareResourcesResponse: claims {NodeUnprepareResourceResponse}
+    rpc DRAPlugin.NodePrepareResources NodePrepareResourcesRequest NodePrepareResourcesResponse
+    rpc DRAPlugin.NodeUnprepareResources NodeUnprepareResourcesRequest NodeUnprepareResourcesResponse
+    """,
+)

@@ -35,7 +35,7 @@ class World:
         self.settled.set()
 
     async def restart(self, *, with_driver: bool = True) -> None:
-        drivers = CsiDrivers(self.api, lambda name, endpoint: self.driver, self.clock)
+        drivers = CsiDrivers(self.api, lambda name, endpoint: self.driver, self.clock, lambda: None)
         if with_driver:
             await drivers.register(INFO)
 

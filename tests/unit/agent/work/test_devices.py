@@ -10,6 +10,7 @@ from agent.model.devices import PluginOptions
 from agent.model.pods import Json, Pod
 from agent.work.devices import DeviceDesk, DeviceHooks
 from nodelib.errors import Invalid, Permanent
+from tests.fakes.checkpoints import MemoryFiles
 from tests.fakes.clock import FakeClock, settle
 from tests.fakes.devices import FakeEndpoint
 from tests.unit.agent.pods import container, pod
@@ -17,26 +18,9 @@ from tests.unit.agent.pods import container, pod
 GPU = "acme.com/gpu"
 
 
-class Files:
-    """agent.ports.Checkpoints in memory; it outlives the agent."""
-
-    def __init__(self) -> None:
-        self.kept: dict[str, str] = {}
-
-    async def read(self, name: str) -> str | None:
-        return self.kept.get(name)
-
-    async def write(self, name: str, text: str) -> None:
-        self.kept[name] = text
-
-    async def set_aside(self, name: str) -> str:
-        self.kept[f"{name}.unreadable"] = self.kept.pop(name)
-        return f"{name}.unreadable"
-
-
 class World:
     def __init__(self) -> None:
-        self.clock, self.files = FakeClock(), Files()
+        self.clock, self.files = FakeClock(), MemoryFiles()
         self.holding: set[str] | None = set()
         self.plugins: list[FakeEndpoint] = []
         self.poked: list[str] = []

@@ -1,0 +1,69 @@
+"""Dynamic resource allocation on a real cluster: scheduler, claim controller, driver, CDI."""
+
+from __future__ import annotations
+
+import os
+import sys
+import uuid
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.plugins import REGISTRY, start
+from tests.cluster.world import Object, World, containers_of, pod, sleeper
+
+pytestmark = [pytest.mark.cluster, pytest.mark.skipif(os.geteuid() != 0, reason="a cluster needs root")]
+
+_RESOURCE = "/apis/resource.k8s.io/v1"
+
+
+async def test_a_claim_from_a_template(world: World) -> None:
+    """Allocated by the scheduler, prepared by the driver, seen in the container, and undone with the pod."""
+    node, name = world.cluster.nodes[0].name, f"dra-{uuid.uuid4().hex[:5]}.test"
+    inside = f"/var/lib/kubelet/plugins/{name}"
+    argv = ["-m", "tests.fakes.dra_driver", "--name", name, "--root", inside, "--registry", REGISTRY]
+    folder = Path(world.cluster.node_dir(node), "kubelet/plugins", name)
+    await world.api.post(f"{_RESOURCE}/deviceclasses", device_class(name))
+    await world.api.post(f"{_RESOURCE}/resourceslices", slice_of(name, node))
+    base = f"{_RESOURCE}/namespaces/{world.namespace}"
+    await world.api.post(f"{base}/resourceclaimtemplates", template(name))
+    driver = await start(world, node, folder, sys.executable, *argv, "--cdi", "/var/run/cdi", says=b"serving")
+    try:
+        box = sleeper(resources={"claims": [{"name": "acc"}]})
+        claims = [{"name": "acc", "resourceClaimTemplateName": "one"}]
+        made = await world.run(pod("user", box, resourceClaims=claims))
+        claim = made["status"]["resourceClaimStatuses"][0]["resourceClaimName"]
+        assert (await world.shell("user", "echo $CLAIM")).strip() == claim
+        assert [one["name"] for one in driver.calls("NodePrepareResources")[0]["claims"]] == [claim]
+
+        await world.kill(node, "agent")
+        await world.agent_well(node)
+        assert containers_of([await world.get("user")]) == containers_of([made])
+        await world.delete("user")
+        await world.gone("user")
+        assert [one["name"] for one in driver.calls("NodeUnprepareResources")[-1]["claims"]] == [claim]
+        assert len(driver.calls("NodePrepareResources")) == 1
+
+        await driver.stop()
+        await world.create(pod("waits", box, resourceClaims=claims))
+        await world.event("waits", "FailedPrepareDynamicResources", f"DRA driver {name} is not registered")
+    finally:
+        await driver.stop()
+        await world.api.delete(f"{_RESOURCE}/resourceslices/{node}-{name}")
+        await world.api.delete(f"{_RESOURCE}/deviceclasses/{name}")
+
+
+def device_class(name: str) -> Object:
+    selector = {"cel": {"expression": f'device.driver == "{name}"'}}
+    return {"metadata": {"name": name}, "spec": {"selectors": [selector]}}
+
+
+def slice_of(name: str, node: str) -> Object:
+    pool = {"name": "pool", "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": name, "nodeName": node, "pool": pool, "devices": [{"name": "dev-0"}]}
+    return {"metadata": {"name": f"{node}-{name}"}, "spec": spec}
+
+
+def template(name: str) -> Object:
+    request = {"name": "one", "exactly": {"deviceClassName": name}}
+    return {"metadata": {"name": "one"}, "spec": {"spec": {"devices": {"requests": [request]}}}}

@@ -1,0 +1,20 @@
+"""A cluster without dynamic resource allocation."""
+
+from __future__ import annotations
+
+from agent.model.pods import Json
+from agent.work.dra import Driver
+
+
+class NoClaims:
+    """work/dra.py Claims."""
+
+    async def claim(self, namespace: str, name: str) -> Json | None:
+        return None
+
+    async def delete_slices(self, driver: str) -> None:
+        return None
+
+
+def no_driver(name: str, endpoint: str) -> Driver:
+    raise AssertionError(f"nobody dials {name} here")

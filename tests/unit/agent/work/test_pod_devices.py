@@ -1,0 +1,71 @@
+"""Pods that ask for devices and for drivers, through the whole pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from agent.model.devices import PluginOptions
+from tests.fakes.clock import settle
+from tests.fakes.pod_world import World, container
+
+GPU = "acme.com/gpu"
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    made = World()
+    await made.start_agent()
+    yield made
+    await made.kill_agent()
+
+
+async def offer(world: World, *ids: str) -> None:
+    """A plugin registers and lists its devices."""
+    desk = world.parts.devices
+    await desk.offer("v1beta1", GPU, "/d/gpu.sock", PluginOptions())
+    world.plugins[-1].tell(*ids)
+    await settle()
+
+
+def asks(world: World, uid: str) -> str:
+    return world.create(container("main", resources={"limits": {GPU: "1"}}), name=uid, uid=uid)
+
+
+async def test_a_pod_that_cannot_have_its_device_is_refused_and_the_others_run(world: World) -> None:
+    await offer(world, "1")
+    asks(world, "u1")
+    await world.until(world.is_ready)
+    shown = world.container_status()["allocatedResourcesStatus"]
+    assert shown == [{"name": GPU, "resources": [{"resourceID": "1", "health": "Healthy"}]}]
+    asks(world, "u2")
+    await world.until(lambda: world.phase("u2") == "Failed")
+    status = world.status("u2")
+    assert status["reason"] == "UnexpectedAdmissionError"
+    text = "requested number of devices unavailable for acme.com/gpu. Requested: 1, Available: 0"
+    assert status["message"] == f"Pod was rejected: Allocate failed due to {text}, which is unexpected"
+    assert "UnexpectedAdmissionError" in world.events.reasons() and world.is_ready()
+
+
+async def test_a_running_pod_keeps_its_device_over_a_restart_without_its_plugin(world: World) -> None:
+    await offer(world, "1")
+    asks(world, "u1")
+    await world.until(world.is_ready)
+    starts = len(world.cri.done("start_container"))
+    await world.kill_agent()
+    await world.start_agent()
+    await settle(300)
+    assert world.phase() == "Running" and len(world.cri.done("start_container")) == starts
+    assert [has.ids for has in world.parts.devices.held.values()] == [{"1"}]
+
+
+async def test_pods_go_on_at_once_when_what_they_wait_for_comes(world: World) -> None:
+    world.materials.missing = "driver name drv not found in the list of registered CSI drivers"
+    world.create()
+    for _ in range(20):
+        await world.clock.advance(5)
+    world.materials.missing = ""
+    world.table.retry_blocked()
+    await settle(300)
+    assert world.is_ready()
