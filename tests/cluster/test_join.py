@@ -1,4 +1,7 @@
-"""`nodewright join` into a cluster as kind has it: kubeadm, upstream's kubelet, a CNI and a kube-proxy DaemonSet."""
+"""`nodewright join` into a cluster as kind has it: kubeadm, upstream's kubelet, a CNI and a kube-proxy DaemonSet.
+
+A minute and more: run by hand (`pytest tests/cluster/test_join.py -m soak`).
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,11 @@ from controlplane.model import Cluster
 from controlplane.plan.host_files import host_files
 from tests.cluster.machine import PROJECT, STATE, cli, differences, traces, until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.skipif(os.geteuid() != 0, reason="a cluster needs root")]
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.soak,
+    pytest.mark.skipif(os.geteuid() != 0, reason="a cluster needs root"),
+]
 
 NAME = "tjoin"
 KIND = ("--kubeadm", "--joined", "1", "--network", "kindnet", "--agent", "upstream", "--proxy", "upstream")
