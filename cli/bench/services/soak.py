@@ -34,6 +34,7 @@ class Look:
     rss: float
     files: int
     lines: int
+    listening: int  # sockets that it listens on: health check node ports come and go with the Services
 
 
 @dataclass(slots=True)
@@ -79,7 +80,8 @@ class Soak:
             await fresh.close()
         pid = old.process.pid
         files = len(os.listdir(f"/proc/{pid}/fd"))
-        return Look(mode, changes, difference[:10], cost(pid).rss, files, len(stands))
+        listening = len((await old.space.run("ss", "-Hltn")).text.splitlines())
+        return Look(mode, changes, difference[:10], cost(pid).rss, files, len(stands), listening)
 
     async def _started(self, mode: str) -> Subject:
         self.number = 20 + (self.number - 19) % 200
@@ -140,11 +142,11 @@ def report(looks: list[Look]) -> list[str]:
     for mode in dict.fromkeys(look.mode for look in looks):
         own = [look for look in looks if look.mode == mode]
         wrong = [look for look in own if look.difference]
-        rss, files = [look.rss for look in own], [look.files for look in own]
+        rss, files = [look.rss for look in own], [look.files - look.listening for look in own]
         lines.append(
             f"{mode}: {len(own)} pauses, {own[-1].changes} changes, {own[-1].lines} lines in the kernel at the end;"
             f" {len(wrong)} pauses with a difference; RSS {rss[0]:.0f} MiB at first, {rss[-1]:.0f} at last,"
-            f" {max(rss):.0f} at most; open files {files[0]} to {files[-1]}"
+            f" {max(rss):.0f} at most; open files that do not listen: {min(files)} to {max(files)}"
         )
         for look in wrong:
             lines += [f"  after {look.changes} changes: {line}" for line in look.difference]
