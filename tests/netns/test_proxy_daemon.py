@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -124,7 +125,7 @@ def test_killed_and_started_again_under_load(world: ProxyWorld) -> None:
         world.talk(world.client, "knock", OUTSIDE, node_port),
         world.talk(world.node, "knock", ip, 80),
     ]
-    for _ in range(3):
+    for _ in range(int(os.environ.get("NODEWRIGHT_SOAK", "3"))):
         world.kill_proxy()
         before = world.log.count("synced")
         world.start_proxy()
