@@ -395,6 +395,19 @@ def kubeconfig(name: Name = _DEFAULT) -> None:
         command.kubeconfig(name)
 
 
+@app.command(rich_help_panel="Nodes")
+def payload(
+    folder: Annotated[Path, typer.Argument(help="Where to write it: an empty folder, or one written before.")],
+    binaries: Binaries = None,
+    plain: Plain = False,
+) -> None:
+    """Write what a machine without a way out needs to become a node: project, packages, binaries, images."""
+    with reported():
+        from cli.commands import payload as command
+
+        command.run(folder, binaries=binaries, plain=plain)
+
+
 @app.command(rich_help_panel="Tests", context_settings={**_PASS, "help_option_names": []})
 def test(context: typer.Context) -> None:
     """Run every test tier in order: lint, types, import contracts, unit, netns, cluster, conformance smoke.

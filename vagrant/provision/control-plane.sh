@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# The control plane: kubeadm init, its pods run by nodewright's agent. Run again, it goes on where it stopped.
+here=$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")
+. "$here/common.sh"
+
+main() {
+  prepare "$payload"/images/*.tar
+  printf 'KUBELET_EXTRA_ARGS=--node-ip=%s --pod-network-cidr=%s\n' "$NODE_IP" "$POD_CIDR" >/etc/default/kubelet
+  export KUBECONFIG=/etc/kubernetes/admin.conf
+  if [[ ! -e $KUBECONFIG ]]; then
+    step "kubeadm init"
+    configuration >/etc/kubernetes/kubeadm.yaml
+    kubeadm init --config=/etc/kubernetes/kubeadm.yaml --skip-phases=addon/kube-proxy
+  fi
+  # The pod network needs every node's range. A node's own credentials serve its proxy too: the token is all it needs.
+  ensure clusterrole nodewright:pod-network --verb=get,list,watch --resource=nodes
+  ensure clusterrolebinding nodewright:pod-network --clusterrole=nodewright:pod-network --group=system:nodes
+  ensure clusterrolebinding nodewright:node-proxier --clusterrole=system:node-proxier --group=system:nodes
+  start_proxy
+  install -d -o vagrant -g vagrant /home/vagrant/.kube
+  install -o vagrant -g vagrant -m 600 "$KUBECONFIG" /home/vagrant/.kube/config
+  step "the control plane is up"
+}
+
+ensure() { kubectl create "$@" --dry-run=client -o yaml | kubectl apply -f -; }
+
+configuration() {
+  cat <<END
+apiVersion: kubeadm.k8s.io/v1beta4
+kind: InitConfiguration
+bootstrapTokens: [{token: $TOKEN, ttl: 24h0m0s, usages: [signing, authentication]}]
+localAPIEndpoint: {advertiseAddress: $NODE_IP, bindPort: 6443}
+nodeRegistration:
+  name: $NODE_NAME
+  criSocket: unix:///run/containerd/containerd.sock
+  taints: []
+timeouts: {controlPlaneComponentHealthCheck: 15m0s, kubeletHealthCheck: 10m0s, kubernetesAPICall: 5m0s}
+---
+apiVersion: kubeadm.k8s.io/v1beta4
+kind: ClusterConfiguration
+kubernetesVersion: $(kubeadm version -o short)
+networking: {podSubnet: $POD_CIDR, serviceSubnet: $SERVICE_CIDR}
+---
+apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+cgroupDriver: systemd
+imageGCHighThresholdPercent: 100 # there may be nowhere to pull from again
+END
+}
+
+main
