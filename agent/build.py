@@ -88,7 +88,8 @@ async def build_core(settings: Settings, *, wants_nodes: bool = False) -> Core:
     """Raises NodewrightError for what the agent cannot run without. `wants_nodes`: somebody follows all Nodes."""
     _own_limits(settings)
     clock = SystemClock()
-    ground = _ground(settings, clock, await credentials.find_credentials(settings, clock, user_agent=USER_AGENT))
+    found = await credentials.find_credentials(settings, clock, user_agent=USER_AGENT, meanwhile=True)
+    ground = _ground(settings, clock, found)
     followers: list[NodesFollower] = []
     keeper = _node_keeper(ground, followers if wants_nodes else None)
     credentials.add_keepers(

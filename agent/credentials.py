@@ -48,11 +48,21 @@ class Credentials:
 
     access: ClusterAccess
     rotate_at_once: bool = False
+    bootstrap: Work | None = None  # still to be done, while the agent runs
     keepers: dict[str, CertificateKeeper] = field(default_factory=dict)
 
     def tasks(self) -> dict[str, Work]:
         """Name -> long-lived work."""
-        return {name: keeper.run for name, keeper in self.keepers.items()}
+        found: dict[str, Work] = {name: keeper.run for name, keeper in self.keepers.items()}
+        if self.bootstrap is not None and CLIENT in found:
+            first, then = self.bootstrap, found[CLIENT]
+
+            async def bootstrapped() -> None:
+                await first()
+                await then()
+
+            found[CLIENT] = bootstrapped
+        return found
 
     def figures(self, name: str, clock: Clock) -> CertificateFigures:
         """Of one certificate; CLIENT or SERVER."""
@@ -77,8 +87,13 @@ class Credentials:
         return [NodeCondition(CONDITION, "True", "Issued", "kubelet serves with a certificate of the cluster")]
 
 
-async def find_credentials(settings: Settings, clock: Clock, *, user_agent: str) -> Credentials:
+async def find_credentials(
+    settings: Settings, clock: Clock, *, user_agent: str, meanwhile: bool = False
+) -> Credentials:
     """The access of --kubeconfig, made by a TLS bootstrap if need be.
+
+    `meanwhile`: with rotation on, the bootstrap is left to tasks(). On a control plane that joins, the API server to
+    ask is a static pod of this very node (kubeadm's ControlPlaneKubeletLocalMode): the agent must run for it.
 
     Raises Permanent when the bootstrap credentials are refused or the clocks disagree, Invalid for unreadable files.
     """
@@ -90,6 +105,8 @@ async def find_credentials(settings: Settings, clock: Clock, *, user_agent: str)
         problem = await asyncio.to_thread(_unusable, api.kubeconfig, clock.now())
         if problem:
             log.info("bootstrap: %s", problem)
+            if api.rotate and meanwhile:
+                return _while_running(settings, store, clock, user_agent)
             await _bootstrap(settings, store, clock, user_agent)
     access = load_kubeconfig(api.kubeconfig)
     if not api.rotate:
@@ -143,6 +160,21 @@ def _addresses(node: Json | None) -> list[dict[str, str]]:
     return list(((node or {}).get("status") or {}).get("addresses") or [])
 
 
+def _while_running(settings: Settings, store: CertificateStore, clock: Clock, user_agent: str) -> Credentials:
+    token = load_kubeconfig(settings.api.bootstrap)
+
+    async def work() -> None:
+        if await asyncio.to_thread(_unusable, settings.api.kubeconfig, clock.now()):
+            await _bootstrap(settings, store, clock, user_agent)
+
+    return Credentials(_own_access(token, store.path), bootstrap=work)
+
+
+def _own_access(token: ClusterAccess, pem: str) -> ClusterAccess:
+    own = replace(token, token=None, token_file=None, cert_data=None, key_data=None)
+    return replace(own, cert_file=pem, key_file=pem)
+
+
 async def _bootstrap(settings: Settings, store: CertificateStore, clock: Clock, user_agent: str) -> None:
     api = settings.api
     token = load_kubeconfig(api.bootstrap)
@@ -159,9 +191,7 @@ async def _bootstrap(settings: Settings, store: CertificateStore, clock: Clock, 
         pair = await first_certificate(settings.node.name, edges)
     finally:
         await client.close()
-    own = replace(token, token=None, token_file=None, cert_data=None, key_data=None)
-    own = replace(own, cert_file=pair.path, key_file=pair.path)
-    await asyncio.to_thread(save_kubeconfig, api.kubeconfig, own)
+    await asyncio.to_thread(save_kubeconfig, api.kubeconfig, _own_access(token, pair.path))
 
 
 def _unusable(path: str, now: float) -> str:

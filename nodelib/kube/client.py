@@ -130,7 +130,10 @@ class KubeClient:
         headers = self._authorization()
         # A watch may be silent, but bookmarks come about every minute: longer silence is a dead peer.
         limits = aiohttp.ClientTimeout(total=None, sock_connect=self._timeout, sock_read=_WATCH_SILENCE)
-        pool, reader = self._open(), None
+        try:
+            pool, reader = self._open(), None
+        except OSError as error:  # the certificate is not there yet
+            raise self._unreachable("WATCH", path, error) from error
         try:
             async with (
                 pool,

@@ -22,7 +22,7 @@ from agent.settings import Settings, parse
 from nodelib.clock import SystemClock
 from nodelib.errors import Permanent
 from nodelib.kube.access import load_kubeconfig, save_kubeconfig
-from nodelib.kube.client import KubeClient
+from nodelib.kube.client import ApiUnreachable, KubeClient
 from tests.netns import api_server
 from tests.netns.api_server import ApiServer, run_inside
 from tests.waiting import until
@@ -113,6 +113,28 @@ def test_a_token_becomes_a_certificate_of_the_node(place: Place) -> None:
     files = [*(place.folder / "pki").iterdir(), Path(place.kubeconfig)]
     assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
     assert not (place.folder / "pki/kubelet-client.key.tmp").exists()
+
+
+def test_the_agent_may_run_while_it_bootstraps(place: Place) -> None:
+    """On a control plane that joins, the API server to ask is a static pod that the agent itself must start."""
+
+    async def work() -> None:
+        found = await find_credentials(place.settings(), SystemClock(), user_agent="test", meanwhile=True)
+        client = KubeClient(found.access, user_agent="test")
+        with pytest.raises(ApiUnreachable):
+            await client.get("/version")
+        with pytest.raises(ApiUnreachable):
+            await anext(client.stream("/api/v1/nodes", {}))
+        add_keepers(found, place.settings(), SystemClock(), client, lambda: None, client.reconnect)
+        task = asyncio.create_task(found.tasks()[CLIENT]())
+        try:
+            await until(lambda: found.keepers[CLIENT].pair is not None)
+            assert (await client.get("/version"))["major"]
+        finally:
+            task.cancel()
+            await client.close()
+
+    run_inside(place.server.netns, work)
 
 
 def test_it_is_renewed_before_it_ends_and_used_at_once(place: Place) -> None:
