@@ -311,7 +311,7 @@ def _parts(
         startups=startups,
         clock=clock,
         host_ips=lambda: ground.addresses.current,
-        network_ready=lambda: not any("network not ready" in text for text in keeper.runtime.problems),
+        network_ready=lambda: keeper.runtime.network_ready,
         mirror=mirror,
     )
 

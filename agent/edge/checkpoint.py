@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 
+from agent.edge import durable
 from nodelib.errors import Temporary
 
 
@@ -23,11 +24,8 @@ class CheckpointFiles:
         await asyncio.to_thread(self._write, self._path(name), text)
 
     async def set_aside(self, name: str) -> str:
-        """Keep what cannot be read under another name; its path."""
-        path = self._path(name)
-        kept = f"{path}.unreadable"
-        await asyncio.to_thread(os.replace, path, kept)
-        return kept
+        """Keep what cannot be read under another name; its path. Raises Temporary."""
+        return await asyncio.to_thread(self._set_aside, self._path(name))
 
     async def remove(self, name: str) -> None:
         """Idempotent. Raises Temporary."""
@@ -36,6 +34,14 @@ class CheckpointFiles:
     async def names(self) -> list[str]:
         """Files of this folder, those half written left out. Raises Temporary."""
         return await asyncio.to_thread(self._names)
+
+    def _set_aside(self, path: str) -> str:
+        kept = f"{path}.unreadable"
+        try:
+            os.replace(path, kept)
+        except OSError as error:
+            raise _failure(path, "set aside", error) from error
+        return kept
 
     def _remove(self, path: str) -> None:
         try:
@@ -66,21 +72,9 @@ class CheckpointFiles:
             raise _failure(path, "read", error) from error
 
     def _write(self, path: str, text: str) -> None:
-        # A dot and a name of its own: upstream's kubelet takes its temporary files for none of its checkpoints.
-        staged = os.path.join(self._folder, f".{os.path.basename(path)}.new")
         try:
             os.makedirs(self._folder, mode=0o750, exist_ok=True)
-            handle = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with open(handle, "w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(staged, path)
-            folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
+            durable.replace(path, text)
         except OSError as error:
             raise _failure(path, "write", error) from error
 

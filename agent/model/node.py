@@ -45,6 +45,7 @@ class RuntimeFacts:
     handlers: tuple[RuntimeHandler, ...] = ()
     supplemental_groups_policy: bool | None = None
     problems: tuple[str, ...] = ("container runtime status check may not have completed yet",)
+    network_ready: bool = True  # until the runtime says otherwise
 
 
 @dataclass(frozen=True, slots=True)

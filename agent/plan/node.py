@@ -148,6 +148,7 @@ def runtime_facts(status: Json, version: Json) -> RuntimeFacts:
         handlers=tuple(sorted((_handler(entry) for entry in status.get("runtime_handlers") or []), key=_handler_name)),
         supplemental_groups_policy=None if features is None else bool(features.get("supplemental_groups_policy")),
         problems=tuple(problems),
+        network_ready=bool(conditions.get("NetworkReady", {}).get("status")),
     )
 
 

@@ -119,7 +119,10 @@ class CsiVolumes:
         return {one.name: one for one in made}
 
     async def release(self, paths: PodPaths) -> None:
-        """Unpublish what the pod's directory tells of, and unstage what no other pod uses. Raises NodewrightError."""
+        """Unpublish what the pod's directory tells of, and unstage what no other pod uses.
+
+        Raises NodewrightError for a driver that fails, OSError for the disk.
+        """
         self._edges.api.forget(paths.uid)
         self._standing.pop(paths.uid, None)
         found = await asyncio.to_thread(self._edges.disk.published, paths)

@@ -231,8 +231,16 @@ class PodMaterialsWork:
     async def release(self, uid: str) -> None:
         """See PodMaterials."""
         async with self._lock(uid):
-            await self._csi.release(self.paths(uid))
-            await asyncio.to_thread(self._disk.tear_down, self.paths(uid))
+            try:
+                await self._csi.release(self.paths(uid))
+                await asyncio.to_thread(self._disk.tear_down, self.paths(uid))
+            except OSError as error:
+                raise Temporary(
+                    str(error),
+                    obj=f"pod {uid}",
+                    step="take its volumes down",
+                    action="See what holds the path (fuser -m PATH, findmnt); it is tried again.",
+                ) from error
         self._live.discard(uid)
         self._let_go(uid)
         self._warned.pop(uid, None)

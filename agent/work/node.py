@@ -299,7 +299,7 @@ class NodeKeeper:
         except NodewrightError as error:
             ips = ()
             problems.append(str(error))
-        if not self._pod_cidrs and any("network not ready" in text for text in self.runtime.problems):
+        if not self._pod_cidrs and not self.runtime.network_ready:
             problems.append("this Node has no podCIDR yet (kube-controller-manager --allocate-node-cidrs assigns it)")
         await self._look_at_images()
         addresses = [("InternalIP", ip) for ip in ips] + [("Hostname", self._policy.name)]

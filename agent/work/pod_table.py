@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 
 from agent import labels
 from agent.model.eviction import Eviction
@@ -353,13 +353,20 @@ class PodTable:
         for uid in left:
             if uid not in self._workers:
                 log.info("pod %s: removing the directory or cgroup that it left behind", uid)
-                await self.parts.materials.release(uid)
-                await self.parts.cgroups.remove_pod(uid)
+                await self._clear(uid, self.parts.materials.release, self.parts.cgroups.remove_pod)
         # Logs outlive all else of a pod: an agent that was killed in its last step has left them.
         for uid in await self.parts.files.logged_pods():
             if uid not in self._workers and uid not in self.parts.observer.uids():
                 log.info("pod %s: removing the logs that it left behind", uid)
-                await self.parts.files.remove_left_logs(uid)
+                await self._clear(uid, self.parts.files.remove_left_logs)
+
+    async def _clear(self, uid: str, *removals: Callable[[str], Awaitable[None]]) -> None:
+        """What one pod left; when it cannot be removed, the others' still is, and this one's at the next sweep."""
+        try:
+            for remove in removals:
+                await remove(uid)
+        except NodewrightError as error:
+            log.warning("pod %s: removing what it left behind: %s", uid, error)
 
     async def _refresh(self, uid: str, worker: PodWorker) -> None:
         try:

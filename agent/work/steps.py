@@ -362,8 +362,6 @@ class Steps:
         except NodewrightError as error:
             self._warn("FailedKillPod", f"error releasing the pod's volumes and cgroup: {error}")
             raise StepFailed("FailedKillPod", error) from error
-        except OSError as error:
-            raise StepFailed("FailedKillPod", Permanent(str(error), step="release")) from error
         memory.materials, memory.released = None, True
 
     async def _confirm(self) -> None:

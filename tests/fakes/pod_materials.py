@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 from typing import Any
 
@@ -80,9 +81,10 @@ class FakeCertificates:
 
 
 class FakeDisk:
-    """Remembers what stands by pod, and the text of files by path."""
+    """Remembers what stands by pod, and the text of files by path; the volumes of a pod in `busy` stay mounted."""
 
     def __init__(self) -> None:
+        self.busy: set[str] = set()
         self.volumes: dict[str, list[VolumePlan]] = {}
         self.bound: dict[str, tuple[str, str]] = {}
         self.texts: dict[str, str] = {"/etc/hosts": "NODE\n", "/etc/resolv.conf": "nameserver 192.0.2.1\n"}
@@ -128,6 +130,8 @@ class FakeDisk:
         self.directories.add(path)
 
     def tear_down(self, paths: PodPaths) -> None:
+        if paths.uid in self.busy:
+            raise OSError(errno.EBUSY, "Device or resource busy", paths.pod)
         self.volumes.pop(paths.uid, None)
 
     def pods(self) -> list[str]:

@@ -49,6 +49,7 @@ class FakeMaterials:
         self.missing: str = ""
         self.bad_config: str = ""
         self.release_fails = 0
+        self.stuck: set[str] = set()  # whose volumes can never be taken down
         self.refreshed: list[str] = []
         self.credentials: dict[str, PullCredential] = {}
 
@@ -102,6 +103,8 @@ class FakeMaterials:
         self.refreshed.append(pod.uid)
 
     async def release(self, uid: str) -> None:
+        if uid in self.stuck:
+            raise Temporary("device is busy")
         if self.release_fails:
             self.release_fails -= 1
             raise Temporary("device is busy")

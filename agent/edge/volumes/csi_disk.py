@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 
-from agent.edge import mounts
+from agent.edge import durable, mounts
 from agent.edge.volumes.ownership import apply_fs_group
 from agent.edge.volumes.setup import make_directories
 from agent.model.csi import Published, Staged, VolumeKey
@@ -28,12 +28,12 @@ class CsiDisk:
         self._root_dir = root_dir
 
     def save(self, folder: str, data: Mapping[str, str]) -> None:
-        """Write vol_data.json: old or new, never half."""
+        """Write vol_data.json: old or new, never half, and on disk when this returns.
+
+        After a power failure it alone tells which driver must be asked to unpublish.
+        """
         make_directories(folder)
-        staged = f"{folder}/.{_DATA}.new"
-        with open(os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as file:
-            json.dump(dict(data), file)
-        os.replace(staged, f"{folder}/{_DATA}")
+        durable.replace(f"{folder}/{_DATA}", json.dumps(dict(data)))
 
     def make(self, path: str) -> None:
         make_directories(path)

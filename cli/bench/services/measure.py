@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from cli.bench.report import percentile
 from cli.bench.services import objects
-from cli.bench.services.objects import PORT, PROBE_ADDRESS, TARGET_PORT, Size
+from cli.bench.services.objects import PORT, PROBE_ADDRESS, Size
 from cli.bench.services.subject import LAST, SYNC, Peer, Subject, start_peer
 from controlplane.edge.lab import Lab
 from nodelib.clock import Clock
@@ -105,13 +105,6 @@ class Measurement:
             await peer.ask({"stream": [size.cluster_ip(index), PORT, self._effort.stream_seconds]}) for _ in range(3)
         ]
         self.figures["throughput"] = statistics.median(speeds) * 8 / 1e9
-
-    async def direct(self) -> tuple[float, float]:
-        """First packet (µs) and throughput (Gbit/s) to the endpoint itself, past all Services."""
-        peer = Peer(await start_peer(self._lab, self._subject.space, "client"))
-        taken = await peer.ask({"first": [[PROBE_ADDRESS, TARGET_PORT]] * self._effort.connects})
-        speed = await peer.ask({"stream": [PROBE_ADDRESS, TARGET_PORT, self._effort.stream_seconds]})
-        return 1e6 * statistics.median(taken), speed * 8 / 1e9
 
     async def _lag(self, peer: Peer) -> float:
         index = self._fresh.pop()

@@ -31,6 +31,11 @@ async def test_set_aside(tmp_path: Path) -> None:
     assert await files.read("state") is None
 
 
+async def test_setting_aside_that_fails_names_the_file(tmp_path: Path) -> None:
+    with pytest.raises(Temporary, match="set aside checkpoint"):
+        await CheckpointFiles(str(tmp_path)).set_aside("state")
+
+
 async def test_a_failure_names_the_file_and_leaves_the_old_one(tmp_path: Path) -> None:
     files = CheckpointFiles(str(tmp_path))
     await files.write("state", "old")

@@ -180,6 +180,18 @@ async def test_warnings_are_said_once(world: World) -> None:
     assert sorted(reason for reason, _ in world.warned) == ["DNSConfigForming", "FailedToRetrieveImagePullSecret"]
 
 
+async def test_a_volume_that_stays_mounted_is_told_with_its_pod(world: World) -> None:
+    subject = pod()
+    await world.materials.prepare(subject)
+    world.disk.busy.add(subject.uid)
+    with pytest.raises(Temporary, match="take its volumes down") as raised:
+        await world.materials.release(subject.uid)
+    assert subject.uid in str(raised.value)
+    world.disk.busy.clear()
+    await world.materials.release(subject.uid)
+    assert await world.materials.pods_on_disk() == []
+
+
 async def test_release_forgets(world: World) -> None:
     subject = pod()
     await world.materials.prepare(subject)

@@ -582,6 +582,16 @@ async def test_logs_that_a_killed_agent_left_behind_are_removed(world: World) ->
     assert world.files.logs == {"u1"}
 
 
+async def test_a_leftover_that_is_stuck_holds_no_other(world: World) -> None:
+    """One dead pod's volume is busy: what the others left goes at the same sweep."""
+    await world.kill_agent()
+    world.materials.prepared |= {"stuck", "free-1", "free-2"}
+    world.materials.stuck.add("stuck")
+    world.files.logs.add("gone-long-ago")
+    await world.start_agent()
+    await world.until(lambda: world.materials.prepared == {"stuck"} and not world.files.logs)
+
+
 async def test_old_attempts_are_removed(world: World) -> None:
     world.create()
     for _ in range(4):
