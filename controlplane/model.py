@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from nodelib.version import KUBERNETES_VERSION as KUBERNETES_VERSION
+
 DEFAULT_NAME = "nodewright"
-KUBERNETES_VERSION = "v1.37.1"
 POD_CIDR = "10.244.0.0/16"
 SERVICE_CIDR = "10.96.0.0/16"
 POD_CIDR6 = "fd00:10:244::/56"

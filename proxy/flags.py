@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from nodelib.errors import Invalid
+from nodelib.version import KUBERNETES_VERSION
 from proxy.configfile import IGNORED, parse_duration
 
 
@@ -92,7 +93,6 @@ IGNORED_FLAGS: dict[str, str] = {
     "ipvs-udp-timeout": "there is no ipvs mode",
 }
 
-VERSION = "v1.37.1"  # of the kube-proxy whose flags and files these are
 _SWITCHES = frozenset({"profiling", "ipvs-strict-arp"})
 
 
@@ -103,7 +103,7 @@ class _Parser(argparse.ArgumentParser):
 
 class _Version(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: object, **__: object) -> None:
-        print(f"Kubernetes {VERSION}")
+        print(f"Kubernetes {KUBERNETES_VERSION}")
         parser.exit(0)
 
 

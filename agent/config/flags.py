@@ -14,8 +14,9 @@ from typing import Any, NoReturn
 from agent.config.schema import FIELDS
 from agent.config.values import Wrong
 from nodelib.errors import Invalid
+from nodelib.version import KUBERNETES_VERSION
 
-VERSION = "v1.37.1"
+VERSION = KUBERNETES_VERSION  # of the kubelet whose flags and files these are
 
 # Flag name -> (field path, form of the text).
 _FIELD_FLAGS: Mapping[str, tuple[str, str]] = {

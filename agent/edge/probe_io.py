@@ -19,6 +19,7 @@ from agent.errors import CriError
 from agent.model.probes import Ask, ExecAsk, GrpcAsk, HttpAsk, Outcome, TcpAsk, Verdict
 from agent.ports import Runtime
 from nodelib.errors import NodewrightError
+from nodelib.version import KUBERNETES_MINOR
 
 _MOST_OUTPUT = 10 * 1024
 _MOST_REDIRECTS = 10
@@ -142,7 +143,7 @@ async def _grpc(ask: GrpcAsk, timeout: float) -> Outcome:
     host = f"[{ask.host}]" if ":" in ask.host else ask.host
     address = f"{host}:{ask.port}"
     options = [
-        ("grpc.primary_user_agent", "kube-probe/1.37"),
+        ("grpc.primary_user_agent", f"kube-probe/{KUBERNETES_MINOR}"),
         ("grpc.enable_http_proxy", 0),
         ("grpc.use_local_subchannel_pool", 1),
     ]

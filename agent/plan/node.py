@@ -20,8 +20,8 @@ from agent.plan.eviction.thresholds import share
 from nodelib.errors import Permanent
 from nodelib.kube.times import format_rfc3339, parse_rfc3339
 from nodelib.quantity import format_bytes, format_milli
+from nodelib.version import KUBERNETES_VERSION
 
-KUBELET_VERSION = "v1.37.1"
 ATTACH_ANNOTATION = "volumes.kubernetes.io/controller-managed-attach-detach"
 # What the API server and the scheduler ask of a node before they let a pod rely on it (KEP-5328); sorted.
 DECLARED_FEATURES = (
@@ -300,7 +300,7 @@ def _node_info(inputs: NodeInputs) -> Json:
         "kernelVersion": machine.kernel_version,
         "osImage": machine.os_image,
         "containerRuntimeVersion": f"{runtime.name}://{runtime.version}",
-        "kubeletVersion": KUBELET_VERSION,
+        "kubeletVersion": KUBERNETES_VERSION,
         # Empty since Kubernetes 1.33 (KEP-4004): a kubelet cannot know it.
         "kubeProxyVersion": "",
         "operatingSystem": "linux",

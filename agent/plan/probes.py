@@ -17,8 +17,9 @@ from agent.model.pods import Json, Pod, ProbeState
 from agent.model.probes import Ask, ExecAsk, GrpcAsk, HttpAsk, Outcome, ProbeAnswer, ProbeKind, TcpAsk, Verdict
 from agent.plan.expand import expand_all
 from nodelib.errors import Invalid
+from nodelib.version import KUBERNETES_MINOR
 
-USER_AGENT = "kube-probe/1.37"
+USER_AGENT = f"kube-probe/{KUBERNETES_MINOR}"
 _FIELDS = {
     ProbeKind.STARTUP: "startupProbe",
     ProbeKind.READINESS: "readinessProbe",

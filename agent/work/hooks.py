@@ -7,6 +7,7 @@ from agent.model.pods import Json, Pod
 from agent.ports import HookHttp, Runtime
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError, Permanent
+from nodelib.version import KUBERNETES_MINOR
 
 
 class Hooks:
@@ -48,7 +49,7 @@ class Hooks:
         scheme = str(action.get("scheme") or "HTTP").lower()
         host = f"[{host}]" if ":" in host else host
         url = f"{scheme}://{host}:{port}{path if path.startswith('/') else '/' + path}"
-        headers = {"User-Agent": "kube-lifecycle/1.37", "Accept": "*/*"}
+        headers = {"User-Agent": f"kube-lifecycle/{KUBERNETES_MINOR}", "Accept": "*/*"}
         headers |= {one["name"]: one.get("value", "") for one in action.get("httpHeaders") or []}
         try:
             await self._http.get(url, headers)

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-KUBERNETES_VERSION = "v1.37.1"
+from nodelib.version import KUBERNETES_VERSION as KUBERNETES_VERSION
+
 CONTAINERD_VERSION = "v2.4.2"
 COREDNS_VERSION = "v1.15.0"
 TRAEFIK_VERSION = "v3.7.9"
