@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 from agent import derive
 from agent.credentials import Credentials
@@ -39,8 +38,8 @@ from agent.work.stats import StatsProvider
 from nodelib.clock import Clock
 from nodelib.kube.client import KubeClient
 from nodelib.kube.reflector import Reflector
+from nodelib.tasks import Work
 
-Work = Callable[[], Coroutine[Any, Any, None]]
 NodesFollower = Callable[[list[NodePlace]], None]
 _NETWORK_STEPS = {"ADD": ("network", "sandbox"), "DEL": ("remove network", "stop sandbox")}
 _AUDIT_LATE = 180.0  # seconds; upstream's PLEG is unhealthy after as long

@@ -10,9 +10,8 @@ import logging
 import math
 import os
 import random
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from agent.edge.certificate_figures import CertificateCollector, CertificateFigures
 from agent.edge.node_certificates import (
@@ -34,10 +33,10 @@ from nodelib.clock import Clock
 from nodelib.errors import Invalid, NodewrightError
 from nodelib.kube.access import ClusterAccess, load_kubeconfig, save_kubeconfig
 from nodelib.kube.client import KubeClient
+from nodelib.tasks import Work
 
 log = logging.getLogger(__name__)
 
-Work = Callable[[], Coroutine[Any, Any, None]]
 CLIENT, SERVER = "kubelet-client", "kubelet-server"
 CONDITION = "ServingCertificate"
 

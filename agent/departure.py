@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
-from typing import Any
-
 from agent import derive
 from agent.edge.checkpoint import CheckpointFiles
 from agent.figures import Figures
@@ -15,8 +12,7 @@ from agent.work.pod_table import PodTable
 from agent.work.shutdown import ShutdownKeeper, ShutdownParts
 from agent.work.told import Told
 from nodelib.clock import Clock
-
-Work = Callable[[], Coroutine[Any, Any, None]]
+from nodelib.tasks import Work
 
 
 def shutdown_tasks(

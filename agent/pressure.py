@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,7 @@ from agent.work.relist import Observer
 from agent.work.stats import StatsProvider
 from agent.work.told import Told
 from nodelib.clock import Clock
+from nodelib.tasks import Work
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +47,9 @@ class BuiltPressure:
 
     evictor: Evictor
     images: ImageCollector
-    ready: Callable[[], Coroutine[Any, Any, None]]
+    ready: Work
 
-    def tasks(self) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:
+    def tasks(self) -> dict[str, Work]:
         """Name -> long-lived work."""
         return {"eviction": self._evict, "image-gc": self._collect}
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any
 
 from agent.edge.api_pods import PodsApi
 from agent.edge.folder_watch import FolderWatch
@@ -23,10 +21,9 @@ from agent.work.static.mirrors import Mirrors
 from agent.work.static.registry import StaticPods
 from agent.work.static.sources import Complaints, FileSource, UrlSource
 from nodelib.clock import Clock
+from nodelib.tasks import Work
 
 log = logging.getLogger(__name__)
-
-Work = Callable[[], Coroutine[Any, Any, None]]
 
 
 def sources(settings: Settings) -> frozenset[str]:

@@ -14,11 +14,12 @@ import gzip
 import logging
 import os
 import zlib
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import suppress
 from typing import BinaryIO
 
 from agent.edge.inotify import Inotify
+from agent.machine_ports import IsRunning
 from nodelib.errors import NotFound
 
 log = logging.getLogger(__name__)
@@ -30,8 +31,6 @@ _LATE = 10.0  # seconds in which a rotated file is still looked at for late writ
 _SILENCE = 1.0  # seconds without an event until the container's state is looked at again
 _SOON = 0.1  # the same after a writer has closed its file
 _SURE_EVERY = 10  # looks
-
-IsRunning = Callable[[bool], Awaitable[bool]]
 
 
 class LogFile:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from agent.model.pods import Json
 from agent.plan import node as plan
-from agent.work.node import NodeEdges, NodeHooks, NodeKeeper, NodeTimes, Work
+from agent.work.node import NodeEdges, NodeHooks, NodeKeeper, NodeTimes
+from nodelib.tasks import Work
 
 
 class LocalNode(NodeKeeper):

@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from agent.model.node import MachineFacts, NodeCondition, NodeEvent, NodeExtras, NodeInputs, NodePlace, RuntimeFacts
 from agent.model.pods import ImageFacts, Json
@@ -26,6 +26,7 @@ from nodelib.errors import NodewrightError, Permanent
 from nodelib.kube.client import ApiError, KubeClient
 from nodelib.kube.reflector import Reflector
 from nodelib.runner import BoundedFrequencyRunner
+from nodelib.tasks import Work
 
 log = logging.getLogger(__name__)
 
@@ -36,8 +37,6 @@ _RUNTIME_POLL = 5.0
 _UNREADY_POLL = 0.25
 _IMAGES_AGE = 30.0
 _FIRST_PAUSE, _LONGEST_PAUSE, _GROWTH = 0.1, 7.0, 1.5
-
-Work = Callable[[], Coroutine[Any, Any, None]]
 
 
 class Machine(Protocol):
