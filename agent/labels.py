@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping
 
 from agent.model.pods import Json, ObservedPod, Pod
+from nodelib.fnv import fnv1a
 
 POD_NAME = "io.kubernetes.pod.name"
 POD_NAMESPACE = "io.kubernetes.pod.namespace"
@@ -30,9 +31,6 @@ CONFIG_HASH = "kubernetes.io/config.hash"
 CONFIG_MIRROR = "kubernetes.io/config.mirror"
 CONFIG_SEEN = "kubernetes.io/config.seen"
 
-_FNV_OFFSET = 2166136261
-_FNV_PRIME = 16777619
-
 
 def container_hash(container: Json) -> str:
     """Hex FNV-1a of what makes a running container a different one: its name and image, as upstream picks them.
@@ -42,10 +40,7 @@ def container_hash(container: Json) -> str:
     """
     text = json.dumps({"image": container.get("image", ""), "name": container["name"]}, separators=(",", ":"))
     dump = f"([]uint8)[{' '.join(str(byte) for byte in text.encode())}]"
-    value = _FNV_OFFSET
-    for byte in dump.encode():
-        value = ((value ^ byte) * _FNV_PRIME) & 0xFFFFFFFF
-    return format(value, "x")
+    return format(fnv1a(dump.encode()), "x")
 
 
 def sandbox_labels(pod: Pod) -> dict[str, str]:

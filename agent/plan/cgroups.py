@@ -22,8 +22,8 @@ from nodelib.errors import Invalid
 from nodelib.quantity import parse
 
 MIN_SHARES, MAX_SHARES = 2, 262144
-_SHARES_PER_CPU = 1024
-_MIN_QUOTA = 1000
+SHARES_PER_CPU = 1024
+MIN_QUOTA = 1000  # microseconds
 _UNBOUNDED_HUGEPAGES = 1 << 62
 ROOT_NAME = "kubepods"
 POD_PREFIX = "pod"
@@ -50,13 +50,13 @@ class Policy:
 
 
 def shares(milli_cpu: int) -> int:
-    """CFS shares of a CPU request in thousandths of a core."""
-    return max(MIN_SHARES, min(MAX_SHARES, milli_cpu * _SHARES_PER_CPU // 1000))
+    """CFS shares of a CPU request in thousandths of a core; the least ones for a request of 0."""
+    return max(MIN_SHARES, min(MAX_SHARES, milli_cpu * SHARES_PER_CPU // 1000))
 
 
 def quota(milli_cpu: int, period: int) -> int:
     """CFS quota of a CPU limit; 0 means none was given."""
-    return max(_MIN_QUOTA, milli_cpu * period // 1000) if milli_cpu else 0
+    return max(MIN_QUOTA, milli_cpu * period // 1000) if milli_cpu else 0
 
 
 def weight(cpu_shares: int) -> int:

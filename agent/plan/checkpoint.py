@@ -12,12 +12,10 @@ from typing import Any
 
 from agent.model.resize import Allocation
 from nodelib.errors import Invalid
+from nodelib.fnv import fnv1a
 
 ALLOCATED = "allocated_pods_state"
 ACTUATED = "actuated_pods_state"
-
-_FNV_OFFSET = 2166136261
-_FNV_PRIME = 16777619
 
 
 def encode(entries: Mapping[str, Allocation]) -> str:
@@ -48,10 +46,7 @@ def decode(text: str) -> dict[str, Allocation]:
 
 def checksum(data: str) -> int:
     """FNV-1a, 32 bits, of Go's dump of the string: "(string)" and the string."""
-    found = _FNV_OFFSET
-    for byte in b"(string)" + data.encode():
-        found = ((found ^ byte) * _FNV_PRIME) & 0xFFFFFFFF
-    return found
+    return fnv1a(b"(string)" + data.encode())
 
 
 def _allocation(entry: dict[str, Any]) -> Allocation:

@@ -3,25 +3,10 @@
 from __future__ import annotations
 
 from agent.model.pods import ContainerState, Json, RunState
+from agent.plan import cgroups
 from nodelib import quantity
 
-_SHARES_PER_CPU = 1024
-_MIN_SHARES = 2
-_MAX_SHARES = 262144
-_MIN_QUOTA = 1000  # microseconds
 _MIN_LIMIT = 10  # thousandths of a CPU: a smaller one makes the same quota
-
-
-def cpu_shares(milli: int) -> int:
-    """cpu.shares of a CPU request in thousandths (pkg/kubelet/cm MilliCPUToShares)."""
-    if milli == 0:
-        return _MIN_SHARES
-    return min(max(milli * _SHARES_PER_CPU // 1000, _MIN_SHARES), _MAX_SHARES)
-
-
-def cpu_quota(milli: int, period: int) -> int:
-    """cfs quota in microseconds for a limit in thousandths of a CPU."""
-    return max(milli * period // 1000, _MIN_QUOTA)
 
 
 def shown_resources(wanted: Json, seen: ContainerState, in_force: Json | None = None) -> Json:
@@ -45,7 +30,7 @@ def shown_resources(wanted: Json, seen: ContainerState, in_force: Json | None = 
 
 def _correct_requests(requests: Json, actual: Json, in_force: Json) -> None:
     shares = int(actual.get("cpu_shares", 0))
-    if shares and ("cpu" in requests or shares > _MIN_SHARES):
+    if shares and ("cpu" in requests or shares > cgroups.MIN_SHARES):
         requests["cpu"] = _request(str(requests.get("cpu", "0")), shares)
     memory = in_force.get("memory")
     if memory and quantity.value(memory) and quantity.value(requests.get("memory", 0)) != quantity.value(memory):
@@ -62,12 +47,13 @@ def _correct_limits(limits: Json, actual: Json) -> None:
 
 
 def _request(text: str, shares: int) -> str:
-    if cpu_shares(quantity.milli(text)) == shares:
+    if cgroups.shares(quantity.milli(text)) == shares:
         return text
-    return quantity.format_milli(-(-shares * 1000 // _SHARES_PER_CPU))
+    return quantity.format_milli(-(-shares * 1000 // cgroups.SHARES_PER_CPU))
 
 
 def _limit(text: str, quota: int, period: int) -> str:
-    if cpu_quota(quantity.milli(text), period) == quota:
+    # A limit of 0 is none where a cgroup is written; here there is a quota, and 0 stands for the least.
+    if (cgroups.quota(quantity.milli(text), period) or cgroups.MIN_QUOTA) == quota:
         return text
     return quantity.format_milli(quota * 1000 // period)
