@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from cli.choices import Bench, ImageSet, IPFamily, Maker, Network, Output, ProxyMode, Suite, Tier
 from cli.errors import reported
 
 app = typer.Typer(
@@ -25,75 +25,6 @@ app = typer.Typer(
 )
 
 _PASS = {"allow_extra_args": True, "ignore_unknown_options": True}
-
-
-class ProxyMode(StrEnum):
-    """How Services are programmed."""
-
-    IPTABLES = "iptables"
-    NFTABLES = "nftables"
-    USERSPACE = "userspace"
-
-
-class IPFamily(StrEnum):
-    """Which addresses nodes, pods and Services have."""
-
-    IPV4 = "ipv4"
-    IPV6 = "ipv6"
-    DUAL = "dual"
-
-
-class Maker(StrEnum):
-    """Whose kubelet or kube-proxy runs on the nodes."""
-
-    NODEWRIGHT = "nodewright"
-    UPSTREAM = "upstream"
-
-
-class Network(StrEnum):
-    """Who brings the pod network of a cluster by kubeadm."""
-
-    NODEWRIGHT = "nodewright"
-    KINDNET = "kindnet"
-
-
-class ImageSet(StrEnum):
-    """Images that are there without a pull."""
-
-    DEMO = "demo"
-    CONFORMANCE = "conformance"
-
-
-class Bench(StrEnum):
-    """What `bench` measures."""
-
-    PODS = "pods"
-    NETWORK = "network"
-    SERVICES = "services"
-    SOAK = "soak"
-
-
-class Output(StrEnum):
-    """For people or for programs."""
-
-    TEXT = "text"
-    JSON = "json"
-
-
-class Suite(StrEnum):
-    """Which of upstream's suites."""
-
-    E2E = "e2e"
-    NODE = "node"
-
-
-class Tier(StrEnum):
-    """How much of the conformance suite."""
-
-    SMOKE = "smoke"
-    DEV = "dev"
-    FULL = "full"
-
 
 Name = Annotated[str, typer.Option("--name", help="Which cluster of this machine.", envvar="NODEWRIGHT_NAME")]
 Plain = Annotated[bool, typer.Option("--plain", help="Plain lines instead of a live display.")]
@@ -509,30 +440,22 @@ def bench(
     * `./nodewright bench services --peer upstream --sizes 10000 --modes nftables --steps cold,change,churn,path`
     """
     with reported():
-        upstream = peer is Maker.UPSTREAM
-        if what is Bench.SERVICES:
-            from cli.bench.services.measure import Effort
-            from cli.commands import bench_services
-
-            wanted = bench_services.wish(
-                peer=upstream, modes=modes, sizes=sizes, steps=steps, dense=dense, effort=Effort()
-            )
-            bench_services.services(wanted, write=write, plain=plain, binaries=binaries)
-            return
-        if what is Bench.NETWORK:
-            from cli.bench import network
-            from cli.commands import bench_network
-
-            bench_network.run(peer=upstream, plan=network.Plan(), write=write, plain=plain)
-            return
-        if what is Bench.SOAK:
-            from cli.commands import bench_services
-
-            bench_services.soak(modes=modes, services=1000, minutes=minutes, seed=seed, plain=plain, binaries=binaries)
-        from cli.bench.pods import Plan
         from cli.commands import bench as command
 
-        command.pods(peer=upstream, plan=Plan(burst=burst), write=write, plain=plain, binaries=binaries)
+        order = command.Order(
+            peer=peer is Maker.UPSTREAM,
+            burst=burst,
+            sizes=sizes,
+            modes=modes,
+            steps=steps,
+            dense=dense,
+            minutes=minutes,
+            seed=seed,
+            write=write,
+            binaries=binaries,
+            plain=plain,
+        )
+        command.run(what, order)
 
 
 @app.command(rich_help_panel="Daemons", context_settings={**_PASS, "help_option_names": []})

@@ -1,10 +1,14 @@
-"""`nodewright bench pods`: our kubelet and, with --peer, upstream's in turn, on clusters of their own."""
+"""`nodewright bench`: which program measures what; here the one of `bench pods`.
+
+That is our kubelet and, with --peer, upstream's in turn, on clusters of their own. The others have files beside it.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import datetime
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
@@ -13,6 +17,7 @@ from rich.table import Table
 from cli.bench import report
 from cli.bench.pods import Plan, PodBench, Result
 from cli.bench.reactions import NodePlace
+from cli.choices import Bench
 from cli.display import Display
 from cli.errors import need_root
 from cli.project import PROJECT
@@ -27,6 +32,62 @@ from nodelib.kube.access import load_kubeconfig
 from nodelib.kube.client import KubeClient
 
 _IMAGE = "registry.k8s.io/pause:3.10.2"
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """The options of the command; each program takes those that it knows."""
+
+    peer: bool
+    burst: int
+    sizes: str
+    modes: str
+    steps: str
+    dense: bool
+    minutes: float
+    seed: int
+    write: bool
+    binaries: Path | None
+    plain: bool
+
+
+def run(what: Bench, order: Order) -> None:
+    """One program and no other."""
+    # Imported where they are wanted: they take the table and the commit from this file.
+    match what:
+        case Bench.PODS:
+            plan = Plan(burst=order.burst)
+            pods(peer=order.peer, plan=plan, write=order.write, plain=order.plain, binaries=order.binaries)
+        case Bench.NETWORK:
+            from cli.bench import network
+            from cli.commands import bench_network
+
+            bench_network.run(peer=order.peer, plan=network.Plan(), write=order.write, plain=order.plain)
+        case Bench.SERVICES:
+            from cli.bench.services.measure import Effort
+            from cli.commands import bench_services
+
+            wanted = bench_services.wish(
+                peer=order.peer,
+                modes=order.modes,
+                sizes=order.sizes,
+                steps=order.steps,
+                dense=order.dense,
+                effort=Effort(),
+            )
+            bench_services.services(wanted, write=order.write, plain=order.plain, binaries=order.binaries)
+        case Bench.SOAK:
+            from cli.commands import bench_soak
+
+            differed = bench_soak.soak(
+                modes=order.modes,
+                services=1000,
+                minutes=order.minutes,
+                seed=order.seed,
+                plain=order.plain,
+                binaries=order.binaries,
+            )
+            raise SystemExit(1 if differed else 0)
 
 
 def pods(*, peer: bool, plan: Plan, write: bool, plain: bool, binaries: Path | None) -> None:

@@ -16,12 +16,9 @@ from rich.console import Console
 from rich.table import Table
 
 from cli.bench.services import objects, plot, report
-from cli.bench.services.churn import Churn
 from cli.bench.services.measure import Effort, Measurement
 from cli.bench.services.objects import PROBE_ADDRESS, TARGET_PORT, Size
 from cli.bench.services.report import Figure
-from cli.bench.services.soak import Soak
-from cli.bench.services.soak import report as soak_report
 from cli.bench.services.subject import NODE, NODE_ADDRESS, Subject, start_peer
 from cli.commands.bench import commit
 from cli.display import Display, Say
@@ -88,48 +85,6 @@ def services(wanted: Wish, *, write: bool, plain: bool, binaries: Path | None) -
     raise SystemExit(1 if failed else 0)
 
 
-def soak(*, modes: str, services: int, minutes: float, seed: int, plain: bool, binaries: Path | None) -> None:
-    """Random churn of our proxy; exit status 1 when the kernel ever had something else than a fresh start writes."""
-    need_root("bench")
-    with Display(plain=plain or None) as display:
-        with display.step("binaries") as say:
-            cache = Path(os.environ.get("NODEWRIGHT_CACHE", Path.home() / ".cache" / "nodewright"))
-            names = ["etcd", "kube-apiserver"]
-            paths = ensure(names, cache_dir=cache, progress=say, binaries_dir=binaries)
-        edge.enter()
-        folder = paths.path("etcd").parent
-        done, refused = asyncio.run(_soak(tuple(modes.split(",")), Size(services), 60 * minutes, seed, folder, display))
-    for line in soak_report(done.looks):
-        print(line)
-    if refused:
-        print("refused by the API server (names or ports that were taken):", refused)
-    raise SystemExit(1 if not done.looks or any(look.difference for look in done.looks) else 0)
-
-
-async def _soak(
-    modes: tuple[str, ...], size: Size, seconds: float, seed: int, binaries: Path, display: Display
-) -> tuple[Soak, dict[str, int]]:
-    clock = SystemClock()
-    lab = Lab(Path(tempfile.mkdtemp(prefix="nodewright-soak-")), binaries, clock)
-    client: KubeClient | None = None
-    try:
-        await lab.prepare()
-        pods = await _pods(lab)
-        with display.step(f"{size} Services") as say:
-            await _populate(lab, size, say)
-        client = KubeClient(lab.access, user_agent="nodewright-soak")
-        await client.post("/api/v1/nodes", _node())
-        run = Soak(lab, clock, pods, lambda mode: Subject(lab, "nodewright", mode, binaries, clock))
-        churn = Churn(client, size, NODE, seed)
-        with display.step(f"churn for {seconds / 60:g} min, seed {seed}") as say:
-            await run.run(modes, churn, seconds, say)
-        return run, churn.failed
-    finally:
-        if client is not None:
-            await client.close()
-        await lab.close()
-
-
 async def _measure(
     wanted: Wish, binaries: Path, display: Display, keep: Callable[[list[Figure]], None]
 ) -> tuple[list[Figure], list[str]]:
@@ -139,15 +94,15 @@ async def _measure(
     lab = Lab(Path(tempfile.mkdtemp(prefix="nodewright-bench-")), binaries, clock)
     try:
         await lab.prepare()
-        pods = await _pods(lab)
+        pods = await answering_pods(lab)
         number = 1
         for size in wanted.sizes:
             with display.step(f"{size} Services") as say:
-                await _populate(lab, size, say)
+                await populate(lab, size, say)
             client = KubeClient(lab.access, user_agent="nodewright-bench")
             fresh = random.Random(size.services).sample(range(size.services), size.services)
             try:
-                await client.post("/api/v1/nodes", _node())
+                await client.post("/api/v1/nodes", node_object())
                 for mode in wanted.modes:
                     for maker in wanted.makers:
                         number += 1
@@ -185,7 +140,7 @@ async def _walk(run: Measurement, steps: Sequence[str], say: Say) -> None:
         await run.churn(say)
 
 
-async def _pods(lab: Lab) -> Space:
+async def answering_pods(lab: Lab) -> Space:
     """Every pod's address answers from here: refusing, but for the one that listens."""
     pods = await lab.space("pods", 0)
     await pods.run("ip", "route", "add", "local", objects.POD_RANGE, "dev", "lo")
@@ -193,7 +148,7 @@ async def _pods(lab: Lab) -> Space:
     return pods
 
 
-async def _populate(lab: Lab, size: Size, say: Say) -> None:
+async def populate(lab: Lab, size: Size, say: Say) -> None:
     say("etcd")
     url = await lab.start_etcd(Path(tempfile.mkdtemp(dir=lab.folder)))
     async with aiohttp.ClientSession() as session:
@@ -206,7 +161,7 @@ async def _populate(lab: Lab, size: Size, say: Say) -> None:
     await lab.start_api_server()
 
 
-def _node() -> objects.Json:
+def node_object() -> objects.Json:
     return {
         "metadata": {"name": NODE},
         "status": {"addresses": [{"type": "InternalIP", "address": NODE_ADDRESS}]},

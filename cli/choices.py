@@ -1,0 +1,73 @@
+"""The words that options of the command line may have."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class ProxyMode(StrEnum):
+    """How Services are programmed."""
+
+    IPTABLES = "iptables"
+    NFTABLES = "nftables"
+    USERSPACE = "userspace"
+
+
+class IPFamily(StrEnum):
+    """Which addresses nodes, pods and Services have."""
+
+    IPV4 = "ipv4"
+    IPV6 = "ipv6"
+    DUAL = "dual"
+
+
+class Maker(StrEnum):
+    """Whose kubelet or kube-proxy runs on the nodes."""
+
+    NODEWRIGHT = "nodewright"
+    UPSTREAM = "upstream"
+
+
+class Network(StrEnum):
+    """Who brings the pod network of a cluster by kubeadm."""
+
+    NODEWRIGHT = "nodewright"
+    KINDNET = "kindnet"
+
+
+class ImageSet(StrEnum):
+    """Images that are there without a pull."""
+
+    DEMO = "demo"
+    CONFORMANCE = "conformance"
+
+
+class Bench(StrEnum):
+    """What `bench` measures."""
+
+    PODS = "pods"
+    NETWORK = "network"
+    SERVICES = "services"
+    SOAK = "soak"
+
+
+class Output(StrEnum):
+    """For people or for programs."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class Suite(StrEnum):
+    """Which of upstream's suites."""
+
+    E2E = "e2e"
+    NODE = "node"
+
+
+class Tier(StrEnum):
+    """How much of the conformance suite."""
+
+    SMOKE = "smoke"
+    DEV = "dev"
+    FULL = "full"

@@ -1,0 +1,64 @@
+"""`nodewright bench soak`: random churn of our proxy for minutes, its rules compared with those of a fresh start."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+from pathlib import Path
+
+from cli.bench.services.churn import Churn
+from cli.bench.services.objects import Size
+from cli.bench.services.soak import Soak
+from cli.bench.services.soak import report as soak_report
+from cli.bench.services.subject import NODE, Subject
+from cli.commands.bench_services import answering_pods, node_object, populate
+from cli.display import Display
+from cli.errors import need_root
+from controlplane.binaries import ensure
+from controlplane.edge import lab as edge
+from controlplane.edge.lab import Lab
+from nodelib.clock import SystemClock
+from nodelib.kube.client import KubeClient
+
+
+def soak(*, modes: str, services: int, minutes: float, seed: int, plain: bool, binaries: Path | None) -> bool:
+    """Random churn of our proxy; True if the kernel ever had something else than a fresh start writes, or no look."""
+    need_root("bench")
+    with Display(plain=plain or None) as display:
+        with display.step("binaries") as say:
+            cache = Path(os.environ.get("NODEWRIGHT_CACHE", Path.home() / ".cache" / "nodewright"))
+            names = ["etcd", "kube-apiserver"]
+            paths = ensure(names, cache_dir=cache, progress=say, binaries_dir=binaries)
+        edge.enter()
+        folder = paths.path("etcd").parent
+        done, refused = asyncio.run(_soak(tuple(modes.split(",")), Size(services), 60 * minutes, seed, folder, display))
+    for line in soak_report(done.looks):
+        print(line)
+    if refused:
+        print("refused by the API server (names or ports that were taken):", refused)
+    return not done.looks or any(look.difference for look in done.looks)
+
+
+async def _soak(
+    modes: tuple[str, ...], size: Size, seconds: float, seed: int, binaries: Path, display: Display
+) -> tuple[Soak, dict[str, int]]:
+    clock = SystemClock()
+    lab = Lab(Path(tempfile.mkdtemp(prefix="nodewright-soak-")), binaries, clock)
+    client: KubeClient | None = None
+    try:
+        await lab.prepare()
+        pods = await answering_pods(lab)
+        with display.step(f"{size} Services") as say:
+            await populate(lab, size, say)
+        client = KubeClient(lab.access, user_agent="nodewright-soak")
+        await client.post("/api/v1/nodes", node_object())
+        run = Soak(lab, clock, pods, lambda mode: Subject(lab, "nodewright", mode, binaries, clock))
+        churn = Churn(client, size, NODE, seed)
+        with display.step(f"churn for {seconds / 60:g} min, seed {seed}") as say:
+            await run.run(modes, churn, seconds, say)
+        return run, churn.failed
+    finally:
+        if client is not None:
+            await client.close()
+        await lab.close()
