@@ -492,5 +492,5 @@ def proxy(context: typer.Context) -> None:
 
 def main() -> int:
     """Exit status as typer gives it."""
-    app()
+    app(prog_name="nodewright")
     return 0

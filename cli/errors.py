@@ -53,6 +53,9 @@ def reported() -> Iterator[None]:
     """Turns failures of the block into messages and SystemExit."""
     try:
         yield
+    except BrokenPipeError:  # the reader of our output has seen enough (`| head`)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(EXIT_FAILED) from None
     except KeyboardInterrupt:
         fail("interrupted; run the same command again to go on, or `./nodewright down` to remove what was made", 130)
     except Exception as error:

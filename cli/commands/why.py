@@ -10,9 +10,11 @@ from dataclasses import asdict
 
 from rich.console import Console
 
+from cli.commands.kubectl import find
 from cli.why import judge, show
 from cli.why.judge import Told
 from cli.why.sources import Answers, ask
+from controlplane.edge import state
 from nodelib.errors import NotFound, Temporary
 
 _WIDE = 200
@@ -22,6 +24,8 @@ def run(name: str, pod: str, namespace: str, *, as_json: bool, kubeconfig: str =
     """Explain one pod, or without `pod` every pod that is not well. Raises NotFound, Temporary when nobody answers."""
     answers = asyncio.run(ask(name, kubeconfig))
     if not answers.agents and answers.pods is None:
+        if state.clusters():
+            find(name)  # another cluster was meant: the error names those that are here
         raise Temporary(
             f"nobody answers: API server: {answers.api}; {_silent(answers)}",
             obj=name,

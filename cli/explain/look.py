@@ -37,6 +37,8 @@ async def facts(cluster: Cluster) -> Facts:
 
 async def kernel(cluster: Cluster, node: str, version: int) -> edge.Kernel:
     """The rules of one node. Raises NotFound when its namespace is gone."""
+    if node not in (names := [one.name for one in cluster.nodes]):
+        raise NotFound("no such node in the cluster", obj=node, action=f"There are: {', '.join(names)}.")
     net = cluster.namespace(node, "net")
     if not spaces.is_bound(net):
         raise NotFound(

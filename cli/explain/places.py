@@ -64,6 +64,8 @@ def sender(text: str, facts: Facts, namespace: str, outside: str) -> Sender:
 
 def target(text: str, facts: Facts, namespace: str, come: Sender, protocol: str) -> Target:
     """A Service, a pod or an address, each with ":PORT" (a number or a port's name). Raises NotFound, Invalid."""
+    if protocol not in ("", "tcp", "udp"):
+        raise Invalid(f"no protocol {protocol!r}", obj="--protocol", step="read it", action="Say tcp or udp.")
     name, port = _with_port(text)
     address = _address(name)
     if address:

@@ -50,8 +50,12 @@ def ensure(
     """Each named binary, from `binaries_dir` (official releases or ours) where it is there, else built into the cache.
 
     Blocking: minutes when cold, a few milliseconds when all is there. Two runs at once build once.
-    Raises NotFound for an unknown name, Permanent with Go's last words when a build fails.
+    Raises NotFound for an unknown name or directory, Permanent with Go's last words when a build fails.
     """
+    if binaries_dir is not None and not binaries_dir.is_dir():
+        raise NotFound(
+            "no such directory", obj=str(binaries_dir), step="--binaries", action="Name a directory of programs."
+        )
     paths: dict[str, Path] = {}
     for name in dict.fromkeys(names):
         if name not in TABLE:

@@ -100,7 +100,7 @@ def _check_options(options: Options) -> None:
         )
 
 
-_FIXED = ("uplink", "durable", "ip_family", "routed", "kubeadm", "control_planes", "network")
+_FIXED = ("uplink", "durable", "proxy_mode", "ip_family", "routed", "kubeadm", "control_planes", "network")
 
 
 def _readable(name: str) -> Cluster | None:
