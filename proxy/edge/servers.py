@@ -23,7 +23,8 @@ async def start(routes: Mapping[str, Handler], host: str, port: int, what: str) 
     app = web.Application()
     for path, handler in routes.items():
         app.router.add_get(path, handler)
-    runner = web.AppRunner(app, access_log=None, handle_signals=False)
+    # Answers take milliseconds; a sync that closes a port must not wait a minute for a client that keeps quiet.
+    runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1)
     await runner.setup()
     try:
         await web.TCPSite(runner, host, port, reuse_address=True).start()

@@ -17,6 +17,8 @@ from typing import Any
 from tests.netns import api_server
 from tests.netns.cni_world import LIMIT, ROOT, Namespace, wait_for
 
+_CURL_REFUSED = 7  # exit status: nobody listens there
+
 PEER = str(Path(__file__).with_name("proxy_peer.py"))
 NODE = "pnode"
 CLIENT, OUTSIDE = "203.0.113.9", "203.0.113.1"
@@ -168,7 +170,10 @@ class ProxyWorld:
         return [mode for mode, mark in marks.items() if mark in saved]
 
     def fetch(self, url: str) -> str:
-        return self.node.run("curl", "-s", url, check=False).stdout
+        return self.node.run("curl", "-s", "-m", "20", url, check=False).stdout
+
+    def is_refused(self, url: str) -> bool:
+        return self.node.run("curl", "-s", "-m", "20", url, check=False).returncode == _CURL_REFUSED
 
     def synced(self, *needles: str) -> None:
         wait_for(f"rules with {needles}\n{self.log[-2000:]}", lambda: all(self.shows(one) for one in needles))

@@ -181,7 +181,7 @@ def test_health_check_node_port(world: ProxyWorld) -> None:
     world.endpoints("balanced", [])
     wait_for("none", lambda: '"localEndpoints":0' in world.fetch(url))
     world.call("DELETE", "/api/v1/namespaces/default/services/balanced")
-    wait_for("the port is closed", lambda: world.fetch(url) == "")
+    wait_for("the port is closed", lambda: world.is_refused(url))
 
 
 def test_cleanup_takes_all_of_it(world: ProxyWorld) -> None:
