@@ -183,6 +183,10 @@ class Probes(Protocol):
         """Probe these running containers (by name) and no others of this pod."""
         ...
 
+    def recall(self, uid: str, shown: Pod) -> None:
+        """What the API shows of the pod's containers holds where no probe has answered yet."""
+        ...
+
     def states(self, uid: str) -> Mapping[str, ProbeState]:
         """By container id; a container without probes is started and ready as soon as it runs (not listed here)."""
         ...

@@ -221,6 +221,7 @@ class PodWorker:
         mirror = self._parts.mirror(memory.pod)
         if mirror is not None and mirror.uid != memory.mirror:
             memory.mirror, memory.status = mirror.uid, continued(memory.status, mirror.status)
+            self._parts.probes.recall(memory.pod.uid, mirror)
         return mirror
 
     def _ensure_probes(self) -> None:

@@ -92,6 +92,17 @@ class ProbeKeeper:
         if not kept.watched:
             del self._pods[pod.uid]
 
+    def recall(self, uid: str, shown: Pod) -> None:
+        """What `shown` says of the pod's containers holds, where no probe has answered yet: a static pod is probed
+        before its mirror pod is known."""
+        kept = self._pods.get(uid)
+        known = dict(plan.known_statuses(shown))
+        for container_id, watched in kept.watched.items() if kept else ():
+            for kind, spec in watched.specs.items():
+                if kind not in watched.answers:
+                    watched.tracks[kind] = plan.initial(spec, known.get(container_id))
+            self._schedule_wanted(uid, watched)
+
     def states(self, uid: str) -> Mapping[str, ProbeState]:
         """By container id; containers without probes are not listed."""
         kept = self._pods.get(uid)

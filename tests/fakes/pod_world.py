@@ -202,6 +202,9 @@ class FakeProbes:
     def ensure(self, pod: Pod, running: Mapping[str, ContainerState], ips: tuple[str, ...]) -> None:
         return
 
+    def recall(self, uid: str, shown: Pod) -> None:
+        return
+
     def states(self, uid: str) -> Mapping[str, ProbeState]:
         return self.answers.get(uid, {})
 

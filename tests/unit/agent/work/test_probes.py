@@ -186,6 +186,21 @@ async def test_readiness_holds_over_a_restart_of_the_agent(bench: Bench) -> None
     assert not bench.state(found).ready and bench.changes == [found.uid]
 
 
+async def test_readiness_is_recalled_where_no_probe_has_answered(bench: Bench) -> None:
+    """A static pod: its probes begin before the API has shown its mirror pod."""
+    known = {"name": "main", "containerID": "containerd://c1", "ready": True, "started": True}
+    mirror = pod(container(), status={"containerStatuses": [known]})
+    found = probed(readinessProbe={**EXEC, "failureThreshold": 2, "periodSeconds": 1})
+    bench.io.verdict = Verdict.FAILURE
+    bench.running(found, age=1000)
+    bench.keeper.recall(found.uid, mirror)
+    assert bench.state(found).ready and bench.changes == []
+    await bench.clock.advance(3.5)
+    assert not bench.state(found).ready
+    bench.keeper.recall(found.uid, mirror)
+    assert not bench.state(found).ready, "an answer outlives what was shown before it"
+
+
 async def test_deletion_quiets_liveness_and_keeps_readiness(bench: Bench) -> None:
     probes = {"livenessProbe": {**EXEC, "periodSeconds": 1}, "readinessProbe": {**EXEC, "periodSeconds": 1}}
     found = probed(**probes)
