@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from agent.edge.pod_certificates import PodCertificateRequests
 from agent.edge.pod_disk import PodDisk
@@ -15,6 +14,7 @@ from agent.work.pod_certificates import CertificateDesk, Reports
 from agent.work.pod_objects import PodObjects
 from nodelib.clock import Clock
 from nodelib.kube.client import KubeClient
+from nodelib.tasks import Work
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class BuiltMaterials:
     requests: PodCertificateRequests
     certificates: CertificateDesk
 
-    def tasks(self) -> list[tuple[str, Callable[[], Coroutine[Any, Any, None]]]]:
+    def tasks(self) -> list[tuple[str, Work]]:
         """(name, work) of the long-lived tasks."""
         return [*self.objects.tasks(), *self.requests.tasks()]
 

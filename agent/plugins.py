@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 from agent.edge.checkpoint import CheckpointFiles
 from agent.edge.dra_objects import DraObjects
@@ -33,6 +32,7 @@ from agent.work.tokens import TokenCache
 from nodelib.clock import Clock
 from nodelib.errors import Temporary
 from nodelib.kube.client import KubeClient
+from nodelib.tasks import Work
 
 _PATIENCE = 10.0  # seconds that a volume waits for the Node to name it
 _PAUSE = 0.05
@@ -54,7 +54,7 @@ class BuiltPlugins:
     claims: ClaimDesk
     pod_resources: PodResourcesServer
 
-    def tasks(self) -> list[tuple[str, Callable[[], Coroutine[Any, Any, None]]]]:
+    def tasks(self) -> list[tuple[str, Work]]:
         """(name, work) of the long-lived tasks."""
         return [
             ("plugins", self.desk.run),

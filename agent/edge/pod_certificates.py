@@ -7,7 +7,7 @@ account that one of its pods runs as. Key types: GenerateKeyAndProof of pkg/kube
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import Any
 
 from cryptography import x509
@@ -18,6 +18,7 @@ from agent.model.materials import Json
 from nodelib.errors import Invalid
 from nodelib.kube.client import KubeClient
 from nodelib.kube.reflector import Reflector
+from nodelib.tasks import Work
 
 _GROUP = "/apis/certificates.k8s.io/v1"
 _EXPONENT = 65537
@@ -86,7 +87,7 @@ class PodCertificateRequests:
         meta = item["metadata"]
         self._on_change(str(meta.get("namespace", "")), str(meta["name"]), kind == "DELETED")
 
-    def tasks(self) -> list[tuple[str, Callable[[], Coroutine[Any, Any, None]]]]:
+    def tasks(self) -> list[tuple[str, Work]]:
         """(name, work) of the long-lived tasks."""
         return [("pod certificate requests", self.run)]
 

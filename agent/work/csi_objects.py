@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-from collections.abc import Callable, Coroutine
-from typing import Any
 
 from agent.model.csi import SecretRef
 from agent.model.materials import TokenNeed
@@ -15,6 +13,7 @@ from agent.work.tokens import TokenCache
 from nodelib.errors import NotFound, Temporary
 from nodelib.kube.client import ApiError, KubeClient
 from nodelib.kube.reflector import Reflector
+from nodelib.tasks import Work
 
 _STORAGE = "/apis/storage.k8s.io/v1"
 _PATIENCE = 5.0  # seconds
@@ -28,7 +27,7 @@ class CsiObjects:
         self._drivers = Reflector(client, f"{_STORAGE}/csidrivers", name="CSIDrivers")
         self._wanted = asyncio.Event()
 
-    def tasks(self) -> list[tuple[str, Callable[[], Coroutine[Any, Any, None]]]]:
+    def tasks(self) -> list[tuple[str, Work]]:
         """(name, work) of the long-lived tasks."""
         return [("csi drivers", self._run_drivers)]
 

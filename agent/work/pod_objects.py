@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from agent.model.materials import Json, ObjectRef, TokenNeed
 from agent.model.pods import Pod
@@ -15,6 +14,7 @@ from nodelib.clock import Clock
 from nodelib.errors import Temporary
 from nodelib.kube.client import ApiError, KubeClient
 from nodelib.kube.reflector import Reflector
+from nodelib.tasks import Work
 
 _PATIENCE = 5.0  # seconds
 _BUNDLES = "/apis/certificates.k8s.io/v1/clustertrustbundles"
@@ -40,7 +40,7 @@ class PodObjects:
         self._bundle_users: set[str] = set()
         self._bundles_wanted = asyncio.Event()
 
-    def tasks(self) -> list[tuple[str, Callable[[], Coroutine[Any, Any, None]]]]:
+    def tasks(self) -> list[tuple[str, Work]]:
         """(name, work) of the long-lived tasks."""
         return [
             ("services", self._services.run),
