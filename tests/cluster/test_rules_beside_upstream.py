@@ -12,6 +12,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -95,21 +96,17 @@ SETTINGS = (
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda one: one.name)
 def test_every_rule_is_upstreams(api: api_server.ApiServer, tmp_path: Path, setting: Setting) -> None:
-    proxies: list[Proxy] = []
-    try:
-        for number, name in enumerate(("nodewright", "upstream")):
-            proxies.append(_start(api, tmp_path, name, number, setting.config))
+    with ExitStack() as made:
+        proxies = [
+            _start(made, api, tmp_path, name, number, setting.config)
+            for number, name in enumerate(("nodewright", "upstream"))
+        ]
         _same(*proxies)
         count = sum(len(proxies[0].rules(family)) for family in SAVE)
         assert count > 1000, "the two agree on too little to say anything"
         if setting is SETTINGS[0]:
             api_server.run_inside(api.netns, lambda: _change(api), 60)
             _same(*proxies)
-    finally:
-        for proxy in proxies:
-            proxy.process.kill()
-            proxy.process.wait()
-            proxy.space.close()
 
 
 def _same(ours: Proxy, theirs: Proxy) -> None:
@@ -129,12 +126,17 @@ def _same(ours: Proxy, theirs: Proxy) -> None:
         raise AssertionError(f"{seen['IPv4']}\n{seen['IPv6']}\n{logs}") from None
 
 
-def _start(api: api_server.ApiServer, folder: Path, name: str, number: int, config: dict[str, Any]) -> Proxy:
+def _start(
+    made: ExitStack, api: api_server.ApiServer, folder: Path, name: str, number: int, config: dict[str, Any]
+) -> Proxy:
     space = Namespace()
+    made.callback(space.close)
     link = f"nwr{number}"
     near = Path("/run/netns", api.netns)
     space.run("ip", "link", "set", "lo", "up")
     space.run("ip", "link", "add", "eth0", "type", "veth", "peer", "name", link, "netns", str(near))
+    # A namespace's links go some time after its last process: the next setting adds one of this name.
+    made.callback(subprocess.run, ["ip", "-n", api.netns, "link", "delete", link], check=True)
     space.run("ip", "addr", "add", f"10.89.250.{11 + number}/24", "dev", "eth0")
     space.run("ip", "addr", "add", f"fd00:89::{11 + number}/64", "dev", "eth0", "nodad")
     # What both have: eth0 differs, and NodePort rules name the node's own addresses.
@@ -163,6 +165,8 @@ def _start(api: api_server.ApiServer, folder: Path, name: str, number: int, conf
     log = folder / f"{name}.log"
     with log.open("wb") as file:
         process = subprocess.Popen(space.argv(*argv, f"--config={path}"), cwd=ROOT, stdout=file, stderr=file)
+    made.callback(process.wait)
+    made.callback(process.kill)
     return Proxy(name, space, process, log)
 
 
