@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import os
 
 from cli.errors import need_root
 from cli.project import PROJECT
 from controlplane.work import install as work
 
+# By these the launcher takes an interpreter with its packages that is there, instead of making an environment.
+_INTERPRETER = ("NODEWRIGHT_PYTHON", "PYTHONPATH")
+
 
 def install(root: str) -> None:
-    """Put the daemons on this host, or into the file tree at `root`."""
+    """Put the daemons on this host, or into the file tree at `root`; they run with the interpreter that this has."""
     need_root("install")
-    done = asyncio.run(work.install(str(PROJECT), root))
+    named = _INTERPRETER if "NODEWRIGHT_PYTHON" in os.environ else ()
+    environment = {key: os.environ[key] for key in named if key in os.environ}
+    done = asyncio.run(work.install(str(PROJECT), root, environment))
     _show("written", done)
     print("\nkubeadm finds the agent as `kubelet` now: kubeadm init, or kubeadm join, goes on from here.")
 

@@ -38,7 +38,11 @@ OOMScoreAdjust=-999
 [Install]
 WantedBy=multi-user.target
 """
-_KUBEADM = """[Service]
+# Before `kubeadm init` or `join` there is no configuration: upstream's unit fails and starts over until it comes.
+_KUBEADM = """[Unit]
+ConditionPathExists=/var/lib/kubelet/config.yaml
+
+[Service]
 Environment="KUBELET_KUBECONFIG_ARGS=--bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf \
 --kubeconfig=/etc/kubernetes/kubelet.conf"
 Environment="KUBELET_CONFIG_ARGS=--config=/var/lib/kubelet/config.yaml"
@@ -84,8 +88,9 @@ def digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def host_files(project: str) -> tuple[HostFile, ...]:
-    """Every file, for the sources in `project`."""
+def host_files(project: str, environment: Mapping[str, str] | None = None) -> tuple[HostFile, ...]:
+    """Every file, for the sources in `project`; by `environment` the commands find the interpreter and its packages."""
+    exports = "".join(f"export {key}={shlex.quote(value)}\n" for key, value in sorted((environment or {}).items()))
     commands = {
         "kubelet": f"{project}/bin/kubelet",
         "kube-proxy": f"{project}/bin/kube-proxy",
@@ -94,7 +99,7 @@ def host_files(project: str) -> tuple[HostFile, ...]:
     units = "/etc/systemd/system"
     return (
         *(
-            HostFile(f"/usr/local/bin/{name}", f'#!/bin/sh\nexec {shlex.quote(path)} "$@"\n', 0o755)
+            HostFile(f"/usr/local/bin/{name}", f'#!/bin/sh\n{exports}exec {shlex.quote(path)} "$@"\n', 0o755)
             for name, path in commands.items()
         ),
         HostFile(f"{units}/kubelet.service", _KUBELET, 0o600),

@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,9 +32,12 @@ class Done:
     notes: list[str] = field(default_factory=list)
 
 
-async def install(project: str, root: str = "/") -> Done:
-    """Raises Conflict, before anything is changed, for a file of another owner in the way."""
-    wanted, record = plan.host_files(project), _record(root)
+async def install(project: str, root: str = "/", environment: Mapping[str, str] | None = None) -> Done:
+    """Raises Conflict, before anything is changed, for a file of another owner in the way.
+
+    `environment`: see host_files.
+    """
+    wanted, record = plan.host_files(project, environment), _record(root)
     foreign = [one.path for one in wanted if os.path.lexists(_at(root, one.path)) and one.path not in record["files"]]
     if foreign:
         raise Conflict(

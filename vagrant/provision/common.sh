@@ -22,7 +22,7 @@ install_packages() {
 }
 
 # The packages come installed, for one minor version of Python: a virtual environment made here would cost minutes on
-# an emulated machine.
+# an emulated machine. `nodewright install` puts the commands and units where kubeadm looks for a kubelet.
 install_project() {
   step "project"
   local has wants
@@ -30,21 +30,12 @@ install_project() {
   wants=$(cut -d' ' -f1 "$payload/site/python-version")
   [[ $has == "$wants" ]] || { echo "error: this box has Python $has, and the payload is for $wants" >&2; exit 1; }
   install -m 755 -t /usr/local/bin "$payload"/bin/*
-  command_of nodewright "NODEWRIGHT_PYTHON=/usr/bin/python3 exec $project/nodewright"
-  command_of kubelet "exec python3 -m cli.node_main" # the names that kubeadm and its units call
-  command_of kube-proxy "exec python3 -m proxy"
-}
-
-command_of() {
-  printf '#!/bin/sh\nexport PYTHONPATH=%s:%s\n%s "$@"\n' "$project" "$payload/site" "$2" >"/usr/local/bin/$1"
-  chmod 755 "/usr/local/bin/$1"
+  NODEWRIGHT_PYTHON=/usr/bin/python3 PYTHONPATH=$payload/site "$project/nodewright" install | grep -v '^written' || true
 }
 
 prepare_kernel() {
-  printf 'overlay\nbr_netfilter\nnf_conntrack\n' >/etc/modules-load.d/nodewright.conf
+  printf 'nf_conntrack\n' >/etc/modules-load.d/conntrack.conf
   systemctl restart systemd-modules-load
-  printf 'net.ipv4.ip_forward = 1\nnet.bridge.bridge-nf-call-iptables = 1\n' >/etc/sysctl.d/90-nodewright.conf
-  sysctl -q --system
   swapoff -a
   hostnamectl hostname "$NODE_NAME"
   grep -q " $NODE_NAME\$" /etc/hosts || printf '%s %s\n' "$NODE_IP" "$NODE_NAME" >>/etc/hosts
@@ -52,25 +43,42 @@ prepare_kernel() {
 
 # start_containerd IMAGE-ARCHIVE...
 start_containerd() {
-  step "containerd and images"
+  step "containerd"
   mkdir -p /etc/containerd /etc/cni/net.d /opt/cni/bin
   cp "$here/containerd.toml" /etc/containerd/config.toml
-  cp "$here/containerd.service" "$here/kubelet.service" "$here/kube-proxy.service" /etc/systemd/system/
+  cp "$here/containerd.service" /etc/systemd/system/
   systemctl daemon-reload
   systemctl -q enable --now containerd
   local image
   for image in "$@"; do
     [[ -e $base/imported/${image##*/} ]] && continue
+    step "image ${image##*/}"
     ctr -n k8s.io images import --local "$image" >/dev/null
     mkdir -p "$base/imported" && touch "$base/imported/${image##*/}"
   done
-  systemctl -q enable kubelet
+}
+
+node_settings() {
+  printf 'KUBELET_EXTRA_ARGS=--node-ip=%s --pod-network=nodewright --pod-network-cidr=%s\n' "$NODE_IP" "$POD_CIDR" \
+    >/etc/default/kubelet
+}
+
+# by_kubeadm init|join: once. One that was cut short is run again over what it left, which its preflight would refuse.
+by_kubeadm() {
+  [[ -e $base/$1.done ]] && return
+  step "kubeadm $1"
+  mkdir -p /etc/kubernetes
+  configuration >/etc/kubernetes/kubeadm.yaml
+  local over=()
+  [[ -e $base/$1.begun ]] && over=(--ignore-preflight-errors=all)
+  touch "$base/$1.begun"
+  kubeadm "$1" --config=/etc/kubernetes/kubeadm.yaml "${over[@]}"
+  touch "$base/$1.done"
 }
 
 start_proxy() {
   step "service proxy"
-  mkdir -p /etc/nodewright
-  cat >/etc/nodewright/proxy.yaml <<END
+  cat >/etc/kubernetes/nodewright-proxy.yaml <<END
 apiVersion: kubeproxy.config.k8s.io/v1alpha1
 kind: KubeProxyConfiguration
 mode: iptables
@@ -78,7 +86,7 @@ clusterCIDR: $POD_CIDR
 hostnameOverride: $NODE_NAME
 clientConnection: {kubeconfig: /etc/kubernetes/kubelet.conf}
 END
-  systemctl -q enable --now kube-proxy
+  systemctl -q enable --now nodewright-proxy
 }
 
 # prepare IMAGE-ARCHIVE...
@@ -87,4 +95,5 @@ prepare() {
   install_project
   prepare_kernel
   start_containerd "$@"
+  node_settings
 }

@@ -4,14 +4,9 @@ here=$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")
 . "$here/common.sh"
 
 main() {
-  prepare "$payload"/images/*.tar
-  printf 'KUBELET_EXTRA_ARGS=--node-ip=%s --pod-network-cidr=%s\n' "$NODE_IP" "$POD_CIDR" >/etc/default/kubelet
+  prepare "$payload"/images/{pause,etcd,kube-[acs],coredns,busybox}*.tar
   export KUBECONFIG=/etc/kubernetes/admin.conf
-  if [[ ! -e $KUBECONFIG ]]; then
-    step "kubeadm init"
-    configuration >/etc/kubernetes/kubeadm.yaml
-    kubeadm init --config=/etc/kubernetes/kubeadm.yaml --skip-phases=addon/kube-proxy
-  fi
+  by_kubeadm init
   # The pod network needs every node's range. A node's own credentials serve its proxy too: the token is all it needs.
   ensure clusterrole nodewright:pod-network --verb=get,list,watch --resource=nodes
   ensure clusterrolebinding nodewright:pod-network --clusterrole=nodewright:pod-network --group=system:nodes
@@ -34,12 +29,17 @@ nodeRegistration:
   name: $NODE_NAME
   criSocket: unix:///run/containerd/containerd.sock
   taints: []
-timeouts: {controlPlaneComponentHealthCheck: 15m0s, kubeletHealthCheck: 10m0s, kubernetesAPICall: 5m0s}
+timeouts:
+  {controlPlaneComponentHealthCheck: 30m0s, kubeletHealthCheck: 15m0s, kubernetesAPICall: 10m0s, etcdAPICall: 10m0s}
 ---
 apiVersion: kubeadm.k8s.io/v1beta4
 kind: ClusterConfiguration
 kubernetesVersion: $(kubeadm version -o short)
 networking: {podSubnet: $POD_CIDR, serviceSubnet: $SERVICE_CIDR}
+proxy: {disabled: true}
+# There is one control plane: an election could only be lost, by a machine that is slow.
+controllerManager: {extraArgs: [{name: leader-elect, value: "false"}]}
+scheduler: {extraArgs: [{name: leader-elect, value: "false"}]}
 ---
 apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration

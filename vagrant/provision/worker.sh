@@ -5,12 +5,7 @@ here=$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")
 
 main() {
   prepare "$payload"/images/{pause,coredns,busybox}*.tar
-  printf 'KUBELET_EXTRA_ARGS=--node-ip=%s --pod-network-cidr=%s\n' "$NODE_IP" "$POD_CIDR" >/etc/default/kubelet
-  if [[ ! -e /etc/kubernetes/kubelet.conf ]]; then
-    step "kubeadm join"
-    configuration >/etc/kubernetes/kubeadm.yaml
-    kubeadm join --config=/etc/kubernetes/kubeadm.yaml
-  fi
+  by_kubeadm join
   start_proxy
   step "$NODE_NAME is a node"
 }
@@ -24,7 +19,7 @@ kind: JoinConfiguration
 discovery:
   bootstrapToken: {apiServerEndpoint: "$CONTROL_PLANE_IP:6443", token: $TOKEN, unsafeSkipCAVerification: true}
 nodeRegistration: {name: $NODE_NAME, criSocket: "unix:///run/containerd/containerd.sock"}
-timeouts: {discovery: 15m0s, tlsBootstrap: 15m0s, kubeletHealthCheck: 10m0s, kubernetesAPICall: 5m0s}
+timeouts: {discovery: 60m0s, tlsBootstrap: 15m0s, kubeletHealthCheck: 15m0s, kubernetesAPICall: 10m0s}
 END
 }
 

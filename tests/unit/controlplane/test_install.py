@@ -31,6 +31,13 @@ async def test_what_is_installed_can_be_taken_away(tmp_path: Path) -> None:
     assert (await uninstall(str(tmp_path))).files == []
 
 
+async def test_an_interpreter_that_is_named_serves_the_daemons(tmp_path: Path) -> None:
+    """On a machine that cannot download, `pip` never ran: the packages lie where PYTHONPATH says."""
+    await install("/srv/nodewright", str(tmp_path), {"NODEWRIGHT_PYTHON": "/usr/bin/python3", "PYTHONPATH": "/opt/a b"})
+    lines = (tmp_path / "usr/local/bin/kubelet").read_text().splitlines()
+    assert lines[1:3] == ["export NODEWRIGHT_PYTHON=/usr/bin/python3", "export PYTHONPATH='/opt/a b'"]
+
+
 async def test_files_of_others_are_not_touched(tmp_path: Path) -> None:
     other = tmp_path / "usr/local/bin/kubelet"
     other.parent.mkdir(parents=True)
