@@ -58,6 +58,16 @@ def check_registration(version: str, resource: str) -> None:
         )
 
 
+def no_options(cause: str, resource: str) -> Permanent:
+    """Of a plugin that could not say its options: it is not used."""
+    return Permanent(
+        f"failed to get device plugin options: {cause}",
+        obj=f"device plugin of {resource}",
+        step="register",
+        action="See the log of the device plugin; it can register again.",
+    )
+
+
 def wishes(pod: Pod, known: Iterable[str]) -> list[Wish]:
     """In the order in which containers get theirs; `known`: resources that plugins offer or that are held."""
     names = set(known)

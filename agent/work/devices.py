@@ -67,6 +67,7 @@ class DeviceDesk:
         self._removed: set[str] = set()
         self._admitted: set[str] = set()
         self._lock = asyncio.Lock()
+        self._registering = asyncio.Lock()
 
     # --- what the node and others are told
 
@@ -100,17 +101,22 @@ class DeviceDesk:
         now = self._clock.monotonic()
         self._offers = {name: Offer(left_at=now) for name in names}
 
-    async def offer(self, version: str, resource: str, socket: str, options: PluginOptions) -> None:
-        """A plugin registers. Raises Invalid."""
+    async def offer(self, version: str, resource: str, socket: str) -> None:
+        """A plugin registers. Raises Invalid, and Permanent when it does not say its options: it is not used then."""
         plan.check_registration(version, resource)
-        await self._drop(resource)
         endpoint = self._dial(resource, socket)
-        self._endpoints[resource] = socket, endpoint
-        before = self._offers.get(resource, Offer())
-        self._offers[resource] = replace(before, options=options)
+        try:
+            options = await endpoint.options()
+        except PluginError as error:
+            await endpoint.close()
+            raise plan.no_options(error.message, resource) from error
+        async with self._registering:
+            await self._drop(resource)
+            self._endpoints[resource] = socket, endpoint
+            self._offers[resource] = replace(self._offers.get(resource, Offer()), options=options)
+            work = self._follow(resource, endpoint)
+            self._follows[resource] = asyncio.create_task(work, name=f"devices of {resource}")
         log.info("device plugin of %s at %s", resource, socket)
-        work = self._follow(resource, endpoint)
-        self._follows[resource] = asyncio.create_task(work, name=f"devices of {resource}")
 
     def validate(self, info: PluginInfo) -> None:
         version = next((one for one in info.versions if one == "v1beta1"), ",".join(info.versions))
@@ -118,12 +124,7 @@ class DeviceDesk:
 
     async def register(self, info: PluginInfo) -> None:
         """A plugin that was found by its socket under plugins_registry."""
-        endpoint = self._dial(info.name, info.endpoint)
-        try:
-            options = await endpoint.options()
-        finally:
-            await endpoint.close()
-        await self.offer("v1beta1", info.name, info.endpoint, options)
+        await self.offer("v1beta1", info.name, info.endpoint)
 
     async def deregister(self, info: PluginInfo) -> None:
         known = self._endpoints.get(info.name)
@@ -136,7 +137,8 @@ class DeviceDesk:
         try:
             while True:
                 await self._clock.sleep(_SWEEP)
-                gone = plan.expired(self._offers, self._clock.monotonic())
+                expired = plan.expired(self._offers, self._clock.monotonic())
+                gone = [name for name in expired if name not in self._follows]
                 for name in gone:
                     log.info("%s is no longer offered: its plugin has not come back", name)
                     del self._offers[name]
@@ -155,6 +157,7 @@ class DeviceDesk:
             log.info("device plugin of %s has ended", resource)
         except PluginError as error:
             log.info("device plugin of %s has left: %s", resource, error)
+        self._follows.pop(resource, None)
         self._left(resource)
 
     async def _listed(self, resource: str, listed: list[Json]) -> None:
@@ -170,7 +173,7 @@ class DeviceDesk:
 
     def _left(self, resource: str) -> None:
         offer = self._offers.get(resource)
-        if offer is not None and offer.connected:
+        if offer is not None:
             self._offers[resource] = replace(offer, connected=False, left_at=self._clock.monotonic())
             self._told(resource, set())
 

@@ -20,6 +20,8 @@ class FakeEndpoint:
         self.prefers: list[str] = []
         self.calls: list[tuple[str, list[str]]] = []
         self.refuses = ""
+        self.wants = PluginOptions()
+        self.has_no_options = ""
         self._lists: asyncio.Queue[list[Json] | None] = asyncio.Queue()
 
     def tell(self, *healthy: str, sick: Iterable[str] = ()) -> None:
@@ -35,7 +37,9 @@ class FakeEndpoint:
         raise PluginUnavailable("it has left", code="UNAVAILABLE")
 
     async def options(self) -> PluginOptions:
-        return PluginOptions()
+        if self.has_no_options:
+            raise PluginUnavailable(self.has_no_options, code="UNKNOWN")
+        return self.wants
 
     async def preferred(self, available: Iterable[str], must: Iterable[str], count: int) -> list[str]:
         self.calls.append(("preferred", sorted(available)))

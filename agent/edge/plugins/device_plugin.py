@@ -16,7 +16,7 @@ from nodelib.errors import Temporary
 
 _LIMIT, _PRE_START_LIMIT = 60.0, 30.0  # seconds; upstream gives Allocate no limit at all
 
-Register = Callable[[str, str, str, PluginOptions], Awaitable[None]]
+Register = Callable[[str, str, str], Awaitable[None]]
 
 
 class DevicePluginEndpoint:
@@ -68,9 +68,8 @@ class DevicePluginServer:
         """Until cancelled. Raises Temporary when the socket cannot be made."""
 
         async def registered(request: Json) -> Json:
-            socket = f"{self._folder}/{request['endpoint']}"
-            options = options_of(request.get("options") or {})
-            await register(request["version"], request["resource_name"], socket, options)
+            # It may send options along; what it says when it is asked for them counts, as upstream has it.
+            await register(request["version"], request["resource_name"], f"{self._folder}/{request['endpoint']}")
             return {}
 
         try:

@@ -25,6 +25,8 @@ class World:
         self.plugins: list[FakeEndpoint] = []
         self.poked: list[str] = []
         self.changes = 0
+        self.wants = PluginOptions()
+        self.has_no_options = ""
 
     async def start(self) -> None:
         def changed() -> None:
@@ -32,6 +34,7 @@ class World:
 
         def dial(resource: str, socket: str) -> FakeEndpoint:
             self.plugins.append(FakeEndpoint(resource, socket))
+            self.plugins[-1].wants, self.plugins[-1].has_no_options = self.wants, self.has_no_options
             return self.plugins[-1]
 
         self.desk = DeviceDesk(
@@ -39,8 +42,8 @@ class World:
         )
         await self.desk.load()
 
-    async def plug(self, *ids: str, options: PluginOptions | None = None) -> FakeEndpoint:
-        await self.desk.offer("v1beta1", GPU, "/d/gpu.sock", options or PluginOptions())
+    async def plug(self, *ids: str) -> FakeEndpoint:
+        await self.desk.offer("v1beta1", GPU, "/d/gpu.sock")
         self.plugins[-1].tell(*ids)
         await settle()
         return self.plugins[-1]
@@ -112,6 +115,29 @@ async def test_a_plugin_leaves_comes_back_and_is_forgotten_at_last(world: World)
     run.cancel()
 
 
+async def test_a_plugin_that_does_not_say_its_options_is_not_used(world: World) -> None:
+    world.has_no_options = "GetDevicePluginOptions failed"
+    with pytest.raises(Permanent, match="failed to get device plugin options: GetDevicePluginOptions failed"):
+        await world.desk.offer("v1beta1", GPU, "/d/gpu.sock")
+    assert world.desk.extras().capacity == {} and world.changes == 0
+
+
+async def test_a_plugin_that_lists_nothing_offers_nothing_and_is_forgotten_at_last(world: World) -> None:
+    await world.clock.advance(1000)
+    run = asyncio.create_task(world.desk.run())
+    await world.desk.offer("v1beta1", GPU, "/d/gpu.sock")
+    await world.clock.advance(400)  # it takes its time
+    assert world.desk.extras().capacity == {GPU: 0}
+    world.plugins[-1].leave()
+    await settle()
+    assert world.changes == 1, "the node says that there are none"
+    assert world.desk.extras().capacity == world.desk.extras().allocatable == {GPU: 0}
+    for _ in range(32):
+        await world.clock.advance(10)
+    assert world.desk.extras().capacity == {} and world.desk.extras().removed == (GPU,)
+    run.cancel()
+
+
 async def test_health_is_told_to_the_pods_concerned(world: World) -> None:
     plugin = await world.plug("1", "2")
     await world.admit(asks("a", 1))
@@ -123,7 +149,8 @@ async def test_health_is_told_to_the_pods_concerned(world: World) -> None:
 
 
 async def test_the_plugin_prefers_and_is_told_before_a_start(world: World) -> None:
-    plugin = await world.plug("1", "2", "3", options=PluginOptions(pre_start=True, preferred_allocation=True))
+    world.wants = PluginOptions(pre_start=True, preferred_allocation=True)
+    plugin = await world.plug("1", "2", "3")
     plugin.prefers = ["3"]
     await world.admit(asks("a"))
     assert await world.ids(asks("a")) == "3"
@@ -148,7 +175,7 @@ async def test_a_pod_that_asks_for_no_device_costs_nothing(world: World) -> None
 
 async def test_bad_plugins_and_bad_files(world: World) -> None:
     with pytest.raises(Invalid):
-        await world.desk.offer("v2", GPU, "/s", PluginOptions())
+        await world.desk.offer("v2", GPU, "/s")
     world.files.kept["kubelet_internal_checkpoint"] = "{"
     await world.start()
     assert "kubelet_internal_checkpoint.unreadable" in world.files.kept and not world.desk.held

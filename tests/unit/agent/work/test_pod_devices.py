@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from agent.model.devices import PluginOptions
 from tests.fakes.clock import settle
 from tests.fakes.pod_world import World, container
 
@@ -24,7 +23,7 @@ async def world() -> AsyncIterator[World]:
 async def offer(world: World, *ids: str) -> None:
     """A plugin registers and lists its devices."""
     desk = world.parts.devices
-    await desk.offer("v1beta1", GPU, "/d/gpu.sock", PluginOptions())
+    await desk.offer("v1beta1", GPU, "/d/gpu.sock")
     world.plugins[-1].tell(*ids)
     await settle()
 
