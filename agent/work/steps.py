@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -290,13 +291,14 @@ class Steps:
         if step.restart:
             memory.restart_wanted.add(step.container_id)
         began = self._parts.clock.monotonic()
-        if hook and step.grace > 0:
-            with memory.timeline.step(f"preStop {step.name}", of=f"stop {step.name}"):
-                await self._pre_stop(step.container_id, step.name, hook, step.grace)
-        left = step.grace - int(self._parts.clock.monotonic() - began)
         try:
-            with memory.timeline.step(f"signal {step.name}", of=f"stop {step.name}"):
-                await self._parts.runtime.stop_container(step.container_id, max(left, MINIMUM_GRACE))
+            async with contextlib.AsyncExitStack() as stack:
+                if hook and step.grace > 0:
+                    with memory.timeline.step(f"preStop {step.name}", of=f"stop {step.name}"):
+                        await stack.enter_async_context(self._pre_stop(step.container_id, step.name, hook, step.grace))
+                left = step.grace - int(self._parts.clock.monotonic() - began)
+                with memory.timeline.step(f"signal {step.name}", of=f"stop {step.name}"):
+                    await self._parts.runtime.stop_container(step.container_id, max(left, MINIMUM_GRACE))
         except CriError as error:
             self._warn("FailedKillPod", f"error killing container {step.name}: {error.message}", step.name)
             raise StepFailed("FailedKillPod", error) from error
@@ -314,12 +316,15 @@ class Steps:
         memory = self._memory
         memory.hooked.add(step.container_id)
         began = self._parts.clock.monotonic()
-        await self._pre_stop(step.container_id, step.name, step.hook, step.grace)
-        if self._parts.clock.monotonic() - began >= step.grace:
-            # Nothing is left to wait for a turn with: it ends together with those whose turn it is.
-            await self._kill(Kill(step.container_id, step.name, f"Stopping container {step.name}", 0))
+        async with self._pre_stop(step.container_id, step.name, step.hook, step.grace):
+            if self._parts.clock.monotonic() - began >= step.grace:
+                # Nothing is left to wait for a turn with: it ends together with those whose turn it is.
+                await self._kill(Kill(step.container_id, step.name, f"Stopping container {step.name}", 0))
 
-    async def _pre_stop(self, container_id: str, name: str, spec: Json, grace: int) -> None:
+    @contextlib.asynccontextmanager
+    async def _pre_stop(self, container_id: str, name: str, spec: Json, grace: int) -> AsyncIterator[None]:
+        """Entered once the hook has ended or the grace is over; a hook that goes on ends with the body, which stops
+        its container: until then it may still do what it can."""
         memory, pod = self._memory, self._memory.pod
         found = pod.container(name)
         container = found[1] if found else {"name": name}
@@ -329,16 +334,18 @@ class Steps:
         timer = asyncio.ensure_future(self._parts.clock.sleep(grace))
         try:
             await asyncio.wait({hook, timer}, return_when=asyncio.FIRST_COMPLETED)
-            if hook.done():
-                await hook
-            else:
+            if not hook.done():
                 log.warning("pod %s: preStop hook of %s took the whole grace", pod.full_name, name)
-        except NodewrightError as error:
-            log.warning("pod %s: preStop hook of %s: %s", pod.full_name, name, error)
-            self._warn("FailedPreStopHook", "PreStopHook failed", name)
+            elif (error := hook.exception()) is not None:
+                if not isinstance(error, NodewrightError):
+                    raise error
+                log.warning("pod %s: preStop hook of %s: %s", pod.full_name, name, error)
+                self._warn("FailedPreStopHook", "PreStopHook failed", name)
+            yield
         finally:
-            hook.cancel()
             timer.cancel()
+            hook.cancel()
+            await asyncio.gather(hook, return_exceptions=True)
 
     async def _remove_container(self, step: RemoveContainer) -> None:
         one = next((one for one in self._memory.seen.containers if one.id == step.container_id), None)

@@ -391,6 +391,26 @@ async def test_a_pre_stop_hook_runs_inside_the_grace(world: World) -> None:
     assert world.cri.done("exec_sync") == ["drain"]
 
 
+async def test_a_pre_stop_hook_that_outlives_the_grace_goes_on_until_its_container_has_stopped(world: World) -> None:
+    ended: list[float] = []
+
+    async def drain(what: str) -> None:
+        try:
+            await world.clock.sleep(600)
+        finally:
+            ended.append(world.clock.monotonic())
+
+    world.cri.before["exec_sync"] = drain
+    hook = {"exec": {"command": ["drain"]}}
+    uid = world.create(container("main", lifecycle={"preStop": hook}), terminationGracePeriodSeconds=10)
+    await world.until(world.is_ready)
+    world.cri.ignores_term.add("main")
+    began = world.clock.monotonic()
+    world.api.ask_deletion(uid, 10)
+    await world.until(world.is_gone, seconds=20)
+    assert [round(at - began) for at in ended] == [12]  # the grace, and the least that SIGTERM is given
+
+
 async def test_a_failing_post_start_hook_kills_the_container(world: World) -> None:
     world.cri.exec_results[("init",)] = ExecResult(1, b"", b"no")
     uid = world.create(container("main", lifecycle={"postStart": {"exec": {"command": ["init"]}}}))
