@@ -178,6 +178,20 @@ async def test_a_container_stopped_to_be_restarted_is_never_shown_as_ended(world
     assert world.container_status()["lastState"]["terminated"]["exitCode"] == 0
 
 
+async def test_an_image_changed_after_a_failed_startup_probe_is_run_under_on_failure(world: World) -> None:
+    world.cri.term_codes["main"] = 0
+    world.cri.images["other:2"] = ImageFacts("sha256:2", ("other:2",))
+    uid = world.create(container("main", startupProbe={"exec": {}}), restartPolicy="OnFailure")
+    await world.until(lambda: world.cri.running() == ["main"])
+    first = next(iter(world.cri.containers.values())).id
+    world.probes.answers[uid] = {first: ProbeState(started=False, ready=False, live=False)}
+    world.table.on_probe(uid)
+    await world.until(lambda: world.container_status().get("restartCount") == 1)
+    world.api.update(uid, lambda raw: raw["spec"]["containers"][0].update(image="other:2"))
+    await world.until(lambda: world.container_status().get("restartCount") == 2, seconds=30)
+    assert world.container_status()["imageID"] == "sha256:2" and world.phase() == "Running"
+
+
 async def test_readiness_is_what_the_probe_says(world: World) -> None:
     uid = world.create(container("main", readinessProbe={"exec": {}}))
     await world.until(lambda: world.phase() == "Running")
