@@ -1,11 +1,13 @@
-"""What stands in for systemctl in a node of `up --kubeadm`: its verbs, on the programs of the node's supervisor.
+"""What stands in for systemctl where there is no systemd: its verbs, on the programs of the node's supervisor.
 
-`python -S -m controlplane.systemctl DIR VERB [UNIT]`. kubeadm starts, stops and asks for `kubelet` only
-(cmd/kubeadm/app/util/initsystem); whoever works in the node by hand has the same few verbs.
+`python -S -m controlplane.systemctl DIR VERB [UNIT]`. In a node of `up --kubeadm`, kubeadm starts, stops and asks for
+`kubelet` only (cmd/kubeadm/app/util/initsystem); whoever works in the node by hand has the same few verbs. In the node
+of the e2e_node suite, tests list, kill and restart the kubelet that controlplane.systemd_run started.
 """
 
 from __future__ import annotations
 
+import fnmatch
 import os
 import signal
 import sys
@@ -23,7 +25,10 @@ def main(argv: list[str]) -> int:
     verb, unit = [*words, "", ""][:2]
     if verb in ("daemon-reload", "enable", "disable", "reset-failed"):
         return 0
-    name = _UNITS.get(unit.removesuffix(".service"), "")
+    if verb == "list-units":
+        return _list_units(folder, unit or "*", only_running="--state=running" in argv)
+    base = unit.removesuffix(".service")
+    name = _UNITS.get(base, base)
     if name not in units.wanted(folder):
         print(f"Unit {unit}.service could not be found.")
         return 4
@@ -31,6 +36,14 @@ def main(argv: list[str]) -> int:
         return _VERBS[verb](folder, name)
     print(f"systemctl {verb}: not among the verbs that a node of nodewright knows", file=sys.stderr)
     return 1
+
+
+def _list_units(folder: str, pattern: str, *, only_running: bool) -> int:
+    for name in units.wanted(folder):
+        running = _state(folder, name) == "active"
+        if fnmatch.fnmatch(f"{name}.service", pattern) and (running or not only_running):
+            print(f"  {name}.service loaded {'active running' if running else 'inactive dead'} {name}")
+    return 0
 
 
 def _start(folder: str, name: str) -> int:
@@ -101,6 +114,7 @@ def _until(folder: str, name: str, *, alive: bool) -> int:
 _VERBS = {
     "start": _start,
     "stop": _stop,
+    "kill": _stop,  # nothing of ours starts it again before somebody asks for it, as with a unit of Restart=no
     "restart": _restart,
     "is-active": _is_active,
     "is-enabled": _is_enabled,

@@ -91,14 +91,22 @@ def run_node(order: NodeOrder, *, plain: bool) -> None:
 
 
 async def _until_asked_to_stop(work: Coroutine[Any, Any, Report]) -> Report:
-    """SIGTERM undoes what was made, as Ctrl-C does: the suite's pods live in cgroups that `down` does not look at."""
+    """SIGTERM and Ctrl-C undo what was made, once: whoever asks again must not cut the undoing short."""
     task, loop = asyncio.ensure_future(work), asyncio.get_running_loop()
+    asked: list[int] = []
+
+    def stop(number: int, _: object) -> None:
+        if not asked:
+            asked.append(number)
+            loop.call_soon_threadsafe(task.cancel)
+
     # loop.add_signal_handler() would not do: what pyroute2 forks inherits its wake-up pipe, and is ended by SIGTERM.
-    signal.signal(signal.SIGTERM, lambda *_: loop.call_soon_threadsafe(task.cancel))
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop)
     try:
         return await task
     except asyncio.CancelledError:
-        raise SystemExit(128 + signal.SIGTERM) from None
+        raise SystemExit(128 + asked[0] if asked else 1) from None
 
 
 def show(report: Report, cluster: str, console: Console) -> None:

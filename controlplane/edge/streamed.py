@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import codecs
+import contextlib
 import os
 import signal
 from collections.abc import Callable, Sequence
 
 from nodelib.command import CommandError
+
+_PATIENCE = 40.0  # seconds for a command to end after SIGINT; ginkgo gives the tests that run 30
 
 
 async def run_lines(
@@ -16,7 +19,7 @@ async def run_lines(
 ) -> int:
     """Exit status of the command. `on_text` gets every piece at once, also of a line that has not ended yet.
 
-    Cancelled, it interrupts the command's whole session and waits for its end.
+    Cancelled, it interrupts the command's process group and waits for its end, in vain at last: then it kills it.
     """
     try:
         process = await asyncio.create_subprocess_exec(
@@ -44,10 +47,10 @@ async def run_lines(
             on_line(pending)
         return await process.wait()
     except asyncio.CancelledError:
-        os.killpg(process.pid, signal.SIGINT)
-        try:
-            await asyncio.wait_for(process.wait(), 30)
-        except TimeoutError:
-            os.killpg(process.pid, signal.SIGKILL)
-            await process.wait()
+        # Read on, or it would wait for room in the pipe; whoever holds that when it is killed is not waited for.
+        for number, seconds in ((signal.SIGINT, _PATIENCE), (signal.SIGKILL, 5.0)):
+            with contextlib.suppress(ProcessLookupError, TimeoutError):
+                os.killpg(process.pid, number)
+                await asyncio.wait_for(process.communicate(), seconds)
+                break
         raise

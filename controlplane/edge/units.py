@@ -34,6 +34,17 @@ def write_spec(
     return state.write_if_changed(os.path.join(folder, "spec.json"), json.dumps(spec, indent=1))
 
 
+def add_program(folder: str, program: Program) -> None:
+    """One more program (or another of its name) for a unit that has its specification already."""
+    path = os.path.join(folder, "spec.json")
+    with open(path, encoding="utf-8") as file:
+        spec = json.load(file)
+    others = [entry for entry in spec["programs"] if entry["name"] != program.name]
+    spec["programs"] = [*others, program.to_json()]
+    os.makedirs(os.path.dirname(program.log), exist_ok=True)
+    state.write(path, json.dumps(spec, indent=1), 0o600)
+
+
 def wanted(folder: str) -> list[str]:
     """Names of the programs that the supervisor of `folder` is told of."""
     try:

@@ -9,23 +9,22 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from controlplane.plan.conformance import Selection
 from controlplane.plan.node_files import CONTAINERD_SOCKET
+from controlplane.programs import Program
 
 POD_CIDR = "10.100.0.0/24"
 LABELS = "NodeConformance && !Serial && !Flaky"
 STANDALONE = "Feature: containsAny StandaloneMode"
+PID_FILE = "/run/containerd/containerd.pid"
 KUBEPODS = "/kubepods"  # some tests look for pods' cgroups there and nowhere else
 
 # Nothing may be moved out of the cluster's cgroup: by it `down` finds every process.
 _KUBELET_FLAGS = "--system-cgroups= --kubelet-cgroups= --runtime-cgroups="
-# With systemd-run in PATH the suite would run the kubelet as a unit of the host's systemd, outside of the node.
-# Its API server looks for the interface of the default route; that one leads nowhere, as nobody answers for it.
-_ENTER = (
-    'run=$(command -v systemd-run) && mount --bind /dev/null "$run"; '
-    'ip route replace default dev eth0; cd "$1"; shift; exec "$@"'
-)
+# The suite's API server looks for the interface of the default route; this one leads nowhere: nobody answers for it.
+_ENTER = 'ip route replace default dev eth0; cd "$1"; PATH="$1/bin:$PATH"; export PATH; shift; exec "$@"'
 _JOIN = 'for folder in $1; do echo $$ > "$folder/cgroup.procs"; done; shift; exec "$@"'
 
 
@@ -33,6 +32,25 @@ def kubelet_script(command: Sequence[str], environment: Mapping[str, str]) -> st
     """The file called kubelet: becomes the agent, with the flags that the suite gives."""
     settings = " ".join(f"{name}={shlex.quote(value)}" for name, value in sorted(environment.items()))
     return f'#!/bin/sh\nexec env {settings} {shlex.join(command)} "$@"\n'
+
+
+def stand_ins(unit: str, *, python: str, project: str) -> dict[str, str]:
+    """Commands in front of PATH by name: with the host's own, the suite would run and restart its kubelet as a unit of
+    the host's systemd, outside of the node; here it is a program of the node's supervisor (`unit`: its folder)."""
+    environment = f"#!/bin/sh\nexport PYTHONPATH={shlex.quote(project)}\n"
+    command = f'{environment}exec {shlex.quote(python)} -S -m controlplane.%s {shlex.quote(unit)} "$@"\n'
+    return {
+        "sudo": '#!/bin/sh\nexec "$@"\n',
+        "systemctl": command % "systemctl",
+        "systemd-run": command % "systemd_run",
+    }
+
+
+def with_pid_file(runtime: Program) -> Program:
+    """containerd that says its pid where the suite looks for it. By name it would find every containerd of the host,
+    and some tests end it."""
+    said = 'mkdir -p "${0%/*}"; printf %s $$ > "$0"; exec "$@"'
+    return replace(runtime, argv=("/bin/sh", "-c", said, PID_FILE, *runtime.argv))
 
 
 def kubelet_config() -> str:
@@ -86,6 +104,8 @@ def arguments(
         f"--container-runtime-endpoint=unix://{CONTAINERD_SOCKET}",
         f"--image-service-endpoint=unix://{CONTAINERD_SOCKET}",
         "--prepull-images=false",
+        f"--container-runtime-pid-file={PID_FILE}",
+        "--container-runtime-process-name=none-by-name",
         f"--report-dir={results}",
         "--report-complete-junit",
         *(["--standalone-mode=true"] if standalone else []),

@@ -11,24 +11,29 @@ import contextlib
 import os
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, TypeVar
 
 from controlplane.edge import cgroups, state
 from controlplane.edge.streamed import run_lines
 from controlplane.model import Cluster, Options, cache_root, state_root
+from controlplane.plan import components
 from controlplane.plan import node_suite as plan
 from controlplane.plan.components import Tools
 from controlplane.work import host, network, nodes, peer
 from controlplane.work.conformance import Report, Watcher, fresh, read_report, registry
+from controlplane.work.control_plane import start_unit
 from controlplane.work.down import down
 from controlplane.work.images import import_images
 from controlplane.work.progress import Progress
 from controlplane.work.up import Request, settle
 from nodelib.clock import Clock
-from nodelib.errors import Invalid
+from nodelib.errors import Conflict, Invalid
 
+_T = TypeVar("_T")
+_LOOK = 1.0  # seconds between looks whether it is this run's turn
 BINARIES = ("e2e_node.test", "ginkgo", "ctr", "containerd", "containerd-shim-runc-v2")
 
 
@@ -50,27 +55,63 @@ class NodeOrder:
 
 
 async def run(order: NodeOrder, progress: Progress, clock: Clock) -> Report:
-    """Raise the node, run the suite, remove the node. Raises NodewrightError for what keeps it from running."""
-    if state.load(order.name) is not None:
-        raise Invalid(
-            "a cluster of that name is there",
-            obj=order.name,
-            step="make a node for the suite",
-            action=f"`./nodewright down --name {order.name}` first, or choose another --name.",
-        )
+    """Raise the node, run the suite, remove the node, however it ends. Raises NodewrightError for what keeps it from
+    running."""
     options = Options(nodes=1, agent=order.agent, uplink=False, demo=False)
     request = Request(order.name, options, frozenset(), project=order.project, python=order.python)
     # One at a time on a machine: two kubelets below the root of the cgroup hierarchies would end each other's pods.
-    turn = state.locked(os.path.join(cache_root(), "conformance"), wait=True)
-    with turn, state.locked(os.path.join(state_root(), order.name)):
-        cluster = await asyncio.to_thread(settle, request)
-        suite = _Suite(cluster, order, progress, clock)
+    async with _turn(progress, clock):
+        if state.exists(order.name):
+            raise Invalid(
+                "a cluster of that name is there",
+                obj=order.name,
+                step="make a node for the suite",
+                action=f"`./nodewright down --name {order.name}` first, or choose another --name.",
+            )
+        had_kubepods = bool(cgroups.members(cgroups.hierarchies(), plan.KUBEPODS))
         try:
-            report = await suite.run()
+            with state.locked(os.path.join(state_root(), order.name)):
+                cluster = await _to_its_end(asyncio.to_thread(settle, request))
+                return await _Suite(cluster, order, progress, clock).run()
         finally:
-            await asyncio.to_thread(suite.remove_kubepods)
-    await down(order.name, progress)
-    return report
+            await _remove(order.name, had_kubepods, progress)
+
+
+@contextlib.asynccontextmanager
+async def _turn(progress: Progress, clock: Clock) -> AsyncIterator[None]:
+    """Wait for other runs on this machine, without keeping a signal from ending the wait."""
+    with contextlib.ExitStack() as stack:
+        with progress.step("turn") as say:
+            while True:
+                try:
+                    stack.enter_context(state.locked(os.path.join(cache_root(), "conformance")))
+                    break
+                except Conflict:
+                    say("another run of the suite is at work on this machine")
+                    await clock.sleep(_LOOK)
+        yield
+
+
+async def _remove(name: str, had_kubepods: bool, progress: Progress) -> None:
+    """The node with all of it. The suite's kubelet works below the root of the hierarchies, where `down` does not
+    look: what it made there goes too, its processes first, as they hold mounts."""
+    trees = cgroups.hierarchies()
+    if not had_kubepods:
+        await asyncio.to_thread(cgroups.kill_all, trees, plan.KUBEPODS)
+    await down(name, progress)
+    if not had_kubepods:
+        await asyncio.to_thread(cgroups.kill_all, trees, plan.KUBEPODS)
+        await asyncio.to_thread(cgroups.remove, trees, plan.KUBEPODS)
+
+
+async def _to_its_end(work: Coroutine[Any, Any, _T]) -> _T:
+    """A cancellation waits for the work: a thread of it would go on making what is being removed already."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task})
+        raise
 
 
 class _Suite:
@@ -80,13 +121,9 @@ class _Suite:
         self.folder = f"{cluster.node_dir(self.node.name)}/suite"
         self.tools = Tools({}, order.python, order.project)
         self.trees = cgroups.hierarchies()
-        self._had_kubepods = bool(cgroups.members(self.trees, plan.KUBEPODS))
 
     async def run(self) -> Report:
-        images = await self._binaries_and_images()
-        await self._node(images)
-        with self.progress.step("folder of the suite"):
-            await asyncio.to_thread(self._fill_folder)
+        images = await _to_its_end(self._prepare())
         # Not below the node's directory, which goes with it.
         directory = self.order.results or Path(cache_root(), "conformance", f"{self.order.name}-{self.order.agent}")
         await asyncio.to_thread(fresh, directory)
@@ -116,11 +153,12 @@ class _Suite:
             shutil.copy2(left, directory / left.name)
         return await asyncio.to_thread(read_report, directory, log, {}, time.monotonic() - began, status)
 
-    def remove_kubepods(self) -> None:
-        """The suite's kubelet works below the root of the hierarchies: what it made there goes with it."""
-        if not self._had_kubepods:
-            cgroups.kill_all(self.trees, plan.KUBEPODS)
-            cgroups.remove(self.trees, plan.KUBEPODS)
+    async def _prepare(self) -> Mapping[str, Path]:
+        images = await self._binaries_and_images()
+        await self._node(images)
+        with self.progress.step("folder of the suite"):
+            await asyncio.to_thread(self._fill_folder)
+        return images
 
     async def _binaries_and_images(self) -> Mapping[str, Path]:
         from controlplane.binaries import ensure
@@ -146,7 +184,8 @@ class _Suite:
             await asyncio.to_thread(nodes.write_files, self.cluster, self.node)
             await network.ensure_network(self.cluster, self.order.project)
             await asyncio.to_thread(peer.install, self.cluster, {self.node.name: plan.POD_CIDR})
-            await asyncio.to_thread(nodes.start_runtime, self.cluster, self.node, self.tools)
+            runtime = plan.with_pid_file(components.runtime(self.cluster, self.node, self.tools))
+            await asyncio.to_thread(start_unit, self.cluster, self.node.name, (runtime,), self.order.project)
             await nodes.wait_runtime(self.cluster, self.node, self.clock)
             say(await import_images(self.cluster, self.node, self.tools, images))
 
@@ -162,4 +201,8 @@ class _Suite:
         else:
             command = (self.order.python, "-m", "agent")
             state.write(kubelet, plan.kubelet_script(command, self.tools.python_environment()), 0o755)
+        os.makedirs(f"{self.folder}/bin", exist_ok=True)
+        unit = self.cluster.unit_dir(self.node.name)
+        for name, text in plan.stand_ins(unit, python=self.order.python, project=self.order.project).items():
+            state.write(f"{self.folder}/bin/{name}", text, 0o755)
         state.write(f"{self.folder}/base-config.yaml", plan.kubelet_config(), 0o644)

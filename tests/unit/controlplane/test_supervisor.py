@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from controlplane import systemctl
+from controlplane import systemctl, systemd_run
 from controlplane.edge import units
 from controlplane.edge.procfs import start_time
+from controlplane.plan import node_suite
 from controlplane.programs import Program
 from tests.waiting import until_sync
 
@@ -135,3 +136,40 @@ def test_systemctl_starts_and_stops_as_kubeadm_asks(unit: Unit, capsys: pytest.C
     assert ask("stop", "kubelet")[0] == 0 and unit.pid("agent") == 0
     assert ask("status", "nginx") == (4, "Unit nginx.service could not be found.\n")
     assert ask("mask", "kubelet")[0] == 1
+
+
+def test_systemd_run_makes_a_unit_that_systemctl_kills_and_restarts(
+    unit: Unit, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    unit.want(unit.program("containerd", "exec sleep 600"))
+    log = tmp_path / "reports" / "kubelet.log"
+    call = [
+        "-p",
+        "Delegate=true",
+        "-p",
+        f"StandardError=append:{log}",
+        "--unit=kubelet-1.service",
+        "--remain-after-exit",
+    ]
+    assert systemd_run.main([unit.folder, *call, "/bin/sh", "-c", "echo $$HOME 5%% >&2; exec sleep 600"]) == 0
+    until_sync(lambda: log.exists() and log.read_text().endswith("5%\n"))
+    first = unit.pid("kubelet-1")
+
+    def ask(*words: str) -> tuple[int, str]:
+        return systemctl.main([unit.folder, *words]), capsys.readouterr().out
+
+    running = ("list-units", "*kubelet*", "--state=running")
+    assert first and "kubelet-1.service loaded active running" in ask(*running)[1]
+    assert ask("kill", "kubelet-1")[0] == 0 and not start_time(first)
+    assert ask(*running) == (0, "") and "inactive" in ask("list-units", "*kubelet*")[1]
+    assert ask("restart", "kubelet-1")[0] == 0 and unit.pid("kubelet-1") not in (0, first)
+    assert unit.pid("containerd"), "its neighbours are left alone"
+    assert systemd_run.main([unit.folder, "--version"]) == 0 and "systemd 2" in capsys.readouterr().out
+    assert systemd_run.main([unit.folder, "--unit=x"]) == 1
+
+
+def test_containerd_of_the_suite_says_its_own_pid(unit: Unit, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = unit.root / "run" / "containerd.pid"
+    monkeypatch.setattr(node_suite, "PID_FILE", str(file))
+    unit.want(node_suite.with_pid_file(unit.program("containerd", "exec sleep 600")))
+    until_sync(lambda: file.exists() and file.read_text() == str(unit.pid("containerd")))
