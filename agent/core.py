@@ -119,6 +119,7 @@ class Core:
             "runtime-audit": self.observer.run_audits,
             "runtime-events": self.observer.run_events,
             "runtime-hints": self.observer.run_hints,
+            "runtime-starts": self.connections.cri.keep_starts,
             "probes": self.probes.run,
             "pods-sweep": self.table.run_sweeps,
             "pods-resizes": self.table.resizes.run,

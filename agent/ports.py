@@ -201,8 +201,8 @@ class Probes(Protocol):
 class PodCgroups(Protocol):
     """The kubepods tree (edge/cgroups.py), v1 and v2, cgroupfs and systemd drivers."""
 
-    async def ensure_pod(self, pod: Pod) -> str:
-        """Make or update the pod's cgroup; returns the CRI cgroup_parent."""
+    async def ensure_pod(self, pod: Pod, *, keep: bool = False) -> str:
+        """Make or update the pod's cgroup; returns the CRI cgroup_parent. `keep`: one that is there is left as it is."""
         ...
 
     def wanted(self, pod: Pod) -> Limits:

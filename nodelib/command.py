@@ -104,6 +104,35 @@ def run_sync(
     return _finish(argv, done.returncode, done.stdout, done.stderr, check)
 
 
+class Keeper:
+    """Another process that has these descriptors too: for as long as this one lives, and `seconds` beyond its end.
+
+    What is on their other side does not see that this process was killed. Raises CommandError when it cannot start.
+    """
+
+    _ARGV = ("sh", "-c", 'read -r _; exec sleep "$0"')
+
+    def __init__(self, descriptors: Sequence[int], seconds: int) -> None:
+        argv = [*self._ARGV, str(seconds)]
+        try:
+            # It reads a pipe that only this process writes to: its end is this process's end.
+            self._process = subprocess.Popen(
+                argv,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                pass_fds=descriptors,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise CommandError(argv, 127, b"", reason=f"cannot start: {error}") from error
+
+    def end(self) -> None:
+        """Let go now."""
+        self._process.kill()
+        self._process.communicate()
+
+
 def _finish(argv: Sequence[str], code: int, out: bytes, err: bytes, check: bool) -> Completed:
     if check and code != 0:
         raise CommandError(argv, code, err or out)

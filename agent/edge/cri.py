@@ -17,6 +17,7 @@ import grpc.aio
 from cri_api.v1 import api_pb2, api_pb2_grpc
 
 from agent.edge import cri_convert as convert
+from agent.edge.cri_starts import KeptStarts
 from agent.errors import CriError, CriNotFound, CriUnavailable
 from agent.model.pods import ContainerState, ExecResult, ImageFacts, Json, SandboxState
 from agent.ports import RuntimeEvent
@@ -68,8 +69,15 @@ class Cri:
         self._channel = grpc.aio.insecure_channel(self._endpoint, options=_OPTIONS)
         self._runtime = api_pb2_grpc.RuntimeServiceStub(self._channel)
         self._images = api_pb2_grpc.ImageServiceStub(self._channel)
+        self._starts = KeptStarts(self._endpoint, _OPTIONS)
+
+    async def keep_starts(self) -> None:
+        """Until cancelled: starts of containers go a way on which they come to their end even if this process is
+        killed."""
+        await self._starts.run()
 
     async def close(self) -> None:
+        await self._starts.close()
         await self._channel.close(grace=None)
 
     async def list_sandboxes(self, uid: str | None = None) -> tuple[SandboxState, ...]:
@@ -128,7 +136,8 @@ class Cri:
 
     async def start_container(self, container_id: str) -> None:
         request = pb.StartContainerRequest(container_id=container_id)
-        await self._ask("start container", container_id, self._runtime.StartContainer(request, timeout=_LIMIT))
+        service = self._starts.stub or self._runtime
+        await self._ask("start container", container_id, service.StartContainer(request, timeout=_LIMIT))
 
     async def stop_container(self, container_id: str, grace_seconds: int) -> None:
         request = pb.StopContainerRequest(container_id=container_id, timeout=grace_seconds)

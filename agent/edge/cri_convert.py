@@ -21,6 +21,8 @@ _STATES = {
     api_pb2.CONTAINER_EXITED: RunState.EXITED,
 }
 POD_UID = "io.kubernetes.pod.uid"
+# containerd's words (internal/cri/server/container_start.go). Cut in its last call, a start may have run something.
+_FAILED_START, _CALLER_GONE, _LAST_CALL = "StartError", "context canceled", "failed to start containerd task"
 
 
 def sandbox_listed(item: Any) -> SandboxState:
@@ -78,18 +80,22 @@ def container_listed(item: Any) -> ContainerState:
 
 
 def container_status(status: Any, sandbox_id: str = "") -> ContainerState:
-    """A ContainerStatus. It does not name its sandbox: the caller knows that from the list."""
+    """A ContainerStatus. It does not name its sandbox: the caller knows that from the list.
+
+    One whose start was cut short by its caller's end never ran: it is as it was when it was created.
+    """
+    cut = _start_was_cut(status)
     return ContainerState(
         id=status.id,
         sandbox_id=sandbox_id,
         uid=status.labels.get(POD_UID, ""),
         name=status.metadata.name,
         attempt=status.metadata.attempt,
-        state=_STATES.get(status.state, RunState.UNKNOWN),
+        state=RunState.CREATED if cut else _STATES.get(status.state, RunState.UNKNOWN),
         created_at=status.created_at,
         started_at=status.started_at,
-        finished_at=status.finished_at,
-        exit_code=status.exit_code,
+        finished_at=0 if cut else status.finished_at,
+        exit_code=0 if cut else status.exit_code,
         reason=status.reason,
         message=status.message,
         image=status.image.image,
@@ -102,6 +108,17 @@ def container_status(status: Any, sandbox_id: str = "") -> ContainerState:
         resources=to_plain(status.resources.linux) if status.resources.HasField("linux") else {},
         user=to_plain(status.user.linux) if status.user.HasField("linux") else {},
         stop_signal=api_pb2.Signal.Name(status.stop_signal) if status.stop_signal else "",
+        cut=cut,
+    )
+
+
+def _start_was_cut(status: Any) -> bool:
+    return (
+        status.state == api_pb2.CONTAINER_EXITED
+        and not status.started_at
+        and status.reason == _FAILED_START
+        and _CALLER_GONE in status.message
+        and _LAST_CALL not in status.message
     )
 
 

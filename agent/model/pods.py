@@ -110,7 +110,10 @@ class SandboxState:
 
 @dataclass(frozen=True, slots=True)
 class ContainerState:
-    """One CRI container (one attempt). Times in nanoseconds since the epoch, 0: not yet."""
+    """One CRI container (one attempt). Times in nanoseconds since the epoch, 0: not yet.
+
+    `cut`: created, and beyond being started: the call that was to start it was cut short before any process of it ran.
+    """
 
     id: str
     sandbox_id: str
@@ -134,6 +137,7 @@ class ContainerState:
     resources: Json = field(default_factory=dict)
     user: Json = field(default_factory=dict)
     stop_signal: str = ""
+    cut: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -150,13 +150,17 @@ class RunSandbox:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Create and start one attempt of a container, then its postStart hook. `made`: its id, if it is there already."""
+    """Create and start one attempt of a container, then its postStart hook.
+
+    `made`: its id, if it is there already; `instead_of`: the id of the same attempt made before, which cannot be started.
+    """
 
     kind: Kind
     container: Json
     attempt: int
     sandbox_id: str
     made: str = ""
+    instead_of: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,10 +97,15 @@ def next_attempt(pod: Pod, seen: ObservedPod, kind: Kind, name: str) -> int:
     listed = {Kind.INIT: "initContainerStatuses", Kind.MAIN: "containerStatuses"}.get(kind, "")
     for status in pod.status.get(listed) or []:
         if status.get("name") == name and status.get("containerID"):
-            return int(status.get("restartCount", 0)) + 1
+            return int(status.get("restartCount", 0)) + _has_run(status)
         if status.get("name") == name and restart_all.was_reset(status):
             return int(status.get("restartCount", 0))
     return 0
+
+
+def _has_run(status: Json) -> bool:
+    """The container that a status speaks of was started: what waits and has never ended was only created."""
+    return "waiting" not in (status.get("state") or {}) or "terminated" in (status.get("lastState") or {})
 
 
 def _without_sandbox(pod: Pod, seen: ObservedPod, facts: Facts, problem: str) -> PodPlan:
@@ -273,7 +278,10 @@ def _start(
         return None, told, None
     if not facts.prepared:
         return None, told, facts.blocked.retry_at if facts.blocked else None
-    return Start(kind, container, attempt, sandbox.id, made.id if made else ""), told, None
+    start = Start(kind, container, attempt, sandbox.id)
+    if made is not None:
+        start = replace(start, instead_of=made.id) if made.cut else replace(start, made=made.id)
+    return start, told, None
 
 
 def _only_created(latest: ContainerState, sandbox: SandboxState | None, container: Json, facts: Facts) -> bool:

@@ -37,6 +37,8 @@ class Tree(Protocol):
 
     async def children(self, path: str) -> frozenset[str]: ...
 
+    async def exists(self, path: str) -> bool: ...
+
     async def remove(self, path: str) -> None: ...
 
 
@@ -106,12 +108,13 @@ class KubepodsTree:
         if self._policy.per_qos:
             await self._apply(plan.root_name(self._policy), self._whole)
 
-    async def ensure_pod(self, pod: Pod) -> str:
-        """Make or update the pod's cgroup; the CRI cgroup_parent."""
+    async def ensure_pod(self, pod: Pod, *, keep: bool = False) -> str:
+        """See PodCgroups."""
         if not self._policy.per_qos:
             return plan.cri_parent(self.root, self._policy.driver) if self._policy.root != "/" else ""
         name = plan.pod_name(self._policy, pod)
-        await self._apply(name, plan.limits_of_pod(pod, self._policy))
+        if not (keep and await self._tree.exists(self._path(name))):
+            await self._apply(name, plan.limits_of_pod(pod, self._policy))
         if qos_class(pod) is Qos.BURSTABLE and self._burstable.get(pod.uid) != pod:
             self._burstable[pod.uid] = pod
             await self._weigh_classes()

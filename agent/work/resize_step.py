@@ -57,6 +57,7 @@ async def _make(parts: Parts, memory: PodMemory, pod: Pod, moves: list[resize.Mo
                     present = limits
                 case SetContainer():
                     await _set_container(parts, pod, move)
+                    await parts.allocations.save()
         except NodewrightError as error:
             what = f'container "{move.name}"' if isinstance(move, SetContainer) else "the pod's cgroup"
             raise Temporary(f"failed to resize {what}: {error}", obj=pod.full_name, step="resize") from error
@@ -107,3 +108,9 @@ def _linux(limits: Limits) -> Json:
 def made_for(parts: Parts, memory: PodMemory) -> Pod:
     """The pod with the resources that its cgroup is to be made for: never ahead of its containers."""
     return parts.allocations.in_force(memory.pod) if memory.sized is None else applied(memory.pod, memory.sized)
+
+
+def was_cut(parts: Parts, memory: PodMemory) -> bool:
+    """An agent that is no more was resizing the pod: its cgroup may have more by now than the ledger says, and a
+    container too, and v1 refuses a cgroup less than it has given away. Resize goes on from what the kernel has."""
+    return memory.sized is None and parts.allocations.in_force(memory.pod) is not memory.pod

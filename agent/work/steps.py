@@ -39,7 +39,7 @@ from agent.plan.images import image_volumes, volume_key, wanted
 from agent.plan.pod import backoff_key
 from agent.plan.restart import MINIMUM_GRACE
 from agent.ports import Materials
-from agent.work import resize_step
+from agent.work import resize_step, taken_up
 from agent.work.memory import PodMemory
 from agent.work.parts import Parts
 from nodelib.backoff import Backoff
@@ -110,11 +110,11 @@ class Steps:
 
     async def _prepare(self) -> None:
         pod, memory = self._memory.pod, self._memory
-        sized = resize_step.made_for(self._parts, memory)
+        sized, keep = resize_step.made_for(self._parts, memory), resize_step.was_cut(self._parts, memory)
         await self._give_devices()
         try:
             with memory.timeline.step("cgroup", of="prepare"):
-                parent = await self._parts.cgroups.ensure_pod(sized)
+                parent = await self._parts.cgroups.ensure_pod(sized, keep=keep)
                 memory.limits = await self._parts.cgroups.limits(pod)
         except NodewrightError as error:
             self._warn("FailedCreatePodContainer", f"unable to ensure pod container exists: {error}")
@@ -189,6 +189,8 @@ class Steps:
     async def _create_and_run(self, step: Start) -> str:
         try:
             name = step.container["name"]
+            if step.instead_of:
+                await self._remove_container(RemoveContainer(step.instead_of))
             with self._memory.timeline.step(f"create {name}", of=f"start {name}"):
                 container_id = await (self._take_up(step) if step.made else self._create(step))
             with self._memory.timeline.step(f"run {name}", of=f"start {name}"):
@@ -261,7 +263,10 @@ class Steps:
     async def _run(self, step: Start, container_id: str) -> None:
         name = step.container["name"]
         try:
-            await self._parts.runtime.start_container(container_id)
+            if step.made:
+                await taken_up.start(self._parts, self._memory, container_id)
+            else:
+                await self._parts.runtime.start_container(container_id)
         except CriError as error:
             self._warn("Failed", f"Error: {error.message}", name)
             raise StepFailed("RunContainerError", error) from error

@@ -127,7 +127,9 @@ class FakeCgroups:
         self.log = log
         self.fail: list[Exception] = []
 
-    async def ensure_pod(self, pod: Pod) -> str:
+    async def ensure_pod(self, pod: Pod, *, keep: bool = False) -> str:
+        if keep and pod.uid in self.made:
+            return f"/kubepods/pod{pod.uid}"
         self.made.add(pod.uid)
         self.have[pod.uid] = replace(Limits(2, -1, 100_000, 0), **_given(self.wanted(pod)))
         return f"/kubepods/pod{pod.uid}"

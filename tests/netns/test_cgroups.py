@@ -93,6 +93,29 @@ async def test_what_the_runtime_made_in_the_hybrid_tree_goes_too(root: str) -> N
         await tree.remove(root)
 
 
+async def test_a_pod_whose_resize_was_cut_is_taken_over_as_it_is(root: str) -> None:
+    """v1 refuses a quota below a child's: what the ledger says is less than what a killed agent had already given."""
+    tree = CgroupTree.detect()
+    if tree.version != 1:
+        pytest.skip("v2 takes any quota")
+    kubepods, cores = KubepodsTree(tree, Policy(root=root)), asks(requests={"cpu": "10m"}, limits={"cpu": "100m"})
+    try:
+        await kubepods.setup(NODE)
+        parent = await kubepods.ensure_pod(pod(cores, meta={"uid": "u-1"}))
+        await tree.write(parent, [("cpu", "cpu.cfs_quota_us", "20000")])
+        await tree.create(f"{parent}/container")
+        await tree.write(f"{parent}/container", [("cpu", "cpu.cfs_quota_us", "20000")])
+        again = KubepodsTree(tree, Policy(root=root))
+        with pytest.raises(CgroupError, match="Invalid argument"):
+            await again.ensure_pod(pod(cores, meta={"uid": "u-1"}))
+        assert await again.ensure_pod(pod(cores, meta={"uid": "u-1"}), keep=True) == parent
+        assert await tree.read(parent, "cpu", "cpu.cfs_quota_us") == "20000"
+        await again.ensure_pod(pod(cores, meta={"uid": "u-2"}), keep=True)
+        assert await tree.read(parent.replace("u-1", "u-2"), "cpu", "cpu.cfs_quota_us") == "10000"
+    finally:
+        await tree.remove(root)
+
+
 async def test_a_limit_below_what_pods_use_waits_for_them(tree: CgroupTree, root: str) -> None:
     """cgroup v1 refuses it (EBUSY): the agent starts all the same, and the limit holds once there is room."""
     if tree.version != 1 or "memory" not in tree.controllers:

@@ -14,7 +14,7 @@ from cri_api.v1 import api_pb2
 from agent.edge import cri_convert as convert
 from agent.edge.cri import Cri
 from agent.errors import CriError, CriInvalid
-from agent.model.pods import Json
+from agent.model.pods import Json, RunState
 from nodelib.errors import Invalid
 
 CONFIG: Json = {
@@ -124,3 +124,25 @@ async def test_a_runtime_that_cannot_be_told_of_a_pods_size_is_fine(runtime: tup
     cri, kinds = runtime
     await cri.update_sandbox("s", {}, {"cpu_shares": 2})
     assert kinds == ["update_podsandbox_resources"]
+
+
+_CUT = "failed to create containerd task: failed to create shim task: context canceled"
+_LATE = 'failed to start containerd task "c": context canceled'
+
+
+@pytest.mark.parametrize(
+    ("message", "started_at", "cut"),
+    [
+        pytest.param(_CUT, 0, True, id="cut-before-it-ran"),
+        pytest.param(_LATE, 0, False, id="cut-when-it-may-have-run"),
+        pytest.param('exec: "nope": executable file not found', 0, False, id="its-own-fault"),
+        pytest.param(_CUT, 7, False, id="it-ran"),
+    ],
+)
+def test_a_container_whose_start_was_cut_is_as_it_was_created(message: str, started_at: int, cut: bool) -> None:
+    fields = {"state": api_pb2.CONTAINER_EXITED, "exit_code": 128, "reason": "StartError", "finished_at": 9}
+    status = api_pb2.ContainerStatus(id="c", message=message, started_at=started_at, **fields)
+    found = convert.container_status(status)
+    assert found.cut is cut
+    assert found.state is (RunState.CREATED if cut else RunState.EXITED)
+    assert (found.exit_code, found.finished_at) == ((0, 0) if cut else (128, 9))

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from agent.errors import CriError
-from agent.model.pods import Json
+from agent.model.pods import Json, Pod
 from agent.plan import checkpoint
 from agent.work.allocations import Allocations
 from nodelib.errors import Temporary
@@ -216,6 +216,38 @@ async def test_a_killed_agent_goes_on_with_what_was_promised(world: World) -> No
     assert pending is not None and pending["reason"] == "Deferred"
     assert world.container_status()["allocatedResources"] == LARGE["requests"]
     assert not world.cri.done("stop_container")
+
+
+async def test_a_pod_whose_resize_was_cut_keeps_what_its_cgroup_has(world: World) -> None:
+    """v1 refuses a cgroup less than a container in it was given: less than the kernel has is never written."""
+    world.create(container(resources=SMALL))
+    await world.until(world.is_ready)
+    update, reached, held = world.cri.update_resources, asyncio.Event(), asyncio.Event()
+
+    async def update_and_hold(container_id: str, linux: Json) -> None:
+        await update(container_id, linux)
+        if linux["cpu_quota"] == 40_000:
+            reached.set()
+            await held.wait()
+
+    world.cri.update_resources = update_and_hold  # type: ignore[method-assign]
+    ask(world, LARGE)
+    await asyncio.wait_for(reached.wait(), 5)
+    await world.kill_agent()
+    world.cri.update_resources = update  # type: ignore[method-assign]
+    ensure, quotas = world.cgroups.ensure_pod, [world.cgroups.have["u1"].cpu_quota]
+
+    async def noted(of: Pod, *, keep: bool = False) -> str:
+        parent = await ensure(of, keep=keep)
+        quotas.append(world.cgroups.have["u1"].cpu_quota)
+        return parent
+
+    world.cgroups.ensure_pod = noted  # type: ignore[method-assign]
+    await world.start_agent()
+    await world.until(lambda: done(world))
+    assert [*quotas, world.cgroups.have["u1"].cpu_quota] == [40_000, 40_000, 40_000]
+    assert world.container_status()["resources"] == LARGE and world.container_status()["restartCount"] == 0
+    assert not [reason for reason in world.events.reasons() if reason in ("FailedCreatePodContainer", "ResizeError")]
 
 
 async def test_a_restarted_agent_does_not_tell_of_a_resize_twice(world: World) -> None:

@@ -1,0 +1,101 @@
+"""A connection on which containers are started, and which outlives a killed agent by some seconds.
+
+When a caller's connection ends, containerd cancels what it asked for: a container whose start is cut has failed
+(StartError) and its process, if it was there already, is killed (internal/cri/server/container_start.go). So a SIGKILL
+of the agent would cost containers a restart. A descriptor that another process has as well stays open: a keeper, one
+`sh` that waits for the agent's end, holds this connection until the calls on it have come to their end.
+
+Only starts go this way. An event stream that nobody reads would hold up every event of the runtime
+(internal/eventq publishes to one subscriber after the other, blocking).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import stat
+from typing import Any
+
+import grpc
+import grpc.aio
+from cri_api.v1 import api_pb2_grpc
+
+from nodelib.command import Keeper
+from nodelib.errors import NodewrightError
+
+log = logging.getLogger(__name__)
+
+_KEPT = 20  # seconds beyond the agent's end; a start takes a second or two on a busy machine
+_DIAL_LIMIT = 5.0  # seconds
+_PAUSE = 1.0  # seconds before another try
+_OWN_CONNECTION = ("grpc.use_local_subchannel_pool", 1)
+
+
+class KeptStarts:
+    """`stub` is a RuntimeService on the kept connection, None while there is none: then any other serves as well."""
+
+    def __init__(self, endpoint: str, options: list[tuple[str, int]]) -> None:
+        self._endpoint, self._options = endpoint, [*options, _OWN_CONNECTION]
+        self._channel: grpc.aio.Channel | None = None
+        self._keeper: Keeper | None = None
+        self.stub: Any = None
+
+    async def run(self) -> None:
+        """Until cancelled: have such a connection, and a new one when the runtime has gone and come back."""
+        if not self._endpoint.startswith("unix:"):
+            return await asyncio.Event().wait()  # type: ignore[return-value]
+        path = self._endpoint.removeprefix("unix:").removeprefix("//")
+        try:
+            while True:
+                try:
+                    await self._once(path)
+                except (OSError, TimeoutError, NodewrightError) as error:
+                    log.debug("no connection for starts that outlives the agent: %s", error)
+                await self._drop()
+                await asyncio.sleep(_PAUSE)
+        finally:
+            self.stub = None
+
+    async def close(self) -> None:
+        await self._drop()
+
+    async def _once(self, path: str) -> None:
+        """Until the connection is lost. Raises TimeoutError, OSError or CommandError when it cannot be kept."""
+        before = await asyncio.to_thread(_connections, path)
+        self._channel = channel = grpc.aio.insecure_channel(self._endpoint, options=self._options)
+        async with asyncio.timeout(_DIAL_LIMIT):
+            while (state := channel.get_state(try_to_connect=True)) is not grpc.ChannelConnectivity.READY:
+                await channel.wait_for_state_change(state)
+        ours = await asyncio.to_thread(_connections, path) - before
+        if len(ours) != 1:
+            return  # another connection was made at the same time: which one is this?
+        self._keeper = Keeper([next(iter(ours))[0]], _KEPT)
+        self.stub = api_pb2_grpc.RuntimeServiceStub(channel)
+        await channel.wait_for_state_change(grpc.ChannelConnectivity.READY)
+
+    async def _drop(self) -> None:
+        self.stub = None
+        if self._channel is not None:
+            channel, self._channel = self._channel, None
+            await channel.close(grace=None)
+        if self._keeper is not None:
+            keeper, self._keeper = self._keeper, None
+            await asyncio.to_thread(keeper.end)
+
+
+def _connections(path: str) -> set[tuple[int, int]]:
+    """(descriptor, inode) of each connection of this process to the socket at `path`."""
+    found: set[tuple[int, int]] = set()
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            status = os.stat(int(name))
+            if not stat.S_ISSOCK(status.st_mode):
+                continue
+            with socket.socket(fileno=os.dup(int(name))) as one:
+                if one.family == socket.AF_UNIX and one.getpeername() == path:
+                    found.add((int(name), status.st_ino))
+        except OSError:
+            continue  # closed meanwhile, or a socket without a peer
+    return found

@@ -1,0 +1,90 @@
+"""A start that is under way when the agent is killed comes to its end: containerd would cancel it else."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import grpc.aio
+import pytest
+from cri_api.v1 import api_pb2, api_pb2_grpc
+
+from agent.edge.cri import Cri
+from tests.waiting import until
+
+pb: Any = api_pb2
+
+# The agent of these tests: it starts one container, on the kept connection or before there is one.
+_AGENT = """
+import asyncio, sys
+from agent.edge.cri import Cri
+
+async def main(socket, kept):
+    cri = Cri(socket)
+    if kept:
+        keeping = asyncio.create_task(cri.keep_starts())
+        while cri._starts.stub is None:
+            await asyncio.sleep(0.005)
+    await cri.start_container("c")
+
+asyncio.run(main(sys.argv[1], sys.argv[2] == "kept"))
+"""
+
+
+class _Runtime(api_pb2_grpc.RuntimeServiceServicer):  # type: ignore[misc]
+    """As containerd does it: the start of a caller whose connection ends is cancelled."""
+
+    def __init__(self) -> None:
+        self.begun, self.go_on, self.ends = asyncio.Event(), asyncio.Event(), list[str]()
+
+    async def StartContainer(self, request: Any, context: Any) -> Any:  # noqa: N802
+        self.begun.set()
+        try:
+            await self.go_on.wait()
+        except asyncio.CancelledError:
+            self.ends.append("cancelled")
+            raise
+        self.ends.append("started")
+        return pb.StartContainerResponse()
+
+
+@pytest.fixture
+async def runtime(tmp_path: Path) -> AsyncIterator[tuple[_Runtime, str]]:
+    server, served, path = grpc.aio.server(), _Runtime(), f"{tmp_path}/r.sock"
+    api_pb2_grpc.add_RuntimeServiceServicer_to_server(served, server)
+    server.add_insecure_port(f"unix:{path}")
+    await server.start()
+    yield served, path
+    await server.stop(None)
+
+
+@pytest.mark.parametrize(("way", "end"), [("kept", "started"), ("plain", "cancelled")])
+async def test_a_start_outlives_the_agent_that_asked_for_it(
+    runtime: tuple[_Runtime, str], way: str, end: str
+) -> None:
+    served, path = runtime
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    agent = await asyncio.create_subprocess_exec(sys.executable, "-c", _AGENT, path, way, env=environment)
+    try:
+        await asyncio.wait_for(served.begun.wait(), 30)
+    finally:
+        agent.kill()
+        await agent.wait()
+    if end == "cancelled":
+        await until(lambda: served.ends)
+    served.go_on.set()
+    await until(lambda: served.ends)
+    assert served.ends == [end]
+
+
+async def test_without_a_runtime_it_is_tried_again_and_ends_when_asked(tmp_path: Path) -> None:
+    cri = Cri(f"{tmp_path}/nobody.sock")
+    keeping = asyncio.create_task(cri.keep_starts())
+    await asyncio.sleep(0)
+    keeping.cancel()
+    await asyncio.gather(keeping, return_exceptions=True)
+    await cri.close()
