@@ -42,6 +42,7 @@ from nodelib.tasks import Work
 
 NodesFollower = Callable[[list[NodePlace]], None]
 _NETWORK_STEPS = {"ADD": ("network", "sandbox"), "DEL": ("remove network", "stop sandbox")}
+_PATIENCE = 3.0  # seconds for containers that are being started when the agent stops; supervisors kill after five
 _AUDIT_LATE = 180.0  # seconds; upstream's PLEG is unhealthy after as long
 
 
@@ -199,7 +200,7 @@ class Core:
         """Stop the server and all workers; pods run on."""
         if self.server is not None:
             await self.server.close()
-        await self.table.close()
+        await self.table.close(_PATIENCE)
         await self.images.close()
         await self.reporter.close()
         if not self.settings.standalone:

@@ -202,7 +202,7 @@ class PodCgroups(Protocol):
     """The kubepods tree (edge/cgroups.py), v1 and v2, cgroupfs and systemd drivers."""
 
     async def ensure_pod(self, pod: Pod, *, keep: bool = False) -> str:
-        """Make or update the pod's cgroup; returns the CRI cgroup_parent. `keep`: one that is there is left as it is."""
+        """Make or update the pod's cgroup; returns the CRI cgroup_parent. `keep`: one that is there stays as is."""
         ...
 
     def wanted(self, pod: Pod) -> Limits:

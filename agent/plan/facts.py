@@ -152,7 +152,7 @@ class RunSandbox:
 class Start:
     """Create and start one attempt of a container, then its postStart hook.
 
-    `made`: its id, if it is there already; `instead_of`: the id of the same attempt made before, which cannot be started.
+    `made`: its id, if it is there already; `instead_of`: the same attempt made before, which cannot be started.
     """
 
     kind: Kind

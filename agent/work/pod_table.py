@@ -207,8 +207,11 @@ class PodTable:
                 log.warning("looking for what dead pods left behind: %s", error)
             await self.parts.clock.sleep(_SWEEP_INTERVAL)
 
-    async def close(self) -> None:
-        """Stop the workers; their pods run on."""
+    async def close(self, patience: float = 0.0) -> None:
+        """Stop the workers; their pods run on. Containers that are being started have `patience` seconds for it."""
+        starting = [task for worker in self._workers.values() for task in worker.halt()]
+        if starting and patience:
+            await asyncio.wait(starting, timeout=patience)
         for timer in self._retries.values():
             timer.cancel()
         tasks = [*self._tasks.values(), *self._refreshes.values()]

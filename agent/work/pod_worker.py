@@ -57,7 +57,7 @@ class PodWorker:
         self._awake = asyncio.Event()
         self._steps = Steps(parts, self.memory, self._awake)
         self._plan = PodPlan()
-        self._urgent = False
+        self._urgent = self._halted = False
         self._born = parts.clock.monotonic()
         self._derive_backoff()
 
@@ -96,6 +96,11 @@ class PodWorker:
             self.memory.shed = True
             self._awake.set()
 
+    def halt(self) -> frozenset[asyncio.Task[Any]]:
+        """Plan nothing more: the agent stops. What should come to its end before the worker is cancelled."""
+        self._halted = True
+        return self._steps.unbroken()
+
     def poke(self) -> None:
         """Something that a plan depends on has changed."""
         self._awake.set()
@@ -110,14 +115,14 @@ class PodWorker:
                 if self._settle_ending() or self._urgent:
                     self._urgent = False
                     _interrupt(walking)
-                if not walking:
+                if not walking and not self._halted:
                     began = self._parts.clock.monotonic()
                     plan = self._next_plan()
                     self._report()
                     walking = {asyncio.create_task(self._walk(step)): step for step in plan.steps}
                     if not walking:
                         operation = self._synced(operation, began)
-                else:
+                elif walking:
                     self._report()
                 done = await self._wait(set(walking))
                 if done and len(done) == len(walking):
@@ -292,7 +297,7 @@ class PodWorker:
             await asyncio.sleep(0)
             return set()
         watched: set[asyncio.Future[Any]] = {asyncio.ensure_future(self._awake.wait())}
-        if not walking and self._plan.wait_until is not None:
+        if not walking and not self._halted and self._plan.wait_until is not None:
             pause = max(0.0, self._plan.wait_until - self._parts.clock.now())
             watched.add(asyncio.ensure_future(self._parts.clock.sleep(pause)))
         try:

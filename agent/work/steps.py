@@ -74,6 +74,10 @@ class Steps:
         for task in self._unbroken_work:
             task.cancel()
 
+    def unbroken(self) -> frozenset[asyncio.Task[Any]]:
+        """Work under way that should come to its end: a container that is being started."""
+        return frozenset(self._unbroken_work)
+
     async def walk(self, step: Step) -> None:
         """Raises StepFailed, or another NodewrightError of whoever failed."""
         match step:

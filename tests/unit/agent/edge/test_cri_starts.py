@@ -41,7 +41,7 @@ class _Runtime(api_pb2_grpc.RuntimeServiceServicer):  # type: ignore[misc]
     def __init__(self) -> None:
         self.begun, self.go_on, self.ends = asyncio.Event(), asyncio.Event(), list[str]()
 
-    async def StartContainer(self, request: Any, context: Any) -> Any:  # noqa: N802
+    async def StartContainer(self, request: Any, context: Any) -> Any:
         self.begun.set()
         try:
             await self.go_on.wait()
@@ -63,9 +63,7 @@ async def runtime(tmp_path: Path) -> AsyncIterator[tuple[_Runtime, str]]:
 
 
 @pytest.mark.parametrize(("way", "end"), [("kept", "started"), ("plain", "cancelled")])
-async def test_a_start_outlives_the_agent_that_asked_for_it(
-    runtime: tuple[_Runtime, str], way: str, end: str
-) -> None:
+async def test_a_start_outlives_the_agent_that_asked_for_it(runtime: tuple[_Runtime, str], way: str, end: str) -> None:
     served, path = runtime
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     agent = await asyncio.create_subprocess_exec(sys.executable, "-c", _AGENT, path, way, env=environment)

@@ -14,6 +14,7 @@ import pytest
 
 from agent.errors import CriError
 from agent.model.pods import ContainerState, RunState
+from tests.fakes.clock import settle
 from tests.fakes.pod_world import World, container
 
 
@@ -106,3 +107,25 @@ async def test_a_start_that_does_not_end_is_told(killed: World) -> None:
     await killed.start_agent()
     await killed.until(lambda: "Failed" in killed.events.reasons(), seconds=90)
     killed.cri.before.clear()
+
+
+async def test_a_stop_that_is_asked_for_lets_a_start_come_to_its_end() -> None:
+    """SIGTERM: the start under way is waited for, and nothing new is begun."""
+    world = World()
+    await world.start_agent()
+    reached, go_on = asyncio.Event(), asyncio.Event()
+
+    async def hold(_: str) -> None:
+        reached.set()
+        await go_on.wait()
+
+    world.cri.before["start_container"] = hold
+    world.create(container("main", lifecycle={"postStart": {"exec": {"command": ["hook"]}}}))
+    await asyncio.wait_for(reached.wait(), 5)
+    closing = asyncio.create_task(world.table.close(patience=30))
+    await settle()
+    assert not closing.done()
+    go_on.set()
+    await asyncio.wait_for(closing, 5)
+    assert world.cri.running() == ["main"]
+    await world.kill_agent()
