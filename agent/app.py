@@ -23,6 +23,7 @@ from agent.model.node import NodePlace
 from agent.settings import Settings
 from agent.standalone import adapted
 from nodelib import log as logging_setup
+from nodelib import memory
 from nodelib.errors import NodewrightError
 from nodelib.sdnotify import tell_systemd
 from nodelib.tasks import Supervisor
@@ -79,6 +80,8 @@ async def run(settings: Settings, *, extra: Extra | None = None) -> None:
         if extra.on_ready is not None:
             extra.on_ready(core)
         tell_systemd(supervisor, core.health, core.clock)
+        supervisor.spawn("memory", lambda: memory.keep_trimmed(core.clock))
+        memory.settle_collector()
         await supervisor.wait()
         log.info("stopping; pods run on")
 
@@ -91,6 +94,7 @@ def main(argv: Sequence[str] | None = None, *, extra: Extra | None = None) -> in
         print(f"agent: {error}", file=sys.stderr)
         return 2
     logging_setup.setup(settings.process.verbosity, "agent")
+    memory.settle_allocator()
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(run(settings, extra=extra))

@@ -7,8 +7,8 @@ satisfied by modules of `edge` as they are.
 from __future__ import annotations
 
 import ssl
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from typing import Protocol
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from typing import Any, Protocol
 
 from aiohttp import web
 
@@ -89,7 +89,7 @@ class Tls(Protocol):
         """For the listening socket; blocks: for a thread."""
         ...
 
-    def subject(self, der: bytes) -> ClientSubject: ...
+    def subject(self, der: bytes, decoded: Mapping[str, Any]) -> ClientSubject: ...
 
 
 class Upgrades(Protocol):

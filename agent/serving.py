@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from agent.edge.inotify import Inotify
 from agent.edge.logs import Logs
@@ -20,8 +21,8 @@ class _Tls:
     def context(self, files: TlsFiles) -> ssl.SSLContext:
         return ServingTls(files).context
 
-    def subject(self, der: bytes) -> ClientSubject:
-        return certificates.subject_of(der)
+    def subject(self, der: bytes, decoded: Mapping[str, Any]) -> ClientSubject:
+        return certificates.subject_of(der, decoded)
 
 
 def server_edges() -> ServerEdges:

@@ -15,6 +15,7 @@ import yaml
 from prometheus_client import disable_created_metrics
 
 from nodelib import log as logs
+from nodelib import memory
 from nodelib.clock import Clock, SystemClock
 from nodelib.conntrack import Conntrack
 from nodelib.errors import Invalid, NodewrightError
@@ -56,6 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"proxy: {error}", file=sys.stderr)
         return 2
     logs.setup(settings.verbosity, "proxy")
+    memory.settle_allocator()
     try:
         if settings.write_config_to:
             Path(settings.write_config_to).write_text(yaml.safe_dump(document(settings), sort_keys=False))

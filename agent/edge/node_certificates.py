@@ -8,19 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import glob
-import ipaddress
 import os
 import time
 from collections.abc import AsyncGenerator
 
-from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
-
 from agent.model.certificates import KeyAndRequest, Leaf, Pair, Template
-from nodelib.errors import Invalid, Permanent
+from nodelib.errors import Permanent
 from nodelib.kube.client import ApiError, Json, KubeClient
 
 _REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
@@ -40,23 +33,24 @@ class CertificateStore:
 
     def current(self) -> Pair | None:
         """None when there is none yet. Raises Invalid for a file that holds no certificate with its key."""
+        from agent.edge import node_pems
+
         try:
             with open(self.path, "rb") as file:
                 pem = file.read()
                 since = os.fstat(file.fileno()).st_mtime
         except FileNotFoundError:
             return None
-        return Pair(self.path, _checked(pem, self.path), since)
+        return Pair(self.path, node_pems.checked(pem, self.path), since)
 
     def update(self, chain: bytes, key: bytes) -> Pair:
         """Keep a new pair and make it the current one. Raises Invalid (no pair), Permanent (disk)."""
-        try:
-            pem = _joined(chain, key)
-        except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-            raise Invalid(str(error), obj=self.path, step="keep the certificate") from error
+        from agent.edge import node_pems
+
+        pem = node_pems.joined(chain, key, self.path)
         name = f"{self.prefix}-{time.strftime('%Y-%m-%d-%H-%M-%S')}-{os.urandom(2).hex()}.pem"
         path = os.path.join(self.folder, name)
-        leaf = _checked(pem, path)
+        leaf = node_pems.checked(pem, path)
         try:
             os.makedirs(self.folder, mode=0o750, exist_ok=True)
             _write_private(path, pem)
@@ -83,12 +77,15 @@ class KeyFile:
 
     def get(self) -> bytes:
         """The key in PEM, made when there is none. Raises OSError."""
+        from agent.edge import node_pems
+
         try:
             with open(self.path, "rb") as file:
                 pem = file.read()
-            serialization.load_pem_private_key(pem, None)
-        except (OSError, ValueError, TypeError, UnsupportedAlgorithm):
-            pem = _new_key()
+        except OSError:
+            pem = b""
+        if not node_pems.key_is_good(pem):
+            pem = node_pems.new_key()
             os.makedirs(os.path.dirname(self.path), mode=0o750, exist_ok=True)
             _write_private(self.path, pem)
         return pem
@@ -128,88 +125,23 @@ class SigningRequests:
 
 def make_request(wanted: Template, key_pem: bytes = b"") -> KeyAndRequest:
     """A request for `wanted`, signed by `key_pem` or by a new ECDSA P-256 key."""
-    key_pem = key_pem or _new_key()
-    key = serialization.load_pem_private_key(key_pem, None)
-    subject = x509.Name(
-        [
-            *(x509.NameAttribute(NameOID.ORGANIZATION_NAME, name) for name in wanted.organizations),
-            x509.NameAttribute(NameOID.COMMON_NAME, wanted.common_name),
-        ]
-    )
-    builder = x509.CertificateSigningRequestBuilder().subject_name(subject)
-    sans: list[x509.GeneralName] = [x509.DNSName(name) for name in wanted.dns_names]
-    sans += [x509.IPAddress(ipaddress.ip_address(text)) for text in wanted.addresses]
-    if sans:
-        builder = builder.add_extension(x509.SubjectAlternativeName(sans), critical=False)
-    signed = builder.sign(key, hashes.SHA256())  # type: ignore[arg-type]
-    return KeyAndRequest(key_pem, signed.public_bytes(serialization.Encoding.PEM))
+    from agent.edge import node_pems
+
+    return node_pems.make_request(wanted, key_pem)
 
 
 def public_key(key_pem: bytes) -> bytes:
     """The public half in DER."""
-    key = serialization.load_pem_private_key(key_pem, None)
-    form = serialization.PublicFormat.SubjectPublicKeyInfo
-    return key.public_key().public_bytes(serialization.Encoding.DER, form)
+    from agent.edge import node_pems
+
+    return node_pems.public_key(key_pem)
 
 
 def read_leaf(pem: bytes) -> Leaf:
     """What the first certificate says. Raises ValueError."""
-    certificate = x509.load_pem_x509_certificates(pem)[0]
-    dns: tuple[str, ...] = ()
-    addresses: tuple[str, ...] = ()
-    try:
-        sans = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-        dns = tuple(sans.get_values_for_type(x509.DNSName))
-        addresses = tuple(str(entry) for entry in sans.get_values_for_type(x509.IPAddress))
-    except x509.ExtensionNotFound:
-        pass
-    names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-    groups = certificate.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)
-    subject = Template(
-        str(names[-1].value) if names else "", tuple(str(entry.value) for entry in groups), dns, addresses
-    )
-    return Leaf(subject, certificate.not_valid_before_utc.timestamp(), certificate.not_valid_after_utc.timestamp())
+    from agent.edge import node_pems
 
-
-def _joined(chain: bytes, key: bytes) -> bytes:
-    """Certificates and key, each once: both arguments may be files that hold the two."""
-    certificates = x509.load_pem_x509_certificates(chain)
-    form = serialization.PrivateFormat.TraditionalOpenSSL  # "EC PRIVATE KEY", as upstream writes it
-    own = serialization.load_pem_private_key(key, None)
-    return b"".join(
-        (
-            *(certificate.public_bytes(serialization.Encoding.PEM) for certificate in certificates),
-            own.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()),
-        )
-    )
-
-
-def _checked(pem: bytes, path: str) -> Leaf:
-    try:
-        leaf = read_leaf(pem)
-        key = serialization.load_pem_private_key(pem, None)
-        certificate = x509.load_pem_x509_certificates(pem)[0]
-    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-        raise Invalid(
-            str(error),
-            obj=path,
-            step="read certificate and key",
-            action="Remove the file: with --bootstrap-kubeconfig the node asks for a new certificate.",
-        ) from error
-    if key.public_key() != certificate.public_key():
-        raise Invalid(
-            "the key is not the certificate's",
-            obj=path,
-            step="read certificate and key",
-            action="Remove the file: with --bootstrap-kubeconfig the node asks for a new certificate.",
-        )
-    return leaf
-
-
-def _new_key() -> bytes:
-    key = ec.generate_private_key(ec.SECP256R1())
-    form = serialization.PrivateFormat.TraditionalOpenSSL  # "EC PRIVATE KEY", as upstream writes it
-    return key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
+    return node_pems.read_leaf(pem)
 
 
 def _write_private(path: str, data: bytes) -> None:

@@ -1,38 +1,20 @@
 """PodCertificateRequests of this node, and the keys they are made with.
 
 The Node authorizer lets a node list and watch requests by spec.nodeName only, and read a service
-account that one of its pods runs as. Key types: GenerateKeyAndProof of pkg/kubelet/podcertificate.
+account that one of its pods runs as.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
-
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 from agent.model.materials import Json
-from nodelib.errors import Invalid
 from nodelib.kube.client import KubeClient
 from nodelib.kube.reflector import Reflector
 from nodelib.tasks import Work
 
 _GROUP = "/apis/certificates.k8s.io/v1"
-_EXPONENT = 65537
-
-PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey
-_MAKERS: dict[str, Callable[[], PrivateKey]] = {
-    "RSA3072": lambda: rsa.generate_private_key(_EXPONENT, 3072),
-    "RSA4096": lambda: rsa.generate_private_key(_EXPONENT, 4096),
-    "ECDSAP256": lambda: ec.generate_private_key(ec.SECP256R1()),
-    "ECDSAP384": lambda: ec.generate_private_key(ec.SECP384R1()),
-    "ECDSAP521": lambda: ec.generate_private_key(ec.SECP521R1()),
-    "ED25519": ed25519.Ed25519PrivateKey.generate,
-}
-_HASHES: dict[str, hashes.HashAlgorithm] = {"ECDSAP384": hashes.SHA384(), "ECDSAP521": hashes.SHA512()}
 
 
 class PodCertificateRequests:
@@ -66,7 +48,7 @@ class PodCertificateRequests:
         OpenSSL lets go of the interpreter meanwhile; an RSA key takes seconds on a busy node.
         """
         async with self._making:
-            return await asyncio.to_thread(make_key, kind)
+            return await asyncio.to_thread(_make_key, kind)
 
     async def account_uid(self, namespace: str, name: str) -> str:
         """UID of a service account. Raises ApiError or ApiUnreachable."""
@@ -92,14 +74,7 @@ class PodCertificateRequests:
         return [("pod certificate requests", self.run)]
 
 
-def make_key(kind: str) -> tuple[bytes, bytes]:
-    """See PodCertificateRequests.key. Blocking."""
-    maker = _MAKERS.get(kind)
-    if maker is None:
-        raise Invalid(f"unknown key type {kind!r}", step="private key", action=f"Use one of {', '.join(_MAKERS)}.")
-    key = maker()
-    # Ed25519 hashes by itself; the others sign as Go's crypto/x509 does by default.
-    digest: Any = None if kind == "ED25519" else _HASHES.get(kind, hashes.SHA256())
-    proof = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([])).sign(key, digest)
-    pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    return pem, proof.public_bytes(serialization.Encoding.DER)
+def _make_key(kind: str) -> tuple[bytes, bytes]:
+    from agent.edge import pod_keys
+
+    return pod_keys.make_key(kind)

@@ -28,3 +28,8 @@ class ClientSubject:
     uid: str
     groups: tuple[str, ...]
     fingerprint: str
+
+
+def self_signed_files(folder: str) -> tuple[str, str]:
+    """Certificate and key that an unconfigured server keeps in its cert-dir; upstream's names."""
+    return f"{folder}/kubelet.crt", f"{folder}/kubelet.key"

@@ -8,12 +8,7 @@ from collections.abc import Sequence
 from ipaddress import ip_address, ip_network
 from typing import Any
 
-from pyroute2.netlink import nlmsg, nlmsgerr
-from pyroute2.netlink.rtnl.ifaddrmsg import ifaddrmsg
-from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
-from pyroute2.netlink.rtnl.ndmsg import ndmsg
-from pyroute2.netlink.rtnl.rtmsg import rtmsg
-
+from cni.edge.rtnl import ifaddrmsg, ifinfmsg, ndmsg, nlmsg, nlmsgerr, rtmsg
 from cni.model import Address, Interface, LinkFacts, Network, Route, RouteFacts, Tunnel
 
 # linux/netlink.h, linux/rtnetlink.h

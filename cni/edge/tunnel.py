@@ -5,8 +5,6 @@ from __future__ import annotations
 from ipaddress import ip_address
 from typing import Any
 
-from pyroute2.netlink.rtnl.ndmsg import ndmsg
-
 from cni.edge.channel import Channel
 from cni.edge.messages import (
     ACK,
@@ -22,6 +20,7 @@ from cni.edge.messages import (
     family,
     link_message,
 )
+from cni.edge.rtnl import ndmsg
 from cni.model import Forward, Neighbour, OverlayPlan
 from nodelib.errors import NotFound
 

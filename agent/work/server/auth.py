@@ -125,7 +125,7 @@ class Auth:
         der = tls.getpeercert(binary_form=True) if tls is not None else None
         if not der:
             return None
-        found = self._tls.subject(der)
+        found = self._tls.subject(der, tls.getpeercert() or {})
         if not found.name:
             return None
         return authz.User(found.name, found.uid, found.groups, {_CREDENTIAL: (f"X509SHA256={found.fingerprint}",)})

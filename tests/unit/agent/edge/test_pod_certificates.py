@@ -9,7 +9,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
-from agent.edge.pod_certificates import PodCertificateRequests, make_key
+from agent.edge.pod_certificates import PodCertificateRequests
+from agent.edge.pod_keys import make_key
 from nodelib.clock import SystemClock
 from nodelib.errors import Invalid
 from nodelib.kube.access import ClusterAccess

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives import hashes
 
 from agent.edge.server.certificates import ensure_self_signed, subject_of
 from agent.edge.server.tls import ServingTls
@@ -121,5 +122,8 @@ def test_subject_of(tmp_path: Path) -> None:
     der = x509.load_pem_x509_certificate(Path(cert).read_bytes())
     from cryptography.hazmat.primitives.serialization import Encoding
 
-    found = subject_of(der.public_bytes(Encoding.DER))
+    found = subject_of(der.public_bytes(Encoding.DER), ssl._ssl._test_decode_cert(cert))  # type: ignore[attr-defined]
     assert (found.name, found.uid, found.groups, len(found.fingerprint)) == ("jane", "", ("dev", "ops"), 64)
+    assert found.fingerprint == der.fingerprint(hashes.SHA256()).hex()
+    told = {"subject": ((("commonName", "a"),), (("commonName", "b"), ("1.3.6.1.4.1.57683.2", "u")))}
+    assert (subject_of(b"", told).name, subject_of(b"", told).uid) == ("b", "u")
