@@ -140,6 +140,9 @@ def join(
     proxy: Annotated[str, typer.Option(help="auto (none where kube-proxy is), nodewright or none.")] = "auto",
     cluster_cidr: Annotated[str, typer.Option(help="All pods; by default as kubeadm's configuration says.")] = "",
     kubelet_arg: Annotated[list[str] | None, typer.Option(help="One more flag of the agent (may be repeated).")] = None,
+    print_rights: Annotated[
+        bool, typer.Option("--print-rights", help="Only print what an admin applies before a join by token.")
+    ] = False,
     plain: Plain = False,
 ) -> None:
     """Make this machine, or the namespace this runs in, a node of an existing cluster (kubeadm, kind, ...).
@@ -149,11 +152,16 @@ def join(
     * `./nodewright join https://10.0.0.5:6443 --token abcdef.0123456789abcdef --ca-hash sha256:...`
 
     * `./nodewright join --kubeconfig admin.conf --node-name worker9`
+
+    * `./nodewright join --print-rights | kubectl apply -f -`
     """
     with reported():
         from cli.commands import join as command
         from controlplane.work.join import Request
 
+        if print_rights:
+            command.print_rights()
+            return
         request = Request(
             url, token, tuple(ca_hash or ()), ca_file, kubeconfig, node_name, node_ip, pod_network, proxy, cluster_cidr
         )

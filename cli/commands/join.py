@@ -9,6 +9,7 @@ from dataclasses import replace
 from cli.display import Display
 from cli.errors import need_root
 from cli.project import PROJECT
+from controlplane.plan.joining import rights_text
 from controlplane.work.join import FOLDER, Joined, Request, join
 from controlplane.work.leave import leave
 from nodelib.clock import SystemClock
@@ -22,6 +23,11 @@ def run(request: Request, *, plain: bool = False) -> None:
         complete = replace(request, project=str(PROJECT), python=sys.executable)
         joined = asyncio.run(join(complete, display, SystemClock()))
     print(report(joined))
+
+
+def print_rights() -> None:
+    """What an admin applies before a join by token."""
+    print(rights_text(), end="")
 
 
 def run_leave(*, plain: bool = False) -> None:

@@ -39,6 +39,24 @@ class Addons:
     proxy: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Need:
+    """A right that a daemon of the node asks for."""
+
+    verb: str
+    resource: str
+    group: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.resource}"
+
+    def review(self) -> Json:
+        """SelfSubjectAccessReview for it."""
+        attributes = {"verb": self.verb, "resource": self.resource, "group": self.group}
+        spec = {"resourceAttributes": attributes}
+        return {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": spec}
+
+
 def split_token(text: str) -> tuple[str, str]:
     """(id, secret). Raises Invalid."""
     found = TOKEN.fullmatch(text.strip())
@@ -101,6 +119,26 @@ def addons(names: Iterable[str]) -> Addons:
     return Addons(network, next((name for name in given if name in PROXIES), ""))
 
 
+def choice(network: str, proxy: str, found: Addons | None) -> tuple[str, str]:
+    """(pod network, proxy) to run, nodewright or none, of what was asked for (auto too).
+
+    Nothing is known of the cluster yet (None): none, so that nothing is in the way of its DaemonSets.
+    """
+    if network == "auto":
+        network = "none" if found is None or found.network else "nodewright"
+    if proxy == "auto":
+        proxy = "none" if found is None or found.proxy else "nodewright"
+    return network, proxy
+
+
+def needs(network: str, proxy: str) -> list[Need]:
+    """What our own pod network and proxy read, with the node's credentials, beyond upstream's role of nodes."""
+    wanted = [Need("list", "nodes")] if network == "nodewright" else []
+    if proxy == "nodewright":
+        wanted.append(Need("list", "endpointslices", "discovery.k8s.io"))
+    return wanted
+
+
 def daemon_sets_of(pods: Iterable[Json]) -> list[str]:
     """Names of the DaemonSets that the pods belong to."""
     owners = [owner for pod in pods for owner in pod["metadata"].get("ownerReferences") or []]
@@ -154,6 +192,15 @@ def proxy_config(node: str, cluster_cidr: str, mode: str) -> str:
         "conntrack": {"maxPerCore": 0, "min": 0},
     }
     return json.dumps(config, indent=1) + "\n"
+
+
+def rights_text() -> str:
+    """rights() for `kubectl apply -f -`."""
+    head = f"""# What nodes that join with `nodewright join` need beyond upstream's roles. An admin applies it once.
+# A token of kubeadm's default group joins then; without kubeadm's own roles, make the token for the group below:
+#   kubeadm token create --groups {GROUP}
+"""
+    return head + json.dumps({"apiVersion": "v1", "kind": "List", "items": rights()}, indent=1) + "\n"
 
 
 def rights() -> list[Json]:

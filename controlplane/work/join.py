@@ -21,18 +21,17 @@ from controlplane.edge import discovery, oom, state, units
 from controlplane.plan import joining as plan
 from controlplane.plan import node_files
 from controlplane.programs import Program
-from controlplane.work import workloads
+from controlplane.work import joining, workloads
 from controlplane.work.progress import Progress
-from controlplane.work.waiting import until
 from nodelib.clock import Clock
-from nodelib.errors import Conflict, Invalid, NodewrightError, Permanent
+from nodelib.errors import Conflict, Invalid, Permanent
 from nodelib.kube.access import ClusterAccess, load_kubeconfig, save_kubeconfig
 from nodelib.kube.client import ApiError, KubeClient
 
 FOLDER = "/var/lib/kubelet/nodewright"  # the supervisor's and the daemons' logs
 SOCKET = node_files.CONTAINERD_SOCKET
 _ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz"
-_READY_WITHIN, _SEEN_WITHIN, _SIGNED_WITHIN = 180.0, 20.0, 15.0
+_SIGNED_WITHIN = 15.0
 _MAPS = "/api/v1/namespaces/kube-system/configmaps"
 
 
@@ -97,18 +96,20 @@ async def join(request: Request, progress: Progress, clock: Clock) -> Joined:
     with progress.step("files"):
         await asyncio.to_thread(_write_files, request, known)
     with progress.step("containerd and agent") as say:
-        network, proxy = _choice(request, known.addons)
+        network, proxy = plan.choice(request.network, request.proxy, known.addons)
         await asyncio.to_thread(_start, request, known, network, proxy)
-        await _until_registered(request, clock)
+        await joining.until_certified(request.node, FOLDER, clock)
         say(f"pod network: {network}, proxy: {proxy}")
     if known.addons is None:
         with progress.step("DaemonSets of the cluster") as say:
-            known.addons = await _seen_on_node(request, clock)
-            network, proxy = _choice(request, known.addons)
+            known.addons = await joining.addons_on_node(request.node, FOLDER, clock)
+            network, proxy = plan.choice(request.network, request.proxy, known.addons)
             await asyncio.to_thread(_start, request, known, network, proxy)
             say(f"network {known.addons.network or 'none: ours'}, proxy {known.addons.proxy or 'none: ours'}")
+    with progress.step("rights of nodes"):
+        await joining.until_allowed(request.node, plan.needs(network, proxy), clock)
     with progress.step("node Ready"):
-        await _until_ready(request, clock)
+        await joining.until_ready(request.node, FOLDER, clock)
     return Joined(request.node, known.addons, network, proxy, clock.monotonic() - began)
 
 
@@ -218,16 +219,6 @@ def _write_files(request: Request, known: _Known) -> None:
         state.write("/etc/containerd/config.toml", config, 0o644)
 
 
-def _choice(request: Request, found: plan.Addons | None) -> tuple[str, str]:
-    """(pod network, proxy) to run: nodewright or none. Nothing is known yet: none, so that nothing is in the way."""
-    network, proxy = request.network, request.proxy
-    if network == "auto":
-        network = "none" if found is None or found.network else "nodewright"
-    if proxy == "auto":
-        proxy = "none" if found is None or found.proxy else "nodewright"
-    return network, proxy
-
-
 def _start(request: Request, known: _Known, network: str, proxy: str) -> None:
     programs = [] if _answers(SOCKET) and not _ours("containerd") else [_containerd(request)]
     programs.append(_agent(request, known, network))
@@ -276,75 +267,6 @@ def _python_program(request: Request, name: str, module: str, *flags: str) -> Pr
         "PYTHONUNBUFFERED": "1",
     }
     return Program(name, (request.python, "-m", module, *flags), f"{FOLDER}/{name}.log", env, 10)
-
-
-async def _until_registered(request: Request, clock: Clock) -> None:
-    async def waits() -> str:
-        if os.path.exists(plan.KUBELET_CONF):
-            return ""
-        return f"no client certificate yet: {units.tail(f'{FOLDER}/agent.log', 1)}"
-
-    await until(
-        waits,
-        clock,
-        _READY_WITHIN,
-        obj=f"node {request.node}",
-        step="TLS bootstrap",
-        action=f"Approve its request (kubectl get csr), and see {FOLDER}/agent.log.",
-    )
-
-
-async def _seen_on_node(request: Request, clock: Clock) -> plan.Addons:
-    """What the cluster's DaemonSets put on this node: the controller does so as soon as the Node is there."""
-    client = _own_client()
-    found, pods = plan.Addons(), {"fieldSelector": f"spec.nodeName={request.node}"}
-
-    async def unregistered() -> str:
-        try:
-            await client.get(f"/api/v1/nodes/{request.node}")
-        except NodewrightError as error:
-            return f"{error.message}; the agent says: {units.tail(f'{FOLDER}/agent.log', 1)}"
-        return ""
-
-    try:
-        step, action = "wait until registered", f"See {FOLDER}/agent.log."
-        await until(unregistered, clock, _READY_WITHIN, obj=f"node {request.node}", step=step, action=action)
-        deadline = clock.monotonic() + _SEEN_WITHIN
-        while clock.monotonic() < deadline and not (found.network and found.proxy):
-            found = plan.addons(plan.daemon_sets_of((await client.get("/api/v1/pods", pods))["items"]))
-            await clock.sleep(0.5)
-    finally:
-        await client.close()
-    return found
-
-
-async def _until_ready(request: Request, clock: Clock) -> None:
-    client = _own_client()
-
-    async def waits() -> str:
-        try:
-            node = await client.get(f"/api/v1/nodes/{request.node}")
-        except NodewrightError as error:
-            return str(error)
-        conditions = (node.get("status") or {}).get("conditions") or []
-        ready: dict[str, Any] = next((one for one in conditions if one.get("type") == "Ready"), {})
-        return "" if ready.get("status") == "True" else f"not Ready: {ready.get('message', 'no status yet')}"
-
-    try:
-        await until(
-            waits,
-            clock,
-            _READY_WITHIN,
-            obj=f"node {request.node}",
-            step="wait until Ready",
-            action=f"See {FOLDER}/agent.log.",
-        )
-    finally:
-        await client.close()
-
-
-def _own_client() -> KubeClient:
-    return KubeClient(load_kubeconfig(plan.KUBELET_CONF), user_agent=discovery.USER_AGENT)
 
 
 def _joined_as() -> str:

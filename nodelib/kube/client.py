@@ -17,6 +17,7 @@ import aiohttp
 import orjson
 
 from nodelib.errors import NodewrightError, Temporary
+from nodelib.kube import dial
 from nodelib.kube.access import ClusterAccess
 from nodelib.kube.refusals import explain
 
@@ -128,7 +129,7 @@ class KubeClient:
     async def stream(self, path: str, params: Mapping[str, str]) -> AsyncIterator[Json]:
         """Watch events as they come, until the server ends the watch, or reconnect(). Raises as request() does."""
         headers = self._authorization()
-        # A watch may be silent, but bookmarks come about every minute: longer silence is a dead peer.
+        # A watch may be silent, but bookmarks come about every minute: longer silence is a peer that has stopped.
         limits = aiohttp.ClientTimeout(total=None, sock_connect=self._timeout, sock_read=_WATCH_SILENCE)
         try:
             pool, reader = self._open(), None
@@ -181,7 +182,9 @@ class KubeClient:
     def _open(self) -> _Pool:
         if self._pool is None or self._pool.session.closed:
             context = tls_context(self.access)
-            connector = aiohttp.TCPConnector(ssl=context, limit=0, keepalive_timeout=60)
+            connector = aiohttp.TCPConnector(
+                ssl=context, limit=0, keepalive_timeout=60, socket_factory=dial.open_socket
+            )
             self._pool = _Pool(
                 aiohttp.ClientSession(
                     connector=connector,

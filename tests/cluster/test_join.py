@@ -10,12 +10,15 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from controlplane.edge import cgroups
 from controlplane.edge.spaces import entered
 from controlplane.model import Cluster
 from controlplane.plan.host_files import host_files
+from nodelib.version import KUBERNETES_VERSION
 from tests.cluster.machine import PROJECT, STATE, cli, differences, traces, until
 
 pytestmark = [
@@ -25,6 +28,7 @@ pytestmark = [
 ]
 
 NAME = "tjoin"
+JOIN = (sys.executable, "-m", "cli", "join", "--plain")
 KIND = ("--kubeadm", "--joined", "1", "--network", "kindnet", "--agent", "upstream", "--proxy", "upstream")
 
 
@@ -44,10 +48,19 @@ def kubectl(*arguments: str) -> str:
 
 
 def in_node2(cluster: Cluster, *argv: str) -> subprocess.CompletedProcess[str]:
+    """In the node's namespaces, and in the cgroup in which `down` looks for what to end."""
+    folders = cgroups.ensure(cgroups.hierarchies(), f"{cluster.cgroup}/node2/system")
+    enter = "".join(f"echo $$ > {folder}/cgroup.procs; " for folder in folders)
+    argv = ("sh", "-c", f'{enter}exec "$@"', "join", *argv)
     spaces = {kind: cluster.namespace("node2", kind) for kind in ("net", "mnt", "uts")}
     line = entered(spaces["net"], argv, mnt=spaces["mnt"], uts=spaces["uts"])
     environment = {**os.environ, "PYTHONPATH": str(PROJECT)}
     return subprocess.run(line, capture_output=True, text=True, timeout=180, env=environment)
+
+
+def own_cgroup(cluster: Cluster) -> tuple[str, ...]:
+    """As `up --joined` has it: pods in the cgroup in which `down` looks for what to end."""
+    return (f"--kubelet-arg=--cgroup-root={cluster.cgroup}/node2",)
 
 
 def test_the_cluster_brings_network_and_proxy(cluster: Cluster) -> None:
@@ -131,9 +144,43 @@ def test_a_wrong_secret_or_pin_is_named(cluster: Cluster) -> None:
     assert taken.returncode == 1 and "is node node2 already" in taken.stderr
 
 
+def test_rights_that_are_missing_are_named_and_printed(cluster: Cluster, tmp_path: Path) -> None:
+    """By token, with our proxy beside the cluster's rules: its right to read EndpointSlices is an admin's to give."""
+    printed = subprocess.run([sys.executable, "-m", "cli", "join", "--print-rights"], capture_output=True, text=True)
+    (tmp_path / "rights.json").write_text("".join(printed.stdout.partition("{")[1:]))
+    bindings = [one for one in json.loads((tmp_path / "rights.json").read_text())["items"] if "roleRef" in one]
+    kubectl("delete", "clusterrolebinding", "--ignore-not-found", *(one["metadata"]["name"] for one in bindings))
+    token = json.loads((STATE / NAME / "kubeadm.json").read_text())["token"]
+    join = (*JOIN, cluster.api_url, f"--token={token}", "--node-name=node2", "--pod-network=none")
+    refused = in_node2(cluster, *join, "--proxy=nodewright", *own_cgroup(cluster))
+    assert refused.returncode == 1 and "may not list endpointslices" in refused.stderr, refused.stderr
+    assert "join --print-rights" in refused.stderr
+    kubectl("apply", "-f", str(tmp_path / "rights.json"))
+    joined = in_node2(cluster, *join, "--proxy=nodewright", *own_cgroup(cluster))
+    assert joined.returncode == 0 and "service proxy: nodewright" in joined.stdout, joined.stderr
+
+
 def test_leave_clears_the_node(cluster: Cluster) -> None:
     done = in_node2(cluster, sys.executable, "-m", "cli", "leave", "--plain")
     assert done.returncode == 0, done.stderr
     assert os.listdir(STATE / NAME / "node2/kubelet") == []
     kubectl("delete", "node", "node2")
     until(lambda: "node2" not in kubectl("get", "nodes"), "the Node is gone")
+
+
+def test_an_admin_s_kubeconfig_joins_without_a_token(cluster: Cluster) -> None:
+    """It makes token and rights itself, and nobody approves anything by hand."""
+    line = (*JOIN, f"--kubeconfig={cluster.admin_kubeconfig}", "--node-name=node2", *own_cgroup(cluster))
+    done = in_node2(cluster, *line)
+    assert done.returncode == 0, done.stderr
+    assert "Node node2 is Ready" in done.stdout and "pod network: DaemonSet kindnet" in done.stdout
+    version = kubectl("get", "node", "node2", "-o", "jsonpath={.status.nodeInfo.kubeletVersion}")
+    assert version == KUBERNETES_VERSION
+    names = kubectl("-n", "kube-system", "get", "secrets", "-o", "name")
+    assert "bootstrap-token-" in names  # it ends by itself after an hour
+
+
+def test_a_kubeconfig_without_the_rights_of_an_admin_is_named(cluster: Cluster) -> None:
+    own = STATE / NAME / "node2/kubernetes/kubelet.conf"
+    done = in_node2(cluster, *JOIN, f"--kubeconfig={own}", "--node-name=node2")
+    assert done.returncode == 1 and "These rights are an admin's" in done.stderr, done.stderr

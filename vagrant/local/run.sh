@@ -54,11 +54,12 @@ start() {
   enter_vagrant box add --force "$state/box/box.json" >/dev/null
 }
 
-# The payload as a file system on a disk: it reaches a VM in a second where rsync needs a quarter of a minute.
+# The payload as a file system on a disk: it reaches a VM in a second where rsync needs a quarter of a minute. A newer
+# project alone is no reason for a new disk: the Vagrantfile brings it.
 payload_disk() {
   local disk=$state/lib/images/nodewright-payload.img
   mkdir -p "$state/lib/images"
-  [[ -e $disk && -z $(find "$state/payload" -newer "$disk" -print -quit) ]] && return
+  [[ -e $disk && -z $(find "$state/payload" -type f ! -name 'project.*' -newer "$disk" -print -quit) ]] && return
   rm -f "$disk"
   local size
   size=$(du -sm "$state/payload" | cut -f1)
@@ -76,7 +77,7 @@ enter() {
 enter_vagrant() {
   enter env VAGRANT_HOME="$state/home" VAGRANT_CHECKPOINT_DISABLE=1 VAGRANT_DEFAULT_PROVIDER=libvirt \
     VAGRANT_DOTFILE_PATH="$state/dot" NODEWRIGHT_BOX=nodewright/debian12 NODEWRIGHT_DRIVER=qemu \
-    NODEWRIGHT_PAYLOAD_DISK=nodewright-payload.img vagrant "$@"
+    NODEWRIGHT_PAYLOAD="$state/payload" NODEWRIGHT_PAYLOAD_DISK=nodewright-payload.img vagrant "$@"
 }
 
 stop() {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import json
 from typing import Any
 
 import pytest
@@ -77,6 +78,38 @@ def test_daemon_sets_are_recognized(names: list[str], network: str, proxy: str) 
     pods = [{"metadata": {"ownerReferences": [{"kind": "DaemonSet", "name": name}]}} for name in names]
     found = joining.addons(joining.daemon_sets_of([*pods, {"metadata": {}}]))
     assert (found.network, found.proxy) == (network, proxy)
+
+
+@pytest.mark.parametrize(
+    ("asked", "found", "network", "proxy"),
+    [
+        pytest.param(("auto", "auto"), None, "none", "none", id="nothing known yet"),
+        pytest.param(("auto", "auto"), joining.Addons(), "nodewright", "nodewright", id="neither there"),
+        pytest.param(("auto", "auto"), joining.Addons("kindnet", ""), "none", "nodewright", id="a network there"),
+        pytest.param(("nodewright", "none"), joining.Addons("kindnet", ""), "nodewright", "none", id="asked for"),
+    ],
+)
+def test_ours_run_where_the_cluster_brings_none(
+    asked: tuple[str, str], found: joining.Addons | None, network: str, proxy: str
+) -> None:
+    assert joining.choice(*asked, found) == (network, proxy)
+
+
+def test_rights_printed_cover_what_the_daemons_need() -> None:
+    objects = json.loads("".join(line for line in joining.rights_text().splitlines() if not line.startswith("#")))
+    granted = {
+        (verb, resource)
+        for one in objects["items"]
+        for rule in one.get("rules", ())
+        for verb in rule["verbs"]
+        for resource in rule["resources"]
+    }
+    assert ("list", "nodes") in granted
+    roles = {one["roleRef"]["name"] for one in objects["items"] if one["kind"] == "ClusterRoleBinding"}
+    assert "system:node-proxier" in roles  # upstream's: services and endpointslices
+    needs = [str(need) for need in joining.needs("nodewright", "nodewright")]
+    assert needs == ["list nodes", "list endpointslices"]
+    assert joining.needs("none", "none") == []
 
 
 def test_a_ready_node_keeps_its_name() -> None:
