@@ -46,6 +46,10 @@ from proxy.watches import Watches
 
 log = logging.getLogger(__name__)
 
+# Objects between two collections, as CPython has it and while everything is listed and planned:
+# then hardly anything is garbage, and half the CPU would be spent on looking for it.
+_COLLECT, _COLLECT_AT_START = (700, 10, 10), (100_000, 20, 100)
+
 DEEP_AUDIT = 5.0  # seconds: what somebody else did to our rules is mended within twice of that
 
 
@@ -78,6 +82,7 @@ async def run(settings: Settings) -> None:
     """Until SIGTERM or SIGINT. The rules stay: connections and new flows go on without the proxy."""
     for notice in settings.notices:
         log.warning("%s", notice)
+    gc.set_threshold(*_COLLECT_AT_START)
     access = find_access(settings.kubeconfig, settings.master)
     backends = await modes.backends(settings)
     machine.set_sysctls(settings)
@@ -164,6 +169,7 @@ class _Proxy:
             await proxier.first_sync.wait()
         # What was listed lives as long as the process: the collector need not look at it again and again.
         gc.freeze()
+        gc.set_threshold(*_COLLECT)
         # Only now: until the new rules stand, the old ones serve.
         await modes.remove_others(self._settings.mode)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import Literal, NamedTuple
 
 from nodelib.firewall.objects import Family
@@ -119,4 +120,5 @@ class Desired:
     @property
     def endpoint_count(self) -> int:
         """Endpoints of existing service ports."""
-        return sum(len(self.endpoints.get(name, ())) for name in self.ports)
+        # No loop of Python's: asked at each change of the iptables mode.
+        return sum(map(len, map(self.endpoints.get, self.ports, repeat(()))))

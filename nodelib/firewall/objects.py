@@ -6,6 +6,7 @@ are to be given: nothing here interprets them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -13,6 +14,7 @@ from enum import StrEnum
 from nodelib.errors import Invalid
 
 MAX_CHAIN_NAME = 28  # XT_EXTENSION_MAXNAMELEN - 1, linux/netfilter/x_tables.h
+_CHAIN_NAME = re.compile(rf"(?![-!:*#])[^\s\x00-\x20]{{1,{MAX_CHAIN_NAME}}}")
 
 BUILT_IN = {
     "filter": ("INPUT", "FORWARD", "OUTPUT"),
@@ -138,7 +140,7 @@ def fingerprint(rules: Iterable[Words], start: int = 0) -> int:
 
 def check_chain_name(name: str) -> str:
     """The name itself. Raises Invalid where iptables would refuse it or take it for something else."""
-    if not 0 < len(name) <= MAX_CHAIN_NAME or name[0] in "-!:*#" or any(c.isspace() or ord(c) < 33 for c in name):
+    if not _CHAIN_NAME.fullmatch(name):
         raise Invalid(
             f"{name!r} is not a chain name: 1 to {MAX_CHAIN_NAME} visible characters, not starting with one of -!:*#",
             obj="iptables",

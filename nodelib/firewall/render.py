@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import lru_cache
 
 from nodelib.errors import Invalid
 from nodelib.firewall.objects import Chain, Change, Rule, TableChange, check_chain_name
@@ -39,23 +38,18 @@ def rule_text(rule: Rule) -> str:
 def _table_lines(change: TableChange) -> Iterable[str]:
     yield f"*{change.table}"
     for chain in change.chains:
-        yield f":{_name(chain.name)} - [0:0]"
+        yield f":{check_chain_name(chain.name)} - [0:0]"
     for name in change.delete:
-        yield f":{_name(name)} - [0:0]"
+        yield f":{check_chain_name(name)} - [0:0]"
     for chain in change.chains:
         yield from chain_lines(chain)
     for old in change.remove_jumps:
-        yield f"-D {_name(old.chain)} {rule_text(old.rule)}"
+        yield f"-D {check_chain_name(old.chain)} {rule_text(old.rule)}"
     for new in change.add_jumps:
-        yield f"{'-I' if new.insert else '-A'} {_name(new.chain)} {rule_text(new.rule)}"
+        yield f"{'-I' if new.insert else '-A'} {check_chain_name(new.chain)} {rule_text(new.rule)}"
     for name in change.delete:
         yield f"-X {name}"
     yield "COMMIT"
-
-
-@lru_cache(maxsize=4096)
-def _name(name: str) -> str:
-    return check_chain_name(name)
 
 
 def _quoted(word: str) -> str:

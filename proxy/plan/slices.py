@@ -32,10 +32,10 @@ class Slice:
 def slice_key(obj: Json) -> tuple[NamespacedName, str] | None:
     """(Service, slice name), None for a slice that belongs to no Service."""
     meta = obj.get("metadata")
-    if not isinstance(meta, Mapping):
+    if not isinstance(meta, dict):
         return None
     labels = meta.get("labels")
-    service = labels.get(SERVICE_NAME) if isinstance(labels, Mapping) else None
+    service = labels.get(SERVICE_NAME) if isinstance(labels, dict) else None
     namespace, name = meta.get("namespace"), meta.get("name")
     if not (service and namespace and name):
         return None
@@ -88,9 +88,9 @@ def _addresses(label: str, given: object, family: Family, node: str, problems: l
             problems.append(Problem(label, f"an endpoint with the addresses {listed!r} is left out"))
             continue
         conditions = entry.get("conditions")
-        conditions = conditions if isinstance(conditions, Mapping) else {}
+        conditions = conditions if isinstance(conditions, dict) else {}
         hints = entry.get("hints")
-        hints = hints if isinstance(hints, Mapping) else {}
+        hints = hints if isinstance(hints, dict) else {}
         found.append(
             Endpoint(
                 address,
@@ -124,4 +124,4 @@ def _names(given: object) -> frozenset[str]:
 
 
 def _items(value: object) -> list[Json]:
-    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []

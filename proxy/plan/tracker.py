@@ -83,9 +83,8 @@ class Tracker:
         if key is None:
             return []
         service, name = key
-        parsed, problems = (None, []) if gone else parse_slice(obj, self._node)
-        if parsed is not None and parsed.family is not self.family:
-            parsed, problems = None, []
+        others = obj.get("addressType") != self.family.value
+        parsed, problems = (None, []) if gone or others else parse_slice(obj, self._node)
         known = self._slices.get(service, {})
         if known.get(name) == parsed:
             return problems

@@ -50,6 +50,7 @@ class _Facts:
     internal: bool  # has endpoints for traffic to the cluster IP
     external: bool  # has endpoints for traffic from outside
     firewalled: bool
+    endpoint_chains: Mapping[tuple[str, int], str]
 
     @property
     def internal_chain(self) -> str:
@@ -71,6 +72,7 @@ def port_rules(port: ServicePort, endpoints: Sequence[Endpoint], ctx: Context) -
         internal=found.any and (bool(found.local) or not port.internal_local),
         external=found.any and (bool(found.local) or not port.external_local),
         firewalled=found.any and bool(port.load_balancer_ips) and bool(port.source_ranges),
+        endpoint_chains={(one.ip, one.port): endpoint_chain(port, str(one)) for one in found.reachable},
     )
     return PortRules(
         _dispatch(facts, ctx),
@@ -199,7 +201,7 @@ def _firewall(facts: _Facts, ctx: Context) -> list[Rule]:
 
 def _to_endpoints(facts: _Facts, endpoints: Endpoints, ctx: Context) -> list[Rule]:
     port = facts.port
-    chains = [endpoint_chain(port, str(endpoint)) for endpoint in endpoints]
+    chains = [facts.endpoint_chains[endpoint.ip, endpoint.port] for endpoint in endpoints]
     labels = [() if ctx.large else comment(f"{port.name} -> {endpoint}") for endpoint in endpoints]
     rules = []
     if port.affinity_seconds:
@@ -216,7 +218,7 @@ def _to_endpoints(facts: _Facts, endpoints: Endpoints, ctx: Context) -> list[Rul
 
 def _endpoint(facts: _Facts, endpoint: Endpoint, ctx: Context) -> Chain:
     port = facts.port
-    name = endpoint_chain(port, str(endpoint))
+    name = facts.endpoint_chains[endpoint.ip, endpoint.port]
     label = () if ctx.large else comment(str(port.name))
     remember = ("-m", "recent", "--name", name, "--set") if port.affinity_seconds else ()
     hairpin = rule(label, "-s", endpoint.ip, _MARK_MASQ)

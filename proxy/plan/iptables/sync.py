@@ -41,6 +41,7 @@ class Standing:
     ports: Mapping[ServicePortName, PortRules] = field(default_factory=dict)
     chains: Mapping[ServicePortName, Mapping[str, Mark]] = field(default_factory=dict)
     tops: Mapping[Top, tuple[Rule, ...]] = field(default_factory=dict)
+    rules: int = 0  # in `chains`
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,7 @@ def full_stages(desired: Desired, ctx: Context, kernel: Mapping[str, TableConten
     stale = [name for name in kernel["nat"].chains if is_service_chain(name) and name not in wanted]
     for change in _transactions([tuple(pending)] if pending else [], _final(tops, kernel, ctx), stale):
         yield _counted(change, written)
-    return _finished(written, Standing(ports, marks, tops))
+    return _finished(written, Standing(ports, marks, tops, sum(map(_rules, marks.values()))))
 
 
 def next_stage(stages: Generator[Change, None, Plan]) -> Change | Plan:
@@ -142,6 +143,7 @@ def plan_partial(desired: Desired, changed: Collection[ServicePortName], ctx: Co
     groups: list[tuple[Chain, ...]] = []
     stale: list[str] = []
     touched: set[Top] = set()
+    rules = standing.rules
     for name in changed:
         old, new = standing.ports.get(name), fresh.get(name)
         touched.update(_differing(old, new))
@@ -152,6 +154,7 @@ def plan_partial(desired: Desired, changed: Collection[ServicePortName], ctx: Co
             ports[name], chains[name] = new, marks
             groups.append(tuple([chain for chain in new.chains if before.get(chain.name) != marks[chain.name]]))
         stale.extend([chain for chain in before if chain not in marks])
+        rules += _rules(marks) - _rules(before)
     order = sorted(ports) if touched else []
     tops = {**standing.tops, **{top: fixed.fill(top, ports, order, ctx) for top in touched}}
     final = (
@@ -162,7 +165,8 @@ def plan_partial(desired: Desired, changed: Collection[ServicePortName], ctx: Co
     written: Counter[str] = Counter()
     for change in changes:
         _counted(change, written)
-    return replace(_finished(written, Standing({**ports, **_slim(fresh)}, chains, tops)), changes=changes)
+    ports.update(_slim(fresh))
+    return replace(_finished(written, Standing(ports, chains, tops, rules)), changes=changes)
 
 
 def plan_cleanup(kernel: Mapping[str, TableContent], family: Family) -> Change:
@@ -264,6 +268,10 @@ def _marks(chains: Iterable[Chain]) -> dict[str, Mark]:
     return {chain.name: Mark(hash(chain), len(chain.rules)) for chain in chains}
 
 
+def _rules(marks: Mapping[str, Mark]) -> int:
+    return sum([mark.rules for mark in marks.values()])
+
+
 def _slim(ports: Mapping[ServicePortName, PortRules]) -> dict[ServicePortName, PortRules]:
     """Without the chains: of those only names and marks are kept, the dispatch is needed again."""
     return {name: replace(rules, chains=()) for name, rules in ports.items()}
@@ -284,5 +292,5 @@ def _finished(written: Mapping[str, int], standing: Standing) -> Plan:
     total = {"filter": 0, "nat": 0}
     for (table_name, _), rules in standing.tops.items():
         total[table_name] += len(rules)
-    total["nat"] += sum(mark.rules for marks in standing.chains.values() for mark in marks.values())
+    total["nat"] += standing.rules
     return Plan((), standing, total, {table: written.get(table, 0) for table in total})
