@@ -44,6 +44,7 @@ class Order:
     modes: str
     steps: str
     dense: bool
+    limit: float
     minutes: float
     seed: int
     write: bool
@@ -73,7 +74,7 @@ def run(what: Bench, order: Order) -> None:
                 sizes=order.sizes,
                 steps=order.steps,
                 dense=order.dense,
-                effort=Effort(),
+                effort=Effort(cold_limit=order.limit),
             )
             bench_services.services(wanted, write=order.write, plain=order.plain, binaries=order.binaries)
         case Bench.SOAK:

@@ -8,7 +8,7 @@ import os
 import random
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import aiohttp
@@ -88,14 +88,10 @@ def services(wanted: Wish, *, write: bool, plain: bool, binaries: Path | None) -
 async def _measure(
     wanted: Wish, binaries: Path, display: Display, keep: Callable[[list[Figure]], None]
 ) -> tuple[list[Figure], list[str]]:
-    found: list[Figure] = []
-    failed: list[str] = []
-    clock = SystemClock()
-    lab = Lab(Path(tempfile.mkdtemp(prefix="nodewright-bench-")), binaries, clock)
+    lab = Lab(Path(tempfile.mkdtemp(prefix="nodewright-bench-")), binaries, SystemClock())
     try:
         await lab.prepare()
-        pods = await answering_pods(lab)
-        number = 1
+        rounds = _Rounds(wanted, lab, await answering_pods(lab), binaries, display, keep)
         for size in wanted.sizes:
             with display.step(f"{size} Services") as say:
                 await populate(lab, size, say)
@@ -104,40 +100,74 @@ async def _measure(
             try:
                 await client.post("/api/v1/nodes", node_object())
                 for mode in wanted.modes:
-                    for maker in wanted.makers:
-                        number += 1
-                        subject = Subject(lab, maker, mode, binaries / "kube-proxy", clock)
-                        run = Measurement(lab, client, subject, size, clock, wanted.effort, fresh)
-                        with display.step(f"{maker} {mode}, {size} Services") as say:
-                            try:
-                                await subject.open(number, pods)
-                                await _walk(run, wanted.steps, say)
-                            except NodewrightError as error:
-                                failed.append(f"{maker} {mode}, {size} Services: {error}")
-                            finally:
-                                await subject.close()
-                        taken = _figures(mode, size, maker, run.figures)
-                        found += taken
-                        keep(taken)
-                        # The kernel tears a namespace of 100,000 rules down on its own time.
-                        await clock.sleep(2)
+                    await rounds.run(size, mode, client, fresh)
             finally:
                 await client.close()
                 await lab.stop_servers()
     finally:
         await lab.close()
-    return found, failed
+    return rounds.found, rounds.failed
+
+
+@dataclass(slots=True)
+class _Rounds:
+    """One mode at one size after the other, all makers in each; `found` and `failed` grow."""
+
+    wanted: Wish
+    lab: Lab
+    pods: Space
+    binaries: Path
+    display: Display
+    keep: Callable[[list[Figure]], None]
+    found: list[Figure] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+    number: int = 1
+
+    async def run(self, size: Size, mode: str, client: KubeClient, fresh: list[int]) -> None:
+        """Each maker's proxy alone, then in turns the path through the rules that they left."""
+        clock, effort = SystemClock(), self.wanted.effort
+        subjects = [Subject(self.lab, one, mode, self.binaries / "kube-proxy", clock) for one in self.wanted.makers]
+        runs = [Measurement(self.lab, client, one, size, clock, effort, fresh) for one in subjects]
+        try:
+            for subject, run in zip(subjects, runs, strict=True):
+                await self._alone(subject, run, size)
+            if "path" in self.wanted.steps:
+                with self.display.step(f"path, {mode}, {size} Services"):
+                    for run in runs * effort.turns:
+                        await run.path()
+        finally:
+            for subject in subjects:
+                await subject.close()
+        for subject, run in zip(subjects, runs, strict=True):
+            taken = _figures(mode, size, subject.maker, run)
+            self.found += taken
+            self.keep(taken)
+        # The kernel tears a namespace of 100,000 rules down on its own time.
+        await clock.sleep(2)
+
+    async def _alone(self, subject: Subject, run: Measurement, size: Size) -> None:
+        self.number += 1
+        name = f"{subject.maker} {subject.mode}, {size} Services"
+        with self.display.step(name) as say:
+            try:
+                await subject.open(self.number, self.pods)
+                await _walk(run, self.wanted.steps, say)
+            except NodewrightError as error:
+                self.failed.append(f"{name}: {error}")
+            finally:
+                await subject.leave()
+        self.keep(_figures(subject.mode, size, subject.maker, run))
 
 
 async def _walk(run: Measurement, steps: Sequence[str], say: Say) -> None:
     say("cold sync")
     await run.cold()
-    if "path" in steps:
-        await run.path()
     if "change" in steps:
         await run.change(say)
     if "churn" in steps:
         await run.churn(say)
+    if "path" in steps:
+        await run.prepare_path()
 
 
 async def answering_pods(lab: Lab) -> Space:
@@ -168,11 +198,11 @@ def node_object() -> objects.Json:
     }
 
 
-def _figures(mode: str, size: Size, maker: str, taken: dict[str, float]) -> list[Figure]:
+def _figures(mode: str, size: Size, maker: str, run: Measurement) -> list[Figure]:
     today, at = str(datetime.date.today()), commit()
     return [
-        Figure(mode, size.services, size.endpoints, name, maker, float(f"{value:.4g}"), today, at)
-        for name, value in taken.items()
+        Figure(mode, size.services, size.endpoints, name, maker, float(f"{value:.4g}"), today, at, name in run.at_least)
+        for name, value in run.figures.items()
     ]
 
 

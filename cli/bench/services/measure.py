@@ -2,7 +2,9 @@
 
 Cold sync: the proxy's own sync_proxy_rules_duration_seconds of its first sync, and the seconds from its start
 until that sync had ended. A change: from sending the PATCH of one EndpointSlice until a connection through the
-Service reaches the new endpoint, so it holds the API server, the watch, the proxy and the kernel.
+Service reaches the new endpoint, so it holds the API server, the watch, the proxy and the kernel. The path of
+packets: in turns of all makers, from namespaces whose proxy has ended and whose rules stand: what the machine does
+beside it falls on all of them alike.
 """
 
 from __future__ import annotations
@@ -22,8 +24,6 @@ from nodelib.clock import Clock
 from nodelib.errors import Temporary
 from nodelib.kube.client import KubeClient
 
-_COLD_LIMIT = 280.0  # seconds
-
 
 @dataclass(frozen=True, slots=True)
 class Effort:
@@ -33,8 +33,10 @@ class Effort:
     rest: float = 1.3  # seconds between two changes: longer than upstream's minSyncPeriod
     churn_rate: int = 100
     churn_seconds: float = 60
-    connects: int = 2000
-    stream_seconds: float = 3
+    turns: int = 5  # of the path
+    connects: int = 500  # a turn
+    stream_seconds: float = 2
+    cold_limit: float = 280.0  # seconds until a first sync is given up
 
 
 class Measurement:
@@ -44,15 +46,26 @@ class Measurement:
         self, lab: Lab, client: KubeClient, subject: Subject, size: Size, clock: Clock, effort: Effort, fresh: list[int]
     ) -> None:
         self.figures: dict[str, float] = {}
+        self.at_least: set[str] = set()  # of them those that were cut short
         self._lab, self._client, self._subject, self._size = lab, client, subject, size
         self._clock, self._effort = clock, effort
         self._random = random.Random(size.services)
         # Each Service is moved to the endpoint that answers once, by whichever subject: no change is none.
         self._fresh = fresh
+        self._path: Peer | None = None
+        self._answering = -1
+        self._connects: list[float] = []
+        self._speeds: list[float] = []
 
     async def cold(self) -> None:
+        """Raises Temporary where it took too long; that it did is a figure then."""
         await self._subject.start()
-        seen = await self._subject.synced(_COLD_LIMIT)
+        try:
+            seen = await self._subject.synced(self._effort.cold_limit)
+        except Temporary:
+            self.figures["start to synced"] = self._effort.cold_limit
+            self.at_least.add("start to synced")
+            raise
         self.figures["cold sync"] = seen[f"{SYNC}_sum"] / seen[f"{SYNC}_count"]
         self.figures["start to synced"] = seen[LAST] - self._subject.started
         await self._clock.sleep(2)
@@ -91,20 +104,24 @@ class Measurement:
         self.figures["churn rate"] = self._sent / spent
         self.figures["churn RSS"] = self._subject.cost().rss
 
+    async def prepare_path(self) -> None:
+        """One Service gets the endpoint that takes a stream. The last thing the proxy is needed for."""
+        self._path = Peer(await start_peer(self._lab, self._subject.space, "client"))
+        self._answering = self._fresh.pop()
+        await self._moved(self._path, self._answering, [PROBE_ADDRESS])
+
     async def path(self) -> None:
-        """The first packet through any Service, and the throughput of one connection."""
-        peer = Peer(await start_peer(self._lab, self._subject.space, "client"))
+        """One turn: the first packet through any Service, and the throughput of one connection."""
+        if self._path is None:
+            return
         size = self._size
         through = [self._random.randrange(size.services) for _ in range(self._effort.connects)]
-        taken = await peer.ask({"first": [[size.cluster_ip(index), PORT] for index in through]})
-        self.figures["first packet p50"] = 1e6 * statistics.median(taken)
-        self.figures["first packet p99"] = 1e6 * percentile(taken, 0.99)
-        index = self._fresh.pop()
-        await self._moved(peer, index, [PROBE_ADDRESS])
-        speeds = [
-            await peer.ask({"stream": [size.cluster_ip(index), PORT, self._effort.stream_seconds]}) for _ in range(3)
-        ]
-        self.figures["throughput"] = statistics.median(speeds) * 8 / 1e9
+        self._connects += await self._path.ask({"first": [[size.cluster_ip(index), PORT] for index in through]})
+        stream = [size.cluster_ip(self._answering), PORT, self._effort.stream_seconds]
+        self._speeds.append(await self._path.ask({"stream": stream}))
+        self.figures["first packet p50"] = 1e6 * statistics.median(self._connects)
+        self.figures["first packet p99"] = 1e6 * percentile(self._connects, 0.99)
+        self.figures["throughput"] = statistics.median(self._speeds) * 8 / 1e9
 
     async def _lag(self, peer: Peer) -> float:
         index = self._fresh.pop()

@@ -62,6 +62,7 @@ class Figure:
     value: float
     date: str
     commit: str
+    at_least: bool = False  # it was cut short
 
     @property
     def key(self) -> tuple[str, int, int, str, str]:
@@ -119,15 +120,17 @@ def _row(key: tuple[str, int, int, str], ours: Figure | None, theirs: Figure | N
         wanted.append(f"{most:g} {unit}")
         met += [ours.value <= most] if ours else []
     verdict = f"{', '.join(wanted)}: {'met' if all(met) else 'missed'}" if met else ", ".join(wanted)
+    short = ["≥ " if one and one.at_least else "" for one in (ours, theirs)]
+    bound = "≤ " if short[1] else ""
     taken = ours or theirs
     assert taken is not None
     cells = (
         mode,
         name,
         f"{services:,} x {endpoints}",
-        f"{ours.value:.3g} {unit}" if ours else "-",
-        f"{theirs.value:.3g} {unit}" if theirs else "-",
-        f"{ratio:.2f}x" if ratio is not None else "-",
+        f"{short[0]}{ours.value:.3g} {unit}" if ours else "-",
+        f"{short[1]}{theirs.value:.3g} {unit}" if theirs else "-",
+        f"{bound}{ratio:.2f}x" if ratio is not None and not short[0] else "-",
         verdict or "-",
         f"{taken.date} {taken.commit}",
     )

@@ -143,9 +143,13 @@ class Subject:
     def cost(self) -> Cost:
         return cost(self.process.pid)
 
-    async def close(self) -> None:
+    async def leave(self) -> None:
+        """End the proxy; its namespace and rules stay."""
         if self._process is not None:
             await self._process.stop()
+
+    async def close(self) -> None:
+        await self.leave()
         if self._space is not None:
             await self._lab.drop(self._space)
 
