@@ -32,6 +32,7 @@ class Look:
     changes: int
     difference: list[str]
     rss: float
+    fresh: float  # resident memory of the proxy that was started a moment ago on the same objects
     files: int
     lines: int
     listening: int  # sockets that it listens on: health check node ports come and go with the Services
@@ -61,7 +62,7 @@ class Soak:
                 for mode, subject in old.items():
                     look = await self._look(mode, subject, churn.done)
                     self.looks.append(look)
-                    say(f"{mode}, {churn.done} changes: {len(look.difference)} differences, RSS {look.rss:.0f} MiB")
+                    say(f"{mode}, {churn.done} changes: {len(look.difference)} differences, RSS {look.rss:.0f} MiB ({look.fresh:.0f} afresh)")
         finally:
             for subject in old.values():
                 await subject.close()
@@ -76,12 +77,13 @@ class Soak:
                 if not difference or self.clock.monotonic() > deadline:
                     break
                 await self.clock.sleep(1)
+            fresh_rss = cost(fresh.process.pid).rss
         finally:
             await fresh.close()
         pid = old.process.pid
         files = len(os.listdir(f"/proc/{pid}/fd"))
         listening = len((await old.space.run("ss", "-Hltn")).text.splitlines())
-        return Look(mode, changes, difference[:10], cost(pid).rss, files, len(stands), listening)
+        return Look(mode, changes, difference[:10], cost(pid).rss, fresh_rss, files, len(stands), listening)
 
     async def _started(self, mode: str) -> Subject:
         self.number = 20 + (self.number - 19) % 200
@@ -146,7 +148,7 @@ def report(looks: list[Look]) -> list[str]:
         lines.append(
             f"{mode}: {len(own)} pauses, {own[-1].changes} changes, {own[-1].lines} lines in the kernel at the end;"
             f" {len(wrong)} pauses with a difference; RSS {rss[0]:.0f} MiB at first, {rss[-1]:.0f} at last,"
-            f" {max(rss):.0f} at most; open files that do not listen: {min(files)} to {max(files)}"
+            f" {max(rss):.0f} at most, of a fresh one {own[0].fresh:.0f} and {own[-1].fresh:.0f}; open files that do not listen: {min(files)} to {max(files)}"
         )
         for look in wrong:
             lines += [f"  after {look.changes} changes: {line}" for line in look.difference]
