@@ -95,6 +95,14 @@ def _target(walker: Walker, rule: Rule, way: Way, node: Node, depth: int) -> tup
         host, port = _split_endpoint(words[words.index("--to-destination") + 1], way.packet.port)
         moved = replace(way.packet, destination=host, port=port)
         return [], [replace(way, packet=moved, verdict="ACCEPT", translated=True)]
+    if target == "REDIRECT":
+        here = "127.0.0.1" if ":" not in way.packet.destination else "::1"
+        if way.packet.interface:
+            # The first address of that interface: which of the node's it is cannot be told here.
+            here = min((one for one in node.addresses if (":" in one) == (":" in here)), default=here)
+        port = int(words[words.index("--to-ports") + 1]) if "--to-ports" in words else way.packet.port
+        moved = replace(way.packet, destination=here, port=port)
+        return [], [replace(way, packet=moved, verdict="ACCEPT", translated=True)]
     if not content.has(target):
         raise Invalid(f"jump to {target}, which does not exist", obj=f"table {content.table}", step="trace a packet")
     left = _chain(walker, target, way, node, depth + 1)

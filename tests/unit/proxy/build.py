@@ -14,11 +14,13 @@ from nodelib.firewall.fake import FakeIptables
 from nodelib.firewall.objects import Family
 from nodelib.firewall.trace import Node, Packet, trace
 from proxy.model import Desired
+from proxy.plan import userspace
 from proxy.plan.iptables.context import Context, by_cidr
 from proxy.plan.iptables.sync import plan_full
 from proxy.plan.nftables.sync import Ledger, plan
 from proxy.plan.tracker import Tracker
 from tests.fakes.nft_trace import Tracer
+from tests.fakes.userspace_trace import UserspaceTracer
 
 Json = dict[str, Any]
 
@@ -100,6 +102,17 @@ def nft_installed(*objects: Json, ctx: Context = CONTEXT) -> Tracer:
     ledger = Ledger()
     ledger.take(plan(desired(*objects, family=ctx.family, node=ctx.node), None, ctx, ledger))
     return Tracer(ctx, ledger)
+
+
+def userspace_installed(*objects: Json, ctx: Context = CONTEXT) -> UserspaceTracer:
+    """The same in userspace mode, every socket with a port of its own."""
+    wanted = desired(*objects, family=ctx.family, node=ctx.node)
+    pools = userspace.pools(wanted, wanted.ports, ctx)
+    ports = {name: 40000 + number for number, name in enumerate(pools)}
+    fake = FakeIptables(ctx.family)
+    content = fake.content()["nat"]
+    fake.load_change(userspace.plan(userspace.chains(wanted, ports, ctx), content, ctx))
+    return UserspaceTracer(fake, {port: pools[name].addresses for name, port in ports.items()})
 
 
 def flow(fake: FakeIptables, source: str, to: str, port: int, *, protocol: str = "tcp", node: Node = NODE) -> str:

@@ -1,4 +1,4 @@
-"""Where packets go: the flow tables of upstream's iptables/proxier_test.go, traced through the written rules."""
+"""Where packets go: the flow tables of upstream's iptables/proxier_test.go, traced through the rules of three modes."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from nodelib.firewall.fake import FakeIptables
 from nodelib.firewall.trace import Node, Packet
 from proxy.plan.iptables.context import Context, LocalDetector, by_interface
 from tests.fakes.nft_trace import Tracer
+from tests.fakes.userspace_trace import UserspaceTracer
 from tests.unit.proxy.build import (
     BLOCKED_CLIENT,
     CLIENT,
@@ -26,6 +27,7 @@ from tests.unit.proxy.build import (
     flow,
     installed,
     nft_installed,
+    userspace_installed,
     service,
 )
 
@@ -36,36 +38,52 @@ PORTS = [{"name": "p80", "port": 80, "protocol": "TCP", "nodePort": NODE_PORT}]
 LOCAL, REMOTE = endpoint("10.180.0.1", HERE), endpoint("10.180.1.2", "there")
 TERMINATING = {"ready": False, "serving": True, "terminating": True}
 NO_LOCALHOST = {"node port on localhost": "passes"}  # upstream's nftables mode has none either
+# Policy Local binds pods and the node itself too in userspace mode: a socket does not know where its client is.
+NEAR = ("pod to ", "node to ")
 Row = tuple[str, str, str, int, str]
 
 
 @dataclass(frozen=True)
-class Both:
-    """The same cluster in iptables and in nftables mode."""
+class Modes:
+    """The same cluster in each mode."""
 
     fake: FakeIptables
     nft: Tracer
+    user: UserspaceTracer
 
 
-def world_of(*objects: Json, ctx: Context = CONTEXT) -> Both:
-    return Both(installed(*objects, ctx=ctx), nft_installed(*objects, ctx=ctx))
+def world_of(*objects: Json, ctx: Context = CONTEXT) -> Modes:
+    user = userspace_installed(*objects, ctx=ctx)
+    return Modes(installed(*objects, ctx=ctx), nft_installed(*objects, ctx=ctx), user)
 
 
-def check(world: Both, rows: list[Row], node: Node = NODE, nft: Mapping[str, str] | None = None) -> None:
-    """`nft`: what is meant to be different in nftables mode, by label."""
+def by_socket(expected: str) -> str:
+    """The same in userspace mode: the proxy itself is who endpoints see, and who refuses."""
+    return "reset" if expected in ("REJECT", "DROP") else expected.removesuffix(" masq")
+
+
+def check(
+    world: Modes,
+    rows: list[Row],
+    node: Node = NODE,
+    nft: Mapping[str, str] | None = None,
+    user: Mapping[str, str] | None = None,
+) -> None:
+    """`nft`, `user`: what is meant to be different in nftables and in userspace mode, by label."""
     wrong = []
     for label, source, to, port, expected in rows:
         packet = Packet(source, to, port, "tcp", interface="" if node.is_local(source) else "eth0")
         meant = (nft or {}).get(label, expected)
         found = {"iptables": (flow(world.fake, source, to, port, node=node), expected)}
         found["nftables"] = (world.nft.flow(packet, node), meant)
+        found["userspace"] = (world.user.flow(packet, node), (user or {}).get(label, by_socket(expected)))
         for mode, (got, wanted) in found.items():
             if got != wanted:
                 wrong.append(f"{mode}: {label}: {source} -> {to}:{port}: expected {wanted!r}, got {got!r}")
     assert not wrong, "\n".join(wrong)
 
 
-def balanced(*endpoints: Json, **spec: object) -> Both:
+def balanced(*endpoints: Json, **spec: object) -> Modes:
     obj = service("svc", IP, type="LoadBalancer", ports=PORTS, externalIPs=[EXTERNAL], lb=[BALANCER], **spec)
     return world_of(obj, endpoint_slice("svc", endpoints))
 
@@ -142,7 +160,7 @@ def test_external_local_policy() -> None:
             (f"node to {to}", NODE_IP, to, port, f"{both} masq"),
             (f"client to {to}", CLIENT, to, port, "10.180.0.1:80"),
         ]
-    check(fake, rows)
+    check(fake, rows, user={row[0]: "10.180.0.1:80" for row in rows if row[0].startswith(NEAR)})
 
 
 def test_external_local_policy_without_local_endpoint() -> None:
@@ -154,7 +172,7 @@ def test_external_local_policy_without_local_endpoint() -> None:
             (f"node to {to}", NODE_IP, to, port, "10.180.1.2:80 masq"),
             (f"client to {to}", CLIENT, to, port, "DROP"),
         ]
-    check(fake, rows)
+    check(fake, rows, user={row[0]: "reset" for row in rows if row[0].startswith(NEAR)})
 
 
 def test_internal_local_policy() -> None:
@@ -188,17 +206,21 @@ def test_load_balancer_source_ranges() -> None:
             ("nor external IPs", BLOCKED_CLIENT, EXTERNAL, 80, "10.180.0.1:80 masq"),
             ("nor the cluster IP", POD, IP, 80, "10.180.0.1:80"),
         ],
+        # Not redirected, so not served; there is no filter.
+        user={"blocked": "passes", "pod is blocked as well": "passes"},
     )
 
 
 def test_source_ranges_that_have_the_node_let_its_balancer_address_in() -> None:
     fake = balanced(LOCAL, loadBalancerSourceRanges=["192.168.0.0/24"])
     at_home = Node(NODE.addresses | {BALANCER})
-    check(fake, [("node by the balancer's own address", BALANCER, BALANCER, 80, "10.180.0.1:80 masq")], at_home)
+    by_own = "node by the balancer's own address"
+    check(fake, [(by_own, BALANCER, BALANCER, 80, "10.180.0.1:80 masq")], at_home, user={by_own: "passes"})
     check(
         balanced(LOCAL, loadBalancerSourceRanges=["203.0.113.0/25"]),
         [("not the node", BALANCER, BALANCER, 80, "DROP")],
         at_home,
+        user={"not the node": "passes"},
     )
 
 
@@ -233,13 +255,16 @@ def test_no_node_ports_on_localhost() -> None:
             ("localhost", "127.0.0.1", "127.0.0.1", NODE_PORT, "passes"),
             ("node", CLIENT, NODE_IP, NODE_PORT, "10.180.0.1:80 masq"),
         ],
+        # The switch is one of the iptables mode: a socket needs no route_localnet.
+        user={"localhost": "10.180.0.1:80"},
     )
 
 
 def test_loopback_addresses_are_not_reachable_from_outside() -> None:
     fake = world_of(service("svc", IP, type="NodePort", ports=PORTS), endpoint_slice("svc", [LOCAL]))
-    # In nftables mode nothing sets route_localnet: the kernel itself drops it.
-    check(fake, [("a martian", CLIENT, "127.0.0.1", 22, "DROP")], nft={"a martian": "passes"})
+    # In the other modes nothing sets route_localnet: the kernel itself drops it.
+    passes = {"a martian": "passes"}
+    check(fake, [("a martian", CLIENT, "127.0.0.1", 22, "DROP")], nft=passes, user=passes)
 
 
 def test_health_check_node_port_is_open() -> None:
@@ -268,6 +293,8 @@ def test_session_affinity_goes_back_to_the_known_endpoint() -> None:
             ("another", CLIENT, IP, 80, "10.180.0.1:80, 10.180.0.2:80 masq"),
         ],
         known,
+        # Its sockets remember, not its rules: test_userspace.py.
+        user={"a known client": "10.180.0.1:80, 10.180.0.2:80"},
     )
 
 
@@ -326,6 +353,7 @@ def test_both_policies(internal: str, external: str, pod: str, client: str, node
             ("client", CLIENT, NODE_IP, NODE_PORT, spelled(client)),
             ("node", NODE_IP, NODE_IP, NODE_PORT, spelled(node)),
         ],
+        user={"node": spelled(client).removesuffix(" masq")},
     )
 
 
