@@ -1,11 +1,13 @@
-"""Long runs by hand: `NODEWRIGHT_SOAK=100 ./nodewright test tests/cluster/test_soak.py` (kills of the proxy).
+"""Long runs by hand: `NODEWRIGHT_SOAK=100 ./nodewright test tests/cluster/test_soak.py` (kills of the proxy and of the agent).
 
 What they find is told as figures; what must never happen fails.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
+import random
 import subprocess
 import sys
 from typing import Any
@@ -13,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.cluster.test_service import APP, answers_from, client
-from tests.cluster.world import Object, World, holds, load, service, web
+from tests.cluster.world import Object, World, holds, load, pod, service, sleeper, web
 from tests.netns.proxy_world import PEER
 
 KILLS = int(os.environ.get("NODEWRIGHT_SOAK", "0"))
@@ -67,7 +69,20 @@ async def test_a_rolling_update_under_load(world: World, sleep: int) -> None:
     assert not sleep or result["failed"] == []
 
 
-async def test_a_proxy_killed_many_times_breaks_nothing(world: World) -> None:
+async def pods_come_and_go(world: World, stop: asyncio.Event) -> int:
+    """On the node whose daemons die: their network is made and removed meanwhile. How many there were."""
+    turn = 0
+    while not stop.is_set():
+        turn += 1
+        await world.create(pod(f"guest-{turn}", sleeper(), nodeName="node1", terminationGracePeriodSeconds=1))
+        await world.ready(f"guest-{turn}")
+        await world.delete(f"guest-{turn}")
+        await world.gone(f"guest-{turn}")
+    return turn
+
+
+@pytest.mark.parametrize("program", ["proxy", "agent"])
+async def test_killed_many_times_under_load_breaks_nothing(world: World, program: str) -> None:
     made = await world.create(service("web", APP))
     path = f"/apis/apps/v1/namespaces/{world.namespace}/deployments"
     await world.api.post(path, deployment())
@@ -77,15 +92,20 @@ async def test_a_proxy_killed_many_times_breaks_nothing(world: World) -> None:
     await answers_from(
         world, f"http://{address}/hostname", {one["metadata"]["name"] for one in await world.pods("app=web")}
     )
-    net = world.cluster.namespace("node1", "net")
+    net, stop = world.cluster.namespace("node1", "net"), asyncio.Event()
     argv = ["nsenter", f"--net={net}", sys.executable, "-IS", PEER, "hold", address, "80"]
     flow = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert flow.stdout is not None and flow.stdout.readline() == b"READY\n"
+    guests = asyncio.create_task(pods_come_and_go(world, stop))
     with load([f"http://{address}/hostname"] * _THREADS, net=net, pause=_PAUSE) as asked:
         for _ in range(KILLS):
-            await world.kill("node1", "proxy")
+            await world.kill("node1", program)
+            # Now and then before it is up, now and then at work.
+            await asyncio.sleep(random.uniform(0, 2))
+        stop.set()
+        came = await guests
         result = asked.stop()
     held = flow.communicate(b"stop\n", timeout=30)[0].decode().strip()
     text = f"{result['asked']} asked, {len(result['failed'])} failed, slowest {result['slowest']:.2f} s; flow: {held}"
-    world.figures.append((f"proxy killed {KILLS} times", text))
+    world.figures.append((f"{program} killed {KILLS} times, {came} pods came and went", text))
     assert result["failed"] == [] and held.startswith("ok")

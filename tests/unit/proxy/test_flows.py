@@ -27,8 +27,8 @@ from tests.unit.proxy.build import (
     flow,
     installed,
     nft_installed,
-    userspace_installed,
     service,
+    userspace_installed,
 )
 
 IP = "172.30.0.41"
