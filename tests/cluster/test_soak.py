@@ -1,4 +1,4 @@
-"""Long runs by hand: `NODEWRIGHT_SOAK=100 ./nodewright test tests/cluster/test_soak.py` (kills of the proxy and of the agent).
+"""Long runs by hand: `NODEWRIGHT_SOAK=100 ./nodewright test tests/cluster/test_soak.py` kills the proxy, and the agent.
 
 What they find is told as figures; what must never happen fails.
 """
@@ -74,7 +74,7 @@ async def pods_come_and_go(world: World, stop: asyncio.Event) -> int:
     turn = 0
     while not stop.is_set():
         turn += 1
-        await world.create(pod(f"guest-{turn}", sleeper(), nodeName="node1", terminationGracePeriodSeconds=1))
+        await world.create(pod(f"guest-{turn}", sleeper(), nodeName="node1"))
         await world.ready(f"guest-{turn}")
         await world.delete(f"guest-{turn}")
         await world.gone(f"guest-{turn}")
