@@ -125,6 +125,7 @@ class _Proxy:
             on_service=self._on_service,
             on_slice=self._on_slice,
             on_node=self._on_node,
+            on_service_cidrs=self._on_service_cidrs if settings.mode == "nftables" else None,
         )
         self._wire_metrics()
 
@@ -209,6 +210,10 @@ class _Proxy:
             self._node = node
             for proxier in self._proxiers:
                 proxier.on_node(node)
+
+    def _on_service_cidrs(self, cidrs: tuple[str, ...]) -> None:
+        for proxier in self._proxiers:
+            proxier.on_service_cidrs(cidrs)
 
     def _health_hosts(self, family: Family) -> tuple[str, ...]:
         anywhere = ("0.0.0.0",) if family is Family.IPV4 else ("::",)

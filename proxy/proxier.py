@@ -110,6 +110,10 @@ class Proxier:
         if self._backend.node_changed(node):
             self.force("the Node changed")
 
+    def on_service_cidrs(self, cidrs: tuple[str, ...]) -> None:
+        if self._backend.service_cidrs_changed(cidrs):
+            self.force("the ranges of cluster IPs changed")
+
     def force(self, why: str) -> None:
         """Write everything again, soon."""
         self._full = True

@@ -7,6 +7,7 @@ from typing import Any
 
 from nodelib.kube.client import KubeClient
 from nodelib.kube.reflector import Reflector
+from proxy.plan.services import parse_cidr
 from proxy.plan.slices import SERVICE_NAME
 
 Json = dict[str, Any]
@@ -15,13 +16,21 @@ OnChange = Callable[[str, Json], None]
 SERVICES = "/api/v1/services"
 SLICES = "/apis/discovery.k8s.io/v1/endpointslices"
 NODES = "/api/v1/nodes"
+SERVICE_CIDRS = "/apis/networking.k8s.io/v1/servicecidrs"
 
 
 class Watches:
-    """Services, EndpointSlices (selected as upstream does) and this Node."""
+    """Services, EndpointSlices (selected as upstream does), this Node and, if asked for, the ServiceCIDRs."""
 
     def __init__(
-        self, client: KubeClient, node: str, *, on_service: OnChange, on_slice: OnChange, on_node: OnChange
+        self,
+        client: KubeClient,
+        node: str,
+        *,
+        on_service: OnChange,
+        on_slice: OnChange,
+        on_node: OnChange,
+        on_service_cidrs: Callable[[tuple[str, ...]], None] | None = None,
     ) -> None:
         self.services = Reflector(
             client,
@@ -48,15 +57,33 @@ class Watches:
             params={"fieldSelector": f"metadata.name={node}"},
             on_change=lambda kind, obj, _: on_node(kind, obj),
         )
+        self.optional: tuple[Reflector, ...] = ()
+        if on_service_cidrs is not None:
+            ranges: dict[str, tuple[str, ...]] = {}
+
+            def on_range(kind: str, obj: Json, _: Json | None) -> None:
+                changed_range(ranges, kind, obj)
+                on_service_cidrs(tuple(sorted({cidr for cidrs in ranges.values() for cidr in cidrs})))
+
+            self.optional = (Reflector(client, SERVICE_CIDRS, name="servicecidrs", on_change=on_range),)
 
     @property
     def all(self) -> tuple[Reflector, ...]:
-        return (self.services, self.slices, self.node)
+        return (self.services, self.slices, self.node, *self.optional)
 
     async def synced(self) -> None:
-        """Until each has been listed once."""
-        for reflector in self.all:
+        """Until each has been listed once; not the ServiceCIDRs, which an older API server does not have."""
+        for reflector in (self.services, self.slices, self.node):
             await reflector.synced.wait()
+
+
+def changed_range(ranges: dict[str, tuple[str, ...]], kind: str, obj: Json) -> None:
+    """`ranges`: the networks of each ServiceCIDR by its name; what is no network is left out."""
+    name = str(obj["metadata"]["name"])
+    ranges.pop(name, None)
+    given = (obj.get("spec") or {}).get("cidrs")
+    if kind != "DELETED" and isinstance(given, list):
+        ranges[name] = tuple([str(network) for network in map(parse_cidr, given) if network is not None])
 
 
 def _then_trimmed(handle: OnChange, labels: tuple[str, ...]) -> Callable[[str, Json, Json | None], None]:

@@ -166,11 +166,20 @@ class From:
         return f"{_ip(family)} saddr {'!= ' if self.negated else ''}{self.cidr}"
 
     def code(self, family: Family) -> bytes:
-        network = ipaddress.ip_network(self.cidr)
-        size = _size(family)
-        load = Field("saddr").load(FIRST, family)
-        mask = _masked(network.netmask.packed, size)
-        return load + mask + _compare(network.network_address.packed, negated=self.negated)
+        return _within("saddr", self.cidr, family, negated=self.negated)
+
+
+@dataclass(frozen=True, slots=True)
+class To:
+    """The destination address is in `cidr`."""
+
+    cidr: str
+
+    def text(self, family: Family) -> str:
+        return f"{_ip(family)} daddr {self.cidr}"
+
+    def code(self, family: Family) -> bytes:
+        return _within("daddr", self.cidr, family)
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,6 +302,7 @@ Statement = (
     | TranslateTo
     | Remember
     | From
+    | To
     | FromInterface
     | FromThisNode
     | Connection
@@ -379,6 +389,12 @@ def _masked(mask: bytes, size: int, flip: bytes = b"") -> bytes:
     flip = flip or bytes(size)
     data = _nested(4, _attribute(1, mask)) + _nested(5, _attribute(1, flip))
     return _expression("bitwise", _u32(1, FIRST) + _u32(2, FIRST) + _u32(3, size) + data)
+
+
+def _within(name: str, cidr: str, family: Family, *, negated: bool = False) -> bytes:
+    network = ipaddress.ip_network(cidr)
+    mask = _masked(network.netmask.packed, _size(family))
+    return Field(name).load(FIRST, family) + mask + _compare(network.network_address.packed, negated=negated)
 
 
 def _load_mark() -> bytes:

@@ -37,6 +37,9 @@ class Backend(Protocol):
     def node_changed(self, node: NodeFacts) -> bool:
         """Take what is new of the node; True when everything must be written again."""
 
+    def service_cidrs_changed(self, cidrs: tuple[str, ...]) -> bool:
+        """Take the ranges of cluster IPs, sorted, both families; True when everything must be written again."""
+
     async def sync(self, desired: Desired, changed: frozenset[ServicePortName] | None) -> SyncReport:
         """Bring the kernel to `desired`; `changed` None: all of it. After an error the next call must be full."""
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 
 from proxy.model import NodeFacts
 from proxy.plan.iptables.context import Context
 from proxy.plan.node import context_of_node
+from proxy.plan.services import family_of
 
 Refine = Callable[[Context, NodeFacts], Context]
 
@@ -37,6 +39,12 @@ class ContextOfNode:
         changed, self.ctx = fresh != self.ctx, fresh
         return changed or moved
 
+    def service_cidrs_changed(self, cidrs: tuple[str, ...]) -> bool:
+        """True when the rules of this family depend on what is new."""
+        own = tuple([cidr for cidr in cidrs if family_of(cidr) is self.ctx.family])
+        changed, self.ctx = own != self.ctx.service_cidrs, replace(self.ctx, service_cidrs=own)
+        return changed
+
     async def refresh(self) -> Context:
         self.ctx = await asyncio.to_thread(self._refine, self.ctx, self._node)
         return self.ctx
@@ -54,3 +62,7 @@ class OfNode:
 
     def node_changed(self, node: NodeFacts) -> bool:
         return self._facts.node_changed(node)
+
+    def service_cidrs_changed(self, cidrs: tuple[str, ...]) -> bool:
+        """No rule depends on them."""
+        return False

@@ -44,6 +44,9 @@ class NftablesBackend(OfNode):
 
     mode = "nftables"
 
+    def service_cidrs_changed(self, cidrs: tuple[str, ...]) -> bool:
+        return self._facts.service_cidrs_changed(cidrs)
+
     async def sync(self, desired: Desired, changed: frozenset[ServicePortName] | None) -> SyncReport:
         """Raises NftError or CommandError; the transaction that failed changed nothing."""
         ledger = self._ledger

@@ -40,6 +40,9 @@ class Quarantine:
     def node_changed(self, node: NodeFacts) -> bool:
         return self._inner.node_changed(node)
 
+    def service_cidrs_changed(self, cidrs: tuple[str, ...]) -> bool:
+        return self._inner.service_cidrs_changed(cidrs)
+
     async def sync(self, desired: Desired, changed: frozenset[ServicePortName] | None) -> SyncReport:
         """Raises what the inner one raises, when no port is to blame."""
         self._aside = {name: why for name, why in self._aside.items() if changed is not None and name not in changed}

@@ -108,6 +108,9 @@ class Tracer:
                 return str(self._sets[one.map].get(self._key(one.key, state), ""))
             case nft.TranslateTo():
                 return self._translate(one, state)
+            case nft.To():
+                inside = ipaddress.ip_address(state.to) in ipaddress.ip_network(one.cidr)
+                return None if inside else ""
             case nft.From():
                 inside = ipaddress.ip_address(state.source) in ipaddress.ip_network(one.cidr)
                 return None if inside != one.negated else ""

@@ -62,7 +62,8 @@ class Soak:
                 for mode, subject in old.items():
                     look = await self._look(mode, subject, churn.done)
                     self.looks.append(look)
-                    say(f"{mode}, {churn.done} changes: {len(look.difference)} differences, RSS {look.rss:.0f} MiB ({look.fresh:.0f} afresh)")
+                    memory = f"RSS {look.rss:.0f} MiB ({look.fresh:.0f} afresh)"
+                    say(f"{mode}, {churn.done} changes: {len(look.difference)} differences, {memory}")
         finally:
             for subject in old.values():
                 await subject.close()
@@ -148,7 +149,8 @@ def report(looks: list[Look]) -> list[str]:
         lines.append(
             f"{mode}: {len(own)} pauses, {own[-1].changes} changes, {own[-1].lines} lines in the kernel at the end;"
             f" {len(wrong)} pauses with a difference; RSS {rss[0]:.0f} MiB at first, {rss[-1]:.0f} at last,"
-            f" {max(rss):.0f} at most, of a fresh one {own[0].fresh:.0f} and {own[-1].fresh:.0f}; open files that do not listen: {min(files)} to {max(files)}"
+            f" {max(rss):.0f} at most, of a fresh one {own[0].fresh:.0f} and {own[-1].fresh:.0f};"
+            f" open files that do not listen: {min(files)} to {max(files)}"
         )
         for look in wrong:
             lines += [f"  after {look.changes} changes: {line}" for line in look.difference]

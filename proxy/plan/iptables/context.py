@@ -61,6 +61,7 @@ class Context:
     tcp_liberal: bool = False
     counters: frozenset[str] = frozenset()  # nfacct counters that the kernel has
     large: bool = False
+    service_cidrs: tuple[str, ...] = ()  # what cluster IPs are given from; used by the nftables mode
 
 
 def mark_text(bit: int) -> str:

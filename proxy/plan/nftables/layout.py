@@ -29,6 +29,7 @@ from nodelib.nft.rules import (
     Reject,
     Remember,
     SetMark,
+    To,
     TranslateTo,
     Verdict,
     VerdictOf,
@@ -168,7 +169,7 @@ def fixed_chains(ctx: Context) -> dict[str, tuple[NftRule, ...]]:
         "services": (*_cluster_ip_mark(ctx), rule(VerdictOf(FRONT, SERVICES))),
         "firewall-check": (rule(*check_ranges),),
         "endpoints-check": (rule(VerdictOf(FRONT, NO_ENDPOINTS)),),
-        "cluster-ips-check": _cluster_ips_check(),
+        "cluster-ips-check": _cluster_ips_check(ctx),
         "masquerading": _masquerading(ctx),
         "remember": (rule(VerdictOf(_ORIGINAL, STICKY)),),
         "firewall-prerouting": (firewall,),
@@ -247,8 +248,9 @@ def _cluster_ip_mark(ctx: Context) -> tuple[NftRule, ...]:
     return ()
 
 
-def _cluster_ips_check() -> tuple[NftRule, ...]:
-    return (rule(InSet((Field("daddr"),), CLUSTER_IPS), Reject(), comment="no such port of a cluster IP"),)
+def _cluster_ips_check(ctx: Context) -> tuple[NftRule, ...]:
+    refused = rule(InSet((Field("daddr"),), CLUSTER_IPS), Reject(), comment="no such port of a cluster IP")
+    return (refused, *[rule(To(cidr), Verdict("drop"), comment="nobody's cluster IP") for cidr in ctx.service_cidrs])
 
 
 def _masquerading(ctx: Context) -> tuple[NftRule, ...]:

@@ -357,6 +357,19 @@ def test_both_policies(internal: str, external: str, pod: str, client: str, node
     )
 
 
+def test_cluster_ips_that_nobody_has() -> None:
+    ctx = replace(CONTEXT, service_cidrs=("172.30.0.0/16",))
+    fake = world_of(service("svc", IP), endpoint_slice("svc", [LOCAL]), ctx=ctx)
+    rows: list[Row] = [
+        ("served", POD, IP, 80, "10.180.0.1:80"),
+        ("another port", POD, IP, 81, "passes"),
+        ("nobody's", POD, "172.30.9.9", 80, "passes"),
+        ("nobody's, from the node", NODE_IP, "172.30.9.9", 80, "passes"),
+        ("another range", POD, "172.31.0.41", 80, "passes"),
+    ]
+    check(fake, rows, nft={"another port": "REJECT", "nobody's": "DROP", "nobody's, from the node": "DROP"})
+
+
 def test_many_services_do_not_touch_each_other() -> None:
     objects: list[Json] = []
     for number in range(40):
