@@ -39,6 +39,7 @@ def world(
         one.close()
 
 
+FILL = str(Path(__file__).with_name("conntrack_fill.py"))
 FLUSH = "; ".join(f"iptables -t {table} -F; iptables -t {table} -X" for table in ("nat", "filter", "mangle"))
 DAMAGE = {
     "iptables": [FLUSH, "iptables -t nat -D PREROUTING 1", "iptables -t nat -R KUBE-MARK-MASQ 1 -j MARK --or-mark 0x1"],
@@ -157,6 +158,29 @@ def test_a_foreign_flush_is_mended(world: ProxyWorld) -> None:
         assert world.meaning() != whole
         wait_for(f"the rules are back after {damage}", lambda: world.meaning() == whole, 10)
     assert "somebody else changed our rules" in world.log
+
+
+@pytest.mark.soak
+def test_a_full_conntrack_table_is_said_and_stops_nothing_else(world: ProxyWorld) -> None:
+    """By hand: 84 MB of the kernel's memory. The limit is the machine's, the table each namespace's own."""
+    server = world.pod(61, ("tcp", 8080))
+    created = world.service("busy")
+    world.endpoints("busy", ["10.244.0.61"])
+    world.synced("10.244.0.61:8080")
+    ip, whole = created["spec"]["clusterIP"], world.meaning()
+    talk = world.talk(world.client, "stream", "10.244.0.61", 8080)
+    limit = int(Path("/proc/sys/net/netfilter/nf_conntrack_max").read_text())
+    try:
+        world.node.run(sys.executable, "-IS", FILL, str(limit))
+        wait_for("it is said", lambda: " entries: full. New connections are dropped" in world.log)
+        assert world.ask(server, "tcp", ip, 80) == ["TimeoutError"]
+        world.node.run("sh", "-c", DAMAGE[world.mode][0])
+        wait_for("the rules are back all the same", lambda: world.meaning() == whole, 10)
+    finally:
+        world.node.run(sys.executable, "-IS", FILL, "flush")
+    wait_for("it is over", lambda: " entries: room again" in world.log)
+    wait_for("new connections", lambda: world.ask(server, "tcp", ip, 80) == ["pod61 10.244.0.1"])
+    assert world.result(talk).startswith("ok")
 
 
 def test_health_and_metrics(world: ProxyWorld) -> None:
