@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.choices import Bench, ImageSet, IPFamily, Maker, Network, Output, ProxyMode, Suite, Tier
+from cli.choices import Bench, ImageSet, IPFamily, Maker, Network, Output, ProxyMode, Release, Suite, Tier
 from cli.errors import reported
 
 app = typer.Typer(
@@ -70,6 +70,9 @@ def up(
     network: Annotated[Network, typer.Option(help="With --kubeadm: a CNI DaemonSet like kind's in place of ours.")] = (
         Network.NODEWRIGHT
     ),
+    kubernetes: Annotated[
+        Release, typer.Option(help="Of the control plane; the nodes are the same. 1.36 is built first (10 minutes).")
+    ] = Release.CURRENT,
     durable: Annotated[
         bool, typer.Option(help="Write etcd's and containerd's data to disk before going on (fsync); slower.")
     ] = False,
@@ -109,6 +112,7 @@ def up(
         "control_planes": control_planes,
         "joined": joined,
         "network": str(network),
+        "kubernetes": str(kubernetes),
     }
     with reported():
         from cli.commands import up as command

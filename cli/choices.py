@@ -35,6 +35,13 @@ class Network(StrEnum):
     KINDNET = "kindnet"
 
 
+class Release(StrEnum):
+    """Minor versions that a control plane is built of."""
+
+    CURRENT = "1.37"
+    OLDER = "1.36"
+
+
 class ImageSet(StrEnum):
     """Images that are there without a pull."""
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from nodelib.version import KUBERNETES_VERSION as KUBERNETES_VERSION
 
+RELEASE = KUBERNETES_VERSION.removeprefix("v").rpartition(".")[0]
 DEFAULT_NAME = "nodewright"
 POD_CIDR = "10.244.0.0/16"
 SERVICE_CIDR = "10.96.0.0/16"
@@ -61,6 +62,7 @@ class Options:
     control_planes: int = 1  # of kubeadm's nodes
     joined: int = 0  # the last of kubeadm's nodes, made nodes by `nodewright join`
     network: str = "nodewright"  # or kindnet: a CNI DaemonSet as kind has it
+    kubernetes: str = RELEASE  # the control plane's minor version
     addons: str = ""  # names of controlplane.plan.addons, separated by commas
 
     @property

@@ -11,7 +11,7 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass
 from pathlib import Path
 
-from controlplane.binaries.table import TABLE, Binary, cache_key, go_arguments
+from controlplane.binaries.table import Binary, cache_key, go_arguments, of_release
 from controlplane.binaries.toolchain import build_environment, find_go
 from controlplane.cachelock import cache_lock
 from nodelib.command import CommandError, Completed, run_sync
@@ -46,8 +46,11 @@ def ensure(
     cache_dir: Path,
     progress: Progress = lambda line: None,
     binaries_dir: Path | None = None,
+    release: str = "",
 ) -> BinDir:
     """Each named binary, from `binaries_dir` (official releases or ours) where it is there, else built into the cache.
+
+    `release`: of the control plane, as of_release() takes it.
 
     Blocking: minutes when cold, a few milliseconds when all is there. Two runs at once build once.
     Raises NotFound for an unknown name or directory, Permanent with Go's last words when a build fails.
@@ -56,12 +59,13 @@ def ensure(
         raise NotFound(
             "no such directory", obj=str(binaries_dir), step="--binaries", action="Name a directory of programs."
         )
+    table = of_release(release)
     paths: dict[str, Path] = {}
     for name in dict.fromkeys(names):
-        if name not in TABLE:
-            raise NotFound("no such binary", obj=name, action=f"Known: {', '.join(sorted(TABLE))}")
+        if name not in table:
+            raise NotFound("no such binary", obj=name, action=f"Known: {', '.join(sorted(table))}")
         given = binaries_dir / name if binaries_dir else None
-        paths[name] = given if given and os.access(given, os.X_OK) else _cached(TABLE[name], name, cache_dir, progress)
+        paths[name] = given if given and os.access(given, os.X_OK) else _cached(table[name], name, cache_dir, progress)
     return BinDir(paths)
 
 

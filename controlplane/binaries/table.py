@@ -43,15 +43,15 @@ class Binary:
     aliases: tuple[str, ...] = ()  # other names of the same file (argv[0] picks the component)
 
 
-def _kubernetes_ldflags() -> tuple[str, ...]:
+def _kubernetes_ldflags(version: str) -> tuple[str, ...]:
     """Without them every component reports v0.0.0-master, and clients refuse that by version skew."""
-    major, minor, _ = KUBERNETES_VERSION.removeprefix("v").split(".")
-    values = {"gitVersion": KUBERNETES_VERSION, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
+    major, minor, _ = version.removeprefix("v").split(".")
+    values = {"gitVersion": version, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
     component, client = ([f"-X {package}.{name}={value}" for name, value in values.items()] for package in _STAMPED)
-    return ("-s", "-w", *component, f"-X {_STAMPED[0]}.gitCommit={KUBERNETES_VERSION}", *client)
+    return ("-s", "-w", *component, f"-X {_STAMPED[0]}.gitCommit={version}", *client)
 
 
-_KUBE = _kubernetes_ldflags()
+_KUBE = _kubernetes_ldflags(KUBERNETES_VERSION)
 _CONTAINERD = ("-s", "-w", f"-X github.com/containerd/containerd/v2/version.Version={CONTAINERD_VERSION}")
 _NO_STORAGE_DRIVERS = ("no_btrfs", "no_zfs", "no_devmapper")
 
@@ -109,7 +109,28 @@ BINARIES: tuple[Binary, ...] = (
     Binary("metrics-server", "metrics-server", "sigs.k8s.io/metrics-server/cmd/metrics-server", cold="about 2 min"),
 )
 
+# Control planes of other minor versions, by the word that `up --kubernetes` takes: a cluster amid its upgrade has newer
+# nodes than API server (https://kubernetes.io/releases/version-skew-policy/ allows the reverse; ours serves both).
+OLDER = {
+    "1.36": Binary(
+        "nodewright-controlplane-1.36",
+        "kube-1.36",
+        kind=Kind.SELF,
+        ldflags=_kubernetes_ldflags("v1.36.3"),
+        cold="about 10 min",
+        aliases=CONTROL_PLANE.aliases,
+    )
+}
+
 TABLE: dict[str, Binary] = {name: binary for binary in BINARIES for name in (binary.name, *binary.aliases)}
+
+
+def of_release(release: str) -> dict[str, Binary]:
+    """TABLE, with the control plane of the minor version `release`; "" is ours. Raises KeyError for an unknown one."""
+    if not release or KUBERNETES_VERSION.startswith(f"v{release}."):
+        return TABLE
+    older = OLDER[release]
+    return {**TABLE, **dict.fromkeys((older.name, *older.aliases), older)}
 
 
 def go_arguments(binary: Binary, output: str) -> list[str]:

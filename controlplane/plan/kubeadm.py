@@ -9,7 +9,7 @@ import json
 import shlex
 from typing import Any
 
-from controlplane.model import API_PORT, KUBERNETES_VERSION, Cluster, Node, Options
+from controlplane.model import API_PORT, KUBERNETES_VERSION, RELEASE, Cluster, Node, Options
 from controlplane.plan.components import Tools
 from controlplane.plan.node_files import CONTAINERD_SOCKET
 
@@ -31,6 +31,8 @@ def options_problem(options: Options) -> str:
     """Why these options do not go together, or ""."""
     if not options.kubeadm and (options.control_planes > 1 or options.joined or options.network != "nodewright"):
         return "--control-planes, --joined and --network belong to a cluster that kubeadm raises: give --kubeadm too"
+    if options.kubeadm and options.kubernetes != RELEASE:
+        return f"kubeadm's control plane is of images, which are built of {RELEASE} alone: leave --kubernetes out"
     if options.control_planes + options.joined > options.nodes:
         return (
             f"{options.nodes} nodes are fewer than {options.control_planes} control planes and {options.joined} joined"

@@ -198,8 +198,9 @@ class _Raising:
             images = tuple(dict.fromkeys((*images, *(image for addon in chosen for image in addon.images))))
             names = (*components.needed(self.cluster.options), *binaries_for(images))
             cache = Path(cache_root())
+            release = self.cluster.options.kubernetes
             binaries = await asyncio.to_thread(
-                ensure, names, cache_dir=cache, progress=say, binaries_dir=self.request.binaries_dir
+                ensure, names, cache_dir=cache, progress=say, binaries_dir=self.request.binaries_dir, release=release
             )
             self.tools = replace(self.tools, binaries={name: str(binaries.path(name)) for name in dict.fromkeys(names)})
             self.cluster = replace(self.cluster, tools=dict(self.tools.binaries))

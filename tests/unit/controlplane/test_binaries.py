@@ -9,7 +9,7 @@ import pytest
 
 from controlplane.binaries import TABLE, ensure
 from controlplane.binaries.ensure import MODULES, goarch, module_files
-from controlplane.binaries.table import BINARIES, Kind, cache_key, go_arguments
+from controlplane.binaries.table import BINARIES, Kind, cache_key, go_arguments, of_release
 from nodelib.errors import NotFound
 
 FILES = [("go.mod", b"module x"), ("go.sum", b"h1:")]
@@ -30,6 +30,19 @@ def test_the_kubernetes_version_is_stamped_for_components_and_clients() -> None:
     assert "-X k8s.io/component-base/version.gitVersion=v1.37.1" in flags
     assert "-X k8s.io/component-base/version.gitMinor=37" in flags
     assert "-X k8s.io/client-go/pkg/version.gitVersion=v1.37.1" in flags
+
+
+def test_another_release_is_another_control_plane_and_nothing_else() -> None:
+    older = of_release("1.36")
+    assert {name for name in older if older[name] is not TABLE.get(name)} == {
+        *("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"),
+        "nodewright-controlplane-1.36",
+    }
+    assert (MODULES / older["etcd"].module / "go.mod").is_file()
+    assert "gitVersion=v1.36.3" in " ".join(older["kube-apiserver"].ldflags)
+    assert of_release("") is of_release("1.37") is TABLE
+    names = {name for name, _ in module_files("kube-1.36")}
+    assert names == {"go.mod", "go.sum", "main.go"}
 
 
 def test_go_arguments_of_each_kind() -> None:
