@@ -63,17 +63,24 @@ node_settings() {
     >/etc/default/kubelet
 }
 
-# by_kubeadm init|join: once. One that was cut short is run again over what it left, which its preflight would refuse.
+# by_kubeadm init|join: once. What was cut short (a machine that is emulated and busy misses the limits of kubeadm's
+# preflight, too) is run again over what it left, which that preflight would refuse.
 by_kubeadm() {
   [[ -e $base/$1.done ]] && return
-  step "kubeadm $1"
   mkdir -p /etc/kubernetes
   configuration >/etc/kubernetes/kubeadm.yaml
-  local over=()
-  [[ -e $base/$1.begun ]] && over=(--ignore-preflight-errors=all)
-  touch "$base/$1.begun"
-  kubeadm "$1" --config=/etc/kubernetes/kubeadm.yaml "${over[@]}"
-  touch "$base/$1.done"
+  local over=() tries=0
+  until [[ -e $base/$1.done ]]; do
+    step "kubeadm $1"
+    [[ -e $base/$1.begun ]] && over=(--ignore-preflight-errors=all)
+    touch "$base/$1.begun"
+    if kubeadm "$1" --config=/etc/kubernetes/kubeadm.yaml "${over[@]}"; then
+      touch "$base/$1.done"
+    elif ((++tries == 5)); then
+      echo "error: kubeadm $1 failed $tries times; see above, then: vagrant provision $NODE_NAME" >&2
+      return 1
+    fi
+  done
 }
 
 start_proxy() {
