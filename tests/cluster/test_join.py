@@ -9,8 +9,12 @@ import json
 import os
 import subprocess
 import sys
+import time
+from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,6 +32,7 @@ pytestmark = [
 ]
 
 NAME = "tjoin"
+PAUSE, MOVED = "registry.k8s.io/pause:3.10.2", 100
 JOIN = (sys.executable, "-m", "cli", "join", "--plain")
 KIND = ("--kubeadm", "--joined", "1", "--network", "kindnet", "--agent", "upstream", "--proxy", "upstream")
 
@@ -82,6 +87,39 @@ def test_pods_of_both_kubelets_talk_both_ways(cluster: Cluster) -> None:
         name = by_node[here]["metadata"]["name"]
         for url in (f"http://{address}:8080/hostname", "http://demo.default.svc.cluster.local/hostname"):
             assert kubectl("exec", name, "--", "curl", "-s", "-m", "10", url)
+
+
+def _movers() -> dict[str, int]:
+    """How many of the moved pods are Ready, by node."""
+    rows = json.loads(kubectl("get", "pods", "-l", "app=movers", "-o", "json"))["items"]
+    ready = [row for row in rows if any(one["type"] == "Ready" and one["status"] == "True" for one in conditions(row))]
+    return dict(Counter(row["spec"]["nodeName"] for row in ready if "deletionTimestamp" not in row["metadata"]))
+
+
+def _all_on(node: str) -> bool:
+    return _movers() == {node: MOVED}
+
+
+def conditions(row: dict[str, Any]) -> list[dict[str, str]]:
+    found: list[dict[str, str]] = row["status"].get("conditions") or []
+    return found
+
+
+def test_a_hundred_pods_move_between_the_kubelets_and_back(cluster: Cluster, figures: list[tuple[str, str]]) -> None:
+    """By drain, as an administrator moves them: off upstream's kubelet onto ours, and off ours again."""
+    kubectl("create", "deployment", "movers", f"--image={PAUSE}", f"--replicas={MOVED}")
+    until(lambda: sum(_movers().values()) == MOVED, f"{MOVED} pods are Ready", 600)
+    try:
+        for emptied, filled in (("node1", "node2"), ("node2", "node1")):
+            began = time.monotonic()
+            drain = ("--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout=600s")
+            cli("kubectl", "--name", NAME, "--", "drain", emptied, *drain, timeout=660)
+            until(partial(_all_on, filled), f"all are Ready on {filled}", 600)
+            figures.append((f"{MOVED} pods from {emptied} to {filled}", f"{time.monotonic() - began:.1f} s"))
+            kubectl("uncordon", emptied)
+    finally:
+        kubectl("uncordon", "node1", "node2")
+        kubectl("delete", "deployment", "movers", "--wait=true", "--cascade=foreground", "--timeout=300s")
 
 
 def _private(*names: str) -> bool:
