@@ -72,10 +72,14 @@ class Display:
         with self._lock:
             self.steps.append(step)
 
+        shown = ""
+
         def say(text: str) -> None:
+            nonlocal shown
             step.detail = text
             # A step that lasts says what it does; a short one's detail is on its end line anyway.
-            if self.plain and time.monotonic() - step.started > 3:
+            if self.plain and text != shown and time.monotonic() - step.started > 3:
+                shown = text
                 self._print(f"  {title}: {text}")
 
         try:

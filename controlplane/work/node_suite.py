@@ -81,15 +81,19 @@ async def run(order: NodeOrder, progress: Progress, clock: Clock) -> Report:
 async def _turn(progress: Progress, clock: Clock) -> AsyncIterator[None]:
     """Wait for other runs on this machine, without keeping a signal from ending the wait."""
     with contextlib.ExitStack() as stack:
-        with progress.step("turn") as say:
-            while True:
-                try:
-                    stack.enter_context(state.locked(os.path.join(cache_root(), "conformance")))
-                    break
-                except Conflict:
-                    say("another run of the suite is at work on this machine")
-                    await clock.sleep(_LOOK)
+        with progress.step("turn of this run") as say:
+            while not _is_ours(stack):
+                say("another run of the suite is at work on this machine")
+                await clock.sleep(_LOOK)
         yield
+
+
+def _is_ours(stack: contextlib.ExitStack) -> bool:
+    try:
+        stack.enter_context(state.locked(os.path.join(cache_root(), "conformance")))
+    except Conflict:
+        return False
+    return True
 
 
 async def _remove(name: str, had_kubepods: bool, progress: Progress) -> None:
