@@ -1,13 +1,14 @@
 """OCI image archives without Docker: one short recipe per image, deterministic, cached."""
 
 from controlplane.images.build import binaries_for, ensure_images
-from controlplane.images.known import CONFORMANCE, DEMO, KUBEADM
+from controlplane.images.known import CONFORMANCE, DEMO, KUBEADM, NODE_SUITE
 from controlplane.images.seed import ensure_seed, seed_containerd_root
 
 __all__ = [
     "CONFORMANCE",
     "DEMO",
     "KUBEADM",
+    "NODE_SUITE",
     "binaries_for",
     "ensure_images",
     "ensure_seed",

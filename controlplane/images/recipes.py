@@ -300,3 +300,16 @@ RECIPES: tuple[Recipe, ...] = (
         differs="etcd alone, without etcdctl and the older versions for migration",
     ),
 )
+
+# What the e2e_node suite takes beside those.
+NODE_RECIPES: tuple[Recipe, ...] = (
+    Recipe(
+        f"{_E2E}/sample-device-plugin:1.8.0",
+        (
+            BUSYBOX_LAYER,
+            LayerRecipe("sample-device-plugin", (Built("sample-device-plugin", "sampledeviceplugin"),)),
+        ),
+        RunConfig(entrypoint=("/sampledeviceplugin", "-alsologtostderr")),
+        differs="busybox userland instead of Alpine's",
+    ),
+)

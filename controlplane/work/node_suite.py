@@ -166,18 +166,18 @@ class _Suite:
 
     async def _binaries_and_images(self) -> Mapping[str, Path]:
         from controlplane.binaries import ensure
-        from controlplane.images import CONFORMANCE, binaries_for, ensure_images
+        from controlplane.images import NODE_SUITE, binaries_for, ensure_images
 
         with self.progress.step("binaries and images of the suite") as say:
             names = [*BINARIES, *(["kubelet"] if self.order.agent == "upstream" else [])]
-            cache, wanted = Path(cache_root()), (*names, *binaries_for(CONFORMANCE))
+            cache, wanted = Path(cache_root()), (*names, *binaries_for(NODE_SUITE))
             found = await asyncio.to_thread(
                 ensure, wanted, cache_dir=cache, progress=say, binaries_dir=self.order.binaries_dir
             )
             self.tools = replace(self.tools, binaries={name: str(found.path(name)) for name in dict.fromkeys(wanted)})
             self.cluster = replace(self.cluster, tools=dict(self.tools.binaries))
             state.save(self.cluster)
-            return await asyncio.to_thread(ensure_images, CONFORMANCE, cache_dir=cache, binaries=found, progress=say)
+            return await asyncio.to_thread(ensure_images, NODE_SUITE, cache_dir=cache, binaries=found, progress=say)
 
     async def _node(self, images: Mapping[str, Path]) -> None:
         with self.progress.step("node: files, namespaces, containerd, images") as say:
