@@ -8,7 +8,7 @@ any more, and what others wrote into the status stays theirs.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from agent.model.pods import Json, Kind, ObservedPod, Pod, ProbeState, RunState
 from agent.model.resize import Allocation, Limits, ResizeState
@@ -30,7 +30,7 @@ class StatusFacts:
     """`terminal`: nothing runs or will run. `finished`: only records are left. `previous`: what was computed last.
 
     `limits`: what the pod's own cgroup has; `actuated`: the resources that are in force, as far as they are known.
-    `devices`: allocatedResourcesStatus by container name.
+    `devices`: allocatedResourcesStatus by container name. `in_post_start`: names of containers whose hook goes on.
     """
 
     now: float
@@ -46,10 +46,12 @@ class StatusFacts:
     actuated: Allocation | None = None
     devices: Mapping[str, list[Json]] = field(default_factory=dict)
     restart_wanted: frozenset[str] = frozenset()
+    in_post_start: frozenset[str] = frozenset()
 
 
 def pod_status(pod: Pod, seen: ObservedPod, facts: StatusFacts) -> Json:
     """The whole status; patches are made of its differences."""
+    seen = _without_hooked(seen, facts.in_post_start)
     before = facts.previous or pod.status
     status: Json = {"qosClass": before.get("qosClass") or computed_qos(pod).value}
     for kind, listed in LISTED.items():
@@ -79,6 +81,17 @@ def pod_status(pod: Pod, seen: ObservedPod, facts: StatusFacts) -> Json:
     if resources:
         status["resources"] = resources
     return status
+
+
+def _without_hooked(seen: ObservedPod, names: frozenset[str]) -> ObservedPod:
+    """A container is not shown running before its postStart hook has ended, as the API documents it."""
+    if not names:
+        return seen
+    shown = (
+        replace(one, state=RunState.CREATED) if one.name in names and one.state is RunState.RUNNING else one
+        for one in seen.containers
+    )
+    return replace(seen, containers=tuple(shown))
 
 
 def status_by_name(status: Json) -> dict[str, Json]:

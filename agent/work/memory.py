@@ -22,6 +22,7 @@ class PodMemory:
     `pod` has the resources that it was allocated, `desired` those that its object asks for. `sized` is the
     allocation that the pod's own cgroup was last made for, `limits` what that cgroup has. `succeeded`: the same static
     pod is to start once this one is gone. `mirror`: UID of the mirror pod that its status was last told to.
+    `in_post_start`: names of containers whose postStart hook has yet to end.
     """
 
     pod: Pod
@@ -44,6 +45,7 @@ class PodMemory:
     restart_wanted: set[str] = field(default_factory=set)
     hooked: set[str] = field(default_factory=set)
     stopping: set[str] = field(default_factory=set)
+    in_post_start: set[str] = field(default_factory=set)
     waiting: dict[str, Waiting] = field(default_factory=dict)
     resize: ResizeState = field(default_factory=ResizeState)
     resize_failure: Failure | None = None

@@ -206,6 +206,7 @@ class PodWorker:
             actuated=self._parts.allocations.actuated(memory.pod.uid),
             devices=self._parts.devices.health(memory.pod.uid),
             restart_wanted=frozenset(memory.restart_wanted),
+            in_post_start=frozenset(memory.in_post_start),
         )
         before, was_ready = memory.status.get("phase") or memory.pod.status.get("phase") or "Pending", memory.is_ready
         memory.status = pod_status(memory.pod, memory.seen, facts)
@@ -233,7 +234,8 @@ class PodWorker:
         memory = self.memory
         if memory.released:
             return
-        running = {name: one for name in _probed(memory.pod) if (one := memory.seen.latest(name)) and _is_up(one)}
+        names = (name for name in _probed(memory.pod) if name not in memory.in_post_start)
+        running = {name: one for name in names if (one := memory.seen.latest(name)) and _is_up(one)}
         sandbox = memory.seen.sandbox
         ips = self._parts.host_ips() if memory.pod.host_network else (sandbox.ips if sandbox else ())
         self._parts.probes.ensure(memory.pod, running, ips)

@@ -173,11 +173,16 @@ class Steps:
         name = step.container["name"]
         latest = self._memory.seen.latest(name)
         self._extend_backoff(step.container, latest)
-        # Cut short between create and start, a container would be left that nobody counts.
-        container_id = await self._unbroken(self._create_and_run(step))
         hook = (step.container.get("lifecycle") or {}).get("postStart")
         if hook:
-            await self._post_start(step, container_id, hook)
+            self._memory.in_post_start.add(name)
+        try:
+            # Cut short between create and start, a container would be left that nobody counts.
+            container_id = await self._unbroken(self._create_and_run(step))
+            if hook:
+                await self._post_start(step, container_id, hook)
+        finally:
+            self._memory.in_post_start.discard(name)
 
     async def _unbroken(self, work: Coroutine[Any, Any, _T]) -> _T:
         """Run to the end even if cancelled meanwhile; the cancellation counts afterwards."""

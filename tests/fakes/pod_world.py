@@ -200,9 +200,10 @@ class FakeCheckpoints:
 class FakeProbes:
     def __init__(self) -> None:
         self.answers: dict[str, dict[str, ProbeState]] = {}
+        self.ensured: set[str] = set()
 
     def ensure(self, pod: Pod, running: Mapping[str, ContainerState], ips: tuple[str, ...]) -> None:
-        return
+        self.ensured = set(running)
 
     def recall(self, uid: str, shown: Pod) -> None:
         return

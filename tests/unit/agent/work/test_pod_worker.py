@@ -425,6 +425,23 @@ async def test_a_pre_stop_hook_that_outlives_the_grace_goes_on_until_its_contain
     assert [round(at - began) for at in ended] == [12]  # the grace, and the least that SIGTERM is given
 
 
+async def test_a_container_is_not_shown_running_and_not_probed_before_its_post_start_hook_has_ended(
+    world: World,
+) -> None:
+    world.cri.before["exec_sync"] = lambda what: world.clock.sleep(9)
+    hook = {"postStart": {"exec": {"command": ["warm", "up"]}}}
+    world.create(container("main", lifecycle=hook, livenessProbe={"exec": {}}), container("other"))
+    await world.until(lambda: world.cri.running() == ["main"])
+    await world.clock.advance(5)
+    assert world.cri.running() == ["main"]
+    assert world.container_status()["state"] == {"waiting": {"reason": "ContainerCreating"}}
+    assert world.phase() == "Pending" and "main" not in world.probes.ensured
+    await world.until(lambda: "running" in world.container_status()["state"], seconds=10)
+    await world.until(lambda: world.phase() == "Running" and "main" in world.probes.ensured)
+    shown = [one["state"] for status in world.api.statuses for one in status.get("containerStatuses") or []]
+    assert {"waiting", "running"} == {key for state in shown for key in state}
+
+
 async def test_a_failing_post_start_hook_kills_the_container(world: World) -> None:
     world.cri.exec_results[("init",)] = ExecResult(1, b"", b"no")
     uid = world.create(container("main", lifecycle={"postStart": {"exec": {"command": ["init"]}}}))
