@@ -62,7 +62,7 @@ class NodeCondition:
 class NodeExtras:
     """What plugins make of the node: volumes in use by their unique names, and devices to be had.
 
-    `capacity` and `allocatable`: pieces by resource; a resource in `removed` is no longer offered at all.
+    `capacity` and `allocatable`: pieces by resource; a resource in `removed` is no longer offered at all: 0 of it.
     """
 
     volumes_in_use: tuple[str, ...] = ()

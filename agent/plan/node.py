@@ -216,9 +216,9 @@ def node_status(old: Json, inputs: NodeInputs, policy: NodePolicy, now: float) -
     status["capacity"] = {**foreign, **_formatted(total)}
     theirs = {name: text for name, text in (old.get("allocatable") or {}).items() if name in foreign}
     status["allocatable"] = {**theirs, **_formatted(allocatable(total, policy))}
-    for name in inputs.extras.removed:
-        status["capacity"].pop(name, None)
-        status["allocatable"].pop(name, None)
+    # 0, not absent: what no node names is taken for a resource of the cluster, which the scheduler does not count here.
+    status["capacity"] |= dict.fromkeys(inputs.extras.removed, "0")
+    status["allocatable"] |= dict.fromkeys(inputs.extras.removed, "0")
     status["capacity"] |= {name: str(count) for name, count in inputs.extras.capacity.items()}
     status["allocatable"] |= {name: str(count) for name, count in inputs.extras.allocatable.items()}
     if inputs.extras.volumes_in_use or old.get("volumesInUse"):

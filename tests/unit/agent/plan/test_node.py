@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agent.model.node import MachineFacts, NodeInputs, NodePlace, RuntimeFacts, RuntimeHandler
+from agent.model.node import MachineFacts, NodeExtras, NodeInputs, NodePlace, RuntimeFacts, RuntimeHandler
 from agent.model.pods import ImageFacts, Json
 from agent.plan import node as plan
 from agent.plan.node import NodePolicy
@@ -65,6 +65,12 @@ def test_huge_pages_take_memory() -> None:
     found = status(inputs(machine=machine), policy=dataclasses.replace(POLICY, eviction_hard={}))
     assert found["capacity"]["hugepages-2Mi"] == "1Gi" and found["capacity"]["hugepages-1Gi"] == "0"
     assert found["allocatable"]["memory"] == "7Gi"
+
+
+def test_devices_of_a_plugin_that_has_gone_for_good_are_none_and_stay_named() -> None:
+    old = {"capacity": {"acme.com/gpu": "2"}, "allocatable": {"acme.com/gpu": "0"}}
+    found = status(inputs(extras=NodeExtras(removed=("acme.com/gpu",))), old)
+    assert found["capacity"]["acme.com/gpu"] == found["allocatable"]["acme.com/gpu"] == "0"
 
 
 def test_extended_resources_of_others_stay() -> None:
