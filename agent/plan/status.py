@@ -100,12 +100,15 @@ def status_by_name(status: Json) -> dict[str, Json]:
 
 
 def _started_again(seen: ObservedPod, facts: StatusFacts) -> frozenset[str]:
-    """Containers that were stopped (a probe failed, their image changed) to be started again, which has yet to be."""
+    """Containers that were stopped (a probe failed, their image changed) to be started again, and those whose next
+    attempt is made and has yet to start: how the last one ended says nothing of the pod."""
     if facts.ending is not None:
         return frozenset()
-    stopped = {one.name: one for one in reversed(seen.containers)}
+    newest = {one.name: one for one in reversed(seen.containers)}
     return frozenset(
-        name for name, one in stopped.items() if one.id in facts.restart_wanted and one.state is RunState.EXITED
+        name
+        for name, one in newest.items()
+        if one.state is RunState.CREATED or (one.id in facts.restart_wanted and one.state is RunState.EXITED)
     )
 
 

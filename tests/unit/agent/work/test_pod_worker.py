@@ -184,9 +184,10 @@ async def test_an_image_changed_after_a_failed_startup_probe_is_run_under_on_fai
     uid = world.create(container("main", startupProbe={"exec": {}}), restartPolicy="OnFailure")
     await world.until(lambda: world.cri.running() == ["main"])
     first = next(iter(world.cri.containers.values())).id
+    world.cri.before["start_container"] = lambda what: world.clock.sleep(2)  # made, and not started for a while
     world.probes.answers[uid] = {first: ProbeState(started=False, ready=False, live=False)}
     world.table.on_probe(uid)
-    await world.until(lambda: world.container_status().get("restartCount") == 1)
+    await world.until(lambda: world.container_status().get("restartCount") == 1 and world.cri.running() == ["main"])
     world.api.update(uid, lambda raw: raw["spec"]["containers"][0].update(image="other:2"))
     await world.until(lambda: world.container_status().get("restartCount") == 2, seconds=30)
     assert world.container_status()["imageID"] == "sha256:2" and world.phase() == "Running"
