@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -258,3 +259,12 @@ async def test_grpc_too_slow_and_not_there(io: ProbeIo, health: Any) -> None:
     assert slow.output == "timeout: health rpc did not complete within 0.5s"
     gone = await io.run(GrpcAsk("127.0.0.1", free_port(), ""), "c", 0.5)
     assert "failed to connect service" in gone.output and gone.verdict is Verdict.FAILURE
+
+
+async def test_time_in_which_the_agent_itself_did_not_run_is_not_the_containers(io: ProbeIo, serve: Any) -> None:
+    async def handler(request: web.Request) -> web.Response:
+        time.sleep(0.6)  # the loop that the probe waits in stands still; the answer lies in the socket after it
+        return web.Response(text="here")
+
+    port = await serve(handler)
+    assert await io.run(get(port), "c", 0.2) == Outcome(Verdict.SUCCESS, "here")
