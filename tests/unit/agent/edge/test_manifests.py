@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
+from agent.edge import folder_watch
 from agent.edge.folder_watch import FolderWatch
 from agent.edge.manifests import ManifestFolder, ManifestUrl
 from nodelib.errors import Temporary
@@ -69,7 +70,9 @@ async def test_a_change_is_told_at_once_and_a_deletion_by_name(tmp_path: Path, w
     assert told == {"a.yaml"}
 
 
-async def test_a_slow_writer_is_waited_for(tmp_path: Path, watch: FolderWatch) -> None:
+async def test_a_slow_writer_is_waited_for(tmp_path: Path, watch: FolderWatch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folder_watch, "_QUIET", 10.0)  # a busy machine stretches this writer's pauses at will
+    monkeypatch.setattr(folder_watch, "_SETTLE", 20.0)
     (tmp_path / "m").mkdir()
     watch.renew()
     with open(tmp_path / "m/a.yaml", "w", buffering=1) as file:
