@@ -17,7 +17,7 @@ import pytest
 from controlplane.binaries import ensure
 from controlplane.model import cache_root
 from nodelib.errors import NodewrightError
-from tests.netns.cni_world import Namespace, Node, World
+from tests.netns.cni_world import Namespace, Node, World, wait_for
 
 pytestmark = pytest.mark.netns
 
@@ -82,6 +82,53 @@ def test_cnitool_adds_checks_and_deletes(cnitool: str, node: Node) -> None:
     assert tool.run("status", pod)[0] == 0
     assert tool.run("del", pod)[0] == 0
     assert tool.run("del", pod)[0] == 0, "DEL again is no error"
+    assert (node.store(), node.veths()) == ({}, [])
+
+
+@pytest.fixture
+def podman(node: Node) -> list[str]:
+    """Its command line, with files of its own under the node's folder and nothing of the machine's."""
+    busybox = shutil.which("busybox")
+    if shutil.which("podman") is None or busybox is None:
+        pytest.skip("podman and busybox are not installed")
+    folder = node.folder / "podman"
+    (folder / "net.d").mkdir(parents=True)
+    conf = json.loads(node.conflist.read_text())
+    del conf["cniVersions"]  # podman 4's libcni knows 1.0.0 at most
+    conf |= {"cniVersion": "1.0.0", "name": "nodewright"}
+    (folder / "net.d" / "10-net.conflist").write_text(json.dumps(conf))
+    (folder / "containers.conf").write_text(
+        '[engine]\ncgroup_manager = "cgroupfs"\nevents_logger = "none"\nruntime = "runc"\n'
+        '[network]\nnetwork_backend = "cni"\n'
+        f'cni_plugin_dirs = ["{node.folder / "bin"}"]\nnetwork_config_dir = "{folder / "net.d"}"\n'
+    )
+    (folder / "storage.conf").write_text(
+        f'[storage]\ndriver = "vfs"\ngraphroot = "{folder / "graph"}"\nrunroot = "{folder / "run"}"\n'
+    )
+    (folder / "rootfs" / "bin").mkdir(parents=True)
+    shutil.copy(busybox, folder / "rootfs" / "bin" / "busybox")
+    (folder / "rootfs" / "srv").mkdir()
+    (folder / "rootfs" / "srv" / "who").write_text("podman")
+    settings = [f"CONTAINERS_CONF={folder / 'containers.conf'}", f"CONTAINERS_STORAGE_CONF={folder / 'storage.conf'}"]
+    return ["env", *settings, "podman", "--tmpdir", str(folder / "tmp")]
+
+
+def test_podman_runs_it(podman: list[str], node: Node) -> None:
+    def run(*argv: str) -> str:
+        done = node.namespace.run(*podman, *argv, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    serve = ["/bin/busybox", "httpd", "-f", "-p", "80", "-h", "/srv"]
+    more = ["--network", "nodewright", "--rootfs", str(node.folder / "podman" / "rootfs")]
+    name = run("run", "--detach", "--ulimit=nofile=1024:1024", "--ulimit=nproc=1024:1024", *more, *serve)
+    try:
+        assert run("inspect", "--format", "{{.NetworkSettings.Networks.nodewright.IPAddress}}", name) == "10.244.0.2"
+        assert len(node.veths()) == 1
+        ask = ("curl", "-s", "-m", "2", "http://10.244.0.2/who")
+        wait_for("it answers", lambda: node.namespace.run(*ask, check=False).stdout == "podman", 30)
+    finally:
+        run("rm", "--force", "--time=0", name)
     assert (node.store(), node.veths()) == ({}, [])
 
 
