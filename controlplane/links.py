@@ -1,4 +1,4 @@
-"""Links, addresses, routes and rules that a cluster needs, as values: each says what must be so."""
+"""Links, addresses and routes that a cluster needs, as values: each says what must be so."""
 
 from __future__ import annotations
 
@@ -50,14 +50,4 @@ class Route:
     metric: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """To `destination`: the main table for packets that came in by `iif`, or (no iif) unreachable."""
-
-    space: str
-    priority: int
-    destination: str
-    iif: str = ""
-
-
-Wish = Bridge | Veth | Up | Address | Route | Rule
+Wish = Bridge | Veth | Up | Address | Route

@@ -1,4 +1,4 @@
-"""Makes links, addresses, routes and rules by netlink. One socket a namespace; what is there already is left.
+"""Makes links, addresses and routes by netlink. One socket a namespace; what is there already is left.
 
 pyroute2 is imported on first use: it costs a quarter of a second, and most commands never need it.
 """
@@ -18,8 +18,6 @@ from nodelib.errors import NodewrightError, Permanent, Temporary
 _RT_TABLE_MAIN = 254
 _RT_SCOPE_LINK = 253
 _IFA_F_NODAD = 0x02
-_FR_ACT_TO_TBL = 1
-_FR_ACT_UNREACHABLE = 7
 
 
 class Netlink:
@@ -71,8 +69,6 @@ class Netlink:
                     self._address(wish)
                 case links.Route():
                     self._route(wish)
-                case links.Rule():
-                    self._rule(wish)
         return made
 
     def delete_link(self, name: str) -> bool:
@@ -158,15 +154,6 @@ class Netlink:
         if wish.metric:
             what["priority"] = wish.metric
         self.socket(wish.space).route("replace", **what)
-
-    def _rule(self, wish: links.Rule) -> None:
-        what: dict[str, Any] = {"priority": wish.priority, "dst": wish.destination, "family": _family(wish.destination)}
-        if wish.iif:
-            what |= {"iifname": wish.iif, "table": _RT_TABLE_MAIN, "action": _FR_ACT_TO_TBL}
-        else:
-            what["action"] = _FR_ACT_UNREACHABLE
-        with _present_is_fine():
-            self.socket(wish.space).rule("add", **what)
 
 
 def _family(destination: str) -> int:

@@ -4,11 +4,11 @@ Nodes meet on a bridge in a namespace of its own, the wire, so that the host's i
 bridge netfilter never see what they say to each other. One veth leads to the host: kubectl
 comes in by it, and (with an uplink) the nodes' way out.
 
-A packet for a dead pod or service address must end on its node. For pods an unreachable
-route of the highest metric does that. For services it may not: the kernel looks the route up
-before the nat OUTPUT hook, so a local process could never reach a ClusterIP; they get a route
-to the loopback device (what no rule translates is discarded there) and rules that turn
-forwarded packets away.
+A packet for a dead pod or service address must end on its node or on the wire. For pods an
+unreachable route of the highest metric does that. For services it may not: the kernel looks the
+route up before the rules that translate or refuse (nat OUTPUT, filter FORWARD), so a ClusterIP
+could not be reached, nor one without endpoints be refused. They are on the link: nobody there
+answers for an address that no rule translates. (On `lo` the kernel sends no ICMP for a REJECT.)
 
 Routed: no bridge; the wire is a router with a link to each node, which has its address alone on it. It knows no
 pod, so pod traffic between nodes must take the overlay.
@@ -16,13 +16,12 @@ pod, so pod traffic between nodes must take the overlay.
 
 from __future__ import annotations
 
-from controlplane.links import HOST, WIRE, Address, Bridge, Route, Rule, Up, Veth, Wish
+from controlplane.links import HOST, WIRE, Address, Bridge, Route, Up, Veth, Wish
 from controlplane.model import Cluster, Node
 
 BRIDGE = "br0"
 UPLINK = "eth0"
 LAST_METRIC = 1 << 24
-SERVICE_RULES = (90, 91)
 
 
 def wiring(cluster: Cluster) -> tuple[Wish, ...]:
@@ -48,9 +47,7 @@ def node_wiring(cluster: Cluster, node: Node) -> list[Wish]:
         wishes += _default_route(cluster, node.name, gateways)
     wishes += [Route(node.name, cidr, metric=LAST_METRIC) for cidr in cluster.pod_cidrs]
     for address, cidr in zip(node.addresses, cluster.service_cidrs, strict=True):
-        wishes.append(Route(node.name, cidr, dev="lo", source=address, metric=LAST_METRIC))
-        wishes.append(Rule(node.name, SERVICE_RULES[0], cidr, iif="lo"))
-        wishes.append(Rule(node.name, SERVICE_RULES[1], cidr))
+        wishes.append(Route(node.name, cidr, dev=UPLINK, source=address, metric=LAST_METRIC))
     return wishes
 
 

@@ -103,6 +103,11 @@ async def test_no_endpoints_means_refused_at_once(world: World) -> None:
     assert await is_refused(f"{address}:80")
     assert time.monotonic() - began < 10  # an exec and a refusal, not a time-out
     await holds(lambda: is_refused(f"{world.address('node2')}:{node_port}"), "one to the NodePort too")
+    # curl says the same of an unreachable network, and a client that is refused need not wait.
+    said = await world.shell("client", f"/agnhost connect --timeout 20s {address}:80 2>&1 || true")
+    assert "REFUSED" in said
+    from_node = await world.in_node("node1", "curl", "-s", "-m", "20", f"http://{address}:80/", check=False)
+    assert from_node.returncode == _CURL_REFUSED
 
 
 async def test_a_node_port_on_every_node(world: World) -> None:

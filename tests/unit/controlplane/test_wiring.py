@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from controlplane.links import HOST, WIRE, Address, Bridge, Route, Rule, Up, Veth
+from controlplane.links import HOST, WIRE, Address, Bridge, Route, Up, Veth
 from controlplane.model import Cluster, Options
 from controlplane.plan.wiring import node_wiring, wiring
 
@@ -39,11 +39,7 @@ def test_dead_pod_and_service_addresses_end_on_the_node() -> None:
     pods = next(w for w in wishes if isinstance(w, Route) and w.destination == "10.244.0.0/16")
     assert (pods.via, pods.dev) == ("", "")  # unreachable
     services = next(w for w in wishes if isinstance(w, Route) and w.destination == "10.96.0.0/16")
-    assert (services.dev, services.source) == ("lo", "10.89.3.11")
-    local, forwarded = [w for w in wishes if isinstance(w, Rule)]
-    assert local.iif == "lo"
-    assert forwarded.iif == ""
-    assert local.priority < forwarded.priority
+    assert (services.dev, services.source) == ("eth0", "10.89.3.11")
 
 
 DUAL = Cluster("lab", "10.89.3.0/24", Options(nodes=2, ip_family="dual", uplink=False))
@@ -54,7 +50,7 @@ def test_dual_stack_gives_everything_of_both_families() -> None:
     wishes = node_wiring(DUAL, DUAL.nodes[0])
     assert Address("node1", "eth0", "fd00:a59:300::b/64") in wishes
     assert Route("node1", "fd00:10:244::/56", metric=1 << 24) in wishes
-    assert len([w for w in wishes if isinstance(w, Rule)]) == 4
+    assert Route("node1", "fd00:10:96::/112", dev="eth0", source="fd00:a59:300::b", metric=1 << 24) in wishes
     assert DUAL.api_url == "https://10.89.3.11:6443"
     assert (DUAL.pod_cidrs[0], DUAL.service_cidrs[1]) == ("10.244.0.0/16", "fd00:10:96::/112")
 
