@@ -13,15 +13,15 @@ from nodelib.errors import Invalid
 
 
 def run(
-    name: str, come: str, to: str, *, namespace: str, protocol: str, outside: str, as_json: bool, live: float
+    name: str, come: str, to: str, *, namespace: str, protocol: str, outside: str, output: str, live: float
 ) -> None:
-    """Print the path; exit status 1 when the packet cannot arrive on any way."""
+    """Print the path as `output` (text, verbose, json) says; exit status 1 when no way of the packet arrives."""
     need_root("trace")
-    raise SystemExit(asyncio.run(_run(name, come, to, namespace, protocol, outside, as_json, live)))
+    raise SystemExit(asyncio.run(_run(name, come, to, namespace, protocol, outside, output, live)))
 
 
 async def _run(
-    name: str, come: str, to: str, namespace: str, protocol: str, outside: str, as_json: bool, live: float
+    name: str, come: str, to: str, namespace: str, protocol: str, outside: str, output: str, live: float
 ) -> int:
     cluster = find(name)
     facts = await look.facts(cluster)
@@ -34,15 +34,13 @@ async def _run(
             step="trace a packet",
             action="Give an address of the sender's version.",
         )
-    version = 6 if ":" in target.address else 4
     node = walk.first_node(sender, target, facts)
     if live:
         return await follow(cluster, node, sender, target, facts, live)
-    rules, notes = await look.rules(cluster, version)
-    found = walk.paths(sender, target, rules, facts)
-    if as_json:
+    found, notes = await look.paths(cluster, sender, target, facts)
+    if output == "json":
         print(json.dumps(paths_text.as_json(found, facts), indent=1))
     else:
-        for line in [*paths_text.lines(sender, target, found, facts, node), *notes]:
+        for line in [*paths_text.lines(sender, target, found, facts, node, verbose=output == "verbose"), *notes]:
             print(line)
     return 0 if any(path.arrived for path in found) else 1

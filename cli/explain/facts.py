@@ -57,6 +57,10 @@ class Facts:
             if key(one)[0] == namespace and (one["metadata"].get("labels") or {}).get(SERVICE_NAME) == name
         ]
 
+    def cluster_ip(self, address: str) -> bool:
+        """Whether it is one of a Service that only nodes and pods know."""
+        return any(address in ((one.get("spec") or {}).get("clusterIPs") or []) for one in self.services)
+
     def node_of(self, address: str) -> str:
         """The node that has the address or the pod of it; "" for one outside of the cluster."""
         pod = self.pod_at(address)

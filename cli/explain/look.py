@@ -1,16 +1,22 @@
-"""Gathers what explanations need: objects from the API server, rules from the kernels of the nodes."""
+"""Gathers what explanations need: objects from the API server, rules and routes from the kernels of the nodes."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from cli.explain.facts import Facts, Json
-from cli.explain.walk import Rules, nftables_of
+from cli.explain.places import Sender, Target
+from cli.explain.walk import Machine, Path, Rules, nftables_of
+from cli.explain.walk import paths as walk
+from controlplane.edge import fib as routes
 from controlplane.edge import rules as edge
 from controlplane.edge import spaces
+from controlplane.edge.netlink import Netlink
+from controlplane.links import HOST
 from controlplane.model import Cluster
 from nodelib.errors import NotFound
+from nodelib.firewall.way import Fib
 from nodelib.kube.access import load_kubeconfig
 from nodelib.kube.client import KubeClient
 
@@ -50,11 +56,28 @@ async def kernel(cluster: Cluster, node: str, version: int) -> edge.Kernel:
     return await edge.read(node, net, version)
 
 
-async def rules(cluster: Cluster, version: int, nodes: Iterable[str] = ()) -> tuple[dict[str, Rules], list[str]]:
-    """Of all nodes of this machine; and what must be said about them."""
-    names = list(nodes) or [node.name for node in cluster.nodes]
-    kernels = await asyncio.gather(*(kernel(cluster, name, version) for name in names))
-    found = {
-        one.node: Rules(one.node, one.tables, nftables_of(one.nftables, version), one.addresses) for one in kernels
-    }
+async def paths(cluster: Cluster, come: Sender, to: Target, known: Facts) -> tuple[list[Path], list[str]]:
+    """By the rules and routes that the nodes of this machine have now; and what must be said about the rules."""
+    version = 6 if ":" in to.address else 4
+    kernels = await asyncio.gather(*(kernel(cluster, node.name, version) for node in cluster.nodes))
+    found = await asyncio.to_thread(_walked, cluster, kernels, version, come, to, known)
     return found, [f"{one.node}: {note}" for one in kernels for note in one.notes]
+
+
+def _walked(
+    cluster: Cluster, kernels: Sequence[edge.Kernel], version: int, come: Sender, to: Target, known: Facts
+) -> list[Path]:
+    with Netlink(lambda space: cluster.namespace(space, "net") if space else None) as netlink:
+
+        def fib(space: str) -> Fib:
+            return lambda packet: routes.ask(netlink, space, packet)
+
+        rules = {
+            one.node: Rules(
+                one.node, one.tables, nftables_of(one.nftables, version), one.addresses, one.links, fib(one.node)
+            )
+            for one in kernels
+        }
+        gateways = (*cluster.host_addresses, *(cluster.router_addresses if cluster.options.routed else ()))
+        machine = Machine(cluster.host_addresses, gateways, cluster.host_link, fib(HOST))
+        return walk(come, to, rules, known, machine)

@@ -3,60 +3,80 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import asdict, replace
 
 from cli.explain.endpoints import missing, ports
 from cli.explain.facts import Facts, Json, title
 from cli.explain.places import Sender, Target
-from cli.explain.reasons import reason
-from cli.explain.walk import Leg, Path, policies
+from cli.explain.reasons import decides, reason
+from cli.explain.walk import Leg, Path, policies, split
+from nodelib.firewall.fib import DISCARDED, UNREACHABLE
 from nodelib.firewall.way import Hop, endpoint_text
 
-_VERDICT = {"ACCEPT": "passes", "DROP": "DROPPED", "REJECT": "REFUSED"}
+_VERDICT = {
+    "ACCEPT": "DOES NOT ARRIVE",
+    "DROP": "DROPPED",
+    "REJECT": "REFUSED",
+    UNREACHABLE: "UNREACHABLE",
+    DISCARDED: "DISCARDED",
+}
 
 
-def lines(come: Sender, to: Target, found: list[Path], facts: Facts, node: str) -> list[str]:
-    """All paths; those that differ only in the chosen endpoint are told once, with the choice at the end."""
-    shown = [f"From {come.name} at {facts.named(come.address)}"]
-    shown.append(f"to   {facts.named(endpoint_text(to.address, to.port))}/{to.protocol}, first rules: node {node}")
-    shown += [f"note: {note}" for note in to.notes]
+def lines(come: Sender, to: Target, found: list[Path], facts: Facts, node: str, *, verbose: bool) -> list[str]:
+    """The verdict and why; then the way, hop by hop. Paths that differ only in the chosen endpoint are told once.
+
+    `verbose`: every rule that matched, as it is in the kernel; else only those that decide something.
+    """
+    shown = [*verdict(come, to, found, facts, node), ""]
+    shown.append(f"from {come.name}" + ("" if come.address in come.name else f" at {come.address}"))
+    shown.append(f"to   {facts.named(endpoint_text(to.address, to.port))}/{to.protocol}")
+    shown += [f"     {note}" for note in to.notes]
     first, *others = found
-    shown += ["", *_path(first, facts)]
+    shown += [line for leg in first.legs for line in (_every_rule if verbose else _deciding)(leg, facts)]
     if others:
         shown += ["", f"{len(found)} ways in all, as the rules of chance go:"]
         shown += [f"  {_end(path, facts)}" for path in found]
-    shown += ["", *verdict(come, to, found, facts, node)]
+    if not verbose and first.legs:
+        shown += ["", "(--verbose: each rule that matched, with its counter)"]
     return shown
 
 
 def verdict(come: Sender, to: Target, found: list[Path], facts: Facts, node: str) -> list[str]:
     """The end in one line, and why it is so."""
     arrived = [path for path in found if path.arrived]
-    words = sorted({_VERDICT[path.last.verdict] if not path.arrived else "arrives" for path in found})
-    shown = [f"Result: {' or '.join(words)}."]
+    shown = [" or ".join(sorted({_word(path) for path in found}))]
     for why in dict.fromkeys(why for path in found for why in path.why):
         shown.append(f"  {why}")
     if to.service is not None and len(arrived) < len(found):
         shown += [f"  {line}" for line in _service_causes(to.service, to.port, facts, node)]
     shown += [f"  {line}" for line in policies(come.pod, facts, "Egress")]
-    ends = [facts.pod_at(path.last.to.rpartition(":")[0].strip("[]")) for path in arrived]
+    ends = [facts.pod_at(path.to.rpartition(":")[0].strip("[]")) for path in arrived]
     for line in dict.fromkeys(line for pod in ends for line in policies(pod, facts, "Ingress")):
         shown.append(f"  {line}")
     return shown
+
+
+def _word(path: Path) -> str:
+    if not path.arrived:
+        return _VERDICT.get(path.verdict, "NEVER COMES TO A NODE")
+    return "LEAVES THE CLUSTER" if path.leaves else "ARRIVES"
 
 
 def as_json(found: list[Path], facts: Facts) -> list[Json]:
     return [
         {
             "arrived": path.arrived,
-            "verdict": path.last.verdict,
-            "to": path.last.to,
-            "name": facts.names.get(path.last.to.rpartition(":")[0].strip("[]"), ""),
+            "leaves": path.leaves,
+            "verdict": path.verdict,
+            "to": path.to,
+            "name": facts.names.get(path.to.rpartition(":")[0].strip("[]"), ""),
             "why": list(path.why),
             "legs": [
                 {
                     "node": leg.node,
                     "source": leg.packet.source,
                     "destination": endpoint_text(leg.packet.destination, leg.packet.port),
+                    "route": asdict(leg.outcome.route) if leg.outcome.route else None,
                     "hops": [{**hop._asdict(), "reason": reason(hop, facts)} for hop in leg.outcome.trail],
                 }
                 for leg in path.legs
@@ -66,12 +86,31 @@ def as_json(found: list[Path], facts: Facts) -> list[Json]:
     ]
 
 
-def _path(path: Path, facts: Facts) -> Iterable[str]:
-    for leg in path.legs:
-        yield f"node {leg.node}:"
-        for hop in leg.outcome.trail:
-            yield from _hop(hop, facts)
-        yield f"  = {_leg_end(leg, facts)}"
+def _deciding(leg: Leg, facts: Facts) -> Iterable[str]:
+    hops = [hop for hop in leg.outcome.trail if decides(hop)]
+    for hop in hops:
+        unsure = "perhaps: " if not hop.certain and "probability" not in hop.text else ""
+        yield f"{leg.node}: {unsure}{reason(hop, facts) or f'{hop.table} {hop.chain} {hop.text}'}"
+    if leg.outcome.route is not None and leg.outcome.verdict == "ACCEPT":
+        yield f"{leg.node}: {_routed(leg, facts)}"
+    elif not hops:
+        yield f"{leg.node}: {_leg_end(leg, facts)}"
+
+
+def _every_rule(leg: Leg, facts: Facts) -> Iterable[str]:
+    yield f"node {leg.node}, in by {leg.packet.interface}:" if leg.packet.interface else f"node {leg.node}, sent by it:"
+    for hop in leg.outcome.trail:
+        yield from _hop(hop, facts)
+    if leg.outcome.route is not None:
+        yield f"  route: {_routed(leg, facts)}"
+    yield f"  = {_leg_end(leg, facts)}"
+
+
+def _routed(leg: Leg, facts: Facts) -> str:
+    route, host = leg.outcome.route, split(leg.outcome.to)[0]
+    if route is None:
+        return ""
+    return replace(route, via=facts.named(route.via) if route.via else "").told(facts.named(host))
 
 
 def _hop(hop: Hop, facts: Facts) -> Iterable[str]:
@@ -95,10 +134,10 @@ def _leg_end(leg: Leg, facts: Facts) -> str:
 
 def _end(path: Path, facts: Facts) -> str:
     if not path.arrived:
-        return f"{_VERDICT[path.last.verdict]} on {path.legs[-1].node}" if path.legs else "unknown"
+        return f"{_word(path)} on {path.legs[-1].node}" if path.legs else "no way to a node"
     way = " -> ".join(leg.node for leg in path.legs)
     masked = "source translated" if any(leg.outcome.masqueraded for leg in path.legs) else "source kept"
-    return f"{facts.named(path.last.to)} by {way}, {masked}"
+    return f"{facts.named(path.to)} by {way}, {masked}"
 
 
 def _service_causes(service: Json, port: int, facts: Facts, node: str) -> list[str]:

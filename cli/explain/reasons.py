@@ -14,6 +14,8 @@ from nodelib.firewall.way import Hop
 
 _COMMENT = re.compile(r'--comment (?:"([^"]*)"|(\S+))|comment "([^"]*)"')
 _TO = re.compile(r"--to-destination (\S+)")
+_TARGETS = ("DNAT", "SNAT", "MASQUERADE", "REDIRECT", "REJECT", "DROP")
+_STATEMENTS = ("dnat to", "snat to", "masquerade", "redirect", "reject", "drop", "service-ips", "service-nodeports")
 _CHANCE = re.compile(r"--probability ([0-9.]+)")
 
 
@@ -25,6 +27,14 @@ def reason(hop: Hop, facts: Facts) -> str:
     if hop.table.startswith(("ip ", "ip6 ", "inet ")):
         return _nftables(hop)
     return _jump(hop)
+
+
+def decides(hop: Hop) -> bool:
+    """Whether the rule changes the packet or its end; a mere look into another chain does not."""
+    if hop.table.startswith(("ip ", "ip6 ", "inet ")):
+        return any(statement in hop.text for statement in _STATEMENTS)
+    target = hop.text.rpartition("-j ")[2].split(" ")[0]
+    return target in _TARGETS or target.startswith(("KUBE-SVC-", "KUBE-SVL-", "KUBE-EXT-", "KUBE-FW-", "KUBE-SEP-"))
 
 
 def _comment(hop: Hop) -> str:

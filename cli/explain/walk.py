@@ -1,4 +1,4 @@
-"""A packet from node to node: the rules of the first, and of the node that its new destination is on. Pure."""
+"""A packet from node to node: the rules and routes of the first, and of the node that its next hop is. Pure."""
 
 from __future__ import annotations
 
@@ -11,20 +11,34 @@ from cli.explain.places import Sender, Target
 from nodelib.firewall.objects import TableContent
 from nodelib.firewall.trace import trace
 from nodelib.firewall.trace_nft import bases
-from nodelib.firewall.way import Base, Node, Outcome, Packet
+from nodelib.firewall.way import Base, Fib, Node, Outcome, Packet
 
-POD_BRIDGE = "nw0"  # where a pod's packets come in
+NOWHERE = "NOWHERE"
+_UPLINK = "eth0"  # where packets of other machines come in on a node of `up`
 _LEGS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """A node's rules, ready to be walked."""
+    """A node's rules, ready to be walked, and its routing."""
 
     node: str
     tables: Mapping[str, TableContent]
     nftables: tuple[Base, ...]
     addresses: frozenset[str]
+    links: frozenset[str]
+    fib: Fib
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """This machine, on which the nodes live: its addresses on the `link` to them, the `gateways` by which packets
+    of theirs come to it, and its routing."""
+
+    addresses: tuple[str, ...]
+    gateways: tuple[str, ...]
+    link: str
+    fib: Fib
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +57,16 @@ class Path:
     legs: tuple[Leg, ...]
     arrived: bool
     why: tuple[str, ...] = field(default=())
+    leaves: bool = False  # the cluster, so what becomes of it there is not known
 
     @property
-    def last(self) -> Outcome:
-        return self.legs[-1].outcome
+    def verdict(self) -> str:
+        """As an Outcome's; NOWHERE when no rule of a node saw the packet."""
+        return self.legs[-1].outcome.verdict if self.legs else NOWHERE
+
+    @property
+    def to(self) -> str:
+        return self.legs[-1].outcome.to if self.legs else ""
 
 
 def nftables_of(ruleset: Mapping[str, object], version: int) -> tuple[Base, ...]:
@@ -58,48 +78,118 @@ def first_node(come: Sender, to: Target, facts: Facts) -> str:
     return come.node or facts.node_of(to.address) or next((key(node)[1] for node in facts.nodes), "")
 
 
-def paths(come: Sender, to: Target, rules: Mapping[str, Rules], facts: Facts) -> list[Path]:
-    """Every way that the rules of the nodes allow, chance by chance."""
+def paths(come: Sender, to: Target, rules: Mapping[str, Rules], facts: Facts, machine: Machine) -> list[Path]:
+    """Every way that the rules and routes of the nodes allow, chance by chance."""
     node = first_node(come, to, facts)
-    interface = "" if come.here else POD_BRIDGE if come.pod is not None else "eth0"
-    packet = Packet(come.address, to.address, to.port, to.protocol, interface)
-    return _onward(node, packet, rules, facts, ())
-
-
-def _onward(node: str, packet: Packet, rules: Mapping[str, Rules], facts: Facts, before: tuple[Leg, ...]) -> list[Path]:
+    packet = Packet(come.address, to.address, to.port, to.protocol, "")
+    if not come.node and (why := _no_way_in(packet, facts, machine)):
+        return [Path((), False, why)]
     here = rules.get(node)
+    if not come.here and here is not None:
+        packet = replace(packet, interface=_came_in(packet, here))
+    return _onward(node, packet, _World(rules, facts, machine), ())
+
+
+@dataclass(frozen=True, slots=True)
+class _World:
+    rules: Mapping[str, Rules]
+    facts: Facts
+    machine: Machine
+
+
+def _no_way_in(packet: Packet, facts: Facts, machine: Machine) -> tuple[str, ...]:
+    """Why a packet from outside never comes to a node, where that can be known."""
+    known = facts.named(packet.destination)
+    if packet.source in machine.addresses:
+        route = machine.fib(packet)
+        if route.dev == machine.link and not route.verdict:
+            return ()
+        way = route.told(packet.destination)
+        return (f"this machine's way to {known} does not lead to a node: {way}", *_doors(packet.destination, facts))
+    inside = facts.cluster_ip(packet.destination)
+    return (f"{known} is a cluster IP: only nodes and their pods know it", *_doors("", facts)) if inside else ()
+
+
+def _doors(address: str, facts: Facts) -> tuple[str, ...]:
+    inside = not address or facts.cluster_ip(address) or facts.pod_at(address) is not None
+    return ("from outside use a NodePort, or `nodewright kubectl -- port-forward`",) if inside else ()
+
+
+def _came_in(packet: Packet, here: Rules) -> str:
+    """The link towards the sender."""
+    back = here.fib(Packet(packet.destination, packet.source, 0, packet.protocol, ""))
+    return back.dev or _UPLINK
+
+
+def _onward(node: str, packet: Packet, world: _World, before: tuple[Leg, ...]) -> list[Path]:
+    here = world.rules.get(node)
     if here is None:
         return [Path(before, False, (f"node {node} is not one of this machine: its rules cannot be read",))]
     found: list[Path] = []
-    kernel = Node(here.addresses)
-    for outcome in trace(here.tables, packet, kernel, more=here.nftables, lenient=True):
+    for outcome in trace(here.tables, packet, Node(here.addresses), more=here.nftables, lenient=True, fib=here.fib):
         legs = (*before, Leg(node, packet, outcome))
-        host, port = _split(outcome.to)
-        next_node = facts.node_of(host)
-        if outcome.verdict != "ACCEPT" or next_node in ("", node) or len(legs) == _LEGS:
-            found.append(_ended(legs, host, next_node, kernel, facts))
+        following = _next_node(outcome, node, world.facts)
+        if outcome.verdict != "ACCEPT" or not following or len(legs) == _LEGS:
+            found.append(_ended(legs, world))
             continue
-        source = _node_address(node, facts) if outcome.masqueraded else packet.source
-        onward = replace(packet, source=source, destination=host, port=port, interface="eth0", mark=0)
-        found += _onward(next_node, onward, rules, facts, legs)
+        host, port = split(outcome.to)
+        source = _node_address(node, world.facts) if outcome.masqueraded else packet.source
+        links = world.rules[following].links if following in world.rules else frozenset()
+        dev = outcome.route.dev if outcome.route and outcome.route.dev in links else _UPLINK
+        onward = replace(packet, source=source, destination=host, port=port, interface=dev, mark=0)
+        found += _onward(following, onward, world, legs)
     return found
 
 
-def _ended(legs: tuple[Leg, ...], host: str, owner: str, kernel: Node, facts: Facts) -> Path:
-    outcome = legs[-1].outcome
+def _next_node(outcome: Outcome, node: str, facts: Facts) -> str:
+    """The node that the packet is handed to, "" when it is handed to none."""
+    route, host = outcome.route, split(outcome.to)[0]
+    if route is not None and route.kind == "local":
+        return ""
+    by_gateway = facts.node_of(route.via) if route is not None and route.via else ""
+    found = by_gateway or facts.node_of(host)
+    return "" if found == node else found
+
+
+def _ended(legs: tuple[Leg, ...], world: _World) -> Path:
+    leg, facts = legs[-1], world.facts
+    outcome, (host, _) = leg.outcome, split(leg.outcome.to)
+    route, known = outcome.route, facts.names.get(host, "")
+    untranslated = f"no rule of {leg.node} translates {outcome.to}: {known} {_why_untranslated(outcome)}"
     if outcome.verdict != "ACCEPT":
-        return Path(legs, False)
+        why = [f"{leg.node}: {route.told(facts.named(host))}"] if route is not None and route.verdict else []
+        return Path(legs, False, (*why, *([untranslated] if why and known.startswith("Service") else [])))
     pod = facts.pod_at(host)
     if pod is not None:
         late = unready(pod)
-        why = (f"pod {title(pod)} {late}",) if late else ()
-        return Path(legs, True, why)
-    if owner or kernel.is_local(host):
+        why = [f"pod {title(pod)} {late}"] if late else []
+        return Path(legs, True, tuple(why))
+    if facts.node_of(host) or (route is not None and route.kind == "local"):
         return Path(legs, True)
-    known = facts.names.get(host, "")
     if known.startswith("Service"):
-        return Path(legs, False, (f"no rule of {legs[-1].node} translates {outcome.to}: {known} has no such port",))
-    return Path(legs, True, ("it leaves the cluster",))
+        return Path(legs, False, (untranslated,))
+    return _left(legs, host, world)
+
+
+def _why_untranslated(outcome: Outcome) -> str:
+    ranges = any("-j KUBE-FW-" in hop.text or "firewall" in hop.chain for hop in outcome.trail)
+    return "is for others, the source is in none of loadBalancerSourceRanges" if ranges else "has no such port"
+
+
+def _left(legs: tuple[Leg, ...], host: str, world: _World) -> Path:
+    """To an address that is no node's and no pod's; this machine's routing is asked if it is the next hop."""
+    route, machine = legs[-1].outcome.route, world.machine
+    if host in machine.addresses:
+        return Path(legs, True, ("it is this machine",))
+    if route is not None and not route.via:
+        why = f"no node, pod or Service has the address {host}, and its route ends on the link {route.dev}"
+        return Path(legs, False, (why,))
+    if route is None or route.via not in machine.gateways:
+        return Path(legs, True, ("it leaves the cluster",), leaves=True)
+    onward = machine.fib(replace(legs[-1].packet, source=route.via, destination=host, interface="", mark=0))
+    if onward.verdict:
+        return Path(legs, False, (f"on this machine: {onward.told(host)}",))
+    return Path(legs, True, (f"it leaves the cluster; on this machine {onward.told(host)}",), leaves=True)
 
 
 def policies(pod: Json | None, facts: Facts, direction: str) -> list[str]:
@@ -125,6 +215,6 @@ def _node_address(node: str, facts: Facts) -> str:
     return next(iter(node_addresses(obj) if obj is not None else []), "0.0.0.0")
 
 
-def _split(text: str) -> tuple[str, int]:
+def split(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     return host.strip("[]"), int(port)

@@ -18,12 +18,13 @@ _TOOLS = {4: ("iptables-nft-save", "iptables-legacy-save"), 6: ("ip6tables-nft-s
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """`tables` of iptables with their counters; `nftables` as `nft -j list ruleset`; own `addresses`."""
+    """`tables` of iptables with their counters; `nftables` as `nft -j list ruleset`; own `addresses` and `links`."""
 
     node: str
     tables: dict[str, TableContent]
     nftables: dict[str, Any]
     addresses: frozenset[str]
+    links: frozenset[str]
     notes: tuple[str, ...] = field(default=())
 
 
@@ -44,8 +45,10 @@ async def read(node: str, net: str, version: int = 4) -> Kernel:
         done = await command.run(entered(net, ["nft", "-j", "list", "ruleset"]), timeout=_TIMEOUT, check=False)
         ruleset = json.loads(done.stdout or b"{}")
     done = await command.run(entered(net, ["ip", "-json", "address", "show"]), timeout=_TIMEOUT)
-    addresses = {one["local"] for link in json.loads(done.stdout) for one in link.get("addr_info") or []}
-    return Kernel(node, tables, ruleset, frozenset(addresses), tuple(notes))
+    links = json.loads(done.stdout)
+    addresses = {one["local"] for link in links for one in link.get("addr_info") or []}
+    names = frozenset(str(link["ifname"]) for link in links if "ifname" in link)
+    return Kernel(node, tables, ruleset, frozenset(addresses), names, tuple(notes))
 
 
 async def connections(net: str, address: str, version: int = 4) -> list[str]:

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from nodelib.firewall.fib import Route
+
 FINAL = ("ACCEPT", "DROP", "REJECT")
 
 
@@ -37,13 +39,19 @@ class Hop(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Where one way ends: `verdict` ACCEPT, DROP or REJECT, `to` the final "ip:port", `trail` the matched rules."""
+    """Where one way ends: `verdict` ACCEPT, DROP or REJECT by a rule, UNREACHABLE or DISCARDED by the `route`;
+    `to` the final "ip:port", `trail` the matched rules."""
 
     verdict: str
     to: str
     translated: bool
     masqueraded: bool
     trail: tuple[Hop, ...] = field(compare=False, default=())
+    route: Route | None = field(compare=False, default=None)
+
+
+Fib = Callable[[Packet], Route]
+"""A node's routing, asked with a packet as it is at that moment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +75,7 @@ class Way:
     masqueraded: bool = False
     trail: tuple[Hop, ...] = ()
     original: Packet | None = None
+    route: Route | None = None
 
     @property
     def sent(self) -> Packet:

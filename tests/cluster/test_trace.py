@@ -81,6 +81,24 @@ async def test_why_a_packet_does_not_arrive(world: World) -> None:
     assert all(path["arrived"] for path in await ends(world, "outside", f"{world.address('node1')}:{port}"))
 
 
+async def test_routes_decide_too(world: World) -> None:
+    """The cluster of the tests has no uplink, and this machine no route to its Services and pods."""
+    own = world.namespace
+    made = await world.run(pod("web-0", web(), labels=APP, nodeName="node1"))
+    await world.create(service("web", APP))
+    await client(world)
+    for come in ("node1", f"{own}/client"):
+        status, text = await told(world, "trace", come, "192.0.2.99:53")
+        assert status == 1 and text.startswith("UNREACHABLE") and "no route" in text, text
+    said = await world.shell("client", "/agnhost connect --timeout 20s 192.0.2.99:53 2>&1 || true")
+    assert "network is unreachable" in said, "the kernel says the same"
+    for to in (f"{own}/web", f"{made['status']['podIP']}:8080"):
+        status, text = await told(world, "trace", "outside", to)
+        assert status == 1 and text.startswith("NEVER COMES TO A NODE") and "NodePort" in text, text
+    _, text = await told(world, "trace", f"{own}/client", f"{made['status']['podIP']}:8080", "--verbose")
+    assert text.startswith("ARRIVES") and "route: by" in text
+
+
 async def test_source_ranges_and_policies_are_told(world: World) -> None:
     ranges = {"type": "LoadBalancer", "loadBalancerSourceRanges": ["192.0.2.0/24"]}
     await world.create(service("balanced", APP, **ranges))

@@ -1,0 +1,49 @@
+"""What a kernel's routing says of a packet, as a value. Pure; who asks the kernel is controlplane.edge.fib.
+
+The kernel looks routes up once for a packet that comes in (after nat PREROUTING; the source is checked there too,
+https://www.kernel.org/doc/html/latest/networking/ip-sysctl.html rp_filter), and twice for one that it sends itself:
+before nat OUTPUT, and again if a rule there changed its destination.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+UNREACHABLE, DISCARDED = "UNREACHABLE", "DISCARDED"  # the sender is told by ICMP or errno; nobody is told
+
+_ENDS = {
+    "unreachable": (UNREACHABLE, "an unreachable route (`ip route`, `ip rule`) ends it, or the node does not forward"),
+    "none": (UNREACHABLE, "there is no route to it"),
+    "prohibit": (UNREACHABLE, "a prohibit route ends it"),
+    "blackhole": (DISCARDED, "a blackhole route, or an address that may not come in there, ends it"),
+    "filtered": (DISCARDED, "rp_filter: the way back to its source does not lead out of the link it came in by"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """`kind`: unicast, local or one of those that end a packet; `via`: the gateway, "" where the address is on the
+    link `dev`; `neighbour`: the state of the next hop's entry (REACHABLE, FAILED, ...), "" for none yet."""
+
+    kind: str
+    dev: str = ""
+    via: str = ""
+    neighbour: str = ""
+
+    @property
+    def verdict(self) -> str:
+        """ "" for a packet that goes on."""
+        if self.kind == "unicast" and (self.dev == "lo" or self.neighbour == "FAILED"):
+            return DISCARDED if self.dev == "lo" else UNREACHABLE
+        return _ENDS[self.kind][0] if self.kind in _ENDS else ""
+
+    def told(self, destination: str) -> str:
+        """In a sentence."""
+        if self.kind == "local":
+            return "it is an address of this node: delivered here"
+        if self.kind in _ENDS:
+            return f"to {destination}: {_ENDS[self.kind][1]}"
+        if self.dev == "lo":
+            return f"to {destination}: its route ends on lo, nothing takes it there"
+        way = f"by {self.dev} to {self.via}" if self.via else f"by {self.dev}, where {destination} is on the link"
+        return f"{way}: nobody answers there (neighbour FAILED)" if self.neighbour == "FAILED" else way

@@ -1,0 +1,122 @@
+"""What `trace` makes of rules and routes: two nodes, one pod each, one Service, this machine at .1 of their link."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cli.explain import paths_text
+from cli.explain.facts import Facts
+from cli.explain.places import sender, target
+from cli.explain.walk import Machine, Path, Rules, paths
+from nodelib.firewall.fake import FakeIptables
+from nodelib.firewall.fib import Route
+from nodelib.firewall.way import Fib, Packet
+
+HOST, NODES, PODS = "192.0.2.1", {"node1": "192.0.2.11", "node2": "192.0.2.12"}, {"a": "10.0.1.2", "b": "10.0.2.2"}
+CLUSTER_IP = "10.9.0.7"
+NAT = f"*nat\n-A PREROUTING -d {CLUSTER_IP} -p tcp -j DNAT --to-destination 10.0.2.2:8080\nCOMMIT\n"
+FIRST, SECOND = (Route("unicast", "eth0", address) for address in NODES.values())
+DIRECT, NONE = Route("unicast", "nw0", "", "REACHABLE"), Route("none")
+
+
+def obj(name: str, spec: dict[str, Any], status: dict[str, Any]) -> dict[str, Any]:
+    return {"metadata": {"name": name, "namespace": "shop"}, "spec": spec, "status": status}
+
+
+FACTS = Facts.of(
+    [obj("web", {"clusterIP": CLUSTER_IP, "clusterIPs": [CLUSTER_IP], "ports": [{"port": 80}]}, {})],
+    [],
+    [
+        obj(
+            name,
+            {"nodeName": node, "containers": []},
+            {"podIP": PODS[name], "phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
+        )
+        for name, node in (("a", "node1"), ("b", "node2"))
+    ],
+    [
+        {"metadata": {"name": name}, "status": {"addresses": [{"type": "InternalIP", "address": NODES[name]}]}}
+        for name in NODES
+    ],
+    [],
+)
+ROUTES = {
+    "node1": {NODES["node1"]: Route("local"), "10.0.1.2": DIRECT, "10.0.2.2": SECOND},
+    "node2": {NODES["node2"]: Route("local"), "10.0.2.2": DIRECT, "10.0.1.2": FIRST},
+    "": {NODES["node1"]: Route("unicast", "nw-lab"), NODES["node2"]: Route("unicast", "nw-lab")},
+}
+
+
+def fib(space: str, more: dict[str, Route]) -> Fib:
+    def ask(packet: Packet) -> Route:
+        known = {**ROUTES[space], **more}
+        return known.get(packet.destination, NONE)
+
+    return ask
+
+
+def traced(come: str, to: str, **more: dict[str, Route]) -> tuple[list[Path], list[str]]:
+    """The paths and what is said of them; `more`: routes by node, `host` for this machine's."""
+    rules = {}
+    for node, address in NODES.items():
+        fake = FakeIptables()
+        fake.load(NAT)
+        links = frozenset({"lo", "eth0", "nw0"})
+        rules[node] = Rules(node, fake.content(), (), frozenset({address}), links, fib(node, more.get(node, {})))
+    machine = Machine((HOST,), (HOST,), "nw-lab", fib("", more.get("host", {})))
+    start = sender(come, FACTS, "shop", HOST)
+    end = target(to, FACTS, "shop", start, "")
+    found = paths(start, end, rules, FACTS, machine)
+    return found, paths_text.lines(start, end, found, FACTS, "node1", verbose=False)
+
+
+def test_a_service_is_followed_to_the_other_node_by_its_route() -> None:
+    found, said = traced("a", "web")
+    assert [[leg.node for leg in path.legs] for path in found] == [["node1", "node2"]]
+    assert found[0].legs[0].packet.interface == "nw0" and found[0].legs[1].packet.interface == "eth0"
+    assert said[0] == "ARRIVES" and any("by eth0 to 192.0.2.12 (node node2)" in line for line in said)
+
+
+@pytest.mark.parametrize(
+    ("route", "word", "why"),
+    [
+        (NONE, "UNREACHABLE", "there is no route to it"),
+        (Route("unreachable"), "UNREACHABLE", "unreachable route"),
+        (Route("blackhole"), "DISCARDED", "blackhole"),
+        (Route("filtered"), "DISCARDED", "rp_filter"),
+        (Route("unicast", "lo"), "DISCARDED", "ends on lo"),
+        (Route("unicast", "nw0", "", "FAILED"), "UNREACHABLE", "nobody answers"),
+    ],
+    ids=lambda value: str(value)[:24],
+)
+def test_a_route_that_leads_nowhere_ends_the_packet(route: Route, word: str, why: str) -> None:
+    found, said = traced("a", "web", node1={"10.0.2.2": route})
+    assert not found[0].arrived and said[0] == word
+    assert why in said[1] and said[1].strip().startswith("node1:")
+
+
+def test_a_node_looks_its_own_packets_route_up_before_its_rules() -> None:
+    found, said = traced("node1", "8.8.8.8:53")
+    assert said[0] == "UNREACHABLE" and not found[0].legs[0].outcome.trail
+    onward = {"8.8.8.8": Route("unicast", "eth0", HOST)}
+    found, said = traced("node1", "8.8.8.8:53", node1=onward)
+    assert not found[0].arrived and "on this machine: to 8.8.8.8: there is no route to it" in said[1]
+    found, said = traced(
+        "node1", "8.8.8.8:53", node1=onward, host={"8.8.8.8": Route("unicast", "wan0", "198.51.100.1")}
+    )
+    assert found[0].arrived and said[0] == "LEAVES THE CLUSTER" and "wan0" in said[1]
+
+
+def test_a_cluster_ip_is_not_known_outside() -> None:
+    found, said = traced("outside", "web", host={CLUSTER_IP: Route("unicast", "wan0", "198.51.100.1")})
+    assert not found[0].arrived and said[0] == "NEVER COMES TO A NODE"
+    assert "does not lead to a node: by wan0" in said[1] and "NodePort" in said[2]
+    found, said = traced("outside", "web", host={CLUSTER_IP: Route("unicast", "nw-lab", NODES["node1"])})
+    assert found[0].arrived, "somebody gave this machine a route through a node"
+
+
+def test_an_address_of_nobody_on_the_link() -> None:
+    found, said = traced("a", "10.9.0.99:80", node1={"10.9.0.99": Route("unicast", "eth0")})
+    assert not found[0].arrived and "no node, pod or Service has the address 10.9.0.99" in said[1]
