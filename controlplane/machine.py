@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+NODE_PORTS = (10248, 10250, 10256)  # kubelet health, kubelet API, proxy health
+
 
 @dataclass(frozen=True, slots=True)
 class Machine:
@@ -21,6 +23,8 @@ class Machine:
     may_lower_oom_score: bool = True
     inotify_instances: int = 0
     inotify_watches: int = 0
+    inotify_used: int = 0  # instances that root has open
+    ports_taken: tuple[int, ...] = ()  # of NODE_PORTS, by this machine's own listeners
     memory: int = 0  # bytes available
     swap: int = 0  # bytes in use
     state_free: int = 0  # bytes free where the state lies

@@ -76,6 +76,15 @@ def kubeconfig(config: plan.Kubeconfig, authority: bytes, pair: Pair) -> str:
     return render_kubeconfig(access, cluster="nodewright", user=config.user)
 
 
+def ends(path: str) -> datetime.datetime | None:
+    """When the certificate in the file ends; None for what is no certificate."""
+    try:
+        with open(path, "rb") as file:
+            return x509.load_pem_x509_certificate(file.read()).not_valid_after_utc
+    except (OSError, ValueError):
+        return None
+
+
 def _issue(wanted: plan.Certificate, issuer: Pair | None, now: float) -> Pair:
     key = ec.generate_private_key(ec.SECP256R1())
     subject = _name(wanted.common_name, wanted.organization)

@@ -13,20 +13,24 @@ from rich.text import Text
 
 from cli.project import PROJECT
 from controlplane.plan.preflight import Finding, fatal
-from controlplane.work.doctor import examine
+from controlplane.work.doctor import examine, examine_nodes
 
 _STYLE = {"ok": "green", "warning": "yellow", "fatal": "bold red"}
 
 
-def run(*, as_json: bool, binaries: Path | None) -> None:
-    """Show every finding; exit status 1 when one is fatal."""
-    findings = asyncio.run(examine(str(PROJECT), binaries))
+def run(name: str, *, as_json: bool, binaries: Path | None) -> None:
+    """Show every finding, of the nodes of the cluster `name` too; exit status 1 when one is fatal."""
+    findings = asyncio.run(_findings(name, binaries))
     if as_json:
         print(json.dumps([asdict(finding) for finding in findings], indent=1))
     else:
         show(findings)
     if fatal(findings):
         raise SystemExit(1)
+
+
+async def _findings(name: str, binaries: Path | None) -> tuple[Finding, ...]:
+    return (*await examine(str(PROJECT), binaries), *await examine_nodes(name))
 
 
 def show(findings: tuple[Finding, ...]) -> None:

@@ -6,6 +6,7 @@ import asyncio
 
 from cli.display import Display
 from cli.errors import need_root
+from controlplane.edge import state
 from controlplane.work.down import down
 
 
@@ -17,4 +18,8 @@ def run(name: str, *, plain: bool = False) -> None:
     if removed.anything:
         print(f"Cluster {name} is gone ({removed.processes} processes ended, {display.elapsed:.1f} s).")
     else:
-        print(f"There was no cluster {name}.")
+        there = ", ".join(state.clusters())
+        print(
+            f"Nothing was removed: there is no cluster {name} on this machine.",
+            f"There is: {there} (`./nodewright down --name NAME`)." if there else "There is none at all.",
+        )

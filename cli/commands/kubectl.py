@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 from pathlib import Path
 
 from controlplane.edge import state
 from controlplane.model import Cluster, cache_root
-from nodelib.errors import NotFound
+from nodelib.errors import Invalid, NotFound
+
+_OURS = ("--name", "--help")
+# What kubectl takes before its verb, as `kubectl options` lists it.
+_GLOBAL = (
+    "as as-group as-uid as-user-extra cache-dir certificate-authority client-certificate client-key cluster context "
+    "disable-compression help insecure-skip-tls-verify kubeconfig kuberc log-flush-frequency match-server-version "
+    "namespace password profile profile-output request-timeout server storage-driver-buffer-duration "
+    "storage-driver-db storage-driver-host storage-driver-password storage-driver-secure storage-driver-table "
+    "storage-driver-user tls-server-name token user username version vmodule warnings-as-errors"
+)
 
 
 def run(name: str, arguments: list[str]) -> None:
     """Become kubectl with the cluster's kubeconfig."""
+    _refuse_typos(arguments)
     cluster = find(name)
     # The cluster's own tools are of its version; another kubectl in PATH may be skewed.
     path = cluster.tools.get("kubectl", "") or _cached()
@@ -35,6 +47,20 @@ def find(name: str) -> Cluster:
             action=f"Raise it with `./nodewright up --name {name}`.",
         )
     return cluster
+
+
+def _refuse_typos(arguments: list[str]) -> None:
+    """Raises Invalid for a leading option that is neither ours nor kubectl's: what follows it would be misread."""
+    flag = arguments[0].partition("=")[0] if arguments else ""
+    if not flag.startswith("--") or flag.removeprefix("--") in _GLOBAL.split():
+        return
+    near = difflib.get_close_matches(flag, _OURS, n=1)
+    raise Invalid(
+        "no option of nodewright, and none that kubectl takes before its verb",
+        obj=flag,
+        step="read the options of kubectl",
+        action=f"{f'Did you mean {near[0]}? ' if near else ''}`./nodewright kubectl --name NAME -- VERB ...`",
+    )
 
 
 def _cached() -> str:

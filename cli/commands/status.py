@@ -39,11 +39,15 @@ def show(status: Status, console: Console) -> None:
     """Tables: nodes, daemons; then the pods that are not well."""
     api = "answers" if not status.api else f"does not answer: {status.api}"
     _say(console, f"Cluster {status.name}, nodes on {status.subnet}. API server {status.api_url} {api}.")
+    said = {**status.settings, "version": status.version, "certificates": status.certificates}
+    _say(console, ", ".join(f"{name}: {value}" for name, value in said.items() if value))
     for path in status.missing:
         _say(console, f"missing: {path} (`./nodewright up --name {status.name}` mends it)")
-    nodes = _table("NODE", "ADDRESS", "STATE", "PODS", "PROXY")
+    nodes = _table("NODE", "ADDRESS", "STATE", "PODS", "VERSION", "PROXY")
     for node in status.nodes:
-        nodes.add_row(node.name, node.address, node.waits_for or "Ready", str(node.pods), node.proxy)
+        state = ", ".join(filter(None, (node.waits_for or "Ready", node.feels)))
+        versions = " ".join(filter(None, (node.version, node.runtime.replace("://", " "))))
+        nodes.add_row(node.name, node.address, state, str(node.pods), versions, node.proxy)
     console.print(nodes)
     for node in status.nodes:
         if node.certificate:

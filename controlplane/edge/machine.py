@@ -7,7 +7,7 @@ import shutil
 import sys
 
 from controlplane.edge import cgroups, oom
-from controlplane.machine import Machine
+from controlplane.machine import NODE_PORTS, Machine
 from nodelib import command
 from nodelib.errors import NodewrightError
 
@@ -24,6 +24,7 @@ async def look(
     namespaces = await _namespaces() if root else ""
     trees = _trees()
     memory = _meminfo()
+    listening = _listening()
     return Machine(
         root=root,
         python=sys.version_info[:2],
@@ -37,6 +38,8 @@ async def look(
         may_lower_oom_score=oom.may_lower_score(),
         inotify_instances=_number("/proc/sys/fs/inotify/max_user_instances"),
         inotify_watches=_number("/proc/sys/fs/inotify/max_user_watches"),
+        inotify_used=_inotify_instances(),
+        ports_taken=tuple(port for port in NODE_PORTS if port in listening),
         memory=memory.get("MemAvailable", 0),
         swap=memory.get("SwapTotal", 0) - memory.get("SwapFree", 0),
         state_free=_free(state_root),
@@ -116,6 +119,25 @@ def _trees() -> cgroups.Hierarchies | None:
         return cgroups.hierarchies()
     except NodewrightError:
         return None
+
+
+def _inotify_instances() -> int:
+    """How many this user's processes have open: fs.inotify.max_user_instances counts them by user."""
+    count = 0
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            if os.stat(f"/proc/{pid}").st_uid == os.geteuid():
+                folder = f"/proc/{pid}/fd"
+                count += sum(os.readlink(f"{folder}/{fd}") == "anon_inode:inotify" for fd in os.listdir(folder))
+        except OSError:
+            continue  # it ended meanwhile
+    return count
+
+
+def _listening() -> frozenset[int]:
+    """TCP ports that somebody listens on in this network namespace."""
+    rows = [line.split() for path in ("/proc/net/tcp", "/proc/net/tcp6") for line in _read(path).splitlines()[1:]]
+    return frozenset(int(row[1].rpartition(":")[2], 16) for row in rows if row[3] == "0A")
 
 
 def _meminfo() -> dict[str, int]:

@@ -6,13 +6,16 @@ import ipaddress
 from dataclasses import dataclass
 from typing import Literal
 
-from controlplane.machine import Machine
+from controlplane.machine import NODE_PORTS, Machine
 from controlplane.model import POD_CIDR, SERVICE_CIDR
 
 GIB = 1024**3
 Level = Literal["ok", "warning", "fatal"]
 _NEEDED_CONTROLLERS = ("cpu", "memory", "pids")
 _MIN_INOTIFY_INSTANCES, _MIN_INOTIFY_WATCHES = 128, 8192
+_INOTIFY_FIX = "sysctl -w fs.inotify.max_user_instances=1024 fs.inotify.max_user_watches=65536"
+# Two nodes: agent, containerd and proxy hold a few each, CoreDNS one; the rest is for pods that watch files.
+_FREE_INOTIFY_INSTANCES = 32
 _STATE_BYTES, _CACHE_BYTES_COLD = 2 * GIB, 12 * GIB
 _MEMORY_BYTES = int(1.5 * GIB)
 
@@ -40,6 +43,7 @@ def preflight(machine: Machine) -> tuple[Finding, ...]:
         _cgroups(machine),
         _oom(machine),
         _inotify(machine),
+        _ports(machine),
         _memory(machine),
         _swap(machine),
         _disk("disk for the cluster", machine.state_root, machine.state_free, _STATE_BYTES),
@@ -148,15 +152,26 @@ def _oom(m: Machine) -> Finding:
 
 
 def _inotify(m: Machine) -> Finding:
-    found = f"{m.inotify_instances} instances, {m.inotify_watches} watches"
+    found = f"{m.inotify_used} of {m.inotify_instances} instances in use by root, {m.inotify_watches} watches"
+    free = m.inotify_instances - m.inotify_used
+    if free < _FREE_INOTIFY_INSTANCES:
+        short = f"{found}: {max(free, 0)} left, the next cluster or pod may fail with 'too many open files'"
+        return Finding("inotify", "warning", short, _INOTIFY_FIX)
     if m.inotify_instances >= _MIN_INOTIFY_INSTANCES and m.inotify_watches >= _MIN_INOTIFY_WATCHES:
         return Finding("inotify", "ok", found)
     return Finding(
         "inotify",
         "warning",
         f"{found}: pods that watch files may fail with 'too many open files'",
-        "sysctl fs.inotify.max_user_instances=512 fs.inotify.max_user_watches=65536",
+        _INOTIFY_FIX,
     )
+
+
+def _ports(m: Machine) -> Finding:
+    if not m.ports_taken:
+        return Finding("ports", "ok", f"{', '.join(map(str, NODE_PORTS))} are free")
+    taken = ", ".join(map(str, m.ports_taken))
+    return Finding("ports", "ok", f"{taken} taken by another kubelet or proxy: `up` does not need them, `join` does")
 
 
 def _memory(m: Machine) -> Finding:

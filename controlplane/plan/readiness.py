@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from controlplane.model import Options
+
 
 @dataclass(frozen=True, slots=True)
 class Pod:
@@ -33,6 +35,39 @@ def node_waits_for(node: dict[str, Any] | None) -> str:
         return "no podCIDR yet"
     taints = [t["key"] for t in node["spec"].get("taints") or [] if t.get("effect") in ("NoSchedule", "NoExecute")]
     return f"tainted {', '.join(taints)}" if taints else ""
+
+
+_EXPECTED = {"Ready": "True", "ServingCertificate": "True"}  # of all others: False
+
+
+def node_feels(node: dict[str, Any] | None) -> str:
+    """Conditions beside Ready and the certificate's that are not as they should be, "" for none."""
+    conditions = ((node or {}).get("status") or {}).get("conditions") or []
+    odd = [one["type"] for one in conditions if one["type"] not in _EXPECTED and one.get("status") != "False"]
+    return ", ".join(odd)
+
+
+def node_versions(node: dict[str, Any] | None) -> dict[str, str]:
+    info = ((node or {}).get("status") or {}).get("nodeInfo") or {}
+    return {"version": str(info.get("kubeletVersion", "")), "runtime": str(info.get("containerRuntimeVersion", ""))}
+
+
+def settings(options: Options) -> dict[str, str]:
+    """What a cluster was raised with, in the words of `up`; what is as always is left out but for the first four."""
+    shown = {
+        "proxy mode": options.proxy_mode,
+        "IP family": options.ip_family,
+        "uplink": "yes" if options.uplink else "no",
+        "links": "routed" if options.routed else "one bridge",
+    }
+    more = {
+        "agent": options.agent if options.agent != "nodewright" else "",
+        "proxy": options.proxy if options.proxy != "nodewright" else "",
+        "by": "kubeadm" if options.kubeadm else "",
+        "pod network": options.network if options.network != "nodewright" else "",
+        "addons": options.addons,
+    }
+    return shown | {name: value for name, value in more.items() if value}
 
 
 def serving_waits_for(node: dict[str, Any] | None) -> str:

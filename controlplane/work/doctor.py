@@ -20,7 +20,7 @@ PACKAGES_FILE = "packages.txt"
 
 
 async def examine(project: str, binaries_dir: Path | None = None) -> tuple[Finding, ...]:
-    """Every check, on this machine, now."""
+    """Every check of this machine, now."""
     await machine.load_modules()
     facts = await machine.look(
         state_root=state_root(),
@@ -29,22 +29,23 @@ async def examine(project: str, binaries_dir: Path | None = None) -> tuple[Findi
         packages=debian_packages(project),
         networks=await asyncio.to_thread(network.networks_in_use),
     )
-    return (*preflight(facts), *await _pod_networks())
+    return preflight(facts)
 
 
-async def _pod_networks() -> tuple[Finding, ...]:
-    """Those of this machine (a node of a cluster elsewhere) and of every node of its own clusters."""
+async def examine_nodes(name: str) -> tuple[Finding, ...]:
+    """The pod networks of this machine (a node of a cluster elsewhere) and of the nodes of the cluster `name`."""
     places: list[tuple[str, str, str]] = []
     if os.path.exists("/sys/class/net/nw0"):
         places.append(("this machine", "", ""))
-    for name in state.clusters():
-        cluster = _readable(name)
-        for node in cluster.nodes if cluster else ():
-            net = cluster.namespace(node.name, "net") if cluster else ""
-            if spaces.is_bound(net) and cluster:
-                places.append((f"{name}/{node.name}", net, cluster.dns_service))
+    cluster = _readable(name)
+    for node in cluster.nodes if cluster else ():
+        net = cluster.namespace(node.name, "net") if cluster else ""
+        if spaces.is_bound(net) and cluster:
+            places.append((f"{name}/{node.name}", net, cluster.dns_service))
     looked = await asyncio.gather(*(_look(*where) for where in places))
-    return tuple(finding for found in looked for finding in found)
+    others = [one for one in state.clusters() if one != name]
+    told = f"{', '.join(others)} (`./nodewright doctor --name NAME` looks at their nodes)" if others else "none"
+    return (*(finding for found in looked for finding in found), Finding("other clusters", "ok", told))
 
 
 def _readable(name: str) -> Cluster | None:

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import glob
 import json
+import os
 from dataclasses import dataclass, field
 from typing import Any
 
 from controlplane.edge import ask, spaces, units
 from controlplane.model import CONTROL_PLANE, Cluster
-from controlplane.plan.readiness import Pod, node_waits_for, pod_facts, serving_waits_for
+from controlplane.plan.readiness import (
+    Pod,
+    node_feels,
+    node_versions,
+    node_waits_for,
+    pod_facts,
+    serving_waits_for,
+    settings,
+)
 from nodelib.errors import NodewrightError
 from nodelib.kube.access import load_kubeconfig
 from nodelib.kube.client import KubeClient
@@ -39,6 +49,9 @@ class NodeStatus:
     pods: int
     proxy: str
     certificate: str = ""  # what its serving certificate waits for
+    feels: str = ""  # conditions beside Ready that are not as they should be
+    version: str = ""  # of its kubelet
+    runtime: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +66,9 @@ class Status:
     missing: tuple[str, ...]
     daemons: tuple[Daemon, ...]
     nodes: tuple[NodeStatus, ...]
+    settings: dict[str, str]  # what it was raised with
+    version: str  # of the API server, "" unknown
+    certificates: str  # the first of the cluster's to end, and when
     logs: str  # a pattern of their paths
     pods: tuple[Pod, ...] = field(default=())
 
@@ -61,7 +77,7 @@ async def look(cluster: Cluster) -> Status:
     """Never raises for something that is down: that is the status."""
     by_pods = cluster.options.kubeadm  # the control plane has no unit of its own: it runs in pods
     unit_names = [*(() if by_pods else (CONTROL_PLANE,)), *(node.name for node in cluster.nodes)]
-    api, api_nodes, pods = await _ask_api(cluster)
+    api, api_nodes, pods, version = await _ask_api(cluster)
     by_name = {item["metadata"]["name"]: item for item in api_nodes}
     proxies = await asyncio.gather(*(_proxy(cluster, node.name) for node in cluster.nodes))
     nodes = tuple(
@@ -72,6 +88,8 @@ async def look(cluster: Cluster) -> Status:
             sum(pod.node == node.name for pod in pods),
             proxy,
             serving_waits_for(by_name.get(node.name)),
+            node_feels(by_name.get(node.name)),
+            **node_versions(by_name.get(node.name)),
         )
         for node, proxy in zip(cluster.nodes, proxies, strict=True)
     )
@@ -84,6 +102,9 @@ async def look(cluster: Cluster) -> Status:
         missing=_missing(cluster),
         daemons=tuple(daemon for unit in unit_names for daemon in _daemons(cluster, unit)),
         nodes=nodes,
+        settings=settings(cluster.options),
+        version=version,
+        certificates=await asyncio.to_thread(_first_to_end, cluster),
         logs=f"{cluster.log_dir('UNIT')}/DAEMON.log",
         pods=tuple(pods),
     )
@@ -111,16 +132,29 @@ def _missing(cluster: Cluster) -> tuple[str, ...]:
     return tuple(path for path in paths if path not in points)
 
 
-async def _ask_api(cluster: Cluster) -> tuple[str, list[dict[str, Any]], list[Pod]]:
+def _first_to_end(cluster: Cluster) -> str:
+    """Of the cluster's certificates, and those that nodes were given (they renew their own)."""
+    from controlplane.pki import ends
+
+    patterns = (f"{cluster.pki_dir}/**/*.crt", f"{cluster.dir}/*/kubernetes/pki/**/*.crt")
+    paths = [path for pattern in patterns for path in glob.glob(pattern, recursive=True)]
+    found = [(end, path) for path in paths if (end := ends(path))]
+    if not found:
+        return ""
+    end, path = min(found)
+    return f"{os.path.relpath(path, cluster.dir)} ends on {end:%Y-%m-%d}"
+
+
+async def _ask_api(cluster: Cluster) -> tuple[str, list[dict[str, Any]], list[Pod], str]:
     try:
         client = KubeClient(load_kubeconfig(cluster.admin_kubeconfig), user_agent="nodewright-status", timeout=3)
     except NodewrightError as error:
-        return str(error), [], []
+        return str(error), [], [], ""
     try:
-        nodes, pods = await asyncio.gather(client.get("/api/v1/nodes"), client.get("/api/v1/pods"))
-        return "", nodes["items"], [pod_facts(item) for item in pods["items"]]
+        nodes, pods, version = await asyncio.gather(*map(client.get, ("/api/v1/nodes", "/api/v1/pods", "/version")))
+        return "", nodes["items"], [pod_facts(item) for item in pods["items"]], str(version["gitVersion"])
     except NodewrightError as error:
-        return error.message, [], []
+        return error.message, [], [], ""
     finally:
         await client.close()
 

@@ -222,7 +222,8 @@ def _killed_after(name: str, step: str) -> None:
 
 
 def test_down_of_what_is_not_there_is_no_error() -> None:
-    assert "no cluster tnowhere" in cli("down", "--name", "tnowhere", "--plain").stdout
+    said = cli("down", "--name", "tnowhere", "--plain").stdout
+    assert "there is no cluster tnowhere" in said
 
 
 def test_a_record_that_cannot_be_read_is_named_and_removed(name: str) -> None:

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ from cli.app import app
 
 PROJECT = Path(__file__).resolve().parents[3]
 RUNNER = CliRunner()
-COMMANDS = ("up", "down", "status", "doctor", "kubectl", "kubeconfig", "test", "conformance", "agent", "proxy")
+COMMANDS = ("up", "down", "status", "doctor", "kubectl", "kubeconfig", "load", "test", "conformance", "agent", "proxy")
 
 
 def test_help_names_every_command_and_where_to_start() -> None:
@@ -54,6 +56,46 @@ def test_no_such_cluster_says_how_to_make_one(tmp_path: Path) -> None:
     assert "no such cluster" in done.stderr
     assert "./nodewright up --name nowhere" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--nme", "x", "--", "get", "pods"], ["--nme=x"], ["--", "--plain", "get", "pods"]], ids=" ".join
+)
+def test_a_misspelt_option_is_not_handed_to_kubectl(arguments: list[str], tmp_path: Path) -> None:
+    done = RUNNER.invoke(app, ["kubectl", *arguments], env={"NODEWRIGHT_STATE": str(tmp_path)})
+    assert done.exit_code == 1 and "no option of nodewright" in done.stderr
+    assert ("Did you mean --name?" in done.stderr) == ("nme" in arguments[0])
+
+
+def test_options_of_kubectl_before_its_verb_are_let_through(tmp_path: Path) -> None:
+    for arguments in (["--namespace", "x", "get", "pods"], ["--", "-v=6", "get", "pods"], ["get", "pods", "--nme"]):
+        done = RUNNER.invoke(app, ["kubectl", *arguments], env={"NODEWRIGHT_STATE": str(tmp_path)})
+        assert "no such cluster" in done.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="an image is imported as root")
+def test_what_is_no_image_is_told_before_any_node_is_asked(tmp_path: Path) -> None:
+    record = {"name": "lab", "subnet": "10.89.3.0/24", "options": {}, "pod_cidr": "", "service_cidr": "", "domain": ""}
+    (tmp_path / "lab").mkdir()
+    (tmp_path / "lab" / "cluster.json").write_text(json.dumps(record))
+    (tmp_path / "junk.tar").write_text("junk")
+    with tarfile.open(tmp_path / "exported.tgz", "w:gz") as tar:
+        tar.add(tmp_path / "junk.tar", "bin/sh")
+    (tmp_path / "squeezed").write_bytes(b"\x28\xb5\x2f\xfd..")
+    (tmp_path / "empty").touch()
+    here = {"NODEWRIGHT_STATE": str(tmp_path)}
+    for file, why in {
+        "missing.tar": "no such file",
+        "junk.tar": "not a readable tar",
+        "exported.tgz": "docker export",
+        "squeezed": "zstd -d",
+        "empty": "not a readable tar",
+        "lab": "Is a directory",
+    }.items():
+        done = RUNNER.invoke(app, ["load", str(tmp_path / file), "--name", "lab"], env=here)
+        assert done.exit_code == 1 and why in done.stderr and "Traceback" not in done.stderr, done.stderr
+    done = RUNNER.invoke(app, ["load", str(tmp_path / "junk.tar"), "--name", "lab", "--node", "n9"], env=here)
+    assert "There are: node1, node2" in done.stderr
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="gives up root to become another user")

@@ -4,7 +4,15 @@ from typing import Any
 
 import pytest
 
-from controlplane.plan.readiness import node_waits_for, pod_facts, pods_wait_for, serving_waits_for
+from controlplane.model import Options
+from controlplane.plan.readiness import (
+    node_feels,
+    node_waits_for,
+    pod_facts,
+    pods_wait_for,
+    serving_waits_for,
+    settings,
+)
 
 READY = {"type": "Ready", "status": "True"}
 
@@ -31,6 +39,25 @@ def node(*conditions: dict[str, str], cidr: str = "10.244.0.0/24", taints: list[
 )
 def test_node_waits_for(given: Any, words: str) -> None:
     assert words in node_waits_for(given) if words else node_waits_for(given) == ""
+
+
+def test_how_a_node_feels_beside_being_ready() -> None:
+    assert node_feels(None) == "" == node_feels(node(READY, {"type": "MemoryPressure", "status": "False"}))
+    odd = node(READY, {"type": "DiskPressure", "status": "True"}, {"type": "PIDPressure", "status": "Unknown"})
+    assert node_feels(odd) == "DiskPressure, PIDPressure"
+    assert node_feels(node({"type": "ServingCertificate", "status": "False"})) == "", "told beside it"
+
+
+def test_what_a_cluster_was_raised_with() -> None:
+    assert settings(Options()) == {
+        "proxy mode": "iptables",
+        "IP family": "ipv4",
+        "uplink": "yes",
+        "links": "one bridge",
+    }
+    more = settings(Options(proxy="upstream", kubeadm=True, uplink=False, routed=True, addons="metrics"))
+    assert (more["proxy"], more["by"], more["uplink"], more["links"]) == ("upstream", "kubeadm", "no", "routed")
+    assert more["addons"] == "metrics" and "agent" not in more
 
 
 def pod(name: str, status: dict[str, Any], **metadata: str) -> Any:
