@@ -6,10 +6,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import json
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -113,6 +115,38 @@ def kill(cluster: Cluster, node: str, program: str) -> int:
     return len(found)
 
 
+def stop(cluster: Cluster, node: str) -> Callable[[], None]:
+    """SIGSTOP the API server of a node: its kernel goes on answering. Returns what undoes it."""
+    found = [
+        pid for pid in pids(f"{cluster.cgroup}/{node}") if command_of(pid).split(" ")[0].endswith("kube-apiserver")
+    ]
+    assert found, f"no kube-apiserver on {node}"
+    for pid in found:
+        os.kill(pid, signal.SIGSTOP)
+
+    def undo() -> None:
+        for pid in found:
+            with contextlib.suppress(ProcessLookupError):  # its liveness probe may have ended it
+                os.kill(pid, signal.SIGCONT)
+
+    return undo
+
+
+def cut_off(cluster: Cluster, node: str) -> Callable[[], None]:
+    """Every packet to and from a node is lost, and nobody is told. Returns what undoes it."""
+    ways = {"input": "iifname", "output": "oifname"}
+    chains = (
+        f"chain {hook} {{ type filter hook {hook} priority -300; {way} != lo drop; }}" for hook, way in ways.items()
+    )
+
+    def nft(rules: str) -> None:
+        enter = ["nsenter", f"--net={cluster.namespace(node, 'net')}", "nft", "-f", "-"]
+        subprocess.run(enter, input=rules, text=True, check=True, timeout=20)
+
+    nft(f"table inet silence {{ {' '.join(chains)} }}")
+    return lambda: nft("delete table inet silence")
+
+
 async def scheduled(client: KubeClient, name: str, node_not: str) -> float:
     """Seconds until a new pod runs."""
     began = time.monotonic()
@@ -161,6 +195,40 @@ TARGETS: list[tuple[str, Callable[[Cluster], tuple[str, str]]]] = [
     ("kube-controller-manager of every node", lambda c: ("*", "kube-controller-manager")),
     ("node1 with everything on it", lambda c: ("node1", "")),
 ]
+
+
+SILENCES: list[tuple[str, Callable[[Cluster, str], Callable[[], None]]]] = [
+    ("kube-apiserver of node1 stopped (SIGSTOP)", stop),
+    ("every packet of node1 lost", cut_off),
+]
+
+
+async def test_a_silent_control_plane_costs_seconds(cluster: Cluster, figures: list[tuple[str, str]]) -> None:
+    """Nothing is refused and nothing is reset: the worker's agent must find out, and dial another one."""
+    writer = Writer(cluster)
+    task = asyncio.create_task(writer.run())
+    client = KubeClient(load_kubeconfig(cluster.admin_kubeconfig), user_agent="reader", timeout=3)
+    worker = cluster.nodes[-1].name
+    try:
+        await asyncio.sleep(3)
+        for index, (what, silence) in enumerate(SILENCES):
+            wall, moment = time.time(), time.monotonic()
+            undo = silence(cluster, "node1")
+            try:
+                beat = await heartbeat(client, worker, wall)
+                runs = await scheduled(client, f"silent-{index}-{int(wall)}", worker)
+                await asyncio.sleep(5)
+                gap = writer.gap_after(moment)
+            finally:
+                undo()
+            figures.append((what, f"writes {gap:.1f} s, schedule {runs:.1f} s, lease {beat:.1f} s"))
+            await asyncio.sleep(20)  # etcd's member has caught up before the next
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    listed = await client.get(MAPS, {"labelSelector": "w=1"})
+    await client.close()
+    assert not set(writer.acknowledged) - {item["metadata"]["name"] for item in listed["items"]}
 
 
 async def test_kill_table(cluster: Cluster, figures: list[tuple[str, str]]) -> None:
