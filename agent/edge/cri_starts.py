@@ -22,14 +22,15 @@ import grpc
 import grpc.aio
 from cri_api.v1 import api_pb2_grpc
 
+from nodelib.backoff import Backoff
 from nodelib.command import Keeper
-from nodelib.errors import NodewrightError
+from nodelib.errors import NodewrightError, Temporary
 
 log = logging.getLogger(__name__)
 
 _KEPT = 20  # seconds beyond the agent's end; a start takes a second or two on a busy machine
 _DIAL_LIMIT = 5.0  # seconds
-_PAUSE = 1.0  # seconds before another try
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0  # seconds before another try
 _OWN_CONNECTION = ("grpc.use_local_subchannel_pool", 1)
 
 
@@ -47,14 +48,16 @@ class KeptStarts:
         if not self._endpoint.startswith("unix:"):
             return await asyncio.Event().wait()  # type: ignore[return-value]
         path = self._endpoint.removeprefix("unix:").removeprefix("//")
+        pause = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         try:
             while True:
                 try:
                     await self._once(path)
+                    pause.reset()
                 except (OSError, TimeoutError, NodewrightError) as error:
                     log.debug("no connection for starts that outlives the agent: %s", error)
                 await self._drop()
-                await asyncio.sleep(_PAUSE)
+                await asyncio.sleep(pause.next())
         finally:
             self.stub = None
 
@@ -70,7 +73,7 @@ class KeptStarts:
                 await channel.wait_for_state_change(state)
         ours = await asyncio.to_thread(_connections, path) - before
         if len(ours) != 1:
-            return  # another connection was made at the same time: which one is this?
+            raise Temporary(f"{len(ours)} new connections", obj=path, step="find the connection for starts")
         self._keeper = Keeper([next(iter(ours))[0]], _KEPT)
         self.stub = api_pb2_grpc.RuntimeServiceStub(channel)
         await channel.wait_for_state_change(grpc.ChannelConnectivity.READY)
@@ -87,15 +90,15 @@ class KeptStarts:
 
 def _connections(path: str) -> set[tuple[int, int]]:
     """(descriptor, inode) of each connection of this process to the socket at `path`."""
-    found: set[tuple[int, int]] = set()
+    there, found = os.stat(path), set[tuple[int, int]]()
     for name in os.listdir("/proc/self/fd"):
         try:
             status = os.stat(int(name))
             if not stat.S_ISSOCK(status.st_mode):
                 continue
             with socket.socket(fileno=os.dup(int(name))) as one:
-                if one.family == socket.AF_UNIX and one.getpeername() == path:
+                if one.family == socket.AF_UNIX and os.path.samestat(os.stat(one.getpeername() or b"/"), there):
                     found.add((int(name), status.st_ino))
         except OSError:
-            continue  # closed meanwhile, or a socket without a peer
+            continue  # closed meanwhile, a socket without a peer, or a peer whose path is no more
     return found

@@ -1,0 +1,127 @@
+"""A runtime that fails, forgets and hangs: the end state is right each time, and no pod waits for another's trouble.
+
+The agent's calls to the node's containerd, which is the real one, go through tests/cri_proxy.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import time
+
+import pytest
+
+from agent.model.pods import RunState
+from tests.cluster.faulty_runtime import behind_proxy
+from tests.cluster.world import World, holds, pod, sleeper
+from tests.cri_proxy import CriProxy
+
+_SEEDS = int(os.environ.get("NODEWRIGHT_SOAK", "0"))
+pytestmark = [pytest.mark.cluster, pytest.mark.skipif(os.geteuid() != 0, reason="a cluster needs root")]
+
+NODE = "node1"
+_PODS = 8
+_RATE = 0.2
+
+
+async def course(world: World, seed: int) -> None:
+    """Pods come and go while a fifth of all calls and events go wrong; then nothing does any more."""
+    dice, before = random.Random(seed), await world.left(NODE)
+    names = [f"pod-{number}" for number in range(_PODS)]
+    kept = set(dice.sample(names, _PODS // 2))
+    async with behind_proxy(world, NODE, seed) as proxy:
+        proxy.rate = _RATE
+        for name in names:
+            await world.create(pod(name, nodeName=NODE))
+            await asyncio.sleep(dice.uniform(0, 0.3))
+        for name in names:
+            if name not in kept:
+                await world.delete(name)
+                await asyncio.sleep(dice.uniform(0, 0.5))
+        await asyncio.sleep(4)
+        await world.kill(NODE, "agent")  # its first look is at a runtime that fails
+        await asyncio.sleep(4)
+        proxy.rate = 0.0
+        for name in sorted(set(names) - kept):
+            await world.gone(name)
+        for name in sorted(kept):
+            await world.ready(name)
+        world.figures.append((f"faulty runtime, seed {seed}: faults", str(proxy.faults.total())))
+        assert proxy.faults.total() > 20, proxy.faults
+    uids = {one["metadata"]["uid"] for one in await world.pods()}
+    running = [one.uid for one in await world.attempts(NODE) if one.uid in uids and one.state is RunState.RUNNING]
+    assert sorted(running) == sorted(uids), "one container runs of each pod"
+    boxes = [one.uid for one in await world.sandboxes(NODE) if one.uid in uids and one.ready]
+    assert sorted(boxes) == sorted(uids), "one sandbox stands of each pod"
+    for name in kept:
+        await world.delete(name)
+    for name in kept:
+        await world.gone(name)
+    await world.nothing_beyond(NODE, before)
+
+
+async def test_the_end_is_right_whatever_the_runtime_did(world: World) -> None:
+    await course(world, 1)
+
+
+@pytest.mark.soak
+@pytest.mark.skipif(not _SEEDS, reason="runs by hand: NODEWRIGHT_SOAK says how many seeds")
+async def test_the_end_is_right_for_many_seeds(world: World) -> None:
+    for seed in range(2, 2 + _SEEDS):
+        await course(world, seed)
+
+
+_METHODS = ("RunPodSandbox", "PullImage", "StartContainer", "ExecSync", "StopContainer")
+
+
+async def test_a_call_that_hangs_delays_no_other_pod(world: World) -> None:
+    """Ten pods hang in the same call: more than there are of anything that is shared. One kind of call at a time."""
+    async with behind_proxy(world, NODE) as proxy:
+        took = [await hung_in(world, proxy, method) for method in _METHODS]
+    assert max(took) < 30
+
+
+async def hung_in(world: World, proxy: CriProxy, method: str) -> float:
+    """The seconds that a pod needs to become Ready and then to go meanwhile, the longer of both."""
+    hung = [f"{method.lower()}-{number}" for number in range(10)]
+    if method == "StopContainer":
+        await asyncio.gather(*(world.run(pod(name, nodeName=NODE)) for name in hung))
+    with contextlib.ExitStack() as held:
+        for name in hung:
+            held.enter_context(proxy.hang(method, name))
+            await _towards(world, method, name)
+
+        async def all_hang() -> bool:
+            return all(proxy.waiting[method, name] for name in hung)
+
+        await holds(all_hang, f"every {method} hangs")
+        began = time.monotonic()
+        await world.run(pod("other", nodeName=NODE))
+        ready = time.monotonic()
+        await world.delete("other")
+        await world.gone("other")
+        gone = time.monotonic()
+        assert await all_hang()
+    world.figures.append(
+        (f"ten pods hang in {method}: another one Ready, gone", f"{ready - began:.2f} s, {gone - ready:.2f} s")
+    )
+    for name in hung:
+        if method != "StopContainer":
+            await world.delete(name, grace=0 if method == "PullImage" else None)
+        await world.gone(name)
+    return max(ready - began, gone - ready)
+
+
+async def _towards(world: World, method: str, name: str) -> None:
+    """Have the pod need such a call."""
+    box = sleeper()
+    if method == "StopContainer":
+        await world.delete(name)
+        return
+    if method == "ExecSync":
+        box["readinessProbe"] = {"exec": {"command": ["true"]}, "periodSeconds": 1, "timeoutSeconds": 600}
+    elif method == "PullImage":
+        box["image"] = f"registry.k8s.io/{name}:1"
+    await world.create(pod(name, box, nodeName=NODE))
