@@ -19,7 +19,8 @@ import pytest
 
 from cli.why.sources import SOCKET, _agent
 from nodelib.errors import NodewrightError
-from tests.cluster.world import Object, World, condition, is_ready, pod, sleeper, status_of
+from tests.cluster.noted import forget_notes, noted, started_more_than_once
+from tests.cluster.world import Object, World, condition, is_ready, status_of
 
 _KILLS = int(os.environ.get("NODEWRIGHT_SOAK", "0"))
 pytestmark = [
@@ -30,16 +31,9 @@ pytestmark = [
 ]
 
 NODE = "node1"
-_STARTS = "/run/nodewright-soak"
 _LONGEST_LIFE = 2.5  # seconds until an agent that is there again is killed
 _STEADY = 6
 _RESYNC = 2.0  # seconds; the target for the median, the start of the interpreter included
-# A start notes itself and leaves a mark for as long as it runs: a second one beside it would find it.
-_BODY = (
-    "trap 'rm -rf /starts/{0}.runs; exit 0' TERM\n"
-    "mkdir /starts/{0}.runs || echo twice >> /starts/{0}.twice\n"
-    "echo start >> /starts/{0}\n"
-)
 
 
 @dataclass
@@ -53,21 +47,13 @@ class Seen:
     resizes: int = 0
 
 
-def noted(name: str, script: str, **more: object) -> Object:
-    """A pod on the node whose container notes its starts."""
-    box = sleeper(volumeMounts=[{"name": "starts", "mountPath": "/starts"}], **more)
-    box["command"] = ["sh", "-c", _BODY.format(name) + script.format(name)]
-    volumes = [{"name": "starts", "hostPath": {"path": _STARTS, "type": "DirectoryOrCreate"}}]
-    return pod(name, box, nodeName=NODE, volumes=volumes, labels={"app": "soak"})
-
-
 def steady(number: int) -> Object:
     kinds = [{"exec": {"command": ["true"]}}, {"tcpSocket": {"port": 8080}}, {"httpGet": {"port": 8080}}]
     probe = {**kinds[number % 3], "periodSeconds": 1, "failureThreshold": 2, "timeoutSeconds": 5}
     needs = {"requests": {"cpu": "10m"}, "limits": {"cpu": "100m"}}
     name = f"steady-{number}"
     serve = "mkdir -p /www; echo ok > /www/index.html; httpd -f -p 8080 -h /www & wait"
-    return noted(name, serve, readinessProbe=probe, livenessProbe=probe, resources=needs)
+    return noted(name, NODE, serve, readinessProbe=probe, livenessProbe=probe, resources=needs)
 
 
 async def watch(world: World, seen: Seen) -> None:
@@ -89,7 +75,7 @@ async def churn(world: World, seen: Seen, stop: asyncio.Event, lane: int) -> Non
     while not stop.is_set():
         name = f"churn-{lane}-{turn}"
         turn += 1
-        await world.create(noted(name, "sleep 3600 & wait"))
+        await world.create(noted(name, NODE, "sleep 3600 & wait"))
         ready = await world.ready(name, 120)
         if status_of(ready)["restartCount"]:
             seen.wrong.append(f"{name} was restarted")
@@ -105,7 +91,7 @@ async def dying(world: World, seen: Seen, stop: asyncio.Event) -> None:
     while not stop.is_set():
         name = f"dying-{turn}"
         turn += 1
-        await world.create(noted(name, "sleep 1; rm -rf /starts/{0}.runs; exit 1"))
+        await world.create(noted(name, NODE, "sleep 1; rm -rf /starts/{0}.runs; exit 1"))
         await world.until(name, lambda one: status_of(one).get("restartCount", 0) >= 2, "restarted twice", 120)
         await world.delete(name)
         await world.gone(name, seconds=120)
@@ -184,16 +170,12 @@ async def test_an_agent_killed_at_random_moments_disturbs_nothing(world: World) 
         middle, worst = statistics.median(seen.resync or [0]), max(seen.resync, default=0)
         world.figures.append(("soak: agent started -> all pods known, median, worst", f"{middle:.2f} s, {worst:.2f} s"))
         assert seen.wrong == []
-        notes = await world.in_node(NODE, "sh", "-c", f"cd {_STARTS} && ls; grep -c . steady-* churn-*", check=False)
-        assert ".twice" not in notes.text, notes.text
-        counted = dict(line.split(":") for line in notes.text.split() if ":" in line and ".runs" not in line)
-        more = {name: count for name, count in counted.items() if count != "1"}
-        assert more == {}, f"started more than once: {more}"
+        assert await started_more_than_once(world, NODE, "steady-*", "churn-*") == {}
     finally:
         for one in await world.pods():
             await world.delete(one["metadata"]["name"])
         for one in await world.pods():
             await world.gone(one["metadata"]["name"])
-        await world.in_node(NODE, "rm", "-rf", _STARTS)
+        await forget_notes(world, NODE)
     await world.nothing_beyond(NODE, before)
     assert middle < _RESYNC

@@ -1,0 +1,35 @@
+"""Pods that note each start of their container on the node, and whether one was started beside another."""
+
+from __future__ import annotations
+
+from tests.cluster.world import Object, World, pod, sleeper
+
+_STARTS = "/run/nodewright-soak"
+# A start notes itself and leaves a mark for as long as it runs: a second one beside it would find it.
+_BODY = (
+    "trap 'rm -rf /starts/{0}.runs; exit 0' TERM\n"
+    "mkdir /starts/{0}.runs || echo twice >> /starts/{0}.twice\n"
+    "echo start >> /starts/{0}\n"
+)
+
+
+def noted(name: str, node: str, script: str, **more: object) -> Object:
+    """A pod whose container notes its starts; {0} in the script is its name. One that ends removes /starts/{0}.runs."""
+    box = sleeper(volumeMounts=[{"name": "starts", "mountPath": "/starts"}], **more)
+    box["command"] = ["sh", "-c", _BODY.format(name) + script.format(name)]
+    volumes = [{"name": "starts", "hostPath": {"path": _STARTS, "type": "DirectoryOrCreate"}}]
+    return pod(name, box, nodeName=node, volumes=volumes, labels={"app": "soak"})
+
+
+async def started_more_than_once(world: World, node: str, *patterns: str) -> dict[str, int]:
+    """Starts by name of the pods that fit the patterns (of a shell), where it is not one; none beside another."""
+    listed = await world.in_node(node, "sh", "-c", f"cd {_STARTS} && ls")
+    assert ".twice" not in listed.text, listed.text
+    script = f"cd {_STARTS} && grep -c . {' '.join(patterns)} /dev/null"
+    lines = (await world.in_node(node, "sh", "-c", script, check=False)).text.split()
+    counted = {name: int(count) for name, _, count in (line.partition(":") for line in lines) if "." not in name}
+    return {name: count for name, count in counted.items() if count != 1 and name != "/dev/null"}
+
+
+async def forget_notes(world: World, node: str) -> None:
+    await world.in_node(node, "rm", "-rf", _STARTS)
