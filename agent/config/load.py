@@ -40,9 +40,11 @@ def _says(value: Any, other: Any) -> bool:
     """Whether two values mean the same; durations are compared as such ("2m0s" is "2m")."""
     if value == other or (not value and not other):
         return True
+    if not isinstance(value, str) or not isinstance(other, str):
+        return False
     try:
         return seconds(value) == seconds(other)
-    except (TypeError, ValueError):
+    except ValueError:
         return False
 
 

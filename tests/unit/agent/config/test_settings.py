@@ -352,6 +352,11 @@ _VALUES = st.recursive(
 _SECTIONS = st.sampled_from(sorted({path.split(".")[0] for path in FIELDS}))
 
 
+def test_a_list_that_is_not_obeyed_is_told(folder: Path) -> None:
+    found = parsed(folder, "reservedMemory: [{numaNode: 0, limits: {memory: 1Gi}}]\n")
+    assert [line for line in found.notices if line.startswith("reservedMemory is not supported")]
+
+
 @hypothesis_settings(max_examples=150, deadline=None)
 @given(st.dictionaries(_SECTIONS | st.text(max_size=8), _VALUES, max_size=5))
 def test_any_document_is_taken_or_refused_never_a_traceback(tmp: dict[str, Any]) -> None:
