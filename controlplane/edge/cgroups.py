@@ -28,6 +28,16 @@ class Hierarchies:
     def roots(self) -> tuple[str, ...]:
         return (*self.v1, self.v2) if self.v2 else self.v1
 
+    @cached_property
+    def beside(self) -> tuple[str, ...]:
+        """Folders among the v1 trees in which none is mounted. Nothing is made in them, but what is there goes too:
+        containerd takes one for a tree and makes its paths in it (containerd/cgroups, cgroup1/hugetlb.go)."""
+        found: set[str] = set()
+        for parent in {os.path.dirname(path) for path in self.v1}:
+            with os.scandir(parent) as entries:
+                found |= {entry.path for entry in entries if entry.is_dir(follow_symlinks=False)}
+        return tuple(sorted(found - {*self.v1, self.v2}))
+
     @property
     def mode(self) -> str:
         """v1, v2 or hybrid."""
@@ -170,7 +180,7 @@ def remove(trees: Hierarchies, path: str, *, timeout: float = 10) -> None:
 
 def remove_if_empty(trees: Hierarchies, path: str) -> None:
     """Remove a cgroup that has no children; one in use stays."""
-    for root in trees.roots:
+    for root in (*trees.roots, *trees.beside):
         try:
             os.rmdir(root + path)
         except OSError:
@@ -178,4 +188,4 @@ def remove_if_empty(trees: Hierarchies, path: str) -> None:
 
 
 def _below(trees: Hierarchies, path: str) -> list[str]:
-    return [directory for root in trees.roots for directory, _, _ in os.walk(root + path)]
+    return [directory for root in (*trees.roots, *trees.beside) for directory, _, _ in os.walk(root + path)]
