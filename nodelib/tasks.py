@@ -124,3 +124,12 @@ class Supervisor:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.sleep(0)  # what these had cancelled themselves ends now
+        left = sorted(_described(task) for task in asyncio.all_tasks() if task is not asyncio.current_task())
+        if left:
+            log.warning("%s: tasks without an owner are left behind: %s", self.name, ", ".join(left))
+
+
+def _described(task: asyncio.Task[Any]) -> str:
+    work = task.get_coro()
+    return f"{task.get_name()} ({getattr(work, '__qualname__', work)})"

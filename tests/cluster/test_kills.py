@@ -175,6 +175,23 @@ async def test_an_agent_killed_over_and_over_leaves_pods_alone(world: World) -> 
     assert containers_of([await world.get("steady")]) == ids
 
 
+async def test_an_agent_that_is_told_to_stop_ends_in_order(world: World) -> None:
+    """SIGTERM while a pod starts: soon, with nothing left behind in the process, and the pod does not notice."""
+    made = await world.run(pod("steady", nodeName=NODE))
+    before = len(world.agent_log(NODE))
+    await world.create(pod("next", nodeName=NODE))
+    old, began = await world.pid_once_running(NODE, "agent"), time.monotonic()
+    os.kill(old, signal.SIGTERM)
+    await world.pid_once_running(NODE, "agent", other_than=old)
+    world.figures.append(("agent told to stop -> started again", f"{time.monotonic() - began:.2f} s"))
+    assert status_of(await world.ready("next"))["restartCount"] == 0
+    said = world.agent_log(NODE)[before:]
+    last = said[: said.index("stopping; pods run on")]
+    ending = said[len(last) :].partition("\n")[2].splitlines()
+    assert not [line for line in ending if "left behind" in line or "Traceback" in line or "destroyed" in line], ending
+    assert containers_of([await world.get("steady")]) == containers_of([made])
+
+
 async def test_a_stopped_containerd_is_told_and_comes_back(world: World) -> None:
     """Frozen, not ended: the node says which part does not answer; pods run on; afterwards it is Ready again."""
     before = await resident(world)

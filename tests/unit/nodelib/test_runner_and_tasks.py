@@ -90,3 +90,18 @@ async def test_critical_failure_ends_the_daemon_with_its_cause() -> None:
         supervisor.spawn("broken", broken, critical=True)
         with pytest.raises(RuntimeError, match="cannot go on"):
             await asyncio.wait_for(supervisor.wait(), 5)
+
+
+async def test_a_task_that_nobody_owns_is_named_at_the_end(caplog: pytest.LogCaptureFixture) -> None:
+    async def stray() -> None:
+        await asyncio.Event().wait()
+
+    async def owned() -> None:
+        await asyncio.Event().wait()
+
+    left = asyncio.create_task(stray(), name="stray-1")
+    async with Supervisor("t") as supervisor:
+        supervisor.spawn("owned", owned)
+        await asyncio.sleep(0)
+    assert "stray-1" in caplog.text and "owned" not in caplog.text
+    await run_until_done(left)
