@@ -99,6 +99,6 @@ def _connections(path: str) -> set[tuple[int, int]]:
             with socket.socket(fileno=os.dup(int(name))) as one:
                 if one.family == socket.AF_UNIX and os.path.samestat(os.stat(one.getpeername() or b"/"), there):
                     found.add((int(name), status.st_ino))
-        except OSError:
-            continue  # closed meanwhile, a socket without a peer, or a peer whose path is no more
+        except (OSError, ValueError):
+            continue  # closed meanwhile, or a peer without a path (an abstract name has NULs)
     return found

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import socket
 import sys
+import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +17,7 @@ import pytest
 from cri_api.v1 import api_pb2, api_pb2_grpc
 
 from agent.edge.cri import Cri
+from agent.edge.cri_starts import _connections
 from tests.waiting import until
 
 pb: Any = api_pb2
@@ -22,6 +26,7 @@ pb: Any = api_pb2
 _AGENT = """
 import asyncio, sys
 from agent.edge.cri import Cri
+from agent.edge.cri_starts import _connections
 
 async def main(socket, kept):
     cri = Cri(socket)
@@ -86,3 +91,20 @@ async def test_without_a_runtime_it_is_tried_again_and_ends_when_asked(tmp_path:
     keeping.cancel()
     await asyncio.gather(keeping, return_exceptions=True)
     await cri.close()
+
+
+def test_connections_are_told_apart_by_the_socket_they_lead_to(tmp_path: Path) -> None:
+    """Through a symlink too; a peer without a path (an abstract name, a pair) is none of them."""
+    (tmp_path / "alias").symlink_to("r.sock")
+    abstract = f"\0nodewright-{uuid.uuid4().hex}"
+    with contextlib.ExitStack() as stack:
+        ends = [stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(4)]
+        for end in socket.socketpair():
+            stack.enter_context(end)
+        for server, name in ((ends[0], f"{tmp_path}/r.sock"), (ends[1], abstract)):
+            server.bind(name)
+            server.listen()
+        ends[2].connect(f"{tmp_path}/r.sock")
+        ends[3].connect(abstract)
+        found = _connections(f"{tmp_path}/alias")
+        assert [number for number, _ in found] == [ends[2].fileno()]
