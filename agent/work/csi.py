@@ -23,6 +23,7 @@ from agent.ports import MountedVolume
 from agent.work.csi_drivers import CsiDrivers, Driver
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError, NotFound, Temporary
+from nodelib.threads import alone
 
 log = logging.getLogger(__name__)
 
@@ -127,7 +128,7 @@ class CsiVolumes:
         self._standing.pop(paths.uid, None)
         found = await asyncio.to_thread(self._edges.disk.published, paths)
         if found:
-            await asyncio.to_thread(self._edges.disk.unbind_sub_paths, paths)
+            await alone(self._edges.disk.unbind_sub_paths, paths)
         await asyncio.gather(*(self._unpublish(paths, one) for one in found))
         for key in [key for key, users in self._users.items() if paths.uid in users]:
             self._users[key].discard(paths.uid)
@@ -189,7 +190,7 @@ class CsiVolumes:
             await self._publish(driver, volume, target, request)
         if plan.gives_to_group(volume, described, facts) and volume.fs_group is not None:
             give, policy = self._edges.disk.give_to_group, volume.fs_group_policy
-            await asyncio.to_thread(give, target, volume.fs_group, policy)
+            await alone(give, target, volume.fs_group, policy)
         self._note(pod, volume, target, described)
         return made
 
@@ -202,7 +203,7 @@ class CsiVolumes:
         """Published and mounted, perhaps in an earlier life of the agent."""
         known = await asyncio.to_thread(self._edges.disk.published, paths)
         there = any(one.key == volume.key and one.target == target for one in known)
-        return there and await asyncio.to_thread(self._edges.disk.is_mounted, target)
+        return there and await alone(self._edges.disk.is_mounted, target)
 
     async def _attached(self, volume: CsiVolume, described: Json | None) -> dict[str, str]:
         """Wait until a controller has attached the volume here; what it has to tell the driver."""
@@ -254,7 +255,7 @@ class CsiVolumes:
             await driver.stage(plan.stage_request(volume, facts, path, context, secrets))
         except PluginError as error:
             if plan.final(error.code):
-                await asyncio.to_thread(disk.remove, folder, path)
+                await alone(disk.remove, folder, path)
             raise
         self._staged.add(volume.key)
         return path
@@ -285,7 +286,7 @@ class CsiVolumes:
             await driver.publish(request)
         except PluginError as error:
             if plan.final(error.code):
-                await asyncio.to_thread(self._edges.disk.remove, folder, target)
+                await alone(self._edges.disk.remove, folder, target)
             raise
 
     async def _republish(self, one: Standing) -> None:
@@ -337,7 +338,7 @@ class CsiVolumes:
 
     async def _remove(self, folder: str, mount: str) -> None:
         try:
-            await asyncio.to_thread(self._edges.disk.remove, folder, mount)
+            await alone(self._edges.disk.remove, folder, mount)
         except OSError as error:
             raise Temporary(
                 str(error),

@@ -14,6 +14,7 @@ from agent.work.csi import CsiVolumes, Standing
 from agent.work.csi_drivers import CsiDrivers
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError
+from nodelib.threads import alone
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +32,7 @@ class CsiStats:
     ) -> None:
         self._volumes, self._drivers, self._filesystem, self._clock = volumes, drivers, filesystem, clock
         self._known: dict[str, tuple[float, VolumeFigures]] = {}
+        self._asked: set[str] = set()
 
     async def figures(self) -> Figures:
         """By pod UID, at most a minute old. A driver that does not answer leaves its volumes out."""
@@ -78,4 +80,13 @@ class CsiStats:
             driver, _ = self._drivers.get(one.volume.driver)
             told = usage_figures(await driver.usage(one.volume.handle, one.target))
             return replace(FsUsage(at=int(self._clock.now() * 1e9)), **told) if told else None
-        return None if one.volume.block else await asyncio.to_thread(self._filesystem, one.target)
+        if one.volume.block or one.target in self._asked:
+            return None  # what hangs is not asked again beside itself
+        self._asked.add(one.target)
+        return await alone(self._ask, one.target)
+
+    def _ask(self, target: str) -> FsUsage | None:
+        try:
+            return self._filesystem(target)
+        finally:
+            self._asked.discard(target)

@@ -39,6 +39,7 @@ from agent.plan import cgroups, dns, env, hosts, keyring, mounts, names, sandbox
 from agent.plan import container as container_plan
 from agent.ports import Materials, MountedVolume
 from nodelib.errors import Invalid, NodewrightError, Permanent, Temporary
+from nodelib.threads import alone
 
 log = logging.getLogger(__name__)
 
@@ -233,7 +234,7 @@ class PodMaterialsWork:
         async with self._lock(uid):
             try:
                 await self._csi.release(self.paths(uid))
-                await asyncio.to_thread(self._disk.tear_down, self.paths(uid))
+                await alone(self._disk.tear_down, self.paths(uid))
             except OSError as error:
                 raise Temporary(
                     str(error),
@@ -418,7 +419,7 @@ def _well_formed(pod: Pod) -> Iterator[None]:
 
 async def _blocking(pod: Pod, step: str, work: Callable[[], _T]) -> _T:
     try:
-        return await asyncio.to_thread(work)
+        return await alone(work)
     except OSError as error:
         raise Temporary(
             str(error), obj=f"pod {pod.full_name}", step=step, action="See the node's disk; it is tried again."
