@@ -179,3 +179,26 @@ async def test_an_agent_killed_at_random_moments_disturbs_nothing(world: World) 
         await forget_notes(world, NODE)
     await world.nothing_beyond(NODE, before)
     assert middle < _RESYNC
+
+
+async def test_a_kill_while_containers_start_costs_them_no_restart(world: World) -> None:
+    """For any kubelet: `up --agent upstream` shows how many restarts upstream's counts."""
+    lane, restarted, twice = 4, 0, 0
+    try:
+        for kill in range(_KILLS):
+            names = [f"starts-{kill}-{number}" for number in range(lane)]
+            await asyncio.gather(*(world.create(noted(name, NODE, "sleep 3600 & wait")) for name in names))
+            await asyncio.sleep(random.uniform(0.2, 1.5))
+            await world.kill(NODE, "agent")
+            ready = [await world.ready(name) for name in names]
+            restarted += sum(status_of(one)["restartCount"] > 0 for one in ready)
+            twice += len(await started_more_than_once(world, NODE, f"starts-{kill}-*"))
+            for name in names:
+                await world.delete(name)
+            for name in names:
+                await world.gone(name)
+    finally:
+        await forget_notes(world, NODE)
+    text = f"{restarted} and {twice} of {_KILLS * lane}"
+    world.figures.append((f"{_KILLS} kills while containers start: restarts shown, started twice", text))
+    assert (restarted, twice) == (0, 0)
