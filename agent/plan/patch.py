@@ -27,6 +27,9 @@ _OWN_FIELDS = (
     "ephemeralContainerStatuses",
 )
 _MERGED_LISTS = ("hostIPs", "podIPs")
+_UNHURRIED = {"observedGeneration", "podIP", "podIPs", "conditions"}
+_UNHURRIED_OF_CONTAINER = {"containerID", "image", "imageID", "stopSignal", "user", "volumeMounts"}
+_UNHURRIED_CONDITION = "PodReadyToStartContainers"
 _MERGED_MAPS = ("allocatedResources", "resources")
 
 
@@ -56,6 +59,27 @@ def status_patch(pod: Pod, shown: Json, wanted: Json) -> Json | None:
     if not changes:
         return None
     return {"metadata": {"uid": pod.uid}, "status": changes}
+
+
+def presses(shown: Json, wanted: Json) -> bool:
+    """Whether somebody waits for what has changed: a phase, a readiness, how a container stands. An address, an id or
+    a sandbox's condition is soon followed by such a change, and may go with it."""
+    return _pressing(shown) != _pressing(wanted)
+
+
+def _pressing(status: Json) -> Json:
+    found: Json = {name: status.get(name) for name in _OWN_FIELDS if name not in _UNHURRIED}
+    found["conditions"] = {
+        one["type"]: one.get("status")
+        for one in status.get("conditions") or []
+        if (one.get("type") in OWNED or _is_ours(one)) and one["type"] != _UNHURRIED_CONDITION
+    }
+    for name in (name for name in _OWN_FIELDS if name.endswith("ontainerStatuses")):
+        found[name] = [
+            {key: value for key, value in one.items() if key not in _UNHURRIED_OF_CONTAINER}
+            for one in status.get(name) or []
+        ]
+    return dict(_plain(found))  # type: ignore[call-overload,no-any-return]
 
 
 def _merged(old: Json, new: Json) -> Json:

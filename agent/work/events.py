@@ -20,7 +20,7 @@ from nodelib.kube.client import ApiError, KubeClient
 log = logging.getLogger(__name__)
 
 _QUEUE = 1000
-_REMEMBERED = 4096
+_REMEMBERED = 1024  # of each kind: what a node tells in a busy quarter of an hour
 _TRIES = 5
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 10.0  # seconds
 

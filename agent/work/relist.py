@@ -9,9 +9,10 @@ puts an older view in the place of a newer one.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from agent.errors import CriError, CriNotFound
@@ -46,6 +47,7 @@ class Observer:
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._hints: asyncio.Queue[str] = asyncio.Queue()
         self._hinted: set[str] = set()
+        self._acting: defaultdict[str, list[str]] = defaultdict(list)
         self._streaming = False
         self._audit_now = asyncio.Event()
         self.audited = asyncio.Event()
@@ -65,6 +67,18 @@ class Observer:
         if uid and uid not in self._hinted:
             self._hinted.add(uid)
             self._hints.put_nowait(uid)
+
+    @contextlib.contextmanager
+    def acting(self, uid: str, target: str = "") -> Iterator[None]:
+        """A step acts on the pod, and will look itself when it is done: events of what it does need no other look.
+        `target`: the container or sandbox that it stops."""
+        self._acting[uid].append(target)
+        try:
+            yield
+        finally:
+            self._acting[uid].remove(target)
+            if not self._acting[uid]:
+                del self._acting[uid]
 
     async def refresh(self, uid: str) -> ObservedPod:
         """Look at one pod now; a look that began after this call serves as well. Raises CriError."""
@@ -247,7 +261,10 @@ class Observer:
             self._on_seen(view)
 
     def _told_already(self, event: RuntimeEvent) -> bool:
-        # The worker's own step has looked already: created and started containers come back as events too.
+        # The worker's own step has looked already, or is about to: what it does comes back as events too.
+        targets = self._acting.get(event.uid, ())
+        if targets and (event.type != "CONTAINER_STOPPED_EVENT" or event.container_id in targets):
+            return True
         view = self.seen(event.uid)
         one = next((one for one in view.containers if one.id == event.container_id), None)
         box = next((one for one in view.sandboxes if one.id == event.container_id), None)
@@ -255,7 +272,9 @@ class Observer:
             return one is not None or box is not None
         if event.type == "CONTAINER_STARTED_EVENT":
             return (one is not None and one.state is not RunState.CREATED) or (box is not None and box.ready)
-        return False
+        if event.type == "CONTAINER_STOPPED_EVENT":
+            return (one is not None and one.state is RunState.EXITED) or (box is not None and not box.ready)
+        return event.type == "CONTAINER_DELETED_EVENT" and one is None and box is None
 
     def _failed(self, message: str) -> None:
         if message != self.last_error:

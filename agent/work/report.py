@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from agent.figures import Figures, Unmeasured
 from agent.model.pods import Json, Pod
-from agent.plan.patch import status_patch
+from agent.plan.patch import presses, status_patch
 from agent.ports import ApiPods
 from nodelib.backoff import Backoff
 from nodelib.clock import Clock
@@ -23,6 +23,7 @@ log = logging.getLogger(__name__)
 
 _FIRST_PAUSE = 0.2
 _LONGEST_PAUSE = 10.0
+_UNHURRIED = 0.5  # seconds that a change nobody waits for may be held back, to go with the next one
 
 
 @dataclass(slots=True)
@@ -33,8 +34,10 @@ class _Slot:
     version: int
     since: float = 0.0
     sent: asyncio.Event = field(default_factory=asyncio.Event)
+    hurry: asyncio.Event = field(default_factory=asyncio.Event)
     task: asyncio.Task[None] | None = None
     gone: bool = False
+    awaited: bool = False  # somebody waits until all of it is shown
 
 
 class Reporter:
@@ -61,6 +64,8 @@ class Reporter:
         if slot.sent.is_set() or slot.task is None:
             slot.since = self._clock.monotonic()
         slot.sent.clear()
+        if presses(slot.shown, status):
+            slot.hurry.set()
         if slot.task is None:
             slot.task = asyncio.create_task(self._write(slot), name=f"status/{pod.full_name}")
 
@@ -68,7 +73,10 @@ class Reporter:
         """Until the API shows the newest status, or has no such pod any more."""
         slot = self._slots.get(uid)
         if slot is not None:
+            slot.awaited = True
+            slot.hurry.set()
             await slot.sent.wait()
+            slot.awaited = False
 
     def shown(self, uid: str) -> Json | None:
         """The status that the API showed last."""
@@ -95,6 +103,10 @@ class Reporter:
                 patch = status_patch(slot.pod, slot.shown, slot.wanted)
                 if patch is None:
                     break
+                if not slot.hurry.is_set():
+                    await self._gather(slot)
+                    continue
+                slot.hurry.clear()
                 try:
                     answer = await self._api.patch_status(slot.pod, patch)
                 except ApiError as error:
@@ -106,6 +118,8 @@ class Reporter:
                 else:
                     pause.reset()
                     self._answered(slot, answer)
+                    if presses(slot.shown, slot.wanted) or slot.awaited:
+                        slot.hurry.set()
                     self._figures.status_sent(self._clock.monotonic() - slot.since)
                     slot.since = self._clock.monotonic()
                     if status_patch(slot.pod, slot.shown, slot.wanted) == patch:
@@ -123,9 +137,21 @@ class Reporter:
         if version >= slot.version:
             slot.shown, slot.version = answer.get("status") or {}, version
 
+    async def _gather(self, slot: _Slot) -> None:
+        """Until something presses, or the time is up."""
+        timer = asyncio.ensure_future(self._clock.sleep(_UNHURRIED))
+        pressed = asyncio.ensure_future(slot.hurry.wait())
+        try:
+            await asyncio.wait({timer, pressed}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            timer.cancel()
+            pressed.cancel()
+        slot.hurry.set()
+
     async def _rest(self, slot: _Slot, error: NodewrightError, pause: float) -> None:
         log.warning("pod %s: status not sent: %s; next try in %.1f s", slot.pod.full_name, error, pause)
         await self._clock.sleep(pause)
+        slot.hurry.set()
 
 
 def _version(raw: Json) -> int:

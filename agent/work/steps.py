@@ -50,6 +50,7 @@ log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 _UNEXPECTED = "UnexpectedAdmissionError"
+_FIRST_STOP_PAUSE, _LONGEST_STOP_PAUSE, _STOP_LOOKS = 0.05, 0.5, 5  # seconds, seconds, looks
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0  # seconds between looks at a runtime that does not answer
 
 
@@ -87,7 +88,8 @@ class Steps:
                 want = wanted(step.container, step.volume)
                 await self._parts.images.ensure(self._memory.pod, want, step.attempt, self._image_state)
             case RunSandbox():
-                await self._run_sandbox(step)
+                with self._acting():
+                    await self._run_sandbox(step)
             case Start():
                 await self._start(step)
             case Kill():
@@ -97,14 +99,16 @@ class Steps:
             case Resize():
                 await self._resize(step)
             case StopSandbox():
-                await self._parts.runtime.stop_sandbox(step.sandbox_id)
-                self._memory.stopped.add(step.sandbox_id)
-                await self._look()
+                with self._acting(step.sandbox_id):
+                    await self._parts.runtime.stop_sandbox(step.sandbox_id)
+                    self._memory.stopped.add(step.sandbox_id)
+                    await self._look()
             case RemoveContainer():
                 await self._remove_container(step)
             case RemoveSandbox():
-                await self._parts.runtime.remove_sandbox(step.sandbox_id)
-                await self._look()
+                with self._acting(step.sandbox_id):
+                    await self._parts.runtime.remove_sandbox(step.sandbox_id)
+                    await self._look()
             case Release():
                 await self._release()
             case Confirm():
@@ -178,7 +182,8 @@ class Steps:
             self._memory.in_post_start.add(name)
         try:
             # Cut short between create and start, a container would be left that nobody counts.
-            container_id = await self._unbroken(self._create_and_run(step))
+            with self._acting():
+                container_id = await self._unbroken(self._create_and_run(step))
             if hook:
                 await self._post_start(step, container_id, hook)
         finally:
@@ -311,6 +316,7 @@ class Steps:
                     with memory.timeline.step(f"preStop {step.name}", of=f"stop {step.name}"):
                         await stack.enter_async_context(self._pre_stop(step.container_id, step.name, hook, step.grace))
                 left = step.grace - int(self._parts.clock.monotonic() - began)
+                stack.enter_context(self._acting(step.container_id))
                 with memory.timeline.step(f"signal {step.name}", of=f"stop {step.name}"):
                     await self._parts.runtime.stop_container(step.container_id, max(left, MINIMUM_GRACE))
         except CriError as error:
@@ -318,6 +324,19 @@ class Steps:
             raise StepFailed("FailedKillPod", error) from error
         finally:
             await self._unbroken(self._look())
+        await self._wait_for_end(step.container_id)
+
+    async def _wait_for_end(self, container_id: str) -> None:
+        """A busy containerd calls a container stopped before it has heard of its end: planned at once, the container
+        would be stopped again and again meanwhile."""
+        pauses = Backoff(_FIRST_STOP_PAUSE, _LONGEST_STOP_PAUSE)
+        for _ in range(_STOP_LOOKS):
+            if not any(
+                one.id == container_id and one.state is RunState.RUNNING for one in self._memory.seen.containers
+            ):
+                return
+            await self._parts.clock.sleep(pauses.next())
+            await self._look()
 
     async def _resize(self, step: Resize) -> None:
         try:
@@ -363,10 +382,11 @@ class Steps:
 
     async def _remove_container(self, step: RemoveContainer) -> None:
         one = next((one for one in self._memory.seen.containers if one.id == step.container_id), None)
-        await self._parts.runtime.remove_container(step.container_id)
-        if one is not None and not step.keep_logs:
-            await self._parts.files.remove_container_logs(one)
-        await self._look()
+        with self._acting(step.container_id):
+            await self._parts.runtime.remove_container(step.container_id)
+            if one is not None and not step.keep_logs:
+                await self._parts.files.remove_container_logs(one)
+            await self._look()
 
     async def _release(self) -> None:
         memory = self._memory
@@ -410,6 +430,9 @@ class Steps:
         present = self._memory.backoff.get(key)
         now = self._parts.clock.now()
         self._memory.backoff[key] = backoff.extended(present, latest.finished_at / 1e9, now)
+
+    def _acting(self, target: str = "") -> contextlib.AbstractContextManager[None]:
+        return self._parts.observer.acting(self._memory.pod.uid, target)
 
     async def _look(self, *, afresh: bool = False) -> None:
         """See what has come of a step. Nothing is planned on a view from before it, so this goes on until it is had."""

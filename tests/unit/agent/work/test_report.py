@@ -64,3 +64,28 @@ async def test_changes_during_a_call_make_one_more_call() -> None:
     await asyncio.wait_for(reporter.flush("u"), 10)
     assert api.status == {"phase": "Pending", "message": "c"}
     assert api.calls <= 2
+
+
+async def test_a_change_nobody_waits_for_goes_with_the_next_one() -> None:
+    api, clock = KeepingApi(), FakeClock()
+    reporter = Reporter(api, clock)
+    reporter.set(pod(), {"phase": "Pending"})
+    await settle()
+    assert api.calls == 1
+    reporter.set(pod(), {"phase": "Pending", "podIP": "10.0.0.7"})
+    await settle()
+    assert api.calls == 1
+    reporter.set(pod(), {"phase": "Running", "podIP": "10.0.0.7"})
+    await settle()
+    assert (api.calls, api.status) == (2, {"phase": "Running", "podIP": "10.0.0.7"})
+
+
+async def test_a_change_nobody_waits_for_is_sent_before_long() -> None:
+    api, clock = KeepingApi(), FakeClock()
+    reporter = Reporter(api, clock)
+    reporter.set(pod(), {"podIP": "10.0.0.7"})
+    await settle()
+    assert api.calls == 0
+    await clock.advance(1.0)
+    await settle()
+    assert api.status == {"podIP": "10.0.0.7"}
