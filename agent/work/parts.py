@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from agent.figures import Figures
 from agent.model.pods import Pod
@@ -14,6 +14,7 @@ from agent.work.dra import ClaimDesk
 from agent.work.endings import Endings
 from agent.work.hooks import Hooks
 from agent.work.images import ImageDesk
+from agent.work.leftovers import Leftovers
 from agent.work.relist import Observer
 from agent.work.report import Reporter
 from agent.work.startup import Startups
@@ -45,3 +46,4 @@ class Parts:
     host_ips: Callable[[], tuple[str, ...]]
     network_ready: Callable[[], bool] = lambda: True
     mirror: Callable[[Pod], Pod | None] = lambda pod: None
+    leftovers: Leftovers = field(default_factory=Leftovers)

@@ -88,7 +88,7 @@ class Steps:
                 want = wanted(step.container, step.volume)
                 await self._parts.images.ensure(self._memory.pod, want, step.attempt, self._image_state)
             case RunSandbox():
-                with self._acting():
+                with self._acting(), self._parts.leftovers.first():
                     await self._run_sandbox(step)
             case Start():
                 await self._start(step)
@@ -99,20 +99,24 @@ class Steps:
             case Resize():
                 await self._resize(step)
             case StopSandbox():
-                with self._acting(step.sandbox_id):
+                with self._acting(step.sandbox_id), self._parts.leftovers.first():
                     await self._parts.runtime.stop_sandbox(step.sandbox_id)
                     self._memory.stopped.add(step.sandbox_id)
                     await self._look()
             case RemoveContainer():
+                await self._turn()
                 await self._remove_container(step)
             case RemoveSandbox():
+                await self._turn()
                 with self._acting(step.sandbox_id):
                     await self._parts.runtime.remove_sandbox(step.sandbox_id)
                     await self._look()
             case Release():
-                await self._release()
+                with self._parts.leftovers.first():
+                    await self._release()
             case Confirm():
-                await self._confirm()
+                with self._parts.leftovers.first():
+                    await self._confirm()
             case Forget() if not self._memory.succeeded:
                 await self._parts.files.remove_pod_logs(self._memory.pod)
 
@@ -182,7 +186,7 @@ class Steps:
             self._memory.in_post_start.add(name)
         try:
             # Cut short between create and start, a container would be left that nobody counts.
-            with self._acting():
+            with self._acting(), self._parts.leftovers.first():
                 container_id = await self._unbroken(self._create_and_run(step))
             if hook:
                 await self._post_start(step, container_id, hook)
@@ -430,6 +434,11 @@ class Steps:
         present = self._memory.backoff.get(key)
         now = self._parts.clock.now()
         self._memory.backoff[key] = backoff.extended(present, latest.finished_at / 1e9, now)
+
+    async def _turn(self) -> None:
+        """Records of a pod that is gone are removed when there is nothing more urgent."""
+        if self._memory.confirmed and not self._memory.succeeded:
+            await self._parts.leftovers.turn(self._parts.clock)
 
     def _acting(self, target: str = "") -> contextlib.AbstractContextManager[None]:
         return self._parts.observer.acting(self._memory.pod.uid, target)
