@@ -92,6 +92,7 @@ def bench(
     what: Annotated[Bench, typer.Argument(help="What to measure.")],
     peer: Annotated[Maker | None, typer.Option(help="Then the same with upstream's kubelet or kube-proxy.")] = (None),
     burst: Annotated[int, typer.Option(min=1, help="pods: how many at once in the burst.")] = 60,
+    quick: Annotated[bool, typer.Option("--quick", help="pods: fewer repetitions.")] = False,
     sizes: Annotated[str, typer.Option(help="services: numbers of Services, of two endpoints each.")] = "1000,5000",
     modes: Annotated[str, typer.Option(help="services: modes of the proxy.")] = "iptables,nftables",
     steps: Annotated[str, typer.Option(help="services: cold, path, change, churn.")] = "cold",
@@ -119,6 +120,7 @@ def bench(
         order = command.Order(
             peer=peer is Maker.UPSTREAM,
             burst=burst,
+            quick=quick,
             sizes=sizes,
             modes=modes,
             steps=steps,

@@ -24,18 +24,24 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is run: `serial` pods one at a time, `rounds` of `together` at once, one burst, and how soon its node
-    reacts while the burst stands; so many probes each second come last."""
+    """What is run: `serial` pods one at a time, `rounds` of `together` at once, `bursts` of `burst`. The last burst
+    stays: how soon its node reacts, what so many probes each second cost, how all of them go."""
 
     serial: int = 15
     together: int = 10
     rounds: int = 3
     burst: int = 60
+    bursts: int = 3
     idle_seconds: float = 15
     deaths: int = 10
-    changes: int = 1
+    changes: int = 2
     exec_probes: int = 15
     http_probes: int = 25
+
+    @classmethod
+    def quick(cls) -> Plan:
+        """Each row once or twice: whether all of it works."""
+        return cls(serial=3, rounds=1, bursts=1, idle_seconds=5, deaths=3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +60,10 @@ class Result:
     gone_alone: list[float] = field(default_factory=list)
     ready_together: list[float] = field(default_factory=list)
     gone_together: list[float] = field(default_factory=list)
-    burst_all_ready: float = 0
-    burst_all_gone: float = 0
+    own_share: float = 0
+    burst_all_ready: list[float] = field(default_factory=list)
+    burst_all_gone: list[float] = field(default_factory=list)
+    everything_gone: float = 0
     agent_cpu_a_pod: float = 0
     agent_idle_few: float = 0
     agent_idle_burst: float = 0
@@ -100,20 +108,25 @@ class PodBench:
             await self._alone(plan, result, say)
             await self._together(plan, result, say)
             result.agent_rss_few, result.agent_idle_few = await self._idle(plan)
-            await self._burst(plan, result, say)
+            await self._bursts(plan, result, say)
+            await self._standing(plan, result, say)
             result.proxy_rss = usage(self._proxy).rss if self._proxy else 0
         finally:
             watch.cancel()
+            await self._reacting.close()
             await asyncio.gather(watch, return_exceptions=True)
             await self._client.delete(f"/api/v1/namespaces/{NAMESPACE}")
         return result
 
     async def _alone(self, plan: Plan, result: Result, say: Callable[[str], None]) -> None:
+        runtime = await self._reacting.asked.starting_seconds()
         before = usage(self._agent).cpu
         for number in range(plan.serial):
             say(f"one at a time: {number + 1} of {plan.serial}")
             await self._batch([f"alone-{number}"], result.ready_alone, result.gone_alone)
         result.agent_cpu_a_pod = (usage(self._agent).cpu - before) / plan.serial
+        runtime = await self._reacting.asked.starting_seconds() - runtime
+        result.own_share = (sum(result.ready_alone) - runtime) / plan.serial
 
     async def _together(self, plan: Plan, result: Result, say: Callable[[str], None]) -> None:
         for turn in range(plan.rounds):
@@ -121,22 +134,38 @@ class PodBench:
             names = [f"together-{turn}-{number}" for number in range(plan.together)]
             await self._batch(names, result.ready_together, result.gone_together)
 
-    async def _burst(self, plan: Plan, result: Result, say: Callable[[str], None]) -> None:
+    async def _bursts(self, plan: Plan, result: Result, say: Callable[[str], None]) -> None:
+        for turn in range(1, plan.bursts):
+            names = [f"burst-{turn}-{number}" for number in range(plan.burst)]
+            say(f"{plan.burst} at once: {turn} of {plan.bursts}")
+            result.burst_all_ready.append(await self._all_ready(names))
+            say(f"{plan.burst} at once: going")
+            result.burst_all_gone.append(await self._all_gone(names))
+
+    async def _standing(self, plan: Plan, result: Result, say: Callable[[str], None]) -> None:
         names = [f"burst-{number}" for number in range(plan.burst)]
-        say(f"{plan.burst} at once")
-        began = await self._create(names)
-        await self._wait(names, self._ready)
-        result.burst_all_ready = max(self._ready[name] for name in names) - min(began.values())
+        say(f"{plan.burst} at once: the last time, to stay")
+        result.burst_all_ready.append(await self._all_ready(names))
         result.agent_rss_burst, result.agent_idle_burst = await self._idle(plan)
         await self._react(plan, result.reactions, say)
-        await self._probes(plan, result.reactions, say)
+        probed = await self._probes(plan, result.reactions, say)
         say("the kubelet killed")
-        result.reactions.restart.append(await self._reacting.restarted(set(names)))
+        known, again = await self._reacting.restarted({*names, *probed}, set(probed))
+        result.reactions.restart.append(known)
+        result.reactions.probed_again.append(again)
         self._agent = self._pid()
-        say(f"{plan.burst} at once: going")
+        say(f"all {len(names) + len(probed)}: going")
+        result.everything_gone = await self._all_gone([*names, *probed])
+
+    async def _all_ready(self, names: list[str]) -> float:
+        began = await self._create(names)
+        await self._wait(names, self._ready)
+        return max(self._ready[name] for name in names) - min(began.values())
+
+    async def _all_gone(self, names: list[str]) -> float:
         asked = await self._delete(names)
         await self._wait(names, self._gone)
-        result.burst_all_gone = max(self._gone[name] for name in names) - min(asked.values())
+        return max(self._gone[name] for name in names) - min(asked.values())
 
     async def _react(self, plan: Plan, found: Reactions, say: Callable[[str], None]) -> None:
         say("containers killed")
@@ -165,8 +194,8 @@ class PodBench:
         await self._delete(["sees"])
         await self._wait([*names, "sees"], self._gone)
 
-    async def _probes(self, plan: Plan, found: Reactions, say: Callable[[str], None]) -> None:
-        """What the probes cost beside the burst's pods."""
+    async def _probes(self, plan: Plan, found: Reactions, say: Callable[[str], None]) -> list[str]:
+        """What the probes cost beside the burst's pods; the names of their pods, which stay."""
         say(f"{plan.exec_probes} exec and {plan.http_probes} HTTP probes a second")
         kinds = {"exec": plan.exec_probes, "httpGet": plan.http_probes}
         names = {kind: [f"probed-{kind.lower()}-{number}" for number in range(count)] for kind, count in kinds.items()}
@@ -174,9 +203,8 @@ class PodBench:
             await self._create(listed, probed(kind))
         every = [name for listed in names.values() for name in listed]
         await self._wait(every, self._ready)
-        _, found.probing = await self._idle(plan)
-        await self._delete(every)
-        await self._wait(every, self._gone)
+        found.probing_rss, found.probing = await self._idle(plan)
+        return every
 
     async def _batch(self, names: list[str], ready: list[float], gone: list[float]) -> None:
         began = await self._create(names)

@@ -7,16 +7,13 @@ node has them, the kubelet is asked at :10250 as the API server's client.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import signal
-import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import aiohttp
-
+from cli.bench.asked import Asked
 from nodelib.clock import Clock
 from nodelib.errors import Temporary
 from nodelib.kube.client import Json, KubeClient
@@ -45,7 +42,9 @@ class Reactions:
     death: list[float] = field(default_factory=list)
     change: list[float] = field(default_factory=list)
     restart: list[float] = field(default_factory=list)
+    probed_again: list[float] = field(default_factory=list)
     probing: float = 0
+    probing_rss: float = 0
 
 
 def dying() -> Json:
@@ -73,11 +72,15 @@ def _box(command: list[str]) -> Json:
 
 
 class Reacting:
-    """Measures on one node."""
+    """Measures on one node; close() it."""
 
     def __init__(self, client: KubeClient, clock: Clock, node: NodePlace, namespace: str) -> None:
         self._client, self._clock, self._node = client, clock, node
         self._path = f"/api/v1/namespaces/{namespace}"
+        self.asked = Asked(node.address, node.client_cert)
+
+    async def close(self) -> None:
+        await self.asked.close()
 
     def kill(self, uid: str, container: str) -> float:
         """SIGKILL of a container's process; when. Raises Temporary when it has none."""
@@ -97,35 +100,21 @@ class Reacting:
                 await asyncio.sleep(_LOOK)
         return self._clock.monotonic() - began
 
-    async def restarted(self, names: set[str]) -> float:
-        """SIGKILL of the kubelet; seconds from its next start until it tells of all these pods."""
+    async def restarted(self, names: set[str], probed: set[str]) -> tuple[float, float]:
+        """SIGKILL of the kubelet; seconds from its next start until it tells of all these pods, and until it has
+        probed all of those again."""
         old = self._node.agent()
         os.kill(old, signal.SIGKILL)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             while self._node.agent() in (0, old):
                 await asyncio.sleep(_LOOK)
             began = self._clock.monotonic()
-            async with aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(ssl=self._tls(), force_close=True)
-            ) as asked:
-                while not names <= await self._told(asked):
-                    await asyncio.sleep(0.01)
-        return self._clock.monotonic() - began
-
-    async def _told(self, session: aiohttp.ClientSession) -> set[str]:
-        """Pods of which the kubelet shows a running container; none while it does not answer."""
-        with contextlib.suppress(aiohttp.ClientError, OSError):
-            async with session.get(f"https://{self._node.address}:10250/pods") as answer:
-                if answer.status == 200:
-                    items = (await answer.json())["items"] or []
-                    return {one["metadata"]["name"] for one in items if _runs(one)}
-        return set()
-
-    def _tls(self) -> ssl.SSLContext:
-        context = ssl.create_default_context()
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        context.load_cert_chain(*self._node.client_cert)
-        return context
+            while not names <= await self.asked.running():
+                await asyncio.sleep(0.01)
+            known = self._clock.monotonic() - began
+            while not probed <= await self.asked.probed():
+                await asyncio.sleep(0.02)
+        return known, self._clock.monotonic() - began
 
     def _processes(self, uid: str, container: str) -> list[int]:
         names = (f"*{uid}*", f"*{uid.replace('-', '_')}*")
@@ -136,8 +125,3 @@ class Reacting:
                     if text:
                         return [int(pid) for pid in text]
         return []
-
-
-def _runs(pod: Json) -> bool:
-    statuses = (pod.get("status") or {}).get("containerStatuses") or []
-    return bool(statuses) and all("running" in (one.get("state") or {}) for one in statuses)

@@ -8,13 +8,13 @@ from __future__ import annotations
 import asyncio
 import datetime
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
-from cli.bench import report
+from cli.bench import plot, report
 from cli.bench.pods import Plan, PodBench, Result
 from cli.bench.reactions import NodePlace
 from cli.choices import Bench
@@ -31,6 +31,7 @@ from nodelib.errors import NotFound
 from nodelib.kube.access import load_kubeconfig
 from nodelib.kube.client import KubeClient
 
+_PLOT = "bench-pods.svg"
 _IMAGE = "registry.k8s.io/pause:3.10.2"
 
 
@@ -40,6 +41,7 @@ class Order:
 
     peer: bool
     burst: int
+    quick: bool
     sizes: str
     modes: str
     steps: str
@@ -57,7 +59,7 @@ def run(what: Bench, order: Order) -> None:
     # Imported where they are wanted: they take the table and the commit from this file.
     match what:
         case Bench.PODS:
-            plan = Plan(burst=order.burst)
+            plan = replace(Plan.quick() if order.quick else Plan(), burst=order.burst)
             pods(peer=order.peer, plan=plan, write=order.write, plain=order.plain, binaries=order.binaries)
         case Bench.NETWORK:
             from cli.bench import network
@@ -99,7 +101,20 @@ def pods(*, peer: bool, plan: Plan, write: bool, plain: bool, binaries: Path | N
     table = report.rows(ours, theirs)
     show(table)
     if write:
-        write_section(table, "Pods", peer=KUBERNETES_VERSION)
+        picture = plot.ratios(table, "Time, CPU and memory, upstream's kubelet as 1 (orange: target)")
+        if picture:
+            (PROJECT / "docs" / _PLOT).write_text(picture)
+        write_section(table, "Pods", peer=KUBERNETES_VERSION, note=_note(plan, pictured=bool(picture)))
+
+
+def _note(plan: Plan, *, pictured: bool) -> str:
+    told = (
+        f"`./nodewright bench pods --peer upstream --write`: {plan.serial} pods one at a time, {plan.rounds} rounds of "
+        f"{plan.together}, {plan.bursts} bursts of {plan.burst} (medians), {plan.deaths} killed containers, "
+        f"{plan.changes} changes of a ConfigMap; ours first, then the peer, each on a cluster of its own. "
+        "How each figure is taken: `cli/bench/pods.py`, `cli/bench/reactions.py`."
+    )
+    return f"{told}\n\n![ratios]({_PLOT})" if pictured else told
 
 
 async def _both(plan: Plan, peer: bool, display: Display, binaries: Path | None) -> tuple[Result, Result | None]:
@@ -165,18 +180,18 @@ def _pid(cluster: Cluster, program: str) -> int:
 
 def show(table: list[report.Row]) -> None:
     """On the terminal."""
-    shown = Table("measure", "nodewright", "upstream", "ratio")
+    shown = Table(*report.HEAD)
     for row in table:
         shown.add_row(*row.cells)
     Console().print(shown)
 
 
-def write_section(table: list[report.Row], what: str, *, peer: str) -> None:
-    """Append the table to docs/benchmarks.md; `peer` says what the second column is."""
+def write_section(table: list[report.Row], what: str, *, peer: str, note: str = "") -> None:
+    """Put the table into docs/benchmarks.md, in its old one's place; `peer` says what the second column is."""
     path = PROJECT / "docs" / "benchmarks.md"
     heading = f"{what}, {datetime.date.today()}, commit {commit()}, upstream {peer}"
     text = path.read_text() if path.exists() else "# Benchmarks\n"
-    path.write_text(f"{text.rstrip()}\n\n{report.markdown(table, heading)}")
+    path.write_text(report.placed(text, report.markdown(table, heading, note), what))
 
 
 def commit() -> str:

@@ -1,0 +1,71 @@
+"""What a kubelet says of itself at :10250: its pods, the runtime's share of its time, which pods it probes.
+
+Ours and the peer's answer alike.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ssl
+from collections.abc import Iterator
+
+import aiohttp
+from prometheus_client.parser import text_string_to_metric_families
+
+from nodelib.kube.client import Json
+
+_STARTING = {"run_podsandbox", "create_container", "start_container"}
+
+
+class Asked:
+    """Asks as the API server does; close() it."""
+
+    def __init__(self, address: str, client_cert: tuple[str, str]) -> None:
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        context.load_cert_chain(*client_cert)
+        connector = aiohttp.TCPConnector(ssl=context, force_close=True)
+        self._session = aiohttp.ClientSession(f"https://{address}:10250", connector=connector)
+
+    async def close(self) -> None:
+        await self._session.close()
+
+    async def running(self) -> set[str]:
+        """Names of the pods of which it shows running containers; none while it does not answer."""
+        with contextlib.suppress(aiohttp.ClientError, OSError):
+            async with self._session.get("/pods") as answer:
+                if answer.status == 200:
+                    items = (await answer.json())["items"] or []
+                    return {one["metadata"]["name"] for one in items if _runs(one)}
+        return set()
+
+    async def probed(self) -> set[str]:
+        """Names of the pods that it has probed; none while it does not answer."""
+        found = await self._samples("/metrics/probes")
+        return {labels["pod"] for name, labels, _ in found if name == "prober_probe_total"}
+
+    async def starting_seconds(self) -> float:
+        """How long the runtime took, in all its life, for the three calls that start a pod."""
+        return sum(
+            value
+            for name, labels, value in await self._samples("/metrics")
+            if name == "kubelet_runtime_operations_duration_seconds_sum" and labels["operation_type"] in _STARTING
+        )
+
+    async def _samples(self, path: str) -> list[tuple[str, dict[str, str], float]]:
+        with contextlib.suppress(aiohttp.ClientError, OSError):
+            async with self._session.get(path) as answer:
+                if answer.status == 200:
+                    return list(_parsed(await answer.text()))
+        return []
+
+
+def _parsed(text: str) -> Iterator[tuple[str, dict[str, str], float]]:
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            yield sample.name, dict(sample.labels), sample.value
+
+
+def _runs(pod: Json) -> bool:
+    statuses = (pod.get("status") or {}).get("containerStatuses") or []
+    return bool(statuses) and all("running" in (one.get("state") or {}) for one in statuses)
