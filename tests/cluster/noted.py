@@ -22,13 +22,17 @@ def noted(name: str, node: str, script: str, **more: object) -> Object:
 
 
 async def started_more_than_once(world: World, node: str, *patterns: str) -> dict[str, int]:
-    """Starts by name of the pods that fit the patterns (of a shell), where it is not one; none beside another."""
-    listed = await world.in_node(node, "sh", "-c", f"cd {_STARTS} && ls")
-    assert ".twice" not in listed.text, listed.text
+    """Starts by name of the pods that fit the patterns (of a shell), where it is not one."""
     script = f"cd {_STARTS} && grep -c . {' '.join(patterns)} /dev/null"
     lines = (await world.in_node(node, "sh", "-c", script, check=False)).text.split()
     counted = {name: int(count) for name, _, count in (line.partition(":") for line in lines) if "." not in name}
     return {name: count for name, count in counted.items() if count != 1 and name != "/dev/null"}
+
+
+async def started_unended(world: World, node: str) -> list[str]:
+    """Pods whose container was started while an earlier start of it still ran, or had been killed in the middle."""
+    names = (await world.in_node(node, "sh", "-c", f"cd {_STARTS} && ls")).text.split()
+    return [name.removesuffix(".twice") for name in names if name.endswith(".twice")]
 
 
 async def forget_notes(world: World, node: str) -> None:

@@ -19,7 +19,7 @@ import pytest
 
 from cli.why.sources import SOCKET, _agent
 from nodelib.errors import NodewrightError
-from tests.cluster.noted import forget_notes, noted, started_more_than_once
+from tests.cluster.noted import forget_notes, noted, started_more_than_once, started_unended
 from tests.cluster.world import Object, World, condition, is_ready, status_of
 
 _KILLS = int(os.environ.get("NODEWRIGHT_SOAK", "0"))
@@ -170,6 +170,7 @@ async def test_an_agent_killed_at_random_moments_disturbs_nothing(world: World) 
         middle, worst = statistics.median(seen.resync or [0]), max(seen.resync, default=0)
         world.figures.append(("soak: agent started -> all pods known, median, worst", f"{middle:.2f} s, {worst:.2f} s"))
         assert seen.wrong == []
+        assert await started_unended(world, NODE) == []
         assert await started_more_than_once(world, NODE, "steady-*", "churn-*") == {}
     finally:
         for one in await world.pods():
