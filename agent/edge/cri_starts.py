@@ -41,6 +41,7 @@ class KeptStarts:
         self._endpoint, self._options = endpoint, [*options, _OWN_CONNECTION]
         self._channel: grpc.aio.Channel | None = None
         self._keeper: Keeper | None = None
+        self._closed = asyncio.Event()
         self.stub: Any = None
 
     async def run(self) -> None:
@@ -50,18 +51,20 @@ class KeptStarts:
         path = self._endpoint.removeprefix("unix:").removeprefix("//")
         pause = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         try:
-            while True:
+            while not self._closed.is_set():
                 try:
                     await self._once(path)
                     pause.reset()
-                except (OSError, TimeoutError, NodewrightError) as error:
-                    log.debug("no connection for starts that outlives the agent: %s", error)
+                except (OSError, TimeoutError, NodewrightError, grpc.aio.UsageError) as error:
+                    log.debug("no connection for starts that outlives the agent: %s", error)  # UsageError: closed
                 await self._drop()
                 await asyncio.sleep(pause.next())
+            await asyncio.Event().wait()
         finally:
             self.stub = None
 
     async def close(self) -> None:
+        self._closed.set()
         await self._drop()
 
     async def _once(self, path: str) -> None:

@@ -202,6 +202,8 @@ class Steps:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
             await asyncio.wait({task})
+            if not task.cancelled() and (error := task.exception()) is not None:
+                log.info("pod %s: it ends while this failed: %s", self._memory.pod.full_name, error)
             raise
 
     async def _create_and_run(self, step: Start) -> str:

@@ -188,7 +188,9 @@ async def test_an_agent_that_is_told_to_stop_ends_in_order(world: World) -> None
     said = world.agent_log(NODE)[before:]
     last = said[: said.index("stopping; pods run on")]
     ending = said[len(last) :].partition("\n")[2].splitlines()
-    assert not [line for line in ending if "left behind" in line or "Traceback" in line or "destroyed" in line], ending
+    assert not [line for line in ending if "without an owner" in line or "Traceback" in line or "destroyed" in line], (
+        ending
+    )
     assert containers_of([await world.get("steady")]) == containers_of([made])
 
 

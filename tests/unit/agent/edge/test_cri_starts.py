@@ -93,6 +93,19 @@ async def test_without_a_runtime_it_is_tried_again_and_ends_when_asked(tmp_path:
     await cri.close()
 
 
+async def test_the_end_may_come_while_the_runtime_is_being_dialled(tmp_path: Path) -> None:
+    """At a stop connections are closed before tasks are cancelled."""
+    (tmp_path / "mute.sock").touch()  # there, and nobody listens
+    cri = Cri(f"{tmp_path}/mute.sock")
+    keeping = asyncio.create_task(cri.keep_starts())
+    await until(lambda: cri._starts._channel is not None)
+    await cri.close()
+    await asyncio.wait({keeping}, timeout=0.2)
+    assert not keeping.done()
+    keeping.cancel()
+    await asyncio.gather(keeping, return_exceptions=True)
+
+
 def test_connections_are_told_apart_by_the_socket_they_lead_to(tmp_path: Path) -> None:
     """Through a symlink too; a peer without a path (an abstract name, a pair) is none of them."""
     (tmp_path / "alias").symlink_to("r.sock")

@@ -7,6 +7,7 @@ has cancelled it, and leaves a container that can never be started. The containe
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
@@ -129,3 +130,27 @@ async def test_a_stop_that_is_asked_for_lets_a_start_come_to_its_end() -> None:
     await asyncio.wait_for(closing, 5)
     assert world.cri.running() == ["main"]
     await world.kill_agent()
+
+
+async def test_a_start_that_fails_while_its_pod_is_deleted_is_no_stray_exception() -> None:
+    world, stray, reached, go_on = World(), list[object](), asyncio.Event(), asyncio.Event()
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: stray.append(context))
+    await world.start_agent()
+
+    async def fail_late(_: str) -> None:
+        reached.set()
+        await go_on.wait()
+        raise CriError("no room")
+
+    world.cri.before["create_container"] = fail_late
+    uid = world.create(container("main"), terminationGracePeriodSeconds=1)
+    await asyncio.wait_for(reached.wait(), 5)
+    world.api.ask_deletion(uid, 1)
+    await settle()
+    go_on.set()
+    world.cri.before.clear()
+    await world.until(world.is_gone)
+    await world.kill_agent()
+    gc.collect()
+    await settle()
+    assert stray == []
