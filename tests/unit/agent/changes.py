@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.fakes.pod_world import IMAGE
 from tests.unit.agent.pods import Json
 
-# NODEWRIGHT_SOAK=100 ./nodewright test tests/unit/agent: a hundred times as many examples as in an ordinary run.
+# An ordinary run has the same examples each time; NODEWRIGHT_SOAK=100 has a hundred times as many, others each time.
 TIMES = int(os.environ.get("NODEWRIGHT_SOAK", "0")) or 1
 
 # A value that the API server lets through where it stands is among these; most of them are not let through anywhere.

@@ -62,7 +62,7 @@ def _used(found: Settings) -> None:
         assert error.message and error.action
 
 
-@settings(max_examples=80 * TIMES, deadline=None, suppress_health_check=_SLOW)
+@settings(max_examples=80 * TIMES, derandomize=TIMES == 1, deadline=None, suppress_health_check=_SLOW)
 @given(flags=_FLAGS, separate=st.booleans())
 def test_any_value_of_any_flag_is_taken_or_refused(flags: list[tuple[str, str]], separate: bool) -> None:
     argv = [word for name, text in flags for word in ([f"--{name}", text] if separate else [f"--{name}={text}"])]
@@ -72,7 +72,7 @@ def test_any_value_of_any_flag_is_taken_or_refused(flags: list[tuple[str, str]],
         assert error.message and (error.obj or error.step)
 
 
-@settings(max_examples=80 * TIMES, deadline=None, suppress_health_check=_SLOW)
+@settings(max_examples=80 * TIMES, derandomize=TIMES == 1, deadline=None, suppress_health_check=_SLOW)
 @given(changes=changes_of(_GIVEN))
 def test_any_value_of_any_field_is_taken_or_refused(tmp_path: Path, changes: list[Change]) -> None:
     file = tmp_path / "config.yaml"
@@ -101,13 +101,13 @@ def _read(data: bytes) -> None:
         assert _PLACE.place in str(error) and error.action
 
 
-@settings(max_examples=80 * TIMES, deadline=None, suppress_health_check=_SLOW)
+@settings(max_examples=80 * TIMES, derandomize=TIMES == 1, deadline=None, suppress_health_check=_SLOW)
 @given(changes=changes_of(_POD))
 def test_a_manifest_with_anything_in_it_is_read_or_refused(changes: list[Change]) -> None:
     _read(yaml.safe_dump(changed(_POD, changes)).encode())
 
 
-@settings(max_examples=80 * TIMES, deadline=None, suppress_health_check=_SLOW)
+@settings(max_examples=80 * TIMES, derandomize=TIMES == 1, deadline=None, suppress_health_check=_SLOW)
 @given(data=st.binary(max_size=120), at=st.integers(0, 400), cut=st.integers(0, 60))
 def test_a_broken_manifest_is_read_or_refused(data: bytes, at: int, cut: int) -> None:
     """As a disk, or an editor that is not done, leaves one."""

@@ -42,13 +42,13 @@ _AROUND: Json = {
 }
 
 
-@settings(max_examples=25 * TIMES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25 * TIMES, derandomize=TIMES == 1, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(changes=changes_of(SPEC))
 def test_a_bad_spec_harms_nobody_else_and_can_be_deleted(changes: list[Change]) -> None:
     asyncio.run(_lives_and_goes({"spec": changed(SPEC, changes)}))
 
 
-@settings(max_examples=15 * TIMES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=15 * TIMES, derandomize=TIMES == 1, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(changes=typed_changes_of(_AROUND))
 def test_bad_metadata_and_a_bad_status_do_no_more_harm(changes: list[Change]) -> None:
     around = changed(_AROUND, changes)
