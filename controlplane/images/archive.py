@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
+import json
 import os
 import stat
 import tarfile
@@ -13,7 +14,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, cast
 
-from controlplane.images.model import EPOCH, LAYER, Descriptor, Entry, EntryKind, Image, in_order
+from controlplane.images.layout import read_archive
+from controlplane.images.model import EPOCH, INDEX, LAYER, Descriptor, Entry, EntryKind, Image, in_order
 from nodelib.errors import NotFound
 
 _CHUNK = 1 << 20
@@ -84,6 +86,23 @@ def write_archive(image: Image, blobs: Mapping[str, Path], target: Path) -> None
         _add(tar, Entry("index.json", content=image.index))
         for digest in dict.fromkeys([*memory, *(layer.digest for layer in image.layers)]):
             _add(tar, Entry(f"blobs/{digest.replace(':', '/')}", content=memory.get(digest) or blobs[digest]))
+
+
+def merge_archives(archives: Iterable[Path], target: Path) -> None:
+    """The images of several uncompressed archives in one; what they share (a layer of all) is there once."""
+    found = [read_archive(path) for path in archives]
+    blobs = {digest: blob for archive in found for digest, blob in archive.blobs.items()}
+    manifests = [one for archive in found for one in archive.names.values()]
+    index = {"schemaVersion": 2, "mediaType": INDEX, "manifests": manifests}
+    with replacing(target) as raw, tarfile.open(fileobj=raw, mode="w|", format=tarfile.PAX_FORMAT) as tar:
+        _add(tar, Entry("oci-layout", content=b'{"imageLayoutVersion":"1.0.0"}'))
+        _add(tar, Entry("index.json", content=json.dumps(index, sort_keys=True).encode()))
+        for digest, blob in blobs.items():
+            info = tarfile.TarInfo(f"blobs/{digest.replace(':', '/')}")
+            info.size, info.mtime = blob.size, EPOCH
+            with blob.archive.open("rb") as handle:
+                handle.seek(blob.offset)
+                tar.addfile(info, handle)
 
 
 def entries_of_tree(root: Path) -> Iterator[Entry]:

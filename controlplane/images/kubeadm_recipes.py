@@ -45,6 +45,11 @@ _KINDNET_LAYER = LayerRecipe(
 )
 
 
+def component_images() -> tuple[str, ...]:
+    """Names of the images of API server, controller manager and scheduler."""
+    return tuple(f"registry.k8s.io/{name}:{KUBERNETES_VERSION}" for name in _COMPONENTS)
+
+
 def _component(name: str) -> Recipe:
     return Recipe(
         f"registry.k8s.io/{name}:{KUBERNETES_VERSION}",

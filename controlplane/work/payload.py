@@ -9,20 +9,26 @@ import hashlib
 import os
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from controlplane.binaries import ensure
-from controlplane.images import KUBEADM, binaries_for, ensure_images
-from controlplane.images.recipes import AGNHOST_NAME
+from controlplane.images import binaries_for, ensure_images
+from controlplane.images.archive import merge_archives
+from controlplane.images.kubeadm_recipes import component_images
+from controlplane.images.recipes import BUSYBOX_NAME, COREDNS_NAME, ETCD_NAME, PAUSE_NAME
 from controlplane.model import cache_root
 from controlplane.work.progress import Progress
 from nodelib.command import run_sync
 from nodelib.errors import Invalid
 
-# All that kubeadm runs, and a small image for tests; the big one of the demo would be unpacked for minutes where
-# machines are emulated.
-IMAGES = tuple(name for name in KUBEADM if name != AGNHOST_NAME)
+# What every node has, with a small image for tests (the big one of the demo would be unpacked for minutes where
+# machines are emulated), and what kubeadm runs on a control plane: components of one binary, so together a third.
+ARCHIVES = {
+    "node": (PAUSE_NAME, COREDNS_NAME, BUSYBOX_NAME),
+    "control-plane": (ETCD_NAME, *component_images()),
+}
+IMAGES = tuple(name for names in ARCHIVES.values() for name in names)
 BINARIES = ("containerd", "containerd-shim-runc-v2", "ctr", "kubectl", "kubeadm")
 _MARK = ".nodewright-payload"
 _PIP_TIMEOUT = 900.0
@@ -43,7 +49,7 @@ def write(folder: Path, project: Path, python: str, binaries_dir: Path | None, p
         built = ensure(names, cache_dir=Path(cache_root()), progress=say, binaries_dir=binaries_dir)
         images = ensure_images(IMAGES, cache_dir=Path(cache_root()), binaries=built, progress=say)
         copied = _copy(folder / "bin", {name: built.path(name) for name in BINARIES})
-        copied += _copy(folder / "images", {f"{path.parent.name}.tar": path for path in images.values()})
+        copied += _images(folder / "images", images)
         say(f"{copied} copied")
 
 
@@ -83,6 +89,22 @@ def _packages(folder: Path, lock: Path, python: str) -> str:
     return f"for Python {version}"
 
 
+def _images(folder: Path, built: Mapping[str, Path]) -> int:
+    """ARCHIVES, named by what is in them: one that was imported somewhere is known there. Returns how many are new."""
+    folder.mkdir(exist_ok=True)
+    wanted: dict[str, list[Path]] = {}
+    for name, images in ARCHIVES.items():
+        sources = [built[image] for image in images]
+        key = hashlib.sha256(" ".join(path.parent.name for path in sources).encode()).hexdigest()[:8]
+        wanted[f"{name}-{key}.tar"] = sources
+    for surplus in _surplus(folder, wanted):
+        (folder / surplus).unlink()
+    missing = [name for name in wanted if not (folder / name).exists()]
+    for name in missing:
+        merge_archives(wanted[name], folder / name)
+    return len(missing)
+
+
 def _copy(folder: Path, wanted: Mapping[str, Path]) -> int:
     """Hard links where source and folder share a file system. Returns how many were not there."""
     folder.mkdir(exist_ok=True)
@@ -102,7 +124,7 @@ def _copy(folder: Path, wanted: Mapping[str, Path]) -> int:
     return copied
 
 
-def _surplus(folder: Path, wanted: Mapping[str, Path]) -> Sequence[str]:
+def _surplus(folder: Path, wanted: Collection[str]) -> Sequence[str]:
     return [entry.name for entry in folder.iterdir() if entry.name not in wanted]
 
 

@@ -52,7 +52,7 @@ start_containerd() {
   local image
   for image in "$@"; do
     [[ -e $base/imported/${image##*/} ]] && continue
-    step "image ${image##*/}"
+    step "images: ${image##*/}"
     ctr -n k8s.io images import --local "$image" >/dev/null
     mkdir -p "$base/imported" && touch "$base/imported/${image##*/}"
   done

@@ -4,7 +4,7 @@ here=$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")
 . "$here/common.sh"
 
 main() {
-  prepare "$payload"/images/{pause,etcd,kube-[acs],coredns,busybox}*.tar
+  prepare "$payload"/images/*.tar
   export KUBECONFIG=/etc/kubernetes/admin.conf
   patient_probes
   by_kubeadm init

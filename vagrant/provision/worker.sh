@@ -4,7 +4,7 @@ here=$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")
 . "$here/common.sh"
 
 main() {
-  prepare "$payload"/images/{pause,coredns,busybox}*.tar
+  prepare "$payload"/images/node-*.tar
   by_kubeadm join
   start_proxy
   step "$NODE_NAME is a node"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.images.archive import entries_of_tree, write_archive, write_layer
+from controlplane.images.archive import entries_of_tree, merge_archives, write_archive, write_layer
 from controlplane.images.layout import read_archive
 from controlplane.images.model import RunConfig, directory, file, make_image, symlink
 from controlplane.images.registrytree import registry_entries
@@ -50,6 +50,21 @@ def test_times_and_names_of_the_building_machine_do_not_reach_the_layer(tmp_path
         for name in ("1", "2")
     )
     assert first == second
+
+
+def test_what_images_share_is_once_in_their_merged_archive(tmp_path: Path) -> None:
+    names = [f"example.org/{name}:1" for name in ("a", "b")]
+    single = [build(tmp_path / str(number), ENTRIES, name=name) for number, name in enumerate(names)]
+    merge_archives(single, tmp_path / "all.tar")
+    merged, layers = read_archive(tmp_path / "all.tar"), set()
+    for path, name in zip(single, names, strict=True):
+        alone = read_archive(path)
+        assert merged.names[name] == alone.names[name]
+        layers |= {one["digest"] for one in merged.document(merged.names[name]["digest"])["layers"]}
+        assert all(merged.blobs[digest].read() == blob.read() for digest, blob in alone.blobs.items())
+    assert len(layers) == 1
+    with tarfile.open(tmp_path / "all.tar") as tar:
+        assert len(tar.getnames()) == len(set(tar.getnames())) == len(merged.blobs) + 2
 
 
 def test_modes_owners_and_links_survive(tmp_path: Path) -> None:
