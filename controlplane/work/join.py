@@ -134,18 +134,21 @@ async def _by_admin(request: Request, clock: Clock) -> _Known:
     identity, secret = ("".join(secrets.choice(_ALPHABET) for _ in range(length)) for length in (6, 16))
     expires = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(clock.now() + 3600))
     client = KubeClient(replace(admin, server=server), user_agent=discovery.USER_AGENT)
+    problem: ApiError | None = None
     try:
         await workloads.apply(client, [*plan.rights(), plan.token_secret(identity, secret, expires)], clock)
         sets = await client.get("/apis/apps/v1/namespaces/kube-system/daemonsets")
-    except ApiError as error:
+    except* ApiError as refused:  # all are applied at once, so several may fail
+        problem = next(one for one in refused.exceptions if isinstance(one, ApiError))
+    finally:
+        await client.close()
+    if problem is not None:
         raise Permanent(
-            error.message,
+            problem.message,
             obj=request.kubeconfig,
             step="make a bootstrap token",
             action="These rights are an admin's: give another kubeconfig, or a token with --token.",
-        ) from error
-    finally:
-        await client.close()
+        ) from problem
     found = plan.addons(item["metadata"]["name"] for item in sets["items"])
     access = ClusterAccess(server, ca_data=admin.ca_data, token=f"{identity}.{secret}", insecure=admin.insecure)
     return _Known(access, addons=found)
