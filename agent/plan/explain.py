@@ -140,12 +140,18 @@ def _crash_loop(record: Record, container: Json, on: str) -> Wait:
     if latest is None:
         return _wait(record, on, "CrashLoopBackOff", container=name)
     at = backoff.until(record.backoff.get(backoff_key(container)), latest.finished_at / 1e9)
+    begun = _since(record, f"ended {name}")
+    fatal = _fatal_probe(record, latest)
+    if fatal is not None and fatal.outcome is not None:
+        error = f"it is stopped because its {fatal.kind.value.lower()} probe fails: {fatal.outcome.output}"
+        action = _action(record, f"{fatal.kind.value}ProbeFailed", fatal.outcome.output, name)
+        return Wait(on, "CrashLoopBackOff", error, action, begun.at if begun else None, at, begun.times if begun else 0)
     error = f"it ended with {how(latest)}" if latest.exit_code else "it ends by itself, with exit code 0"
-    if latest.message:
+    if note := _stopped_for(record, latest):
+        error = note
+    elif latest.message:
         error = f"{error}: {latest.message.strip()[-300:]}"
-    wait = _wait(
-        record, on, "CrashLoopBackOff", error, container=name, next_try=at, begun=_since(record, f"ended {name}")
-    )
+    wait = _wait(record, on, "CrashLoopBackOff", error, container=name, next_try=at, begun=begun)
     if latest.reason == "OOMKilled":
         return Wait(wait.on, wait.reason, wait.error, _oom(record, name), wait.since, wait.next_try, wait.tries)
     return wait
@@ -157,10 +163,11 @@ def _unready(record: Record, kind: Kind, container: Json, status: Json) -> Itera
         since = (status["state"]["running"] or {}).get("startedAt")
         yield Wait(f"init container {name}", "Running", since=parse_rfc3339(since) if since else None)
         return
-    if status.get("ready"):
-        return
     for one in record.probes:
-        if one.container != name or one.kind is ProbeKind.LIVENESS or not _is_failing(one):
+        if one.container != name or not _is_failing(one):
+            continue
+        # A liveness probe has no say about readiness, so only an answer counts; the others are told by `ready`.
+        if one.outcome is None if one.kind is ProbeKind.LIVENESS else status.get("ready"):
             continue
         if one.kind is ProbeKind.READINESS and not status.get("started"):
             continue
@@ -257,13 +264,28 @@ def _ends(record: Record) -> Iterator[End]:
 def _why_ended(record: Record, one: ContainerState) -> str:
     if one.reason == "OOMKilled":
         return _oom(record, one.name)
+    return _stopped_for(record, one) or one.message.strip()[-300:]
+
+
+def _fatal_probe(record: Record, one: ContainerState) -> ProbeAnswer | None:
+    """The probe that this attempt was stopped for, where its answer is still known."""
+    note = _stopped_for(record, one)
+    for answer in record.probes:
+        named = f"Container {answer.container} failed {answer.kind.value.lower()} probe"
+        if answer.container == one.name and answer.outcome is not None and note.startswith(named):
+            return answer
+    return None
+
+
+def _stopped_for(record: Record, one: ContainerState) -> str:
+    """Why the node stopped it, "" when it ended by itself."""
     at = one.finished_at / 1e9
     stops = [step for step in record.timeline if step.step == f"stop {one.name}" and step.note]
     for stop in stops:
         # What was said when it was stopped, if it is this attempt that the stop was for.
         if stop.at <= at <= max(stop.last_at, stop.at) + (stop.seconds or 0) + 1:
             return stop.note
-    return one.message.strip()[-300:]
+    return ""
 
 
 def _oom(record: Record, name: str) -> str:

@@ -58,6 +58,7 @@ class _PodProbes:
     pod: Pod
     ip: str
     watched: dict[str, _Watched] = field(default_factory=dict)
+    fatal: dict[str, ProbeAnswer] = field(default_factory=dict)  # by container: what its last attempt was stopped for
 
 
 class ProbeKeeper:
@@ -109,8 +110,13 @@ class ProbeKeeper:
         return {one: plan.state(watched.tracks) for one, watched in kept.watched.items()} if kept else {}
 
     def findings(self, uid: str) -> tuple[ProbeAnswer, ...]:
-        """The newest answer of each probe that has to run now or has run; for people."""
+        """The newest answer of each probe that has to run now or has run, and what ended a container; for people."""
         kept = self._pods.get(uid)
+        watched_now = {watched.container["name"] for watched in kept.watched.values()} if kept else set()
+        fatal = kept.fatal.items() if kept else ()
+        return (*(answer for name, answer in fatal if name not in watched_now), *self._answers(kept))
+
+    def _answers(self, kept: _PodProbes | None) -> tuple[ProbeAnswer, ...]:
         return tuple(
             watched.answers.get(kind)
             or plan.unanswered(spec, watched.container["name"], watched.state.started_at / 1e9)
@@ -241,6 +247,8 @@ class ProbeKeeper:
         after = plan.state(watched.tracks)
         if plan.wanted(spec, track, after.started):
             self._schedule(key, plan.next_due(spec, track, watched.started_at, began, self._clock.monotonic()))
+        if before.live and not after.live:
+            kept.fatal[name] = watched.answers[kind]
         if after != before:
             self._schedule_wanted(uid, watched)
             self._on_change(uid)

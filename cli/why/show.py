@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from rich.console import Console
 from rich.table import Table
 
-from agent.model.explain import Explanation, Happening, Wait
+from agent.model.explain import End, Explanation, Happening, Wait
 from cli.why.judge import Told
 
 _TEXT = 400  # characters of one error
@@ -21,13 +21,13 @@ def one(told: Told, now: float, console: Console) -> None:
     _say(console, f"pod {found.namespace}/{found.name}{where}: {found.summary}", style="bold")
     if not told.by_node and found.node:
         _say(console, "  (no agent that answers here knows it: this is what the API server knows)")
+    said = {found.summary}
     for wait in found.waits:
-        _wait(wait, now, console)
-    for end in found.ends:
-        why = f": {end.why}" if end.why else ""
-        _say(console, f"container {end.container} ended {_ago(end.at, now)}, {end.how}{why}")
+        _wait(wait, now, console, said)
+    for line in _ends(found.ends, now):
+        _say(console, line)
     if found.timeline:
-        console.print(_timeline(found, now))
+        console.print(_timeline(found, now, said))
 
 
 def many(every: Iterable[Told], now: float, console: Console) -> None:
@@ -42,7 +42,18 @@ def many(every: Iterable[Told], now: float, console: Console) -> None:
     console.print(table)
 
 
-def _wait(wait: Wait, now: float, console: Console) -> None:
+def _ends(ends: Iterable[End], now: float) -> Iterator[str]:
+    """What ended alike is one line."""
+    alike: dict[tuple[str, str, str], list[float]] = {}
+    for end in ends:
+        alike.setdefault((end.container, end.how, end.why), []).append(end.at)
+    for (container, how, why), times in alike.items():
+        often = f"{len(times)} times, last " if len(times) > 1 else ""
+        yield f"container {container} ended {often}{_ago(max(times), now)}, {how}" + (f": {why}" if why else "")
+
+
+def _wait(wait: Wait, now: float, console: Console, said: set[str]) -> None:
+    """`said`: what stands above already, and is not said again."""
     parts = [f"waits on {wait.on}: {wait.reason}"]
     if wait.since:
         parts.append(f"for {_span(now - wait.since)}")
@@ -52,29 +63,32 @@ def _wait(wait: Wait, now: float, console: Console) -> None:
         word = "until" if wait.reason == "Stopping" else "next try"
         parts.append(f"{word} {_clock(wait.next_try)} (in {_span(wait.next_try - now)})")
     _say(console, ", ".join(parts), style="yellow")
-    if wait.error:
+    if wait.error and not any(wait.error in text for text in said):
         _say(console, f"  error: {_cut(wait.error)}")
+    said.add(wait.error)
     if wait.action:
         _say(console, f"  do: {wait.action}")
 
 
-def _timeline(found: Explanation, now: float) -> Table:
+def _timeline(found: Explanation, now: float, said: set[str]) -> Table:
     table = _table("AT", "STEP", "TOOK", "OUTCOME")
     for entry in ordered(found.timeline):
         took = f"{entry.seconds:.3f} s" if entry.seconds else ""
         if entry.seconds is None:
             took = f"{_span(now - entry.at)} so far"
-        again = f" ({entry.times} times, last {_clock(entry.last_at)})" if entry.times > 1 else ""
+        again = f" ({entry.times} times, first {_clock(entry.at)})" if entry.times > 1 else ""
         outcome = "under way" if entry.seconds is None else _cut(entry.outcome)
+        if entry.outcome != "ok" and any(entry.outcome in text for text in said):
+            outcome = "failed, as said above"
         if entry.note:
             outcome = f"{outcome}: {entry.note}" if outcome != "ok" else entry.note
-        table.add_row(_clock(entry.at), f"  {entry.step}" if entry.of else entry.step, took, outcome + again)
+        table.add_row(_clock(_newest(entry)), f"  {entry.step}" if entry.of else entry.step, took, outcome + again)
     return table
 
 
 def ordered(timeline: Iterable[Happening]) -> list[Happening]:
-    """Each step followed by its parts."""
-    entries = sorted(timeline, key=lambda entry: entry.at)
+    """By when each was done last, so that the newest round reads from top to bottom; a step before its parts."""
+    entries = sorted(timeline, key=_newest)
     parts = [entry for entry in entries if entry.of]
     tops = {entry.step for entry in entries if not entry.of}
     found = []
@@ -84,6 +98,12 @@ def ordered(timeline: Iterable[Happening]) -> list[Happening]:
         found.append(entry)
         found += [part for part in parts if part.of == entry.step and not entry.of]
     return found
+
+
+def _newest(entry: Happening) -> float:
+    # What is told of a container's end is how long it lived: it is placed at its end.
+    lived = (entry.seconds or 0.0) if entry.step.startswith("ended ") else 0.0
+    return max(entry.at, entry.last_at) + lived
 
 
 def _say(console: Console, text: str, style: str = "") -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from rich.console import Console
@@ -101,3 +101,26 @@ def test_what_is_shown_of_one_pod() -> None:
         -4:
     ]
     assert lines == [["start", "app"], ["run", "app"], ["sandbox", "0.100"], ["stop", "app"]]
+
+
+def test_the_newest_round_reads_from_top_to_bottom_and_nothing_is_said_twice() -> None:
+    error = "its liveness probe fails: refused"
+    steps = (
+        Happening(NOW - 90, "start app", 0.2, times=3, last_at=NOW - 30),
+        Happening(NOW - 89, "ended app", 5.0, outcome="exit code 0", times=3, last_at=NOW - 29),
+        Happening(NOW - 88, "ready", 0.0, times=3, last_at=NOW - 29.5),
+        Happening(NOW - 85, "stop app", 1.0, times=3, last_at=NOW - 25),
+        Happening(NOW - 84, "hook", 1.0, outcome=error, last_at=NOW - 26),
+        Happening(NOW - 40, "remove container", 0.1),
+    )
+    ends = tuple(End("app", NOW - 24 - 20 * again, "exit code 0", "failed liveness probe") for again in range(2))
+    wait = Wait("container app", "CrashLoopBackOff", error, "Mend it.")
+    told = explained("web", "u1", wait, ends=ends, timeline=steps)
+    out = io.StringIO()
+    show.one(judge.Told(replace(told, summary=f"Running, waits: {error}"), True), NOW, Console(file=out, width=200))
+    text = out.getvalue()
+    assert text.count(error) == 1 and "failed, as said above" in text
+    assert text.count("failed liveness probe") == 1 and "ended 2 times, last 24 s ago" in text
+    order = ["remove container", "start app", "ready", "hook", "stop app", "ended app"]
+    places = [text.index(f"  {step} ") for step in order]
+    assert places == sorted(places)

@@ -168,6 +168,28 @@ def test_why_a_container_was_killed_is_what_was_said_when_it_was() -> None:
     assert end.why == "Container app failed liveness probe, will be restarted"
 
 
+def test_a_crash_loop_by_a_liveness_probe_names_the_probe_and_what_it_said() -> None:
+    refused = Outcome(Verdict.FAILURE, "dial tcp 10.0.0.9:80: connection refused")
+    fatal = ProbeAnswer("app", ProbeKind.LIVENESS, refused, NOW - 13, NOW - 14, 2, 2, 1)
+    stop = Happening(NOW - 12, "stop app", 2.0, note="Container app failed liveness probe, will be restarted")
+    loop: dict[str, Any] = {"status": waiting("CrashLoopBackOff"), "seen": exited(0), "probes": (fatal,)}
+    found = explain(record(**loop, timeline=(stop,)))
+    assert "because its liveness probe fails: dial tcp 10.0.0.9:80: connection refused" in found.summary
+    assert "Nothing listens" in found.waits[0].action
+    by_itself = explain(record(**loop))
+    assert "it ends by itself" in by_itself.summary, "the probe's word is of another attempt"
+    unknown = explain(record(**{**loop, "probes": ()}, timeline=(stop,)))
+    assert "failed liveness probe" in unknown.summary
+
+
+def test_a_liveness_probe_that_fails_is_told_before_it_ends_the_container() -> None:
+    failing = ProbeAnswer("app", ProbeKind.LIVENESS, Outcome(Verdict.FAILURE, "HTTP 500"), NOW, NOW - 5, 1, 3, 5)
+    (wait,) = explain(record(status=running(ready=True), probes=(failing,))).waits
+    assert (wait.reason, wait.error, wait.tries) == ("LivenessProbeFailed", "HTTP 500", 1)
+    silent = ProbeAnswer("app", ProbeKind.LIVENESS, None, NOW, NOW, 0, 3, 5)
+    assert explain(record(status=running(ready=True), probes=(silent,))).waits == ()
+
+
 def test_out_of_memory_names_the_limit() -> None:
     limited = pod(container("app", resources={"limits": {"memory": "16Mi"}}))
     (end,) = explain(record(pod=limited, status=running(), seen=exited(137, "OOMKilled"))).ends

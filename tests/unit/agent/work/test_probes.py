@@ -112,8 +112,12 @@ async def test_liveness_failure_is_told_after_its_threshold_and_held(bench: Benc
     await bench.clock.advance(20)
     assert bench.io.asked == [2.0, 4.0] and not bench.state(found).live
     assert bench.events.lines == ["Warning Unhealthy main: Liveness probe failed: out"] * 2
+    bench.keeper.ensure(found, {}, ("10.0.0.1",))
+    (fatal,) = bench.keeper.findings(found.uid)
+    assert fatal.outcome is not None and (fatal.kind, fatal.outcome.output) == (ProbeKind.LIVENESS, "out")
     bench.running(found, container_id="c2")
     assert bench.state(found, "c2").live and "c1" not in bench.keeper.states(found.uid)
+    assert [one.outcome for one in bench.keeper.findings(found.uid)] == [None], "a new attempt, no answer yet"
 
 
 async def test_startup_gates_and_then_lets_the_others_go(bench: Bench) -> None:
