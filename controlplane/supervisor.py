@@ -25,6 +25,7 @@ from controlplane import nsinit
 from controlplane.edge.procfs import read_state, start_time
 from controlplane.plan.supervision import State, after_exit, decide
 from controlplane.programs import Program
+from nodelib import files
 
 _KEEP_LOG = 32 * 1024 * 1024  # bytes; a longer log is set aside at the next start of its program
 
@@ -156,10 +157,7 @@ class Supervisor:
                 "starts": state.starts,
                 "last_exit": self.last_exit.get(name, ""),
             }
-        path = os.path.join(self.folder, "state.json")
-        with open(path + ".new", "w", encoding="utf-8") as file:
-            json.dump(rows, file, indent=1)
-        os.rename(path + ".new", path)
+        files.replace(os.path.join(self.folder, "state.json"), json.dumps(rows, indent=1), 0o644)
 
 
 def spawn(program: Program) -> int:

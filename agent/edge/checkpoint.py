@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 
-from agent.edge import durable
+from nodelib import files
 from nodelib.errors import Temporary
 
 
@@ -74,7 +74,7 @@ class CheckpointFiles:
     def _write(self, path: str, text: str) -> None:
         try:
             os.makedirs(self._folder, mode=0o750, exist_ok=True)
-            durable.replace(path, text)
+            files.replace(path, text, durable=True)
         except OSError as error:
             raise _failure(path, "write", error) from error
 

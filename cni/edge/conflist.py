@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from contextlib import suppress
 from pathlib import Path
 
+from nodelib import files
 from nodelib.errors import Permanent
 
 
@@ -17,17 +16,7 @@ def write_atomically(path: Path, content: bytes, mode: int) -> bool:
             if path.read_bytes() == content and path.stat().st_mode & 0o7777 == mode:
                 return False
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Hidden and without the runtime's endings: containerd loads every *.conflist it finds in the folder.
-        descriptor, draft = tempfile.mkstemp(prefix=".nodewright-", dir=path.parent)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(content)
-            os.chmod(draft, mode)
-            os.replace(draft, path)
-        except BaseException:
-            with suppress(FileNotFoundError):
-                os.unlink(draft)
-            raise
+        files.replace(str(path), content, mode)
     except OSError as error:
         raise Permanent(
             error.strerror or str(error),

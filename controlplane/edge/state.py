@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from controlplane.model import Cluster, state_root
+from nodelib import files
 from nodelib.errors import Conflict, Invalid
 
 _HOST_FILE = ".host.json"
@@ -56,23 +57,14 @@ def clusters() -> list[str]:
 def write(path: str, text: str | bytes, mode: int = 0o600) -> None:
     """Replace a file at once: a reader sees the old text or the new."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    data = text.encode() if isinstance(text, str) else text
-    handle = os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
-    with os.fdopen(handle, "wb") as file:
-        file.write(data)
-    os.rename(path + ".new", path)
+    files.replace(path, text, mode)
 
 
 def write_if_changed(path: str, text: str | bytes, mode: int = 0o600) -> bool:
     """write(), unless the file holds that already. True if it was written."""
-    data = text.encode() if isinstance(text, str) else text
-    try:
-        with open(path, "rb") as file:
-            if file.read() == data:
-                return False
-    except FileNotFoundError:
-        pass
-    write(path, data, mode)
+    if files.holds(path, text):
+        return False
+    write(path, text, mode)
     return True
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import yaml
 
+from nodelib import files
 from nodelib.errors import Invalid
 
 
@@ -98,12 +99,7 @@ def render_kubeconfig(access: ClusterAccess, *, cluster: str = "default-cluster"
 def save_kubeconfig(path: str, access: ClusterAccess) -> None:
     """Write it for its owner alone (0600); a reader sees the old file or the new. Raises OSError."""
     os.makedirs(os.path.dirname(os.path.abspath(path)), mode=0o755, exist_ok=True)
-    handle = os.open(f"{path}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with os.fdopen(handle, "w", encoding="ascii") as file:
-        file.write(render_kubeconfig(access))
-        file.flush()
-        os.fsync(handle)
-    os.replace(f"{path}.new", path)
+    files.replace(path, render_kubeconfig(access), durable=True)
 
 
 def _named(config: dict[str, Any], kind: str, field_name: str, name: object, path: str) -> dict[str, Any]:

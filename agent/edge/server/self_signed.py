@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from agent.model.serving import self_signed_files
+from nodelib import files
 
 _YEAR = timedelta(days=365)
 
@@ -29,8 +30,8 @@ def make(folder: str, names: Sequence[str], addresses: Sequence[str]) -> None:
     certificate = _sign(key, names[0], [*wanted, *(x509.IPAddress(ipaddress.ip_address(at)) for at in addresses)])
     os.makedirs(folder, mode=0o750, exist_ok=True)
     form, none = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    _write(key_path, key.private_bytes(serialization.Encoding.PEM, form, none), 0o600)
-    _write(cert_path, certificate.public_bytes(serialization.Encoding.PEM), 0o644)
+    files.replace(key_path, key.private_bytes(serialization.Encoding.PEM, form, none), 0o600)
+    files.replace(cert_path, certificate.public_bytes(serialization.Encoding.PEM), 0o644)
 
 
 def _sign(key: ec.EllipticCurvePrivateKey, name: str, sans: list[x509.GeneralName]) -> x509.Certificate:
@@ -49,15 +50,6 @@ def _sign(key: ec.EllipticCurvePrivateKey, name: str, sans: list[x509.GeneralNam
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
     )
     return builder.sign(key, hashes.SHA256())
-
-
-def _write(path: str, data: bytes, mode: int) -> None:
-    staged = f"{path}.new"
-    handle = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
-    with os.fdopen(handle, "wb") as file:
-        os.fchmod(handle, mode)
-        file.write(data)
-    os.replace(staged, path)
 
 
 def main(argv: Sequence[str]) -> int:

@@ -11,11 +11,12 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 
-from agent.edge import durable, mounts
+from agent.edge import mounts
 from agent.edge.volumes.ownership import apply_fs_group
 from agent.edge.volumes.setup import make_directories
 from agent.model.csi import Published, Staged, VolumeKey
 from agent.model.materials import PodPaths
+from nodelib import files
 
 _DATA = "vol_data.json"
 _FILESYSTEM, _BLOCK = "volumes/kubernetes.io~csi", "volumeDevices/kubernetes.io~csi"
@@ -33,7 +34,7 @@ class CsiDisk:
         After a power failure it alone tells which driver must be asked to unpublish.
         """
         make_directories(folder)
-        durable.replace(f"{folder}/{_DATA}", json.dumps(dict(data)))
+        files.replace(f"{folder}/{_DATA}", json.dumps(dict(data)), durable=True)
 
     def make(self, path: str) -> None:
         make_directories(path)
