@@ -327,7 +327,6 @@ def _node_keeper(ground: _Ground, followers: list[NodesFollower] | None) -> Node
     return make(
         NodeEdges(made.api, made.cri, made.cri, ground.machine, ground.events, ground.clock, ground.addresses.look),
         NodeHooks(
-            on_pod_cidrs=lambda cidrs: None,
             on_nodes=told if followers is not None else None,
             conditions=ground.credentials.conditions,
             pressures=lambda: ground.pressures.now,

@@ -122,3 +122,15 @@ class Desired:
         """Endpoints of existing service ports."""
         # No loop of Python's: asked at each change of the iptables mode.
         return sum(map(len, map(self.endpoints.get, self.ports, repeat(()))))
+
+
+@dataclass(frozen=True, slots=True)
+class SyncReport:
+    """What one sync did, for metrics and the log."""
+
+    full: bool
+    rules_total: dict[str, int] = field(default_factory=dict)  # by table
+    rules_written: dict[str, int] = field(default_factory=dict)
+    no_local_internal: int = 0
+    no_local_external: int = 0
+    problems: tuple[Problem, ...] = ()  # what could not be written; everything else is

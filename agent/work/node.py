@@ -1,4 +1,4 @@
-"""This machine as a Node: registered, its status written when it changes, its pod range handed on.
+"""This machine as a Node: registered, its status written when it changes, its neighbours handed on.
 
 One writer of the status: changes poke a bounded-frequency runner, which reads the machine and the
 runtime, asks the plan for the status and patches what differs; without a poke it looks every
@@ -64,11 +64,10 @@ class NodeHooks:
     `conditions()`: what else the Node shows; `pressures()`: the conditions of pressure that hold now; poke() when they
     change.
 
-    `on_pod_cidrs` is called with each new value of spec.podCIDRs; `on_nodes` (None: not wanted) with
-    all Nodes whenever one of them comes, goes or changes its addresses or ranges. Neither may block.
+    `on_nodes` (None: not wanted) is called with all Nodes whenever one of them comes, goes or changes its addresses or
+    ranges; it may not block.
     """
 
-    on_pod_cidrs: Callable[[tuple[str, ...]], None]
     on_nodes: Callable[[list[NodePlace]], None] | None = None
     problems: Callable[[], list[str]] = list
     conditions: Callable[[], list[NodeCondition]] = list
@@ -364,7 +363,6 @@ class NodeKeeper:
         if cidrs and cidrs != self._pod_cidrs:
             log.info("pod ranges of this node: %s", ", ".join(cidrs))
             self._pod_cidrs = cidrs
-            self._hooks.on_pod_cidrs(cidrs)
             self._runner.poke()
 
     def _node_changed(self, kind: str, node: Json, _: Json | None) -> None:

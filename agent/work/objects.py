@@ -88,11 +88,6 @@ class WatchedObjects:
             raise self._no_answer(key, entry.failure)
         return entry.current
 
-    def peek(self, key: ObjectKey) -> Json | None:
-        """The object if it is known here already."""
-        entry = self._entries.get(key)
-        return entry.current if entry else None
-
     def keep_only(self, user: str, keys: set[ObjectKey]) -> None:
         """`user` no longer needs any other object."""
         for key, entry in list(self._entries.items()):

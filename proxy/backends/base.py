@@ -3,24 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Protocol
 
 from nodelib.errors import NodewrightError
 from nodelib.flows import UdpFlow
-from proxy.model import Desired, NodeFacts, Problem, ServicePortName
-
-
-@dataclass(frozen=True, slots=True)
-class SyncReport:
-    """What one sync did, for metrics and the log."""
-
-    full: bool
-    rules_total: dict[str, int] = field(default_factory=dict)  # by table
-    rules_written: dict[str, int] = field(default_factory=dict)
-    no_local_internal: int = 0
-    no_local_external: int = 0
-    problems: tuple[Problem, ...] = ()  # what could not be written; everything else is
+from proxy.model import Desired, NodeFacts, ServicePortName
+from proxy.model import SyncReport as SyncReport
 
 
 class Backend(Protocol):

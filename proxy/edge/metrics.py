@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.core import CounterMetricFamily, Metric
 
 from nodelib.firewall.objects import Family
-from proxy.backends.base import SyncReport
+from proxy.model import SyncReport
 
 _FAST = tuple(0.001 * 2**power for power in range(15))
 _SLOW = (

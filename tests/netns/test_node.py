@@ -13,7 +13,7 @@ import pytest
 from agent.edge.machine import Machine, addresses_towards
 from agent.model.node import MachineFacts, NodePlace
 from agent.model.pods import ImageFacts, Json
-from agent.plan.node import NodePolicy
+from agent.plan.node import NodePolicy, node_facts
 from agent.work.lease import LeaseKeeper
 from agent.work.node import NodeEdges, NodeHooks, NodeKeeper, NodeTimes
 from nodelib.clock import SystemClock
@@ -89,7 +89,6 @@ class World:
         self.admin = KubeClient(server.access("admin"), user_agent="test-admin")
         self.name = name
         self.runtime, self.events = Runtime(), Events()
-        self.pod_cidrs: list[tuple[str, ...]] = []
         self.nodes: list[list[NodePlace]] = []
         edges = NodeEdges(
             client=self.client,
@@ -100,11 +99,15 @@ class World:
             clock=SystemClock(),
             addresses=lambda: addresses_towards(server.server, ()),
         )
-        hooks = NodeHooks(on_pod_cidrs=self.pod_cidrs.append, on_nodes=self.nodes.append)
+        hooks = NodeHooks(on_nodes=self.nodes.append)
         policy = NodePolicy(name=name, labels={"team": "net"}, eviction_hard={"memory.available": "100Mi"})
         self.keeper = NodeKeeper(edges, hooks, policy, times=NodeTimes(update=0.5, report=2))
         self.lease = LeaseKeeper(self.lease_client, name, lambda: self.keeper.uid, duration=4, clock=SystemClock())
         self.tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def pod_cidrs(self) -> tuple[str, ...]:
+        return node_facts(self.keeper.node).pod_cidrs if self.keeper.node is not None else ()
 
     async def __aenter__(self) -> World:
         work = [*self.keeper.tasks().values(), self.lease.run]
@@ -147,7 +150,7 @@ def test_registers_and_becomes_ready(server: ApiServer) -> None:
             await world.admin.patch(
                 "/api/v1/nodes/n1", {"spec": {"podCIDR": "10.244.7.0/24", "podCIDRs": ["10.244.7.0/24"]}}
             )
-            await until(lambda: world.pod_cidrs == [("10.244.7.0/24",)])
+            await until(lambda: world.pod_cidrs == ("10.244.7.0/24",))
             world.runtime.network_ready = True
             await until(lambda: _says(world, "kubelet is posting ready status"))
             node = await world.node()

@@ -75,7 +75,7 @@ def bench() -> tuple[NodeKeeper, Runtime, Client, FakeClock]:
     parts: list[Any] = [client, runtime, runtime, TheMachine(), Events(), clock, addresses]
     keeper = NodeKeeper(
         NodeEdges(*cast(Any, parts)),
-        NodeHooks(on_pod_cidrs=lambda cidrs: None),
+        NodeHooks(),
         NodePolicy(name="n", labels={}),
         times=NodeTimes(answer=0.05),
     )

@@ -47,6 +47,10 @@ async def world() -> AsyncIterator[World]:
         await client.close()
 
 
+def watching() -> bool:
+    return any(task.get_name() == f"watch {KEY}" for task in asyncio.all_tasks())
+
+
 async def test_one_read_and_one_watch_for_all_users(world: World) -> None:
     await world.api.config_map("settings", {"a": "1"})
     await world.api.config_map("other", {"a": "2"})
@@ -83,7 +87,7 @@ async def test_changes_between_read_and_watch_are_not_lost(world: World) -> None
 async def test_immutable_objects_are_not_watched(world: World) -> None:
     await world.api.config_map("settings", {"a": "1"}, immutable=True)
     await world.objects.get("u1", KEY)
-    await until(lambda: all(task.get_name() != f"watch {KEY}" for task in asyncio.all_tasks()))
+    await until(lambda: not watching())
     assert world.watches() == 0
 
 
@@ -92,11 +96,12 @@ async def test_let_go(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     await world.api.config_map("settings", {"a": "1"})
     await world.objects.get("u1", KEY)
     await world.objects.get("u2", KEY)
+    await until(watching)
     world.objects.forget("u1")
-    assert world.objects.peek(KEY) is not None
+    assert watching()
     world.objects.forget("u2")
-    assert world.objects.peek(KEY) is not None
-    await until(lambda: world.objects.peek(KEY) is None)
+    assert watching()
+    await until(lambda: not watching())
     world.objects.forget("u2")
 
 
