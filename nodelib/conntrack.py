@@ -8,20 +8,17 @@ from __future__ import annotations
 
 import errno
 import ipaddress
-import os
 import socket
 import struct
 from collections.abc import Iterable
 
+from nodelib import netfilter
 from nodelib.errors import Permanent
 from nodelib.firewall.objects import Family
 from nodelib.flows import UdpFlow
-from nodelib.nft.wire import ATTRIBUTE, HEADER, NF_FAMILY, attributes, messages
+from nodelib.nft.wire import NF_FAMILY, attributes, messages
 
-_NETLINK_NETFILTER = 12
 _GET, _DELETE = (1 << 8) | 1, (1 << 8) | 2  # NFNL_SUBSYS_CTNETLINK, IPCTNL_MSG_CT_*
-_REQUEST, _ACK, _DUMP = 0x1, 0x4, 0x300
-_ERROR, _DONE = 2, 3
 _ORIGINAL, _REPLY = 1, 2  # CTA_TUPLE_*
 _IP, _PROTO = 1, 2
 _SOURCE, _DESTINATION = {Family.IPV4: 1, Family.IPV6: 3}, {Family.IPV4: 2, Family.IPV6: 4}
@@ -41,11 +38,11 @@ class Conntrack:
         flows: list[UdpFlow] = []
         try:
             with _open() as channel:
-                channel.send(self._request(_GET, _DUMP, 1, b""))
+                channel.send(self._request(_GET, netfilter.DUMP, 1, b""))
                 while True:
                     for kind, _, _, body in messages(channel.recv(1 << 18)):
-                        if kind in (_ERROR, _DONE):
-                            _check(body)
+                        if kind in (netfilter.ERROR, netfilter.DONE):
+                            netfilter.check(body)
                             return flows
                         flow = self._flow(body)
                         if flow is not None:
@@ -59,7 +56,7 @@ class Conntrack:
         try:
             with _open() as channel:
                 for number, flow in enumerate(flows, 1):
-                    channel.send(self._request(_DELETE, _ACK, number, self._original(flow)))
+                    channel.send(self._request(_DELETE, netfilter.ACK, number, self._original(flow)))
                     try:
                         _acknowledged(channel, number)
                         count += 1
@@ -70,8 +67,7 @@ class Conntrack:
         return count
 
     def _request(self, kind: int, flags: int, number: int, body: bytes) -> bytes:
-        head = struct.pack(">BBH", NF_FAMILY[self._family], 0, 0)
-        return HEADER.pack(20 + len(body), kind, flags | _REQUEST, number, 0) + head + body
+        return netfilter.message(kind, flags, number, body, NF_FAMILY[self._family])
 
     def _flow(self, body: bytes) -> UdpFlow | None:
         """None for what is not UDP."""
@@ -104,34 +100,26 @@ class Conntrack:
 
     def _original(self, flow: UdpFlow) -> bytes:
         source, destination = (ipaddress.ip_address(one).packed for one in (flow.source, flow.destination))
-        address = _attribute(_SOURCE[self._family], source) + _attribute(_DESTINATION[self._family], destination)
-        ports = _attribute(_SOURCE_PORT, struct.pack(">H", flow.source_port))
-        ports += _attribute(_DESTINATION_PORT, struct.pack(">H", flow.destination_port))
-        protocol = _attribute(_NUMBER, _UDP) + ports
-        return _nested(_ORIGINAL, _nested(_IP, address) + _nested(_PROTO, protocol))
+        address = netfilter.attribute(_SOURCE[self._family], source) + netfilter.attribute(
+            _DESTINATION[self._family], destination
+        )
+        ports = netfilter.attribute(_SOURCE_PORT, struct.pack(">H", flow.source_port))
+        ports += netfilter.attribute(_DESTINATION_PORT, struct.pack(">H", flow.destination_port))
+        protocol = netfilter.attribute(_NUMBER, _UDP) + ports
+        return netfilter.nested(_ORIGINAL, netfilter.nested(_IP, address) + netfilter.nested(_PROTO, protocol))
 
 
 def _open() -> socket.socket:
-    channel = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETLINK_NETFILTER)
-    channel.settimeout(30)
-    try:
-        channel.setsockopt(socket.SOL_SOCKET, _RCVBUFFORCE, 4 << 20)
-    except PermissionError:
-        channel.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
+    channel = netfilter.connect(timeout=30)
+    netfilter.reserve(channel, _RCVBUFFORCE, socket.SO_RCVBUF, 4 << 20)
     return channel
 
 
 def _acknowledged(channel: socket.socket, number: int) -> None:
     while True:
         for kind, _, sequence, body in messages(channel.recv(1 << 16)):
-            if kind == _ERROR and sequence == number:
-                return _check(body)
-
-
-def _check(body: bytes) -> None:
-    (code,) = struct.unpack_from("=i", body) if len(body) >= 4 else (0,)
-    if code:
-        raise OSError(-code, os.strerror(-code))
+            if kind == netfilter.ERROR and sequence == number:
+                return netfilter.check(body)
 
 
 def _port(protocol: dict[int, bytes], which: int) -> int:
@@ -141,14 +129,6 @@ def _port(protocol: dict[int, bytes], which: int) -> int:
 
 def _text(packed: bytes) -> str:
     return socket.inet_ntop(socket.AF_INET if len(packed) == 4 else socket.AF_INET6, packed)
-
-
-def _attribute(kind: int, value: bytes) -> bytes:
-    return ATTRIBUTE.pack(4 + len(value), kind) + value + bytes(-len(value) % 4)
-
-
-def _nested(kind: int, value: bytes) -> bytes:
-    return ATTRIBUTE.pack(4 + len(value), kind | 0x8000) + value
 
 
 def _refused(step: str, error: OSError) -> Permanent:

@@ -11,22 +11,18 @@ import errno
 import hashlib
 import os
 import socket
-import struct
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
-from nodelib import command
+from nodelib import command, netfilter
 from nodelib.command import CommandError, Completed
 from nodelib.errors import Temporary
 from nodelib.firewall.objects import Family
 from nodelib.nft import wire
 from nodelib.nft.wire import Element, Message
 
-_NETLINK_NETFILTER = 12
-_NLMSG_ERROR, _NLMSG_DONE = 2, 3
 _DUMP_INTERRUPTED = 0x10
-_ACK, _DUMP = 0x4, 0x300
 _SNDBUFFORCE, _RCVBUFFORCE = 32, 33
 _SOL_NETLINK, _NETLINK_CAP_ACK, _NETLINK_EXT_ACK = 270, 10, 11
 _LARGEST = 1 << 28
@@ -74,11 +70,6 @@ class Table(Protocol):
     async def exists(self) -> bool: ...
 
 
-def open_netlink() -> socket.socket:
-    """Of the network namespace of the calling thread."""
-    return socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETLINK_NETFILTER)
-
-
 class NftTable:
     """One table of one family. Transactions are sent one at a time, from threads: nothing here blocks the loop."""
 
@@ -88,7 +79,7 @@ class NftTable:
         name: str,
         *,
         run: Run = command.run,
-        connect: Callable[[], socket.socket] = open_netlink,
+        connect: Callable[[], socket.socket] = netfilter.connect,
     ) -> None:
         self._family = family
         self._name = name
@@ -147,17 +138,17 @@ class NftTable:
     def _commit(self, batch: list[Message]) -> None:
         channel, first = self._open(), self._numbers(len(batch) + 2)
         data, last = wire.datagram(self._family, batch, first)
-        _force(channel, _SNDBUFFORCE, socket.SO_SNDBUF, min(2 * len(data) + 65536, _LARGEST))
+        netfilter.reserve(channel, _SNDBUFFORCE, socket.SO_SNDBUF, min(2 * len(data) + 65536, _LARGEST))
         channel.send(data)
         refused: NftError | None = None
         while True:
             for kind, _, sequence, body in wire.messages(channel.recv(1 << 18)):
-                if kind != _NLMSG_ERROR or not first <= sequence <= last:
+                if kind != netfilter.ERROR or not first <= sequence <= last:
                     continue
-                (code,) = struct.unpack_from("=i", body)
+                code = netfilter.error_of(body)
                 if code and refused is None:
                     element = wire.blamed(batch[sequence - first - 1], body) if sequence > first else None
-                    refused = self._refused(-code, "transaction", element)
+                    refused = self._refused(code, "transaction", element)
                 # The number of the batch itself: nothing of it was looked at.
                 if sequence == last or (code and sequence == first):
                     if refused is not None:
@@ -175,7 +166,7 @@ class NftTable:
             self._channel = self._connect()
             self._channel.settimeout(60)
             # A dump's datagrams and the errors of a large batch must not be lost.
-            _force(self._channel, _RCVBUFFORCE, socket.SO_RCVBUF, 4 << 20)
+            netfilter.reserve(self._channel, _RCVBUFFORCE, socket.SO_RCVBUF, 4 << 20)
             # An error says which attribute it is about, and does not repeat the whole message.
             for option in (_NETLINK_EXT_ACK, _NETLINK_CAP_ACK):
                 self._channel.setsockopt(_SOL_NETLINK, option, 1)
@@ -212,7 +203,7 @@ class NftTable:
         found: dict[str, set[bytes]] = {}
         for name in sets:
             body = wire.text_attribute(1, self._name) + wire.text_attribute(2, name)
-            payloads = self._ask(wire.GET_ELEMENTS, _DUMP, body)
+            payloads = self._ask(wire.GET_ELEMENTS, netfilter.DUMP, body)
             if payloads is None:
                 return None
             found[name] = {raw for payload in payloads for raw in wire.elements_of(payload)}
@@ -220,7 +211,7 @@ class NftTable:
 
     def _digest(self) -> str:
         digest, any_rule = hashlib.sha256(), False
-        for payload in self._ask(wire.GET_RULE, _DUMP, wire.text_attribute(1, self._name)) or ():
+        for payload in self._ask(wire.GET_RULE, netfilter.DUMP, wire.text_attribute(1, self._name)) or ():
             parts = list(wire.attributes(payload, 4))
             # Old kernels ignore the filter; handles and positions are not part of a rule.
             if (1, self._name.encode() + b"\0") not in parts:
@@ -232,7 +223,7 @@ class NftTable:
         return digest.hexdigest() if any_rule else ""
 
     def _exists(self) -> bool:
-        return self._ask(wire.GET_TABLE, _ACK, wire.text_attribute(1, self._name)) is not None
+        return self._ask(wire.GET_TABLE, netfilter.ACK, wire.text_attribute(1, self._name)) is not None
 
     def _refused(self, code: int, step: str, element: Element | None = None) -> NftError:
         what = f" (an element of {element.set})" if element else ""
@@ -248,15 +239,6 @@ def _collect(channel: socket.socket, number: int, found: list[bytes]) -> int:
             if sequence != number:
                 continue
             interrupted = interrupted or bool(flags & _DUMP_INTERRUPTED)
-            if kind in (_NLMSG_ERROR, _NLMSG_DONE):
-                (code,) = struct.unpack_from("=i", body) if len(body) >= 4 else (0,)
-                return int(-code) or (errno.EINTR if interrupted else 0)
+            if kind in (netfilter.ERROR, netfilter.DONE):
+                return netfilter.error_of(body) or (errno.EINTR if interrupted else 0)
             found.append(body)
-
-
-def _force(channel: socket.socket, forced: int, plain: int, size: int) -> None:
-    """SO_SNDBUFFORCE and SO_RCVBUFFORCE go beyond the sysctl's limit; a user namespace may not use them."""
-    try:
-        channel.setsockopt(socket.SOL_SOCKET, forced, size)
-    except PermissionError:
-        channel.setsockopt(socket.SOL_SOCKET, plain, size)

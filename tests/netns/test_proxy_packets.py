@@ -17,12 +17,12 @@ from typing import Any
 import pytest
 
 from cni.edge.netns import in_namespace
-from nodelib import command
+from nodelib import command, netfilter
 from nodelib.command import Completed
 from nodelib.firewall.backend import Backend as Variant
 from nodelib.firewall.iptables import Iptables
 from nodelib.firewall.objects import Family
-from nodelib.nft.edge import NftTable, open_netlink
+from nodelib.nft.edge import NftTable
 from proxy.backends.base import Backend
 from proxy.backends.facts import ContextOfNode
 from proxy.backends.iptables import IptablesBackend
@@ -105,7 +105,7 @@ class World:
 
         def connect() -> socket.socket:
             with open(f"/proc/{self.node.pid}/ns/net") as file:
-                return in_namespace(file.fileno(), open_netlink)
+                return in_namespace(file.fileno(), netfilter.connect)
 
         facts = ContextOfNode(ctx)
         if mode == "nftables":

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from cni.edge.netns import in_namespace
-from nodelib import command
+from nodelib import command, netfilter
 from nodelib.command import Completed
 from nodelib.firewall.backend import Backend
 from nodelib.firewall.canonical import canonical
 from nodelib.firewall.iptables import Iptables, RestoreError
 from nodelib.firewall.objects import Chain, Family, Jump, TableChange, comment, jump, rule
-from nodelib.nft.edge import NftError, NftTable, open_netlink
+from nodelib.nft.edge import NftError, NftTable
 from nodelib.nft.wire import Element, plain, verdict
 from proxy.backends.facts import ContextOfNode
 from proxy.backends.iptables import IptablesBackend
@@ -53,7 +53,7 @@ def nft_inside(space: Namespace, family: Family) -> NftTable:
 
     def connect() -> socket.socket:
         with open(f"/proc/{space.pid}/ns/net") as file:
-            return in_namespace(file.fileno(), open_netlink)
+            return in_namespace(file.fileno(), netfilter.connect)
 
     return NftTable(family, layout.TABLE, run=run, connect=connect)
 
