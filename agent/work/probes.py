@@ -90,7 +90,7 @@ class ProbeKeeper:
                 self._add(kept, name, state)
         if pod.is_deleted:
             self._quiet(kept)
-        if not kept.watched:
+        if not kept.watched and not kept.fatal:
             del self._pods[pod.uid]
 
     def recall(self, uid: str, shown: Pod) -> None:
