@@ -11,13 +11,12 @@ import asyncio
 import contextlib
 import errno
 import os
-import signal
 import time
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import Protocol
 
 from nodelib.backoff import Backoff
+from nodelib.cgroups import Mounts, Undying, end_all, mounts_here, sigkill
 from nodelib.command import CommandError, run
 from nodelib.errors import Permanent, Temporary
 
@@ -77,46 +76,6 @@ class KernelFiles:
         return os.path.isdir(path)
 
 
-@dataclass(frozen=True, slots=True)
-class Mounts:
-    """Where the trees are: controller -> mount point (v1, named ones as "name=x"), or the one v2 mount as "".
-
-    `hybrid` is a v2 tree beside v1 controllers: nothing is written there, but runc makes its cgroups in it too.
-    """
-
-    version: int
-    points: Mapping[str, str]
-    hybrid: str = ""
-
-
-def find_mounts(mountinfo: str) -> Mounts:
-    """From the text of /proc/self/mountinfo (proc_pid_mountinfo(5)). Raises Permanent when there is none."""
-    v1: dict[str, str] = {}
-    v2 = ""
-    for line in mountinfo.splitlines():
-        left, _, right = line.partition(" - ")
-        fields, kind = left.split(" "), right.split(" ")
-        point = fields[4].replace("\\040", " ")
-        if kind[0] == "cgroup2" and (not v2 or len(point) < len(v2)):
-            v2 = point
-        elif kind[0] == "cgroup":
-            for name in kind[2].split(","):
-                if name not in ("rw", "ro", "xattr", "noprefix", "clone_children") and (
-                    name not in v1 or len(point) < len(v1[name])
-                ):
-                    v1[name] = point
-    if any(not name.startswith("name=") for name in v1):
-        return Mounts(1, v1, v2)
-    if v2:
-        return Mounts(2, {"": v2})
-    raise Permanent(
-        "no cgroup file system is mounted",
-        obj="/proc/self/mountinfo",
-        step="find cgroups",
-        action="Mount cgroup2 on /sys/fs/cgroup (a new mount of /sys, as by `ip netns exec`, hides it).",
-    )
-
-
 class CgroupTree:
     """All trees as one: a path exists in every one of them. Blocking work runs in threads."""
 
@@ -130,8 +89,7 @@ class CgroupTree:
 
     @classmethod
     def detect(cls) -> CgroupTree:
-        with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
-            return cls(find_mounts(file.read()))
+        return cls(mounts_here())
 
     def folder(self, path: str, controller: str) -> str:
         """The file system path of a cgroup in the tree of one controller."""
@@ -266,31 +224,29 @@ class CgroupTree:
                 self._rmdir(folder)
 
     def _kill(self, path: str) -> None:
-        deadline = time.monotonic() + _KILL_TIMEOUT
-        pause = Backoff(0.002, 0.1)
-        while True:
-            alive = {pid for pid in self._pids(path) if pid > 1 and pid != os.getpid()}
-            if not alive:
-                return
-            if time.monotonic() > deadline:
-                raise CgroupError(
-                    f"processes {sorted(alive)[:10]} survive SIGKILL",
-                    obj=path,
-                    step="kill leftovers",
-                    action="Look at their state in /proc (D: they hang in the kernel); it is tried again.",
-                )
+        def alive() -> set[int]:
+            return {pid for pid in self._pids(path) if pid > 1 and pid != os.getpid()}
+
+        def kill(pids: set[int]) -> None:
             self._thaw(path)
-            self._signal(path, alive)
-            time.sleep(pause.next())
+            self._signal(path, pids)
+
+        try:
+            end_all(alive, kill, timeout=_KILL_TIMEOUT)
+        except Undying as error:
+            raise CgroupError(
+                f"processes {error.pids[:10]} survive SIGKILL",
+                obj=path,
+                step="kill leftovers",
+                action="Look at their state in /proc (D: they hang in the kernel); it is tried again.",
+            ) from error
 
     def _signal(self, path: str, pids: Iterable[int]) -> None:
         if self.version == 2:
             with contextlib.suppress(OSError):  # cgroup.kill is there since Linux 5.14
                 self._files.write(f"{self._points['']}{path}/cgroup.kill", "1")
                 return
-        for pid in pids:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        sigkill(pids)
 
     def _thaw(self, path: str) -> None:
         """A frozen process of a v1 freezer takes no signal, not even SIGKILL."""

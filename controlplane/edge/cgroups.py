@@ -7,12 +7,12 @@ machine both: a process is found by whichever tree a runtime left it in.
 from __future__ import annotations
 
 import os
-import signal
 import time
 from dataclasses import dataclass
 from functools import cached_property
 
-from nodelib.errors import Permanent, Temporary
+from nodelib.cgroups import Undying, end_all, mounts_here, sigkill
+from nodelib.errors import Temporary
 
 _V2_WANTED = ("cpuset", "cpu", "io", "memory", "hugetlb", "pids")
 
@@ -54,22 +54,10 @@ class Hierarchies:
 
 def hierarchies() -> Hierarchies:
     """Those that are mounted here. Raises Permanent if there is none."""
-    v1, v2 = [], ""
-    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
-        for line in file:
-            fields, _, tail = line.partition(" - ")
-            target, kind = fields.split()[4], tail.split()[0]
-            if kind == "cgroup" and target not in v1:
-                v1.append(target)
-            elif kind == "cgroup2":
-                v2 = v2 or target
-    if not v1 and not v2:
-        raise Permanent(
-            "no cgroup file system is mounted",
-            obj="/sys/fs/cgroup",
-            action="Mount one: `mount -t cgroup2 none /sys/fs/cgroup`.",
-        )
-    return Hierarchies(tuple(v1), v2)
+    found = mounts_here()
+    if found.version == 2:
+        return Hierarchies((), found.points[""])
+    return Hierarchies(tuple(dict.fromkeys(found.points.values())), found.hybrid)
 
 
 def ensure(trees: Hierarchies, path: str) -> list[str]:
@@ -129,27 +117,20 @@ def kill_all(trees: Hierarchies, path: str, *, timeout: float = 20) -> int:
 
     Raises Temporary with the pids that outlive `timeout` seconds (in uninterruptible sleep).
     """
-    seen: set[int] = set()
-    deadline = time.monotonic() + timeout
-    while True:
-        pids = members(trees, path)
-        if not pids:
-            return len(seen)
-        seen |= pids
+
+    def kill(pids: set[int]) -> None:
         _thaw(trees, path)
-        for pid in pids:
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
-        if time.monotonic() > deadline:
-            raise Temporary(
-                f"processes {sorted(pids)} do not end",
-                obj=path,
-                step="kill what runs in the cgroup",
-                action="They wait in the kernel (`ps -o pid,stat,wchan,cmd`); run `down` again once they are gone.",
-            )
-        time.sleep(0.01)
+        sigkill(pids)
+
+    try:
+        return end_all(lambda: members(trees, path), kill, timeout=timeout)
+    except Undying as error:
+        raise Temporary(
+            str(error),
+            obj=path,
+            step="kill what runs in the cgroup",
+            action="They wait in the kernel (`ps -o pid,stat,wchan,cmd`); run `down` again once they are gone.",
+        ) from error
 
 
 def _thaw(trees: Hierarchies, path: str) -> None:

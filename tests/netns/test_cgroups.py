@@ -11,9 +11,10 @@ from decimal import Decimal
 
 import pytest
 
-from agent.edge.cgroups import CgroupError, CgroupTree, Mounts, hugepage_sizes, swap_limits
+from agent.edge.cgroups import CgroupError, CgroupTree, hugepage_sizes, swap_limits
 from agent.plan.cgroups import Policy
 from agent.work.cgroups import KubepodsTree
+from nodelib.cgroups import Mounts
 from tests.unit.agent.plan.test_demand import asks
 from tests.unit.agent.pods import pod
 

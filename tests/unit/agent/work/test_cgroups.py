@@ -8,11 +8,12 @@ from decimal import Decimal
 import pytest
 
 from agent.edge import cgroups as edge
-from agent.edge.cgroups import CgroupError, CgroupTree, Mounts, find_mounts
+from agent.edge.cgroups import CgroupError, CgroupTree
 from agent.model.resize import Limits
 from agent.plan.cgroup_reading import limits_read
 from agent.plan.cgroups import Policy
 from agent.work.cgroups import KubepodsTree
+from nodelib.cgroups import Mounts, find_mounts
 from nodelib.errors import Permanent
 from tests.fakes.cgroup_files import FakeCgroupFiles
 from tests.unit.agent.plan.test_demand import asks

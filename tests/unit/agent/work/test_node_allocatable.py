@@ -6,9 +6,10 @@ import asyncio
 
 import pytest
 
-from agent.edge.cgroups import CgroupTree, Mounts
+from agent.edge.cgroups import CgroupTree
 from agent.plan.node_allocatable import Reservation, reserved
 from agent.work.node_allocatable import AllocatableParts, NodeAllocatable
+from nodelib.cgroups import Mounts
 from nodelib.errors import Permanent, Temporary
 from tests.fakes.cgroup_files import FakeCgroupFiles
 from tests.fakes.clock import FakeClock

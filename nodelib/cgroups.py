@@ -1,0 +1,94 @@
+"""What everybody who handles cgroups needs: where their file systems are mounted, and how all processes in one end.
+
+https://docs.kernel.org/admin-guide/cgroup-v1/index.html, https://docs.kernel.org/admin-guide/cgroup-v2.html
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from nodelib.backoff import Backoff
+from nodelib.errors import Permanent
+
+
+@dataclass(frozen=True, slots=True)
+class Mounts:
+    """Where the trees are: controller -> mount point (v1, named ones as "name=x"), or the one v2 mount as "".
+
+    `hybrid` is a v2 tree beside v1 controllers: nothing is written there, but runc makes its cgroups in it too.
+    """
+
+    version: int
+    points: Mapping[str, str]
+    hybrid: str = ""
+
+
+def find_mounts(mountinfo: str) -> Mounts:
+    """From the text of /proc/self/mountinfo (proc_pid_mountinfo(5)). Raises Permanent when there is none."""
+    v1: dict[str, str] = {}
+    v2 = ""
+    for line in mountinfo.splitlines():
+        left, _, right = line.partition(" - ")
+        fields, kind = left.split(" "), right.split(" ")
+        point = fields[4].replace("\\040", " ")
+        if kind[0] == "cgroup2" and (not v2 or len(point) < len(v2)):
+            v2 = point
+        elif kind[0] == "cgroup":
+            for name in kind[2].split(","):
+                if name not in ("rw", "ro", "xattr", "noprefix", "clone_children") and (
+                    name not in v1 or len(point) < len(v1[name])
+                ):
+                    v1[name] = point
+    if any(not name.startswith("name=") for name in v1):
+        return Mounts(1, v1, v2)
+    if v2:
+        return Mounts(2, {"": v2})
+    raise Permanent(
+        "no cgroup file system is mounted",
+        obj="/proc/self/mountinfo",
+        step="find cgroups",
+        action="Mount cgroup2 on /sys/fs/cgroup (a new mount of /sys, as by `ip netns exec`, hides it).",
+    )
+
+
+def mounts_here() -> Mounts:
+    """Of this process's mount namespace. Raises Permanent when there is none."""
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+        return find_mounts(file.read())
+
+
+class Undying(Exception):
+    """Processes that SIGKILL has not ended in time: they wait in the kernel."""
+
+    def __init__(self, pids: Iterable[int]) -> None:
+        self.pids = sorted(pids)
+        super().__init__(f"processes {self.pids} do not end")
+
+
+def end_all(alive: Callable[[], set[int]], kill: Callable[[set[int]], None], *, timeout: float) -> int:
+    """Kill what is alive until nothing is: what starts meanwhile too. Blocking; how many processes that were.
+
+    Raises Undying after `timeout` seconds.
+    """
+    seen: set[int] = set()
+    deadline = time.monotonic() + timeout
+    pause = Backoff(0.002, 0.1)
+    while pids := alive():
+        if time.monotonic() > deadline:
+            raise Undying(pids)
+        seen |= pids
+        kill(pids)
+        time.sleep(pause.next())
+    return len(seen)
+
+
+def sigkill(pids: Iterable[int]) -> None:
+    """Those that have ended meanwhile are left out."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
