@@ -40,6 +40,15 @@ def holds(path: str, content: str | bytes) -> bool:
         return False
 
 
+def text_of(path: str) -> str:
+    """What is in it, "" for a file that is not there or cannot be read: where that is as good as empty."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
 def _sync_folder(folder: str) -> None:
     directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

@@ -17,7 +17,7 @@ from nodelib.firewall.generation import read_generation
 from nodelib.firewall.iptables import Iptables
 from nodelib.firewall.objects import Family
 from nodelib.nft.edge import NftError, NftTable
-from proxy import machine
+from proxy import derive, machine
 from proxy.backends.base import Backend
 from proxy.backends.facts import ContextOfNode
 from proxy.backends.iptables import IptablesBackend
@@ -76,7 +76,7 @@ def _nftables(settings: Settings, family: Family) -> Backend:
 
 def _facts(settings: Settings, family: Family) -> ContextOfNode:
     return ContextOfNode(
-        machine.context(settings, family),
+        derive.context(settings, family),
         detect_node_cidr=settings.local.mode == "NodeCIDR",
         refine=machine.refiner(settings, family),
     )

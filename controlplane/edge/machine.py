@@ -10,6 +10,7 @@ from controlplane.edge import cgroups, oom
 from controlplane.machine import NODE_PORTS, Machine
 from nodelib import command
 from nodelib.errors import NodewrightError
+from nodelib.files import text_of
 
 _NEWNS, _NEWUTS, _NEWNET = 0x00020000, 0x04000000, 0x40000000
 _TOOLS = ("nsenter", "unshare", "mount", "ip")
@@ -100,7 +101,7 @@ async def _foreign_rules() -> int:
     nft = "nf_tables" in await _first_line("iptables", "--version")
     other = "iptables-legacy-save" if nft else "iptables-nft-save"
     # The legacy command loads its modules when asked: only look where tables are there already.
-    if not shutil.which(other) or (nft and not _read("/proc/net/ip_tables_names").strip()):
+    if not shutil.which(other) or (nft and not text_of("/proc/net/ip_tables_names").strip()):
         return 0
     done = await command.run([other], check=False, timeout=20)
     return sum(line.startswith("-A") for line in done.text.splitlines())
@@ -136,12 +137,12 @@ def _inotify_instances() -> int:
 
 def _listening() -> frozenset[int]:
     """TCP ports that somebody listens on in this network namespace."""
-    rows = [line.split() for path in ("/proc/net/tcp", "/proc/net/tcp6") for line in _read(path).splitlines()[1:]]
+    rows = [line.split() for path in ("/proc/net/tcp", "/proc/net/tcp6") for line in text_of(path).splitlines()[1:]]
     return frozenset(int(row[1].rpartition(":")[2], 16) for row in rows if row[3] == "0A")
 
 
 def _meminfo() -> dict[str, int]:
-    rows = (line.split() for line in _read("/proc/meminfo").splitlines())
+    rows = (line.split() for line in text_of("/proc/meminfo").splitlines())
     return {row[0].rstrip(":"): int(row[1]) * 1024 for row in rows if len(row) > 1}
 
 
@@ -154,13 +155,5 @@ def _free(path: str) -> int:
 
 
 def _number(path: str) -> int:
-    text = _read(path).strip()
+    text = text_of(path).strip()
     return int(text) if text.isdigit() else 0
-
-
-def _read(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read()
-    except OSError:
-        return ""

@@ -15,6 +15,7 @@ from controlplane.work.control_plane import fail_if_ending, start_unit, starts
 from controlplane.work.progress import Say
 from controlplane.work.waiting import until
 from nodelib.clock import Clock
+from nodelib.files import text_of
 
 _RESOLVED = "/run/systemd/resolve/resolv.conf"
 
@@ -50,7 +51,7 @@ def write_files(cluster: Cluster, node: Node) -> None:
     config = node_files.containerd_config(
         restrict_oom_score_adj=not oom.may_lower_score(), durable=cluster.options.durable
     )
-    resolv = node_files.resolv_conf(_read("/etc/resolv.conf"), _read(_RESOLVED), cluster.options.uplink)
+    resolv = node_files.resolv_conf(text_of("/etc/resolv.conf"), text_of(_RESOLVED), cluster.options.uplink)
     files = {
         "hosts": node_files.hosts(cluster),
         "hostname": f"{node.name}\n",
@@ -69,21 +70,13 @@ def write_files(cluster: Cluster, node: Node) -> None:
 
 def _rewrite(path: str, text: str) -> None:
     # In place: a bind-mounted file that is replaced would keep its old content inside of the node.
-    if os.path.exists(path) and _read(path) == text:
+    if os.path.exists(path) and text_of(path) == text:
         return
     if os.path.exists(path):
         with open(path, "w", encoding="utf-8") as file:
             file.write(text)
     else:
         state.write(path, text, 0o644)
-
-
-def _read(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read()
-    except OSError:
-        return ""
 
 
 def start_runtime(cluster: Cluster, node: Node, tools: Tools) -> None:

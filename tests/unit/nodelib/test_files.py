@@ -30,3 +30,9 @@ def test_holds(tmp_path: Path) -> None:
     assert not files.holds(str(tmp_path / "a"), "text")
     files.replace(str(tmp_path / "a"), "text")
     assert files.holds(str(tmp_path / "a"), b"text") and not files.holds(str(tmp_path / "a"), "texts")
+
+
+def test_what_is_not_there_is_as_good_as_empty(tmp_path: Path) -> None:
+    (tmp_path / "odd").write_bytes(b"a\xff")
+    assert files.text_of(str(tmp_path / "none")) == "" == files.text_of(str(tmp_path))
+    assert files.text_of(str(tmp_path / "odd")) == "a\ufffd"

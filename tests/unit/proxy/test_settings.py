@@ -9,7 +9,7 @@ import pytest
 
 from nodelib.errors import Invalid
 from nodelib.firewall.objects import Family
-from proxy import machine
+from proxy import derive
 from proxy.access import find_access
 from proxy.app import main
 from proxy.configfile import API_VERSION, IGNORED, SUPPORTED, decode_config, parse_duration
@@ -181,12 +181,12 @@ def test_no_durations(text: object) -> None:
     ],
 )
 def test_localhost_node_ports_only_where_loopback_is_among_the_addresses(flags: list[str], localhost: bool) -> None:
-    assert machine.context(load_settings(flags), Family.IPV4).localhost_node_ports is localhost
+    assert derive.context(load_settings(flags), Family.IPV4).localhost_node_ports is localhost
 
 
 def test_detectors() -> None:
     def words(*flags: str) -> tuple[str, ...]:
-        return machine.context(load_settings(flags), Family.IPV4).detector.if_local
+        return derive.context(load_settings(flags), Family.IPV4).detector.if_local
 
     assert words("--cluster-cidr=fd00::/64,10.0.0.0/8") == ("-s", "10.0.0.0/8")
     assert words("--detect-local-mode=BridgeInterface", "--pod-bridge-interface=br0") == ("-i", "br0")
@@ -252,3 +252,20 @@ def test_version_is_the_one_that_is_followed(capsys: pytest.CaptureFixture[str])
     with pytest.raises(SystemExit):
         load_settings(["--version"])
     assert capsys.readouterr().out == "Kubernetes v1.37.1\n"
+
+
+def test_sysctls_that_the_rules_and_connection_tracking_want() -> None:
+    wanted = derive.sysctls(load_settings(["--conntrack-max-per-core=1000", "--conntrack-min=10"]), cpus=4)
+    assert wanted["net/netfilter/nf_conntrack_max"] == 4000 and wanted[derive.ROUTE_LOCALNET] == 1
+    assert derive.sysctls(load_settings([]), cpus=1 << 20)["net/netfilter/nf_conntrack_max"] == 1 << 20
+    assert derive.ROUTE_LOCALNET not in derive.sysctls(load_settings(["--proxy-mode=nftables"]), cpus=1)
+
+
+def test_node_ports_are_on_the_primary_address_in_nftables_mode() -> None:
+    def at(*flags: str, ips: tuple[str, ...] = ("192.0.2.7",)) -> tuple[str, ...] | None:
+        return derive.node_port_networks(load_settings(list(flags)), Family.IPV4, ips)
+
+    assert at() is None
+    assert at("--proxy-mode=nftables") == ("192.0.2.7/32",)
+    assert at("--proxy-mode=nftables", ips=("2001:db8::7",)) == ()
+    assert at("--proxy-mode=nftables", "--nodeport-addresses=0.0.0.0/0") == ("0.0.0.0/0",)
