@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.cluster.world import Object, World, pod, sleeper
 
 _STARTS = "/run/nodewright-soak"
@@ -13,7 +15,7 @@ _BODY = (
 )
 
 
-def noted(name: str, node: str, script: str, **more: object) -> Object:
+def noted(name: str, node: str, script: str, **more: Any) -> Object:
     """A pod whose container notes its starts; {0} in the script is its name. One that ends removes /starts/{0}.runs."""
     box = sleeper(volumeMounts=[{"name": "starts", "mountPath": "/starts"}], **more)
     box["command"] = ["sh", "-c", _BODY.format(name) + script.format(name)]

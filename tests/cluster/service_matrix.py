@@ -15,7 +15,7 @@ from tests.unit.proxy.build import Json, endpoint, endpoint_slice, service
 
 HERE, ZONE, AWAY = "matrix", "z1", "elsewhere"
 PORT: Json = {"name": "p80", "port": 80, "protocol": "TCP"}
-STICKY = {"sessionAffinity": "ClientIP", "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 600}}}
+STICKY: Json = {"sessionAffinity": "ClientIP", "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 600}}}
 _RANGES = ["203.0.113.0/25", "192.168.0.0/24"]
 _PLACES: dict[str, tuple[tuple[str, dict[str, Any]], ...]] = {
     "none": (),
@@ -182,7 +182,7 @@ def _families(take: _Addresses) -> Iterator[Case]:
     slice_six = _named(endpoint_slice("dual", six, ns="default", suffix="6", kind="IPv6"))
     yield Case(_service("dual", type="NodePort", **dual), (_slice(take, "dual", "both"), slice_six))
     yield Case(_service("dual-half", **dual), (_slice(take, "dual-half", "here"),))
-    only = {"ipFamilyPolicy": "SingleStack", "ipFamilies": ["IPv6"]}
+    only: Json = {"ipFamilyPolicy": "SingleStack", "ipFamilies": ["IPv6"]}
     lb6 = ["2001:db8::10", "203.0.113.200"]
     balanced = _service(
         "six-lb", type="LoadBalancer", lb=lb6, loadBalancerSourceRanges=["2001:db8:1::/48", "203.0.113.0/25"], **only

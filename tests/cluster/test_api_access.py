@@ -35,7 +35,7 @@ async def test_a_signed_certificate_is_a_login(world: World) -> None:
         await _allow(world, {"kind": "Group", "name": "developers", "apiGroup": _RBAC})
 
         async def may_list() -> bool:
-            return (await jane.get(world.path("pods")))["items"] == []
+            return bool((await jane.get(world.path("pods")))["items"] == [])
 
         await holds(may_list, "the role reaches jane")
         with pytest.raises(ApiError, match="cannot create"):

@@ -54,7 +54,7 @@ async def test_a_claimed_volume_through_restarts(world: World) -> None:
     made = volume(pv, name, "data", world.namespace, storageClassName=name)
     await world.api.post("/api/v1/persistentvolumes", made)
     await world.api.post(world.path("persistentvolumeclaims"), claim("data", pv, storageClassName=name))
-    mounted = {
+    mounted: Object = {
         "volumes": [{"name": "disk", "persistentVolumeClaim": {"claimName": "data"}}],
         "nodeName": node,
         "securityContext": {"fsGroup": 4321},
@@ -107,7 +107,7 @@ async def test_inline_volumes_and_failures_that_say_why(world: World) -> None:
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "stringData": {"user": "joe"}}
     await world.api.post(world.path("secrets"), secret)
     source = {"driver": name, "volumeAttributes": {"size": "small"}, "nodePublishSecretRef": {"name": "s"}}
-    mounted = {"volumes": [{"name": "scratch", "csi": source}], "nodeName": node}
+    mounted: Object = {"volumes": [{"name": "scratch", "csi": source}], "nodeName": node}
     box = sleeper(volumeMounts=[{"name": "scratch", "mountPath": "/scratch"}])
     try:
         await world.create(pod("waits", box, **mounted))
@@ -139,7 +139,7 @@ async def test_a_volume_that_a_controller_attaches(world: World) -> None:
     await world.api.post(f"{_STORAGE}/csidrivers", driver_object(name, attachRequired=True))
     await world.api.post("/api/v1/persistentvolumes", volume(pv, name, "data", world.namespace))
     await world.api.post(world.path("persistentvolumeclaims"), claim("data", pv))
-    mounted = {"volumes": [{"name": "disk", "persistentVolumeClaim": {"claimName": "data"}}], "nodeName": node}
+    mounted: Object = {"volumes": [{"name": "disk", "persistentVolumeClaim": {"claimName": "data"}}], "nodeName": node}
     box = sleeper(volumeMounts=[{"name": "disk", "mountPath": "/data"}])
     try:
         async with csi_driver(world, node, name) as driver:
@@ -190,7 +190,7 @@ async def test_a_raw_block_device(world: World) -> None:
     del made["spec"]["csi"]["fsType"]
     await world.api.post("/api/v1/persistentvolumes", made)
     await world.api.post(world.path("persistentvolumeclaims"), claim("data", pv, volumeMode="Block"))
-    mounted = {"volumes": [{"name": "disk", "persistentVolumeClaim": {"claimName": "data"}}], "nodeName": node}
+    mounted: Object = {"volumes": [{"name": "disk", "persistentVolumeClaim": {"claimName": "data"}}], "nodeName": node}
     box = sleeper(volumeDevices=[{"name": "disk", "devicePath": "/dev/xvda"}])
     try:
         async with csi_driver(world, node, name) as driver:

@@ -93,7 +93,7 @@ async def test_the_hungriest_pod_goes_when_memory_is_short(world: World) -> None
 
 async def test_who_writes_beyond_a_limit_is_evicted(world: World) -> None:
     """Limits of ephemeral storage: of an emptyDir, of a container's own layer and logs."""
-    storage = {"resources": {"limits": {"ephemeral-storage": "20Mi"}}}
+    storage: Object = {"resources": {"limits": {"ephemeral-storage": "20Mi"}}}
     other = sleeper("other", resources={"limits": {"ephemeral-storage": "900Mi"}})
     layer = container(script="dd if=/dev/zero of=/data bs=1M count=30; sleep 3600 & wait", **storage)
     await world.create(filling("volume", 30, {"sizeLimit": "20Mi"}))

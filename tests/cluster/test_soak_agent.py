@@ -48,7 +48,7 @@ class Seen:
 
 
 def steady(number: int) -> Object:
-    kinds = [{"exec": {"command": ["true"]}}, {"tcpSocket": {"port": 8080}}, {"httpGet": {"port": 8080}}]
+    kinds: list[Object] = [{"exec": {"command": ["true"]}}, {"tcpSocket": {"port": 8080}}, {"httpGet": {"port": 8080}}]
     probe = {**kinds[number % 3], "periodSeconds": 1, "failureThreshold": 2, "timeoutSeconds": 5}
     needs = {"requests": {"cpu": "10m"}, "limits": {"cpu": "100m"}}
     name = f"steady-{number}"

@@ -10,6 +10,7 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
@@ -31,7 +32,7 @@ class Manifests:
         self.folder = Path(world.cluster.node_dir(NODE), "kubernetes/manifests")
         self.files: set[Path] = set()
 
-    def write(self, name: str, *containers: Object, **spec: object) -> str:
+    def write(self, name: str, *containers: Object, **spec: Any) -> str:
         """A manifest; the name of the pod that it becomes."""
         made = pod(name, *containers, **spec)
         made["metadata"]["namespace"] = self.world.namespace
@@ -122,7 +123,7 @@ async def test_a_deleted_mirror_pod_comes_back_and_nothing_restarts(world: World
     await world.api.delete(world.path("pods", name))
 
     async def back() -> bool:
-        return (await manifests.mirror(name))["metadata"]["uid"] != before["metadata"]["uid"]
+        return bool((await manifests.mirror(name))["metadata"]["uid"] != before["metadata"]["uid"])
 
     await holds(back, "a new mirror pod is there")
     after = await manifests.is_running(name)
@@ -131,7 +132,7 @@ async def test_a_deleted_mirror_pod_comes_back_and_nothing_restarts(world: World
 
 async def test_without_the_api_server_static_pods_start_and_restart(world: World, manifests: Manifests) -> None:
     script = "touch /work/started; while [ ! -e /work/die ]; do sleep 0.1; done; rm /work/die; exit 3"
-    mounts = {"volumeMounts": [{"name": "work", "mountPath": "/work"}]}
+    mounts: Object = {"volumeMounts": [{"name": "work", "mountPath": "/work"}]}
     folder = Path(world.cluster.node_dir(NODE), "kubelet", f"test-{world.namespace}")
     folder.mkdir()
     volume = {"name": "work", "hostPath": {"path": f"/var/lib/kubelet/{folder.name}"}}

@@ -111,7 +111,10 @@ async def _absent_folder(world: World) -> None:
     spec = {"accessModes": ["ReadWriteOnce"], "storageClassName": "none"}
     claim = {"namespace": world.namespace, "name": "absent-folder"}
     path = {"path": "/nonexistent/folder", "type": "Directory"}
-    volume = {"metadata": {"name": "absent-folder"}, "spec": {**spec, "hostPath": path, "claimRef": claim}}
+    volume: Object = {
+        "metadata": {"name": "absent-folder"},
+        "spec": {**spec, "hostPath": path, "claimRef": claim},
+    }
     volume["spec"]["capacity"] = {"storage": "1Gi"}
     await world.api.post("/api/v1/persistentvolumes", volume)
     wanted = {**spec, "volumeName": "absent-folder", "resources": {"requests": {"storage": "1Gi"}}}

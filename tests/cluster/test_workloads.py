@@ -65,7 +65,8 @@ async def test_a_daemon_set_has_one_pod_on_each_node(world: World) -> None:
         ready = {
             one["spec"]["nodeName"]: one["metadata"]["name"] for one in await world.pods("app=work") if is_ready(one)
         }
-        return ready.get("node1") == first["node1"] and ready.get("node2", first["node2"]) != first["node2"]
+        kept = ready.get("node1") == first["node1"]
+        return bool(kept and ready.get("node2", first["node2"]) != first["node2"])
 
     await holds(replaced, "node2 has a new pod, node1 its old one")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Any
+from typing import Any, Self
 
 from aiohttp import web
 
@@ -30,7 +30,7 @@ class FakeApiServer:
         self._watches: set[asyncio.Task[Any]] = set()
         self.url = ""
 
-    async def __aenter__(self) -> FakeApiServer:
+    async def __aenter__(self) -> Self:
         app = web.Application()
         app.router.add_route("*", "/{tail:.*}", self._handle)
         self._runner = web.AppRunner(app, shutdown_timeout=0.1)

@@ -231,6 +231,9 @@ class FakeCri:
     async def reopen_log(self, container_id: str) -> None:
         await self._enter("reopen_log", container_id)
 
+    async def checkpoint_container(self, container_id: str, path: str, timeout: int) -> None:
+        raise CriError("CRIU is not here", code="UNKNOWN")
+
     async def sandbox_stats(self) -> list[Json]:
         return []
 

@@ -6,7 +6,6 @@ interface test.Machine; Cancel() of that interface calls the shutdown off.
 """
 
 # dbus_fast reads D-Bus signatures from annotations: no `from __future__ import annotations` here.
-# ruff: noqa: F821
 import asyncio
 import os
 import re
@@ -16,6 +15,7 @@ from pathlib import Path
 
 from dbus_fast import BusType, PropertyAccess
 from dbus_fast.aio import MessageBus
+from dbus_fast.annotations import DBusBool, DBusInt32, DBusStr, DBusUInt64, DBusUnixFd
 from dbus_fast.service import ServiceInterface, dbus_method, dbus_property, dbus_signal
 
 
@@ -35,7 +35,7 @@ class Manager(ServiceInterface):
             self.delay = float(found[1]) if found else self.delay
 
     @dbus_method()
-    def Inhibit(self, what: "s", who: "s", why: "s", mode: "s") -> "h":
+    def Inhibit(self, what: DBusStr, who: DBusStr, why: DBusStr, mode: DBusStr) -> DBusUnixFd:
         assert (what, mode) == ("shutdown", "delay")
         ours, theirs = os.pipe()
         self.locks.append(ours)
@@ -44,19 +44,19 @@ class Manager(ServiceInterface):
         return theirs
 
     @dbus_property(access=PropertyAccess.READ)
-    def InhibitDelayMaxUSec(self) -> "t":
+    def InhibitDelayMaxUSec(self) -> DBusUInt64:
         return int(self.delay * 1e6)
 
     @dbus_property(access=PropertyAccess.READ)
-    def PreparingForShutdown(self) -> "b":
+    def PreparingForShutdown(self) -> DBusBool:
         return self.preparing
 
     @dbus_signal()
-    def PrepareForShutdown(self, start: bool) -> "b":
+    def PrepareForShutdown(self, start: bool) -> DBusBool:
         return start
 
     @dbus_method()
-    async def PowerOff(self, interactive: "b") -> None:
+    async def PowerOff(self, interactive: DBusBool) -> None:
         self.preparing = True
         self.PrepareForShutdown(True)
         self.waiting = asyncio.create_task(self._wait())
@@ -89,7 +89,7 @@ class Systemd(ServiceInterface):
         self.logind = logind
 
     @dbus_method()
-    def KillUnit(self, unit: "s", who: "s", number: "i") -> None:
+    def KillUnit(self, unit: DBusStr, who: DBusStr, number: DBusInt32) -> None:
         assert (unit, number) == ("systemd-logind.service", 1)
         self.logind.reload()
 
@@ -102,7 +102,7 @@ class Machine(ServiceInterface):
         self.logind = logind
 
     @dbus_property(access=PropertyAccess.READ)
-    def PoweredOff(self) -> "t":
+    def PoweredOff(self) -> DBusUInt64:
         """Milliseconds since the epoch, 0: it runs."""
         return int(self.logind.powered_off * 1000)
 
@@ -111,7 +111,7 @@ class Machine(ServiceInterface):
         self.logind.cancel()
 
     @dbus_method()
-    def Locks(self) -> "i":
+    def Locks(self) -> DBusInt32:
         return len(self.logind.locks)
 
 
@@ -130,7 +130,7 @@ async def serve(address: str, conf_dir: str) -> MessageBus:
 async def main() -> None:
     bus = await serve(sys.argv[1], sys.argv[2])
     print("ready", flush=True)
-    await bus.wait_for_disconnect()
+    await bus.wait_for_disconnect()  # type: ignore[no-untyped-call]
 
 
 if __name__ == "__main__":

@@ -10,13 +10,13 @@ from agent.model.csi import CsiVolume
 from agent.model.materials import (
     CertificateNeed,
     Credential,
+    DiskVolume,
     EmptyDir,
     HostPath,
     ImageVolume,
     ObjectRef,
     PodPaths,
     TokenNeed,
-    VolumePlan,
 )
 from agent.model.pods import Pod
 from agent.ports import MountedVolume
@@ -85,13 +85,13 @@ class FakeDisk:
 
     def __init__(self) -> None:
         self.busy: set[str] = set()
-        self.volumes: dict[str, list[VolumePlan]] = {}
+        self.volumes: dict[str, list[DiskVolume]] = {}
         self.bound: dict[str, tuple[str, str]] = {}
         self.texts: dict[str, str] = {"/etc/hosts": "NODE\n", "/etc/resolv.conf": "nameserver 192.0.2.1\n"}
         self.directories: set[str] = set()
         self.refuse_sub_paths = False
 
-    def set_up(self, paths: PodPaths, plans: list[VolumePlan]) -> dict[str, MountedVolume]:
+    def set_up(self, paths: PodPaths, plans: list[DiskVolume]) -> dict[str, MountedVolume]:
         self.volumes[paths.uid] = plans
         made: dict[str, MountedVolume] = {}
         for plan in plans:
@@ -106,7 +106,7 @@ class FakeDisk:
                     )
         return made
 
-    def update(self, paths: PodPaths, plans: list[VolumePlan]) -> list[str]:
+    def update(self, paths: PodPaths, plans: list[DiskVolume]) -> list[str]:
         before = {plan.name: plan for plan in self.volumes.get(paths.uid, [])}
         self.volumes[paths.uid] = list((before | {plan.name: plan for plan in plans}).values())
         return [plan.name for plan in plans if before.get(plan.name) != plan]

@@ -202,7 +202,7 @@ def _wait(netns: str, processes: Sequence[subprocess.Popen[bytes]], folder: Path
     while time.monotonic() < deadline:
         for process in processes:
             if process.poll() is not None:
-                raise AssertionError(f"{process.args} ended:\n{(folder / 'kube-apiserver.log').read_text()[-3000:]}")
+                raise AssertionError(f"{process.args!r} ended:\n{(folder / 'kube-apiserver.log').read_text()[-3000:]}")
         probe = subprocess.run(
             ["nsenter", f"--net=/run/netns/{netns}", "curl", "-ksf", "https://127.0.0.1:6443/readyz"],
             capture_output=True,

@@ -23,9 +23,10 @@ _NETWORKS = ("pod_cidrs", "cluster_cidrs", "non_masquerade")
 
 
 def settings_of(raw: dict[str, Any]) -> CniSettings:
-    return CniSettings(
-        **{key: tuple(map(ip_network, value)) if key in _NETWORKS else value for key, value in raw.items()}
-    )
+    given: dict[str, Any] = {
+        key: tuple(map(ip_network, value)) if key in _NETWORKS else value for key, value in raw.items()
+    }
+    return CniSettings(**given)
 
 
 def nodes_of(raw: list[dict[str, Any]]) -> list[NodeFacts]:

@@ -253,7 +253,11 @@ def test_a_node_that_changes_the_form_of_its_rules_has_one_of_them(tmp_path: Pat
             cluster.one.config["settings"]["firewall"] = form
             cluster.one.stop_server()
             cluster.one.start_server()
-            wait_for(f"only {form}", lambda expected=expected: forms() == expected)
+
+            def switched(expected: tuple[bool, bool] = expected) -> bool:
+                return forms() == expected
+
+            wait_for(f"only {form}", switched)
             assert pod.ask("tcp", "192.0.2.9", 80) == "outside 192.0.2.1"
     finally:
         world.close()

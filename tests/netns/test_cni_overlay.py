@@ -88,7 +88,11 @@ def test_a_narrow_path_is_found_and_running_pods_follow(routed: Routed) -> None:
     for node in (routed.one, routed.two):
         node.write_config()
     for pod, node in ((one, routed.one), (two, routed.two)):
-        wait_for("the pod follows", lambda pod=pod: mtu(pod, "eth0") == 1350)
+
+        def follows(pod: Namespace = pod) -> bool:
+            return mtu(pod, "eth0") == 1350
+
+        wait_for("the pod follows", follows)
         assert {mtu(node.namespace, link) for link in ("nw0", "nwvx0", *node.veths())} == {1350}
     assert one.send(ips_two[0], 82, 4 * MIB)[0] == 4 * MIB
 

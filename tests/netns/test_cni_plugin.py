@@ -114,8 +114,8 @@ def test_gc_releases_what_is_not_valid(either: Node, world: World) -> None:
     pods = [world.namespace() for _ in range(3)]
     for number, pod in enumerate(pods):
         either.add(f"c{number}", pod)
-    valid = [{"containerID": "c1", "ifname": "eth0"}]
-    answer = either.call("GC", **{"cni.dev/valid-attachments": valid})
+    changes: dict[str, Any] = {"cni.dev/valid-attachments": [{"containerID": "c1", "ifname": "eth0"}]}
+    answer = either.call("GC", **changes)
     assert answer.status == 0, answer
     assert list(either.store().values()) == ["c1"]
     assert len(either.veths()) == 1

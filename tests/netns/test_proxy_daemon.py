@@ -130,7 +130,11 @@ def test_killed_and_started_again_under_load(world: ProxyWorld) -> None:
         world.kill_proxy()
         before = world.log.count("synced")
         world.start_proxy()
-        wait_for("both families are synced again", lambda before=before: world.log.count("synced") >= before + 2)
+
+        def synced(before: int = before) -> bool:
+            return world.log.count("synced") >= before + 2
+
+        wait_for("both families are synced again", synced)
     assert [world.result(talk).split()[0] for talk in talks] == ["ok"] * len(talks)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.netns import api_server
-from tests.netns.cni_world import wait_for
+from tests.netns.cni_world import Namespace, wait_for
 from tests.netns.proxy_world import OUTSIDE, ProxyWorld, names
 
 pytestmark = [
@@ -46,7 +46,11 @@ def _switch(world: ProxyWorld) -> None:
             assert names(world.ask(world.client, "tcp", OUTSIDE, node_port, 20)) == {"pod71", "pod72"}, mode
             assert len(names(world.ask(client, "tcp", sticky, 80, 10))) == 1, mode
             for who in (client, world.node):
-                wait_for("UDP", lambda who=who: names(world.ask(who, "udp", dns, 53, 1, 6000)) <= {"pod71", "pod72"})
+
+                def answered(who: Namespace = who) -> bool:
+                    return names(world.ask(who, "udp", dns, 53, 1, 6000)) <= {"pod71", "pod72"}
+
+                wait_for("UDP", answered)
             if talk is None:
                 talk = world.talk(client, "stream", ip, 80)
         assert talk is not None and world.result(talk).startswith("ok")

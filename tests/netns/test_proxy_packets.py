@@ -144,7 +144,7 @@ def balanced(*endpoints: Json, **spec: Any) -> tuple[Json, ...]:
 
 
 ONE, TWO, REMOTE = endpoint(POD1, **HERE), endpoint(POD2, **HERE), endpoint(FAR, **AWAY)
-GONE = {"ready": False, "serving": True, "terminating": True}
+GONE: Json = {"ready": False, "serving": True, "terminating": True}
 REFUSED, DROPPED = "ConnectionRefusedError", "TimeoutError"
 CASES = [
     Case(

@@ -52,7 +52,7 @@ def basic() -> list[Json]:
 
 
 def affinity() -> list[Json]:
-    sticky = {"sessionAffinity": "ClientIP", "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 600}}}
+    sticky: Json = {"sessionAffinity": "ClientIP", "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 600}}}
     return [
         service("sticky", "172.30.0.41", **sticky),
         endpoint_slice("sticky", ["10.180.0.1", "10.180.0.2"]),
@@ -64,7 +64,7 @@ def affinity() -> list[Json]:
 def external() -> list[Json]:
     """NodePorts, external IPs and load balancers, with both policies, with endpoints here, elsewhere, nowhere."""
     here, away = endpoint("10.180.0.1", HERE), endpoint("10.180.1.1", AWAY)
-    balancer = {"type": "LoadBalancer", "loadBalancerSourceRanges": ["203.0.113.0/25", "192.168.0.0/24"]}
+    balancer: Json = {"type": "LoadBalancer", "loadBalancerSourceRanges": ["203.0.113.0/25", "192.168.0.0/24"]}
     local = {"externalTrafficPolicy": "Local"}
     return [
         service("np", "172.30.0.1", type="NodePort", ports=_np(80, 30001)),

@@ -160,7 +160,7 @@ def test_gc_without_the_list_is_not_gc_of_everything() -> None:
     key = "cni.dev/valid-attachments"
     assert conf("GC", **{key: []}).valid_attachments == frozenset()
     given = conf("GC", **{key: [{"containerID": "a", "ifname": "b"}]}).valid_attachments
-    assert given == {AttachmentKey("a", "b")}
+    assert given == frozenset({AttachmentKey("a", "b")})
 
 
 def test_error_and_result_as_json() -> None:

@@ -7,6 +7,7 @@ import os
 import ssl
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -92,7 +93,8 @@ def test_openssl_takes_the_chain(cluster: Cluster) -> None:
             except ssl.SSLWantReadError:
                 continue
     assert done == {near, far}
-    subject = dict(part[0] for part in (far.getpeercert() or {})["subject"])
+    certificate: dict[str, Any] = far.getpeercert() or {}
+    subject = dict(part[0] for part in certificate["subject"])
     assert subject == {"organizationName": "system:masters", "commonName": "kubernetes-admin"}
 
 

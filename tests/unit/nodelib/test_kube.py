@@ -137,7 +137,11 @@ async def test_a_watch_goes_on_after_the_client_dials_anew(
     for name in ("a", "b"):
         await client.reconnect()
         await api.put(f"{PODS}/{name}", thing(name))
-        await until(lambda name=name: ("ADDED", name) in follower.told)
+
+        def told(name: str = name) -> bool:
+            return ("ADDED", name) in follower.told
+
+        await until(told)
     assert follower.reflector.last_error == ""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 
@@ -83,7 +84,7 @@ def check(
     assert not wrong, "\n".join(wrong)
 
 
-def balanced(*endpoints: Json, **spec: object) -> Modes:
+def balanced(*endpoints: Json, **spec: Any) -> Modes:
     obj = service("svc", IP, type="LoadBalancer", ports=PORTS, externalIPs=[EXTERNAL], lb=[BALANCER], **spec)
     return world_of(obj, endpoint_slice("svc", endpoints))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from nodelib.errors import NodewrightError
@@ -34,7 +36,7 @@ class Picky(FakeIptables):
         await super().restore(change)
 
 
-def cluster(**more: object) -> Desired:
+def cluster(**more: Any) -> Desired:
     return desired(
         *(service("good", "172.30.0.1"), endpoint_slice("good", ["10.1.0.1"])),
         *(service("bad", "172.30.0.2", **more), endpoint_slice("bad", ["10.66.6.6"])),

@@ -59,9 +59,8 @@ def test_addresses_of_the_other_family_are_left_out() -> None:
         loadBalancerSourceRanges=[" 203.0.113.0/25", "fd00::/8"],
         lb=["1.2.3.4", "fd00::6", {"ip": "1.2.3.5", "ipMode": "Proxy"}, {"hostname": "lb.example"}],
     )
-    (port,), problems = (
-        list(found) if isinstance(found, list) else tuple(found.values()) for found in parse_service(obj, V4)
-    )
+    ports, problems = parse_service(obj, V4)
+    (port,) = ports.values()
     assert problems == []
     assert (port.external_ips, port.load_balancer_ips, port.source_ranges) == (
         ("192.168.99.1",),

@@ -3,7 +3,7 @@ from __future__ import annotations
 from nodelib.firewall.objects import Family
 from proxy.model import Endpoint
 from proxy.plan.tracker import Tracker
-from tests.unit.proxy.build import HERE, endpoint, endpoint_slice, service
+from tests.unit.proxy.build import HERE, Json, endpoint, endpoint_slice, service
 
 
 def tracker(family: Family = Family.IPV4) -> Tracker:
@@ -105,7 +105,7 @@ def test_only_the_own_family_and_slices_of_services_count() -> None:
 
 def test_a_port_without_number_or_name_is_left_out() -> None:
     one = tracker()
-    ports = [{"name": "ok", "port": 1}, {"name": "none"}, {"port": 2}, {"name": "big", "port": 70000}]
+    ports: list[Json] = [{"name": "ok", "port": 1}, {"name": "none"}, {"port": 2}, {"name": "big", "port": 70000}]
     problems = one.endpoint_slice(endpoint_slice("a", ["10.1.0.1"], ports=ports))
     one.take()
     assert (endpoints_of(one), len(problems)) == ({"ns/a:ok": ["10.1.0.1:1"]}, 3)

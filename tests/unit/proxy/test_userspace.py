@@ -195,7 +195,11 @@ async def test_udp_keeps_a_client_with_its_endpoint_until_that_is_gone() -> None
     loop = asyncio.get_running_loop()
     servers = [_Named(name) for name in (b"one", b"two")]
     for server in servers:
-        await loop.create_datagram_endpoint(lambda server=server: server, local_addr=("127.0.0.1", 0))
+
+        def made(server: _Named = server) -> _Named:
+            return server
+
+        await loop.create_datagram_endpoint(made, local_addr=("127.0.0.1", 0))
     addresses = [server.address for server in servers]
     left = list(addresses)
     one = await relay.listen("UDP", Family.IPV4, lambda client, afresh: left[0])

@@ -140,7 +140,7 @@ _LATE = 'failed to start containerd task "c": context canceled'
     ],
 )
 def test_a_container_whose_start_was_cut_is_as_it_was_created(message: str, started_at: int, cut: bool) -> None:
-    fields = {"state": api_pb2.CONTAINER_EXITED, "exit_code": 128, "reason": "StartError", "finished_at": 9}
+    fields: Json = {"state": api_pb2.CONTAINER_EXITED, "exit_code": 128, "reason": "StartError", "finished_at": 9}
     status = api_pb2.ContainerStatus(id="c", message=message, started_at=started_at, **fields)
     found = convert.container_status(status)
     assert found.cut is cut

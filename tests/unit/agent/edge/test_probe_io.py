@@ -196,7 +196,7 @@ async def test_exec(io: ProbeIo, runtime: Runtime, answer: Any, verdict: Verdict
     assert runtime.asked == [("c1", ["sh", "-c", "x"], 2)]
 
 
-class Health(grpc.GenericRpcHandler):
+class Health(grpc.GenericRpcHandler):  # type: ignore[misc]
     """grpc.health.v1.Health with the answer that it was given."""
 
     def __init__(self, answer: bytes, *, wait: float = 0) -> None:

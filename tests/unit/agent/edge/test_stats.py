@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agent.edge import stats
-from agent.model.stats import Cpu, Interface, Memory
+from agent.model.stats import Cpu, Interface, Memory, PodCgroup
 
 _UID = "97eac7d4-ec81-4f67-baa4-7567e438a948"
 _ID = "b7903ffcf744a1b792629407b9a4194c9496e850583bce382c079e6f862f4a36"
@@ -131,7 +131,7 @@ def test_pod_cgroups_of_both_drivers(tmp_path: Path, cgroup: str, uid: str, cont
     (tmp_path / "memory" / cgroup.strip("/") / container).mkdir(parents=True)
     (tmp_path / "memory" / cgroup.strip("/") / "init.scope").mkdir()
     found = stats.CgroupReader(str(tmp_path)).pods(root)
-    assert found == {uid: stats.PodCgroup(cgroup, {_ID: f"{cgroup}/{container}"})}
+    assert found == {uid: PodCgroup(cgroup, {_ID: f"{cgroup}/{container}"})}
 
 
 _MEMINFO = """MemTotal:       24000000 kB

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -62,7 +63,7 @@ def test_hugepage_names(size: int, text: str) -> None:
     assert plan.hugepage_size_text(size) == text
 
 
-def limits(*containers: Json, policy: Policy | None = None, **spec: Json) -> Limits:
+def limits(*containers: Json, policy: Policy | None = None, **spec: Any) -> Limits:
     return plan.limits_of_pod(pod(*containers, **spec), policy or Policy())
 
 

@@ -35,7 +35,7 @@ def running(*, ready: bool = False, started: bool = True, **more: Any) -> Json:
 
 
 def exited(code: int, reason: str = "Error", message: str = "") -> ObservedPod:
-    times = {"created_at": 1, "started_at": int((NOW - 20) * 1e9), "finished_at": int((NOW - 10) * 1e9)}
+    times: Json = {"created_at": 1, "started_at": int((NOW - 20) * 1e9), "finished_at": int((NOW - 10) * 1e9)}
     one = ContainerState("c1", "s", WEB.uid, "app", 0, RunState.EXITED, exit_code=code, reason=reason, **times)
     return ObservedPod(WEB.uid, (), (one if not message else _with(one, message),))
 

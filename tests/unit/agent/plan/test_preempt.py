@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from agent.model.pods import Pod
@@ -12,7 +14,7 @@ from tests.unit.agent.pods import container, pod
 NODE = NodeView(name="n1", allocatable={"cpu": "1", "memory": "1000", "pods": "4"})
 
 
-def named(name: str, cpu: str = "", memory: str = "", *, limits: bool = False, source: str = "api", **spec: int) -> Pod:
+def named(name: str, cpu: str = "", memory: str = "", *, limits: bool = False, source: str = "api", **spec: Any) -> Pod:
     asked = {key: value for key, value in (("cpu", cpu), ("memory", memory)) if value}
     resources = {"requests": asked, "limits": asked} if limits else {"requests": asked}
     return pod(container(resources=resources), meta={"name": name, "uid": name}, source=source, **spec)

@@ -19,8 +19,8 @@ STARTUP, READINESS, LIVENESS = ProbeKind.STARTUP, ProbeKind.READINESS, ProbeKind
 
 
 def spec(kind: ProbeKind = READINESS, **probe: Any) -> Spec:
-    name = f"{kind.value.lower()}Probe"
-    return plan.specs(container(**{name: {"exec": {"command": ["true"]}, **probe}}))[0]
+    fields: Json = {f"{kind.value.lower()}Probe": {"exec": {"command": ["true"]}, **probe}}
+    return plan.specs(container(**fields))[0]
 
 
 def after(one: Spec, answers: str, track: Track | None = None) -> Track:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agent.plan.shutdown import Period, groups, periods, termination
-from tests.unit.agent.pods import pod
+from tests.unit.agent.pods import Json, pod
 
 CRITICAL = 2_000_000_000
 CLASSES = (Period(0, 10), Period(1000, 20), Period(CRITICAL, 30))
@@ -42,7 +42,7 @@ def test_low_priorities_go_first_and_empty_groups_take_no_time() -> None:
     ("own", "expect"), [(5, 5), (60, 10), (None, 10), (0, 0)], ids=["less", "more", "none", "zero"]
 )
 def test_grace(own: int | None, expect: int) -> None:
-    spec = {} if own is None else {"terminationGracePeriodSeconds": own}
+    spec: Json = {} if own is None else {"terminationGracePeriodSeconds": own}
     found = termination(pod(**spec), 10)
     assert (found.grace, found.reason, found.disrupted) == (expect, "Terminated", True)
     assert found.message == "Pod was terminated in response to imminent node shutdown."

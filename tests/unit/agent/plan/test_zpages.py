@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from agent.plan.zpages import Form, flagz, form_of, statusz
@@ -24,7 +26,12 @@ def test_the_first_form_that_there_is(accept: str, expected: Form | None) -> Non
 
 
 def test_statusz() -> None:
-    facts = {"started": 1_767_225_600.0, "now": 1_767_229_265.0, "version": "1.37.1", "language": "Python 3.11"}
+    facts: dict[str, Any] = {
+        "started": 1_767_225_600.0,
+        "now": 1_767_229_265.0,
+        "version": "1.37.1",
+        "language": "Python 3.11",
+    }
     found = statusz(Form("v1beta1"), paths=["/pods", "/healthz"], **facts)
     assert found == {
         "kind": "Statusz",

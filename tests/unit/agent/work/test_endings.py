@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,7 @@ async def world() -> AsyncIterator[World]:
     await found.kill_agent()
 
 
-async def _running(world: World, **spec: int) -> None:
+async def _running(world: World, **spec: Any) -> None:
     world.create(**spec)
     await world.until(lambda: world.phase() == "Running")
     world.cri.ignores_term.add("main")

@@ -174,7 +174,8 @@ async def test_the_condition_ends_after_the_transition_period(there: Node) -> No
         await settle()
         there.usage.now = node()
         await there.world.clock.advance(29)
-        assert there.pressures.now == ("MemoryPressure",)
+        before = there.pressures.now
+        assert before == ("MemoryPressure",)
         await there.world.clock.advance(2)
         assert there.pressures.now == ()
     finally:

@@ -50,7 +50,7 @@ class World:
 
     async def configs(self, subject: Pod, ips: tuple[str, ...] = ("10.244.1.5",), target_id: str = "") -> list[Any]:
         made = await self.materials.prepare(subject)
-        messages = [api_pb2.PodSandboxConfig(**await self.materials.sandbox_config(subject, made, 0))]
+        messages: list[Any] = [api_pb2.PodSandboxConfig(**await self.materials.sandbox_config(subject, made, 0))]
         for kind, one in subject.containers():
             config = await self.materials.container_config(
                 subject,

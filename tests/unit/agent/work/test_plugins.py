@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 
@@ -76,7 +76,12 @@ async def world() -> AsyncIterator[World]:
 
 
 async def test_a_plugin_comes_starts_anew_and_leaves(world: World) -> None:
-    for change in (lambda: world.come("a"), lambda: world.come("a", 2), lambda: world.leave("a")):
+    changes: tuple[Callable[[], None], ...] = (
+        lambda: world.come("a"),
+        lambda: world.come("a", 2),
+        lambda: world.leave("a"),
+    )
+    for change in changes:
         change()
         await settle(60)
     assert world.diary == ["+a", "-a", "+a", "-a"] and world.told == [("/r/a.sock", "")] * 2

@@ -206,7 +206,10 @@ async def test_readiness_is_recalled_where_no_probe_has_answered(bench: Bench) -
 
 
 async def test_deletion_quiets_liveness_and_keeps_readiness(bench: Bench) -> None:
-    probes = {"livenessProbe": {**EXEC, "periodSeconds": 1}, "readinessProbe": {**EXEC, "periodSeconds": 1}}
+    probes: Json = {
+        "livenessProbe": {**EXEC, "periodSeconds": 1},
+        "readinessProbe": {**EXEC, "periodSeconds": 1},
+    }
     found = probed(**probes)
     bench.running(found)
     await bench.clock.advance(0.5)

@@ -237,8 +237,8 @@ async def test_a_pod_whose_resize_was_cut_keeps_what_its_cgroup_has(world: World
     world.cri.update_resources = update  # type: ignore[method-assign]
     ensure, quotas = world.cgroups.ensure_pod, [world.cgroups.have["u1"].cpu_quota]
 
-    async def noted(of: Pod, *, keep: bool = False) -> str:
-        parent = await ensure(of, keep=keep)
+    async def noted(pod: Pod, *, keep: bool = False) -> str:
+        parent = await ensure(pod, keep=keep)
         quotas.append(world.cgroups.have["u1"].cpu_quota)
         return parent
 

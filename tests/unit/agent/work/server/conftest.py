@@ -7,7 +7,7 @@ import ssl
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import aiohttp
 import pytest
@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from prometheus_client import CollectorRegistry
 
+from agent.ports import Runtime
 from agent.serving import server_edges
 from agent.settings import AuthSettings, ServerSettings
 from agent.work.server import KubeletServer, ServedNode, ServerDeps, start
@@ -122,7 +123,7 @@ class Bench:
             settings,
             node,
             self.view,
-            self.runtime,
+            cast(Runtime, self.runtime),
             self.reviewer,  # type: ignore[arg-type]
             CollectorRegistry(),
             lambda: self.health,

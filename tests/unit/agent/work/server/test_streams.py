@@ -210,7 +210,11 @@ async def test_a_terminal_is_the_containers_choice_for_attach(bench: Bench, peer
         _, writer = await _open(bench, path, _SPDY)
         writer.close()
         wanted = 1 if "shell" in path else 2
-        await until(lambda wanted=wanted: len(bench.runtime.asked) == wanted)
+
+        def asked(wanted: int = wanted) -> bool:
+            return len(bench.runtime.asked) == wanted
+
+        await until(asked)
     assert [streams["tty"] for _, streams in bench.runtime.asked] == [True, False]
     assert bench.runtime.asked[0][1]["stderr"] is False
 
