@@ -132,6 +132,11 @@ class Keeper:
         self._process.kill()
         self._process.communicate()
 
+    def leave(self) -> None:
+        """As if this process had ended now: the other one keeps them for its `seconds`, and is not waited for."""
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+
 
 def _finish(argv: Sequence[str], code: int, out: bytes, err: bytes, check: bool) -> Completed:
     if check and code != 0:

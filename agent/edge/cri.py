@@ -73,7 +73,7 @@ class Cri:
 
     async def keep_starts(self) -> None:
         """Until cancelled: starts of containers go a way on which they come to their end even if this process is
-        killed."""
+        killed, or closes this while they are under way."""
         await self._starts.run()
 
     async def close(self) -> None:
@@ -136,8 +136,9 @@ class Cri:
 
     async def start_container(self, container_id: str) -> None:
         request = pb.StartContainerRequest(container_id=container_id)
-        service = self._starts.stub or self._runtime
-        await self._ask("start container", container_id, service.StartContainer(request, timeout=_LIMIT))
+        stub = self._starts.stub
+        call = (stub or self._runtime).StartContainer(request, timeout=_LIMIT)
+        await self._ask("start container", container_id, self._starts.to_its_end(call) if stub else call)
 
     async def stop_container(self, container_id: str, grace_seconds: int) -> None:
         request = pb.StopContainerRequest(container_id=container_id, timeout=grace_seconds)

@@ -1,9 +1,12 @@
-"""A connection on which containers are started, and which outlives a killed agent by some seconds.
+"""A connection on which containers are started, and which outlives the agent by some seconds.
 
 When a caller's connection ends, containerd cancels what it asked for: a container whose start is cut has failed
 (StartError) and its process, if it was there already, is killed (internal/cri/server/container_start.go). So a SIGKILL
 of the agent would cost containers a restart. A descriptor that another process has as well stays open: a keeper, one
 `sh` that waits for the agent's end, holds this connection until the calls on it have come to their end.
+
+An agent that stops while a start is under way leaves the connection as a killed one would: gRPC cancels its calls and
+shuts the socket down when a channel is closed, so the channel is given another socket before.
 
 Only starts go this way. An event stream that nobody reads would hold up every event of the runtime
 (internal/eventq publishes to one subscriber after the other, blocking).
@@ -16,6 +19,7 @@ import logging
 import os
 import socket
 import stat
+from collections.abc import Awaitable
 from typing import Any
 
 import grpc
@@ -39,8 +43,11 @@ class KeptStarts:
 
     def __init__(self, endpoint: str, options: list[tuple[str, int]]) -> None:
         self._endpoint, self._options = endpoint, [*options, _OWN_CONNECTION]
+        self._path = endpoint.removeprefix("unix:").removeprefix("//")
         self._channel: grpc.aio.Channel | None = None
         self._keeper: Keeper | None = None
+        self._ours = (-1, -1)  # descriptor and inode of the connection
+        self._under_way: set[asyncio.Future[Any]] = set()
         self._closed = asyncio.Event()
         self.stub: Any = None
 
@@ -48,12 +55,11 @@ class KeptStarts:
         """Until cancelled: have such a connection, and a new one when the runtime has gone and come back."""
         if not self._endpoint.startswith("unix:"):
             return await asyncio.Event().wait()  # type: ignore[return-value]
-        path = self._endpoint.removeprefix("unix:").removeprefix("//")
         pause = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         try:
             while not self._closed.is_set():
                 try:
-                    await self._once(path)
+                    await self._once(self._path)
                     pause.reset()
                 except (OSError, TimeoutError, NodewrightError, grpc.aio.UsageError) as error:
                     log.debug("no connection for starts that outlives the agent: %s", error)  # UsageError: closed
@@ -63,8 +69,18 @@ class KeptStarts:
         finally:
             self.stub = None
 
+    async def to_its_end(self, call: Awaitable[Any]) -> Any:
+        """The answer to a call of `stub`. Cancelled, this leaves the call under way."""
+        answer = asyncio.ensure_future(_answer(call))
+        self._under_way.add(answer)
+        answer.add_done_callback(self._under_way.discard)
+        return await asyncio.shield(answer)
+
     async def close(self) -> None:
+        """End the connection; with calls under way only for this process: the keeper still has it."""
         self._closed.set()
+        if self._under_way:
+            self._leave()
         await self._drop()
 
     async def _once(self, path: str) -> None:
@@ -77,9 +93,23 @@ class KeptStarts:
         ours = await asyncio.to_thread(_connections, path) - before
         if len(ours) != 1:
             raise Temporary(f"{len(ours)} new connections", obj=path, step="find the connection for starts")
-        self._keeper = Keeper([next(iter(ours))[0]], _KEPT)
+        self._ours = next(iter(ours))
+        self._keeper = Keeper([self._ours[0]], _KEPT)
         self.stub = api_pb2_grpc.RuntimeServiceStub(channel)
         await channel.wait_for_state_change(grpc.ChannelConnectivity.READY)
+
+    def _leave(self) -> None:
+        try:
+            still_ours = self._keeper is not None and self._ours in _connections(self._path)
+        except OSError:
+            still_ours = False  # no socket there any more: the runtime has gone, and the calls with it
+        if self._keeper is None or not still_ours:
+            return
+        one, other = socket.socketpair()
+        with one, other:
+            os.dup2(one.fileno(), self._ours[0], inheritable=False)
+        keeper, self._keeper = self._keeper, None
+        keeper.leave()
 
     async def _drop(self) -> None:
         self.stub = None
@@ -89,6 +119,10 @@ class KeptStarts:
         if self._keeper is not None:
             keeper, self._keeper = self._keeper, None
             await asyncio.to_thread(keeper.end)
+
+
+async def _answer(call: Awaitable[Any]) -> Any:
+    return await call
 
 
 def _connections(path: str) -> set[tuple[int, int]]:

@@ -455,11 +455,18 @@ class World:
 
     async def kill_agent(self) -> None:
         """SIGKILL: nothing is said, nothing is finished."""
+        await self._end_agent(self.table.close())
+
+    async def stop_agent(self) -> None:
+        """SIGTERM, and a start that is under way takes longer than the agent's patience."""
+        await self._end_agent(self.table.close(patience=0.01))
+
+    async def _end_agent(self, stopping: Coroutine[Any, Any, None]) -> None:
         self.api.inbox = None
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        closing = asyncio.gather(self.parts.images.close(), self.parts.reporter.close(), self.table.close())
+        closing = asyncio.gather(self.parts.images.close(), self.parts.reporter.close(), stopping)
         # A call that the runtime is slow to answer is waited for, and its time passes only where the clock is moved.
         while not closing.done():
             await self.clock.advance(0.5)

@@ -1,4 +1,4 @@
-"""A start that is under way when the agent is killed comes to its end: containerd would cancel it else."""
+"""A start that is under way when the agent is killed or stops comes to its end: containerd would cancel it else."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from tests.waiting import until
 
 pb: Any = api_pb2
 
-# The agent of these tests: it starts one container, on the kept connection or before there is one.
+# The agent of these tests: it starts one container, on the kept connection or before there is one. A line tells it to
+# stop as an agent does whose patience is over.
 _AGENT = """
 import asyncio, sys
 from agent.edge.cri import Cri
@@ -34,7 +35,14 @@ async def main(socket, kept):
         keeping = asyncio.create_task(cri.keep_starts())
         while cri._starts.stub is None:
             await asyncio.sleep(0.005)
-    await cri.start_container("c")
+    starting = asyncio.create_task(cri.start_container("c"))
+    await asyncio.to_thread(sys.stdin.readline)
+    starting.cancel()
+    await asyncio.gather(starting, return_exceptions=True)
+    await cri.close()
+    if kept:
+        keeping.cancel()
+        await asyncio.gather(keeping, return_exceptions=True)
 
 asyncio.run(main(sys.argv[1], sys.argv[2] == "kept"))
 """
@@ -67,15 +75,24 @@ async def runtime(tmp_path: Path) -> AsyncIterator[tuple[_Runtime, str]]:
     await server.stop(None)
 
 
+@pytest.mark.parametrize("how", ["killed", "stopped"])
 @pytest.mark.parametrize(("way", "end"), [("kept", "started"), ("plain", "cancelled")])
-async def test_a_start_outlives_the_agent_that_asked_for_it(runtime: tuple[_Runtime, str], way: str, end: str) -> None:
+async def test_a_start_outlives_the_agent_that_asked_for_it(
+    runtime: tuple[_Runtime, str], way: str, end: str, how: str
+) -> None:
     served, path = runtime
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    agent = await asyncio.create_subprocess_exec(sys.executable, "-c", _AGENT, path, way, env=environment)
+    agent = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", _AGENT, path, way, env=environment, stdin=asyncio.subprocess.PIPE
+    )
     try:
         await asyncio.wait_for(served.begun.wait(), 30)
+        if how == "stopped":
+            await asyncio.wait_for(agent.communicate(b"\n"), 30)
+            assert agent.returncode == 0
     finally:
-        agent.kill()
+        with contextlib.suppress(ProcessLookupError):
+            agent.kill()
         await agent.wait()
     if end == "cancelled":
         await until(lambda: served.ends)
