@@ -23,7 +23,7 @@ from cni.plan.masq import FirewallFacts
 from cni.ports import Store
 from cni.server import CniServer, Told
 from cni.settings import CniSettings
-from cni.spec import CURRENT, NetConf
+from cni.spec import CURRENT, CNIError, NetConf
 from cni.wire import Wire
 from nodelib.clock import Clock, SystemClock
 from nodelib.runner import BoundedFrequencyRunner
@@ -105,11 +105,18 @@ class CniNode:
         if live is None:
             return
         dead = leftovers.dead(await asyncio.to_thread(self._attachments), live, before)
+        failures: list[CNIError] = []
         for attachment in dead:
+            try:
+                await asyncio.to_thread(self.operations.delete, self._conf(), attachment.key)
+            except CNIError as error:  # the others are given back all the same
+                failures.append(error)
+                continue
             log.warning("%s (%s) is unknown to the runtime: its address is free again", attachment.key, attachment.pod)
-            await asyncio.to_thread(self.operations.delete, self._conf(), attachment.key)
         if any(item.port_mappings for item in dead):
             await self.network.firewall.sync()
+        if failures:
+            raise failures[0]
 
     async def uninstall(self, *, remove_store: bool = False) -> None:
         """Take away all that this network made on the node, in whatever form. Pods that run lose their connection."""

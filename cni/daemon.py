@@ -64,6 +64,7 @@ class NodeNetwork:
         self._remembered = remembered or Remembered()
         self._nodes: tuple[NodeFacts, ...] | None = None
         self._said: tuple[str, ...] = ()
+        self._adopted: set[str] = set()
         self._waiting = "the node's network has not been set up yet"
         self._looked = asyncio.Event()
         self.firewall = Firewall(self._firewall_facts, apply_rules, self._ports_changed)
@@ -127,9 +128,9 @@ class NodeNetwork:
             f"{', '.join(map(str, self.pod_cidrs))}: the node's is used. Does another node write "
             f"{self._settings.conf_file}?"
         )
-        if reason not in self._said:
+        if reason not in self._adopted:
             log.warning("%s", reason)
-            self._said = (*self._said, reason)
+            self._adopted.add(reason)
         return replace(conf, ranges=ranges)
 
     async def sync(self) -> None:

@@ -59,8 +59,8 @@ class Firewall:
                 self._applied = None  # unknown until the write has succeeded
                 await self._apply(facts, audit or first)
                 ports = tuple(port for item in facts for port in item.host_ports)
-                old, self._ports = self._ports, ports
-                await self._ports_changed(old, ports)
+                await self._ports_changed(self._ports, ports)
+                self._ports = ports  # only now: the next sync makes a failure good
                 self._applied = facts
             self._done = covered
 

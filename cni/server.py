@@ -36,6 +36,7 @@ Told = Callable[[str, str, float, str], None]
 
 _THREADS = 4
 _BACKLOG = 512
+_ACCEPT_PAUSE = 0.1  # seconds
 _LARGEST = 16 << 20
 _REQUEST_SECONDS = 10
 _CHUNK = 1 << 16
@@ -96,7 +97,12 @@ class CniServer:
         self.listen()
         loop = asyncio.get_running_loop()
         while (listener := self._listener) is not None:
-            connection, _ = await loop.sock_accept(listener)
+            try:
+                connection, _ = await loop.sock_accept(listener)
+            except OSError as error:  # too many open files, or a client that gave up meanwhile
+                log.warning("%s: accept: %s; tried again in %g s", self._path, error, _ACCEPT_PAUSE)
+                await asyncio.sleep(_ACCEPT_PAUSE)
+                continue
             task = asyncio.create_task(self._client(connection), name="cni/client")
             self._clients.add(task)
             task.add_done_callback(self._clients.discard)

@@ -53,8 +53,8 @@ class RestoreError(Temporary):
             f"{message}; offending line: {line}" if line else message,
             obj=f"{family} rules",
             step="iptables-restore",
-            action="Nothing was changed. If it goes on, look for a kernel module or an iptables extension "
-            "that is missing, or for another program that removes our chains.",
+            action="The refused table is as it was; tables before it in the input are written. If it goes on, look for "
+            "a kernel module or an iptables extension that is missing, or for another program that removes our chains.",
         )
         self.line = line
 

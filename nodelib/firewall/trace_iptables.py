@@ -104,6 +104,8 @@ def _target(walker: Walker, rule: Rule, way: Way, node: Node, depth: int) -> tup
         moved = replace(way.packet, destination=here, port=port)
         return [], [replace(way, packet=moved, verdict="ACCEPT", translated=True)]
     if not content.has(target):
+        if walker.lenient:
+            return [way], []  # LOG, CT, TCPMSS and their like: the packet goes on
         raise Invalid(f"jump to {target}, which does not exist", obj=f"table {content.table}", step="trace a packet")
     left = _chain(walker, target, way, node, depth + 1)
     return [one for one in left if not one.verdict], [one for one in left if one.verdict]

@@ -29,15 +29,19 @@ class ContextOfNode:
 
     @property
     def ready(self) -> bool:
-        """False while local traffic is to be told by the node's pod CIDR and the node has none yet."""
-        return not self._detect_node_cidr or bool(self.ctx.detector)
+        """False while local traffic is to be told by the node's pod CIDRs and the node has none yet.
+
+        A family without one of its own has no local traffic to tell (upstream: getLocalDetectors, a no-op detector).
+        """
+        return not self._detect_node_cidr or bool(self._node.pod_cidrs)
 
     def node_changed(self, node: NodeFacts) -> bool:
         """Take what is new of the node; True when that changes any rule."""
+        was_ready = self.ready
         moved, self._node = node.ips != self._node.ips, node
         fresh = context_of_node(self.ctx, node, detect_node_cidr=self._detect_node_cidr)
         changed, self.ctx = fresh != self.ctx, fresh
-        return changed or moved
+        return changed or moved or self.ready != was_ready
 
     def service_cidrs_changed(self, cidrs: tuple[str, ...]) -> bool:
         """True when the rules of this family depend on what is new."""

@@ -44,6 +44,8 @@ class IptablesBackend(OfNode):
         """Raises RestoreError or CommandError; the transaction that failed changed nothing."""
         standing = self._standing
         full = changed is None or standing is None
+        # A commit of somebody else since the last look must not pass for ours: the next audit reads then.
+        alone = full or self._generation() == self._seen
         # Forgotten until all of it is in: a plan that broke off leaves a state that only a full sync mends.
         self._standing = None
         if changed is None or standing is None:
@@ -55,7 +57,7 @@ class IptablesBackend(OfNode):
         for change in plan.changes:
             await self._tables.restore(change)
         self._standing, self._desired = plan.standing, desired
-        self._seen = self._generation()
+        self._seen = self._generation() if alone else None
         return _report(plan, full)
 
     async def _write_all(self, desired: Desired, ctx: Context) -> Plan:

@@ -50,6 +50,8 @@ class NftablesBackend(OfNode):
     async def sync(self, desired: Desired, changed: frozenset[ServicePortName] | None) -> SyncReport:
         """Raises NftError or CommandError; the transaction that failed changed nothing."""
         ledger = self._ledger
+        # A commit of somebody else since the last look must not pass for ours: the next audit reads then.
+        alone = changed is None or ledger is None or self._generation() == self._seen
         # Forgotten until all of it is in: a plan that broke off leaves a state that only a full sync mends.
         self._ledger = None
         if changed is None or ledger is None:
@@ -58,7 +60,7 @@ class NftablesBackend(OfNode):
         else:
             full, delta = False, await self._write_some(desired, changed, ledger)
         self._ledger = ledger
-        self._seen = self._generation()
+        self._seen = self._generation() if alone else None
         if full or loses_endpoints(delta.delete, delta.ports.values()):
             await self._forget_clients(ledger)
         return _report(ledger, delta, full)

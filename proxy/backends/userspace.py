@@ -62,6 +62,8 @@ class UserspaceBackend(OfNode):
         """Raises RestoreError or CommandError. A socket that cannot be had is a problem of its port alone."""
         before, self._chains = self._chains, ()
         full = changed is None or not before
+        # A commit of somebody else since the last look must not pass for ours: the next audit reads then.
+        alone = full or self._generation() == self._seen
         ctx = await self._facts.refresh() if full else self._facts.ctx
         names = set(desired.ports) | {name.port for name in self._sockets} if full else changed or ()
         wanted = userspace.pools(desired, names, ctx)
@@ -75,7 +77,7 @@ class UserspaceBackend(OfNode):
         # Only when nothing leads to them any more.
         await self._close([name for name in self._sockets if name.port in names and name not in wanted])
         self._chains = chains
-        self._seen = self._generation()
+        self._seen = self._generation() if alone else None
         count = sum(len(chain.rules) for chain in chains)
         return SyncReport(full, {"nat": count}, {"nat": count}, problems=tuple(problems))
 

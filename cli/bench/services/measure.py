@@ -21,7 +21,7 @@ from cli.bench.services.objects import PORT, PROBE_ADDRESS, Size
 from cli.bench.services.subject import LAST, SYNC, Peer, Subject, start_peer
 from controlplane.edge.lab import Lab
 from nodelib.clock import Clock
-from nodelib.errors import Temporary
+from nodelib.errors import Invalid, Temporary
 from nodelib.kube.client import KubeClient
 
 
@@ -74,7 +74,7 @@ class Measurement:
     async def change(self, say: Callable[[str], None]) -> None:
         peer = Peer(await start_peer(self._lab, self._subject.space, "client"))
         taken = []
-        for turn in range(self._effort.changes):
+        for turn in range(min(self._effort.changes, max(1, len(self._fresh)))):
             if turn % 10 == 0:
                 say(f"{turn} of {self._effort.changes} changes")
             taken.append(await self._lag(peer))
@@ -96,7 +96,9 @@ class Measurement:
                 await self._clock.sleep(1)
         finally:
             noise.cancel()
-            await asyncio.gather(noise, return_exceptions=True)
+            [ended] = await asyncio.gather(noise, return_exceptions=True)
+        if isinstance(ended, Exception):
+            raise Temporary(str(ended) or repr(ended), obj="churn", step="send changes") from ended
         spent = self._clock.monotonic() - began
         self.figures["churn CPU"] = 100 * (self._subject.cost().cpu - before) / spent
         self.figures["churn lag p50"] = statistics.median(lags)
@@ -107,7 +109,7 @@ class Measurement:
     async def prepare_path(self) -> None:
         """One Service gets the endpoint that takes a stream. The last thing the proxy is needed for."""
         self._path = Peer(await start_peer(self._lab, self._subject.space, "client"))
-        self._answering = self._fresh.pop()
+        self._answering = self._unmoved()
         await self._moved(self._path, self._answering, [PROBE_ADDRESS])
 
     async def path(self) -> None:
@@ -123,8 +125,19 @@ class Measurement:
         self.figures["first packet p99"] = 1e6 * percentile(self._connects, 0.99)
         self.figures["throughput"] = statistics.median(self._speeds) * 8 / 1e9
 
+    def _unmoved(self) -> int:
+        """A Service that no proxy was measured with yet: moved again, it would change nothing."""
+        if not self._fresh:
+            raise Invalid(
+                f"all {self._size.services} Services have been moved once",
+                obj="--sizes",
+                step="measure a change",
+                action="Give a larger size, or fewer --steps or --modes.",
+            )
+        return self._fresh.pop()
+
     async def _lag(self, peer: Peer) -> float:
-        index = self._fresh.pop()
+        index = self._unmoved()
         return await self._moved(peer, index, [*self._size.addresses(index)[:-1], PROBE_ADDRESS])
 
     async def _moved(self, peer: Peer, index: int, addresses: list[str], limit: float = 60) -> float:
@@ -154,7 +167,7 @@ class Measurement:
         while True:
             due = int((self._clock.monotonic() - began) * self._effort.churn_rate)
             while self._sent < due:
-                index = self._random.choice(self._fresh[: len(self._fresh) // 2])
+                index = self._random.choice(self._fresh[: len(self._fresh) // 2] or range(self._size.services))
                 first, *rest = self._size.addresses(index)
                 other = self._size.addresses(self._random.randrange(self._size.services))[0]
                 task = asyncio.create_task(self._patch(index, [self._random.choice((first, other)), *rest]))

@@ -242,6 +242,28 @@ async def test_callers_share_one_write() -> None:
     assert len(writes) <= 4
 
 
+async def test_flows_that_could_not_be_forgotten_are_forgotten_by_the_next_write() -> None:
+    mapping = HostPort(PortMapping(53, 53), ip_address("10.244.0.5"))
+    facts = [FirewallFacts("nodewright", "nw0", (CIDR,), host_ports=(mapping,))]
+    seen: list[tuple[tuple[HostPort, ...], tuple[HostPort, ...]]] = []
+
+    async def apply(value: tuple[FirewallFacts, ...], everything: bool) -> None:
+        pass
+
+    async def changed(old: tuple[HostPort, ...], new: tuple[HostPort, ...]) -> None:
+        seen.append((old, new))
+        if len(seen) == 2:
+            raise OSError("no buffer space available")
+
+    firewall = Firewall(lambda: (facts[0],), apply, changed)
+    await firewall.sync()
+    facts[0] = replace(facts[0], host_ports=())
+    with pytest.raises(OSError, match="buffer"):
+        await firewall.sync()
+    await firewall.sync()
+    assert seen == [((), (mapping,)), ((mapping,), ()), ((mapping,), ())]
+
+
 async def test_a_failed_write_is_made_again() -> None:
     bench = Bench()
     bench.network.set_nodes([ME])

@@ -57,3 +57,10 @@ def test_a_circle_and_an_unknown_match_are_errors() -> None:
         outcomes("*filter\n:A - [0:0]\n-A INPUT -j A\n-A A -j A\nCOMMIT\n", Packet("1.2.3.4", "192.0.2.1", 1))
     with pytest.raises(Invalid, match="--match-set"):
         outcomes("*filter\n-A INPUT -m set --match-set x src -j DROP\nCOMMIT\n", Packet("1.2.3.4", "192.0.2.1", 1))
+
+
+def test_a_target_that_only_looks_is_passed_where_anything_may_be_found() -> None:
+    fake = FakeIptables()
+    fake.load("*filter\n-A INPUT -j LOG\n-A INPUT -j DROP\nCOMMIT\n")
+    found = list(trace(fake.content(), Packet("198.51.100.7", "192.0.2.1", 80), NODE, lenient=True))
+    assert [one.verdict for one in found] == ["DROP"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -22,7 +22,7 @@ from proxy.plan.node import parse_node
 from proxy.plan.tracker import Tracker
 from proxy.proxier import Proxier
 from tests.fakes.clock import FakeClock, settle
-from tests.unit.proxy.build import CONTEXT, HERE, endpoint_slice, service
+from tests.unit.proxy.build import CONTEXT, HERE, desired, endpoint_slice, service
 from tests.waiting import until
 
 
@@ -138,6 +138,19 @@ async def test_a_foreign_flush_is_mended_within_seconds(world: World) -> None:
     assert world.clock.monotonic() - flushed < 10
 
 
+async def test_a_foreign_change_does_not_hide_behind_our_next_one() -> None:
+    fake, foreign = FakeIptables(), 0
+    backend = IptablesBackend(fake, ContextOfNode(CONTEXT), generation=lambda: len(fake.inputs) + foreign)
+    one = desired(service("a", "172.30.0.1"))
+    await backend.sync(one, None)
+    assert await backend.audit(deep=True) == []
+    fake.tables["nat"]["PREROUTING"].clear()
+    foreign += 1
+    both = desired(service("a", "172.30.0.1"), service("b", "172.30.0.2"))
+    await backend.sync(both, frozenset(set(both.ports) - set(one.ports)))
+    assert await backend.audit(deep=True) != []
+
+
 async def test_one_removed_rule_is_mended_by_the_deep_audit(world: World) -> None:
     world.proxier.on_service("ADDED", service("a", "172.30.0.1"))
     world.proxier.start()
@@ -226,3 +239,9 @@ async def test_without_pod_cidr_the_detector_waits_for_the_node() -> None:
     assert (
         backend.node_changed(NodeFacts(HERE, pod_cidrs=("fd00::/64", "10.244.3.0/24"), exists=True)) and backend.ready
     )
+
+
+def test_a_family_without_a_pod_cidr_of_its_own_does_not_wait_for_one() -> None:
+    six = ContextOfNode(replace(CONTEXT, family=Family.IPV6), detect_node_cidr=True)
+    assert not six.ready
+    assert six.node_changed(NodeFacts(HERE, pod_cidrs=("10.244.3.0/24",), exists=True)) and six.ready
