@@ -115,13 +115,15 @@ class TableContent:
     """A table as the kernel has it: every chain, built-in ones included, in the kernel's order.
 
     `fingerprints` stand for the rules of chains whose rules were not kept (see `fingerprint`); `counters` are the
-    packets that each rule of a chain matched, where they were saved with it (iptables-save -c).
+    packets that each rule of a chain matched, where they were saved with it (iptables-save -c); `dropping`: the
+    built-in chains whose policy is DROP.
     """
 
     table: str
     chains: dict[str, tuple[Rule, ...]]
     fingerprints: dict[str, int] = field(default_factory=dict)
     counters: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    dropping: frozenset[str] = frozenset()
 
     def has(self, chain: str) -> bool:
         return chain in self.chains

@@ -31,6 +31,7 @@ def parse_tables(text: str, *, only: Collection[str] | None = None) -> dict[str,
     chains: dict[str, list[Rule]] = {}
     prints: dict[str, int] = {}
     counts: dict[str, list[int]] = {}
+    dropping: set[str] = set()
     table = ""
     for number, (line, packets) in enumerate(_lines(text), 1):
         kind = line[:1]
@@ -46,15 +47,19 @@ def parse_tables(text: str, *, only: Collection[str] | None = None) -> dict[str,
             else:
                 prints[chain] = fingerprint((words,), prints.get(chain, 0))
         elif kind == ":":
-            chains[line[1:].split(" ", 1)[0]] = []
+            name, policy, *_ = (*line[1:].split(" "), "-")
+            chains[name] = []
+            if policy == "DROP":
+                dropping.add(name)
         elif kind == "*":
-            table, chains, prints, counts = line[1:].strip(), {}, {}, {}
+            table, chains, prints, counts, dropping = line[1:].strip(), {}, {}, {}, set()
         elif line == "COMMIT":
             tables[table] = TableContent(
                 table,
                 {name: tuple(rules) for name, rules in chains.items()},
                 prints,
                 {name: tuple(packets) for name, packets in counts.items()},
+                frozenset(dropping),
             )
         elif kind not in ("#", ""):
             raise _bad(line, number)

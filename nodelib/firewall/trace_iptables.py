@@ -35,7 +35,11 @@ class Walker:
     lenient: bool = False
 
     def walk(self, way: Way, node: Node) -> list[Way]:
-        return _chain(self, self.name, way, node, 0)
+        left = _chain(self, self.name, way, node, 0)
+        if self.name not in self.content.dropping:
+            return left
+        policy = Hop(self.content.table, self.name, "policy DROP")
+        return [one if one.verdict else replace(one, verdict="DROP", trail=(*one.trail, policy)) for one in left]
 
 
 def bases(tables: Mapping[str, TableContent], *, lenient: bool = False) -> list[Base]:
@@ -43,7 +47,7 @@ def bases(tables: Mapping[str, TableContent], *, lenient: bool = False) -> list[
     found = []
     for table, content in tables.items():
         for chain, hook in _HOOKS.items():
-            if table in _PRIORITY and content.rules(chain):
+            if table in _PRIORITY and (content.rules(chain) or chain in content.dropping):
                 priority = 100 if (table, chain) == ("nat", "POSTROUTING") else _PRIORITY[table]
                 found.append(Base(hook, priority, table == "nat", Walker(content, chain, lenient).walk))
     return found

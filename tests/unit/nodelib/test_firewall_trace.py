@@ -4,6 +4,7 @@ import pytest
 
 from nodelib.errors import Invalid
 from nodelib.firewall.fake import FakeIptables
+from nodelib.firewall.parse import parse_tables
 from nodelib.firewall.trace import Node, Outcome, Packet, trace
 
 NODE = Node(frozenset({"192.0.2.1"}))
@@ -64,3 +65,14 @@ def test_a_target_that_only_looks_is_passed_where_anything_may_be_found() -> Non
     fake.load("*filter\n-A INPUT -j LOG\n-A INPUT -j DROP\nCOMMIT\n")
     found = list(trace(fake.content(), Packet("198.51.100.7", "192.0.2.1", 80), NODE, lenient=True))
     assert [one.verdict for one in found] == ["DROP"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "verdict"),
+    [("", "DROP"), ("-A FORWARD -p tcp -j ACCEPT\n", "ACCEPT"), ("-A FORWARD -p udp -j ACCEPT\n", "DROP")],
+    ids=["no rule", "a rule accepts", "no rule matches"],
+)
+def test_the_policy_of_a_chain_is_its_last_word(rule: str, verdict: str) -> None:
+    saved = f"*filter\n:INPUT ACCEPT [0:0]\n:FORWARD DROP [3:180]\n:OUTPUT ACCEPT [0:0]\n{rule}COMMIT\n"
+    found = list(trace(parse_tables(saved), Packet("198.51.100.7", "10.0.0.5", 80), NODE))
+    assert [one.verdict for one in found] == [verdict]
