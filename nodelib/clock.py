@@ -17,6 +17,16 @@ class Clock(Protocol):
     async def sleep(self, seconds: float) -> None: ...
 
 
+async def at_most(clock: Clock, seconds: float, event: asyncio.Event) -> None:
+    """Until the event is set, or so many seconds of the clock have passed."""
+    sides = {asyncio.ensure_future(clock.sleep(seconds)), asyncio.ensure_future(event.wait())}
+    try:
+        await asyncio.wait(sides, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for one in sides:
+            one.cancel()
+
+
 class SystemClock:
     """The machine's clocks."""
 

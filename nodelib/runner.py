@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from nodelib.clock import Clock
+from nodelib.clock import Clock, at_most
 from nodelib.errors import NodewrightError
 
 log = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ class BoundedFrequencyRunner:
         """Until cancelled. A failing `fn` is logged and tried again; it never ends the loop."""
         wait = self._max
         while True:
-            await self._wait_for_poke(wait)
+            await at_most(self._clock, wait, self._poked)
             self._poked.clear()
             started = self._clock.monotonic()
             wait = self._max
@@ -64,15 +64,6 @@ class BoundedFrequencyRunner:
             rest = max(self._min - took, min(self._rest_factor * took, self._longest_rest))
             if rest > 0:
                 await self._clock.sleep(rest)
-
-    async def _wait_for_poke(self, timeout: float) -> None:
-        timer = asyncio.ensure_future(self._clock.sleep(timeout))
-        poke = asyncio.ensure_future(self._poked.wait())
-        try:
-            await asyncio.wait({timer, poke}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            timer.cancel()
-            poke.cancel()
 
 
 def _unexpected(error: Exception) -> bool:

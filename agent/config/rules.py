@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from agent.config.values import seconds
+from agent.config.values import is_address, seconds
 from nodelib import quantity
 from nodelib.errors import Invalid
 
@@ -118,10 +118,10 @@ def _durations(config: Flat) -> Iterator[Complaint]:
 
 def _addresses(config: Flat) -> Iterator[Complaint]:
     for path in ("address", "healthzBindAddress"):
-        if not _is_address(config[path]):
+        if not is_address(config[path]):
             yield path, f"{config[path]!r} is not an IP address"
     for index, server in enumerate(config["clusterDNS"]):
-        if not _is_address(server):
+        if not is_address(server):
             yield f"clusterDNS[{index}]", f"{server!r} is not an IP address"
     for path in ("containerRuntimeEndpoint", "imageServiceEndpoint"):
         endpoint = config[path]
@@ -255,11 +255,3 @@ def _others(config: Flat) -> Iterator[Complaint]:
             ipaddress.ip_network(cidr)
         except ValueError as error:
             yield "podCIDR", str(error)
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True

@@ -6,6 +6,7 @@ form or raises Wrong, which names the path. Durations are Go's (time.ParseDurati
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Callable, Mapping
 from decimal import Decimal
@@ -172,3 +173,12 @@ def _shown(value: Any) -> str:
 
 def _quote_hint(value: Any) -> str:
     return "" if isinstance(value, (dict, list, type(None))) else "; put it in quotes"
+
+
+def is_address(text: str) -> bool:
+    """An IPv4 or IPv6 address."""
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True

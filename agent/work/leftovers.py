@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 from collections.abc import Iterator
 
-from nodelib.clock import Clock
+from nodelib.clock import Clock, at_most
 
 _LONGEST = 5.0  # seconds that leftovers wait
 
@@ -39,9 +39,4 @@ class Leftovers:
         """Until there is nothing more urgent, or it has been waited for long enough."""
         if self._calm.is_set():
             return
-        timer, calm = asyncio.ensure_future(clock.sleep(_LONGEST)), asyncio.ensure_future(self._calm.wait())
-        try:
-            await asyncio.wait({timer, calm}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            timer.cancel()
-            calm.cancel()
+        await at_most(clock, _LONGEST, self._calm)

@@ -21,7 +21,7 @@ from agent.model.materials import CertificateNeed, Credential, Json, NodeContext
 from agent.model.pods import Pod
 from agent.plan import pod_certificates as plan
 from nodelib.backoff import Backoff
-from nodelib.clock import Clock
+from nodelib.clock import Clock, at_most
 from nodelib.errors import Invalid, NodewrightError, Permanent, Temporary
 
 log = logging.getLogger(__name__)
@@ -258,14 +258,8 @@ class CertificateDesk:
 
     async def _wait(self, event: asyncio.Event, seconds: float) -> None:
         """Until the event, or so long."""
-        if event.is_set():
-            return
-        sides = {asyncio.ensure_future(event.wait()), asyncio.ensure_future(self._clock.sleep(seconds))}
-        try:
-            await asyncio.wait(sides, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for one in sides:
-                one.cancel()
+        if not event.is_set():
+            await at_most(self._clock, seconds, event)
 
 
 def _state(source: _Source, now: float) -> str:

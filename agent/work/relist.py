@@ -20,7 +20,7 @@ from agent.figures import Figures, Unmeasured
 from agent.model.pods import ContainerState, ObservedPod, RunState, SandboxState
 from agent.ports import Files, Runtime, RuntimeEvent
 from nodelib.backoff import Backoff
-from nodelib.clock import Clock
+from nodelib.clock import Clock, at_most
 
 log = logging.getLogger(__name__)
 
@@ -161,13 +161,9 @@ class Observer:
                 self._audit_now.set()
 
     async def _rest(self, seconds: float) -> None:
-        timer = asyncio.ensure_future(self._clock.sleep(seconds))
-        asked = asyncio.ensure_future(self._audit_now.wait())
         try:
-            await asyncio.wait({timer, asked}, return_when=asyncio.FIRST_COMPLETED)
+            await at_most(self._clock, seconds, self._audit_now)
         finally:
-            timer.cancel()
-            asked.cancel()
             self._audit_now.clear()
 
     async def _look(self, uid: str, *, afresh: bool = False) -> ObservedPod:

@@ -15,7 +15,7 @@ from agent.model.pods import Json, Pod
 from agent.plan.patch import presses, status_patch
 from agent.ports import ApiPods
 from nodelib.backoff import Backoff
-from nodelib.clock import Clock
+from nodelib.clock import Clock, at_most
 from nodelib.errors import NodewrightError, Temporary
 from nodelib.kube.client import ApiError
 
@@ -139,13 +139,7 @@ class Reporter:
 
     async def _gather(self, slot: _Slot) -> None:
         """Until something presses, or the time is up."""
-        timer = asyncio.ensure_future(self._clock.sleep(_UNHURRIED))
-        pressed = asyncio.ensure_future(slot.hurry.wait())
-        try:
-            await asyncio.wait({timer, pressed}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            timer.cancel()
-            pressed.cancel()
+        await at_most(self._clock, _UNHURRIED, slot.hurry)
         slot.hurry.set()
 
     async def _rest(self, slot: _Slot, error: NodewrightError, pause: float) -> None:

@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import os
 import random
-import time
 
 import pytest
 
@@ -102,19 +101,11 @@ async def hung_in(world: World, proxy: CriProxy, method: str) -> float:
             return all(proxy.waiting[method, name] for name in hung)
 
         await holds(all_hang, f"every {method} hangs")
-        began = time.monotonic()
-        await world.run(pod("other", nodeName=NODE))
-        ready = time.monotonic()
-        await world.delete("other")
-        await world.gone("other")
-        gone = time.monotonic()
+        took = await world.another(f"{_HUNG} pods hang in {method}", NODE)
         assert await all_hang()
-    world.figures.append(
-        (f"{_HUNG} pods hang in {method}: another one Ready, gone", f"{ready - began:.2f} s, {gone - ready:.2f} s")
-    )
     for name in hung if kind != "box" else ():
         await world.delete(name, grace=0 if method == "PullImage" else None)
-    return max(ready - began, gone - ready)
+    return took
 
 
 async def _towards(world: World, method: str, name: str) -> None:

@@ -208,6 +208,17 @@ class World:
         await self.create(obj)
         return await self.ready(obj["metadata"]["name"], seconds)
 
+    async def another(self, meanwhile: str, node: str) -> float:
+        """One more pod on the node, Ready and gone; what each took is a figure. The seconds of the longer of both."""
+        began = time.monotonic()
+        await self.run(pod("other", nodeName=node))
+        ready = time.monotonic()
+        await self.delete("other")
+        await self.gone("other")
+        gone = time.monotonic()
+        self.figures.append((f"{meanwhile}: another one Ready, gone", f"{ready - began:.2f} s, {gone - ready:.2f} s"))
+        return max(ready - began, gone - ready)
+
     async def ended(self, obj: Object, seconds: float = 120) -> Object:
         """Create a pod and wait until all of it has ended."""
         await self.create(obj)

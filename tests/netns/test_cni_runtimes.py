@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from controlplane.binaries import ensure
+from controlplane.edge import cgroups
 from controlplane.model import cache_root
 from nodelib.errors import NodewrightError
 from tests.netns.cni_world import Namespace, Node, World, wait_for
@@ -120,7 +121,8 @@ def test_podman_runs_it(podman: list[str], node: Node) -> None:
         return done.stdout.strip()
 
     serve = ["/bin/busybox", "httpd", "-f", "-p", "80", "-h", "/srv"]
-    more = ["--network", "nodewright", "--rootfs", str(node.folder / "podman" / "rootfs")]
+    parent = f"/nodewright-podman-{os.getpid()}"  # podman removes its containers' cgroups, not what they are in
+    more = [f"--cgroup-parent={parent}", "--network", "nodewright", "--rootfs", str(node.folder / "podman" / "rootfs")]
     name = run("run", "--detach", "--ulimit=nofile=1024:1024", "--ulimit=nproc=1024:1024", *more, *serve)
     try:
         assert run("inspect", "--format", "{{.NetworkSettings.Networks.nodewright.IPAddress}}", name) == "10.244.0.2"
@@ -129,6 +131,7 @@ def test_podman_runs_it(podman: list[str], node: Node) -> None:
         wait_for("it answers", lambda: node.namespace.run(*ask, check=False).stdout == "podman", 30)
     finally:
         run("rm", "--force", "--time=0", name)
+        cgroups.remove(cgroups.hierarchies(), parent)
     assert (node.store(), node.veths()) == ({}, [])
 
 

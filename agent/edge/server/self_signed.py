@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from agent.config.values import is_address
 from agent.model.serving import self_signed_files
 from nodelib import files
 
@@ -55,21 +56,13 @@ def _sign(key: ec.EllipticCurvePrivateKey, name: str, sans: list[x509.GeneralNam
 def main(argv: Sequence[str]) -> int:
     """FOLDER, then DNS names and addresses as they come. Exit status 1 with the cause on stderr."""
     folder, *served = argv
-    addresses = [one for one in served if _is_address(one)]
+    addresses = [one for one in served if is_address(one)]
     try:
         make(folder, [one for one in served if one not in addresses], addresses)
     except OSError as error:
         print(error, file=sys.stderr)
         return 1
     return 0
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True
 
 
 if __name__ == "__main__":
