@@ -44,11 +44,12 @@ class Display:
 
     def __enter__(self) -> Display:
         if not self.plain:
-            from rich.console import Console
             from rich.live import Live
 
+            from cli.terminal import new_console
+
             self._live = Live(
-                get_renderable=self._table, console=Console(file=self.out), refresh_per_second=8, transient=False
+                get_renderable=self._table, console=new_console(self.out), refresh_per_second=8, transient=False
             )
             self._live.__enter__()
         return self

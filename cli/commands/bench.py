@@ -11,7 +11,6 @@ import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table
 
 from cli.bench import plot, report
@@ -21,6 +20,7 @@ from cli.choices import Bench
 from cli.display import Display
 from cli.errors import need_root
 from cli.project import PROJECT
+from cli.terminal import new_console
 from controlplane.edge import units
 from controlplane.model import KUBERNETES_VERSION, Cluster, Options
 from controlplane.work.down import down
@@ -183,7 +183,7 @@ def show(table: list[report.Row]) -> None:
     shown = Table(*report.HEAD)
     for row in table:
         shown.add_row(*row.cells)
-    Console().print(shown)
+    new_console().print(shown)
 
 
 def write_section(table: list[report.Row], what: str, *, peer: str, note: str = "") -> None:

@@ -6,13 +6,13 @@ import asyncio
 import datetime
 import os
 import random
+import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import aiohttp
-from rich.console import Console
 from rich.table import Table
 
 from cli.bench.services import objects, plot, report
@@ -24,6 +24,7 @@ from cli.commands.bench import commit
 from cli.display import Display, Say
 from cli.errors import need_root
 from cli.project import PROJECT
+from cli.terminal import new_console
 from controlplane.binaries import ensure
 from controlplane.edge import lab as edge
 from controlplane.edge.lab import Lab, Space
@@ -81,7 +82,7 @@ def services(wanted: Wish, *, write: bool, plain: bool, binaries: Path | None) -
         figures, failed = asyncio.run(_measure(wanted, paths.path("etcd").parent, display, keep))
     _show(figures)
     for message in failed:
-        Console(stderr=True).print(message, style="red", markup=False)
+        new_console(sys.stderr).print(message, style="red")
     raise SystemExit(1 if failed else 0)
 
 
@@ -211,7 +212,7 @@ def _show(figures: list[Figure]) -> None:
     for row in report.rows(figures):
         style = {None: "", True: "green", False: "red"}[row.met]
         shown.add_row(*row.cells[:-1], style=style)
-    Console().print(shown)
+    new_console().print(shown)
 
 
 def _nowhere(figures: list[Figure]) -> None:

@@ -17,6 +17,7 @@ from cli.commands.kubectl import find
 from cli.display import Display
 from cli.errors import need_root
 from cli.project import PROJECT
+from cli.terminal import new_console
 from controlplane.plan.conformance import alone, table
 from controlplane.work.conformance import Order, Report
 from controlplane.work.conformance import run as run_suite
@@ -48,7 +49,7 @@ def run(
         print("\n".join(sorted(report.listed)))
         print(f"{len(report.listed)} tests")
         raise SystemExit(0 if report.listed else 1)
-    show(report, name, Console())
+    show(report, name, new_console())
     if report.status != 0 or not report.results or any(result.outcome == "failed" for result in report.results):
         raise SystemExit(1)
 
@@ -85,7 +86,7 @@ def run_node(order: NodeOrder, *, plain: bool) -> None:
     need_root("conformance")
     with Display(plain=plain or None) as display:
         report = asyncio.run(_until_asked_to_stop(run_node_suite(order, display, SystemClock())))
-    show(report, order.name, Console())
+    show(report, order.name, new_console())
     if report.status != 0 or not report.results or any(result.outcome == "failed" for result in report.results):
         raise SystemExit(1)
 
@@ -123,7 +124,7 @@ def show(report: Report, cluster: str, console: Console) -> None:
     for row in rows:
         for failure in row.failures:
             console.print(Text(f"\nFAILED {failure.name}", "bold red"))
-            console.print(f"  {failure.reason}", markup=False, highlight=False)
-            console.print(f"  alone: {alone(failure.name, cluster)}", markup=False, highlight=False, soft_wrap=True)
+            console.print(f"  {failure.reason}")
+            console.print(f"  alone: {alone(failure.name, cluster)}", soft_wrap=True)
     passed, failed_count = sum(row.passed for row in rows), sum(row.failed for row in rows)
     console.print(f"\n{passed} passed, {failed_count} failed in {report.seconds:.0f} s. Reports: {report.directory}")

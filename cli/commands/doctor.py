@@ -7,11 +7,11 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from cli.project import PROJECT
+from cli.terminal import new_console
 from controlplane.plan.preflight import Finding, fatal
 from controlplane.work.doctor import examine, examine_nodes
 
@@ -40,4 +40,4 @@ def show(findings: tuple[Finding, ...]) -> None:
         table.add_row(Text(finding.level, _STYLE[finding.level]), finding.check, finding.found)
         if finding.level != "ok" and finding.fix:
             table.add_row("", "", Text(f"fix: {finding.fix}", "bold"))
-    Console().print(table)
+    new_console().print(table)

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from cli.commands.kubectl import find
+from cli.terminal import new_console
 from controlplane.work.status import Status, look
 
 
@@ -19,7 +20,7 @@ def run(name: str, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(asdict(status), indent=1))
     else:
-        show(status, Console())
+        show(status, new_console())
     if not healthy(status):
         raise SystemExit(1)
 
@@ -68,7 +69,7 @@ def show(status: Status, console: Console) -> None:
 
 
 def _say(console: Console, text: str) -> None:
-    console.print(text, soft_wrap=True, markup=False, highlight=False)
+    console.print(text, soft_wrap=True)
 
 
 def _table(*columns: str) -> Table:

@@ -11,6 +11,7 @@ from dataclasses import asdict
 from rich.console import Console
 
 from cli.commands.kubectl import find
+from cli.terminal import new_console
 from cli.why import judge, show
 from cli.why.judge import Told
 from cli.why.sources import Answers, ask
@@ -44,12 +45,12 @@ def run(name: str, pod: str, namespace: str, *, as_json: bool, kubeconfig: str =
     elif found:
         show.many(found, now, console)
     else:
-        console.print(f"All {len(every)} pods are as they should be.", highlight=False)
+        console.print(f"All {len(every)} pods are as they should be.")
 
 
 def _console() -> Console:
     # Into a pipe or a file, lines need not fit a terminal.
-    return Console() if sys.stdout.isatty() else Console(width=_WIDE)
+    return new_console(width=None if sys.stdout.isatty() else _WIDE)
 
 
 def _chosen(every: list[Told], pod: str, namespace: str) -> list[Told]:

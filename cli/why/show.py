@@ -107,7 +107,7 @@ def _newest(entry: Happening) -> float:
 
 
 def _say(console: Console, text: str, style: str = "") -> None:
-    console.print(text, style=style or None, soft_wrap=True, markup=False, highlight=False)
+    console.print(text, style=style or None, soft_wrap=True)
 
 
 def _table(*columns: str) -> Table:

@@ -6,9 +6,8 @@ import io
 from dataclasses import asdict, replace
 from typing import Any
 
-from rich.console import Console
-
 from agent.model.explain import End, Explanation, Happening, Wait
+from cli.terminal import new_console
 from cli.why import judge, show
 
 Json = dict[str, Any]
@@ -93,7 +92,7 @@ def test_what_is_shown_of_one_pod() -> None:
     )
     found = explained("web", "u1", wait, ends=(End("app", NOW - 20, "exit code 1", "no disk"),), timeline=steps)
     out = io.StringIO()
-    show.one(judge.Told(found, True), NOW, Console(file=out, width=200))
+    show.one(judge.Told(found, True), NOW, new_console(out, width=200))
     text = out.getvalue()
     for part in ("for 1 min 15 s", "3 times", "(in 9 s)", "do: Read its log.", "ended 20 s ago, exit code 1: no disk"):
         assert part in text
@@ -101,6 +100,17 @@ def test_what_is_shown_of_one_pod() -> None:
         -4:
     ]
     assert lines == [["start", "app"], ["run", "app"], ["sandbox", "0.100"], ["stop", "app"]]
+
+
+def test_brackets_in_what_a_runtime_says_are_shown_as_they_are() -> None:
+    error = 'failed to find plugin "loopback" in path [/opt/cni/bin]'
+    found = explained(
+        "web", "u1", Wait("sandbox", error, error), timeline=(Happening(NOW - 9, "sandbox", 0.1, outcome=error),)
+    )
+    out = io.StringIO()
+    show.one(judge.Told(found, True), NOW, new_console(out, width=200))
+    show.many([judge.Told(found, True)], NOW, new_console(out, width=200))
+    assert out.getvalue().count("[/opt/cni/bin]") >= 2
 
 
 def test_the_newest_round_reads_from_top_to_bottom_and_nothing_is_said_twice() -> None:
@@ -117,7 +127,7 @@ def test_the_newest_round_reads_from_top_to_bottom_and_nothing_is_said_twice() -
     wait = Wait("container app", "CrashLoopBackOff", error, "Mend it.")
     told = explained("web", "u1", wait, ends=ends, timeline=steps)
     out = io.StringIO()
-    show.one(judge.Told(replace(told, summary=f"Running, waits: {error}"), True), NOW, Console(file=out, width=200))
+    show.one(judge.Told(replace(told, summary=f"Running, waits: {error}"), True), NOW, new_console(out, width=200))
     text = out.getvalue()
     assert text.count(error) == 1 and "failed, as said above" in text
     assert text.count("failed liveness probe") == 1 and "ended 2 times, last 24 s ago" in text
