@@ -13,6 +13,7 @@ main() {
   kubectl -n kube-system rollout status deployment/coredns --timeout="$patience"
   manifests | kubectl apply -f - >/dev/null
   kubectl rollout status daemonset/smoke --timeout="$patience"
+  kubectl wait --for=condition=Ready pod -l app=smoke --timeout="$patience" # a node's lapse does not count for a rollout
   kubectl get pods -l app=smoke -o wide
   local workers pods pod address addresses service
   workers=$(kubectl get pods -l app=smoke -o jsonpath='{range .items[*]}{.spec.nodeName}{"\n"}{end}' | sort -u | wc -l)

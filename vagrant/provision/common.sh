@@ -38,6 +38,9 @@ prepare_kernel() {
   systemctl restart systemd-modules-load
   swapoff -a
   hostnamectl hostname "$NODE_NAME"
+  # A box without a way out may know no server, and CoreDNS does not start without one to forward to.
+  grep -qs '^nameserver' /etc/resolv.conf ||
+    ip -4 route show default | awk '{ print "nameserver", $3; exit }' >/etc/resolv.conf
   grep -q " $NODE_NAME\$" /etc/hosts || printf '%s %s\n' "$NODE_IP" "$NODE_NAME" >>/etc/hosts
 }
 
