@@ -11,10 +11,11 @@ from decimal import Decimal
 
 import pytest
 
-from agent.edge.cgroups import CgroupError, CgroupTree, hugepage_sizes, swap_limits
+from agent.edge.cgroups import CgroupError, CgroupTree, SystemdSlices, hugepage_sizes, swap_limits
 from agent.plan.cgroups import Policy
 from agent.work.cgroups import KubepodsTree
 from nodelib.cgroups import Mounts
+from nodelib.command import run
 from tests.unit.agent.plan.test_demand import asks
 from tests.unit.agent.pods import pod
 
@@ -61,6 +62,31 @@ async def test_a_pods_life(tree: CgroupTree, root: str) -> None:
     finally:
         await tree.remove(root)
     assert not await tree.exists(root)
+
+
+@pytest.mark.skipif(not os.path.isdir("/run/systemd/system"), reason="systemd is not the init system")
+async def test_a_pods_life_in_slices_of_systemd(root: str) -> None:
+    tree, slices, top = CgroupTree.detect(), SystemdSlices(), root.strip("/").replace("-", "_")
+    policy = Policy(root=f"/{top}", driver="systemd", pids=64)
+    kubepods = KubepodsTree(tree, policy, hugepage_sizes=hugepage_sizes(), slices=slices)
+    limits = {"cpu": "500m", "memory": "128Mi"}
+    found = pod(asks(requests={"cpu": "100m", "memory": "64Mi"}, limits=limits), meta={"uid": "u-1"})
+    try:
+        await slices.check()
+        await kubepods.setup(NODE)
+        parent = await kubepods.ensure_pod(found)
+        assert parent == f"{top}-kubepods-burstable-podu_1.slice"
+        told = await run(["systemctl", "show", "--property=ControlGroup", "--value", parent])
+        path = told.stdout.decode().strip()
+        await _check_limits(tree, path)
+        sleeper = _inside(tree, path)
+        assert await kubepods.pod_uids() == {"u-1"}
+        await kubepods.remove_pod("u-1")
+        assert sleeper.wait(30) != 0 and not await tree.exists(path)
+        assert await kubepods.pod_uids() == frozenset()
+    finally:
+        await slices.stop(f"{top}.slice")
+    assert not await tree.exists(f"/{top}.slice")
 
 
 async def test_a_frozen_pod_goes_too(tree: CgroupTree, root: str) -> None:
