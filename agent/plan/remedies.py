@@ -70,6 +70,10 @@ _RULES = (
     _rule("FailedMount", "", "Mend what the message names; it is tried again by itself."),
     _rule("NetworkNotReady", "", "The node has no working CNI configuration: look at /etc/cni/net.d on it and at the "
           "pod network's pods or log."),
+    _rule("FailedCreatePodSandBox", r'failed to find plugin "loopback"', "Set use_internal_loopback = true in the CNI "
+          "section of containerd's configuration and restart it, or put the CNI plugins there."),
+    _rule("FailedCreatePodSandBox", r'failed to find plugin "(?P<plugin>[^"]+)" in path \[(?P<path>[^]]*)', "Put the "
+          "plugin {plugin} into {path} on the node (Debian's containernetworking-plugins are in /usr/lib/cni)."),
     _rule("FailedCreatePodSandBox", r"cni|network|netplugin", "The pod network refused: its message above tells why; "
           "look at its log on the node."),
     _rule("FailedCreatePodSandBox", r"runtimeclass|handler", "The node's runtime has no such handler: check "

@@ -221,6 +221,12 @@ def test_images_that_are_there_are_no_wait() -> None:
         ("Unschedulable", "0/2 nodes are available: 2 Insufficient nvidia.com/gpu. x", "Ask for less nvidia.com/gpu,"),
         ("Unschedulable", "node(s) had untolerated taint {a: b}", "Tolerate"),
         ("RunContainerError", 'exec: "x": executable file not found in $PATH', "`command` and `args` of container app"),
+        (
+            "FailedCreatePodSandBox",
+            'plugin type="loopback" failed (add): failed to find plugin "loopback" in path [/opt/cni/bin]',
+            "use_internal_loopback",
+        ),
+        ("FailedCreatePodSandBox", 'failed to find plugin "x" in path [/opt/cni/bin]', "x into /opt/cni/bin"),
         ("SomethingNew", "no rule knows it", ""),
     ],
 )
