@@ -104,6 +104,7 @@ def stats_settings(settings: Settings) -> StatsSettings:
         root_dir=settings.paths.root_dir,
         pod_logs_dir=settings.paths.pod_logs_dir,
         node_cgroup=settings.cgroups.root,
+        runtime_cgroup=settings.cgroups.runtime_cgroup,
     )
 
 

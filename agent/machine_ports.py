@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from aiohttp import web
 
 from agent.model.serving import ClientSubject, TlsFiles
-from agent.model.stats import CgroupSample, Cpu, FsUsage, Interface, Memory, PodCgroup
+from agent.model.stats import CgroupSample, ContainerDetails, Cpu, FsUsage, Interface, Memory, PodCgroup, Pressure
 
 IsRunning = Callable[[bool], Awaitable[bool]]
 
@@ -53,6 +53,8 @@ class CgroupFigures(Protocol):
 
     def a_process(self, path: str) -> int | None: ...
 
+    def details(self, path: str) -> ContainerDetails | None: ...
+
 
 class MachineFigures(Protocol):
     """Accounting of the machine, of file systems and of folders (edge/stats.py). Blocks on files: for a thread."""
@@ -70,6 +72,8 @@ class MachineFigures(Protocol):
     def default_interface(self) -> str: ...
 
     def own_process(self) -> tuple[Cpu, Memory]: ...
+
+    def node_pressure(self) -> tuple[Pressure, Pressure, Pressure]: ...
 
     def filesystem(self, path: str) -> FsUsage | None: ...
 

@@ -116,7 +116,9 @@ class StatusSettings:
 
 @dataclass(frozen=True, slots=True)
 class CgroupSettings:
-    """`root` is "/" unless given; reservations are quantities as text; thresholds too, or percentages."""
+    """`root` is "/" unless given; reservations are quantities as text; thresholds too, or percentages.
+
+    `runtime_cgroup`: where the container runtime itself is, "" if nobody said."""
 
     root: str
     driver: str
@@ -132,6 +134,7 @@ class CgroupSettings:
     kube_reserved_cgroup: str
     system_reserved_cgroup: str
     enforce: frozenset[str]
+    runtime_cgroup: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,7 +276,7 @@ def build(config: Mapping[str, Any], own: Mapping[str, Any], notices: tuple[str,
             config["nodeLeaseDurationSeconds"],
             config["nodeStatusMaxImages"],
         ),
-        cgroups=_cgroups(config),
+        cgroups=_cgroups(config, own),
         eviction=_eviction(config),
         shutdown=ShutdownSettings(
             seconds(config["shutdownGracePeriod"]),
@@ -387,7 +390,7 @@ def _server(config: Mapping[str, Any]) -> ServerSettings:
     )
 
 
-def _cgroups(config: Mapping[str, Any]) -> CgroupSettings:
+def _cgroups(config: Mapping[str, Any], own: Mapping[str, Any]) -> CgroupSettings:
     return CgroupSettings(
         root=config["cgroupRoot"].rstrip("/") or "/",
         driver=config["cgroupDriver"],
@@ -403,6 +406,7 @@ def _cgroups(config: Mapping[str, Any]) -> CgroupSettings:
         kube_reserved_cgroup=config["kubeReservedCgroup"],
         system_reserved_cgroup=config["systemReservedCgroup"],
         enforce=frozenset(config["enforceNodeAllocatable"]),
+        runtime_cgroup=own["runtime-cgroups"],
     )
 
 

@@ -145,6 +145,7 @@ _OWN_FLAGS: Mapping[str, tuple[str, Any, str]] = {
     "node-labels": ("map", {}, "labels to register the node with: key=value,..."),
     "image-credential-provider-config": ("string", "", "CredentialProviderConfig file: plugins that know pull secrets"),
     "image-credential-provider-bin-dir": ("string", "", "where the credential provider plugins are"),
+    "runtime-cgroups": ("string", "", "the container runtime's cgroup, whose figures /stats/summary then tells"),
     "root-dir": ("string", "/var/lib/kubelet", "where volumes and state of pods live"),
     "cert-dir": ("string", "/var/lib/kubelet/pki", "where the self-signed serving certificate lives"),
 }
@@ -152,7 +153,6 @@ _OWN_FLAGS: Mapping[str, tuple[str, Any, str]] = {
 # Accepted so that command lines of today's kubelets work; each says what happens instead when it is given.
 _INERT_FLAGS: Mapping[str, tuple[str, str]] = {
     "cloud-provider": ("string", "no cloud provider is asked; give --provider-id and --node-ip by hand"),
-    "runtime-cgroups": ("string", "no figures are given of the container runtime's own cgroup"),
     "lock-file": ("string", "no lock file is taken"),
     "exit-on-lock-contention": ("bool", "no lock file is taken"),
     "minimum-container-ttl-duration": ("string", "dead containers are kept as the pod's status needs them"),

@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 import re
 import time
-from itertools import islice
 
-from agent.model.stats import CgroupSample, Cpu, FsUsage, Interface, Memory, PodCgroup
+from agent.edge import container_details
+from agent.edge.figure_files import folders, number, pairs, pairs_if_there, pressure, text
+from agent.model.stats import CgroupSample, ContainerDetails, Cpu, FsUsage, Interface, Memory, PodCgroup, Pressure
 
 _TICK = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 _UNLIMITED = 1 << 60  # v1 shows "no limit" as the largest number of whole pages
@@ -51,7 +52,7 @@ class CgroupReader:
         pending = [kubepods]
         while pending:
             path = pending.pop()
-            for name in _folders(root + path):
+            for name in folders(root + path):
                 inner = f"{path.rstrip('/')}/{name}"
                 match = _POD.search(name)
                 if match is None:
@@ -59,7 +60,7 @@ class CgroupReader:
                         pending.append(inner)
                     continue
                 containers = {
-                    hit[1]: f"{inner}/{child}" for child in _folders(root + inner) if (hit := _CONTAINER.match(child))
+                    hit[1]: f"{inner}/{child}" for child in folders(root + inner) if (hit := _CONTAINER.match(child))
                 }
                 found[match[1].replace("_", "-")] = PodCgroup(inner, containers)
         return found
@@ -74,20 +75,26 @@ class CgroupReader:
             return None
         return int(first) if first else None
 
+    def details(self, path: str) -> ContainerDetails | None:
+        """What its processes hold, its limits and its block I/O; None when it is gone."""
+        if self.unified:
+            return container_details.read_v2(self._mount + path)
+        return container_details.read_v1({name: root + path for name, root in self._roots.items()})
+
     def _sample_v1(self, path: str, at: int) -> CgroupSample:
         memory_at, cpu_at = self._roots["memory"] + path, self._roots["cpuacct"] + path
-        ticks = _pairs(f"{cpu_at}/cpuacct.stat")
-        bandwidth = _optional(f"{self._roots.get('cpu', '')}{path}/cpu.stat")
+        ticks = pairs(f"{cpu_at}/cpuacct.stat")
+        bandwidth = pairs_if_there(f"{self._roots.get('cpu', '')}{path}/cpu.stat")
         cpu = Cpu(
-            usage=_number(f"{cpu_at}/cpuacct.usage"),
+            usage=number(f"{cpu_at}/cpuacct.usage"),
             user=ticks.get("user", 0) * _TICK,
             system=ticks.get("system", 0) * _TICK,
             periods=bandwidth.get("nr_periods", 0),
             throttled_periods=bandwidth.get("nr_throttled", 0),
             throttled=bandwidth.get("throttled_time", 0),
         )
-        stat = _pairs(f"{memory_at}/memory.stat")
-        usage = _number(f"{memory_at}/memory.usage_in_bytes")
+        stat = pairs(f"{memory_at}/memory.stat")
+        usage = number(f"{memory_at}/memory.usage_in_bytes")
         limit = stat.get("hierarchical_memory_limit", 0)
         memory = Memory(
             usage=usage,
@@ -96,26 +103,26 @@ class CgroupReader:
             cache=stat.get("total_cache", 0),
             mapped_file=stat.get("total_mapped_file", 0),
             swap=stat.get("total_swap", 0),
-            max_usage=_number(f"{memory_at}/memory.max_usage_in_bytes"),
+            max_usage=number(f"{memory_at}/memory.max_usage_in_bytes"),
             limit=limit if limit < _UNLIMITED else 0,
-            fail_count=_number(f"{memory_at}/memory.failcnt"),
+            fail_count=number(f"{memory_at}/memory.failcnt"),
             page_faults=stat.get("total_pgfault", 0),
             major_page_faults=stat.get("total_pgmajfault", 0),
         )
         pids = self._roots.get("pids")
         # The root cgroup has no pids.current.
-        processes = _number(f"{pids}{path}/pids.current", missing=0) if pids else 0
+        processes = number(f"{pids}{path}/pids.current", missing=0) if pids else 0
         return CgroupSample(path, at, cpu, memory, processes)
 
 
 def _v1_roots(mount: str) -> dict[str, str]:
     # cpu and cpuacct may be one hierarchy: the folder then carries both names.
-    return {controller: os.path.join(mount, folder) for folder in _folders(mount) for controller in folder.split(",")}
+    return {controller: os.path.join(mount, folder) for folder in folders(mount) for controller in folder.split(",")}
 
 
 def _sample_v2(mount: str, path: str, at: int) -> CgroupSample:
     folder = mount + path
-    stat = _pairs(f"{folder}/cpu.stat")
+    stat = pairs(f"{folder}/cpu.stat")
     cpu = Cpu(
         usage=stat.get("usage_usec", 0) * 1000,
         user=stat.get("user_usec", 0) * 1000,
@@ -123,11 +130,12 @@ def _sample_v2(mount: str, path: str, at: int) -> CgroupSample:
         periods=stat.get("nr_periods", 0),
         throttled_periods=stat.get("nr_throttled", 0),
         throttled=stat.get("throttled_usec", 0) * 1000,
+        pressure=pressure(f"{folder}/cpu.pressure"),
     )
     # The root cgroup has no memory.current and no pids.current: its figures come from /proc (see node_memory).
-    memory = _optional(f"{folder}/memory.stat")
-    usage = _number(f"{folder}/memory.current", missing=0)
-    events = _optional(f"{folder}/memory.events")
+    memory = pairs_if_there(f"{folder}/memory.stat")
+    usage = number(f"{folder}/memory.current", missing=0)
+    events = pairs_if_there(f"{folder}/memory.events")
     return CgroupSample(
         path,
         at,
@@ -138,25 +146,27 @@ def _sample_v2(mount: str, path: str, at: int) -> CgroupSample:
             rss=memory.get("anon", 0),
             cache=memory.get("file", 0),
             mapped_file=memory.get("file_mapped", 0),
-            swap=_number(f"{folder}/memory.swap.current", missing=0),
-            max_usage=_number(f"{folder}/memory.peak", missing=0),
-            limit=_number(f"{folder}/memory.max", missing=0),
+            swap=number(f"{folder}/memory.swap.current", missing=0),
+            max_usage=number(f"{folder}/memory.peak", missing=0),
+            limit=number(f"{folder}/memory.max", missing=0),
             fail_count=events.get("max", 0),
             page_faults=memory.get("pgfault", 0),
             major_page_faults=memory.get("pgmajfault", 0),
+            pressure=pressure(f"{folder}/memory.pressure"),
         ),
-        _number(f"{folder}/pids.current", missing=0),
+        number(f"{folder}/pids.current", missing=0),
+        pressure(f"{folder}/io.pressure"),
     )
 
 
 def node_memory(proc: str = "/proc") -> tuple[Memory, int, int]:
     """The machine's memory as a root cgroup would show it, its capacity, and its swap, in bytes."""
     info = {}
-    for line in _text(f"{proc}/meminfo").splitlines():
+    for line in text(f"{proc}/meminfo").splitlines():
         name, _, rest = line.partition(":")
         info[name] = int(rest.split()[0]) * 1024
     usage = info["MemTotal"] - info["MemFree"]
-    vmstat = _optional(f"{proc}/vmstat")
+    vmstat = pairs_if_there(f"{proc}/vmstat")
     memory = Memory(
         usage=usage,
         working_set=max(0, usage - info.get("Inactive(file)", 0)),
@@ -172,14 +182,14 @@ def node_memory(proc: str = "/proc") -> tuple[Memory, int, int]:
 
 def node_cpu(proc: str = "/proc") -> Cpu:
     """CPU time of all processors since the start of the machine, idle and waiting left out."""
-    fields = [int(field) * _TICK for field in _text(f"{proc}/stat").split("\n", 1)[0].split()[1:9]]
+    fields = [int(field) * _TICK for field in text(f"{proc}/stat").split("\n", 1)[0].split()[1:9]]
     user, nice, system, _, _, irq, softirq, steal = (*fields, 0, 0, 0)[:8]
     return Cpu(usage=user + nice + system + irq + softirq + steal, user=user + nice, system=system + irq + softirq)
 
 
 def boot_time(proc: str = "/proc") -> int:
     """When the machine started, in nanoseconds since the epoch."""
-    for line in _text(f"{proc}/stat").splitlines():
+    for line in text(f"{proc}/stat").splitlines():
         if line.startswith("btime "):
             return int(line.split()[1]) * 1_000_000_000
     return 0
@@ -187,14 +197,14 @@ def boot_time(proc: str = "/proc") -> int:
 
 def process_limits(proc: str = "/proc") -> tuple[int, int]:
     """(the most processes and threads that there may be, how many there are)."""
-    most = min(_number(f"{proc}/sys/kernel/pid_max"), _number(f"{proc}/sys/kernel/threads-max"))
-    return most, int(_text(f"{proc}/loadavg").split()[3].partition("/")[2])
+    most = min(number(f"{proc}/sys/kernel/pid_max"), number(f"{proc}/sys/kernel/threads-max"))
+    return most, int(text(f"{proc}/loadavg").split()[3].partition("/")[2])
 
 
 def interfaces(pid: int | str = "self", proc: str = "/proc") -> tuple[Interface, ...]:
     """Network counters of the namespace that a process is in; empty when it is gone."""
     try:
-        lines = _text(f"{proc}/{pid}/net/dev").splitlines()[2:]
+        lines = text(f"{proc}/{pid}/net/dev").splitlines()[2:]
     except OSError:
         return ()
     return tuple(_interface(line) for line in lines)
@@ -202,25 +212,34 @@ def interfaces(pid: int | str = "self", proc: str = "/proc") -> tuple[Interface,
 
 def _interface(line: str) -> Interface:
     name, _, rest = line.partition(":")
-    field = [int(text) for text in rest.split()]
+    field = [int(word) for word in rest.split()]
     return Interface(name.strip(), *field[0:4], *field[8:12])
 
 
 def default_interface(proc: str = "/proc") -> str:
     """The interface of the default route, "" when there is none."""
     try:
-        lines = _text(f"{proc}/self/net/route").splitlines()[1:]
+        lines = text(f"{proc}/self/net/route").splitlines()[1:]
     except OSError:
         return ""
     return next((fields[0] for line in lines if (fields := line.split())[1] == "00000000"), "")
 
 
 def own_process() -> tuple[Cpu, Memory]:
-    """The agent itself: CPU time and resident memory."""
+    """The agent itself: CPU time, resident memory, page faults."""
     times = os.times()
     user, system = int(times.user * 1e9), int(times.system * 1e9)
-    resident = int(_text("/proc/self/statm").split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    return Cpu(user + system, user, system), Memory(usage=resident, working_set=resident, rss=resident)
+    resident = int(text("/proc/self/statm").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    # proc_pid_stat(5): behind the name in brackets, minflt is the eighth word and majflt the tenth.
+    fields = text("/proc/self/stat").rpartition(")")[2].split()
+    minor, major = int(fields[7]), int(fields[9])
+    memory = Memory(resident, resident, resident, page_faults=minor + major, major_page_faults=major)
+    return Cpu(user + system, user, system), memory
+
+
+def node_pressure(proc: str = "/proc") -> tuple[Pressure, Pressure, Pressure]:
+    """What waited on the whole machine: for CPU, for memory, for block devices."""
+    return pressure(f"{proc}/pressure/cpu"), pressure(f"{proc}/pressure/memory"), pressure(f"{proc}/pressure/io")
 
 
 def filesystem(path: str) -> FsUsage | None:
@@ -273,42 +292,6 @@ def volumes_of(pods_dir: str, uid: str) -> list[tuple[str, str, str]]:
     root = os.path.join(pods_dir, uid, "volumes")
     return [
         (plugin, name, os.path.join(root, plugin, name))
-        for plugin in _folders(root)
-        for name in _folders(os.path.join(root, plugin))
+        for plugin in folders(root)
+        for name in folders(os.path.join(root, plugin))
     ]
-
-
-def _folders(path: str) -> list[str]:
-    try:
-        with os.scandir(path) as entries:
-            return sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
-    except OSError:
-        return []
-
-
-def _text(path: str) -> str:
-    with open(path, encoding="ascii", errors="replace") as file:
-        return file.read()
-
-
-def _number(path: str, *, missing: int | None = None) -> int:
-    """A file of one number; "max" is 0. A file that may be missing: its value then."""
-    try:
-        text = _text(path).strip()
-    except FileNotFoundError:
-        if missing is None:
-            raise
-        return missing
-    return 0 if text == "max" else int(text)
-
-
-def _pairs(path: str) -> dict[str, int]:
-    words = _text(path).split()
-    return dict(zip(islice(words, 0, None, 2), map(int, islice(words, 1, None, 2)), strict=False))
-
-
-def _optional(path: str) -> dict[str, int]:
-    try:
-        return _pairs(path)
-    except FileNotFoundError:
-        return {}

@@ -11,6 +11,24 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
+class Stall:
+    """Time that tasks waited: microseconds in all, and percent of the last 10, 60 and 300 seconds."""
+
+    total: int = 0
+    avg10: float = 0.0
+    avg60: float = 0.0
+    avg300: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Pressure:
+    """Stall information of one resource: some task waited, all of them did. Zero where the kernel tells none (v1)."""
+
+    some: Stall = field(default_factory=Stall)
+    full: Stall = field(default_factory=Stall)
+
+
+@dataclass(frozen=True, slots=True)
 class Cpu:
     """CPU accounting of one cgroup."""
 
@@ -20,6 +38,7 @@ class Cpu:
     periods: int = 0
     throttled_periods: int = 0
     throttled: int = 0
+    pressure: Pressure = field(default_factory=Pressure)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +56,7 @@ class Memory:
     fail_count: int = 0
     page_faults: int = 0
     major_page_faults: int = 0
+    pressure: Pressure = field(default_factory=Pressure)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +68,38 @@ class CgroupSample:
     cpu: Cpu = field(default_factory=Cpu)
     memory: Memory = field(default_factory=Memory)
     processes: int = 0
+    io: Pressure = field(default_factory=Pressure)
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """Block I/O of one cgroup on one device, by operation (Read, Write, …): bytes, and how many."""
+
+    name: str
+    major: int
+    minor: int
+    bytes: Mapping[str, int]
+    operations: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerDetails:
+    """What only /metrics/cadvisor tells of a container. Limits that are not set are 0, but `open_files`: -1."""
+
+    file_descriptors: int = 0
+    sockets: int = 0
+    threads: int = 0
+    threads_max: int = 0
+    open_files: int | None = None
+    cpu_shares: int = 0
+    cpu_period: int = 0
+    cpu_quota: int = 0
+    memory_swap_limit: int = 0
+    memory_reservation: int = 0
+    memory_high: int = 0
+    memory_max: int = 0
+    oom_kills: int = 0
+    devices: tuple[Device, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

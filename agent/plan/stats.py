@@ -1,7 +1,8 @@
 """/stats/summary from one snapshot: k8s.io/kubelet/pkg/apis/stats/v1alpha1.
 
-Follows pkg/kubelet/stats and server/stats/summary.go; what nobody measures here (PSI, user
-defined metrics, accelerators) is left out, as upstream leaves it out where it has no figure.
+Follows pkg/kubelet/stats and server/stats/summary.go; what nobody measures here (user defined
+metrics, accelerators) is left out, as upstream leaves it out where it has no figure. Where the
+kernel tells no stalls (cgroup v1), they are zero, as upstream has it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from agent.model.stats import (
     Interface,
     NodeFigures,
     PodFigures,
+    Pressure,
     Snapshot,
+    Stall,
     VolumeFigures,
 )
 from nodelib.kube.times import format_rfc3339
@@ -67,7 +70,13 @@ def _node(node: NodeFigures, rates: _Rates, brief: bool) -> Json:
     answer: Json = {
         "nodeName": node.name,
         "systemContainers": [
-            {"name": name, "startTime": _time(node.boot_at), "cpu": _cpu(sample, rates), "memory": _memory(sample)}
+            {
+                "name": name,
+                "startTime": _time(node.boot_at),
+                "cpu": _cpu(sample, rates),
+                "memory": _memory(sample),
+                **({} if brief else {"io": _io(sample)}),
+            }
             for name, sample in sorted(node.systems.items())
         ],
         "startTime": _time(node.boot_at),
@@ -77,6 +86,7 @@ def _node(node: NodeFigures, rates: _Rates, brief: bool) -> Json:
     }
     if brief:
         return answer
+    answer["io"] = _io(node.sample)
     answer["network"] = _network(node.interfaces, node.default_interface, node.sample.at)
     if node.fs is not None:
         answer["fs"] = _fs(node.fs)
@@ -97,6 +107,7 @@ def _pod(pod: PodFigures, rates: _Rates, fs: FsUsage | None, image_fs: FsUsage |
     }
     if brief:
         return answer
+    answer["io"] = _io(pod.sample)
     if pod.interfaces:
         answer["network"] = _network(pod.interfaces, "eth0", pod.sample.at)
     answer["volume"] = [_volume(volume, pod.namespace) for volume in pod.volumes]
@@ -119,6 +130,7 @@ def _container(
     }
     if brief:
         return answer
+    answer["io"] = _io(entry.sample)
     if entry.layer is not None and image_fs is not None:
         answer["rootfs"] = _part(image_fs, entry.layer.used, entry.layer.inodes_used, entry.layer.at)
     if entry.logs is not None and fs is not None:
@@ -134,7 +146,11 @@ def _volume(volume: VolumeFigures, namespace: str) -> Json:
 
 
 def _cpu(sample: CgroupSample, rates: _Rates) -> Json:
-    answer: Json = {"time": _time(sample.at), "usageCoreNanoSeconds": sample.cpu.usage}
+    answer: Json = {
+        "time": _time(sample.at),
+        "usageCoreNanoSeconds": sample.cpu.usage,
+        "psi": _psi(sample.cpu.pressure),
+    }
     rate = rates.nano_cores(sample)
     if rate is not None:
         answer["usageNanoCores"] = rate
@@ -150,11 +166,25 @@ def _memory(sample: CgroupSample, capacity: int = 0) -> Json:
         "rssBytes": memory.rss,
         "pageFaults": memory.page_faults,
         "majorPageFaults": memory.major_page_faults,
+        "psi": _psi(memory.pressure),
     }
     limit = memory.limit or capacity
     if limit:
         answer["availableBytes"] = max(0, limit - memory.working_set)
     return answer
+
+
+def _io(sample: CgroupSample) -> Json:
+    return {"time": _time(sample.at), "psi": _psi(sample.io)}
+
+
+def _psi(pressure: Pressure) -> Json:
+    return {"full": _stall(pressure.full), "some": _stall(pressure.some)}
+
+
+def _stall(stall: Stall) -> Json:
+    # Microseconds, as the kernel and upstream tell it, whatever the type's comment says.
+    return {"total": stall.total, "avg10": stall.avg10, "avg60": stall.avg60, "avg300": stall.avg300}
 
 
 def _swap(sample: CgroupSample, total: int) -> Json:

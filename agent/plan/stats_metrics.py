@@ -1,35 +1,32 @@
 """/metrics/resource and /metrics/cadvisor as Prometheus text, from one snapshot.
 
 Names, labels and types are upstream's (pkg/kubelet/metrics/collectors/resource_metrics.go and
-cAdvisor's metrics/prometheus.go), for the figures that the kernel gives us; cAdvisor's block
-device, TCP and per-CPU families are not measured.
+cAdvisor's metrics/prometheus.go), for the figures that the kernel gives us; cAdvisor's TCP and
+per-CPU families are not measured.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from agent.model.stats import CgroupSample, ContainerFigures, Interface, PodFigures, Snapshot
+from agent.model.stats import (
+    CgroupSample,
+    ContainerDetails,
+    ContainerFigures,
+    Interface,
+    PodFigures,
+    Pressure,
+    Snapshot,
+)
+from agent.plan.container_metrics import families_of
+from agent.plan.exposition import Family, Labels, Sample, render
 
-_NANO = 1e9
+_NANO, _MICRO = 1e9, 1e6
 _NOBODY = {"name": "", "image": "", "pod": "", "namespace": "", "container": ""}
 _NO_SWAP = "Reported only on non-windows systems"
 _SCRAPE = "1 if there was an error while getting container metrics, 0 otherwise"
 
-Labels = dict[str, str]
-Sample = tuple[Labels, float, int | None]
 Read = Callable[[CgroupSample], float]
-
-
-@dataclass(frozen=True, slots=True)
-class Family:
-    """One metric: samples are (labels, value, milliseconds since the epoch or None)."""
-
-    name: str
-    kind: str
-    help: str
-    samples: list[Sample]
 
 
 def _cpu(sample: CgroupSample) -> float:
@@ -92,6 +89,15 @@ _CGROUP: tuple[tuple[str, str, str, Read], ...] = (
     ("spec_memory_limit_bytes", "gauge", "Memory limit for the container.", lambda at: at.memory.limit),
     ("last_seen", "gauge", "Last time a container was seen by the exporter", lambda at: at.at // 1_000_000_000),
 )
+_PRESSURE: tuple[tuple[str, Callable[[CgroupSample], Pressure]], ...] = (
+    ("CPU", lambda at: at.cpu.pressure),
+    ("memory", lambda at: at.memory.pressure),
+    ("IO", lambda at: at.io),
+)
+_STALLS: tuple[tuple[str, str, Callable[[Pressure], int]], ...] = (
+    ("stalled", "no tasks in the container could make progress", lambda at: at.full.total),
+    ("waiting", "tasks in the container have waited", lambda at: at.some.total),
+)
 _INTERFACE: tuple[tuple[str, str, Callable[[Interface], int]], ...] = (
     ("receive_bytes", "bytes received", lambda at: at.rx_bytes),
     ("receive_packets", "packets received", lambda at: at.rx_packets),
@@ -131,8 +137,8 @@ def resource(snapshot: Snapshot) -> bytes:
     return render(families)
 
 
-def cadvisor(snapshot: Snapshot) -> bytes:
-    """Figures of each cgroup, labelled with the pod and container that it belongs to."""
+def cadvisor(snapshot: Snapshot, details: Mapping[str, ContainerDetails]) -> bytes:
+    """Figures of each cgroup, labelled with the pod and container that it belongs to. `details` by cgroup path."""
     groups = list(_groups(snapshot))
     families = [
         Family(f"container_{name}", kind, text, [_at(owner, sample, read) for owner, sample, _ in groups])
@@ -158,6 +164,15 @@ def cadvisor(snapshot: Snapshot) -> bytes:
             list(_layers(snapshot)),
         ),
         *_network(snapshot),
+        *_pressure(groups),
+        *families_of(
+            [
+                (_labels(pod, entry), entry.sample.at // 1_000_000, details[entry.sample.path])
+                for pod in snapshot.pods
+                for entry in _processes_of(pod)
+                if entry.sample.path in details
+            ]
+        ),
         Family("machine_cpu_cores", "gauge", "Number of logical CPU cores.", [({}, snapshot.node.cpus, None)]),
         Family(
             "machine_memory_bytes",
@@ -167,30 +182,6 @@ def cadvisor(snapshot: Snapshot) -> bytes:
         ),
     ]
     return render(families)
-
-
-def render(families: Iterable[Family]) -> bytes:
-    """Prometheus text format 0.0.4, by name, families without samples left out."""
-    lines: list[str] = []
-    for family in sorted(families, key=lambda entry: entry.name):
-        if not family.samples:
-            continue
-        lines.append(f"# HELP {family.name} {_escaped(family.help, quotes=False)}")
-        lines.append(f"# TYPE {family.name} {family.kind}")
-        for labels, value, at in family.samples:
-            inner = ",".join(f'{key}="{_escaped(text)}"' for key, text in sorted(labels.items()))
-            name = f"{family.name}{{{inner}}}" if inner else family.name
-            lines.append(f"{name} {_number(value)}" if at is None else f"{name} {_number(value)} {at}")
-    return ("\n".join(lines) + "\n").encode()
-
-
-def _number(value: float) -> str:
-    return str(int(value)) if float(value).is_integer() else repr(float(value))
-
-
-def _escaped(text: str, *, quotes: bool = True) -> str:
-    escaped = text.replace("\\", "\\\\").replace("\n", "\\n")
-    return escaped.replace('"', '\\"') if quotes else escaped
 
 
 def _network(snapshot: Snapshot) -> Iterator[Family]:
@@ -216,6 +207,17 @@ def _faults(groups: Iterable[tuple[Labels, CgroupSample, int]]) -> Iterator[Samp
         yield _at({**labels, "failure_type": "pgmajfault"}, sample, lambda at: at.memory.major_page_faults)
 
 
+def _pressure(groups: Iterable[tuple[Labels, CgroupSample, int]]) -> Iterator[Family]:
+    """Left out where the kernel tells nothing (v1)."""
+    told = [(owner, sample) for owner, sample, _ in groups if sample.cpu.pressure != Pressure()]
+    for resource, read in _PRESSURE:
+        waits = [(owner, sample.at // 1_000_000, read(sample)) for owner, sample in told]
+        for name, what, which in _STALLS:
+            samples: list[Sample] = [(owner, which(wait) / _MICRO, at) for owner, at, wait in waits]
+            text = f"Total time duration {what} due to {resource} congestion."
+            yield Family(f"container_pressure_{resource.lower()}_{name}_seconds_total", "counter", text, samples)
+
+
 def _layers(snapshot: Snapshot) -> Iterator[Sample]:
     for pod in snapshot.pods:
         for entry in pod.containers:
@@ -231,8 +233,12 @@ def _groups(snapshot: Snapshot) -> Iterator[tuple[Labels, CgroupSample, int]]:
             yield {"id": sample.path, **_NOBODY}, sample, 0
     for pod in snapshot.pods:
         yield {"id": pod.sample.path, **_NOBODY, **_pod(pod)}, pod.sample, pod.started_at
-        for entry in (*pod.containers, *((pod.sandbox,) if pod.sandbox else ())):
+        for entry in _processes_of(pod):
             yield _labels(pod, entry), entry.sample, entry.started_at
+
+
+def _processes_of(pod: PodFigures) -> tuple[ContainerFigures, ...]:
+    return (*pod.containers, pod.sandbox) if pod.sandbox else pod.containers
 
 
 def _labels(pod: PodFigures, entry: ContainerFigures) -> Labels:

@@ -17,6 +17,7 @@ from agent.machine_ports import CgroupFigures, MachineFigures
 from agent.model.pods import Json, ObservedPod, Pod
 from agent.model.stats import (
     CgroupSample,
+    ContainerDetails,
     ContainerFigures,
     FsUsage,
     Interface,
@@ -47,13 +48,15 @@ _ON_TMPFS = {"secret", "projected", "downward-api"}
 @dataclass(frozen=True, slots=True)
 class StatsSettings:
     """Where things are. `kubepods`: the cgroup of all pods, as in /proc/<pid>/cgroup; `node_cgroup`: the whole node's,
-    whose memory limit, if it has one, is what the node has (a node may be a namespace of a bigger machine)."""
+    whose memory limit, if it has one, is what the node has (a node may be a namespace of a bigger machine);
+    `runtime_cgroup`: the container runtime's own, "" if it is not known."""
 
     node_name: str
     kubepods: str = "/kubepods"
     root_dir: str = "/var/lib/kubelet"
     pod_logs_dir: str = "/var/log/pods"
     node_cgroup: str = "/"
+    runtime_cgroup: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +128,10 @@ class StatsProvider:
             self._kept[storage] = (now, snapshot)
             return snapshot
 
+    async def details(self, snapshot: Snapshot) -> Mapping[str, ContainerDetails]:
+        """What else is told of the containers of a snapshot, sandboxes included, by cgroup path."""
+        return await asyncio.to_thread(self._details, snapshot)
+
     async def node(self) -> NodeFigures:
         """Memory, CPU, file systems and processes of the machine alone: cheap enough for every few seconds."""
         image_fs = await self._image_fs()
@@ -134,6 +141,11 @@ class StatsProvider:
         """What these pods use now, storage included, by UID; nothing is remembered but the size of volumes."""
         storage = await self._storage()
         return await asyncio.to_thread(self._usage, uids, storage)
+
+    def _details(self, snapshot: Snapshot) -> dict[str, ContainerDetails]:
+        entries = (entry for pod in snapshot.pods for entry in (*pod.containers, pod.sandbox) if entry is not None)
+        read = {entry.sample.path: self._reader.details(entry.sample.path) for entry in entries}
+        return {path: found for path, found in read.items() if found is not None}
 
     def _usage(self, uids: Collection[str], storage: _Storage) -> dict[str, PodFigures]:
         desired = {pod.uid: pod for pod in self._pods.pods()}
@@ -187,16 +199,25 @@ class StatsProvider:
         root = self._reader.sample("/")
         at = self._clock_ns()
         cpu = root.cpu if root is not None and root.cpu.usage else self._machine.node_cpu()
+        waits_cpu, waits_memory, waits_io = self._machine.node_pressure()
         most, processes = self._machine.process_limits()
         own_cpu, own_memory = self._machine.own_process()
         systems = {"kubelet": CgroupSample("kubelet", at, own_cpu, own_memory)}
-        pods = self._reader.sample(self._settings.kubepods)
-        if pods is not None:
-            systems["pods"] = pods
+        for name, path in (("pods", self._settings.kubepods), ("runtime", self._settings.runtime_cgroup)):
+            found = self._reader.sample(path) if path else None
+            if found is not None:
+                systems[name] = found
         return NodeFigures(
             name=self._settings.node_name,
             boot_at=self._boot_at,
-            sample=CgroupSample("/", at, cpu, memory, processes),
+            sample=CgroupSample(
+                "/",
+                at,
+                replace(cpu, pressure=waits_cpu),
+                replace(memory, pressure=waits_memory),
+                processes,
+                waits_io,
+            ),
             memory_capacity=capacity,
             cpus=os.cpu_count() or 1,
             interfaces=self._machine.interfaces(),

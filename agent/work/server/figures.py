@@ -33,7 +33,9 @@ class Figures:
         return _text(stats_metrics.resource(await self._provider().snapshot()))
 
     async def cadvisor(self, request: web.Request) -> web.Response:
-        return _text(stats_metrics.cadvisor(await self._provider().snapshot()))
+        provider = self._provider()
+        snapshot = await provider.snapshot(storage=True)
+        return _text(stats_metrics.cadvisor(snapshot, await provider.details(snapshot)))
 
     async def summary(self, request: web.Request) -> web.Response:
         brief = request.query.get("only_cpu_and_memory") == "true"

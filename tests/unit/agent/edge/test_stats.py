@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import resource
+import socket
 from pathlib import Path
 
 import pytest
 
 from agent.edge import stats
-from agent.model.stats import Cpu, Interface, Memory, PodCgroup
+from agent.model.stats import Cpu, Interface, Memory, PodCgroup, Pressure, Stall
 
 _UID = "97eac7d4-ec81-4f67-baa4-7567e438a948"
 _ID = "b7903ffcf744a1b792629407b9a4194c9496e850583bce382c079e6f862f4a36"
@@ -207,3 +209,73 @@ def test_volumes_of(tmp_path: Path) -> None:
         ("kubernetes.io~empty-dir", "cache", f"{tmp_path}/u1/volumes/kubernetes.io~empty-dir/cache")
     ]
     assert stats.volumes_of(str(tmp_path), "u2") == []
+
+
+_HELD = {
+    "cpu/{}/cpu.shares": "2\n",
+    "cpu/{}/cpu.cfs_period_us": "100000\n",
+    "cpu/{}/cpu.cfs_quota_us": "-1\n",
+    "memory/{}/memory.memsw.limit_in_bytes": "9223372036854771712\n",
+    "memory/{}/memory.failcnt": "4\n",
+    "memory/{}/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n",
+    "pids/{}/pids.current": "5\n",
+    "pids/{}/pids.max": "max\n",
+    "blkio/{}/blkio.throttle.io_service_bytes_recursive": "254:0 Read 8192\n254:0 Write 4096\nTotal 12288\n",
+    "blkio/{}/blkio.throttle.io_serviced_recursive": "254:0 Read 2\n254:0 Write 1\nTotal 3\n",
+}
+_HELD_V2 = {
+    "{}/cpu.max": "50000 100000\n",
+    "{}/cpu.weight": "1\n",
+    "{}/memory.events": "low 0\nhigh 7\nmax 4\noom 2\noom_kill 2\n",
+    "{}/pids.current": "5\n",
+    "{}/pids.max": "100\n",
+    "{}/io.stat": "254:0 rbytes=8192 wbytes=4096 rios=2 wios=1 dbytes=0 dios=0\n",
+}
+
+
+def test_details_v1(tmp_path: Path) -> None:
+    # Of this process: descriptors and limits are those that it has.
+    files = {**_HELD, "memory/{}/cgroup.procs": f"{os.getpid()}\n"}
+    with socket.socket():
+        found = stats.CgroupReader(_tree(tmp_path, files, "/a")).details("/a")
+    assert found is not None
+    assert found.file_descriptors > 3
+    assert found.sockets >= 1
+    assert found.open_files == resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    assert (found.threads, found.threads_max) == (5, 0)
+    assert (found.cpu_shares, found.cpu_period, found.cpu_quota) == (2, 100000, 0)
+    assert (found.memory_swap_limit, found.memory_max, found.oom_kills) == (0, 4, 2)
+    (device,) = found.devices
+    assert (device.major, device.minor) == (254, 0)
+    assert (device.bytes["Read"], device.operations["Write"]) == (8192, 1)
+
+
+def test_details_v2(tmp_path: Path) -> None:
+    (tmp_path / "cgroup.controllers").write_text("cpu memory pids\n")
+    # No process is there any more: nobody holds anything.
+    reader = stats.CgroupReader(_tree(tmp_path, {**_HELD_V2, "{}/cgroup.procs": ""}, "/a"))
+    found = reader.details("/a")
+    assert found is not None
+    assert (found.file_descriptors, found.open_files) == (0, None)
+    assert (found.threads, found.threads_max) == (5, 100)
+    assert (found.cpu_shares, found.cpu_period, found.cpu_quota) == (2, 100000, 50000)
+    assert (found.memory_high, found.memory_max, found.oom_kills) == (7, 4, 2)
+    assert found.devices[0].bytes == {"Read": 8192, "Write": 4096, "Discard": 0}
+    assert found.devices[0].operations["Read"] == 2
+    assert reader.details("/gone") is None
+
+
+def test_stalls_v2(tmp_path: Path) -> None:
+    (tmp_path / "cgroup.controllers").write_text("cpu memory pids io\n")
+    stalls = "some avg10=1.50 avg60=2.00 avg300=0.25 total=2500000\nfull avg10=0.50 avg60=0.00 avg300=0.00 total=500\n"
+    sample = stats.CgroupReader(_tree(tmp_path, {**_V2, "{}/io.pressure": stalls}, "/a")).sample("/a")
+    assert sample is not None
+    assert sample.io == Pressure(Stall(2500000, 1.5, 2.0, 0.25), Stall(500, 0.5, 0.0, 0.0))
+    assert sample.cpu.pressure == Pressure()
+
+
+def test_the_agent_itself() -> None:
+    cpu, memory = stats.own_process()
+    assert cpu.usage > 0
+    assert memory.rss > 1 << 20
+    assert memory.page_faults > 1000

@@ -8,15 +8,19 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from agent.model.stats import (
     CgroupSample,
+    ContainerDetails,
     ContainerFigures,
     Cpu,
+    Device,
     FsUsage,
     Interface,
     Layer,
     Memory,
     NodeFigures,
     PodFigures,
+    Pressure,
     Snapshot,
+    Stall,
     VolumeFigures,
 )
 from agent.plan import stats, stats_metrics
@@ -76,7 +80,14 @@ _SNAPSHOT = Snapshot(_NODE, (_POD,), _EARLIER)
 
 def test_summary_of_the_node() -> None:
     node = stats.summary(_SNAPSHOT)["node"]
-    assert node["cpu"] == {"time": _WHEN, "usageCoreNanoSeconds": 5_000_000_000, "usageNanoCores": 500_000_000}
+    still = {"total": 0, "avg10": 0.0, "avg60": 0.0, "avg300": 0.0}
+    assert node["cpu"] == {
+        "time": _WHEN,
+        "usageCoreNanoSeconds": 5_000_000_000,
+        "usageNanoCores": 500_000_000,
+        "psi": {"full": still, "some": still},
+    }
+    assert node["io"] == {"time": _WHEN, "psi": {"full": still, "some": still}}
     assert node["memory"]["availableBytes"] == 4200
     assert node["network"]["name"] == "eth0"
     assert node["network"]["rxBytes"] == 1
@@ -151,7 +162,7 @@ def test_resource_metrics() -> None:
 
 
 def test_cadvisor_metrics() -> None:
-    found = _parsed(stats_metrics.cadvisor(_SNAPSHOT))
+    found = _parsed(stats_metrics.cadvisor(_SNAPSHOT, {}))
     ids = [labels["id"] for labels, _ in found["container_cpu_usage_seconds_total"]]
     assert ids == ["/", "/kubepods", "/kubepods/podu", "/kubepods/podu/c1", "/kubepods/podu/s1"]
     main = {
@@ -171,7 +182,45 @@ def test_cadvisor_metrics() -> None:
     assert found["machine_cpu_cores"] == [({}, 2.0)]
 
 
+def test_stalls_are_told_in_both_places() -> None:
+    waited = Pressure(some=Stall(2_500_000, 1.5, 2.0, 0.25), full=Stall(500_000, 0.5, 0.0, 0.0))
+    sample = replace(_sample("/kubepods/podu"), io=waited, cpu=replace(_sample("").cpu, pressure=waited))
+    snapshot = replace(_SNAPSHOT, pods=(replace(_POD, sample=sample),))
+    pod = stats.summary(snapshot)["pods"][0]
+    assert pod["io"]["psi"]["some"] == {"total": 2_500_000, "avg10": 1.5, "avg60": 2.0, "avg300": 0.25}
+    assert pod["cpu"]["psi"]["full"]["total"] == 500_000
+    found = _parsed(stats_metrics.cadvisor(snapshot, {}))
+    assert [value for _, value in found["container_pressure_io_waiting_seconds_total"]] == [2.5]
+    assert [value for _, value in found["container_pressure_cpu_stalled_seconds_total"]] == [0.5]
+    # Nothing is claimed of cgroups for which the kernel tells nothing.
+    assert not any(name.startswith("container_pressure") for name in _parsed(stats_metrics.cadvisor(_SNAPSHOT, {})))
+
+
+def test_details_of_a_container() -> None:
+    disk = Device("/dev/vda", 254, 0, {"Read": 8192, "Write": 4096}, {"Read": 2, "Write": 1})
+    details = ContainerDetails(
+        file_descriptors=12, sockets=3, threads=4, open_files=1024, cpu_shares=2, cpu_period=100000, devices=(disk,)
+    )
+    found = _parsed(stats_metrics.cadvisor(_SNAPSHOT, {"/kubepods/podu/c1": details}))
+    for name, value in {
+        "file_descriptors": 12,
+        "sockets": 3,
+        "threads": 4,
+        "threads_max": 0,
+        "ulimits_soft": 1024,
+        "spec_cpu_shares": 2,
+        "spec_cpu_period": 100000,
+        "fs_reads_total": 2,
+        "fs_writes_bytes_total": 4096,
+        "oom_events_total": 0,
+    }.items():
+        assert [value for labels, value in found[f"container_{name}"] if labels["container"] == "main"] == [value], name
+    assert "container_spec_cpu_quota" not in found
+    operations = {labels["operation"]: labels for labels, _ in found["container_blkio_device_usage_total"]}
+    assert {operations["Read"][name] for name in ("device", "major", "minor")} == {"/dev/vda", "254", "0"}
+
+
 def test_families_are_written_once_each() -> None:
-    for text in (stats_metrics.resource(_SNAPSHOT), stats_metrics.cadvisor(_SNAPSHOT)):
+    for text in (stats_metrics.resource(_SNAPSHOT), stats_metrics.cadvisor(_SNAPSHOT, {})):
         types = [line for line in text.decode().splitlines() if line.startswith("# TYPE")]
         assert len(types) == len(set(types)) > 5

@@ -123,3 +123,20 @@ async def test_node_alone(tmp_path: Path) -> None:
     assert node.sample.memory.working_set > 0
     assert node.fs is not None
     assert runtime.calls == 0
+
+
+async def test_the_runtimes_own_cgroup_is_told_where_it_is_known(tmp_path: Path) -> None:
+    provider, _, _, _ = _provider(tmp_path)
+    assert set((await provider.node()).systems) == {"kubelet", "pods"}
+    provider._settings = replace(provider._settings, runtime_cgroup="/kubepods")
+    assert set((await provider.node()).systems) == {"kubelet", "pods", "runtime"}
+
+
+async def test_details_of_every_container_and_sandbox(tmp_path: Path) -> None:
+    provider, _, _, _ = _provider(tmp_path)
+    snapshot = await provider.snapshot()
+    assert await provider.details(snapshot) == {}
+    pod = f"/kubepods/besteffort/pod{_UID}"
+    for name in (_ID, _BOX):
+        (tmp_path / f"cgroup/memory/{pod}/{name}/cgroup.procs").write_text("")
+    assert set(await provider.details(snapshot)) == {f"{pod}/{_ID}", f"{pod}/{_BOX}"}
