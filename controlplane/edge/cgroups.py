@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
 from nodelib.cgroups import Undying, end_all, mounts_here, sigkill
 from nodelib.errors import Temporary
+from nodelib.files import text_of
 
 _V2_WANTED = ("cpuset", "cpu", "io", "memory", "hugetlb", "pids")
 
@@ -98,6 +100,26 @@ def _inherit_cpuset(directory: str) -> None:
             value = file.read()
         with open(path, "w", encoding="ascii") as file:
             file.write(value)
+
+
+def count_block_io(directories: Iterable[str], path: str) -> None:
+    """Have the kernel count the block I/O of cgroups on the device of `path`, where it does not by itself.
+
+    On v1 it counts nothing for cgroups on a device until one of them has a limit there (block/blk-throttle.c: the
+    policy is made at the first one). The limit set here limits nothing; the counting stays until the machine restarts.
+    """
+    disk = _whole_disk(os.stat(path).st_dev)
+    for file_name in (f"{directory}/blkio.throttle.read_bps_device" for directory in directories):
+        if disk and os.path.exists(file_name):
+            with open(file_name, "w", encoding="ascii") as file:
+                file.write(f"{disk} {(1 << 63) - 1}")
+
+
+def _whole_disk(device: int) -> str:
+    """MAJOR:MINOR of the disk that a device is or is a part of, "" for one that is no block device (overlay, btrfs)."""
+    own = f"/sys/dev/block/{os.major(device)}:{os.minor(device)}"
+    # The folder of a partition lies in the folder of its disk.
+    return text_of(f"{own}/../dev" if os.path.exists(f"{own}/partition") else f"{own}/dev").strip()
 
 
 def members(trees: Hierarchies, path: str) -> set[int]:

@@ -23,8 +23,16 @@ KUBEPODS = "/kubepods"  # some tests look for pods' cgroups there and nowhere el
 
 # Nothing may be moved out of the cluster's cgroup: by it `down` finds every process.
 _KUBELET_FLAGS = "--system-cgroups= --kubelet-cgroups= --runtime-cgroups="
+# A kubelet without systemd is expected to gather what runs outside of cgroups of its own, which it may not do here:
+# the node shows the folder by which programs know systemd (sd_booted(3)). The host's own is covered where it has one.
+_AS_UNDER_SYSTEMD = (
+    "if [ -d /run/systemd ]; then mount -t tmpfs -o mode=0755 suite /run/systemd && mkdir /run/systemd/system; fi"
+)
 # The suite's API server looks for the interface of the default route; this one leads nowhere: nobody answers for it.
-_ENTER = 'ip route replace default dev eth0; cd "$1"; PATH="$1/bin:$PATH"; export PATH; shift; exec "$@"'
+_ENTER = (
+    f"{_AS_UNDER_SYSTEMD}; "
+    'ip route replace default dev eth0; cd "$1"; PATH="$1/bin:$PATH"; export PATH; shift; exec "$@"'
+)
 _JOIN = 'for folder in $1; do echo $$ > "$folder/cgroup.procs"; done; shift; exec "$@"'
 
 
@@ -46,11 +54,12 @@ def stand_ins(unit: str, *, python: str, project: str) -> dict[str, str]:
     }
 
 
-def with_pid_file(runtime: Program) -> Program:
-    """containerd that says its pid where the suite looks for it. By name it would find every containerd of the host,
-    and some tests end it."""
-    said = 'mkdir -p "${0%/*}"; printf %s $$ > "$0"; exec "$@"'
-    return replace(runtime, argv=("/bin/sh", "-c", said, PID_FILE, *runtime.argv))
+def apart(runtime: Program, cgroups: Sequence[str]) -> Program:
+    """containerd that says its pid where the suite looks for it, in a cgroup of its own (a directory for each
+    hierarchy), whose figures the kubelet is asked for. By name the suite would find every containerd of the host, and
+    some tests end it."""
+    said = 'mkdir -p "${0%/*}"; printf %s $$ > "$0"; '
+    return replace(runtime, argv=("/bin/sh", "-c", said + _JOIN, PID_FILE, " ".join(cgroups), *runtime.argv))
 
 
 def kubelet_config() -> str:
@@ -87,6 +96,7 @@ def arguments(
     results: str,
     procs: int,
     standalone: bool = False,
+    runtime_cgroup: str = "",
     timeout: str = "3h",
 ) -> list[str]:
     """The command, to be run in the node's namespaces with `folder` as its working directory."""
@@ -100,7 +110,7 @@ def arguments(
         f"{folder}/e2e_node.test",
         "--",
         f"--kubelet-config-file={folder}/base-config.yaml",
-        f"--kubelet-flags={_KUBELET_FLAGS}",
+        f"--kubelet-flags={_KUBELET_FLAGS}{runtime_cgroup}",
         f"--container-runtime-endpoint=unix://{CONTAINERD_SOCKET}",
         f"--image-service-endpoint=unix://{CONTAINERD_SOCKET}",
         "--prepull-images=false",

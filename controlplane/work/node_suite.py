@@ -125,6 +125,7 @@ class _Suite:
         self.folder = f"{cluster.node_dir(self.node.name)}/suite"
         self.tools = Tools({}, order.python, order.project)
         self.trees = cgroups.hierarchies()
+        self._runtime_cgroup = f"{cluster.cgroup}/{self.node.name}/runtime"
 
     async def run(self) -> Report:
         images = await _to_its_end(self._prepare())
@@ -140,6 +141,7 @@ class _Suite:
             results=str(directory),
             procs=order.procs,
             standalone=order.standalone,
+            runtime_cgroup=self._runtime_cgroup,
         )
         unit = cgroups.ensure(self.trees, f"{self.cluster.cgroup}/{self.node.name}/system")
         spaces = {
@@ -188,7 +190,9 @@ class _Suite:
             await asyncio.to_thread(nodes.write_files, self.cluster, self.node)
             await network.ensure_network(self.cluster, self.order.project)
             await asyncio.to_thread(peer.install, self.cluster, {self.node.name: plan.POD_CIDR})
-            runtime = plan.with_pid_file(components.runtime(self.cluster, self.node, self.tools))
+            own = await asyncio.to_thread(cgroups.ensure, self.trees, self._runtime_cgroup)
+            await asyncio.to_thread(cgroups.count_block_io, own, self.cluster.node_dir(self.node.name))
+            runtime = plan.apart(components.runtime(self.cluster, self.node, self.tools), own)
             await asyncio.to_thread(start_unit, self.cluster, self.node.name, (runtime,), self.order.project)
             await nodes.wait_runtime(self.cluster, self.node, self.clock)
             say(await import_images(self.cluster, self.node, self.tools, images))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import subprocess
+from pathlib import Path
 
 import pytest
 
 from controlplane.plan import node_suite as plan
 from controlplane.plan.conformance import Selection
+from controlplane.programs import Program
 
 
 @pytest.mark.parametrize(
@@ -38,12 +40,31 @@ def test_the_file_called_kubelet_becomes_the_agent_with_the_suites_flags(
 
 def test_the_command_enters_the_node_and_its_cgroup_before_the_suite() -> None:
     command = plan.arguments(
-        Selection(labels="X"), ginkgo="/g", folder="/n/suite", results="/r", procs=3, standalone=True
+        Selection(labels="X"),
+        ginkgo="/g",
+        folder="/n/suite",
+        results="/r",
+        procs=3,
+        standalone=True,
+        runtime_cgroup="/c/runtime",
     )
     assert command[:2] == ["/g", "--procs=3"]
+    # The suite gives --runtime-cgroups too, of a cgroup that is not there: ours comes after it.
+    assert "--kubelet-flags=--system-cgroups= --kubelet-cgroups= --runtime-cgroups=/c/runtime" in command
     assert "--standalone-mode=true" in command and "--label-filter=X" in command
     line = plan.inside(command, cgroups=["/c/cpu", "/c/pids"], namespaces={"net": "/ns/net"}, folder="/n/suite")
     assert line[:2] == ["sh", "-c"] and "/c/cpu /c/pids" in line
     assert line[line.index("nsenter") + 1] == "--net=/ns/net"
     assert line[-len(command) :] == command
     assert json.loads(plan.kubelet_config())["cgroupRoot"] == "/"
+
+
+def test_containerd_joins_its_cgroup_and_says_its_pid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said, joined = tmp_path / "run" / "containerd.pid", [tmp_path / "cpu", tmp_path / "memory"]
+    for folder in joined:
+        folder.mkdir()
+    monkeypatch.setattr(plan, "PID_FILE", str(said))
+    program = plan.apart(Program("containerd", ("/bin/echo", "two words"), "/log"), [str(folder) for folder in joined])
+    done = subprocess.run(program.argv, capture_output=True, text=True, check=True)
+    assert done.stdout == "two words\n"
+    assert {(folder / "cgroup.procs").read_text().strip() for folder in joined} == {said.read_text()}
