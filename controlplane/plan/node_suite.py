@@ -21,6 +21,27 @@ STANDALONE = "Feature: containsAny StandaloneMode"
 PID_FILE = "/run/containerd/containerd.pid"
 KUBEPODS = "/kubepods"  # some tests look for pods' cgroups there and nowhere else
 
+# Images that the suite has pulled after some tests (test/e2e_node/image_list.go), for tests that are not run here. Who
+# cannot pull them fails, whatever else was tested: they are there by name.
+NAMED_ONLY = (
+    "docker.io/nfvpe/sriov-device-plugin:v3.1",
+    "gcr.io/cadvisor/cadvisor:v0.47.2",
+    *(
+        f"registry.k8s.io/{name}"
+        for name in (
+            "e2e-test-images/busybox@sha256:a9155b13325b2abef48e71de77bb8ac015412a566829f621d06bfae5c699b1b9",
+            "e2e-test-images/ipc-utils:1.4",
+            "e2e-test-images/node-perf/npb-ep:1.6.0",
+            "e2e-test-images/node-perf/npb-is:1.7.0",
+            "e2e-test-images/node-perf/pytorch-wide-deep:1.0.0",
+            "e2e-test-images/perl:5.26",
+            "e2e-test-images/volume/nfs:1.6.0",
+            "node-problem-detector/node-problem-detector:v1.35.2",
+        )
+    ),
+)
+NAMED_AFTER = "registry.k8s.io/e2e-test-images/nonroot:1.5"
+
 # Nothing may be moved out of the cluster's cgroup: by it `down` finds every process.
 _KUBELET_FLAGS = "--system-cgroups= --kubelet-cgroups= --runtime-cgroups="
 # A kubelet without systemd is expected to gather what runs outside of cgroups of its own, which it may not do here:

@@ -26,7 +26,7 @@ from controlplane.work import host, network, nodes, peer
 from controlplane.work.conformance import Report, Watcher, fresh, read_report, registry
 from controlplane.work.control_plane import start_unit
 from controlplane.work.down import down
-from controlplane.work.images import import_images
+from controlplane.work.images import import_images, name_only
 from controlplane.work.progress import Progress
 from controlplane.work.up import Request, settle
 from nodelib.clock import Clock
@@ -196,6 +196,7 @@ class _Suite:
             await asyncio.to_thread(start_unit, self.cluster, self.node.name, (runtime,), self.order.project)
             await nodes.wait_runtime(self.cluster, self.node, self.clock)
             say(await import_images(self.cluster, self.node, self.tools, images))
+            await name_only(self.cluster, self.node, self.tools, plan.NAMED_AFTER, plan.NAMED_ONLY)
 
     def _fill_folder(self) -> None:
         os.makedirs(self.folder, exist_ok=True)
