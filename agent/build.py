@@ -24,6 +24,7 @@ from agent.pressure import BuiltPressure, Surroundings, build_pressure
 from agent.settings import Settings
 from agent.work.logrotate import LogRotation
 from agent.work.node import NodeKeeper
+from agent.work.pod_stages import stages
 from agent.work.pod_table import PodTable
 from agent.work.probes import ProbeKeeper
 from agent.work.pull_records import PullRecords
@@ -75,7 +76,7 @@ async def build_core(settings: Settings, *, wants_nodes: bool = False) -> Core:
         settings, table, PodsApi(ground.made.api), ground.events, clock, parts.reporter, keeper
     )
     table.connect(parts)
-    ground.metrics.watch_pods(table)
+    ground.metrics.watch_pods(table, lambda: stages(table.memories(), {pod.uid for pod in table.active()}))
     ground.metrics.registry.register(ground.credentials.collector(clock))
     ground.metrics.registry.register(VolumeCounts(plugins.csi_stats.latest))
     ground.metrics.watch_certificates(built.certificates.states)

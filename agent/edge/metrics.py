@@ -13,8 +13,9 @@ from contextlib import contextmanager
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, disable_created_metrics
 from prometheus_client.core import GaugeMetricFamily, Metric
 
+from agent.edge.pod_counts import PodCounts
 from agent.figures import ProbeLabels
-from agent.model.pods import Kind, RunState
+from agent.model.pods import Kind, PodStage
 from agent.ports import PodView
 
 _START = (
@@ -240,9 +241,9 @@ class Metrics:
 
     # --- counted when scraped
 
-    def watch_pods(self, pods: PodView) -> None:
-        """Let a scrape count the pods and containers of `pods`; nothing is counted in between."""
-        self.registry.register(_PodCounts(pods))
+    def watch_pods(self, pods: PodView, stages: Callable[[], Iterable[PodStage]]) -> None:
+        """Let a scrape count the pods and containers of `pods`; nothing is counted in between. `stages`: of each."""
+        self.registry.register(PodCounts(pods, stages))
 
     def watch_certificates(self, states: Callable[[], Mapping[tuple[str, str], int]]) -> None:
         """Let a scrape count podCertificate sources; `states`: how many by (signer name, state)."""
@@ -273,41 +274,3 @@ class _CertificateCounts:
         for labels, count in sorted(self._states().items()):
             gauge.add_metric(list(labels), count)
         yield gauge
-
-
-class _PodCounts:
-    """A collector in the sense of prometheus_client, for the gauges of pods and containers."""
-
-    def __init__(self, pods: PodView) -> None:
-        self._pods = pods
-
-    def describe(self) -> Iterable[Metric]:
-        return ()
-
-    def collect(self) -> Iterable[Metric]:
-        desired = {True: 0, False: 0}
-        states = dict.fromkeys(("created", "running", "exited", "unknown"), 0)
-        running = 0
-        for pod in self._pods.pods():
-            desired[pod.source != "api"] += 1
-            observed = self._pods.observed(pod.uid)
-            running += bool(observed.sandbox is not None and observed.sandbox.ready)
-            for container in observed.containers:
-                state = container.state.value if isinstance(container.state, RunState) else "unknown"
-                states[state] += 1
-        yield GaugeMetricFamily("kubelet_running_pods", "Number of pods that have a running pod sandbox", value=running)
-        containers = GaugeMetricFamily(
-            "kubelet_running_containers", "Number of containers currently running", labels=["container_state"]
-        )
-        for state, count in states.items():
-            containers.add_metric([state], count)
-        yield containers
-        wanted = GaugeMetricFamily(
-            "kubelet_desired_pods",
-            "The number of pods the kubelet is being instructed to run. static is true if the pod is not from the "
-            "apiserver.",
-            labels=["static"],
-        )
-        for static, count in desired.items():
-            wanted.add_metric([str(static).lower()], count)
-        yield wanted

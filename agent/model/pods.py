@@ -187,3 +187,15 @@ class ProbeState:
     ready: bool
     live: bool = True
     message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PodStage:
+    """How far a pod is, in the words of upstream's metrics: `lifecycle` is sync, terminating or terminated, `config`
+    desired, orphan or runtime_only, `static` "", true or unknown. `active`: its requests count at admission."""
+
+    lifecycle: str
+    config: str
+    static: str
+    active: bool = False
+    mirrored: bool = False

@@ -6,17 +6,31 @@ import pytest
 from prometheus_client import generate_latest
 
 from agent.edge.metrics import Metrics
+from agent.model.pods import PodStage
 from tests.fakes.agent_view import FakeView, add_pod
 
 
 def test_pods_are_counted_when_they_are_scraped() -> None:
     metrics, view = Metrics("node-1", "v1.37.1"), FakeView()
-    metrics.watch_pods(view)
+    stages = [
+        PodStage("sync", "desired", "", active=True),
+        PodStage("terminating", "orphan", "true", mirrored=True),
+        PodStage("terminating", "runtime_only", "unknown"),
+    ]
+    metrics.watch_pods(view, lambda: stages)
     add_pod(view, "web", "u1")
     text = generate_latest(metrics.registry).decode()
     assert "kubelet_running_pods 1.0" in text
     assert 'kubelet_running_containers{container_state="running"} 1.0' in text
-    assert 'kubelet_desired_pods{static="false"} 1.0' in text
+    assert 'kubelet_desired_pods{static=""} 1.0' in text
+    assert 'kubelet_desired_pods{static="true"} 0.0' in text
+    assert 'kubelet_active_pods{static=""} 1.0' in text
+    assert "kubelet_mirror_pods 1.0" in text
+    working = [line for line in text.splitlines() if line.startswith("kubelet_working_pods{")]
+    assert len(working) == 15, "every combination has its series, whether there is such a pod or not"
+    assert 'kubelet_working_pods{config="desired",lifecycle="sync",static=""} 1.0' in working
+    assert 'kubelet_working_pods{config="orphan",lifecycle="terminating",static="true"} 1.0' in working
+    assert sum(line.endswith(" 1.0") for line in working) == 3
     assert 'kubelet_node_name{node="node-1"} 1.0' in text
     assert "_created" not in text
 
