@@ -1,10 +1,11 @@
-"""Put together how a pod's images are paid for: pull secrets and credential provider plugins."""
+"""Put together how a pod's images are paid for: pull secrets, the node's own logins, credential provider plugins."""
 
 from __future__ import annotations
 
 import os
 
 from agent.edge import credential_plugins
+from agent.edge.docker_config import NodeLogins
 from agent.plan.credential_providers import providers
 from agent.settings import Settings
 from agent.work.pull_credentials import PullCredentials, Secrets
@@ -14,9 +15,10 @@ from nodelib.errors import Invalid
 
 def build_pull_credentials(settings: Settings, secrets: Secrets, clock: Clock) -> PullCredentials:
     """Raises Invalid for a configuration of plugins that is wrong, or a plugin that is not there."""
+    logins = NodeLogins(settings.paths.root_dir, os.path.expanduser("~"))
     path, folder = settings.images.providers_config, settings.images.providers_dir
     if not path and not folder:
-        return PullCredentials(secrets, (), None, clock)
+        return PullCredentials(secrets, (), None, clock, logins)
     if not path or not folder:
         raise Invalid(
             "one of them is missing",
@@ -32,4 +34,4 @@ def build_pull_credentials(settings: Settings, secrets: Secrets, clock: Clock) -
                 step="look for credential provider plugins",
                 action=f"Install the plugin there, or take it out of {path}.",
             )
-    return PullCredentials(secrets, found, credential_plugins.CredentialPlugins(folder), clock)
+    return PullCredentials(secrets, found, credential_plugins.CredentialPlugins(folder), clock, logins)

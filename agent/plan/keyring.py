@@ -52,6 +52,22 @@ def of_secret(secret: Json) -> dict[str, PullCredential]:
     }
 
 
+def of_files(files: Iterable[tuple[str, bytes]]) -> dict[str, PullCredential]:
+    """The logins of the first file (path, content) that can be read: config.json or, older, .dockercfg."""
+    for path, content in files:
+        try:
+            config = orjson.loads(content)
+        except orjson.JSONDecodeError:
+            continue
+        entries = (
+            config if path.endswith(_LEGACY_KEY) else config.get("auths", {}) if isinstance(config, dict) else None
+        )
+        if isinstance(entries, dict):
+            found = {registry: entry for registry, entry in entries.items() if isinstance(entry, dict)}
+            return {registry: PullCredential(_auth(entry)) for registry, entry in found.items()}
+    return {}
+
+
 def match(image: str, configs: Iterable[Mapping[str, T]]) -> list[T]:
     """Credentials that fit `image`, the most specific registry path first."""
     credentials: dict[str, list[T]] = {}

@@ -1,4 +1,4 @@
-"""With which credentials a pod's image is pulled: its own pull secrets first, then what the node's plugins know.
+"""With which credentials a pod's image is pulled: its own pull secrets first, then the node's logins and plugins.
 
 A plugin is asked once at a time for the same thing, and its answer kept for as long as it says.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from agent.model.pods import Pod
@@ -34,13 +34,25 @@ class Plugins(Protocol):
     async def ask(self, name: str, args: Sequence[str], env: Mapping[str, str], text: str) -> str: ...
 
 
+class Logins(Protocol):
+    """edge/docker_config.py. Blocks on files: for a thread."""
+
+    def read(self) -> Iterable[tuple[str, bytes]]: ...
+
+
 class PullCredentials:
-    """Made by the composition root; without providers it is the pods' secrets alone."""
+    """Made by the composition root; without providers it is the pods' secrets and the node's logins."""
 
     def __init__(
-        self, secrets: Secrets, providers: tuple[Provider, ...], plugins: Plugins | None, clock: Clock
+        self,
+        secrets: Secrets,
+        providers: tuple[Provider, ...],
+        plugins: Plugins | None,
+        clock: Clock,
+        logins: Logins | None = None,
     ) -> None:
         self._secrets, self._providers, self._plugins, self._clock = secrets, providers, plugins, clock
+        self._logins = logins
         self._kept: dict[tuple[str, str], tuple[float, Answer]] = {}
         self._locks: defaultdict[tuple[str, str], asyncio.Lock] = defaultdict(asyncio.Lock)
 
@@ -49,8 +61,12 @@ class PullCredentials:
         own = await self._secrets.pull_auth(pod, image)
         name = plan.full_name(image)
         asked = [one for one in self._providers if plan.concerns(one, name)]
+        logins = await asyncio.to_thread(self._read_logins)
         answers = await asyncio.gather(*(self._ask(one, name) for one in asked))
-        return own + keyring.match(name, [one.credentials for one in answers if one is not None])
+        return own + keyring.match(name, [logins, *(one.credentials for one in answers if one is not None)])
+
+    def _read_logins(self) -> Mapping[str, PullCredential]:
+        return keyring.of_files(self._logins.read()) if self._logins is not None else {}
 
     async def _ask(self, provider: Provider, name: str) -> Answer | None:
         async with self._locks[provider.name, name]:

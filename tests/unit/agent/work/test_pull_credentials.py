@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 from pathlib import Path
 
 import pytest
 
 from agent.edge.credential_plugins import CredentialPlugins
+from agent.edge.docker_config import NodeLogins
 from agent.model.pods import Pod
 from agent.model.pulls import PullCredential
 from agent.plan.credential_providers import Provider
@@ -100,3 +102,31 @@ async def test_a_plugin_that_fails_is_left_out_and_told(tmp_path: Path, caplog: 
     node = Node(tmp_path, "echo no role for this node >&2; exit 3")
     assert await node.users("eu.reg.io/a") == ["secret"]
     assert "exit status 3: no role for this node" in caplog.text
+
+
+def _login(user: str) -> dict[str, str]:
+    return {"auth": base64.b64encode(f"{user}:p".encode()).decode()}
+
+
+async def test_the_nodes_own_logins_serve_every_pod(tmp_path: Path) -> None:
+    root, home = tmp_path / "kubelet", tmp_path / "home"
+    (home / ".docker").mkdir(parents=True)
+    root.mkdir()
+    credentials = PullCredentials(Secrets(), (), None, FakeClock(), NodeLogins(str(root), str(home)))
+
+    async def users(image: str) -> list[str]:
+        found = await credentials.pull_auth(pod(), image)
+        assert all(one.source is None for one in found), "no secret's: whoever runs here may use it"
+        return [one.auth["username"] for one in found]
+
+    assert await users("reg.io/app:1") == ["secret"]
+    (home / ".dockercfg").write_text(json.dumps({"reg.io": _login("legacy")}))
+    assert await users("reg.io/app:1") == ["secret", "legacy"]
+    (home / ".docker" / "config.json").write_text(json.dumps({"auths": {"reg.io": _login("home")}}))
+    assert await users("reg.io/app:1") == ["secret", "home"]
+    # The agent's own folder comes first, and no restart is needed for it.
+    (root / "config.json").write_text(json.dumps({"auths": {"reg.io:5000": _login("root")}}))
+    assert await users("reg.io:5000/app:1") == ["secret", "root"]
+    assert await users("other.io/app:1") == ["secret"]
+    (root / "config.json").write_text("{")
+    assert await users("reg.io/app:1") == ["secret", "home"]
