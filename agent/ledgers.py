@@ -27,6 +27,8 @@ async def build_ledgers(ground: Ground) -> Ledgers:
     images = ground.settings.images
     checkpoints = CheckpointFiles(root)
     pulling, pulled = (CheckpointFiles(f"{root}/image_manager/{name}") for name in ("pulling", "pulled"))
+    for records in (pulling, pulled):
+        await records.make()
     found = Ledgers(
         Allocations(checkpoints, clock),
         Endings(checkpoints, clock),

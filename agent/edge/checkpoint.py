@@ -35,6 +35,16 @@ class CheckpointFiles:
         """Files of this folder, those half written left out. Raises Temporary."""
         return await asyncio.to_thread(self._names)
 
+    async def make(self) -> None:
+        """The folder is there, so that others can tell that records are kept. Raises Temporary."""
+        await asyncio.to_thread(self._make)
+
+    def _make(self) -> None:
+        try:
+            os.makedirs(self._folder, mode=0o750, exist_ok=True)
+        except OSError as error:
+            raise _failure(self._folder, "make the folder of", error) from error
+
     def _set_aside(self, path: str) -> str:
         kept = f"{path}.unreadable"
         try:
