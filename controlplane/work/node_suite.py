@@ -19,9 +19,10 @@ from typing import Any, TypeVar
 from controlplane.edge import cgroups, state
 from controlplane.edge.streamed import run_lines
 from controlplane.model import Cluster, Options, cache_root, state_root
-from controlplane.plan import components
+from controlplane.plan import components, system_bus
 from controlplane.plan import node_suite as plan
 from controlplane.plan.components import Tools
+from controlplane.programs import Program
 from controlplane.work import host, network, nodes, peer
 from controlplane.work.conformance import Report, Watcher, fresh, read_report, registry
 from controlplane.work.control_plane import start_unit
@@ -193,10 +194,28 @@ class _Suite:
             own = await asyncio.to_thread(cgroups.ensure, self.trees, self._runtime_cgroup)
             await asyncio.to_thread(cgroups.count_block_io, own, self.cluster.node_dir(self.node.name))
             runtime = plan.apart(components.runtime(self.cluster, self.node, self.tools), own)
-            await asyncio.to_thread(start_unit, self.cluster, self.node.name, (runtime,), self.order.project)
+            programs = (runtime, *await asyncio.to_thread(self._bus))
+            await asyncio.to_thread(start_unit, self.cluster, self.node.name, programs, self.order.project)
             await nodes.wait_runtime(self.cluster, self.node, self.clock)
             say(await import_images(self.cluster, self.node, self.tools, images))
             await name_only(self.cluster, self.node, self.tools, plan.NAMED_AFTER, plan.NAMED_ONLY)
+
+    def _bus(self) -> tuple[Program, ...]:
+        """systemd's interface for tests that stop the runtime, where there is what it takes: without it they fail."""
+        daemon = shutil.which("dbus-daemon")
+        if daemon is None or not os.path.isdir(system_bus.FOLDER):
+            return ()
+        config = f"{self.folder}/bus.conf"
+        os.makedirs(self.folder, exist_ok=True)
+        state.write(config, system_bus.config(), 0o644)
+        return system_bus.programs(
+            daemon,
+            config,
+            self.cluster.unit_dir(self.node.name),
+            python=self.order.python,
+            environment=self.tools.python_environment(),
+            logs=self.cluster.log_dir(self.node.name),
+        )
 
     def _fill_folder(self) -> None:
         os.makedirs(self.folder, exist_ok=True)

@@ -11,21 +11,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from controlplane.plan import system_bus
+
 ROOT = Path(__file__).parents[2]
 DAEMON = shutil.which("dbus-daemon")
-
-_CONFIG = """<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
- "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
-<busconfig>
-  <type>system</type>
-  <listen>unix:path={path}</listen>
-  <auth>EXTERNAL</auth>
-  <policy context="default">
-    <allow user="*"/><allow own="*"/><allow send_type="method_call"/><allow send_type="signal"/>
-    <allow send_destination="*" eavesdrop="true"/><allow receive_sender="*"/>
-  </policy>
-</busconfig>
-"""
 
 
 @dataclass(frozen=True)
@@ -63,7 +52,7 @@ def private_bus(folder: Path, socket: str = "", enter: Sequence[str] = (), delay
     assert DAEMON is not None
     path = socket or str(folder / "bus")
     conf_dir, config = folder / "logind.conf.d", folder / "bus.conf"
-    config.write_text(_CONFIG.format(path=path))
+    config.write_text(system_bus.config(path))
     if delay:
         conf_dir.mkdir()
         (conf_dir / "50-test.conf").write_text(f"[Login]\nInhibitDelayMaxSec={delay}\n")

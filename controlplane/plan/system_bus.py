@@ -1,0 +1,45 @@
+"""A system bus for a node that has no systemd: its configuration, and the programs that are on it."""
+
+from __future__ import annotations
+
+from controlplane.programs import Program
+
+FOLDER = "/run/dbus"
+SOCKET = f"{FOLDER}/system_bus_socket"  # where every client of the system bus looks
+
+_CONFIG = """<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
+ "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
+<busconfig>
+  <type>system</type>
+  <listen>unix:path={socket}</listen>
+  <auth>EXTERNAL</auth>
+  <policy context="default">
+    <allow user="*"/><allow own="*"/><allow send_type="method_call"/><allow send_type="signal"/>
+    <allow send_destination="*" eavesdrop="true"/><allow receive_sender="*"/>
+  </policy>
+</busconfig>
+"""
+# The folder is the node's alone: on the host's bus a test would stop the host's own units.
+_OWN_FOLDER = 'mountpoint -q "$0" || mount -t tmpfs -o mode=0755 suite "$0"; exec "$@"'
+
+
+def config(socket: str = SOCKET) -> str:
+    """dbus-daemon(1): a bus on which everybody may do everything."""
+    return _CONFIG.format(socket=socket)
+
+
+def programs(
+    daemon: str, config_file: str, unit: str, *, python: str, environment: dict[str, str], logs: str
+) -> tuple[Program, ...]:
+    """The bus in a folder of the node's own (FOLDER must be there on the host), and what stands in for systemd, logind
+    on it: its units are the programs of the supervisor of `unit`."""
+    bus = (daemon, f"--config-file={config_file}", "--nofork", "--nopidfile")
+    return (
+        Program("dbus", ("/bin/sh", "-c", _OWN_FOLDER, FOLDER, *bus), f"{logs}/dbus.log", environment),
+        Program(
+            "system-bus",
+            (python, "-m", "controlplane.system_bus", unit, f"unix:path={SOCKET}"),
+            f"{logs}/system-bus.log",
+            environment,
+        ),
+    )
