@@ -78,6 +78,18 @@ memory [ContainerMemory]
     """,
 )
 
+POD_RESOURCES_ALPHA = Api(
+    "v1alpha1",
+    """
+    ContainerDevices: resource_name string, device_ids [string]
+    ContainerResources: name string, devices [ContainerDevices]
+    PodResources: name string, namespace string, containers [ContainerResources]
+    ListPodResourcesRequest:
+    ListPodResourcesResponse: pod_resources [PodResources]
+    rpc PodResourcesLister.List ListPodResourcesRequest ListPodResourcesResponse
+    """,
+)
+
 CSI = Api(
     "csi.v1",
     """

@@ -1,25 +1,52 @@
-"""The socket of the podresources API."""
+"""The socket of the podresources API, in both versions that there are."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from typing import Any
 
-from agent.edge.plugins.apis import POD_RESOURCES
+from agent.edge.plugins.apis import POD_RESOURCES, POD_RESOURCES_ALPHA
 from agent.edge.plugins.rpc import serve
 from agent.edge.plugins.wire import Unary
 
+_SERVICE = "PodResourcesLister"
+
 
 class PodResourcesServer:
-    """`methods` of v1.PodResourcesLister at `socket`. run() is long-lived."""
+    """`methods` of v1.PodResourcesLister at `socket`; v1alpha1 has List alone. run() is long-lived."""
 
     def __init__(self, socket: str, methods: Mapping[str, Unary]) -> None:
         self._socket, self._methods = socket, methods
 
     async def run(self) -> None:
         """Until cancelled. Raises Temporary when the socket cannot be made."""
-        server = await serve(self._socket, [POD_RESOURCES.handler("PodResourcesLister", self._methods)])
+        handlers = [
+            POD_RESOURCES.handler(_SERVICE, self._methods),
+            POD_RESOURCES_ALPHA.handler(_SERVICE, {"List": self._list_alpha}),
+        ]
+        server = await serve(self._socket, handlers)
         try:
             await asyncio.Event().wait()
         finally:
             await server.stop(None)
+
+    async def _list_alpha(self, request: dict[str, Any]) -> dict[str, Any]:
+        """What the older version has fields for."""
+        answer = await self._methods["List"](request)
+        return {
+            "pod_resources": [
+                {
+                    "name": pod["name"],
+                    "namespace": pod["namespace"],
+                    "containers": [{"name": one["name"], "devices": _plain(one)} for one in pod["containers"]],
+                }
+                for pod in answer["pod_resources"]
+            ]
+        }
+
+
+def _plain(container: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [
+        {"resource_name": one["resource_name"], "device_ids": one["device_ids"]} for one in container.get("devices", ())
+    ]

@@ -17,6 +17,7 @@ _PROTOS = {
     "pluginregistration": (apis.REGISTRATION, f"{_KUBELET}/pluginregistration/v1/api.proto"),
     "deviceplugin": (apis.DEVICE_PLUGIN, f"{_KUBELET}/deviceplugin/v1beta1/api.proto"),
     "podresources": (apis.POD_RESOURCES, f"{_KUBELET}/podresources/v1/api.proto"),
+    "podresources alpha": (apis.POD_RESOURCES_ALPHA, f"{_KUBELET}/podresources/v1alpha1/api.proto"),
     "dra": (apis.DRA, f"{_KUBELET}/dra/v1/api.proto"),
     "csi": (apis.CSI, "github.com/container-storage-interface/spec@v*/csi.proto"),
 }

@@ -1,0 +1,46 @@
+"""Both versions of the podresources API on one real socket."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from agent.edge.plugins.apis import POD_RESOURCES, POD_RESOURCES_ALPHA
+from agent.edge.plugins.pod_resources import PodResourcesServer
+from agent.edge.plugins.rpc import PluginClient
+from tests.waiting import until
+
+_DEVICE = {"resource_name": "example.com/gpu", "device_ids": ["a", "b"], "topology": {"nodes": [{"ID": 1}]}}
+_POD = {
+    "name": "web",
+    "namespace": "ns",
+    "containers": [{"name": "main", "devices": [_DEVICE], "dynamic_resources": [], "cpu_ids": [3]}],
+}
+
+
+async def _list(request: dict[str, Any]) -> dict[str, Any]:
+    return {"pod_resources": [_POD]}
+
+
+async def test_each_version_tells_what_it_has_fields_for(tmp_path: Path) -> None:
+    socket = tmp_path / "kubelet.sock"
+    serving = asyncio.create_task(PodResourcesServer(str(socket), {"List": _list}).run())
+    await until(socket.exists)
+    new = PluginClient(POD_RESOURCES, "podresources", str(socket))
+    old = PluginClient(POD_RESOURCES_ALPHA, "podresources", str(socket))
+    try:
+        (pod,) = (await new.call("PodResourcesLister.List", {}, timeout=10))["pod_resources"]
+        assert pod["containers"][0]["cpu_ids"] == [3]
+        (pod,) = (await old.call("PodResourcesLister.List", {}, timeout=10))["pod_resources"]
+        device = {"resource_name": "example.com/gpu", "device_ids": ["a", "b"]}
+        assert pod == {
+            "name": "web",
+            "namespace": "ns",
+            "containers": [{"name": "main", "devices": [device]}],
+        }
+    finally:
+        for client in (new, old):
+            await client.close()
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
