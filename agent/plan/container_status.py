@@ -22,6 +22,10 @@ LISTED = {
     Kind.EPHEMERAL: "ephemeralContainerStatuses",
 }
 _GONE = "The container could not be located when the pod was deleted.  The container used to be Running"
+_LOST = (
+    "Unable to get init container status from container runtime and pod has been initialized, "
+    "treat it as exited normally"
+)
 _MESSAGES_LIMIT = 12 * 1024  # characters, all containers of a pod together
 
 
@@ -174,16 +178,18 @@ def _state(one: ContainerState, old: Json | None, not_yet: str) -> Json:
 def _init_is_over(pod: Pod, container: Json, seen: ObservedPod, attempts: list[ContainerState], status: Json) -> bool:
     if attempts:
         return attempts[0].state is RunState.EXITED and attempts[0].exit_code == 0
-    if is_sidecar(Kind.INIT, container) or "waiting" not in status["state"]:
+    if is_sidecar(Kind.INIT, container):
+        return False
+    ended = status["state"].get("terminated")
+    if ended is not None and pod.source != "api" and ended.get("exitCode") == 0 and not ended.get("message"):
+        # Only its mirror still tells how it ended. Upstream forgets that and says so; here both are told.
+        status["state"] = {"terminated": {**ended, "message": _LOST}}
+    if "waiting" not in status["state"]:
         return False
     mains = {main["name"] for _, main in pod.containers(Kind.MAIN)}
     if not any(one.name in mains for one in seen.containers):
         return False
-    text = (
-        "Unable to get init container status from container runtime and pod has been initialized, "
-        "treat it as exited normally"
-    )
-    status["state"] = {"terminated": {**_terminated("Completed", text), "exitCode": 0}}
+    status["state"] = {"terminated": {**_terminated("Completed", _LOST), "exitCode": 0}}
     return True
 
 
