@@ -12,6 +12,7 @@ from agent.edge import log_folder
 from agent.edge import stats as machine_figures
 from agent.edge.api_pods import PodsApi
 from agent.edge.cgroups import CgroupTree
+from agent.edge.pod_resources_figures import PodResourcesFigures
 from agent.edge.probe_io import ProbeIo
 from agent.edge.volume_metrics import VolumeCounts
 from agent.ground import USER_AGENT, Ground, build_ground, first_address, own_limits
@@ -64,6 +65,7 @@ async def build_core(settings: Settings, *, wants_nodes: bool = False) -> Core:
         keeper=keeper,
         table=table,
         events=ground.events,
+        figures=PodResourcesFigures(ground.metrics.registry),
     )
     built = pod_materials(ground, keeper, table, cgroup_machine(ground, tree, sizes), plugins.csi)
     ledgers = await build_ledgers(ground)

@@ -12,6 +12,7 @@ from agent.edge.plugins.device_plugin import DevicePluginEndpoint, DevicePluginS
 from agent.edge.plugins.dra_driver import DraDriver
 from agent.edge.plugins.pod_resources import PodResourcesServer
 from agent.edge.plugins.registration import PluginSockets, Registrars
+from agent.edge.pod_resources_figures import PodResourcesFigures
 from agent.edge.stats import filesystem
 from agent.edge.volumes.csi_disk import CsiDisk
 from agent.model.node import NodeExtras
@@ -82,7 +83,15 @@ class BuiltPlugins:
 
 
 async def build_plugins(
-    client: KubeClient, root_dir: str, node: str, *, clock: Clock, keeper: NodeKeeper, table: PodTable, events: Events
+    client: KubeClient,
+    root_dir: str,
+    node: str,
+    *,
+    clock: Clock,
+    keeper: NodeKeeper,
+    table: PodTable,
+    events: Events,
+    figures: PodResourcesFigures,
 ) -> BuiltPlugins:
     """What is on disk about volumes and devices is read here. Raises Temporary."""
     objects = CsiObjects(client, TokenCache(client, clock), node)
@@ -108,7 +117,7 @@ async def build_plugins(
         device_server=DevicePluginServer(f"{root_dir}/device-plugins"),
         devices=devices,
         claims=claims,
-        pod_resources=PodResourcesServer(f"{root_dir}/pod-resources/kubelet.sock", answers),
+        pod_resources=PodResourcesServer(f"{root_dir}/pod-resources/kubelet.sock", answers, figures),
     )
     keeper.extras = built.extras
     return built

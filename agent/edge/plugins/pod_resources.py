@@ -9,6 +9,8 @@ from typing import Any
 from agent.edge.plugins.apis import POD_RESOURCES, POD_RESOURCES_ALPHA
 from agent.edge.plugins.rpc import serve
 from agent.edge.plugins.wire import Unary
+from agent.edge.pod_resources_figures import PodResourcesFigures
+from nodelib.errors import NodewrightError
 
 _SERVICE = "PodResourcesLister"
 
@@ -16,20 +18,34 @@ _SERVICE = "PodResourcesLister"
 class PodResourcesServer:
     """`methods` of v1.PodResourcesLister at `socket`; v1alpha1 has List alone. run() is long-lived."""
 
-    def __init__(self, socket: str, methods: Mapping[str, Unary]) -> None:
-        self._socket, self._methods = socket, methods
+    def __init__(self, socket: str, methods: Mapping[str, Unary], figures: PodResourcesFigures) -> None:
+        self._socket, self._methods, self._figures = socket, methods, figures
 
     async def run(self) -> None:
         """Until cancelled. Raises Temporary when the socket cannot be made."""
         handlers = [
-            POD_RESOURCES.handler(_SERVICE, self._methods),
-            POD_RESOURCES_ALPHA.handler(_SERVICE, {"List": self._list_alpha}),
+            POD_RESOURCES.handler(_SERVICE, self._counted("v1", self._methods)),
+            POD_RESOURCES_ALPHA.handler(_SERVICE, self._counted("v1alpha1", {"List": self._list_alpha})),
         ]
         server = await serve(self._socket, handlers)
         try:
             await asyncio.Event().wait()
         finally:
             await server.stop(None)
+
+    def _counted(self, version: str, methods: Mapping[str, Unary]) -> dict[str, Unary]:
+        def counted(method: str, work: Unary) -> Unary:
+            async def answer(request: dict[str, Any]) -> dict[str, Any]:
+                self._figures.asked(version, method)
+                try:
+                    return await work(request)
+                except NodewrightError:
+                    self._figures.failed(version, method)
+                    raise
+
+            return answer
+
+        return {method: counted(method, work) for method, work in methods.items()}
 
     async def _list_alpha(self, request: dict[str, Any]) -> dict[str, Any]:
         """What the older version has fields for."""

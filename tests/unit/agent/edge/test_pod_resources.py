@@ -6,9 +6,14 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+
 from agent.edge.plugins.apis import POD_RESOURCES, POD_RESOURCES_ALPHA
 from agent.edge.plugins.pod_resources import PodResourcesServer
 from agent.edge.plugins.rpc import PluginClient
+from agent.edge.pod_resources_figures import PodResourcesFigures
+from nodelib.errors import NodewrightError, NotFound
 from tests.waiting import until
 
 _DEVICE = {"resource_name": "example.com/gpu", "device_ids": ["a", "b"], "topology": {"nodes": [{"ID": 1}]}}
@@ -23,9 +28,15 @@ async def _list(request: dict[str, Any]) -> dict[str, Any]:
     return {"pod_resources": [_POD]}
 
 
+async def _get(request: dict[str, Any]) -> dict[str, Any]:
+    raise NotFound("no such pod")
+
+
 async def test_each_version_tells_what_it_has_fields_for(tmp_path: Path) -> None:
     socket = tmp_path / "kubelet.sock"
-    serving = asyncio.create_task(PodResourcesServer(str(socket), {"List": _list}).run())
+    registry = CollectorRegistry()
+    methods = {"List": _list, "Get": _get}
+    serving = asyncio.create_task(PodResourcesServer(str(socket), methods, PodResourcesFigures(registry)).run())
     await until(socket.exists)
     new = PluginClient(POD_RESOURCES, "podresources", str(socket))
     old = PluginClient(POD_RESOURCES_ALPHA, "podresources", str(socket))
@@ -39,6 +50,15 @@ async def test_each_version_tells_what_it_has_fields_for(tmp_path: Path) -> None
             "namespace": "ns",
             "containers": [{"name": "main", "devices": [device]}],
         }
+        with pytest.raises(NodewrightError, match="no such pod"):
+            await new.call("PodResourcesLister.Get", {"pod_name": "x"}, timeout=10)
+        name = "kubelet_pod_resources_endpoint"
+        text = generate_latest(registry).decode()
+        assert f'{name}_requests_total{{server_api_version="v1"}} 2.0' in text
+        assert f'{name}_requests_list{{server_api_version="v1alpha1"}} 1.0' in text
+        assert f'{name}_requests_get{{server_api_version="v1"}} 1.0' in text
+        assert f'{name}_errors_get{{server_api_version="v1"}} 1.0' in text
+        assert f"{name}_requests_get_allocatable{{" not in text, "nobody asked"
     finally:
         for client in (new, old):
             await client.close()
