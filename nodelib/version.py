@@ -2,5 +2,35 @@
 
 from __future__ import annotations
 
+import re
+
 KUBERNETES_VERSION = "v1.37.1"
 KUBERNETES_MINOR = "1.37"  # as user agents say it
+_OLDER_AT_MOST = 3  # minor versions that a node may be behind its API server
+
+
+def skew(node: str, server: str) -> str:
+    """What upstream's policy has against a node's daemon of version `node` beside an API server of `server`.
+
+    Both as gitVersion says them. "" for nothing, or for words without a version.
+    https://kubernetes.io/releases/version-skew-policy/
+    """
+    ours, theirs = _minor(node), _minor(server)
+    if not ours or not theirs:
+        return ""
+    if ours > theirs:
+        return (
+            f"{node} is newer than the API server, {server}: Kubernetes supports nodes of its version and older;"
+            f" this one goes on with the APIs that {server} serves. Upgrade the API server before its nodes"
+        )
+    if ours[0] < theirs[0] or ours[1] + _OLDER_AT_MOST < theirs[1]:
+        return (
+            f"{node} is more than {_OLDER_AT_MOST} minor versions older than the API server, {server}:"
+            " Kubernetes does not support that. Upgrade this node"
+        )
+    return ""
+
+
+def _minor(version: str) -> tuple[int, int] | None:
+    found = re.match(r"v?(\d+)\.(\d+)", version)
+    return (int(found[1]), int(found[2])) if found else None

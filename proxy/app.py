@@ -21,6 +21,7 @@ from nodelib.conntrack import Conntrack
 from nodelib.errors import Invalid, NodewrightError
 from nodelib.firewall.objects import Family
 from nodelib.kube.client import KubeClient
+from nodelib.kube.skew import version_skew
 from nodelib.sdnotify import tell_systemd
 from nodelib.tasks import Supervisor
 from proxy import fullness, machine, modes
@@ -113,7 +114,7 @@ class _Proxy:
         disable_created_metrics()
         self._settings = settings
         self._supervisor = supervisor
-        self._clock = clock
+        self._client, self._clock = client, clock
         self._node = NodeFacts(settings.node_name)
         self._metrics = Metrics()
         self._health = Health(2 * settings.rules.sync_period, lambda: self._node)
@@ -163,9 +164,9 @@ class _Proxy:
         )
         for proxier in self._proxiers:
             proxier.start()
-        await self._events.record(
-            "Node", "", self._settings.node_name, reason="Starting", action="StartKubeProxy", note="", warning=False
-        )
+        await self._tell("Starting", "")
+        if skew := await version_skew(self._client):
+            await self._tell("VersionSkew", f"kube-proxy {skew}.", warning=True)
         for proxier in self._proxiers:
             await proxier.first_sync.wait()
         # What was listed lives as long as the process: the collector need not look at it again and again.
@@ -173,6 +174,10 @@ class _Proxy:
         gc.set_threshold(*_COLLECT)
         # Only now: until the new rules stand, the old ones serve.
         await modes.remove_others(self._settings.mode)
+
+    async def _tell(self, reason: str, note: str, *, warning: bool = False) -> None:
+        name, action = self._settings.node_name, "StartKubeProxy"
+        await self._events.record("Node", "", name, reason=reason, action=action, note=note, warning=warning)
 
     def _proxier(self, family: Family, backend: Backend) -> Proxier:
         settings = self._settings

@@ -25,6 +25,7 @@ from nodelib.clock import Clock
 from nodelib.errors import NodewrightError, Permanent
 from nodelib.kube.client import ApiError, KubeClient
 from nodelib.kube.reflector import Reflector
+from nodelib.kube.skew import version_skew
 from nodelib.runner import BoundedFrequencyRunner
 from nodelib.tasks import Work
 
@@ -187,6 +188,8 @@ class NodeKeeper:
         """Register, then keep the status true, until cancelled."""
         await self.register()
         self._edges.events.emit(self.ref, "Normal", "Starting", "Starting kubelet.")
+        if skew := await version_skew(self._edges.client):
+            self._edges.events.emit(self.ref, "Warning", "VersionSkew", f"kubelet {skew}.")
         # A restarted agent must not report NotReady just because it has not asked the runtime yet.
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._asked.wait(), _RUNTIME_DOWN_AFTER)

@@ -44,6 +44,8 @@ def show(status: Status, console: Console) -> None:
     _say(console, ", ".join(f"{name}: {value}" for name, value in said.items() if value))
     for path in status.missing:
         _say(console, f"missing: {path} (`./nodewright up --name {status.name}` mends it)")
+    for words in status.skew:
+        _say(console, f"version skew: kubelet {words}.")
     nodes = _table("NODE", "ADDRESS", "STATE", "PODS", "VERSION", "PROXY")
     for node in status.nodes:
         state = ", ".join(filter(None, (node.waits_for or "Ready", node.feels)))

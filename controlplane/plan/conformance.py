@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from nodelib.errors import Invalid
@@ -79,6 +79,17 @@ def select(tier: str, chosen: Iterable[Chosen], *, focus: str, skip: str, serial
     wanted = {"smoke": ("smoke",), "dev": ("smoke", "dev")}[tier]
     names = [exactly(test.name) for test in chosen if test.tier in wanted]
     return Selection(focus="|".join(names), skip=skip)
+
+
+def for_server(selection: Selection, release: str, ours: str) -> Selection:
+    """The same without the tests that want nodes newer than the control plane's minor version `release`: the APIs they
+    ask for are not served there. `ours` is the minor version that the suite is of."""
+    first, last = int(release.rpartition(".")[2]) + 1, int(ours.rpartition(".")[2])
+    if first > last:
+        return selection
+    newer = "|".join(str(minor) for minor in range(first, last + 1))
+    skip = rf"\[MinimumKubeletVersion:1\.({newer})\]"
+    return replace(selection, skip=f"{selection.skip}|{skip}" if selection.skip else skip)
 
 
 def exactly(name: str) -> str:

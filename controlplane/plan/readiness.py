@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from controlplane.model import Options
+from controlplane.model import RELEASE, Options
+from nodelib.version import skew
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,11 @@ def node_versions(node: dict[str, Any] | None) -> dict[str, str]:
     return {"version": str(info.get("kubeletVersion", "")), "runtime": str(info.get("containerRuntimeVersion", ""))}
 
 
+def skews(kubelets: Iterable[str], server: str) -> tuple[str, ...]:
+    """What upstream's version skew policy has against these kubelets beside that API server, each version once."""
+    return tuple(words for one in dict.fromkeys(kubelets) if (words := skew(one, server)))
+
+
 def settings(options: Options) -> dict[str, str]:
     """What a cluster was raised with, in the words of `up`; what is as always is left out but for the first four."""
     shown = {
@@ -66,6 +73,7 @@ def settings(options: Options) -> dict[str, str]:
         "by": "kubeadm" if options.kubeadm else "",
         "pod network": options.network if options.network != "nodewright" else "",
         "addons": options.addons,
+        "control plane": options.kubernetes if options.kubernetes != RELEASE else "",
     }
     return shown | {name: value for name, value in more.items() if value}
 

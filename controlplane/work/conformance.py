@@ -12,7 +12,7 @@ from pathlib import Path
 
 from controlplane.edge import state
 from controlplane.edge.streamed import run_lines
-from controlplane.model import Cluster, cache_root, in_url
+from controlplane.model import RELEASE, Cluster, cache_root, in_url
 from controlplane.plan import conformance as plan
 from controlplane.plan.components import Tools
 from controlplane.work.images import import_images
@@ -55,6 +55,7 @@ async def run(cluster: Cluster, order: Order, progress: Progress) -> Report:
     await asyncio.to_thread(fresh, directory)
     chosen = plan.read_tiers(_TIERS.read_text(encoding="utf-8"))
     selection = plan.select(order.tier, chosen, focus=order.focus, skip=order.skip, serial=order.serial)
+    selection = _for_server(selection, cluster.options.kubernetes, progress)
     argv = plan.arguments(
         selection,
         ginkgo=binaries["ginkgo"],
@@ -76,6 +77,14 @@ async def run(cluster: Cluster, order: Order, progress: Progress) -> Report:
         return Report((), directory, seconds, status, tuple(listed))
     features = {plan.bare_name(test.name): test.feature for test in chosen}
     return await asyncio.to_thread(read_report, directory, log, features, seconds, status)
+
+
+def _for_server(selection: plan.Selection, release: str, progress: Progress) -> plan.Selection:
+    fitting = plan.for_server(selection, release, RELEASE)
+    if fitting != selection:
+        with progress.step("tests that are left out") as say:
+            say(f"those that want nodes newer than the control plane, {release}")
+    return fitting
 
 
 @contextlib.asynccontextmanager

@@ -19,6 +19,7 @@ from controlplane.plan.readiness import (
     pod_facts,
     serving_waits_for,
     settings,
+    skews,
 )
 from nodelib.errors import NodewrightError
 from nodelib.kube.access import load_kubeconfig
@@ -68,6 +69,7 @@ class Status:
     nodes: tuple[NodeStatus, ...]
     settings: dict[str, str]  # what it was raised with
     version: str  # of the API server, "" unknown
+    skew: tuple[str, ...]  # what upstream's version skew policy has against the nodes
     certificates: str  # the first of the cluster's to end, and when
     logs: str  # a pattern of their paths
     pods: tuple[Pod, ...] = field(default=())
@@ -104,6 +106,7 @@ async def look(cluster: Cluster) -> Status:
         nodes=nodes,
         settings=settings(cluster.options),
         version=version,
+        skew=skews((node.version for node in nodes), version),
         certificates=await asyncio.to_thread(_first_to_end, cluster),
         logs=f"{cluster.log_dir('UNIT')}/DAEMON.log",
         pods=tuple(pods),

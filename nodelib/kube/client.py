@@ -29,6 +29,7 @@ _PATCH_TYPES = {
     "json": "application/json-patch+json",
     "apply": "application/apply-patch+yaml",
 }
+_NOT_SERVED = "this API server does not serve that: it is of an older version, or has the feature switched off"
 _WATCH_LINE_LIMIT = 64 * 1024 * 1024
 _WATCH_SILENCE = 180.0  # seconds
 
@@ -282,7 +283,13 @@ def _decode(status: int, raw: bytes, call: str, retry_after: str | None) -> Json
     seconds = float(retry_after) if retry_after and retry_after.isdigit() else None
     if not isinstance(body, dict):
         body = {}
-    raise ApiError(status, str(body.get("reason", "")), str(body.get("message", "")), obj=call, retry_after=seconds)
+    message = _NOT_SERVED if status == 404 and _names_nothing(body) else str(body.get("message", ""))
+    raise ApiError(status, str(body.get("reason", "")), message, obj=call, retry_after=seconds)
+
+
+def _names_nothing(body: Json) -> bool:
+    """An object that is not there is named in details; an API that is not there is not (or is no Status at all)."""
+    return not (body.get("details") or {}).get("kind")
 
 
 async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:

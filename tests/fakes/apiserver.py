@@ -159,7 +159,6 @@ def _selected(request: web.Request, obj: Json) -> bool:
 
 
 def _failure(code: int, reason: str) -> web.Response:
-    return web.json_response(
-        {"kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": f"{reason} ({code})"},
-        status=code,
-    )
+    status: Json = {"kind": "Status", "status": "Failure", "code": code, "reason": reason}
+    named: Json = {"message": f"{reason} ({code})", "details": {"kind": "things"}}
+    return web.json_response({**status, **named}, status=code)

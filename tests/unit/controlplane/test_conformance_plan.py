@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -7,9 +8,11 @@ import pytest
 from controlplane import conformance
 from controlplane.plan.conformance import (
     Chosen,
+    Selection,
     alone,
     exactly,
     feature_of,
+    for_server,
     read_junit,
     read_tiers,
     select,
@@ -49,6 +52,16 @@ def test_full_leaves_serial_tests_out_unless_asked() -> None:
 def test_a_focus_takes_the_place_of_the_tier() -> None:
     chosen = select("full", CHOSEN, focus="DNS", skip="", serial=False)
     assert (chosen.focus, chosen.labels) == ("DNS", "")
+
+
+def test_an_older_control_plane_is_not_asked_for_newer_features() -> None:
+    dev = select("dev", CHOSEN, focus="", skip="x", serial=False)
+    assert for_server(dev, "1.37", "1.37") == dev
+    skip = for_server(dev, "1.35", "1.37").skip
+    assert skip == r"x|\[MinimumKubeletVersion:1\.(36|37)\]"
+    bundle = next(one.name for one in read_tiers(TIERS) if "ClusterTrustBundle" in one.name)
+    assert re.search(for_server(Selection(), "1.36", "1.37").skip, bundle)
+    assert not re.search(for_server(Selection(), "1.36", "1.37").skip, bundle.replace("1.37", "1.34"))
 
 
 def test_the_command_for_one_test_survives_a_shell() -> None:

@@ -12,6 +12,7 @@ from controlplane.plan.readiness import (
     pods_wait_for,
     serving_waits_for,
     settings,
+    skews,
 )
 
 READY = {"type": "Ready", "status": "True"}
@@ -106,3 +107,10 @@ def test_a_serving_certificate_that_waits_is_told() -> None:
     assert serving_waits_for({"status": {"conditions": [waits]}}) == "csr-1 waits for approval"
     assert serving_waits_for({"status": {"conditions": [{**waits, "status": "True"}]}}) == ""
     assert serving_waits_for(None) == ""
+
+
+def test_kubelets_that_are_newer_than_the_api_server() -> None:
+    assert skews(("v1.37.1", "v1.37.1", "v1.36.0", ""), "v1.37.1") == () == skews(("v1.37.1",), "")
+    (words,) = skews(("v1.37.1", "v1.37.1"), "v1.36.3")
+    assert words.startswith("v1.37.1 is newer than the API server, v1.36.3")
+    assert settings(Options(kubernetes="1.36"))["control plane"] == "1.36"

@@ -58,6 +58,29 @@ async def test_conflicts_are_told_apart(client: KubeClient) -> None:
     assert caught.value.is_conflict
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("404 page not found\n", "not serve that"),
+        ('{"kind": "Status", "reason": "NotFound", "message": "could not find", "details": {}}', "not serve"),
+        ('{"kind": "Status", "reason": "NotFound", "message": "no pods x", "details": {"kind": "pods"}}', "no pods x"),
+    ],
+    ids=["no such group or version", "no such resource", "no such object"],
+)
+async def test_an_api_that_is_not_served_is_told_from_an_object_that_is_not_there(text: str, words: str) -> None:
+    async def answer(request: web.Request) -> web.Response:
+        return web.Response(status=404, text=text)
+
+    app = web.Application()
+    app.router.add_get("/{tail:.*}", answer)
+    async with TestServer(app) as server:
+        client = KubeClient(ClusterAccess(str(server.make_url("")).rstrip("/")), user_agent="test")
+        with pytest.raises(ApiError, match=words) as caught:
+            await client.get("/apis/certificates.k8s.io/v1/clustertrustbundles")
+        await client.close()
+    assert caught.value.is_not_found
+
+
 async def test_the_certificate_is_checked_for_the_name_that_the_kubeconfig_gives(tmp_path: Path) -> None:
     cert, key = ensure_self_signed(str(tmp_path), ["api.example"], [])
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
