@@ -100,6 +100,18 @@ def payload(
         command.run(folder, binaries=binaries, plain=plain)
 
 
+@app.command(rich_help_panel="Host")
+def package(
+    folder: Annotated[Path, typer.Argument(help="Where to write it.")] = Path(),
+    plain: Plain = False,
+) -> None:
+    """Make a Debian package of the committed tree: kubelet, kube-proxy, units. What it installs, dpkg removes again."""
+    with reported():
+        from cli.commands import package as command
+
+        command.run(folder, plain=plain)
+
+
 @app.command(rich_help_panel="Daemons", context_settings={**PASS, "help_option_names": []})
 def agent(context: typer.Context) -> None:
     """Run the node agent: the kubelet's own flags and KubeletConfiguration file (`agent --help` lists them)."""

@@ -26,7 +26,7 @@ After=network-online.target containerd.service
 
 [Service]
 Type=notify
-ExecStart=/usr/local/bin/kubelet
+ExecStart={commands}/kubelet
 # A TLS bootstrap may wait for its approval.
 TimeoutStartSec=infinity
 WatchdogSec=90
@@ -49,7 +49,7 @@ Environment="KUBELET_CONFIG_ARGS=--config=/var/lib/kubelet/config.yaml"
 EnvironmentFile=-/var/lib/kubelet/kubeadm-flags.env
 EnvironmentFile=-/etc/default/kubelet
 ExecStart=
-ExecStart=/usr/local/bin/kubelet $KUBELET_KUBECONFIG_ARGS $KUBELET_CONFIG_ARGS $KUBELET_KUBEADM_ARGS $KUBELET_EXTRA_ARGS
+ExecStart={commands}/kubelet $KUBELET_KUBECONFIG_ARGS $KUBELET_CONFIG_ARGS $KUBELET_KUBEADM_ARGS $KUBELET_EXTRA_ARGS
 """
 _PROXY = """[Unit]
 Description=nodewright: the service proxy in the place of kube-proxy
@@ -58,7 +58,7 @@ After=network-online.target
 
 [Service]
 Type=notify
-ExecStart=/usr/local/bin/kube-proxy --config=/etc/kubernetes/nodewright-proxy.yaml
+ExecStart={commands}/kube-proxy --config=/etc/kubernetes/nodewright-proxy.yaml
 TimeoutStartSec=infinity
 WatchdogSec=90
 Restart=always
@@ -68,6 +68,15 @@ OOMScoreAdjust=-999
 [Install]
 WantedBy=multi-user.target
 """
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where they lie: as an administrator installs, or as a package does; the name of the kubelet's drop-in."""
+
+    commands: str = "/usr/local/bin"
+    units: str = "/etc/systemd/system"
+    drop_in: str = "10-kubeadm.conf"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +97,9 @@ def digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def host_files(project: str, environment: Mapping[str, str] | None = None) -> tuple[HostFile, ...]:
+def host_files(
+    project: str, environment: Mapping[str, str] | None = None, layout: Layout | None = None
+) -> tuple[HostFile, ...]:
     """Every file, for the sources in `project`; by `environment` the commands find the interpreter and its packages."""
     exports = "".join(f"export {key}={shlex.quote(value)}\n" for key, value in sorted((environment or {}).items()))
     commands = {
@@ -96,15 +107,16 @@ def host_files(project: str, environment: Mapping[str, str] | None = None) -> tu
         "kube-proxy": f"{project}/bin/kube-proxy",
         "nodewright": f"{project}/nodewright",
     }
-    units = "/etc/systemd/system"
+    layout = layout or Layout()
+    units, place = layout.units, {"commands": layout.commands}
     return (
         *(
-            HostFile(f"/usr/local/bin/{name}", f'#!/bin/sh\n{exports}exec {shlex.quote(path)} "$@"\n', 0o755)
+            HostFile(f"{layout.commands}/{name}", f'#!/bin/sh\n{exports}exec {shlex.quote(path)} "$@"\n', 0o755)
             for name, path in commands.items()
         ),
-        HostFile(f"{units}/kubelet.service", _KUBELET, 0o600),
-        HostFile(f"{units}/kubelet.service.d/10-kubeadm.conf", _KUBEADM, 0o600),
-        HostFile(f"{units}/nodewright-proxy.service", _PROXY, 0o600),
+        HostFile(f"{units}/kubelet.service", _KUBELET.format_map(place), 0o600),
+        HostFile(f"{units}/kubelet.service.d/{layout.drop_in}", _KUBEADM.format_map(place), 0o600),
+        HostFile(f"{units}/nodewright-proxy.service", _PROXY.format_map(place), 0o600),
         HostFile("/etc/sysctl.d/99-nodewright.conf", "".join(f"{key} = {value}\n" for key, value in SYSCTLS.items())),
         HostFile("/etc/modules-load.d/nodewright.conf", "".join(f"{name}\n" for name in MODULES)),
     )

@@ -41,9 +41,9 @@ def write(folder: Path, project: Path, python: str, binaries_dir: Path | None, p
     """
     _claim(folder)
     with progress.step("project") as say:
-        say(_project(folder / "project.tar", project))
+        say(archive_project(folder / "project.tar", project))
     with progress.step("Python packages") as say:
-        say(_packages(folder / "site", project / "requirements.lock", python))
+        say(install_packages(folder / "site", project / "requirements.lock", python))
     with progress.step("binaries and images") as say:
         names = (*BINARIES, *binaries_for(IMAGES))
         built = ensure(names, cache_dir=Path(cache_root()), progress=say, binaries_dir=binaries_dir)
@@ -63,8 +63,8 @@ def _claim(folder: Path) -> None:
     (folder / _MARK).touch()
 
 
-def _project(archive: Path, project: Path) -> str:
-    """The tree as it is committed; local changes do not travel."""
+def archive_project(archive: Path, project: Path) -> str:
+    """The tree as it is committed; local changes do not travel. Raises CommandError."""
     commit = run_sync(["git", "-C", str(project), "rev-parse", "HEAD"]).text.strip()
     mark = archive.with_suffix(".commit")
     if archive.exists() and mark.exists() and mark.read_text() == commit:
@@ -74,8 +74,11 @@ def _project(archive: Path, project: Path) -> str:
     return commit[:12]
 
 
-def _packages(folder: Path, lock: Path, python: str) -> str:
-    """The packages of the lock file, installed: for this machine's minor version of Python and its processor."""
+def install_packages(folder: Path, lock: Path, python: str) -> str:
+    """The packages of the lock file, installed: for this machine's minor version of Python and its processor.
+
+    Raises CommandError.
+    """
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     key = f"{version} {hashlib.sha256(lock.read_bytes()).hexdigest()}"
     mark = folder / "python-version"

@@ -1,0 +1,17 @@
+"""`nodewright package`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from cli.display import Display
+from cli.project import PROJECT
+from controlplane.work import package
+
+
+def run(folder: Path, *, plain: bool) -> None:
+    """Write the package and say what is done with it."""
+    with Display(plain=plain or None) as display:
+        made = package.write(folder, PROJECT, sys.executable, display)
+    print(f"{made}\nOn the machine that is to become a node: apt-get install ./{made.name}")
