@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from controlplane.edge import cgroups
-from controlplane.model import Cluster
+from controlplane.model import BALANCER, Cluster
 from nodelib.errors import NodewrightError
 from nodelib.kube.access import load_kubeconfig
 from nodelib.kube.client import ApiError, KubeClient
@@ -105,21 +105,21 @@ def command_of(pid: int) -> str:
 
 def kill(cluster: Cluster, node: str, program: str) -> int:
     """SIGKILL a component of a node ("" is everything, its supervisor included). Returns how many died."""
-    found = [
-        pid
-        for pid in pids(f"{cluster.cgroup}/{node}")
-        if not program or command_of(pid).split(" ")[0].endswith(program)
-    ]
+    found = [pid for pid in pids(f"{cluster.cgroup}/{node}") if not program or is_of(command_of(pid), program)]
     for pid in found:
         os.kill(pid, signal.SIGKILL)
     return len(found)
 
 
+def is_of(command: str, program: str) -> bool:
+    """A program of its own, or a module that Python runs."""
+    words = command.split(" ")
+    return words[0].endswith(program) or program in words[1:4]
+
+
 def stop(cluster: Cluster, node: str) -> Callable[[], None]:
     """SIGSTOP the API server of a node: its kernel goes on answering. Returns what undoes it."""
-    found = [
-        pid for pid in pids(f"{cluster.cgroup}/{node}") if command_of(pid).split(" ")[0].endswith("kube-apiserver")
-    ]
+    found = [pid for pid in pids(f"{cluster.cgroup}/{node}") if is_of(command_of(pid), "kube-apiserver")]
     assert found, f"no kube-apiserver on {node}"
     for pid in found:
         os.kill(pid, signal.SIGSTOP)
@@ -193,6 +193,7 @@ TARGETS: list[tuple[str, Callable[[Cluster], tuple[str, str]]]] = [
     ("etcd of node2", lambda c: ("node2", "etcd")),
     ("kube-scheduler of every node", lambda c: ("*", "kube-scheduler")),
     ("kube-controller-manager of every node", lambda c: ("*", "kube-controller-manager")),
+    ("the balancer in front of the API servers", lambda c: (BALANCER, "controlplane.balancer")),
     ("node1 with everything on it", lambda c: ("node1", "")),
 ]
 
@@ -203,6 +204,21 @@ SILENCES: list[tuple[str, Callable[[Cluster, str], Callable[[], None]]]] = [
 ]
 
 
+async def bystander(client: KubeClient, name: str) -> tuple[Any, ...]:
+    """Of a Ready pod, what must not change while nobody touches it: its container, restarts, since when it is Ready."""
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            status = (await client.get(f"{PODS}/{name}"))["status"]
+            ready = next((one for one in status.get("conditions") or [] if one["type"] == "Ready"), {})
+            if ready.get("status") == "True":
+                return [(one["containerID"], one["restartCount"]) for one in status["containerStatuses"]], ready
+        except NodewrightError:
+            await client.reconnect()
+        assert time.monotonic() < deadline, f"{name} is not Ready"
+        await asyncio.sleep(0.2)
+
+
 async def test_a_silent_control_plane_costs_seconds(cluster: Cluster, figures: list[tuple[str, str]]) -> None:
     """Nothing is refused and nothing is reset: the worker's agent must find out, and dial another one."""
     writer = Writer(cluster)
@@ -210,6 +226,8 @@ async def test_a_silent_control_plane_costs_seconds(cluster: Cluster, figures: l
     client = KubeClient(load_kubeconfig(cluster.admin_kubeconfig), user_agent="reader", timeout=3)
     worker = cluster.nodes[-1].name
     try:
+        await scheduled(client, "bystander-of-silence", worker)
+        before = await bystander(client, "bystander-of-silence")
         await asyncio.sleep(3)
         for index, (what, silence) in enumerate(SILENCES):
             wall, moment = time.time(), time.monotonic()
@@ -227,6 +245,7 @@ async def test_a_silent_control_plane_costs_seconds(cluster: Cluster, figures: l
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
     listed = await client.get(MAPS, {"labelSelector": "w=1"})
+    assert await bystander(client, "bystander-of-silence") == before
     await client.close()
     assert not set(writer.acknowledged) - {item["metadata"]["name"] for item in listed["items"]}
 
@@ -237,6 +256,8 @@ async def test_kill_table(cluster: Cluster, figures: list[tuple[str, str]]) -> N
     client = KubeClient(load_kubeconfig(cluster.admin_kubeconfig), user_agent="reader", timeout=3)
     worker = cluster.nodes[-1].name
     try:
+        await scheduled(client, "bystander-of-kills", worker)
+        before = await bystander(client, "bystander-of-kills")
         await asyncio.sleep(3)
         for index, (what, where) in enumerate(TARGETS):
             node, program = where(cluster)
@@ -257,6 +278,7 @@ async def test_kill_table(cluster: Cluster, figures: list[tuple[str, str]]) -> N
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
     listed = await client.get(MAPS, {"labelSelector": "w=1"})
+    assert await bystander(client, "bystander-of-kills") == before
     await client.close()
     lost = set(writer.acknowledged) - {item["metadata"]["name"] for item in listed["items"]}
     figures.append(("acknowledged writes", f"{len(writer.acknowledged)}, lost {len(lost)}"))
