@@ -1,0 +1,97 @@
+"""Our nodes beside an API server of the minor version before: `up --kubernetes 1.36`, built first. Run by hand.
+
+`pytest -m soak tests/cluster/test_skew.py`; NODEWRIGHT_SKEW_CLUSTER names a cluster that is there already.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from controlplane.model import Cluster
+from nodelib.kube.access import load_kubeconfig
+from nodelib.kube.client import ApiError, KubeClient
+from nodelib.version import KUBERNETES_VERSION
+from tests.cluster.machine import STATE, cli
+from tests.cluster.world import World, holds, pod, sleeper
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.soak,
+    pytest.mark.skipif(os.geteuid() != 0, reason="a cluster needs root"),
+]
+
+NAME = os.environ.get("NODEWRIGHT_SKEW_CLUSTER", "tskew")
+BUNDLES = "/apis/certificates.k8s.io/v1/clustertrustbundles"
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    lent = "NODEWRIGHT_SKEW_CLUSTER" in os.environ
+    if not lent:
+        cli("down", "--name", NAME, "--plain")
+        cli("up", "--name", NAME, "--kubernetes", "1.36", "--no-uplink", "--plain", timeout=2400)
+    yield Cluster.from_json(json.loads((STATE / NAME / "cluster.json").read_text()))
+    if not lent:
+        cli("down", "--name", NAME, "--plain")
+
+
+@pytest.fixture
+async def world(cluster: Cluster) -> AsyncIterator[World]:
+    api = KubeClient(load_kubeconfig(cluster.admin_kubeconfig), user_agent="nodewright-tests")
+    yield World(cluster, api, "default", [])
+    await api.close()
+
+
+async def test_the_skew_is_said_in_the_log_as_an_event_and_in_status(world: World) -> None:
+    server = (await world.api.get("/version"))["gitVersion"]
+    assert server.startswith("v1.36.")
+    words = f"{KUBERNETES_VERSION} is newer than the API server, {server}"
+    for node in world.cluster.nodes:
+        starts = world.agent_log(node.name).count("is registered")
+        assert world.agent_log(node.name).count(f"version skew: {words}") == starts, "once for each start"
+        event = await world.event(node.name, "VersionSkew", f"kubelet {words}")
+        assert event["type"] == "Warning"
+        proxy = (STATE / NAME / node.name / "log/proxy.log").read_text()
+        assert f"version skew: {words}" in proxy
+    shown = cli("status", "--name", NAME).stdout
+    assert shown.count(f"version skew: kubelet {words}") == 1, shown
+
+
+async def test_a_volume_of_an_api_that_is_not_served_holds_nobody_up(world: World) -> None:
+    """The API server drops the source of a feature that it has not switched on."""
+    with pytest.raises(ApiError, match="does not serve that"):
+        await world.api.get(BUNDLES)
+    source = {"clusterTrustBundle": {"name": "example", "path": "ca.pem", "optional": False}}
+    mounted = sleeper(volumeMounts=[{"name": "trust", "mountPath": "/trust"}])
+    body = pod("without-bundles", mounted, volumes=[{"name": "trust", "projected": {"sources": [source]}}])
+    try:
+        made = await world.run(body)
+        kept = made["spec"]["volumes"][0]["projected"]
+        assert "clusterTrustBundle" not in json.dumps(kept)
+        assert (await world.shell("without-bundles", "ls /trust")).strip() == ""
+    finally:
+        await world.delete("without-bundles", grace=0)
+        await world.gone("without-bundles")
+
+
+async def test_statuses_are_written_once(world: World) -> None:
+    """Whatever field the older server does not know or keeps: nobody sends it again and again."""
+    made = await world.run(pod("quiet"))
+    version = made["metadata"]["resourceVersion"]
+
+    async def settled() -> bool:
+        nonlocal version
+        last, version = version, (await world.get("quiet"))["metadata"]["resourceVersion"]
+        return last == version
+
+    try:
+        await holds(settled, "the pod's object does not change any more")
+        for node in world.cluster.nodes:
+            assert "the API server keeps its own" not in world.agent_log(node.name)
+    finally:
+        await world.delete("quiet", grace=0)
+        await world.gone("quiet")
