@@ -210,7 +210,7 @@ async def bystander(client: KubeClient, name: str) -> tuple[Any, ...]:
     while True:
         try:
             status = (await client.get(f"{PODS}/{name}"))["status"]
-            ready = next((one for one in status.get("conditions") or [] if one["type"] == "Ready"), {})
+            ready: dict[str, Any] = next((one for one in status.get("conditions") or [] if one["type"] == "Ready"), {})
             if ready.get("status") == "True":
                 return [(one["containerID"], one["restartCount"]) for one in status["containerStatuses"]], ready
         except NodewrightError:

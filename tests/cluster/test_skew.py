@@ -86,7 +86,7 @@ async def test_statuses_are_written_once(world: World) -> None:
     async def settled() -> bool:
         nonlocal version
         last, version = version, (await world.get("quiet"))["metadata"]["resourceVersion"]
-        return last == version
+        return bool(last == version)
 
     try:
         await holds(settled, "the pod's object does not change any more")
