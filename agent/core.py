@@ -20,8 +20,6 @@ from agent.pressure import BuiltPressure
 from agent.serving import server_edges
 from agent.settings import Settings
 from agent.static import StaticParts
-from agent.work.allocations import Allocations
-from agent.work.endings import Endings
 from agent.work.events import EventRecorder
 from agent.work.explain import Explainer
 from agent.work.images import ImageDesk
@@ -92,8 +90,7 @@ class Core:
     keeper: NodeKeeper
     lease: LeaseKeeper
     table: PodTable
-    allocations: Allocations
-    endings: Endings
+    ledgers: dict[str, Work]
     observer: Observer
     reporter: Reporter
     images: ImageDesk
@@ -124,8 +121,7 @@ class Core:
             "probes": self.probes.run,
             "pods-sweep": self.table.run_sweeps,
             "pods-resizes": self.table.resizes.run,
-            "allocations": self.allocations.run,
-            "endings": self.endings.run,
+            **self.ledgers,
             "log-rotation": self.rotation.run,
             "node-allocatable": self.allocatable.run,
             **self.pressure.tasks(),

@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agent.edge.checkpoint import CheckpointFiles
+from agent.exclusive import build_exclusive
 from agent.ground import Ground
 from agent.plan.pull_records import VerifyPolicy
 from agent.work.allocations import Allocations
 from agent.work.endings import Endings
+from agent.work.exclusive import ExclusiveDesk
 from agent.work.pull_records import PullRecords
+from nodelib.tasks import Work
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +22,11 @@ class Ledgers:
     allocations: Allocations
     endings: Endings
     pulls: PullRecords
+    exclusive: ExclusiveDesk
+
+    def tasks(self) -> dict[str, Work]:
+        """What writes the files soon after a change."""
+        return {"allocations": self.allocations.run, "endings": self.endings.run, "exclusive": self.exclusive.run}
 
 
 async def build_ledgers(ground: Ground) -> Ledgers:
@@ -33,6 +41,7 @@ async def build_ledgers(ground: Ground) -> Ledgers:
         Allocations(checkpoints, clock),
         Endings(checkpoints, clock),
         PullRecords(VerifyPolicy(images.verify, images.allowlist), pulling, pulled, clock),
+        await build_exclusive(ground),
     )
     await found.allocations.load()
     await found.endings.load()

@@ -54,6 +54,7 @@ class BuiltPlugins:
     devices: DeviceDesk
     claims: ClaimDesk
     pod_resources: PodResourcesServer
+    answers: PodResources
 
     def tasks(self) -> list[tuple[str, Work]]:
         """(name, work) of the long-lived tasks."""
@@ -105,7 +106,7 @@ async def build_plugins(
     await claims.load()
     sockets = PluginSockets(f"{root_dir}/plugins_registry")
     handlers: dict[str, PluginHandler] = {CSI_PLUGIN: drivers, DEVICE_PLUGIN: devices, DRA_PLUGIN: claims}
-    answers = PodResources(table, devices, claims).methods()
+    answers = PodResources(table, devices, claims)
     built = BuiltPlugins(
         sockets=sockets,
         desk=PluginDesk(sockets, Registrars(), handlers, clock),
@@ -117,7 +118,8 @@ async def build_plugins(
         device_server=DevicePluginServer(f"{root_dir}/device-plugins"),
         devices=devices,
         claims=claims,
-        pod_resources=PodResourcesServer(f"{root_dir}/pod-resources/kubelet.sock", answers, figures),
+        pod_resources=PodResourcesServer(f"{root_dir}/pod-resources/kubelet.sock", answers.methods(), figures),
+        answers=answers,
     )
     keeper.extras = built.extras
     return built

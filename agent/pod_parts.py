@@ -78,6 +78,7 @@ def pod_parts(
         cgroups=cgroups,
         allocations=ledgers.allocations,
         endings=ledgers.endings,
+        exclusive=ledgers.exclusive,
         devices=plugins.devices,
         claims=plugins.claims,
         probes=probes,

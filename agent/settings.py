@@ -16,6 +16,7 @@ from typing import Any
 from agent.config import labels, load
 from agent.config.decode import nested
 from agent.config.flags import VERSION, parse_flags, shown
+from agent.config.managers import ManagerSettings, manager_settings
 from agent.config.values import seconds
 from nodelib import quantity
 from nodelib.errors import Invalid
@@ -233,6 +234,7 @@ class Settings:
     server: ServerSettings
     status: StatusSettings
     cgroups: CgroupSettings
+    managers: ManagerSettings
     eviction: EvictionSettings
     shutdown: ShutdownSettings
     pods: PodSettings
@@ -277,6 +279,7 @@ def build(config: Mapping[str, Any], own: Mapping[str, Any], notices: tuple[str,
             config["nodeStatusMaxImages"],
         ),
         cgroups=_cgroups(config, own),
+        managers=manager_settings(config),
         eviction=_eviction(config),
         shutdown=ShutdownSettings(
             seconds(config["shutdownGracePeriod"]),

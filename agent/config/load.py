@@ -8,6 +8,7 @@ from typing import Any
 
 from agent.config.decode import Document, decode, flatten, merge_patch
 from agent.config.flags import Flags
+from agent.config.managers import GATES, with_reserved_cpus
 from agent.config.rules import complaints
 from agent.config.schema import DEFAULT_EVICTION_HARD, FIELDS
 from agent.config.values import seconds
@@ -20,7 +21,7 @@ def complete(flags: Flags) -> dict[str, Any]:
     found = complaints(config)
     if found:
         raise _refusal(found, flags)
-    return config
+    return with_reserved_cpus(config)
 
 
 def notices(config: Mapping[str, Any], flags: Flags) -> tuple[str, ...]:
@@ -33,7 +34,10 @@ def notices(config: Mapping[str, Any], flags: Flags) -> tuple[str, ...]:
         and not _says(config[path], entry.default)
         and (entry.as_is is None or config[path] != entry.as_is)
     ]
-    return (*lines, *(f"featureGates.{gate} switches nothing here" for gate in sorted(config["featureGates"])))
+    return (
+        *lines,
+        *(f"featureGates.{gate} switches nothing here" for gate in sorted(config["featureGates"]) if gate not in GATES),
+    )
 
 
 def _says(value: Any, other: Any) -> bool:

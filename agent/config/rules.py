@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from agent.config import managers
 from agent.config.values import is_address, seconds
 from nodelib import quantity
 from nodelib.errors import Invalid
@@ -80,6 +81,7 @@ def complaints(config: Flat) -> list[Complaint]:
         _images,
         _cgroups,
         _reservations,
+        managers.complaints,
         _evictions,
         _shutdowns,
         _taints,

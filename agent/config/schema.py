@@ -65,7 +65,6 @@ def _ignored(check: Check, default: Any, instead: str, as_is: Any = None) -> Fie
 
 _TAINT = record({"key": string, "effect": string}, {"value": string, "timeAdded": string})
 _EVENTS = "events are aggregated and limited by source, with upstream's fixed numbers"
-_MANAGERS = "containers share all CPUs and NUMA nodes; limits and shares still hold"
 
 _SERVER: dict[str, Field] = {
     "enableServer": _obeyed(boolean, True),
@@ -168,21 +167,19 @@ _CGROUPS: dict[str, Field] = {
     "systemReservedCgroup": _obeyed(string, ""),
     "kubeReservedCgroup": _obeyed(string, ""),
     "enforceNodeAllocatable": _obeyed(list_of(string), ["pods"]),
-    "reservedSystemCPUs": _ignored(string, "", _MANAGERS),
-    "reservedMemory": _ignored(list_of(record({"numaNode": int32, "limits": map_of(quantity)})), [], _MANAGERS),
+    "reservedSystemCPUs": _obeyed(string, ""),
+    "reservedMemory": _obeyed(list_of(record({"numaNode": int32, "limits": map_of(quantity)})), []),
     "podPidsLimit": _obeyed(int64, 4096),
     "cpuCFSQuota": _obeyed(boolean, True),
     "cpuCFSQuotaPeriod": _obeyed(duration, "100ms"),
     "singleProcessOOMKill": _obeyed(boolean, None),
-    "cpuManagerPolicy": _ignored(string, "none", _MANAGERS),
-    "cpuManagerPolicyOptions": _ignored(map_of(string), {}, _MANAGERS),
-    "cpuManagerReconcilePeriod": _ignored(duration, "10s", _MANAGERS),
-    "memoryManagerPolicy": _ignored(string, "None", _MANAGERS),
-    "topologyManagerPolicy": _ignored(
-        one_of("", "none", "best-effort", "restricted", "single-numa-node"), "none", _MANAGERS
-    ),
-    "topologyManagerScope": _ignored(one_of("", "container", "pod"), "container", _MANAGERS),
-    "topologyManagerPolicyOptions": _ignored(map_of(string), {}, _MANAGERS),
+    "cpuManagerPolicy": _filled(string, "none"),
+    "cpuManagerPolicyOptions": _obeyed(map_of(string), {}),
+    "cpuManagerReconcilePeriod": _filled(duration, "10s"),
+    "memoryManagerPolicy": _filled(string, "None"),
+    "topologyManagerPolicy": _filled(string, "none"),
+    "topologyManagerScope": _filled(string, "container"),
+    "topologyManagerPolicyOptions": _obeyed(map_of(string), {}),
     "qosReserved": _ignored(map_of(string), {}, "memory requests are not reserved at the QoS level"),
     "memorySwap.swapBehavior": _obeyed(one_of("", "NoSwap", "LimitedSwap"), ""),
     "memoryThrottlingFactor": _ignored(number, None, "memory.high is not set"),

@@ -32,7 +32,10 @@ _STEP_OF = {
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """All that the node knows of one pod at `now` (wall seconds). `node_problems`: what the runtime says it lacks."""
+    """All that the node knows of one pod at `now` (wall seconds). `node_problems`: what the runtime says it lacks.
+
+    `refused_for`: what was there when it was refused, and what it asked for.
+    """
 
     now: float
     node: str
@@ -52,6 +55,7 @@ class Record:
     timeline: tuple[Happening, ...] = ()
     under_way: tuple[Happening, ...] = ()
     node_problems: tuple[str, ...] = ()
+    refused_for: str = ""
 
 
 def explain(record: Record) -> Explanation:
@@ -75,7 +79,10 @@ def explain(record: Record) -> Explanation:
 def _summary(record: Record, phase: str, waits: tuple[Wait, ...]) -> str:
     ending = record.ending
     if ending is not None and ending.fails:
-        return f"{phase}: {ending.reason}: {ending.message}"
+        parts = [ending.message]
+        if record.refused_for:
+            parts += [record.refused_for, _action(record, ending.reason, ending.message, "")]
+        return f"{phase}: {ending.reason}: {'. '.join(part for part in parts if part)}"
     if ending is not None:
         what = "Ending" if ending.cause.value != "finished" else phase
         return f"{what}: {record.reason or waits[0].reason}" if waits or record.reason else what

@@ -96,11 +96,16 @@ def capacity(machine: MachineFacts, policy: NodePolicy) -> Amounts:
 
 def allocatable(total: Mapping[str, Decimal], policy: NodePolicy) -> Amounts:
     """Capacity without reservations, hard eviction thresholds and the memory that huge pages take."""
-    kept = total_of([_reserved(policy), _eviction_reserve(total, policy)])
+    kept = kept_back(total, policy)
     left = {name: max(ZERO, amount - kept.get(name, ZERO)) for name, amount in total.items()}
     huge = sum((amount for name, amount in total.items() if name.startswith(HUGEPAGES_PREFIX)), ZERO)
     left[MEMORY] = max(ZERO, left[MEMORY] - huge)
     return left
+
+
+def kept_back(total: Mapping[str, Decimal], policy: NodePolicy) -> Amounts:
+    """Reservations and hard eviction thresholds together."""
+    return total_of([_reserved(policy), _eviction_reserve(total, policy)])
 
 
 def enforced(machine: MachineFacts, policy: NodePolicy) -> Amounts:
@@ -115,7 +120,7 @@ def enforced(machine: MachineFacts, policy: NodePolicy) -> Amounts:
 def check_reservations(machine: MachineFacts, policy: NodePolicy) -> None:
     """Raises Permanent when more is reserved than there is."""
     total = capacity(machine, policy)
-    kept = total_of([_reserved(policy), _eviction_reserve(total, policy)])
+    kept = kept_back(total, policy)
     over = [f"{name}: {kept[name]} of {total[name]}" for name in total if kept.get(name, ZERO) > total[name]]
     if over:
         raise Permanent(

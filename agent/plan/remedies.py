@@ -98,5 +98,11 @@ _RULES = (
     _rule("Unschedulable", r"persistentvolumeclaim|unbound|volume", "`kubectl describe pvc -n {namespace}` tells what "
           "the claim waits for."),
     _rule("Unschedulable", "", "`kubectl describe nodes` shows what each node has free."),
+    _rule("UnexpectedAdmissionError", r"not enough cpus", "Ask for fewer whole CPUs, delete a pod that has some for "
+          "itself, or ask for a part of one (1500m) and share; the scheduler counts CPUs, not whole ones."),
+    _rule("SMTAlignmentError", "", "Ask for a multiple of the threads of a core, or leave the node's option "
+          "full-pcpus-only out."),
+    _rule("TopologyAffinityError", "", "Ask for what one NUMA node has free, or choose the node's "
+          "topologyManagerPolicy best-effort."),
     _rule("SchedulingGated", "", "Whoever set spec.schedulingGates removes them."),
 )  # fmt: skip

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from decimal import Decimal
 from typing import Protocol
@@ -66,6 +66,7 @@ class KubepodsTree:
         self._burstable: dict[str, Pod] = {}
         self._whole = Limits()
         self._classes = asyncio.Lock()
+        self.unthrottled: Callable[[Pod], bool] = lambda pod: False
 
     @property
     def root(self) -> str:
@@ -114,15 +115,17 @@ class KubepodsTree:
             return plan.cri_parent(self.root, self._policy.driver) if self._policy.root != "/" else ""
         name = plan.pod_name(self._policy, pod)
         if not (keep and await self._tree.exists(self._path(name))):
-            await self._apply(name, plan.limits_of_pod(pod, self._policy))
+            await self._apply(name, self.wanted(pod))
         if qos_class(pod) is Qos.BURSTABLE and self._burstable.get(pod.uid) != pod:
             self._burstable[pod.uid] = pod
             await self._weigh_classes()
         return plan.cri_parent(self._path(name), self._policy.driver)
 
     def wanted(self, pod: Pod) -> Limits:
-        """See PodCgroups."""
-        return plan.limits_of_pod(pod, self._policy)
+        """See PodCgroups. Who has CPUs for himself is not throttled on them (KEP-2625)."""
+        return plan.limits_of_pod(
+            pod, replace(self._policy, cpu_quota=False) if self.unthrottled(pod) else self._policy
+        )
 
     async def limits(self, pod: Pod) -> Limits | None:
         """See PodCgroups. Raises CgroupError."""

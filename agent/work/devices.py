@@ -18,6 +18,8 @@ from agent.model.node import NodeExtras
 from agent.model.plugins import PluginInfo
 from agent.model.pods import Pod
 from agent.plan import devices as plan
+from agent.plan.exclusive.devices import device_hints, narrowed
+from agent.plan.exclusive.hints import Hints, Mask
 from agent.ports import Checkpoints
 from nodelib.clock import Clock
 from nodelib.errors import Invalid, NodewrightError, Permanent, Temporary
@@ -68,6 +70,7 @@ class DeviceDesk:
         self._admitted: set[str] = set()
         self._lock = asyncio.Lock()
         self._registering = asyncio.Lock()
+        self.affinity: Callable[[str, str], Mask | None] = lambda uid, container: None
 
     # --- what the node and others are told
 
@@ -82,6 +85,10 @@ class DeviceDesk:
 
     def extras(self) -> NodeExtras:
         return plan.node_extras(self._offers, self._removed)
+
+    def topology_hints(self, pod: Pod, container: Json | None) -> Hints:
+        """Where the devices of a container could be, of the whole pod when it is None."""
+        return device_hints(pod, container, self._held, self._offers)
 
     def health(self, uid: str) -> Mapping[str, list[Json]]:
         """allocatedResourcesStatus by container name."""
@@ -241,7 +248,8 @@ class DeviceDesk:
             offer = self._offers.get(wish.holder.resource)
             choice = plan.choose(wish, held, offer, plan.reusable_of(pod, wish, held))
             if choice is not None and offer is not None:
-                fresh[wish.holder] = await self._take(wish, choice, offer)
+                near = narrowed(choice, offer, self.affinity(pod.uid, wish.holder.container))
+                fresh[wish.holder] = await self._take(wish, near, offer)
         if fresh:
             self._held |= fresh
             await self._save()

@@ -12,6 +12,7 @@ from agent.work.allocations import Allocations
 from agent.work.devices import DeviceDesk
 from agent.work.dra import ClaimDesk
 from agent.work.endings import Endings
+from agent.work.exclusive import ExclusiveDesk
 from agent.work.hooks import Hooks
 from agent.work.images import ImageDesk
 from agent.work.leftovers import Leftovers
@@ -31,6 +32,7 @@ class Parts:
     cgroups: PodCgroups
     allocations: Allocations
     endings: Endings
+    exclusive: ExclusiveDesk
     devices: DeviceDesk
     claims: ClaimDesk
     probes: Probes

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from types import MappingProxyType
 from typing import Any, Protocol
 
+from agent.model.cpus import Cpus
+from agent.model.memory_blocks import Block
 from agent.model.pods import Json, Pod
 from agent.plan import pod_resources as plan
 from agent.work.devices import DeviceDesk
@@ -22,11 +25,37 @@ class Pods(Protocol):
     def pod(self, namespace: str, name: str) -> Pod | None: ...
 
 
+class Exclusive(Protocol):
+    """work/exclusive.py ExclusiveDesk."""
+
+    @property
+    def allocatable_cpus(self) -> Cpus: ...
+
+    @property
+    def own_cpus(self) -> Mapping[tuple[str, str], Cpus]: ...
+
+    @property
+    def allocatable_memory(self) -> tuple[Block, ...]: ...
+
+    @property
+    def own_memory(self) -> Mapping[tuple[str, str], tuple[Block, ...]]: ...
+
+
+class NothingExclusive:
+    """Exclusive of a node where all is shared."""
+
+    allocatable_cpus: Cpus = frozenset()
+    own_cpus: Mapping[tuple[str, str], Cpus] = MappingProxyType({})
+    allocatable_memory: tuple[Block, ...] = ()
+    own_memory: Mapping[tuple[str, str], tuple[Block, ...]] = MappingProxyType({})
+
+
 class PodResources:
     """The methods of v1.PodResourcesLister, by name."""
 
     def __init__(self, pods: Pods, devices: DeviceDesk, claims: ClaimDesk) -> None:
         self._pods, self._devices, self._claims = pods, devices, claims
+        self.exclusive: Exclusive = NothingExclusive()
 
     def methods(self) -> Mapping[str, Method]:
         return {"List": self.list, "GetAllocatableResources": self.allocatable, "Get": self.get}
@@ -35,7 +64,8 @@ class PodResources:
         return {"pod_resources": [self._of(pod) for pod in self._pods.active()]}
 
     async def allocatable(self, request: Mapping[str, Any]) -> Json:
-        return plan.allocatable(self._devices.offers)
+        mine = self.exclusive
+        return plan.allocatable(self._devices.offers, mine.allocatable_cpus, mine.allocatable_memory)
 
     async def get(self, request: Mapping[str, Any]) -> Json:
         """Raises NotFound."""
@@ -46,4 +76,5 @@ class PodResources:
         return {"pod_resources": self._of(pod)}
 
     def _of(self, pod: Pod) -> Json:
-        return plan.pod_resources(pod, self._devices.held, self._claims.states)
+        mine = self.exclusive
+        return plan.pod_resources(pod, self._devices.held, self._claims.states, mine.own_cpus, mine.own_memory)

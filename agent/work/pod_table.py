@@ -199,6 +199,7 @@ class PodTable:
         await self.parts.observer.audited.wait()
         self.parts.allocations.keep(self._workers.keys())
         self.parts.endings.keep(self._workers.keys())
+        self.parts.exclusive.keep(self._workers.keys())
         self.resizes.open()
         while True:
             try:
@@ -258,6 +259,8 @@ class PodTable:
             worker.end(Ending(Cause.REJECTED, self.parts.clock.now(), 1, refused.reason, text))
         elif pod.source != "runtime" and not _is_terminal(pod):
             self.parts.allocations.admit(allocated)
+            if worker.memory.seen.sandboxes:
+                self.parts.exclusive.adopt(allocated)
             self.parts.startups.appeared(pod)
             worker.resize(resize_status.backfilled(pod.status))
         self._go_on_ending(worker)
@@ -283,7 +286,12 @@ class PodTable:
         pod = worker.memory.pod
         if pod.source == "runtime" or pod.is_deleted or worker.memory.seen.sandboxes or _is_terminal(pod):
             return None
+        refused = self.parts.exclusive.admit(pod)
+        if refused is not None:
+            return refused
         refused, evictions = admission(pod, self.active(), self._node())
+        if refused is not None:
+            self.parts.exclusive.release(pod.uid)
         for one in evictions:
             self.parts.events.emit(one.pod.raw, "Warning", one.reason, one.message)
             log.info("pod %s makes room for critical pod %s", one.pod.full_name, pod.full_name)
@@ -321,6 +329,7 @@ class PodTable:
             task.cancel()
         self.parts.allocations.forget(uid)
         self.parts.endings.forget(uid)
+        self.parts.exclusive.forget(uid)
         self.parts.startups.forget(uid)
         self.resizes.retry()
         self.on_gone(uid)

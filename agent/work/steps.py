@@ -221,6 +221,7 @@ class Steps:
             for volume in image_volumes(self._memory.pod, step.container):
                 self._memory.images.pop(volume_key(volume["name"]), None)
             await self._look()
+            self._parts.exclusive.started(self._memory.pod.uid, step.container["name"])
         return container_id
 
     async def _take_up(self, step: Start) -> str:
@@ -253,6 +254,8 @@ class Steps:
                 target_id=_target(step, memory.seen),
                 given=given,
             )
+            linux = config["linux"]
+            linux["resources"] = await self._parts.exclusive.confined(pod, step.container, linux["resources"])
             sandbox_config = await self._parts.materials.sandbox_config(pod, memory.materials, sandbox.attempt)
         except NodewrightError as error:
             self._warn("Failed", f"Error: {error.message}", name)
@@ -409,6 +412,7 @@ class Steps:
         except NodewrightError as error:
             self._warn("FailedKillPod", f"error releasing the pod's volumes and cgroup: {error}")
             raise StepFailed("FailedKillPod", error) from error
+        self._parts.exclusive.release(memory.pod.uid)
         memory.materials, memory.released = None, True
 
     async def _confirm(self) -> None:

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from agent.edge.plugins.apis import POD_RESOURCES
+from agent.edge.plugins.rpc import PluginClient
 from tests.cluster.world import World
 
 Json = dict[str, Any]
@@ -78,3 +80,13 @@ async def start_csi(world: World, node: str, name: str, *options: str) -> Plugin
     argv: Sequence[str] = ("-m", "tests.fakes.csi_hostpath", "--name", name, "--root", inside, "--registry", REGISTRY)
     folder = Path(world.cluster.node_dir(node), "kubelet/plugins", name)
     return await start(world, node, folder, sys.executable, *argv, *options, says=b"serving")
+
+
+async def pod_resources(world: World, node: str, method: str, **fields: str) -> Json:
+    """What the podresources API of a node answers."""
+    socket = Path(world.cluster.node_dir(node), "kubelet/pod-resources/kubelet.sock")
+    client = PluginClient(POD_RESOURCES, "podresources", str(socket))
+    try:
+        return await client.call(f"PodResourcesLister.{method}", fields, timeout=10)
+    finally:
+        await client.close()

@@ -9,11 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.edge.plugins.apis import POD_RESOURCES
-from agent.edge.plugins.rpc import PluginClient
 from controlplane.binaries import ensure
 from controlplane.model import cache_root
-from tests.cluster.plugins import Plugin, start
+from tests.cluster.plugins import Plugin, pod_resources, start
 from tests.cluster.world import Object, World, containers_of, holds, pod, sleeper, status_of
 
 pytestmark = [pytest.mark.cluster, pytest.mark.skipif(os.geteuid() != 0, reason="a cluster needs root")]
@@ -76,22 +74,13 @@ async def offered(world: World, capacity: str, allocatable: str) -> bool:
 
 async def served(world: World, count: int) -> bool:
     """The agent itself knows so many devices; what the Node shows may be older than the agent."""
-    return len((await ask(world, "GetAllocatableResources"))["devices"]) == count
+    return len((await pod_resources(world, node_of(world), "GetAllocatableResources"))["devices"]) == count
 
 
 async def held(world: World, name: str) -> list[str]:
     """Devices of a pod, as List and Get of the podresources API tell them alike."""
-    listed = (await ask(world, "List"))["pod_resources"]
+    listed = (await pod_resources(world, node_of(world), "List"))["pod_resources"]
     (found,) = [one for one in listed if (one["namespace"], one["name"]) == (world.namespace, name)]
-    alone = await ask(world, "Get", pod_name=name, pod_namespace=world.namespace)
+    alone = await pod_resources(world, node_of(world), "Get", pod_name=name, pod_namespace=world.namespace)
     assert alone["pod_resources"] == found
     return [device for entry in found["containers"][0]["devices"] for device in entry["device_ids"]]
-
-
-async def ask(world: World, method: str, **fields: str) -> Object:
-    socket = Path(world.cluster.node_dir(node_of(world)), "kubelet/pod-resources/kubelet.sock")
-    client = PluginClient(POD_RESOURCES, "podresources", str(socket))
-    try:
-        return await client.call(f"PodResourcesLister.{method}", fields, timeout=10)
-    finally:
-        await client.close()

@@ -3,40 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import json
 import os
 import time
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nodelib.quantity import value
-from tests.cluster.world import Object, World, condition, container, holds, pod, sleeper
+from tests.cluster.world import Object, World, condition, configured, container, holds, pod, sleeper
 from tests.fakes.private_bus import DAEMON, private_bus
 
 pytestmark = [pytest.mark.cluster, pytest.mark.skipif(os.geteuid() != 0, reason="a cluster needs root")]
 
 _MIB = 1 << 20
 _FILL = "dd if=/dev/zero of=/cache/data bs=1M count={}; sleep 3600 & wait"
-
-
-@contextlib.asynccontextmanager
-async def configured(world: World, node: str, **changes: Any) -> AsyncIterator[None]:
-    """The node's agent with other settings for the block."""
-    file = Path(world.cluster.node_dir(node), "kubernetes", "kubelet.yaml")
-    before = file.read_text()
-    try:
-        file.write_text(json.dumps({**json.loads(before), **changes}))
-        await world.kill(node, "agent")
-        await world.agent_well(node)
-        yield
-    finally:
-        file.write_text(before)
-        await world.kill(node, "agent")
-        await world.agent_well(node)
 
 
 async def node_of(world: World, name: str) -> Object:

@@ -471,3 +471,19 @@ def cpu_seconds(pid: int) -> float:
 
 def median(values: Sequence[float]) -> float:
     return sorted(values)[len(values) // 2]
+
+
+@contextlib.asynccontextmanager
+async def configured(world: World, node: str, **changes: Any) -> AsyncIterator[None]:
+    """The node's agent with other settings for the block."""
+    file = Path(world.cluster.node_dir(node), "kubernetes", "kubelet.yaml")
+    before = file.read_text()
+    try:
+        file.write_text(json.dumps({**json.loads(before), **changes}))
+        await world.kill(node, "agent")
+        await world.agent_well(node)
+        yield
+    finally:
+        file.write_text(before)
+        await world.kill(node, "agent")
+        await world.agent_well(node)

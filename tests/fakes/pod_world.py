@@ -6,9 +6,11 @@ import asyncio
 import copy
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from agent import labels
+from agent.exclusive import running
 from agent.model.devices import NO_DEVICES, DeviceGrant
 from agent.model.pods import ContainerState, ImageFacts, Json, Kind, Pod, ProbeState
 from agent.model.probes import ProbeAnswer
@@ -16,12 +18,14 @@ from agent.model.pulls import PullCredential
 from agent.model.resize import Limits, MemoryUse
 from agent.plan.admit import NodeView
 from agent.plan.cgroups import Machine, Policy, container_resources, limits_of_pod
+from agent.plan.exclusive.admission import Policies
 from agent.plan.pull_records import VerifyPolicy
 from agent.ports import Materials, MountedVolume
 from agent.work.allocations import Allocations
 from agent.work.devices import DeviceDesk, DeviceHooks
 from agent.work.dra import ClaimDesk, DraEdges
 from agent.work.endings import Endings
+from agent.work.exclusive import ExclusiveDesk, ExclusiveHooks
 from agent.work.hooks import Hooks
 from agent.work.images import ImageDesk
 from agent.work.parts import Parts
@@ -369,6 +373,7 @@ class World:
         self.node = NodeView(name="n1", allocatable={"cpu": "2", "memory": "4Gi", "pods": "10"})
         self.sources: tuple[str, ...] = ("api",)
         self.plugins: list[FakeEndpoint] = []
+        self.policies = Policies()
         self._tasks: list[asyncio.Task[Any]] = []
 
     async def start_agent(self, *, events: bool = True, audits: bool = True) -> None:
@@ -384,6 +389,9 @@ class World:
         self.endings = Endings(self.checkpoints, self.clock)
         await self.endings.load()
         observer = Observer(self.cri, files, self.clock, self.table.on_seen, self.figures)
+        self.exclusive = ExclusiveDesk(self.policies, self.checkpoints, "/var/lib/kubelet", self.cri, self.clock, 10.0)
+        await self.exclusive.load()
+        self.exclusive.hooks = ExclusiveHooks(partial(running, self.table), devices.topology_hints)
         self.parts = Parts(
             runtime=self.cri,
             images=ImageDesk(
@@ -399,6 +407,7 @@ class World:
             cgroups=self.cgroups,
             allocations=allocations,
             endings=self.endings,
+            exclusive=self.exclusive,
             devices=devices,
             claims=self.claim_desk(),
             probes=self.probes,
@@ -418,6 +427,7 @@ class World:
         inbox = self.connected()
         await observer.audit()
         works = [observer.run_hints, self.table.run_sweeps, self.table.resizes.run, allocations.run, self.endings.run]
+        works.append(self.exclusive.run)
         works += [observer.run_audits] if audits else []
         works += [observer.run_events] if events else []
         self._tasks = [asyncio.create_task(work()) for work in works]

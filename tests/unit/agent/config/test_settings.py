@@ -168,7 +168,7 @@ def test_feature_gates_of_file_and_flags_are_joined_and_told(folder: Path) -> No
 @pytest.mark.parametrize(
     ("text", "argv", "part"),
     [
-        pytest.param("cpuManagerPolicy: static\n", [], "cpuManagerPolicy is not supported", id="field"),
+        pytest.param("qosReserved: {memory: 50%}\n", [], "qosReserved is not supported", id="field"),
         pytest.param("", ["--cloud-provider=external"], "--cloud-provider is accepted without effect", id="flag"),
         pytest.param("volumeStatsAggPeriod: 30s\n", [], "volumeStatsAggPeriod is not supported", id="duration"),
     ],

@@ -1,0 +1,168 @@
+"""The CPU, memory and topology managers' settings: what excludes what, in upstream's words, and what they come to.
+
+Follows pkg/kubelet/apis/config/validation and what NewManager of each manager in pkg/kubelet/cm refuses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from agent.config.values import seconds
+from agent.model.cpus import Cpus, parse_cpus
+from agent.plan.exclusive.options import BY_SOCKET, CpuOptions, TopologyOptions, cpu_options, topology_options
+from nodelib import quantity
+from nodelib.errors import Invalid
+
+Flat = Mapping[str, Any]
+GATES = ("CPUManagerPolicyAlphaOptions", "CPUManagerPolicyBetaOptions")
+_TOPOLOGIES = ("none", "best-effort", "restricted", "single-numa-node")
+
+
+@dataclass(frozen=True, slots=True)
+class ManagerSettings:
+    """`static_cpus`: cpuManagerPolicy is static; `reserve`: CPUs kept back in all, `reserved_cpus`: which, if told.
+
+    `reserved_memory`: NUMA node, and bytes by kind.
+    """
+
+    static_cpus: bool = False
+    cpu_options: CpuOptions = field(default_factory=CpuOptions)
+    reconcile_period: float = 10.0
+    reserve: float = 0.0
+    reserved_cpus: Cpus = frozenset()
+    static_memory: bool = False
+    reserved_memory: tuple[tuple[int, Mapping[str, int]], ...] = ()
+    topology: str = "none"
+    scope: str = "container"
+    topology_options: TopologyOptions = field(default_factory=TopologyOptions)
+
+
+def manager_settings(config: Flat) -> ManagerSettings:
+    """Of a complete, checked configuration."""
+    static, topology = config["cpuManagerPolicy"] == "static", config["topologyManagerPolicy"]
+    return ManagerSettings(
+        static,
+        cpu_options(config["cpuManagerPolicyOptions"], config["featureGates"]) if static else CpuOptions(),
+        seconds(config["cpuManagerReconcilePeriod"]),
+        _reserve(config),
+        parse_cpus(config["reservedSystemCPUs"]),
+        config["memoryManagerPolicy"] == "Static",
+        tuple(
+            (one["numaNode"], {kind: quantity.value(amount) for kind, amount in one["limits"].items()})
+            for one in config["reservedMemory"]
+        ),
+        topology,
+        config["topologyManagerScope"],
+        topology_options(config["topologyManagerPolicyOptions"]) if topology != "none" else TopologyOptions(),
+    )
+
+
+def with_reserved_cpus(config: Flat) -> dict[str, Any]:
+    """reservedSystemCPUs takes the place of the CPU in systemReserved and kubeReserved (cmd/kubelet/app/server.go)."""
+    chosen = parse_cpus(config["reservedSystemCPUs"])
+    if not chosen:
+        return dict(config)
+    kube = {name: amount for name, amount in config["kubeReserved"].items() if name != "cpu"}
+    return {**config, "kubeReserved": kube, "systemReserved": {**config["systemReserved"], "cpu": str(len(chosen))}}
+
+
+def complaints(config: Flat) -> Iterator[tuple[str, str]]:
+    """(field path, problem)."""
+    yield from _reserved(config)
+    yield from _cpus(config)
+    yield from _memory(config)
+    yield from _topology(config)
+
+
+def _reserved(config: Flat) -> Iterator[tuple[str, str]]:
+    text = config["reservedSystemCPUs"]
+    if text and (config["systemReservedCgroup"] or config["kubeReservedCgroup"]):
+        yield (
+            "reservedSystemCPUs",
+            "can't use reservedSystemCPUs (--reserved-cpus) with systemReservedCgroup (--system-reserved-cgroup) or "
+            "kubeReservedCgroup (--kube-reserved-cgroup)",
+        )
+    try:
+        parse_cpus(text)
+    except Invalid as error:
+        yield (
+            "reservedSystemCPUs",
+            f"unable to parse reservedSystemCPUs (--reserved-cpus) {text}, error: {error.message}",
+        )
+
+
+def _cpus(config: Flat) -> Iterator[tuple[str, str]]:
+    policy, options = config["cpuManagerPolicy"], config["cpuManagerPolicyOptions"]
+    if policy not in ("none", "static"):
+        yield "cpuManagerPolicy", f'unknown policy: "{policy}"; none and static are known'
+    elif policy == "none" and options:
+        yield "cpuManagerPolicyOptions", f"None policy: received unsupported options={_go_map(options)}"
+    elif policy == "static":
+        try:
+            cpu_options(options, config["featureGates"])
+        except Invalid as error:
+            yield "cpuManagerPolicyOptions", " ".join(part for part in (error.message, error.action) if part)
+        try:
+            if _reserve(config) <= 0:
+                yield (
+                    "cpuManagerPolicy",
+                    "the static policy requires systemreserved.cpu + kubereserved.cpu to be greater than zero; "
+                    "set reservedSystemCPUs, systemReserved.cpu or kubeReserved.cpu",
+                )
+        except Invalid:
+            return  # told where the amount stands
+        if BY_SOCKET in options and config["topologyManagerPolicy"] == "single-numa-node":
+            text = f"Topology manager single-numa-node policy is incompatible with CPUManager {BY_SOCKET} policy option"
+            yield "cpuManagerPolicyOptions", text
+    if seconds(config["cpuManagerReconcilePeriod"]) <= 0:
+        yield "cpuManagerReconcilePeriod", "must be more than 0"
+
+
+def _memory(config: Flat) -> Iterator[tuple[str, str]]:
+    policy, told = config["memoryManagerPolicy"], set[tuple[int, str]]()
+    if policy == "BestEffort":
+        yield "memoryManagerPolicy", f'policy "{policy}" is not available for platform "linux"'
+    elif policy not in ("None", "Static"):
+        yield "memoryManagerPolicy", f'unknown policy: "{policy}"; None and Static are known'
+    for index, one in enumerate(config["reservedMemory"]):
+        path, node = f"reservedMemory[{index}]", one["numaNode"]
+        for kind, amount in one["limits"].items():
+            if kind != "memory" and not kind.startswith("hugepages-"):
+                text = f'the limit type "{kind}" for NUMA node {node} is not supported'
+                yield path, f"{text}, only [memory hugepages-<HugePageSize>] is accepted"
+            elif quantity.parse(amount) <= 0:
+                yield path, f'reserved memory may not be zero for NUMA node {node} and resource "{kind}"'
+            if (node, kind) in told:
+                text = f'has a duplicate value for NUMA node {node} and resource "{kind}"'
+                yield path, f"the reserved memory {text}"
+            told.add((node, kind))
+
+
+def _topology(config: Flat) -> Iterator[tuple[str, str]]:
+    policy, scope = config["topologyManagerPolicy"], config["topologyManagerScope"]
+    if policy not in _TOPOLOGIES:
+        shown = " ".join(f'"{one}"' for one in _TOPOLOGIES)
+        text = f'topologyManagerPolicy (--topology-manager-policy) "{policy}" must be one of: [{shown}]'
+        yield "topologyManagerPolicy", text
+    elif policy != "none":
+        try:
+            topology_options(config["topologyManagerPolicyOptions"])
+        except Invalid as error:
+            yield "topologyManagerPolicyOptions", error.message
+    if scope not in ("container", "pod"):
+        text = f'topologyManagerScope (--topology-manager-scope) "{scope}" must be one of: "container", or "pod"'
+        yield "topologyManagerScope", text
+
+
+def _reserve(config: Flat) -> float:
+    """CPUs kept for the system and the kubelet."""
+    chosen = parse_cpus(config["reservedSystemCPUs"])
+    if chosen:
+        return len(chosen)
+    return float(sum(quantity.parse(config[one].get("cpu", "0")) for one in ("systemReserved", "kubeReserved")))
+
+
+def _go_map(options: Mapping[str, str]) -> str:
+    return "map[" + " ".join(f"{name}:{text}" for name, text in sorted(options.items())) + "]"
