@@ -28,7 +28,7 @@ from agent.plan.exclusive.cpus import Owner
 from agent.plan.exclusive.hints import Hint, Mask
 from agent.plan.exclusive.memory_checkpoint import MEMORY_FILE, encode_memory, restored_memory
 from agent.ports import Checkpoints, Runtime
-from nodelib.clock import Clock
+from nodelib.clock import Clock, at_most
 from nodelib.errors import Invalid, NodewrightError, Permanent
 
 log = logging.getLogger(__name__)
@@ -177,7 +177,11 @@ class ExclusiveDesk:
     async def run(self) -> None:
         """Until cancelled: keep the file and the running containers as they are to be."""
         while True:
-            await self._wait()
+            if self.policies.cpus is not None:
+                await at_most(self._clock, self._period, self._wake)
+            else:
+                await self._wake.wait()
+            self._wake.clear()
             try:
                 await self.save()
             except NodewrightError as error:
@@ -232,17 +236,6 @@ class ExclusiveDesk:
                 self._told[owner] = where
             except CriError as error:
                 log.warning("container %s (%s) stays on other CPUs than %s for now: %s", one.name, one.id, where, error)
-
-    async def _wait(self) -> None:
-        waits: set[asyncio.Future[object]] = {asyncio.ensure_future(self._wake.wait())}
-        if self.policies.cpus is not None:
-            waits.add(asyncio.ensure_future(self._clock.sleep(self._period)))
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for one in waits:
-                one.cancel()
-        self._wake.clear()
 
     async def _write(self, held: Held) -> None:
         if self.policies.cpus is not None:
