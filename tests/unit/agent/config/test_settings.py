@@ -353,8 +353,8 @@ _SECTIONS = st.sampled_from(sorted({path.split(".")[0] for path in FIELDS}))
 
 
 def test_a_list_that_is_not_obeyed_is_told(folder: Path) -> None:
-    found = parsed(folder, "reservedMemory: [{numaNode: 0, limits: {memory: 1Gi}}]\n")
-    assert [line for line in found.notices if line.startswith("reservedMemory is not supported")]
+    found = parsed(folder, "tlsCurvePreferences: [29]\n")
+    assert [line for line in found.notices if line.startswith("tlsCurvePreferences is not supported")]
 
 
 @hypothesis_settings(max_examples=150, deadline=None)
