@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from agent.model.devices import Device, DeviceGrant, Holder, Holding, Holdings, Offer
+from agent.model.memory_blocks import Block
 from agent.plan import devices
 from agent.plan.pod_resources import allocatable, pod_resources
 from nodelib.errors import Invalid, Permanent
@@ -163,4 +164,14 @@ def test_podresources_answers() -> None:
         {"resource_name": GPU, "device_ids": ["2"]},
         {"resource_name": GPU, "device_ids": ["1"], "topology": {"nodes": [{"ID": 0}]}},
     ]
-    assert allocatable({GPU: offer("1", sick=("2",))}) == {"devices": [{"resource_name": GPU, "device_ids": ["1"]}]}
+    assert allocatable({GPU: offer("1", sick=("2",))})["devices"] == [{"resource_name": GPU, "device_ids": ["1"]}]
+
+
+def test_podresources_of_cpus_and_memory() -> None:
+    subject, block = pod(container(name="main")), Block((0, 1), "memory", 64)
+    owner, near = (subject.uid, "main"), {"nodes": [{"ID": 0}, {"ID": 1}]}
+    found = pod_resources(subject, {}, cpus={owner: frozenset({3, 1})}, memory={owner: (block,)})["containers"][0]
+    assert found["cpu_ids"] == [1, 3]
+    assert found["memory"] == [{"memory_type": "memory", "size": 64, "topology": near}]
+    told = allocatable({}, frozenset({2, 1}), [block])
+    assert (told["cpu_ids"], told["memory"]) == ([1, 2], found["memory"])
