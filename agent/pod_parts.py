@@ -17,6 +17,7 @@ from agent.plan import cgroups as cgroup_plan
 from agent.plugins import BuiltPlugins
 from agent.ports import PodCgroups
 from agent.work.csi import CsiVolumes
+from agent.work.gate import Gate
 from agent.work.hooks import Hooks
 from agent.work.images import ImageDesk
 from agent.work.node import NodeKeeper
@@ -94,4 +95,5 @@ def pod_parts(
         host_ips=lambda: ground.addresses.current,
         network_ready=lambda: keeper.runtime.network_ready,
         mirror=mirror,
+        sandboxes=Gate(2 * ground.machine.facts().cpus),
     )

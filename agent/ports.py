@@ -21,11 +21,15 @@ from agent.model.resize import Limits, MemoryUse
 
 @dataclass(frozen=True, slots=True)
 class RuntimeEvent:
-    """A hint that something happened to a pod: look at it afresh, never trust the event itself."""
+    """A hint that something happened to a pod: look at it afresh, never trust the event itself.
+
+    But for `ended`, the container that it tells of as it has ended: that is for ever.
+    """
 
     uid: str
     container_id: str
     type: str
+    ended: ContainerState | None = None
 
 
 class Runtime(Protocol):

@@ -20,6 +20,7 @@ log = logging.getLogger(__name__)
 
 Work = Callable[[], Coroutine[Any, Any, None]]
 T = TypeVar("T")
+U = TypeVar("U")
 _FIRST_PAUSE = 0.5
 _LONGEST_PAUSE = 30.0
 
@@ -133,3 +134,12 @@ class Supervisor:
 def _described(task: asyncio.Task[Any]) -> str:
     work = task.get_coro()
     return f"{task.get_name()} ({getattr(work, '__qualname__', work)})"
+
+
+async def both(one: Coroutine[Any, Any, T], other: Coroutine[Any, Any, U]) -> tuple[T, U]:
+    """Side by side, each to its end; raises what the first one raised, or else the other."""
+    first, second = await asyncio.gather(one, other, return_exceptions=True)
+    for found in (first, second):
+        if isinstance(found, BaseException):
+            raise found
+    return first, second  # type: ignore[return-value]

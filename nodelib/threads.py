@@ -7,10 +7,10 @@ when the process ends. Work on what users mount goes this way instead: it can ho
 
 from __future__ import annotations
 
+import _thread
 import asyncio
 import contextlib
 import contextvars
-import threading
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
@@ -42,5 +42,6 @@ async def alone(work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T
         with contextlib.suppress(RuntimeError):  # the loop has been closed: nobody waits any more
             loop.call_soon_threadsafe(told, result, failed)
 
-    threading.Thread(target=run, name=getattr(work, "__name__", "work"), daemon=True).start()
+    # Not threading.Thread: its start() holds up the loop until the thread has come to run, milliseconds on a busy node.
+    _thread.start_new_thread(run, ())
     return await answer

@@ -96,17 +96,22 @@ class CgroupTree:
         point = self._points[""] if self.version == 2 else self._points[controller]
         return point + path
 
-    async def create(self, path: str) -> None:
-        """Make it and its ancestors in every tree, with the controllers handed down; idempotent."""
-        await asyncio.to_thread(self._create, _checked(path))
+    async def make(self, path: str, writes: Iterable[Write]) -> None:
+        """Make it and its ancestors in every tree, with the controllers handed down, and write(); idempotent."""
+        wanted = self._there(writes)
+        await asyncio.to_thread(self._make, _checked(path), wanted)
 
     async def write(self, path: str, writes: Iterable[Write]) -> None:
         """Write (controller, file, text) in order; writes of controllers that are not there are left out."""
-        wanted = [entry for entry in writes if entry[0] in self.controllers]
-        await asyncio.to_thread(self._write_all, _checked(path), wanted)
+        await asyncio.to_thread(self._write_all, _checked(path), self._there(writes))
 
     async def read(self, path: str, controller: str, file: str) -> str:
-        return (await asyncio.to_thread(self._read, f"{self.folder(path, controller)}/{file}")).strip()
+        return (await self.read_all(path, [(controller, file)]))[file]
+
+    async def read_all(self, path: str, files: Iterable[tuple[str, str]]) -> dict[str, str]:
+        """Texts by file name of (controller, file); those of controllers that are not there are left out."""
+        wanted = {file: f"{self.folder(path, one)}/{file}" for one, file in files if one in self.controllers}
+        return await asyncio.to_thread(lambda: {file: self._read(place).strip() for file, place in wanted.items()})
 
     async def children(self, path: str) -> frozenset[str]:
         """Names of the cgroups below `path`, in any of the trees; empty when it does not exist."""
@@ -134,6 +139,13 @@ class CgroupTree:
             return frozenset(self._points)
         offered = self._read(f"{self._points['']}/cgroup.controllers").split()
         return frozenset(name for name in _V2_CONTROLLERS if name in offered)
+
+    def _there(self, writes: Iterable[Write]) -> list[Write]:
+        return [entry for entry in writes if entry[0] in self.controllers]
+
+    def _make(self, path: str, writes: list[Write]) -> None:
+        self._create(path)
+        self._write_all(path, writes)
 
     def _create(self, path: str) -> None:
         parts = [part for part in path.split("/") if part]

@@ -36,6 +36,8 @@ _MESSAGE_BYTES = 16 * 1024 * 1024
 _OPTIONS = [
     ("grpc.max_receive_message_length", _MESSAGE_BYTES),
     ("grpc.max_send_message_length", _MESSAGE_BYTES),
+    # containerd's calls wait until their event is sent (internal/eventq): what a busy loop has not read must fit here.
+    ("grpc.http2.lookahead_bytes", 4 * 1024 * 1024),
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 10_000),
     ("grpc.max_reconnect_backoff_ms", 1000),
@@ -234,9 +236,7 @@ class Cri:
         """Until the runtime ends the stream. Raises CriError; code UNIMPLEMENTED: it has no events."""
         try:
             async for event in self._runtime.GetContainerEvents(pb.GetEventsRequest()):
-                uid = event.pod_sandbox_status.metadata.uid
-                kind = pb.ContainerEventType.Name(event.container_event_type)
-                yield RuntimeEvent(uid, event.container_id, kind)
+                yield convert.event(event)
         except grpc.aio.AioRpcError as error:
             raise self._translated("container events", "", error) from error
 

@@ -14,6 +14,7 @@ from google.protobuf import message_factory
 
 from agent.errors import CriInvalid
 from agent.model.pods import ContainerState, ImageFacts, Json, RunState, SandboxState
+from agent.ports import RuntimeEvent
 
 _STATES = {
     api_pb2.CONTAINER_CREATED: RunState.CREATED,
@@ -110,6 +111,17 @@ def container_status(status: Any, sandbox_id: str = "") -> ContainerState:
         stop_signal=api_pb2.Signal.Name(status.stop_signal) if status.stop_signal else "",
         cut=cut,
     )
+
+
+def event(told: Any) -> RuntimeEvent:
+    """A ContainerEventResponse. What it says of containers other than the one that has ended is left out: it was taken
+    some time before it comes."""
+    kind = api_pb2.ContainerEventType.Name(told.container_event_type)
+    ended = None
+    if told.container_event_type == api_pb2.CONTAINER_STOPPED_EVENT:
+        found = (one for one in told.containers_statuses if one.id == told.container_id)
+        ended = next((container_status(one) for one in found if one.state == api_pb2.CONTAINER_EXITED), None)
+    return RuntimeEvent(told.pod_sandbox_status.metadata.uid, told.container_id, kind, ended)
 
 
 def _start_was_cut(status: Any) -> bool:

@@ -26,6 +26,8 @@ _OWN_FIELDS = (
     "containerStatuses",
     "ephemeralContainerStatuses",
 )
+_LISTS = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
+_CREATING = ("ContainerCreating", "PodInitializing")
 _MERGED_LISTS = ("hostIPs", "podIPs")
 _UNHURRIED = {"observedGeneration", "podIP", "podIPs", "conditions"}
 _UNHURRIED_OF_CONTAINER = {"containerID", "image", "imageID", "stopSignal", "user", "volumeMounts"}
@@ -62,9 +64,20 @@ def status_patch(pod: Pod, shown: Json, wanted: Json) -> Json | None:
 
 
 def presses(shown: Json, wanted: Json) -> bool:
-    """Whether somebody waits for what has changed: a phase, a readiness, how a container stands. An address, an id or
-    a sandbox's condition is soon followed by such a change, and may go with it."""
-    return _pressing(shown) != _pressing(wanted)
+    """Whether somebody waits for what has changed: a phase, a readiness, how a container stands. An address, an id, a
+    sandbox's condition, or that all containers are being created, is soon followed by such a change, and may go with
+    it."""
+    return _pressing(shown) != _pressing(wanted) and not _just_begins(shown, wanted)
+
+
+def _just_begins(shown: Json, wanted: Json) -> bool:
+    if shown.get("phase", "Pending") != "Pending" or wanted.get("phase") != "Pending" or wanted.get("reason"):
+        return False
+    return not any(shown.get(name) for name in _LISTS) and all(
+        (one.get("state") or {}).get("waiting", {}).get("reason") in _CREATING and not one.get("lastState")
+        for name in _LISTS
+        for one in wanted.get(name) or []
+    )
 
 
 def _pressing(status: Json) -> Json:
@@ -74,7 +87,7 @@ def _pressing(status: Json) -> Json:
         for one in status.get("conditions") or []
         if (one.get("type") in OWNED or _is_ours(one)) and one["type"] != _UNHURRIED_CONDITION
     }
-    for name in (name for name in _OWN_FIELDS if name.endswith("ontainerStatuses")):
+    for name in _LISTS:
         found[name] = [
             {key: value for key, value in one.items() if key not in _UNHURRIED_OF_CONTAINER}
             for one in status.get(name) or []

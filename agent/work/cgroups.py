@@ -29,11 +29,11 @@ class Tree(Protocol):
     version: int
     controllers: frozenset[str]
 
-    async def create(self, path: str) -> None: ...
-
-    async def write(self, path: str, writes: Iterable[plan.Write]) -> None: ...
+    async def make(self, path: str, writes: Iterable[plan.Write]) -> None: ...
 
     async def read(self, path: str, controller: str, file: str) -> str: ...
+
+    async def read_all(self, path: str, files: Iterable[tuple[str, str]]) -> dict[str, str]: ...
 
     async def children(self, path: str) -> frozenset[str]: ...
 
@@ -133,14 +133,10 @@ class KubepodsTree:
             return None
         path, made = self._path(plan.pod_name(self._policy, pod)), self.wanted(pod)
         files = reading.V2_FILES if self._tree.version == 2 else reading.V1_FILES
-        there = [entry for entry in files if entry[0] in self._tree.controllers]
-        texts = await asyncio.gather(*(self._tree.read(path, controller, file) for controller, file in there))
+        texts = await self._tree.read_all(path, files)
         written = self._applied.get(path)
-        found = reading.limits_read(
-            self._tree.version,
-            {file: text for (_, file), text in zip(there, texts, strict=True)},
-            written.cpu_shares if written is not None else made.cpu_shares,
-        )
+        shares = written.cpu_shares if written is not None else made.cpu_shares
+        found = reading.limits_read(self._tree.version, texts, shares)
         return replace(found, pids=made.pids, hugepages=made.hugepages)
 
     async def set_limits(self, pod: Pod, limits: Limits) -> None:
@@ -200,8 +196,7 @@ class KubepodsTree:
             return
         if self._slices is not None:
             await self._slices.ensure(path.rsplit("/", 1)[-1], plan.slice_properties(limits, self._tree.version))
-        await self._tree.create(path)
-        await self._tree.write(path, plan.writes(limits, self._tree.version, self._sizes))
+        await self._tree.make(path, plan.writes(limits, self._tree.version, self._sizes))
         self._applied[path] = limits
 
     async def _remove(self, path: str) -> None:

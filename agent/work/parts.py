@@ -13,6 +13,7 @@ from agent.work.devices import DeviceDesk
 from agent.work.dra import ClaimDesk
 from agent.work.endings import Endings
 from agent.work.exclusive import ExclusiveDesk
+from agent.work.gate import Gate
 from agent.work.hooks import Hooks
 from agent.work.images import ImageDesk
 from agent.work.leftovers import Leftovers
@@ -49,3 +50,4 @@ class Parts:
     network_ready: Callable[[], bool] = lambda: True
     mirror: Callable[[Pod], Pod | None] = lambda pod: None
     leftovers: Leftovers = field(default_factory=Leftovers)
+    sandboxes: Gate = field(default_factory=Gate)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from agent.errors import CriError
-from agent.model.pods import ContainerState, Json, Kind, ObservedPod, RunState
+from agent.model.pods import ContainerState, Json, Kind, ObservedPod, Pod, RunState
 from agent.plan import backoff
 from agent.plan.allocation import allocation_of
 from agent.plan.devices import merged
@@ -45,6 +45,7 @@ from agent.work.parts import Parts
 from nodelib.backoff import Backoff
 from nodelib.errors import NodewrightError, Permanent
 from nodelib.kube.client import ApiError
+from nodelib.tasks import both
 
 log = logging.getLogger(__name__)
 
@@ -69,6 +70,7 @@ class Steps:
         self._parts, self._memory, self._poke = parts, memory, poke
         self._unbroken_work: set[asyncio.Task[Any]] = set()
         self._pulls: dict[str, int] = {}
+        self._config: Json = {}  # what the newest sandbox was made from
 
     def abandon(self) -> None:
         """The agent stops: cut short even what a pod's ending would not."""
@@ -102,15 +104,15 @@ class Steps:
                 with self._acting(step.sandbox_id), self._parts.leftovers.first():
                     await self._parts.runtime.stop_sandbox(step.sandbox_id)
                     self._memory.stopped.add(step.sandbox_id)
-                    await self._look()
+                    await self._look(sandbox=step.sandbox_id)
             case RemoveContainer():
-                await self._turn()
-                await self._remove_container(step)
+                async with self._turn():
+                    await self._remove_container(step)
             case RemoveSandbox():
-                await self._turn()
-                with self._acting(step.sandbox_id):
-                    await self._parts.runtime.remove_sandbox(step.sandbox_id)
-                    await self._look()
+                async with self._turn():
+                    with self._acting(step.sandbox_id):
+                        await self._parts.runtime.remove_sandbox(step.sandbox_id)
+                        await self._parts.observer.removed(self._memory.pod.uid, step.sandbox_id)
             case Release():
                 with self._parts.leftovers.first():
                     await self._release()
@@ -121,9 +123,16 @@ class Steps:
                 await self._parts.files.remove_pod_logs(self._memory.pod)
 
     async def _prepare(self) -> None:
-        pod, memory = self._memory.pod, self._memory
+        memory = self._memory
         sized, keep = resize_step.made_for(self._parts, memory), resize_step.was_cut(self._parts, memory)
         await self._give_devices()
+        # Volumes wait for the API server, a cgroup for the kernel: neither for the other.
+        parent, found = await both(self._prepare_cgroup(sized, keep=keep), self._prepare_volumes())
+        memory.materials, memory.sized = replace(found, cgroup_parent=parent), allocation_of(sized)
+
+    async def _prepare_cgroup(self, sized: Pod, *, keep: bool) -> str:
+        """And what the pod has of drivers by its claims. The path of the cgroup, as the runtime wants it."""
+        pod, memory = self._memory.pod, self._memory
         try:
             with memory.timeline.step("cgroup", of="prepare"):
                 parent = await self._parts.cgroups.ensure_pod(sized, keep=keep)
@@ -136,13 +145,15 @@ class Steps:
         except NodewrightError as error:
             self._warn("FailedPrepareDynamicResources", f"Failed to prepare dynamic resources: {error}")
             raise StepFailed("FailedPrepareDynamicResources", error) from error
+        return parent
+
+    async def _prepare_volumes(self) -> Materials:
         try:
-            with memory.timeline.step("volumes", of="prepare"):
-                found = await self._parts.materials.prepare(pod)
+            with self._memory.timeline.step("volumes", of="prepare"):
+                return await self._parts.materials.prepare(self._memory.pod)
         except NodewrightError as error:
             self._warn("FailedMount", str(error))
             raise StepFailed("FailedMount", error) from error
-        memory.materials, memory.sized = replace(found, cgroup_parent=parent), allocation_of(sized)
 
     async def _give_devices(self) -> None:
         """A pod that cannot have its devices is refused, as admission would: no other node would hear of it else."""
@@ -164,18 +175,20 @@ class Steps:
             text = "Pod sandbox changed, it will be killed and re-created."
             self._parts.events.emit(pod.raw, "Normal", "SandboxChanged", text)
         self._parts.figures.sandbox_begun()
+        made = ""
         try:
             handler = ""
             if pod.spec.get("runtimeClassName"):
                 handler = await self._parts.api.runtime_handler(pod.spec["runtimeClassName"])
-            config = await self._parts.materials.sandbox_config(pod, memory.materials, step.attempt)
-            await self._parts.runtime.run_sandbox(config, handler)
+            self._config = await self._parts.materials.sandbox_config(pod, memory.materials, step.attempt)
+            async with self._parts.sandboxes.place():
+                made = await self._parts.runtime.run_sandbox(self._config, handler)
         except NodewrightError as error:
             said = f"rpc error: code = {error.code} desc = " if isinstance(error, CriError) else ""
             self._warn("FailedCreatePodSandBox", f"Failed to create pod sandbox: {said}{error.message}")
             raise StepFailed("FailedCreatePodSandBox", error) from error
         finally:
-            await self._look()
+            await self._look(sandbox=made)
 
     async def _start(self, step: Start) -> None:
         name = step.container["name"]
@@ -207,31 +220,36 @@ class Steps:
             raise
 
     async def _create_and_run(self, step: Start) -> str:
+        started = ""
         try:
             name = step.container["name"]
             if step.instead_of:
                 await self._remove_container(RemoveContainer(step.instead_of))
             with self._memory.timeline.step(f"create {name}", of=f"start {name}"):
-                container_id = await (self._take_up(step) if step.made else self._create(step))
+                container_id, log_path = await (self._take_up(step) if step.made else self._create(step))
             with self._memory.timeline.step(f"run {name}", of=f"start {name}"):
-                await self._run(step, container_id)
+                await both(self._run(step, container_id), self._link_log(name, container_id, log_path))
+            started = container_id
         finally:
             # The next attempt asks for its image again: it may have been removed, or be pulled Always.
             self._memory.images.pop(step.container["name"], None)
             for volume in image_volumes(self._memory.pod, step.container):
                 self._memory.images.pop(volume_key(volume["name"]), None)
-            await self._look()
+            await self._look(container=started, sandbox=step.sandbox_id if started else "")
             self._parts.exclusive.started(self._memory.pod.uid, step.container["name"])
-        return container_id
+        return started
 
-    async def _take_up(self, step: Start) -> str:
+    async def _take_up(self, step: Start) -> tuple[str, str]:
         """What an earlier life of the agent created: it may have died before the log was linked."""
         one = next((one for one in self._memory.seen.containers if one.id == step.made), None)
-        if one is not None:
-            await self._parts.files.container_started(self._memory.pod, one.name, one.id, one.log_path)
-        return step.made
+        return step.made, one.log_path if one is not None else ""
 
-    async def _create(self, step: Start) -> str:
+    async def _link_log(self, name: str, container_id: str, log_path: str) -> None:
+        if log_path:
+            await self._parts.files.container_started(self._memory.pod, name, container_id, log_path)
+
+    async def _create(self, step: Start) -> tuple[str, str]:
+        """The new container's id, and where its log will be."""
         memory, pod = self._memory, self._memory.pod
         name, image = step.container["name"], memory.images[step.container["name"]]
         sandbox = next((one for one in memory.seen.sandboxes if one.id == step.sandbox_id), None)
@@ -256,7 +274,9 @@ class Steps:
             )
             linux = config["linux"]
             linux["resources"] = await self._parts.exclusive.confined(pod, step.container, linux["resources"])
-            sandbox_config = await self._parts.materials.sandbox_config(pod, memory.materials, sandbox.attempt)
+            sandbox_config = self._config
+            if (sandbox_config.get("metadata") or {}).get("attempt") != sandbox.attempt:
+                sandbox_config = await self._parts.materials.sandbox_config(pod, memory.materials, sandbox.attempt)
         except NodewrightError as error:
             self._warn("Failed", f"Error: {error.message}", name)
             raise StepFailed("CreateContainerConfigError", error) from error
@@ -268,10 +288,7 @@ class Steps:
         if step.kind is not Kind.EPHEMERAL:
             self._parts.allocations.started(pod, step.container)
         self._tell("Created", "Container created", name)
-        await self._parts.files.container_started(
-            pod, name, container_id, f"{sandbox_config.get('log_directory', '')}/{config.get('log_path', '')}"
-        )
-        return container_id
+        return container_id, f"{sandbox_config.get('log_directory', '')}/{config.get('log_path', '')}"
 
     def _with_volume_images(self, materials: Materials, container: Json) -> Materials:
         """Image volumes are mounted as what was looked for or pulled, and not what a tag may mean meanwhile."""
@@ -332,7 +349,7 @@ class Steps:
             self._warn("FailedKillPod", f"error killing container {step.name}: {error.message}", step.name)
             raise StepFailed("FailedKillPod", error) from error
         finally:
-            await self._unbroken(self._look())
+            await self._unbroken(self._look(container=step.container_id))
         await self._wait_for_end(step.container_id)
 
     async def _wait_for_end(self, container_id: str) -> None:
@@ -345,7 +362,7 @@ class Steps:
             ):
                 return
             await self._parts.clock.sleep(pauses.next())
-            await self._look()
+            await self._look(container=container_id)
 
     async def _resize(self, step: Resize) -> None:
         try:
@@ -395,7 +412,7 @@ class Steps:
             await self._parts.runtime.remove_container(step.container_id)
             if one is not None and not step.keep_logs:
                 await self._parts.files.remove_container_logs(one)
-            await self._look()
+            await self._parts.observer.removed(self._memory.pod.uid, step.container_id)
 
     async def _release(self) -> None:
         memory = self._memory
@@ -441,20 +458,24 @@ class Steps:
         now = self._parts.clock.now()
         self._memory.backoff[key] = backoff.extended(present, latest.finished_at / 1e9, now)
 
-    async def _turn(self) -> None:
+    def _turn(self) -> contextlib.AbstractAsyncContextManager[None]:
         """Records of a pod that is gone are removed when there is nothing more urgent."""
-        if self._memory.confirmed and not self._memory.succeeded:
-            await self._parts.leftovers.turn(self._parts.clock)
+        gone = self._memory.confirmed and not self._memory.succeeded
+        return self._parts.leftovers.turn(self._parts.clock) if gone else contextlib.nullcontext()
 
     def _acting(self, target: str = "") -> contextlib.AbstractContextManager[None]:
         return self._parts.observer.acting(self._memory.pod.uid, target)
 
-    async def _look(self, *, afresh: bool = False) -> None:
-        """See what has come of a step. Nothing is planned on a view from before it, so this goes on until it is had."""
-        uid, pauses = self._memory.pod.uid, Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
+    async def _look(self, *, sandbox: str = "", container: str = "", afresh: bool = False) -> None:
+        """See what has come of a step: at what it made or ended, or with neither named at the whole pod. Nothing is
+        planned on a view from before it, so this goes on until it is had."""
+        observer, uid, pauses = self._parts.observer, self._memory.pod.uid, Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         while True:
             try:
-                await (self._parts.observer.reinspect(uid) if afresh else self._parts.observer.refresh(uid))
+                if sandbox or container:
+                    await observer.look_at(uid, sandbox=sandbox, container=container)
+                else:
+                    await (observer.reinspect(uid) if afresh else observer.refresh(uid))
                 return
             except CriError as error:
                 pause = pauses.next()

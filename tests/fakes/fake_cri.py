@@ -50,7 +50,7 @@ class FakeCri:
         """The running container `name` ends by itself."""
         one = next(one for one in self.containers.values() if one.name == name and one.state is RunState.RUNNING)
         ended = self._ended(one, code, reason)
-        self._tell(one.uid, one.id, "CONTAINER_STOPPED_EVENT")
+        self._tell(one.uid, one.id, "CONTAINER_STOPPED_EVENT", ended)
         return ended
 
     def kill_sandbox(self, uid: str) -> None:
@@ -193,8 +193,8 @@ class FakeCri:
             await self.clock.sleep(grace_seconds)
         if self.containers[container_id].state is RunState.RUNNING:
             code = 137 if one.name in self.ignores_term else self.term_codes.get(one.name, 143)
-            self._ended(one, code, "Error" if code else "Completed")
-            self._tell(one.uid, one.id, "CONTAINER_STOPPED_EVENT")
+            ended = self._ended(one, code, "Error" if code else "Completed")
+            self._tell(one.uid, one.id, "CONTAINER_STOPPED_EVENT", ended)
 
     async def remove_container(self, container_id: str) -> None:
         await self._enter("remove_container", container_id)
@@ -309,11 +309,11 @@ class FakeCri:
             raise CriNotFound(f"container {container_id} not found", code="NOT_FOUND")
         return self.containers[container_id]
 
-    def _tell(self, uid: str, container_id: str, kind: str) -> None:
+    def _tell(self, uid: str, container_id: str, kind: str, ended: ContainerState | None = None) -> None:
         if self.drop_events:
             return
         for _ in range(2 if self.double_events else 1):
-            self._events.put_nowait(RuntimeEvent(uid, container_id, kind))
+            self._events.put_nowait(RuntimeEvent(uid, container_id, kind, ended))
 
     def _now(self) -> int:
         # Strictly increasing, as creation times of a real runtime are.

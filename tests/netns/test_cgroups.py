@@ -130,7 +130,7 @@ async def test_a_pod_whose_resize_was_cut_is_taken_over_as_it_is(root: str) -> N
         await kubepods.setup(NODE)
         parent = await kubepods.ensure_pod(pod(cores, meta={"uid": "u-1"}))
         await tree.write(parent, [("cpu", "cpu.cfs_quota_us", "20000")])
-        await tree.create(f"{parent}/container")
+        await tree.make(f"{parent}/container", [])
         await tree.write(f"{parent}/container", [("cpu", "cpu.cfs_quota_us", "20000")])
         again = KubepodsTree(tree, Policy(root=root))
         with pytest.raises(CgroupError, match="Invalid argument"):

@@ -146,3 +146,29 @@ def test_a_container_whose_start_was_cut_is_as_it_was_created(message: str, star
     assert found.cut is cut
     assert found.state is (RunState.CREATED if cut else RunState.EXITED)
     assert (found.exit_code, found.finished_at) == ((0, 0) if cut else (128, 9))
+
+
+@pytest.mark.parametrize(
+    ("kind", "state", "told"),
+    [
+        pytest.param("CONTAINER_STOPPED_EVENT", "CONTAINER_EXITED", True, id="an-end"),
+        pytest.param("CONTAINER_STOPPED_EVENT", "CONTAINER_RUNNING", False, id="an-end-of-one-that-runs"),
+        pytest.param("CONTAINER_DELETED_EVENT", "CONTAINER_EXITED", False, id="no-end"),
+    ],
+)
+def test_an_event_tells_of_an_end_and_of_nothing_else(kind: str, state: str, told: bool) -> None:
+    statuses = [
+        {"id": "other", "state": "CONTAINER_EXITED", "metadata": {"name": "other"}},
+        {"id": "c1", "state": state, "metadata": {"name": "main"}, "exit_code": 3},
+    ]
+    raw = api_pb2.ContainerEventResponse(
+        container_id="c1",
+        container_event_type=kind,  # type: ignore[arg-type]
+        pod_sandbox_status={"metadata": {"uid": "u1"}},  # type: ignore[arg-type]
+        containers_statuses=statuses,  # type: ignore[arg-type]
+    )
+    found = convert.event(raw)
+    assert (found.uid, found.container_id, found.type) == ("u1", "c1", kind)
+    assert (found.ended is not None) == told
+    if found.ended is not None:
+        assert (found.ended.state, found.ended.exit_code, found.ended.name) == (RunState.EXITED, 3, "main")

@@ -71,6 +71,7 @@ async def test_killed_again_before_the_second_making_it_is_still_the_first_attem
     killed.cri.before["create_container"] = hold
     await killed.start_agent()
     await asyncio.wait_for(reached.wait(), 5)
+    await killed.clock.advance(1)
     await killed.kill_agent()
     killed.cri.before.clear()
     assert killed.cri.containers == {}

@@ -33,7 +33,7 @@ class Node:
 
 async def test_a_cgroup_that_is_there_is_bounded() -> None:
     node = Node()
-    await node.tree.create("/kube.slice")
+    await node.tree.make("/kube.slice", [])
     await node.allocatable.reserve()
     assert node.files.dump()["/kube.slice"] == {"memory.max": str(1 << 30)}
     assert node.events.reasons() == ["NodeAllocatableEnforced"]

@@ -616,7 +616,7 @@ async def test_an_agent_killed_while_a_pod_ends_finishes_the_work(point: str) ->
     reached: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     _stop_at(world, point, reached, False)
     world.api.ask_deletion(uid, 2)
-    await asyncio.wait_for(reached, 5)
+    await world.until(reached.done)
     world.cri.before.clear()
     await world.kill_agent()
     await world.start_agent()

@@ -69,15 +69,41 @@ async def test_changes_during_a_call_make_one_more_call() -> None:
 async def test_a_change_nobody_waits_for_goes_with_the_next_one() -> None:
     api, clock = KeepingApi(), FakeClock()
     reporter = Reporter(api, clock)
-    reporter.set(pod(), {"phase": "Pending"})
-    await settle()
-    assert api.calls == 1
-    reporter.set(pod(), {"phase": "Pending", "podIP": "10.0.0.7"})
+    reporter.set(pod(), {"phase": "Running"})
     await settle()
     assert api.calls == 1
     reporter.set(pod(), {"phase": "Running", "podIP": "10.0.0.7"})
     await settle()
-    assert (api.calls, api.status) == (2, {"phase": "Running", "podIP": "10.0.0.7"})
+    assert api.calls == 1
+    reporter.set(pod(), {"phase": "Failed", "podIP": "10.0.0.7"})
+    await settle()
+    assert (api.calls, api.status) == (2, {"phase": "Failed", "podIP": "10.0.0.7"})
+
+
+def waits(reason: str, **fields: Any) -> Json:
+    return {
+        "phase": "Pending",
+        "containerStatuses": [{"name": "c", "state": {"waiting": {"reason": reason}}, **fields}],
+    }
+
+
+async def test_that_a_pod_is_being_created_goes_with_what_comes_of_it() -> None:
+    api = KeepingApi()
+    reporter = Reporter(api, FakeClock())
+    reporter.set(pod(), waits("ContainerCreating"))
+    await settle()
+    assert api.calls == 0
+    reporter.set(pod(), waits("ErrImagePull"))
+    await settle()
+    assert (api.calls, api.status) == (1, waits("ErrImagePull"))
+
+
+async def test_that_a_pod_is_created_again_is_told_at_once() -> None:
+    api = KeepingApi()
+    reporter = Reporter(api, FakeClock())
+    reporter.set(pod(), waits("ContainerCreating", lastState={"terminated": {"exitCode": 1}}))
+    await settle()
+    assert api.calls == 1
 
 
 async def test_a_change_nobody_waits_for_is_sent_before_long() -> None:
