@@ -165,13 +165,19 @@ class KubepodsTree:
 
     async def remove_pod(self, uid: str) -> None:
         """Kill what is left in it and remove it; idempotent."""
-        for quality in Qos:
-            parent = self._path(plan.qos_name(self._policy, quality))
-            for leaf in await self._tree.children(parent):
-                if plan.uid_of(leaf, self._policy.driver) == uid:
-                    await self._remove(f"{parent}/{leaf}")
+        for path in [path for path in self._applied if self._belongs(path, uid)] or await self._find(uid):
+            await self._remove(path)
         if self._burstable.pop(uid, None) is not None:
             await self._weigh_classes()
+
+    def _belongs(self, path: str, uid: str) -> bool:
+        return plan.uid_of(path.rpartition("/")[2], self._policy.driver) == uid
+
+    async def _find(self, uid: str) -> list[str]:
+        """Where an earlier life of the agent made it."""
+        parents = [self._path(plan.qos_name(self._policy, quality)) for quality in Qos]
+        paths = [f"{parent}/{leaf}" for parent in parents for leaf in await self._tree.children(parent)]
+        return [path for path in paths if self._belongs(path, uid)]
 
     async def pod_uids(self) -> frozenset[str]:
         """UIDs that have a cgroup, in whichever class."""

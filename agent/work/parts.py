@@ -50,4 +50,5 @@ class Parts:
     network_ready: Callable[[], bool] = lambda: True
     mirror: Callable[[Pod], Pod | None] = lambda pod: None
     leftovers: Leftovers = field(default_factory=Leftovers)
-    sandboxes: Gate = field(default_factory=Gate)
+    sandboxes: Gate = field(default_factory=Gate)  # that are being made
+    takeovers: Gate = field(default_factory=Gate)  # of pods that run already, by an agent that has just started

@@ -52,6 +52,9 @@ class Reporter:
         """Say this of `pod` as soon as possible. Never blocks."""
         slot = self._slots.get(pod.uid)
         version = _version(pod.raw)
+        if slot is not None and version <= slot.version and status == slot.wanted:
+            slot.pod = pod
+            return  # on its way, or shown, or refused: nothing has changed since
         if slot is None:
             slot = self._slots[pod.uid] = _Slot(pod, status, pod.status, version)
         slot.pod, slot.wanted = pod, status

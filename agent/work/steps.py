@@ -126,8 +126,10 @@ class Steps:
         memory = self._memory
         sized, keep = resize_step.made_for(self._parts, memory), resize_step.was_cut(self._parts, memory)
         await self._give_devices()
-        # Volumes wait for the API server, a cgroup for the kernel: neither for the other.
-        parent, found = await both(self._prepare_cgroup(sized, keep=keep), self._prepare_volumes())
+        running = any(one.state is RunState.RUNNING for one in memory.seen.containers)
+        async with self._parts.takeovers.place() if running else contextlib.nullcontext():
+            # Volumes wait for the API server, a cgroup for the kernel: neither for the other.
+            parent, found = await both(self._prepare_cgroup(sized, keep=keep), self._prepare_volumes())
         memory.materials, memory.sized = replace(found, cgroup_parent=parent), allocation_of(sized)
 
     async def _prepare_cgroup(self, sized: Pod, *, keep: bool) -> str:
