@@ -17,7 +17,7 @@ from nodelib.kube.times import format_rfc3339
 log = logging.getLogger(__name__)
 
 # NodeRestriction may learn of a pod a moment after this node does: seconds between attempts.
-_IMPATIENT = (0.02, 0.05, 0.1, 0.2, 0.4)
+_IMPATIENT = (0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.4)
 
 
 class TokenCache:
