@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from nodelib.runner import BoundedFrequencyRunner
-from nodelib.tasks import Supervisor
+from nodelib.tasks import Supervisor, both
 from tests.fakes.clock import FakeClock, settle
 
 
@@ -105,3 +105,21 @@ async def test_a_task_that_nobody_owns_is_named_at_the_end(caplog: pytest.LogCap
         await asyncio.sleep(0)
     assert "stray-1" in caplog.text and "owned" not in caplog.text
     await run_until_done(left)
+
+
+async def test_both_come_to_their_end_before_one_failure_is_raised() -> None:
+    ended: list[str] = []
+
+    async def fails() -> int:
+        raise ValueError("first")
+
+    async def goes_on() -> int:
+        await asyncio.sleep(0.01)
+        ended.append("second")
+        return 2
+
+    assert await both(goes_on(), goes_on()) == (2, 2)
+    ended.clear()
+    with pytest.raises(ValueError, match="first"):
+        await both(fails(), goes_on())
+    assert ended == ["second"]
