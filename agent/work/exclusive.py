@@ -221,7 +221,7 @@ class ExclusiveDesk:
         if policy is None:
             return ExclusiveFigures(self._tally, took=tuple(self._took), took_sum=self._took_sum)
         exclusive = frozenset[int]().union(*state.held.values())
-        per_numa = {node: len(group) for node, group in policy.topology.grouped(exclusive, "numa").items()}
+        per_numa = {node: len(exclusive & cpus_there) for node, cpus_there in policy.topology.numas.items()}
         shared = len(policy.free(state))
         return ExclusiveFigures(self._tally, shared, len(exclusive), per_numa, tuple(self._took), self._took_sum)
 
