@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 
 from agent import credentials, derive
 from agent import static as static_pods
@@ -16,7 +15,7 @@ from agent.edge.cgroups import CgroupTree
 from agent.edge.pod_resources_figures import PodResourcesFigures
 from agent.edge.probe_io import ProbeIo
 from agent.edge.volume_metrics import VolumeCounts
-from agent.exclusive import running
+from agent.exclusive import connect
 from agent.ground import USER_AGENT, Ground, build_ground, first_address, own_limits
 from agent.ledgers import build_ledgers
 from agent.model.pods import ContainerState
@@ -25,7 +24,6 @@ from agent.plugins import BuiltPlugins, build_plugins
 from agent.pod_parts import pod_materials, pod_parts
 from agent.pressure import BuiltPressure, Surroundings, build_pressure
 from agent.settings import Settings
-from agent.work.exclusive import ExclusiveHooks
 from agent.work.logrotate import LogRotation
 from agent.work.node import NodeKeeper
 from agent.work.pod_stages import stages
@@ -72,9 +70,7 @@ async def build_core(settings: Settings, *, wants_nodes: bool = False) -> Core:
     )
     built = pod_materials(ground, keeper, table, cgroup_machine(ground, tree, sizes), plugins.csi)
     ledgers = await build_ledgers(ground)
-    cgroups.unthrottled = ledgers.exclusive.has_cpus
-    plugins.devices.affinity, plugins.answers.exclusive = ledgers.exclusive.affinity, ledgers.exclusive
-    ledgers.exclusive.hooks = ExclusiveHooks(partial(running, table), plugins.devices.topology_hints)
+    connect(ledgers.exclusive, table, plugins, cgroups, built.materials)
     probe_io = ProbeIo(ground.made.cri)
     probes = ProbeKeeper(probe_io, ground.events, table.on_probe, ground.clock, ground.metrics)
     parts = pod_parts(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from decimal import Decimal
+from functools import partial
 
 from agent import derive
 from agent.edge.checkpoint import CheckpointFiles
@@ -17,8 +18,11 @@ from agent.plan.exclusive import cpus
 from agent.plan.exclusive.admission import Policies
 from agent.plan.exclusive.memory_blocks import memory_policy
 from agent.plan.exclusive.topology import topology_policy
+from agent.plugins import BuiltPlugins
 from agent.settings import Settings
-from agent.work.exclusive import ExclusiveDesk
+from agent.work.cgroups import KubepodsTree
+from agent.work.exclusive import ExclusiveDesk, ExclusiveHooks
+from agent.work.materials import PodMaterialsWork
 from agent.work.pod_table import PodTable
 from nodelib.errors import Invalid
 
@@ -32,6 +36,15 @@ async def build_exclusive(ground: Ground) -> ExclusiveDesk:
     await desk.load()
     ground.metrics.registry.register(ExclusiveMetrics(desk.figures))
     return desk
+
+
+def connect(
+    desk: ExclusiveDesk, table: PodTable, plugins: BuiltPlugins, cgroups: KubepodsTree, materials: PodMaterialsWork
+) -> None:
+    """What was given counts in cgroups, for devices and in what podresources tells."""
+    cgroups.unthrottled = materials.unthrottled = desk.has_cpus
+    plugins.devices.affinity, plugins.answers.exclusive = desk.affinity, desk
+    desk.hooks = ExclusiveHooks(partial(running, table), plugins.devices.topology_hints)
 
 
 def running(table: PodTable) -> Iterator[ContainerState]:

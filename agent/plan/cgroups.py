@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
 from agent.model.pods import Json, Kind, Pod
@@ -47,6 +47,10 @@ class Policy:
     pids: int = -1
     fail_v1: bool = False
     group_oom_kill: bool = False
+
+    def of(self, *, throttled: bool) -> Policy:
+        """The same for a pod whose CPU limits are kept by a quota, or by CPUs of its own."""
+        return self if throttled else replace(self, cpu_quota=False)
 
 
 def shares(milli_cpu: int) -> int:

@@ -123,9 +123,7 @@ class KubepodsTree:
 
     def wanted(self, pod: Pod) -> Limits:
         """See PodCgroups. Who has CPUs for himself is not throttled on them (KEP-2625)."""
-        return plan.limits_of_pod(
-            pod, replace(self._policy, cpu_quota=False) if self.unthrottled(pod) else self._policy
-        )
+        return plan.limits_of_pod(pod, self._policy.of(throttled=not self.unthrottled(pod)))
 
     async def limits(self, pod: Pod) -> Limits | None:
         """See PodCgroups. Raises CgroupError."""

@@ -135,6 +135,7 @@ class PodMaterialsWork:
         self._node = edges.node
         self._warn = edges.warn
         self._policy = edges.policy
+        self.unthrottled: Callable[[Pod], bool] = lambda pod: False
         self._machine = edges.machine
         self._warned: dict[str, set[tuple[str, str]]] = {}
         self._locks: dict[str, asyncio.Lock] = {}
@@ -177,7 +178,7 @@ class PodMaterialsWork:
     async def sandbox_config(self, pod: Pod, materials: Materials, attempt: int) -> Json:
         """See PodMaterials."""
         with _well_formed(pod):
-            overhead, whole = cgroups.sandbox_resources(pod, self._policy)
+            overhead, whole = cgroups.sandbox_resources(pod, self._policy.of(throttled=not self.unthrottled(pod)))
             return sandbox.sandbox_config(
                 pod,
                 self._settings,

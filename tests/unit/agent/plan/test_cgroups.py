@@ -15,7 +15,7 @@ from agent.plan.demand import Qos
 from agent.plan.swap import Swap
 from nodelib.errors import Invalid
 from tests.unit.agent.plan.test_demand import asks
-from tests.unit.agent.pods import Json, pod
+from tests.unit.agent.pods import Json, container, pod
 
 MIB = 1 << 20
 
@@ -335,3 +335,12 @@ def test_sandbox_resources_leave_the_overhead_apart() -> None:
         "cpu_period": 100_000,
         "cpu_quota": 20_000,
     }
+
+
+def test_a_pod_with_cpus_of_its_own_is_not_throttled() -> None:
+    alone = pod(container(resources={side: {"cpu": "2", "memory": "1Gi"} for side in ("requests", "limits")}))
+    free = Policy().of(throttled=False)
+    assert plan.limits_of_pod(alone, Policy().of(throttled=True)).cpu_quota == 200_000
+    assert plan.limits_of_pod(alone, free).cpu_quota == -1
+    assert plan.limits_of_pod(alone, free).cpu_shares == 2048
+    assert "cpu_quota" not in plan.sandbox_resources(alone, free)[1]
