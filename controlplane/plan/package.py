@@ -133,7 +133,7 @@ def control(version: str, made_for: Platform, installed: Mapping[str, str], size
 
 def _upstream(version: str) -> str:
     """A Debian version without its revision: a security update of the machine is no requirement."""
-    return version.rpartition("-")[0] or version
+    return re.sub(r"\+deb\d+u\d+$", "", version.rpartition("-")[0] or version)
 
 
 def scripts() -> dict[str, str]:

@@ -143,7 +143,7 @@ def cut_off(cluster: Cluster, node: str) -> Callable[[], None]:
         enter = ["nsenter", f"--net={cluster.namespace(node, 'net')}", "nft", "-f", "-"]
         subprocess.run(enter, input=rules, text=True, check=True, timeout=20)
 
-    nft(f"table inet silence {{ {' '.join(chains)} }}")
+    nft("table inet silence {\n" + "\n".join(chains) + "\n}\n")
     return lambda: nft("delete table inet silence")
 
 

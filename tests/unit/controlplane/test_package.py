@@ -56,11 +56,13 @@ def test_only_what_the_daemons_import_is_packaged() -> None:
 
 def test_control() -> None:
     made_for = plan.Platform((3, 11), "amd64", (2, 34))
-    text = plan.control("0.1+git", made_for, {"iptables": "1.8.9-2", "conntrack": "1:1.4.7-1+b2"}, 7)
+    there = {"iptables": "1.8.9-2", "conntrack": "1:1.4.7-1+b2", "ca-certificates": "20230311+deb12u1"}
+    text = plan.control("0.1+git", made_for, there, 7)
     fields = dict(line.split(": ", 1) for line in text.splitlines() if not line.startswith(" "))
     wanted = fields["Depends"].split(", ")
     assert wanted[:3] == ["python3 (>= 3.11~)", "python3 (<< 3.12~)", "libc6 (>= 2.34)"]
     assert "iptables (>= 1.8.9~)" in wanted and "conntrack (>= 1:1.4.7~)" in wanted and "mount" in wanted
+    assert "ca-certificates (>= 20230311~)" in wanted
     assert (fields["Conflicts"], fields["Provides"]) == ("kubelet", f"kubelet (= {KUBERNETES_VERSION[1:]})")
 
 
