@@ -179,7 +179,7 @@ def changelog(version: str, stamp: str) -> str:
     """Debian's changelog of the package, which points at the project's. `stamp`: RFC 2822."""
     return f"""{NAME} ({version}) unstable; urgency=medium
 
-  * Made of the tree by `nodewright package`; the project's CHANGELOG.md says what is in it.
+  * Made by `nodewright package`; CHANGELOG.md of the project says more.
 
  -- nodewright <nodewright@localhost>  {stamp}
 """

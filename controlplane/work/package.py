@@ -101,11 +101,16 @@ def _write(path: Path, text: str) -> None:
 
 
 def _set_modes(stage: Path) -> None:
-    """As Debian has them, whatever this process's umask and pip made."""
+    """As Debian has them, whatever this process's umask and pip made: scripts may be executed, libraries need not."""
     stage.chmod(0o755)
     for path in stage.rglob("*"):
         if not path.is_symlink():
-            path.chmod(0o755 if path.is_dir() or path.stat().st_mode & 0o100 else 0o644)
+            path.chmod(0o755 if path.is_dir() or _is_script(path) else 0o644)
+
+
+def _is_script(path: Path) -> bool:
+    with path.open("rb") as file:
+        return path.stat().st_mode & 0o100 != 0 and file.read(2) == b"#!"
 
 
 def _write_control(stage: Path, version: str, made_for: plan.Platform) -> None:
