@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from controlplane.programs import Program
 
-FOLDER = "/run/dbus"
-SOCKET = f"{FOLDER}/system_bus_socket"  # where every client of the system bus looks
+SOCKET = "/run/dbus/system_bus_socket"  # where every client of the system bus looks
 
 _CONFIG = """<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
  "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
@@ -19,8 +18,8 @@ _CONFIG = """<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configura
   </policy>
 </busconfig>
 """
-# The folder is the node's alone: on the host's bus a test would stop the host's own units.
-_OWN_FOLDER = 'mountpoint -q "$0" || mount -t tmpfs -o mode=0755 suite "$0"; exec "$@"'
+# A node's /run is its own: on the host's bus a test would stop the host's own units.
+_IN_ITS_FOLDER = 'mkdir -p "${0%/*}"; rm -f "$0"; exec "$@"'
 
 
 def config(socket: str = SOCKET) -> str:
@@ -31,11 +30,11 @@ def config(socket: str = SOCKET) -> str:
 def programs(
     daemon: str, config_file: str, unit: str, *, python: str, environment: dict[str, str], logs: str
 ) -> tuple[Program, ...]:
-    """The bus in a folder of the node's own (FOLDER must be there on the host), and what stands in for systemd, logind
-    on it: its units are the programs of the supervisor of `unit`."""
+    """The bus, and what stands in for systemd and logind on it: its units are the programs of the supervisor of
+    `unit`, all of them in a node."""
     bus = (daemon, f"--config-file={config_file}", "--nofork", "--nopidfile")
     return (
-        Program("dbus", ("/bin/sh", "-c", _OWN_FOLDER, FOLDER, *bus), f"{logs}/dbus.log", environment),
+        Program("dbus", ("/bin/sh", "-c", _IN_ITS_FOLDER, SOCKET, *bus), f"{logs}/dbus.log", environment),
         Program(
             "system-bus",
             (python, "-m", "controlplane.system_bus", unit, f"unix:path={SOCKET}"),

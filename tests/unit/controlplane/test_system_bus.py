@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket as socketlib
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -112,3 +113,25 @@ async def test_a_kubelet_gets_its_lock_and_need_not_change_the_machine(tmp_path:
     finally:
         bus.disconnect()
         served.disconnect()
+
+
+@needs_bus
+def test_the_bus_comes_up_where_its_folder_is_missing_and_after_a_kill(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    socket, config = tmp_path / "dbus" / "socket", tmp_path / "bus.conf"
+    monkeypatch.setattr(plan, "SOCKET", str(socket))
+    config.write_text(plan.config(str(socket)))
+    bus, stand_in = plan.programs(str(DAEMON), str(config), "/unit", python="py", environment={}, logs="/log")
+    assert stand_in.argv == ("py", "-m", "controlplane.system_bus", "/unit", f"unix:path={socket}")
+    for _ in range(2):
+        daemon = subprocess.Popen(bus.argv)
+        until_sync(lambda: _answers(socket))
+        daemon.kill()
+        daemon.wait(10)
+        assert socket.exists(), "what a killed bus leaves is no obstacle for the next"
+
+
+def _answers(path: Path) -> bool:
+    with socketlib.socket(socketlib.AF_UNIX) as client:
+        return client.connect_ex(str(path)) == 0
