@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from aiohttp import web
 
 from agent.model.serving import ClientSubject, TlsFiles
-from agent.model.stats import CgroupSample, ContainerDetails, Cpu, FsUsage, Interface, Memory, PodCgroup, Pressure
+from agent.model.stats import CgroupSample, ContainerDetails, Cpu, Disk, FsUsage, Interface, Memory, PodCgroup, Pressure
 
 IsRunning = Callable[[bool], Awaitable[bool]]
 
@@ -76,6 +76,8 @@ class MachineFigures(Protocol):
     def node_pressure(self) -> tuple[Pressure, Pressure, Pressure]: ...
 
     def filesystem(self, path: str) -> FsUsage | None: ...
+
+    def disk(self, device: int) -> Disk | None: ...
 
     def tree(self, path: str) -> tuple[int, int]: ...
 

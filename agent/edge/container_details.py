@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 
-from agent.edge.figure_files import number, pairs_if_there, text
+from agent.edge.figure_files import device_name, number, pairs_if_there, text
 from agent.model.stats import ContainerDetails, Device
 from nodelib.files import text_of
 
@@ -145,20 +145,13 @@ def _io_stat(content: str) -> tuple[Counts, Counts]:
 
 def _devices(used: Counts, served: Counts) -> tuple[Device, ...]:
     return tuple(
-        Device(_device_name(*key), *key, used.get(key, {}), served.get(key, {})) for key in sorted({*used, *served})
+        Device(device_name(*key), *key, used.get(key, {}), served.get(key, {})) for key in sorted({*used, *served})
     )
 
 
 def _number_of(device: str) -> tuple[int, int]:
     major, _, minor = device.partition(":")
     return int(major), int(minor)
-
-
-def _device_name(major: int, minor: int) -> str:
-    try:
-        return "/dev/" + os.path.basename(os.readlink(f"/sys/dev/block/{major}:{minor}"))
-    except OSError:
-        return ""
 
 
 def _limit(path: str) -> int:

@@ -49,6 +49,14 @@ def folders(path: str) -> list[str]:
         return []
 
 
+def device_name(major: int, minor: int) -> str:
+    """/dev/NAME of a block device, "" for what is none."""
+    try:
+        return "/dev/" + os.path.basename(os.readlink(f"/sys/dev/block/{major}:{minor}"))
+    except OSError:
+        return ""
+
+
 def pressure(path: str) -> Pressure:
     """A file of stall information (https://docs.kernel.org/accounting/psi.html); without one, or without the
     kernel's support (it answers EOPNOTSUPP then), nothing is known to have waited."""

@@ -11,8 +11,9 @@ import re
 import time
 
 from agent.edge import container_details
-from agent.edge.figure_files import folders, number, pairs, pairs_if_there, pressure, text
-from agent.model.stats import CgroupSample, ContainerDetails, Cpu, FsUsage, Interface, Memory, PodCgroup, Pressure
+from agent.edge.figure_files import device_name, folders, number, pairs, pairs_if_there, pressure, text
+from agent.model.stats import CgroupSample, ContainerDetails, Cpu, Disk, FsUsage, Interface, Memory, PodCgroup, Pressure
+from nodelib.files import text_of
 
 _TICK = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 _UNLIMITED = 1 << 60  # v1 shows "no limit" as the largest number of whole pages
@@ -223,6 +224,16 @@ def default_interface(proc: str = "/proc") -> str:
     except OSError:
         return ""
     return next((fields[0] for line in lines if (fields := line.split())[1] == "00000000"), "")
+
+
+def disk(device: int, proc: str = "/proc") -> Disk | None:
+    """Counters of the block device with this st_dev, None for what is none (an overlay, a tmpfs)."""
+    wanted = [str(os.major(device)), str(os.minor(device))]
+    for line in text_of(f"{proc}/diskstats").splitlines():
+        fields = line.split()
+        if fields[:2] == wanted:
+            return Disk(device_name(os.major(device), os.minor(device)), *map(int, fields[3:14]))
+    return None
 
 
 def own_process() -> tuple[Cpu, Memory]:

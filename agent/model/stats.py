@@ -103,6 +103,32 @@ class ContainerDetails:
 
 
 @dataclass(frozen=True, slots=True)
+class Disk:
+    """A block device of the machine since its start (Documentation/admin-guide/iostats.rst); times in milliseconds."""
+
+    name: str
+    reads: int
+    reads_merged: int
+    sectors_read: int
+    reading: int
+    writes: int
+    writes_merged: int
+    sectors_written: int
+    writing: int
+    in_progress: int
+    busy: int
+    weighted: int
+
+
+@dataclass(frozen=True, slots=True)
+class Details:
+    """What only /metrics/cadvisor tells: of containers by cgroup path, and of the disks below the node's files."""
+
+    containers: Mapping[str, ContainerDetails] = field(default_factory=dict)
+    disks: tuple[tuple[Disk, FsUsage], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class PodCgroup:
     """Where a pod's figures are: its cgroup and those of its containers by id, paths below the mount."""
 

@@ -7,18 +7,19 @@ per-CPU families are not measured.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 
 from agent.model.stats import (
     CgroupSample,
-    ContainerDetails,
     ContainerFigures,
+    Details,
     Interface,
     PodFigures,
     Pressure,
     Snapshot,
 )
 from agent.plan.container_metrics import families_of
+from agent.plan.disk_metrics import disk_families, usage_of
 from agent.plan.exposition import Family, Labels, Sample, render
 
 _NANO, _MICRO = 1e9, 1e6
@@ -137,9 +138,10 @@ def resource(snapshot: Snapshot) -> bytes:
     return render(families)
 
 
-def cadvisor(snapshot: Snapshot, details: Mapping[str, ContainerDetails]) -> bytes:
-    """Figures of each cgroup, labelled with the pod and container that it belongs to. `details` by cgroup path."""
+def cadvisor(snapshot: Snapshot, details: Details) -> bytes:
+    """Figures of each cgroup, labelled with the pod and container that it belongs to. `details`: of its cgroups."""
     groups = list(_groups(snapshot))
+    disks = [({"id": "/", **_NOBODY}, disk, usage) for disk, usage in details.disks]
     families = [
         Family(f"container_{name}", kind, text, [_at(owner, sample, read) for owner, sample, _ in groups])
         for name, kind, text, read in _CGROUP
@@ -161,16 +163,17 @@ def cadvisor(snapshot: Snapshot, details: Mapping[str, ContainerDetails]) -> byt
             "container_fs_usage_bytes",
             "gauge",
             "Number of bytes that are consumed by the container on this filesystem.",
-            list(_layers(snapshot)),
+            [*_layers(snapshot), *usage_of(disks)],
         ),
+        *disk_families(disks),
         *_network(snapshot),
         *_pressure(groups),
         *families_of(
             [
-                (_labels(pod, entry), entry.sample.at // 1_000_000, details[entry.sample.path])
+                (_labels(pod, entry), entry.sample.at // 1_000_000, details.containers[entry.sample.path])
                 for pod in snapshot.pods
                 for entry in _processes_of(pod)
-                if entry.sample.path in details
+                if entry.sample.path in details.containers
             ]
         ),
         Family("machine_cpu_cores", "gauge", "Number of logical CPU cores.", [({}, snapshot.node.cpus, None)]),

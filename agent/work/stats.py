@@ -17,8 +17,8 @@ from agent.machine_ports import CgroupFigures, MachineFigures
 from agent.model.pods import Json, ObservedPod, Pod
 from agent.model.stats import (
     CgroupSample,
-    ContainerDetails,
     ContainerFigures,
+    Details,
     FsUsage,
     Interface,
     Layer,
@@ -128,8 +128,8 @@ class StatsProvider:
             self._kept[storage] = (now, snapshot)
             return snapshot
 
-    async def details(self, snapshot: Snapshot) -> Mapping[str, ContainerDetails]:
-        """What else is told of the containers of a snapshot, sandboxes included, by cgroup path."""
+    async def details(self, snapshot: Snapshot) -> Details:
+        """What else is told of the containers of a snapshot, sandboxes included, and of the node's disks."""
         return await asyncio.to_thread(self._details, snapshot)
 
     async def node(self) -> NodeFigures:
@@ -142,10 +142,16 @@ class StatsProvider:
         storage = await self._storage()
         return await asyncio.to_thread(self._usage, uids, storage)
 
-    def _details(self, snapshot: Snapshot) -> dict[str, ContainerDetails]:
+    def _details(self, snapshot: Snapshot) -> Details:
         entries = (entry for pod in snapshot.pods for entry in (*pod.containers, pod.sandbox) if entry is not None)
         read = {entry.sample.path: self._reader.details(entry.sample.path) for entry in entries}
-        return {path: found for path, found in read.items() if found is not None}
+        shown = (snapshot.node.fs, snapshot.node.image_fs)
+        used = {usage.device: usage for usage in shown if usage is not None}
+        disks = ((self._machine.disk(device), usage) for device, usage in used.items())
+        return Details(
+            {path: found for path, found in read.items() if found is not None},
+            tuple((disk, usage) for disk, usage in disks if disk is not None),
+        )
 
     def _usage(self, uids: Collection[str], storage: _Storage) -> dict[str, PodFigures]:
         desired = {pod.uid: pod for pod in self._pods.pods()}

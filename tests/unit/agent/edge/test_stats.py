@@ -279,3 +279,15 @@ def test_the_agent_itself() -> None:
     assert cpu.usage > 0
     assert memory.rss > 1 << 20
     assert memory.page_faults > 1000
+
+
+def test_a_disk(tmp_path: Path) -> None:
+    (tmp_path / "diskstats").write_text(
+        "   7       0 loop0 9 0 72 1 18 0 72 16 0 16 32 0 0 0 0 9 15\n"
+        " 254       0 vda 5375627 473455 221803704 7216002 3750229 3081727 380317976 6884999 4 1655392 15142861 1 2 3\n"
+    )
+    found = stats.disk(os.makedev(254, 0), str(tmp_path))
+    assert found is not None
+    assert (found.reads, found.sectors_written, found.in_progress) == (5375627, 380317976, 4)
+    assert (found.busy, found.weighted) == (1655392, 15142861)
+    assert stats.disk(os.makedev(0, 45), str(tmp_path)) is None, "an overlay"

@@ -11,7 +11,9 @@ from agent.model.stats import (
     ContainerDetails,
     ContainerFigures,
     Cpu,
+    Details,
     Device,
+    Disk,
     FsUsage,
     Interface,
     Layer,
@@ -162,7 +164,7 @@ def test_resource_metrics() -> None:
 
 
 def test_cadvisor_metrics() -> None:
-    found = _parsed(stats_metrics.cadvisor(_SNAPSHOT, {}))
+    found = _parsed(stats_metrics.cadvisor(_SNAPSHOT, Details()))
     ids = [labels["id"] for labels, _ in found["container_cpu_usage_seconds_total"]]
     assert ids == ["/", "/kubepods", "/kubepods/podu", "/kubepods/podu/c1", "/kubepods/podu/s1"]
     main = {
@@ -189,11 +191,13 @@ def test_stalls_are_told_in_both_places() -> None:
     pod = stats.summary(snapshot)["pods"][0]
     assert pod["io"]["psi"]["some"] == {"total": 2_500_000, "avg10": 1.5, "avg60": 2.0, "avg300": 0.25}
     assert pod["cpu"]["psi"]["full"]["total"] == 500_000
-    found = _parsed(stats_metrics.cadvisor(snapshot, {}))
+    found = _parsed(stats_metrics.cadvisor(snapshot, Details()))
     assert [value for _, value in found["container_pressure_io_waiting_seconds_total"]] == [2.5]
     assert [value for _, value in found["container_pressure_cpu_stalled_seconds_total"]] == [0.5]
     # Nothing is claimed of cgroups for which the kernel tells nothing.
-    assert not any(name.startswith("container_pressure") for name in _parsed(stats_metrics.cadvisor(_SNAPSHOT, {})))
+    assert not any(
+        name.startswith("container_pressure") for name in _parsed(stats_metrics.cadvisor(_SNAPSHOT, Details()))
+    )
 
 
 def test_details_of_a_container() -> None:
@@ -201,7 +205,7 @@ def test_details_of_a_container() -> None:
     details = ContainerDetails(
         file_descriptors=12, sockets=3, threads=4, open_files=1024, cpu_shares=2, cpu_period=100000, devices=(disk,)
     )
-    found = _parsed(stats_metrics.cadvisor(_SNAPSHOT, {"/kubepods/podu/c1": details}))
+    found = _parsed(stats_metrics.cadvisor(_SNAPSHOT, Details({"/kubepods/podu/c1": details})))
     for name, value in {
         "file_descriptors": 12,
         "sockets": 3,
@@ -220,7 +224,23 @@ def test_details_of_a_container() -> None:
     assert {operations["Read"][name] for name in ("device", "major", "minor")} == {"/dev/vda", "254", "0"}
 
 
+def test_disks_of_the_node() -> None:
+    disk = Disk("/dev/vda", 1, 2, 3, 4500, 5, 6, 7, 8500, 9, 10500, 11500)
+    found = _parsed(stats_metrics.cadvisor(_SNAPSHOT, Details(disks=((disk, _FS),))))
+    whole = {"id": "/", "name": "", "image": "", "pod": "", "namespace": "", "container": "", "device": "/dev/vda"}
+    for name, value in {
+        "limit_bytes": 10_000,
+        "inodes_free": 40,
+        "sector_reads_total": 3,
+        "read_seconds_total": 4.5,
+        "io_current": 9,
+        "io_time_weighted_seconds_total": 11.5,
+    }.items():
+        assert found[f"container_fs_{name}"] == [(whole, value)], name
+    assert (whole, 6000.0) in found["container_fs_usage_bytes"]
+
+
 def test_families_are_written_once_each() -> None:
-    for text in (stats_metrics.resource(_SNAPSHOT), stats_metrics.cadvisor(_SNAPSHOT, {})):
+    for text in (stats_metrics.resource(_SNAPSHOT), stats_metrics.cadvisor(_SNAPSHOT, Details())):
         types = [line for line in text.decode().splitlines() if line.startswith("# TYPE")]
         assert len(types) == len(set(types)) > 5

@@ -135,8 +135,8 @@ async def test_the_runtimes_own_cgroup_is_told_where_it_is_known(tmp_path: Path)
 async def test_details_of_every_container_and_sandbox(tmp_path: Path) -> None:
     provider, _, _, _ = _provider(tmp_path)
     snapshot = await provider.snapshot()
-    assert await provider.details(snapshot) == {}
+    assert (await provider.details(snapshot)).containers == {}
     pod = f"/kubepods/besteffort/pod{_UID}"
     for name in (_ID, _BOX):
         (tmp_path / f"cgroup/memory/{pod}/{name}/cgroup.procs").write_text("")
-    assert set(await provider.details(snapshot)) == {f"{pod}/{_ID}", f"{pod}/{_BOX}"}
+    assert set((await provider.details(snapshot)).containers) == {f"{pod}/{_ID}", f"{pod}/{_BOX}"}
