@@ -107,8 +107,9 @@ class CgroupReader:
             max_usage=number(f"{memory_at}/memory.max_usage_in_bytes"),
             limit=limit if limit < _UNLIMITED else 0,
             fail_count=number(f"{memory_at}/memory.failcnt"),
-            page_faults=stat.get("total_pgfault", 0),
-            major_page_faults=stat.get("total_pgmajfault", 0),
+            # Those of the cgroup without what is below it, as cAdvisor has them on v1.
+            page_faults=stat.get("pgfault", 0),
+            major_page_faults=stat.get("pgmajfault", 0),
         )
         pids = self._roots.get("pids")
         # The root cgroup has no pids.current.

@@ -205,6 +205,10 @@ class StatsProvider:
         root = self._reader.sample("/")
         at = self._clock_ns()
         cpu = root.cpu if root is not None and root.cpu.usage else self._machine.node_cpu()
+        if root is not None and root.memory.page_faults:
+            memory = replace(
+                memory, page_faults=root.memory.page_faults, major_page_faults=root.memory.major_page_faults
+            )
         waits_cpu, waits_memory, waits_io = self._machine.node_pressure()
         most, processes = self._machine.process_limits()
         own_cpu, own_memory = self._machine.own_process()

@@ -22,7 +22,8 @@ _V1 = {
     "memory/{}/memory.max_usage_in_bytes": "3010560\n",
     "memory/{}/memory.failcnt": "4\n",
     "memory/{}/memory.stat": (
-        "cache 12288\nrss 45056\ninactive_file 0\nhierarchical_memory_limit 9223372036854771712\n"
+        "cache 12288\nrss 45056\npgfault 145\npgmajfault 1\ninactive_file 0\n"
+        "hierarchical_memory_limit 9223372036854771712\n"
         "hierarchical_memsw_limit 9223372036854771712\ntotal_cache 20480\ntotal_rss 163840\ntotal_mapped_file 4096\n"
         "total_swap 0\ntotal_pgfault 11045\ntotal_pgmajfault 3\ntotal_inactive_file 14400\n"
     ),
@@ -58,7 +59,7 @@ def test_v1(tmp_path: Path) -> None:
     assert sample is not None
     tick = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
     assert sample.cpu == Cpu(345899782, 12 * tick, 21 * tick, 7, 2, 1500000)
-    assert sample.memory == Memory(614400, 600000, 163840, 20480, 4096, 0, 3010560, 0, 4, 11045, 3)
+    assert sample.memory == Memory(614400, 600000, 163840, 20480, 4096, 0, 3010560, 0, 4, 145, 1)
     assert sample.processes == 2
 
 
