@@ -144,6 +144,7 @@ class _Proxy:
         for reflector in self._watches.all:
             spawn(f"watch-{reflector.name}", reflector.run)
         self._supervisor.once("first-sync", self._begin)
+        self._supervisor.once("version-skew", self._tell_skew)
         spawn("conntrack-fullness", lambda: fullness.watch(sysctl.read_int, self._clock))
         hard = self._settings.bind_hard_fail
         if self._settings.healthz is not None:
@@ -165,8 +166,6 @@ class _Proxy:
         for proxier in self._proxiers:
             proxier.start()
         await self._tell("Starting", "")
-        if skew := await version_skew(self._client):
-            await self._tell("VersionSkew", f"kube-proxy {skew}.", warning=True)
         for proxier in self._proxiers:
             await proxier.first_sync.wait()
         # What was listed lives as long as the process: the collector need not look at it again and again.
@@ -174,6 +173,10 @@ class _Proxy:
         gc.set_threshold(*_COLLECT)
         # Only now: until the new rules stand, the old ones serve.
         await modes.remove_others(self._settings.mode)
+
+    async def _tell_skew(self) -> None:
+        if found := await version_skew(self._client, self._clock):
+            await self._tell("VersionSkew", f"kube-proxy {found}.", warning=True)
 
     async def _tell(self, reason: str, note: str, *, warning: bool = False) -> None:
         name, action = self._settings.node_name, "StartKubeProxy"

@@ -188,13 +188,17 @@ class NodeKeeper:
         """Register, then keep the status true, until cancelled."""
         await self.register()
         self._edges.events.emit(self.ref, "Normal", "Starting", "Starting kubelet.")
-        if skew := await version_skew(self._edges.client):
-            self._edges.events.emit(self.ref, "Warning", "VersionSkew", f"kubelet {skew}.")
         # A restarted agent must not report NotReady just because it has not asked the runtime yet.
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._asked.wait(), _RUNTIME_DOWN_AFTER)
         self._runner.poke()
-        await self._runner.run()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._tell_skew(), name="version skew")
+            await self._runner.run()
+
+    async def _tell_skew(self) -> None:
+        if found := await version_skew(self._edges.client, self._edges.clock):
+            self._edges.events.emit(self.ref, "Warning", "VersionSkew", f"kubelet {found}.")
 
     async def register(self) -> None:
         """Create the Node or take over the existing one; tried again until it is done."""

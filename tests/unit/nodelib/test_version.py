@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nodelib.errors import Temporary
+from nodelib.errors import Permanent
 from nodelib.kube.skew import version_skew
 from nodelib.version import KUBERNETES_MINOR, KUBERNETES_VERSION, skew
 
@@ -31,20 +31,32 @@ def test_the_two_words_are_of_one_release() -> None:
 
 
 class Server:
-    """Answers for /version, or not at all."""
+    """Answers for /version once it was asked `refusals` times, as in a new cluster without its roles."""
 
-    def __init__(self, version: str) -> None:
-        self.version = version
+    def __init__(self, version: str, refusals: int) -> None:
+        self.version, self.refusals = version, refusals
 
     async def get(self, path: str) -> dict[str, str]:
         assert path == "/version"
-        if not self.version:
-            raise Temporary("no answer")
+        self.refusals -= 1
+        if self.refusals >= 0:
+            raise Permanent("forbidden")
         return {"gitVersion": self.version}
 
 
-@pytest.mark.parametrize(("server", "lines"), [("v1.36.3", 1), (KUBERNETES_VERSION, 0), ("", 0)])
-async def test_it_is_told_once(server: str, lines: int, caplog: pytest.LogCaptureFixture) -> None:
-    found = await version_skew(Server(server))  # type: ignore[arg-type]
+class NoWait:
+    """A clock on which all sleeps are over at once."""
+
+    async def sleep(self, seconds: float) -> None:
+        return
+
+
+@pytest.mark.parametrize(
+    ("server", "refusals", "lines"),
+    [("v1.36.3", 0, 1), ("v1.36.3", 3, 1), (KUBERNETES_VERSION, 0, 0), ("v1.36.3", 10_000, 0)],
+    ids=["skewed", "skewed, in a new cluster", "equal", "never told"],
+)
+async def test_it_is_told_once(server: str, refusals: int, lines: int, caplog: pytest.LogCaptureFixture) -> None:
+    found = await version_skew(Server(server, refusals), NoWait())  # type: ignore[arg-type]
     assert bool(found) == bool(lines)
     assert len([one for one in caplog.records if one.levelname == "WARNING"]) == lines
