@@ -122,6 +122,8 @@ class PodTable:
             if pod.is_deleted:
                 worker.desire(self.parts.allocations.applied(pod), pod)
             worker.desire(None)
+            # The scheduler has given its room away already, CPUs and memory of its own included (see active()).
+            self.parts.exclusive.release(pod.uid)
             self.resizes.retry()
 
     def told(self, source: str, wanted: Collection[str] = ()) -> None:
@@ -352,6 +354,7 @@ class PodTable:
         log.info("pod %s (%s) is wanted by nobody: it is brought down", orphan.full_name, seen.uid)
         self._start(orphan)
         self._workers[seen.uid].desire(None)
+        self.parts.exclusive.release(seen.uid)
 
     def _is_known(self, source: str) -> bool:
         """Everything that this source wants has been told; nobody tells of pods of a source that is no more."""

@@ -85,6 +85,19 @@ async def test_a_pod_that_is_gone_gives_back(world: World) -> None:
     assert "entries" not in kept(world)
 
 
+async def test_who_takes_the_place_of_a_pod_deleted_by_force_has_its_cpus(world: World) -> None:
+    """As in active(): the scheduler counts them as free while the containers linger, which leave them."""
+    world.create(container(resources=asks("1")))
+    await world.until(world.is_ready)
+    world.cri.ignores_term.add("main")
+    world.api.vanish("u1")
+    world.create(container(resources=asks("1")), name="second", uid="u2")
+    await world.until(lambda: world.is_ready("u2") or world.phase("u2") == "Failed", seconds=20)
+    assert (world.phase("u2"), where(world, "u2")) == ("Running", "1")
+    assert (where(world, "u1"), world.cri.running()) == ("0", ["main", "main"])
+    assert list(world.exclusive.held.cpus.held) == [("u2", "main")]
+
+
 async def test_the_next_agent_goes_on_with_the_same(world: World) -> None:
     world.create(container(resources=asks("1")))
     await world.until(world.is_ready)
