@@ -6,6 +6,7 @@ https://docs.kernel.org/admin-guide/cgroup-v1/memory.html, https://docs.kernel.o
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import time
@@ -16,6 +17,7 @@ from agent.model.stats import CgroupSample, ContainerDetails, Cpu, Disk, FsUsage
 from nodelib.files import text_of
 
 _TICK = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+_GONE = (errno.ENOENT, errno.ENOTDIR, errno.ENODEV)  # ENODEV: it was removed while it was read
 _UNLIMITED = 1 << 60  # v1 shows "no limit" as the largest number of whole pages
 _POD = re.compile(r"pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})(?:\.slice)?$")
 _CONTAINER = re.compile(r"(?:.*-)?([0-9a-f]{64})(?:\.scope)?$")
@@ -38,11 +40,8 @@ class CgroupReader:
             if self.unified:
                 return _sample_v2(self._mount, path, at)
             return self._sample_v1(path, at)
-        except (FileNotFoundError, NotADirectoryError):
-            return None
         except OSError as error:
-            # A cgroup that is removed while it is read answers ENODEV.
-            if error.errno == 19:
+            if error.errno in _GONE:
                 return None
             raise
 
@@ -78,9 +77,14 @@ class CgroupReader:
 
     def details(self, path: str) -> ContainerDetails | None:
         """What its processes hold, its limits and its block I/O; None when it is gone."""
-        if self.unified:
-            return container_details.read_v2(self._mount + path)
-        return container_details.read_v1({name: root + path for name, root in self._roots.items()})
+        try:
+            if self.unified:
+                return container_details.read_v2(self._mount + path)
+            return container_details.read_v1({name: root + path for name, root in self._roots.items()})
+        except OSError as error:
+            if error.errno in _GONE:
+                return None
+            raise
 
     def _sample_v1(self, path: str, at: int) -> CgroupSample:
         memory_at, cpu_at = self._roots["memory"] + path, self._roots["cpuacct"] + path

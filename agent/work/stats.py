@@ -128,6 +128,16 @@ class StatsProvider:
             self._kept[storage] = (now, snapshot)
             return snapshot
 
+    async def with_layers(self, snapshot: Snapshot) -> Snapshot:
+        """The same with the sizes of writable layers, and with the file system of images. Only the runtime is asked, and
+        no volume: its server may be gone, and whoever looks at it waits."""
+        layers, image_fs = await self._layers(), await self._image_fs()
+        pods = (
+            replace(pod, containers=tuple(replace(one, layer=layers.get(one.id)) for one in pod.containers))
+            for pod in snapshot.pods
+        )
+        return replace(snapshot, node=replace(snapshot.node, image_fs=image_fs), pods=tuple(pods))
+
     async def details(self, snapshot: Snapshot) -> Details:
         """What else is told of the containers of a snapshot, sandboxes included, and of the node's disks."""
         return await asyncio.to_thread(self._details, snapshot)
@@ -160,6 +170,9 @@ class StatsProvider:
         return {uid: figures for uid, figures in found.items() if figures is not None}
 
     async def _storage(self) -> _Storage:
+        return _Storage(await self._layers(), await self._image_fs(), await self._served())
+
+    async def _layers(self) -> Mapping[str, Layer]:
         layers: dict[str, Layer] = {}
         try:
             for sandbox in await self._runtime.sandbox_stats():
@@ -169,7 +182,7 @@ class StatsProvider:
                         layers[entry["attributes"]["id"]] = layer
         except NodewrightError as error:
             log.warning("sizes of writable layers are missing from this answer: %s", error)
-        return _Storage(layers, await self._image_fs(), await self._served())
+        return layers
 
     async def _image_fs(self) -> FsUsage | None:
         if self._images is None:

@@ -34,7 +34,7 @@ class Figures:
 
     async def cadvisor(self, request: web.Request) -> web.Response:
         provider = self._provider()
-        snapshot = await provider.snapshot(storage=True)
+        snapshot = await provider.with_layers(await provider.snapshot())
         return _text(stats_metrics.cadvisor(snapshot, await provider.details(snapshot)))
 
     async def summary(self, request: web.Request) -> web.Response:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import socket
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.edge import stats
+from agent.edge import container_details, stats
 from agent.model.stats import Cpu, Interface, Memory, PodCgroup, Pressure, Stall
 
 _UID = "97eac7d4-ec81-4f67-baa4-7567e438a948"
@@ -292,3 +293,16 @@ def test_a_disk(tmp_path: Path) -> None:
     assert (found.reads, found.sectors_written, found.in_progress) == (5375627, 380317976, 4)
     assert (found.busy, found.weighted) == (1655392, 15142861)
     assert stats.disk(os.makedev(0, 45), str(tmp_path)) is None, "an overlay"
+
+
+def test_a_cgroup_that_is_removed_while_its_details_are_read_has_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader = stats.CgroupReader(_tree(tmp_path, {**_V1, "memory/{}/cgroup.procs": ""}, "/kubepods/pod1"))
+    assert reader.details("/kubepods/pod1") is not None
+
+    def removed(path: str, **_: object) -> int:
+        raise OSError(errno.ENODEV, "No such device", path)
+
+    monkeypatch.setattr(container_details, "number", removed)
+    assert reader.details("/kubepods/pod1") is None

@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+
+import pytest
 
 from agent.edge import stats as machine
 from agent.errors import CriUnavailable
 from agent.plan import stats as plan
+from agent.work.server.figures import Figures
 from agent.work.stats import StatsProvider, StatsSettings, StatsSources
 from tests.fakes.agent_view import FakeServerRuntime, FakeView, add_pod
 from tests.fakes.clock import FakeClock
@@ -140,3 +144,18 @@ async def test_details_of_every_container_and_sandbox(tmp_path: Path) -> None:
     for name in (_ID, _BOX):
         (tmp_path / f"cgroup/memory/{pod}/{name}/cgroup.procs").write_text("")
     assert set((await provider.details(snapshot)).containers) == {f"{pod}/{_ID}", f"{pod}/{_BOX}"}
+
+
+async def test_figures_of_containers_look_at_no_volume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server of a volume may be gone: whoever looks at it waits for ever."""
+    provider, _, _, _ = _provider(tmp_path)
+
+    def hang(*_: object) -> Any:
+        raise AssertionError("a volume was looked at")
+
+    monkeypatch.setattr(machine, "volumes_of", hang)
+    answer = await Figures(SimpleNamespace(stats=provider)).cadvisor(None)  # type: ignore[arg-type]
+    assert isinstance(answer.body, bytes)
+    assert any(
+        line.startswith("container_fs_usage_bytes{") and " 8192 " in line for line in answer.body.decode().splitlines()
+    )
