@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import fnmatch
 import re
 from collections.abc import Iterable, Mapping
@@ -73,7 +74,9 @@ def match(image: str, configs: Iterable[Mapping[str, T]]) -> list[T]:
     credentials: dict[str, list[T]] = {}
     for config in configs:
         for registry, auth in config.items():
-            credentials.setdefault(_index_key(registry), []).append(auth)
+            # As upstream: one name that makes no sense ("https://[") must not cost all other images their logins.
+            with contextlib.suppress(ValueError):
+                credentials.setdefault(_index_key(registry), []).append(auth)
     found = [auth for key in sorted(credentials, reverse=True) if fits(key, image) for auth in credentials[key]]
     if found or not _is_default_registry(image):
         return found

@@ -39,6 +39,7 @@ def names(image: str, *registries: str) -> list[str]:
         pytest.param("library/busybox", ["index.docker.io"], ["index.docker.io"], id="default registry, library"),
         pytest.param("quay.io/x", ["index.docker.io"], [], id="not the default registry"),
         pytest.param("reg.io/a", [], [], id="none"),
+        pytest.param("reg.io/a", ["https://[reg", "reg.io"], ["reg.io"], id="what is no name is left out"),
         pytest.param("", ["reg.io"], [], id="no image"),
     ],
 )
