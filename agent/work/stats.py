@@ -129,7 +129,7 @@ class StatsProvider:
             return snapshot
 
     async def with_layers(self, snapshot: Snapshot) -> Snapshot:
-        """The same with the sizes of writable layers, and with the file system of images. Only the runtime is asked, and
+        """The same with the sizes of writable layers and the file system of images. Only the runtime is asked, and
         no volume: its server may be gone, and whoever looks at it waits."""
         layers, image_fs = await self._layers(), await self._image_fs()
         pods = (
