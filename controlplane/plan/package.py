@@ -94,7 +94,7 @@ def conffiles(paths: Iterable[str]) -> str:
 
 
 def version(release: str, date: str, commit: str) -> str:
-    """Of the package: the project's, and the commit that it was made of (`date` as YYYYMMDD)."""
+    """Of the package: the project's, and the commit that it was made of (`date` as YYYYMMDDHHMM)."""
     return f"{release}+git{date}.{commit[:8]}"
 
 

@@ -33,8 +33,8 @@ class Commit:
 
     @property
     def date(self) -> str:
-        """YYYYMMDD."""
-        return f"{datetime.fromtimestamp(self.time, UTC):%Y%m%d}"
+        """To the minute: of two packages, the one of the later commit is the newer."""
+        return f"{datetime.fromtimestamp(self.time, UTC):%Y%m%d%H%M}"
 
     @property
     def stamp(self) -> str:

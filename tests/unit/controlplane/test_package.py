@@ -66,6 +66,11 @@ def test_control() -> None:
     assert (fields["Conflicts"], fields["Provides"]) == ("kubelet", f"kubelet (= {KUBERNETES_VERSION[1:]})")
 
 
+def test_of_two_packages_the_one_of_the_later_commit_is_newer() -> None:
+    older, newer = (plan.version("0.1.0", Commit(id * 40, time).date, id * 40) for id, time in (("f", 0), ("1", 60)))
+    assert older == "0.1.0+git197001010000.ffffffff" < newer
+
+
 def test_a_node_runs_on_packages_that_up_installs_too() -> None:
     listed = (PROJECT / "controlplane/packages.txt").read_text().splitlines()
     assert set(plan.RUNTIME) <= set(listed)
