@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -109,16 +110,18 @@ def gathered(work: Path) -> Path:
 
 
 def dpkg(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    path = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}  # dpkg refuses to work without ldconfig
     line = [
         "dpkg",
         f"--root={root}",
         "--force-script-chrootless",
         "--force-depends",
+        "--force-architecture",
         "--force-not-root",
         "--force-unsafe-io",
         *arguments,
     ]
-    return subprocess.run(line, capture_output=True, text=True, timeout=60)
+    return subprocess.run(line, capture_output=True, text=True, timeout=120, env={**os.environ, **path})
 
 
 @pytest.mark.skipif(shutil.which("dpkg-deb") is None, reason="dpkg is not installed")
