@@ -133,7 +133,7 @@ class CertificateDesk:
     def states(self) -> Mapping[tuple[str, str], int]:
         """Sources by (signer name, state), as upstream's kubelet_podcertificate_states has them."""
         now = self._clock.now()
-        return Counter((source.need.signer, _state(source, now)) for source in self._sources.values())
+        return Counter((source.need.signer, _state(source, now)) for source in tuple(self._sources.values()))
 
     def _source(self, pod: Pod, need: CertificateNeed) -> _Source:
         key = (pod.uid, need.volume, need.index)

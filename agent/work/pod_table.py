@@ -226,7 +226,7 @@ class PodTable:
 
     def pods(self) -> list[Pod]:
         """Desired pods, those on their way out included."""
-        return [worker.memory.pod for worker in self._workers.values() if worker.memory.pod.source != "runtime"]
+        return [memory.pod for memory in self.memories() if memory.pod.source != "runtime"]
 
     def pod(self, namespace: str, name: str) -> Pod | None:
         """The pod of that name; of two, the one that is not on its way out."""
@@ -247,7 +247,8 @@ class PodTable:
 
     def memories(self) -> Iterable[PodMemory]:
         """Of all pods, those on their way out included; to be read only."""
-        return [worker.memory for worker in self._workers.values()]
+        # Figures are collected in a thread, while pods come and go here: the copy is made in one step.
+        return [worker.memory for worker in tuple(self._workers.values())]
 
     # --- workers
 
@@ -340,11 +341,11 @@ class PodTable:
         """Pods that hold what they asked for. A pod whose object is gone does not, though its containers may linger:
         the scheduler has given its room away already (upstream: GetActivePods)."""
         return [
-            worker.memory.pod
-            for worker in self._workers.values()
-            if not worker.memory.gone
-            and worker.memory.status.get("phase", worker.memory.pod.status.get("phase")) not in TERMINAL
-            and (worker.memory.ending is None or not worker.memory.ending.fails)
+            memory.pod
+            for memory in self.memories()
+            if not memory.gone
+            and memory.status.get("phase", memory.pod.status.get("phase")) not in TERMINAL
+            and (memory.ending is None or not memory.ending.fails)
         ]
 
     def _adopt(self, seen: ObservedPod) -> None:
