@@ -97,7 +97,7 @@ def wanted(pod: Pod, container: Json) -> dict[str, int]:
 
 
 def wanted_by_pod(pod: Pod) -> dict[str, int]:
-    """The most of each at one time."""
+    """The most of each at one time. Upstream leaves out what only init containers ask for: it may find no place."""
     sidecars: dict[str, int] = {}
     peak: dict[str, int] = {}
     for kind, container in pod.containers(Kind.INIT, Kind.MAIN):
