@@ -11,7 +11,7 @@ main() {
   kubectl wait --for=condition=Ready node --all --timeout="$patience"
   kubectl get nodes -o wide
   kubectl -n kube-system rollout status deployment/coredns --timeout="$patience"
-  manifests | kubectl apply -f - >/dev/null
+  told "the API server takes the manifests" apply
   kubectl rollout status daemonset/smoke --timeout="$patience"
   kubectl wait --for=condition=Ready pod -l app=smoke --timeout="$patience" # a node's lapse does not count for a rollout
   kubectl get pods -l app=smoke -o wide
@@ -34,17 +34,28 @@ main() {
   echo "smoke: $workers nodes with pods, ${#pods[@]} pods: all reach all"
 }
 
-ask() { kubectl exec "$1" -- wget -q -T 20 -O - "$2"; }
+apply() { manifests | command kubectl apply -f -; }
+
+ask() { command kubectl exec "$1" -- wget -q -T 20 -O - "$2"; }
+
+# An emulated control plane that is busy lets a request time out now and then.
+kubectl() {
+  local tries=0
+  until command kubectl "$@"; do
+    ((++tries < 5)) || return 1
+    sleep 3
+  done
+}
 
 # As many different answers as there are pods.
 spread() {
   local pod=$1 host=$2 seen
-  seen=$(kubectl exec "$pod" -- sh -c "for i in \$(seq 1 $((12 * ${#pods[@]}))); do wget -q -T 20 -O - http://$host/hostname; done")
+  seen=$(command kubectl exec "$pod" -- sh -c "for i in \$(seq 1 $((12 * ${#pods[@]}))); do wget -q -T 20 -O - http://$host/hostname; done")
   (($(sort -u <<<"$seen" | grep -c .) == ${#pods[@]})) || { echo "answers: $(sort <<<"$seen" | uniq -c)" >&2; return 1; }
 }
 
 # The image's busybox is linked statically: its wget looks up no names, its nslookup asks by itself.
-resolved() { kubectl exec "$1" -- nslookup -type=a "$2" | grep -qF "Address: $3"; }
+resolved() { command kubectl exec "$1" -- nslookup -type=a "$2" | grep -qF "Address: $3"; }
 
 told() {
   local what=$1
