@@ -41,7 +41,7 @@ class Plan:
     @classmethod
     def quick(cls) -> Plan:
         """Each row once or twice: whether all of it works."""
-        return cls(serial=3, rounds=1, bursts=1, idle_seconds=5, deaths=3)
+        return cls(serial=3, rounds=1, bursts=2, idle_seconds=5, deaths=3)
 
 
 @dataclass(frozen=True, slots=True)
