@@ -154,7 +154,7 @@ async def test_a_missing_config_map_holds_a_pod_until_it_is_made(world: World) -
     box = sleeper(volumeMounts=[{"name": "settings", "mountPath": "/settings"}])
     await world.create(pod("box", box, nodeName=NODE, volumes=volumes))
     await world.event("box", "FailedMount", 'configmap "settings" not found')
-    assert state_of(await world.get("box"))[1]["reason"] == "ContainerCreating"
+    await world.until("box", waits_with("ContainerCreating"), "ContainerCreating")
     began = time.monotonic()
     await world.config_map("settings", a="1")
     await world.ready("box")
@@ -181,9 +181,9 @@ async def test_a_readiness_probe_that_never_passes(world: World) -> None:
     await world.create(pod("box", web("main") | {"readinessProbe": probe}, nodeName=NODE))
     event = await world.event("box", "Unhealthy", "Readiness probe failed: HTTP probe failed with statuscode: 404")
     assert event["involvedObject"]["fieldPath"] == "spec.containers{main}"
-    seen = await world.get("box")
+    told = "containers with unready status: [main]"
+    seen = await world.until("box", lambda seen: condition(seen, "Ready").get("message") == told, told)
     assert not is_ready(seen)
-    assert condition(seen, "Ready")["message"] == "containers with unready status: [main]"
     assert status_of(seen)["restartCount"] == 0
 
 
