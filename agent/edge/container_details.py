@@ -10,11 +10,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 
-from agent.edge.figure_files import device_name, number, pairs_if_there, text
+from agent.edge.figure_files import bounded, device_name, number, pairs_if_there, text
 from agent.model.stats import ContainerDetails, Device
 from nodelib.files import text_of
 
-_UNLIMITED = 1 << 60  # v1 shows "no limit" as the largest number of whole pages
 _OPERATIONS = {
     "rbytes": "Read",
     "wbytes": "Write",
@@ -44,8 +43,8 @@ def read_v1(folders: Mapping[str, str]) -> ContainerDetails | None:
         cpu_shares=number(f"{cpu}/cpu.shares", missing=0),
         cpu_period=number(f"{cpu}/cpu.cfs_period_us", missing=0),
         cpu_quota=max(0, number(f"{cpu}/cpu.cfs_quota_us", missing=0)),
-        memory_swap_limit=_limit(f"{memory}/memory.memsw.limit_in_bytes"),
-        memory_reservation=_limit(f"{memory}/memory.soft_limit_in_bytes"),
+        memory_swap_limit=bounded(number(f"{memory}/memory.memsw.limit_in_bytes", missing=0)),
+        memory_reservation=bounded(number(f"{memory}/memory.soft_limit_in_bytes", missing=0)),
         memory_max=number(f"{memory}/memory.failcnt", missing=0),
         oom_kills=pairs_if_there(f"{memory}/memory.oom_control").get("oom_kill", 0),
         devices=_devices(
@@ -152,8 +151,3 @@ def _devices(used: Counts, served: Counts) -> tuple[Device, ...]:
 def _number_of(device: str) -> tuple[int, int]:
     major, _, minor = device.partition(":")
     return int(major), int(minor)
-
-
-def _limit(path: str) -> int:
-    found = number(path, missing=0)
-    return 0 if found >= _UNLIMITED else found

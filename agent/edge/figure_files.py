@@ -10,6 +10,8 @@ from itertools import islice
 
 from agent.model.stats import Pressure, Stall
 
+_UNLIMITED = 1 << 60  # v1 shows "no limit" as the largest number of whole pages
+
 
 def text(path: str) -> str:
     with open(path, encoding="ascii", errors="replace") as file:
@@ -25,6 +27,11 @@ def number(path: str, *, missing: int | None = None) -> int:
             raise
         return missing
     return 0 if found == "max" else int(found)
+
+
+def bounded(limit: int) -> int:
+    """A limit of bytes as v1 has it; 0 for none."""
+    return limit if limit < _UNLIMITED else 0
 
 
 def pairs(path: str) -> dict[str, int]:

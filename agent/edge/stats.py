@@ -12,13 +12,12 @@ import re
 import time
 
 from agent.edge import container_details
-from agent.edge.figure_files import device_name, folders, number, pairs, pairs_if_there, pressure, text
+from agent.edge.figure_files import bounded, device_name, folders, number, pairs, pairs_if_there, pressure, text
 from agent.model.stats import CgroupSample, ContainerDetails, Cpu, Disk, FsUsage, Interface, Memory, PodCgroup, Pressure
 from nodelib.files import text_of
 
 _TICK = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ENODEV)  # ENODEV: it was removed while it was read
-_UNLIMITED = 1 << 60  # v1 shows "no limit" as the largest number of whole pages
 _POD = re.compile(r"pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})(?:\.slice)?$")
 _CONTAINER = re.compile(r"(?:.*-)?([0-9a-f]{64})(?:\.scope)?$")
 
@@ -100,7 +99,6 @@ class CgroupReader:
         )
         stat = pairs(f"{memory_at}/memory.stat")
         usage = number(f"{memory_at}/memory.usage_in_bytes")
-        limit = stat.get("hierarchical_memory_limit", 0)
         memory = Memory(
             usage=usage,
             working_set=max(0, usage - stat.get("total_inactive_file", 0)),
@@ -109,7 +107,7 @@ class CgroupReader:
             mapped_file=stat.get("total_mapped_file", 0),
             swap=stat.get("total_swap", 0),
             max_usage=number(f"{memory_at}/memory.max_usage_in_bytes"),
-            limit=limit if limit < _UNLIMITED else 0,
+            limit=bounded(stat.get("hierarchical_memory_limit", 0)),
             fail_count=number(f"{memory_at}/memory.failcnt"),
             # Those of the cgroup without what is below it, as cAdvisor has them on v1.
             page_faults=stat.get("pgfault", 0),

@@ -7,8 +7,8 @@ version 2 for kubelets before 1.37, whose checksum is that of Go's dump of the s
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from agent.model.cpus import Cpus, format_cpus, parse_cpus
 from agent.plan.checkpoint import checksum
@@ -20,6 +20,7 @@ CPU_FILE = "cpu_manager_state"
 STATIC, NONE = "static", "none"
 
 Json = dict[str, Any]
+T = TypeVar("T")
 
 
 def encode_cpus(state: CpuState, policy: str = STATIC) -> str:
@@ -37,20 +38,17 @@ def encode_cpus(state: CpuState, policy: str = STATIC) -> str:
 
 def decode_cpus(text: str, policy: str = STATIC) -> CpuState:
     """Raises Invalid for what is not whole, or of another policy."""
-    try:
-        found = content(text, lambda outer: outer.get("checksum") in (0, *_old_sums(outer)))
-        if found.get("policyName") != policy:
-            told = found.get("policyName")
-            raise Invalid(f'configured policy "{policy}" differs from state checkpoint policy "{told}"')
-        held = {
-            (str(uid), str(container)): _cpus(cpus, f'cpuset "{cpus}" for container "{container}" in pod "{uid}"')
-            for uid, listed in (found.get("entries") or {}).items()
-            for container, cpus in listed.items()
-        }
-        default = found.get("defaultCpuSet") or ""
-        return CpuState(_cpus(default, f'default CPU set "{default}"'), held)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise Invalid(f"it is no checkpoint: {type(error).__name__}: {error}") from error
+    return decoded(text, policy, _old_sums, _state)
+
+
+def _state(found: Json) -> CpuState:
+    held = {
+        (str(uid), str(container)): _cpus(cpus, f'cpuset "{cpus}" for container "{container}" in pod "{uid}"')
+        for uid, listed in (found.get("entries") or {}).items()
+        for container, cpus in listed.items()
+    }
+    default = found.get("defaultCpuSet") or ""
+    return CpuState(_cpus(default, f'default CPU set "{default}"'), held)
 
 
 def restored_cpus(policy: CpuPolicy | None, text: str | None) -> CpuState:
@@ -62,15 +60,27 @@ def restored_cpus(policy: CpuPolicy | None, text: str | None) -> CpuState:
     return CpuState()
 
 
-def content(text: str, is_whole: Any) -> Json:
-    """What a file of either manager says; `is_whole(outer)` judges one without `data`. Raises Invalid."""
+def decoded(text: str, policy: str, old_sums: Callable[[Json], tuple[int, int]], read: Callable[[Json], T]) -> T:
+    """A file of either manager as `read` has it; `old_sums`: the checksums that one without `data` may have. Raises
+    Invalid for what is not whole, or of another policy."""
+    try:
+        found = _content(text, old_sums)
+        if found.get("policyName") != policy:
+            told = found.get("policyName")
+            raise Invalid(f'configured policy "{policy}" differs from state checkpoint policy "{told}"')
+        return read(found)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise Invalid(f"it is no checkpoint: {type(error).__name__}: {error}") from error
+
+
+def _content(text: str, old_sums: Callable[[Json], tuple[int, int]]) -> Json:
     outer = json.loads(text)
     if outer.get("data") or outer.get("dataChecksum"):
         if checksum(str(outer.get("data"))) != outer.get("dataChecksum"):
             raise Invalid("checkpoint is corrupted")
         inner: Json = json.loads(outer["data"])
         return inner
-    if not is_whole(outer):
+    if outer.get("checksum") not in (0, *old_sums(outer)):
         raise Invalid("checkpoint is corrupted")
     found: Json = outer
     return found

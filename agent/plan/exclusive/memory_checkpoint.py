@@ -11,9 +11,8 @@ from typing import Any
 
 from agent.model.memory_blocks import Block, MemoryState, MemoryTable, NumaState
 from agent.plan.checkpoint import checksum
-from agent.plan.exclusive.checkpoint import compact, content, go_map
+from agent.plan.exclusive.checkpoint import compact, decoded, go_map
 from agent.plan.exclusive.memory_blocks import MemoryPolicy, checked
-from nodelib.errors import Invalid
 from nodelib.fnv import fnv1a
 
 MEMORY_FILE = "memory_manager_state"
@@ -40,22 +39,19 @@ def encode_memory(state: MemoryState, policy: str = STATIC) -> str:
 
 def decode_memory(text: str, policy: str = STATIC) -> MemoryState:
     """Raises Invalid for what is not whole, or of another policy."""
-    try:
-        found = content(text, lambda outer: outer.get("checksum") in (0, *_old_sums(outer)))
-        if found.get("policyName") != policy:
-            told = found.get("policyName")
-            raise Invalid(f'configured policy "{policy}" differs from state checkpoint policy "{told}"')
-        nodes = {int(number): _node_of(node) for number, node in (found.get("machineState") or {}).items()}
-        held = {
-            (str(uid), str(container)): tuple(
-                Block(tuple(one["numaAffinity"]), str(one["type"]), int(one["size"])) for one in blocks or ()
-            )
-            for uid, listed in (found.get("entries") or {}).items()
-            for container, blocks in listed.items()
-        }
-        return MemoryState(nodes, held)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise Invalid(f"it is no checkpoint: {type(error).__name__}: {error}") from error
+    return decoded(text, policy, _old_sums, _state)
+
+
+def _state(found: Json) -> MemoryState:
+    nodes = {int(number): _node_of(node) for number, node in (found.get("machineState") or {}).items()}
+    held = {
+        (str(uid), str(container)): tuple(
+            Block(tuple(one["numaAffinity"]), str(one["type"]), int(one["size"])) for one in blocks or ()
+        )
+        for uid, listed in (found.get("entries") or {}).items()
+        for container, blocks in listed.items()
+    }
+    return MemoryState(nodes, held)
 
 
 def restored_memory(policy: MemoryPolicy | None, text: str | None) -> MemoryState:
