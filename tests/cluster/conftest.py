@@ -6,8 +6,6 @@ NODEWRIGHT_TEST_CLUSTER=name takes a cluster that is there already, and leaves i
 from __future__ import annotations
 
 import contextlib
-import json
-import os
 import uuid
 from collections.abc import AsyncIterator, Iterator
 
@@ -17,24 +15,17 @@ from controlplane.model import Cluster
 from nodelib.errors import NodewrightError
 from nodelib.kube.access import load_kubeconfig
 from nodelib.kube.client import KubeClient
-from tests.cluster.machine import STATE, cli
+from tests.cluster.machine import lent_or_raised
 from tests.cluster.world import World, holds
 
-NAME = "tres"
 _FIGURES: pytest.StashKey[list[tuple[str, str]]] = pytest.StashKey()
 
 
 @pytest.fixture(scope="session")
 def shared_cluster() -> Iterator[Cluster]:
     """Two nodes, no way out of the machine, the demo."""
-    lent = os.environ.get("NODEWRIGHT_TEST_CLUSTER", "")
-    name = lent or NAME
-    if not lent:
-        cli("down", "--name", name, "--plain")
-        cli("up", "--name", name, "--no-uplink", "--plain", timeout=1800)
-    yield Cluster.from_json(json.loads((STATE / name / "cluster.json").read_text()))
-    if not lent:
-        cli("down", "--name", name, "--plain")
+    with lent_or_raised("NODEWRIGHT_TEST_CLUSTER", "tres", "--no-uplink", timeout=1800) as cluster:
+        yield cluster
 
 
 @pytest.fixture

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
+
+from controlplane.model import Cluster
 
 PROJECT = Path(__file__).resolve().parents[2]
 STATE = Path(os.environ.get("NODEWRIGHT_STATE", "/var/lib/nodewright"))
@@ -32,6 +36,20 @@ def cli(
         logs = _log_tails() if arguments[0] == "up" else ""
         raise AssertionError(f"{arguments}: status {done.returncode}\n{done.stdout}\n{done.stderr}\n{logs}")
     return done
+
+
+@contextlib.contextmanager
+def lent_or_raised(variable: str, name: str, *words: str, timeout: float) -> Iterator[Cluster]:
+    """The cluster that the environment's `variable` names, left as it is; without one `name`, raised with these words
+    of `up` and taken down."""
+    lent = os.environ.get(variable, "")
+    name = lent or name
+    if not lent:
+        cli("down", "--name", name, "--plain")
+        cli("up", "--name", name, *words, "--plain", timeout=timeout)
+    yield Cluster.from_json(json.loads((STATE / name / "cluster.json").read_text()))
+    if not lent:
+        cli("down", "--name", name, "--plain")
 
 
 def _log_tails(lines: int = 12) -> str:

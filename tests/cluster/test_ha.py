@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import json
 import os
 import signal
 import subprocess
@@ -24,7 +23,7 @@ from controlplane.model import BALANCER, Cluster
 from nodelib.errors import NodewrightError
 from nodelib.kube.access import load_kubeconfig
 from nodelib.kube.client import ApiError, KubeClient
-from tests.cluster.machine import STATE, cli
+from tests.cluster.machine import lent_or_raised
 
 pytestmark = [
     pytest.mark.cluster,
@@ -32,7 +31,6 @@ pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="a cluster needs root"),
 ]
 
-NAME = os.environ.get("NODEWRIGHT_HA_CLUSTER", "tha")
 MAPS = "/api/v1/namespaces/default/configmaps"
 PODS = "/api/v1/namespaces/default/pods"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces"
@@ -41,14 +39,9 @@ PAUSE = "registry.k8s.io/pause:3.10.2"
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    lent = "NODEWRIGHT_HA_CLUSTER" in os.environ
-    if not lent:
-        cli("down", "--name", NAME, "--plain")
-        words = ("--kubeadm", "--nodes", "4", "--control-planes", "3", "--no-uplink", "--no-demo")
-        cli("up", "--name", NAME, *words, "--plain", timeout=1200)
-    yield Cluster.from_json(json.loads((STATE / NAME / "cluster.json").read_text()))
-    if not lent:
-        cli("down", "--name", NAME, "--plain")
+    words = ("--kubeadm", "--nodes", "4", "--control-planes", "3", "--no-uplink", "--no-demo")
+    with lent_or_raised("NODEWRIGHT_HA_CLUSTER", "tha", *words, timeout=1200) as cluster:
+        yield cluster
 
 
 @dataclass

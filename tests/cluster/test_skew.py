@@ -15,7 +15,7 @@ from controlplane.model import Cluster
 from nodelib.kube.access import load_kubeconfig
 from nodelib.kube.client import ApiError, KubeClient
 from nodelib.version import KUBERNETES_VERSION
-from tests.cluster.machine import STATE, cli
+from tests.cluster.machine import STATE, cli, lent_or_raised
 from tests.cluster.world import World, holds, pod, sleeper
 
 pytestmark = [
@@ -24,19 +24,14 @@ pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="a cluster needs root"),
 ]
 
-NAME = os.environ.get("NODEWRIGHT_SKEW_CLUSTER", "tskew")
 BUNDLES = "/apis/certificates.k8s.io/v1/clustertrustbundles"
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    lent = "NODEWRIGHT_SKEW_CLUSTER" in os.environ
-    if not lent:
-        cli("down", "--name", NAME, "--plain")
-        cli("up", "--name", NAME, "--kubernetes", "1.36", "--no-uplink", "--plain", timeout=2400)
-    yield Cluster.from_json(json.loads((STATE / NAME / "cluster.json").read_text()))
-    if not lent:
-        cli("down", "--name", NAME, "--plain")
+    words = ("--kubernetes", "1.36", "--no-uplink")
+    with lent_or_raised("NODEWRIGHT_SKEW_CLUSTER", "tskew", *words, timeout=2400) as cluster:
+        yield cluster
 
 
 @pytest.fixture
@@ -55,9 +50,9 @@ async def test_the_skew_is_said_in_the_log_as_an_event_and_in_status(world: Worl
         assert world.agent_log(node.name).count(f"version skew: {words}") == starts, "once for each start"
         event = await world.event(node.name, "VersionSkew", f"kubelet {words}")
         assert event["type"] == "Warning"
-        proxy = (STATE / NAME / node.name / "log/proxy.log").read_text()
+        proxy = (STATE / world.cluster.name / node.name / "log/proxy.log").read_text()
         assert f"version skew: {words}" in proxy
-    shown = cli("status", "--name", NAME).stdout
+    shown = cli("status", "--name", world.cluster.name).stdout
     assert shown.count(f"version skew: kubelet {words}") == 1, shown
 
 
