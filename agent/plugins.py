@@ -118,7 +118,9 @@ async def build_plugins(
         device_server=DevicePluginServer(f"{root_dir}/device-plugins"),
         devices=devices,
         claims=claims,
-        pod_resources=PodResourcesServer(f"{root_dir}/pod-resources/kubelet.sock", answers.methods(), figures),
+        pod_resources=PodResourcesServer(
+            f"{root_dir}/pod-resources/kubelet.sock", answers.methods(), figures, monotonic=clock.monotonic
+        ),
         answers=answers,
     )
     keeper.extras = built.extras

@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from agent.edge.plugins.apis import POD_RESOURCES, POD_RESOURCES_ALPHA
+from agent.edge.plugins.rate_limit import RateLimit, TokenBucket
 from agent.edge.plugins.rpc import serve
 from agent.edge.plugins.wire import Unary
 from agent.edge.pod_resources_figures import PodResourcesFigures
 from nodelib.errors import NodewrightError
 
 _SERVICE = "PodResourcesLister"
+_CALLS_A_SECOND, _BURST = 100, 10  # pkg/kubelet/apis/podresources/constants.go, for both versions together
 
 
 class PodResourcesServer:
-    """`methods` of v1.PodResourcesLister at `socket`; v1alpha1 has List alone. run() is long-lived."""
+    """`methods` of v1.PodResourcesLister at `socket`; v1alpha1 has List alone. Who asks more often than upstream
+    allows is refused. run() is long-lived."""
 
-    def __init__(self, socket: str, methods: Mapping[str, Unary], figures: PodResourcesFigures) -> None:
+    def __init__(
+        self,
+        socket: str,
+        methods: Mapping[str, Unary],
+        figures: PodResourcesFigures,
+        *,
+        monotonic: Callable[[], float],
+    ) -> None:
         self._socket, self._methods, self._figures = socket, methods, figures
+        self._bucket = TokenBucket(_CALLS_A_SECOND, _BURST, monotonic)
 
     async def run(self) -> None:
         """Until cancelled. Raises Temporary when the socket cannot be made."""
@@ -27,7 +38,7 @@ class PodResourcesServer:
             POD_RESOURCES.handler(_SERVICE, self._counted("v1", self._methods)),
             POD_RESOURCES_ALPHA.handler(_SERVICE, self._counted("v1alpha1", {"List": self._list_alpha})),
         ]
-        server = await serve(self._socket, handlers)
+        server = await serve(self._socket, handlers, [RateLimit(self._bucket)])
         try:
             await asyncio.Event().wait()
         finally:

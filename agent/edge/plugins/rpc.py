@@ -77,11 +77,15 @@ class PluginClient:
         return PluginError(message, code=code.name, obj=self.name, step=step)
 
 
-async def serve(socket: str, handlers: Sequence[grpc.GenericRpcHandler]) -> grpc.aio.Server:
+async def serve(
+    socket: str,
+    handlers: Sequence[grpc.GenericRpcHandler],
+    interceptors: Sequence[grpc.aio.ServerInterceptor] = (),
+) -> grpc.aio.Server:
     """Listen at `socket`, for root only; what an earlier life left there is replaced. Raises Temporary."""
     try:
         await asyncio.to_thread(_make_room, socket)
-        server = grpc.aio.server(options=_OPTIONS)
+        server = grpc.aio.server(interceptors=tuple(interceptors), options=_OPTIONS)
         server.add_generic_rpc_handlers(tuple(handlers))
         server.add_insecure_port(f"unix://{socket}")
         await server.start()

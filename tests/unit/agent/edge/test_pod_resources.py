@@ -11,8 +11,10 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from agent.edge.plugins.apis import POD_RESOURCES, POD_RESOURCES_ALPHA
 from agent.edge.plugins.pod_resources import PodResourcesServer
+from agent.edge.plugins.rate_limit import TokenBucket
 from agent.edge.plugins.rpc import PluginClient
 from agent.edge.pod_resources_figures import PodResourcesFigures
+from agent.errors import PluginError
 from nodelib.errors import NodewrightError, NotFound
 from tests.waiting import until
 
@@ -36,7 +38,8 @@ async def test_each_version_tells_what_it_has_fields_for(tmp_path: Path) -> None
     socket = tmp_path / "kubelet.sock"
     registry = CollectorRegistry()
     methods = {"List": _list, "Get": _get}
-    serving = asyncio.create_task(PodResourcesServer(str(socket), methods, PodResourcesFigures(registry)).run())
+    server = PodResourcesServer(str(socket), methods, PodResourcesFigures(registry), monotonic=lambda: 0.0)
+    serving = asyncio.create_task(server.run())
     await until(socket.exists)
     new = PluginClient(POD_RESOURCES, "podresources", str(socket))
     old = PluginClient(POD_RESOURCES_ALPHA, "podresources", str(socket))
@@ -64,3 +67,37 @@ async def test_each_version_tells_what_it_has_fields_for(tmp_path: Path) -> None
             await client.close()
         serving.cancel()
         await asyncio.gather(serving, return_exceptions=True)
+
+
+async def test_who_asks_too_often_is_refused_in_upstreams_words_and_not_counted(tmp_path: Path) -> None:
+    socket = tmp_path / "kubelet.sock"
+    registry, now = CollectorRegistry(), [0.0]
+    server = PodResourcesServer(str(socket), {"List": _list}, PodResourcesFigures(registry), monotonic=lambda: now[0])
+    serving = asyncio.create_task(server.run())
+    await until(socket.exists)
+    new = PluginClient(POD_RESOURCES, "podresources", str(socket))
+    old = PluginClient(POD_RESOURCES_ALPHA, "podresources", str(socket))
+    try:
+        for client in (new, old) * 5:
+            await client.call("PodResourcesLister.List", {}, timeout=10)
+        with pytest.raises(PluginError) as refused:
+            await new.call("PodResourcesLister.List", {}, timeout=10)
+        assert (refused.value.code, refused.value.message) == ("RESOURCE_EXHAUSTED", "rejected by rate limit")
+        now[0] = 0.0101  # a token comes every 10 ms
+        await new.call("PodResourcesLister.List", {}, timeout=10)
+        with pytest.raises(PluginError, match="rate limit"):
+            await old.call("PodResourcesLister.List", {}, timeout=10)
+        text = generate_latest(registry).decode()
+        assert 'kubelet_pod_resources_endpoint_requests_total{server_api_version="v1"} 6.0' in text
+    finally:
+        for client in (new, old):
+            await client.close()
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
+
+
+def test_the_bucket_holds_no_more_than_its_burst() -> None:
+    now = [0.0]
+    bucket = TokenBucket(100, 10, lambda: now[0])
+    now[0] = 3600.0
+    assert [bucket.take() for _ in range(12)] == [True] * 10 + [False] * 2
