@@ -156,6 +156,21 @@ class ObservedPod:
         """The newest attempt of the container called `name`."""
         return next((found for found in self.containers if found.name == name), None)
 
+    def container(self, container_id: str) -> ContainerState | None:
+        return next((found for found in self.containers if found.id == container_id), None)
+
+    def sandbox_called(self, sandbox_id: str) -> SandboxState | None:
+        return next((found for found in self.sandboxes if found.id == sandbox_id), None)
+
+    def runs(self, container_id: str) -> bool:
+        found = self.container(container_id)
+        return found is not None and found.state is RunState.RUNNING
+
+    @property
+    def is_running(self) -> bool:
+        """Any container of it runs."""
+        return any(found.state is RunState.RUNNING for found in self.containers)
+
 
 @dataclass(frozen=True, slots=True)
 class ImageFacts:

@@ -17,6 +17,7 @@ from agent.plan.eviction.messages import REASON, refused
 from agent.plan.eviction.signals import MEMORY_PRESSURE
 from agent.plan.selectors import matches_node_affinity
 
+UNEXPECTED = "UnexpectedAdmissionError"
 _STANDARD = ("cpu", "memory", "ephemeral-storage")
 _SHORT_OF_MEMORY: Json = {"key": "node.kubernetes.io/memory-pressure", "effect": "NoSchedule"}
 

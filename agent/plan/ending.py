@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from agent.labels import PRE_STOP
@@ -55,6 +56,11 @@ def hastened(present: Ending | None, fresh: Ending) -> Ending:
     if present.fails or present.cause is not Cause.DELETED or not fresh.fails:
         return present
     return replace(fresh, grace=min(present.grace, fresh.grace))
+
+
+def rejection(reason: str, message: str, now: float) -> Ending:
+    """The node does not take the pod: it fails, and nothing of it is worth waiting for."""
+    return Ending(Cause.REJECTED, now, 1, reason, f"Pod was rejected: {message}")
 
 
 def _wanted(pod: Pod | None, last_known: Pod, phase: str, present: Ending | None, now: float) -> Ending | None:
@@ -120,6 +126,21 @@ def early_hooks(pod: Pod, seen: ObservedPod, facts: Facts, kills: tuple[Kill, ..
         return ()
     found = ((one, _pre_stop(pod, one)) for one in waiting if one.id not in facts.hooked)
     return tuple(PreStop(one.id, one.name, grace, hook) for one, hook in found if hook)
+
+
+def hook_due(kill: Kill, hooked: AbstractSet[str]) -> Json | None:
+    """The preStop hook that is to be run before this kill: once a container, and not without grace."""
+    return kill.hook if kill.grace > 0 and kill.container_id not in hooked else None
+
+
+def grace_left(grace: int, hook_took: float) -> int:
+    """Seconds between the signal and the kill after a hook that took so long."""
+    return max(grace - int(hook_took), MINIMUM_GRACE)
+
+
+def without_turn(step: PreStop, took: float) -> Kill | None:
+    """A container whose early hook took the whole grace waits for no turn: it ends with those whose turn it is."""
+    return Kill(step.container_id, step.name, f"Stopping container {step.name}", 0) if took >= step.grace else None
 
 
 def sandbox_stops(seen: ObservedPod, facts: Facts) -> tuple[StopSandbox, ...]:

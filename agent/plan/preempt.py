@@ -12,13 +12,12 @@ from functools import partial
 from agent.model.eviction import Eviction
 from agent.model.pods import Pod
 from agent.plan import demand
-from agent.plan.admit import NodeView, Refusal, refusal, shortages
+from agent.plan.admit import UNEXPECTED, NodeView, Refusal, refusal, shortages
 from agent.plan.demand import Qos
 from agent.plan.restart import grace_seconds
 
 REASON = "Preempting"
 MESSAGE = "Preempted in order to admit critical pod"
-_ERROR = "UnexpectedAdmissionError"
 
 Lacking = Mapping[str, Decimal]
 
@@ -37,7 +36,7 @@ def admission(pod: Pod, others: Iterable[Pod], node: NodeView) -> tuple[Refusal 
         amounts = "".join(f"(res: {name}, q: {_whole(name, amount)}), " for name, amount in short.items())
         text = f"no set of running pods found to reclaim resources: [{amounts}]"
         recovery = "Unexpected error while attempting to recover from admission failure: preemption: "
-        return Refusal(_ERROR, f"{recovery}error finding a set of pods to preempt: {text}"), ()
+        return Refusal(UNEXPECTED, f"{recovery}error finding a set of pods to preempt: {text}"), ()
     return None, tuple(Eviction(one, REASON, MESSAGE, grace_seconds(one), disrupted=True) for one in victims)
 
 

@@ -17,6 +17,7 @@ from agent.model.pods import Json, ObservedPod, Pod
 from agent.plan import resize_status, unfit
 from agent.plan.admit import NodeView, Refusal
 from agent.plan.allocation import allocation_of, same
+from agent.plan.ending import rejection
 from agent.plan.facts import Cause, Ending
 from agent.plan.preempt import admission
 from agent.plan.status import TERMINAL
@@ -258,8 +259,7 @@ class PodTable:
         refused = self._refusal(worker)
         if refused is not None:
             self.parts.events.emit(pod.raw, "Warning", refused.reason, refused.message)
-            text = f"Pod was rejected: {refused.message}"
-            worker.end(Ending(Cause.REJECTED, self.parts.clock.now(), 1, refused.reason, text))
+            worker.end(rejection(refused.reason, refused.message, self.parts.clock.now()))
         elif pod.source != "runtime" and not _is_terminal(pod):
             self.parts.allocations.admit(allocated)
             if worker.memory.seen.sandboxes:

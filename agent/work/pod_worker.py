@@ -34,12 +34,13 @@ from agent.plan.facts import (
 )
 from agent.plan.pod import backoff_key, plan_pod
 from agent.plan.restart import is_sidecar
+from agent.plan.starting import ips_for
 from agent.plan.static.mirrors import continued
 from agent.plan.status import StatusFacts, pod_status
 from agent.plan.wording import name_of, why_of
 from agent.work.memory import PodMemory
 from agent.work.parts import Parts
-from agent.work.steps import Steps
+from agent.work.steps.walker import Walker
 from agent.work.timeline import Timeline
 from nodelib.errors import NodewrightError
 
@@ -55,7 +56,7 @@ class PodWorker:
         self.memory = PodMemory(pod, desired or pod, Timeline(parts.clock), seen=parts.observer.seen(pod.uid))
         self._parts, self._on_gone = parts, on_gone
         self._awake = asyncio.Event()
-        self._steps = Steps(parts, self.memory, self._awake)
+        self._steps = Walker(parts, self.memory, self._awake)
         self._plan = PodPlan()
         self._urgent = self._halted = False
         self._born = parts.clock.monotonic()
@@ -236,8 +237,7 @@ class PodWorker:
             return
         names = (name for name in _probed(memory.pod) if name not in memory.in_post_start)
         running = {name: one for name in names if (one := memory.seen.latest(name)) and _is_up(one)}
-        sandbox = memory.seen.sandbox
-        ips = self._parts.host_ips() if memory.pod.host_network else (sandbox.ips if sandbox else ())
+        ips = ips_for(memory.pod, memory.seen.sandbox, self._parts.host_ips())
         self._parts.probes.ensure(memory.pod, running, ips)
 
     async def _walk(self, step: Step) -> None:

@@ -144,8 +144,8 @@ class Observer(Views):
         if targets and (event.type != "CONTAINER_STOPPED_EVENT" or event.container_id in targets):
             return True
         view = self.seen(event.uid)
-        one = next((one for one in view.containers if one.id == event.container_id), None)
-        box = next((one for one in view.sandboxes if one.id == event.container_id), None)
+        one = view.container(event.container_id)
+        box = view.sandbox_called(event.container_id)
         if event.type == "CONTAINER_CREATED_EVENT":
             return one is not None or box is not None
         if event.type == "CONTAINER_STARTED_EVENT":

@@ -57,7 +57,7 @@ class Views:
         async with self._turn(uid):
             began = self.begin()
             if container:
-                known = next((one for one in self.seen(uid).containers if one.id == container), None)
+                known = self.seen(uid).container(container)
                 found = await self._container_now(container, sandbox or (known.sandbox_id if known else ""))
                 self._put(uid, began, container, found)
             else:

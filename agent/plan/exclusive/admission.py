@@ -14,7 +14,7 @@ from agent.model.exclusive import Tally
 from agent.model.memory_blocks import MemoryState
 from agent.model.pods import Json, Kind, Pod
 from agent.plan import demand
-from agent.plan.admit import Refusal
+from agent.plan.admit import UNEXPECTED, Refusal
 from agent.plan.exclusive import cpus, memory_blocks
 from agent.plan.exclusive.cpus import CpuPolicy, CpuState, SmtAlignment
 from agent.plan.exclusive.hints import ANYWHERE, Hint, Hints
@@ -24,7 +24,6 @@ from nodelib.errors import Invalid
 from nodelib.quantity import format_bytes
 
 SMT_REASON = "SMTAlignmentError"
-UNEXPECTED = "UnexpectedAdmissionError"
 DeviceHints = Callable[[Pod, Json | None], Hints]
 """Of a container, or (None) of the pod as a whole."""
 

@@ -10,8 +10,8 @@ import pytest
 from agent.model.pods import Pod
 from agent.plan import backoff
 from agent.plan.admit import NodeView, refusal
-from agent.plan.ending import ending_of
-from agent.plan.facts import BackOff, Cause, Ending, Waiting
+from agent.plan.ending import ending_of, grace_left, hook_due, without_turn
+from agent.plan.facts import BackOff, Cause, Ending, Kill, PreStop, Waiting
 from agent.plan.images import pull_failure, pull_policy, with_default_tag
 from nodelib.errors import Invalid
 from tests.unit.agent.pods import Json, container, pod
@@ -217,3 +217,18 @@ def test_a_profile_that_the_kernel_cannot_enforce_is_refused(asks: Pod, refused:
     found = refusal(asks, [], replace(NODE, apparmor=False))
     assert (found is not None and found.reason == "AppArmor") is refused
     assert refusal(asks, [], NODE) is None
+
+
+def test_a_pre_stop_hook_is_run_once_and_takes_of_the_grace() -> None:
+    hook = {"exec": {"command": ["bye"]}}
+    kill = Kill("c1", "main", "Stopping container main", 30, hook)
+    assert hook_due(kill, set()) == hook
+    assert hook_due(kill, {"c1"}) is None
+    assert hook_due(replace(kill, grace=0), set()) is None
+    assert [grace_left(30, took) for took in (0.0, 3.9, 29.0, 40.0)] == [30, 27, 2, 2]
+
+
+def test_a_container_whose_early_hook_took_the_whole_grace_waits_for_no_turn() -> None:
+    step = PreStop("c1", "side", 5, {"exec": {"command": ["bye"]}})
+    assert without_turn(step, 4.9) is None
+    assert without_turn(step, 5.0) == Kill("c1", "side", "Stopping container side", 0)

@@ -23,7 +23,7 @@ async def start(parts: Parts, memory: PodMemory, container_id: str) -> None:
             return
         except CriError as error:
             view = await parts.observer.refresh(memory.pod.uid)
-            one = next((one for one in view.containers if one.id == container_id), None)
+            one = view.container(container_id)
             if one is not None and one.started_at and one.state in (RunState.RUNNING, RunState.EXITED):
                 return
             if _UNDER_WAY not in error.message or parts.clock.monotonic() > deadline:

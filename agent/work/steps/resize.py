@@ -13,13 +13,22 @@ from agent.plan.facts import Resize
 from agent.plan.resize import SetContainer, SetPod
 from agent.work.memory import PodMemory
 from agent.work.parts import Parts
+from agent.work.steps.context import Context
 from nodelib.errors import NodewrightError, Temporary
 
 log = logging.getLogger(__name__)
 
 
-async def walk(parts: Parts, memory: PodMemory, step: Resize) -> None:
+async def walk(context: Context, step: Resize) -> None:
     """Raises Temporary (the pod stays partly resized: the next try goes on from there)."""
+    try:
+        await _walk(context.parts, context.memory, step)
+    finally:
+        # No event tells of it: the status would show the old resources.
+        await context.look(afresh=True)
+
+
+async def _walk(parts: Parts, memory: PodMemory, step: Resize) -> None:
     pod = memory.pod
     # What was promised must be known to the next agent before any of it is in force.
     await parts.allocations.save()

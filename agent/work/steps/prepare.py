@@ -1,0 +1,66 @@
+"""How Prepare is walked: devices, cgroup, what drivers have to give, volumes."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import replace
+
+from agent.model.pods import Pod
+from agent.plan.admit import UNEXPECTED
+from agent.plan.allocation import allocation_of
+from agent.plan.ending import hastened, rejection
+from agent.ports import Materials
+from agent.work.steps import resize
+from agent.work.steps.context import Context, StepFailed
+from nodelib.errors import NodewrightError, Permanent
+from nodelib.tasks import both
+
+
+async def walk(context: Context) -> None:
+    """Raises StepFailed."""
+    memory, parts = context.memory, context.parts
+    sized, keep = resize.made_for(parts, memory), resize.was_cut(parts, memory)
+    await _give_devices(context)
+    async with parts.takeovers.place() if memory.seen.is_running else contextlib.nullcontext():
+        # Volumes wait for the API server, a cgroup for the kernel: neither for the other.
+        parent, found = await both(_cgroup(context, sized, keep=keep), _volumes(context))
+    memory.materials, memory.sized = replace(found, cgroup_parent=parent), allocation_of(sized)
+
+
+async def _cgroup(context: Context, sized: Pod, *, keep: bool) -> str:
+    """And what the pod has of drivers by its claims. The path of the cgroup, as the runtime wants it."""
+    memory, parts = context.memory, context.parts
+    try:
+        with memory.timeline.step("cgroup", of="prepare"):
+            parent = await parts.cgroups.ensure_pod(sized, keep=keep)
+            memory.limits = await parts.cgroups.limits(memory.pod)
+    except NodewrightError as error:
+        context.warn("FailedCreatePodContainer", f"unable to ensure pod container exists: {error}")
+        raise StepFailed("FailedCreatePodContainer", error) from error
+    try:
+        await parts.claims.prepare(memory.pod)
+    except NodewrightError as error:
+        context.warn("FailedPrepareDynamicResources", f"Failed to prepare dynamic resources: {error}")
+        raise StepFailed("FailedPrepareDynamicResources", error) from error
+    return parent
+
+
+async def _volumes(context: Context) -> Materials:
+    memory = context.memory
+    try:
+        with memory.timeline.step("volumes", of="prepare"):
+            return await context.parts.materials.prepare(memory.pod)
+    except NodewrightError as error:
+        context.warn("FailedMount", str(error))
+        raise StepFailed("FailedMount", error) from error
+
+
+async def _give_devices(context: Context) -> None:
+    """A pod that cannot have its devices is refused, as admission would: no other node would hear of it else."""
+    memory, parts = context.memory, context.parts
+    try:
+        await parts.devices.admit(memory.pod, running=memory.seen.is_running)
+    except Permanent as error:
+        context.warn(UNEXPECTED, error.message)
+        memory.ending = hastened(memory.ending, rejection(UNEXPECTED, error.message, parts.clock.now()))
+        raise StepFailed(UNEXPECTED, error) from error
