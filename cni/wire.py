@@ -41,8 +41,9 @@ class Wire:
         versions = sorted({cidr.version for cidr in cidrs})
         problems = [ensure_bridge_filtered(version, self.kernel) for version in versions]
         with self.open_links(None) as links:
+            every = links.links()  # asked for once: with a hundred pods it is a fifth of all that a sync costs
             for version in versions:
-                ensure_forwarding(version, links.links(), self.kernel)
+                ensure_forwarding(version, every, self.kernel)
             device = links.link(overlay.LINK)
             bridge = links.link(self.settings.bridge)
             ours = {link.index for link in (device, bridge) if link is not None}
@@ -55,11 +56,13 @@ class Wire:
                 mode=self.settings.overlay,
                 overlay_index=device.index if device else 0,
             )
-            uplink = self._uplink_mtu(links, own)
+            uplink = node.uplink_mtu(every, links.addresses(), links.routes(), own.internal_ips)
             tunnel = self._overlay(own, cidrs, plan.peers, uplink) if nodes is not None else None
             inner = tunnel.mtu if tunnel else device.mtu if device and nodes is None else 0
             mtu, problem = overlay.pod_mtu(uplink, inner, cidrs)
-            self._bridge(links, cidrs, self.settings.mtu or mtu, attachments)
+            # Measuring the paths to other nodes takes its time: pods may have come meanwhile.
+            present = links.links() if tunnel else every
+            self._bridge(links, cidrs, self.settings.mtu or mtu, attachments, present)
             if nodes is not None:  # else the others are not known yet: routes and tunnels stay as they are
                 self._follow(links, plan, tunnel, device)
         return (*plan.skipped, *(text for text in (problem, *problems) if text))
@@ -77,9 +80,6 @@ class Wire:
         name = self.settings.node_name
         return next((item for item in nodes or () if item.name == name), NodeFacts(name))
 
-    def _uplink_mtu(self, links: Links, own: NodeFacts) -> int:
-        return node.uplink_mtu(links.links(), links.addresses(), links.routes(), own.internal_ips)
-
     def _overlay(
         self, own: NodeFacts, cidrs: tuple[Network, ...], peers: Sequence[overlay.Peer], uplink: int
     ) -> OverlayPlan | None:
@@ -89,12 +89,19 @@ class Wire:
         paths = self.path_mtus([peer.underlay for peer in peers], port, uplink)
         return overlay.plan(own, cidrs, port, overlay.link_mtu(uplink, own, peers, paths))
 
-    def _bridge(self, links: Links, cidrs: Iterable[Network], mtu: int, attachments: Sequence[Attachment]) -> None:
+    def _bridge(
+        self,
+        links: Links,
+        cidrs: Iterable[Network],
+        mtu: int,
+        attachments: Sequence[Attachment],
+        present: Iterable[LinkFacts],
+    ) -> None:
         ranges = [address_range({"subnet": str(cidr)}) for cidr in cidrs]
         in_use = [address for item in attachments for address in item.addresses]
         ensure_bridge(links, node.bridge(self.settings.bridge, ranges, mtu), in_use)
         names = {host_ifname(self.settings.network, item.key): item for item in attachments}
-        for link in links.links():
+        for link in present:
             if link.name in names and link.mtu != mtu:
                 log.info("%s: MTU %d -> %d", names[link.name].pod or link.name, link.mtu, mtu)
                 self._pod_mtu(names[link.name], mtu)

@@ -26,6 +26,7 @@ _FIELDS = {
     ProbeKind.LIVENESS: "livenessProbe",
 }
 _FIRST_RETRY = 0.2  # seconds; doubled each time, until the period is reached
+_SOON = 0.25  # of a period: in so much of it an agent that has just started looks at what ran before it
 _RESTART_GRACE = 10.0  # a container that started this long before the agent was there before it
 
 
@@ -115,9 +116,10 @@ def first_counted(spec: Spec, started_at: float) -> float:
 
 
 def first_due(spec: Spec, started_at: float, now: float, *, restarted: bool, jitter: float) -> float:
-    """When to probe first. `jitter` 0 to 1 spreads the probes of containers that were there before the agent."""
+    """When to probe first. `jitter` 0 to 1 spreads the probes of containers that were there before the agent: no one
+    has looked at them meanwhile, so soon; lag() gives them the rest of their period's width."""
     if restarted:
-        return max(now + jitter * min(spec.period, 10.0), started_at + spec.initial_delay)
+        return max(now + jitter * _SOON * min(spec.period, 10.0), started_at + spec.initial_delay)
     if spec.kind is ProbeKind.STARTUP:
         return max(now, started_at + spec.initial_delay)
     return max(now, first_counted(spec, started_at))
@@ -132,6 +134,12 @@ def next_due(spec: Spec, track: Track, started_at: float, began: float, now: flo
     if spec.kind is ProbeKind.READINESS and track.verdict is None and spec.successes == 1:
         return max(now, min(early, regular))
     return regular
+
+
+def lag(spec: Spec, track: Track, *, restarted: bool, jitter: float) -> float:
+    """Seconds by which the second attempt at what ran before the agent comes later than a period after
+    the first, so that such probes are spread over a period from then on (upstream: over a period from the start)."""
+    return jitter * (1 - _SOON) * min(spec.period, 10.0) if restarted and track.tries == 1 else 0.0
 
 
 def is_counted(spec: Spec, started_at: float, began: float) -> bool:

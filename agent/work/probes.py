@@ -246,7 +246,9 @@ class ProbeKeeper:
         self._under_way.pop(key, None)
         after = plan.state(watched.tracks)
         if plan.wanted(spec, track, after.started):
-            self._schedule(key, plan.next_due(spec, track, watched.started_at, began, self._clock.monotonic()))
+            later = plan.lag(spec, track, restarted=watched.restarted, jitter=random.random())
+            due = plan.next_due(spec, track, watched.started_at, began, self._clock.monotonic())
+            self._schedule(key, due + later)
         if before.live and not after.live:
             kept.fatal[name] = watched.answers[kind]
         if after != before:

@@ -20,6 +20,7 @@ from nodelib.kube.client import Json, KubeClient
 
 _BUSYBOX = "registry.k8s.io/e2e-test-images/busybox:1.37.0-2"
 _LOOK = 0.002  # seconds between two looks at a file
+_ASK = 0.05  # seconds between two questions to a kubelet, whose CPU time they take
 _CHANGE_LIMIT = 150.0  # seconds; upstream takes up to its sync period and a cache's lifetime
 
 
@@ -110,10 +111,10 @@ class Reacting:
                 await asyncio.sleep(_LOOK)
             began = self._clock.monotonic()
             while not names <= await self.asked.running():
-                await asyncio.sleep(0.01)
+                await asyncio.sleep(_ASK)
             known = self._clock.monotonic() - began
             while not probed <= await self.asked.probed():
-                await asyncio.sleep(0.02)
+                await asyncio.sleep(_ASK)
         return known, self._clock.monotonic() - began
 
     def _processes(self, uid: str, container: str) -> list[int]:

@@ -18,6 +18,7 @@ from cni.model import (
     Attachment,
     AttachmentKey,
     HostPort,
+    LinkFacts,
     LinkPlan,
     Network,
     NodeFacts,
@@ -31,7 +32,7 @@ from cni.spec import UNKNOWN_CONTAINER, CNIError, NetConf, address_range
 from cni.wire import Wire
 from nodelib.errors import NodewrightError, Permanent
 from tests.fakes.clock import FakeClock
-from tests.fakes.fake_netlink import NODE, FakeKernel
+from tests.fakes.fake_netlink import NODE, FakeKernel, FakeLinks
 
 CIDR, OTHER = ip_network("10.244.0.0/24"), ip_network("10.244.1.0/24")
 ME = NodeFacts("me", (ip_address("10.89.0.11"),), (CIDR,))
@@ -361,3 +362,18 @@ async def test_a_kernel_without_bridge_filtering_is_explained_and_served(caplog:
     assert bench.network.waiting == ""
     assert caplog.text.count("modprobe br_netfilter") == 1
     assert not bench.rules[-1].bridge_filtered
+
+
+async def test_a_sync_asks_for_all_links_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred pods are a hundred links, and it is their reading that costs."""
+    bench, asked, links = Bench(), [0], FakeLinks.links
+
+    def counted(self: FakeLinks) -> list[LinkFacts]:
+        asked[0] += 1
+        return links(self)
+
+    monkeypatch.setattr(FakeLinks, "links", counted)
+    await bench.network.sync()
+    bench.network.set_nodes([ME])
+    await bench.network.sync()
+    assert asked == [1]  # the first had no podCIDR to work for

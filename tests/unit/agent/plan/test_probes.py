@@ -139,8 +139,17 @@ def test_first_due(one: Spec, expect: float) -> None:
 
 
 def test_after_a_restart_of_the_agent_probes_are_spread() -> None:
-    assert plan.first_due(spec(periodSeconds=4), 0.0, 100.0, restarted=True, jitter=0.5) == 102.0
-    assert plan.first_due(spec(periodSeconds=600), 0.0, 100.0, restarted=True, jitter=1.0) == 110.0
+    assert plan.first_due(spec(periodSeconds=4), 0.0, 100.0, restarted=True, jitter=0.5) == 100.5
+    assert plan.first_due(spec(periodSeconds=600), 0.0, 100.0, restarted=True, jitter=1.0) == 102.5
+
+
+def test_from_the_second_attempt_on_they_are_spread_over_a_period() -> None:
+    one = spec(LIVENESS, periodSeconds=4)
+    latest = plan.first_due(one, 0.0, 100.0, restarted=True, jitter=1.0)
+    second = plan.next_due(one, Track(tries=1), 0.0, latest, latest)
+    assert second + plan.lag(one, Track(tries=1), restarted=True, jitter=1.0) == 100.0 + 2 * one.period
+    assert plan.lag(one, Track(tries=2), restarted=True, jitter=1.0) == 0.0
+    assert plan.lag(one, Track(tries=1), restarted=False, jitter=1.0) == 0.0
 
 
 def test_startup_is_tried_in_between_without_counting() -> None:
