@@ -71,7 +71,8 @@ def conformance(
         if suite is Suite.NODE:
             name = "node-suite" if name == DEFAULT else name
             order = command.node_order(name, str(agent), labels, focus, skip, procs, results, binaries, standalone)
-            command.run_node(order, plain=plain)
+            show = command.list_node if dry_run else command.run_node
+            show(order, plain=plain)
             return
         command.run(
             name,

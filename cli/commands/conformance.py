@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from rich.console import Console
 from rich.table import Table
@@ -21,7 +21,7 @@ from cli.terminal import new_console
 from controlplane.plan.conformance import alone, table
 from controlplane.work.conformance import Order, Report
 from controlplane.work.conformance import run as run_suite
-from controlplane.work.node_suite import NodeOrder
+from controlplane.work.node_suite import NodeOrder, list_tests
 from controlplane.work.node_suite import run as run_node_suite
 from nodelib.clock import SystemClock
 
@@ -46,9 +46,7 @@ def run(
     with Display(plain=plain or None) as display:
         report = asyncio.run(run_suite(cluster, order, display))
     if dry_run:
-        print("\n".join(sorted(report.listed)))
-        print(f"{len(report.listed)} tests")
-        raise SystemExit(0 if report.listed else 1)
+        _show_names(report.listed)
     show(report, name, new_console())
     if report.status != 0 or not report.results or any(result.outcome == "failed" for result in report.results):
         raise SystemExit(1)
@@ -89,6 +87,19 @@ def run_node(order: NodeOrder, *, plain: bool) -> None:
     show(report, order.name, new_console())
     if report.status != 0 or not report.results or any(result.outcome == "failed" for result in report.results):
         raise SystemExit(1)
+
+
+def list_node(order: NodeOrder, *, plain: bool) -> None:
+    """Name what run_node() would run; exit status 1 when that is nothing."""
+    with Display(plain=plain or None) as display:
+        listed = asyncio.run(list_tests(order, display))
+    _show_names(listed)
+
+
+def _show_names(listed: Sequence[str]) -> NoReturn:
+    print("\n".join(sorted(listed)))
+    print(f"{len(listed)} tests")
+    raise SystemExit(0 if listed else 1)
 
 
 async def _until_asked_to_stop(work: Coroutine[Any, Any, Report]) -> Report:

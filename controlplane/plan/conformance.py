@@ -104,6 +104,15 @@ def alone(name: str, cluster: str) -> str:
     return f"./nodewright conformance{option} --focus '{quoted}'"
 
 
+def ginkgo_line(selection: Selection, ginkgo: str, *, procs: int, timeout: str) -> list[str]:
+    """What every call of ginkgo begins with."""
+    line = [ginkgo, f"--procs={procs}", f"--timeout={timeout}", "--no-color", "--silence-skips"]
+    line += [f"--focus={selection.focus}"] if selection.focus else []
+    line += [f"--skip={selection.skip}"] if selection.skip else []
+    line += [f"--label-filter={selection.labels}"] if selection.labels else []
+    return line
+
+
 def arguments(
     selection: Selection,
     *,
@@ -120,10 +129,7 @@ def arguments(
 
     Flags as in test/e2e/framework/test_context.go; nodes are reached by the API server only, so no provider.
     """
-    line = [ginkgo, f"--procs={1 if dry_run else procs}", f"--timeout={timeout}", "--no-color", "--silence-skips"]
-    line += [f"--focus={selection.focus}"] if selection.focus else []
-    line += [f"--skip={selection.skip}"] if selection.skip else []
-    line += [f"--label-filter={selection.labels}"] if selection.labels else []
+    line = ginkgo_line(selection, ginkgo, procs=1 if dry_run else procs, timeout=timeout)
     line += ["--dry-run", "-v"] if dry_run else ["--poll-progress-after=0"]
     line += [
         e2e,

@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from controlplane.plan.conformance import Selection
+from controlplane.plan.conformance import Selection, ginkgo_line
 from controlplane.plan.node_files import CONTAINERD_SOCKET
 from controlplane.programs import Program
 
@@ -119,12 +119,8 @@ def arguments(
     timeout: str = "3h",
 ) -> list[str]:
     """The command, to be run in the node's namespaces with `folder` as its working directory."""
-    line = [ginkgo, f"--procs={procs}", f"--timeout={timeout}", "--no-color", "--silence-skips"]
-    line += [f"--focus={chosen.focus}"] if chosen.focus else []
-    line += [f"--skip={chosen.skip}"] if chosen.skip else []
-    line += [f"--label-filter={chosen.labels}"] if chosen.labels else []
     return [
-        *line,
+        *ginkgo_line(chosen, ginkgo, procs=procs, timeout=timeout),
         "--poll-progress-after=0",
         f"{folder}/e2e_node.test",
         "--",
@@ -139,6 +135,11 @@ def arguments(
         "--report-complete-junit",
         *(["--standalone-mode=true"] if standalone else []),
     ]
+
+
+def listing(chosen: Selection, *, ginkgo: str, suite: str) -> list[str]:
+    """The command that only names the tests; it needs no node."""
+    return [*ginkgo_line(chosen, ginkgo, procs=1, timeout="1m"), "--dry-run", "-v", suite]
 
 
 def inside(command: Sequence[str], *, cgroups: Sequence[str], namespaces: Mapping[str, str], folder: str) -> list[str]:

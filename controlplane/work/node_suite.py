@@ -78,6 +78,32 @@ async def run(order: NodeOrder, progress: Progress, clock: Clock) -> Report:
             await _remove(order.name, had_kubepods, progress)
 
 
+async def list_tests(order: NodeOrder, progress: Progress) -> tuple[str, ...]:
+    """The names of what run() would run; no node is made for it. Raises NodewrightError."""
+    from controlplane.binaries import ensure
+
+    with progress.step("binaries of the suite") as say:
+        cache = Path(cache_root())
+        found = await asyncio.to_thread(
+            ensure, ("e2e_node.test", "ginkgo"), cache_dir=cache, progress=say, binaries_dir=order.binaries_dir
+        )
+    chosen = plan.selection(order.labels, order.focus, order.skip, standalone=order.standalone)
+    command = plan.listing(chosen, ginkgo=str(found.path("ginkgo")), suite=str(found.path("e2e_node.test")))
+    directory = await asyncio.to_thread(_results_of, order)
+    listed: list[str] = []
+    with progress.step("list of tests") as say:
+        watch = Watcher(say, listed)
+        await run_lines(command, log=str(directory / "list.log"), on_line=watch.line, on_text=watch.text)
+    return tuple(listed)
+
+
+def _results_of(order: NodeOrder) -> Path:
+    """Not below the node's directory, which goes with it."""
+    directory = order.results or Path(cache_root(), "conformance", f"{order.name}-{order.agent}")
+    directory.mkdir(parents=True, exist_ok=True)
+    return directory
+
+
 @contextlib.asynccontextmanager
 async def _turn(progress: Progress, clock: Clock) -> AsyncIterator[None]:
     """Wait for other runs on this machine, without keeping a signal from ending the wait."""
@@ -130,8 +156,7 @@ class _Suite:
 
     async def run(self) -> Report:
         images = await _to_its_end(self._prepare())
-        # Not below the node's directory, which goes with it.
-        directory = self.order.results or Path(cache_root(), "conformance", f"{self.order.name}-{self.order.agent}")
+        directory = _results_of(self.order)
         await asyncio.to_thread(fresh, directory)
         order = self.order
         chosen = plan.selection(order.labels, order.focus, order.skip, standalone=order.standalone)

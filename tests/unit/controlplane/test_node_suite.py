@@ -59,6 +59,12 @@ def test_the_command_enters_the_node_and_its_cgroup_before_the_suite() -> None:
     assert json.loads(plan.kubelet_config())["cgroupRoot"] == "/"
 
 
+def test_names_alone_need_no_node() -> None:
+    command = plan.listing(Selection(labels="Serial", focus="Eviction"), ginkgo="/g", suite="/e2e_node.test")
+    assert command[0] == "/g" and command[-3:] == ["--dry-run", "-v", "/e2e_node.test"]
+    assert "--label-filter=Serial" in command and "--focus=Eviction" in command
+
+
 def test_containerd_joins_its_cgroup_and_says_its_pid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said, joined = tmp_path / "run" / "containerd.pid", [tmp_path / "cpu", tmp_path / "memory"]
     for folder in joined:
