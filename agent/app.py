@@ -19,11 +19,13 @@ import uvloop
 from agent import settings as settings_module
 from agent.build import build_core
 from agent.core import Core
+from agent.edge.lock_file import LockFile
 from agent.model.node import NodePlace
-from agent.settings import Settings
+from agent.settings import ProcessSettings, Settings
 from agent.standalone import adapted
 from nodelib import log as logging_setup
 from nodelib import memory
+from nodelib.clock import SystemClock
 from nodelib.errors import NodewrightError
 from nodelib.sdnotify import tell_systemd
 from nodelib.tasks import Supervisor
@@ -65,6 +67,8 @@ async def run(settings: Settings, *, extra: Extra | None = None) -> None:
         log.warning("%s", notice)
     async with Supervisor("agent") as supervisor:
         supervisor.stop_on_signals()
+        if not await supervisor.unless_stopped(_alone(settings.process, supervisor)):
+            return
         core = await supervisor.unless_stopped(build_core(settings, wants_nodes=extra.network is not None))
         if core is None:  # a bootstrap may wait for its approval for hours
             return
@@ -84,6 +88,25 @@ async def run(settings: Settings, *, extra: Extra | None = None) -> None:
         memory.settle_collector()
         await supervisor.wait()
         log.info("stopping; pods run on")
+
+
+async def _alone(wanted: ProcessSettings, supervisor: Supervisor) -> bool:
+    """With --lock-file, once no other kubelet holds it. Raises Permanent."""
+    if not wanted.lock_file:
+        return True
+    lock = LockFile(wanted.lock_file)
+    log.info("waiting for the lock on %s", wanted.lock_file)
+    await lock.acquire(SystemClock())
+    supervisor.on_stop("lock-file", lock.close)
+
+    async def make_room() -> None:
+        await lock.wanted_elsewhere()
+        log.warning("%s was opened by another process: stopping, as --exit-on-lock-contention says", wanted.lock_file)
+        supervisor.stopping.set()
+
+    if wanted.exit_on_lock_contention:
+        supervisor.once("lock-file", make_room)
+    return True
 
 
 def main(argv: Sequence[str] | None = None, *, extra: Extra | None = None) -> int:

@@ -221,6 +221,8 @@ class ProcessSettings:
     oom_score_adj: int
     max_open_files: int
     fail_swap_on: bool
+    lock_file: str = ""
+    exit_on_lock_contention: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,11 +317,27 @@ def build(config: Mapping[str, Any], own: Mapping[str, Any], notices: tuple[str,
             own["image-credential-provider-bin-dir"],
             tuple(config["preloadedImagesVerificationAllowlist"]),
         ),
-        process=ProcessSettings(
-            config["logging.verbosity"], config["oomScoreAdj"], config["maxOpenFiles"], config["failSwapOn"]
-        ),
+        process=_process(config, own),
         notices=notices,
         effective=nested(config),
+    )
+
+
+def _process(config: Mapping[str, Any], own: Mapping[str, Any]) -> ProcessSettings:
+    if own["exit-on-lock-contention"] and not own["lock-file"]:
+        raise Invalid(
+            "it needs --lock-file",
+            obj="--exit-on-lock-contention",
+            step="read the command line",
+            action="Give the lock file too, or leave this flag out.",
+        )
+    return ProcessSettings(
+        config["logging.verbosity"],
+        config["oomScoreAdj"],
+        config["maxOpenFiles"],
+        config["failSwapOn"],
+        lock_file=own["lock-file"],
+        exit_on_lock_contention=own["exit-on-lock-contention"],
     )
 
 

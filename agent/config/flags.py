@@ -146,6 +146,8 @@ _OWN_FLAGS: Mapping[str, tuple[str, Any, str]] = {
     "image-credential-provider-config": ("string", "", "CredentialProviderConfig file: plugins that know pull secrets"),
     "image-credential-provider-bin-dir": ("string", "", "where the credential provider plugins are"),
     "runtime-cgroups": ("string", "", "the container runtime's cgroup, whose figures /stats/summary then tells"),
+    "lock-file": ("string", "", "of several kubelets with this file one works, the others wait"),
+    "exit-on-lock-contention": ("bool", False, "stop when another process opens --lock-file"),
     "root-dir": ("string", "/var/lib/kubelet", "where volumes and state of pods live"),
     "cert-dir": ("string", "/var/lib/kubelet/pki", "where the self-signed serving certificate lives"),
 }
@@ -153,8 +155,6 @@ _OWN_FLAGS: Mapping[str, tuple[str, Any, str]] = {
 # Accepted so that command lines of today's kubelets work; each says what happens instead when it is given.
 _INERT_FLAGS: Mapping[str, tuple[str, str]] = {
     "cloud-provider": ("string", "no cloud provider is asked; give --provider-id and --node-ip by hand"),
-    "lock-file": ("string", "no lock file is taken"),
-    "exit-on-lock-contention": ("bool", "no lock file is taken"),
     "minimum-container-ttl-duration": ("string", "dead containers are kept as the pod's status needs them"),
     "maximum-dead-containers-per-container": ("int", "one dead container per container is kept"),
     "maximum-dead-containers": ("int", "one dead container per container is kept"),

@@ -15,6 +15,7 @@ from types import TracebackType
 from nodelib.errors import Temporary
 
 _MODIFY, _CLOSE_WRITE, _MOVED_FROM, _MOVED_TO, _CREATE, _DELETE = 0x2, 0x8, 0x40, 0x80, 0x100, 0x200
+_OPEN = 0x20
 _IGNORED = 0x8000
 _ONLYDIR = 0x1000000
 _MASK = _MODIFY | _CLOSE_WRITE | _MOVED_FROM | _MOVED_TO | _CREATE | _DELETE
@@ -47,6 +48,11 @@ class Watch:
         closed, self._writer_closed = self._writer_closed, False
         return closed
 
+    async def changed(self) -> None:
+        """Until something changes."""
+        await self._changed.wait()
+        self._changed.clear()
+
     def take_deleted(self) -> frozenset[str]:
         """Names that were deleted since this was last asked, whether or not they are there again."""
         found, self._deleted = frozenset(self._deleted), set()
@@ -73,9 +79,16 @@ class Inotify:
 
     def watch(self, directory: str) -> Watch:
         """Raises Temporary when the kernel refuses (no such directory, max_user_watches)."""
-        descriptor = self._libc.inotify_add_watch(self._fd, os.fsencode(directory), _MASK | _ONLYDIR)
+        return self._watch(directory, _MASK | _ONLYDIR)
+
+    def watch_file(self, path: str) -> Watch:
+        """Tells when the file is opened. Raises Temporary as watch() does."""
+        return self._watch(path, _OPEN)
+
+    def _watch(self, path: str, mask: int) -> Watch:
+        descriptor = self._libc.inotify_add_watch(self._fd, os.fsencode(path), mask)
         if descriptor < 0:
-            raise self._failed(f"watch {directory}")
+            raise self._failed(f"watch {path}")
         watch = Watch(self, descriptor)
         self._watches.setdefault(descriptor, set()).add(watch)
         return watch

@@ -42,8 +42,11 @@ NAMED_ONLY = (
 )
 NAMED_AFTER = "registry.k8s.io/e2e-test-images/nonroot:1.5"
 
-# Nothing may be moved out of the cluster's cgroup: by it `down` finds every process.
-_KUBELET_FLAGS = "--system-cgroups= --kubelet-cgroups= --runtime-cgroups="
+# Nothing may be moved out of the cluster's cgroup: by it `down` finds every process. The lock is one that a test takes.
+_KUBELET_FLAGS = (
+    "--lock-file=/var/run/kubelet.lock --exit-on-lock-contention --system-cgroups= --kubelet-cgroups= "
+    "--runtime-cgroups="
+)
 # A kubelet without systemd is expected to gather what runs outside of cgroups of its own, which it may not do here:
 # the node shows the folder by which programs know systemd (sd_booted(3)). Its /run is its own.
 _AS_UNDER_SYSTEMD = "mkdir -p /run/systemd/system"

@@ -262,6 +262,7 @@ def test_all_contradictions_are_told_at_once(folder: Path) -> None:
         pytest.param(["--node-ip=10.0.0.1,10.0.0.2"], "one address per family", id="two of a family"),
         pytest.param(["--register-with-taints=a"], "key=value:effect", id="taint"),
         pytest.param(["--register-with-taints=a:Never"], "no taint effect", id="taint effect"),
+        pytest.param(["--exit-on-lock-contention"], "needs --lock-file", id="contention for no file"),
     ],
 )
 def test_bad_flags_are_refused(argv: list[str], part: str) -> None:
@@ -270,11 +271,12 @@ def test_bad_flags_are_refused(argv: list[str], part: str) -> None:
 
 
 def test_flags_that_have_no_field() -> None:
-    argv = "--kubeconfig /k --node-ip 10.0.0.1,fd00::1 --node-labels a=b,node.kubernetes.io/x=y"
+    argv = "--kubeconfig /k --node-ip 10.0.0.1,fd00::1 --node-labels a=b,node.kubernetes.io/x=y --lock-file /l"
     found = parse(argv.split(), hostname="n")
     assert found.api.kubeconfig == "/k"
     assert found.node.ips == ("10.0.0.1", "fd00::1")
     assert found.node.labels == {"a": "b", "node.kubernetes.io/x": "y"}
+    assert (found.process.lock_file, found.process.exit_on_lock_contention) == ("/l", False)
 
 
 def test_taints_and_thresholds_on_the_command_line() -> None:
