@@ -195,6 +195,17 @@ def metadata_patch(wanted: Json, existing: Json) -> Json:
     return {"metadata": patch} if patch else {}
 
 
+def platform_patch(node: Json, architecture: str) -> Json:
+    """The two labels that a kubelet keeps true while it runs, as pods are chosen by them; {} when they are.
+
+    Upstream: updateNode in pkg/kubelet/kubelet_node_status.go.
+    """
+    there = node["metadata"].get("labels") or {}
+    wanted = {"kubernetes.io/os": "linux", "kubernetes.io/arch": architecture}
+    lost = {name: value for name, value in wanted.items() if there.get(name) != value}
+    return {"metadata": {"labels": lost}} if lost else {}
+
+
 def foreign_owner(existing: Json, lease: Json | None, machine: MachineFacts, now: float) -> str:
     """Why this Node cannot be ours: another machine under the same name keeps its Lease fresh. "" when it can."""
     info = (existing.get("status") or {}).get("nodeInfo") or {}

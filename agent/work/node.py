@@ -222,7 +222,7 @@ class NodeKeeper:
         old = self.node.get("status") or {}
         new, events = plan.node_status(old, await self._inputs(), self._policy, now)
         due = self._reported is None or self._edges.clock.monotonic() - self._reported >= self._times.report
-        if not plan.changed(old, new) and not due:
+        if not plan.changed(old, new) and not self._lost_labels() and not due:
             return
         await self._show(old, new)
         self._reported = self._edges.clock.monotonic()
@@ -336,8 +336,11 @@ class NodeKeeper:
             return
         self._images_seen = now
 
+    def _lost_labels(self) -> Json:
+        return plan.platform_patch(self.node, self._machine.architecture) if self.node is not None else {}
+
     async def _show(self, old: Json, new: Json) -> None:
-        await self._patch(plan.status_patch(old, new))
+        await self._patch({**self._lost_labels(), **plan.status_patch(old, new)})
 
     async def _patch(self, patch: Json) -> Json:
         path = f"{_NODES}/{self._policy.name}/status"

@@ -261,6 +261,14 @@ def test_an_existing_node_gets_back_only_the_default_labels() -> None:
     assert plan.metadata_patch(wanted, wanted) == {}
 
 
+def test_the_labels_of_the_platform_are_kept_true() -> None:
+    node = plan.initial_node(NodePolicy(name="n1", labels={}), "amd64", "n1")
+    assert plan.platform_patch(node, "amd64") == {}
+    node["metadata"]["labels"] |= {"kubernetes.io/os": "other", "kubernetes.io/hostname": "other"}
+    assert plan.platform_patch(node, "amd64") == {"metadata": {"labels": {"kubernetes.io/os": "linux"}}}
+    assert set(plan.platform_patch({"metadata": {}}, "arm64")["metadata"]["labels"].values()) == {"linux", "arm64"}
+
+
 def lease(age: float) -> Json:
     return {"spec": {"renewTime": format_micro(NOW - age), "leaseDurationSeconds": 40}}
 

@@ -105,3 +105,18 @@ async def test_the_status_does_not_wait_for_a_list_of_images(
     await clock.advance(60)  # the list is old
     await asyncio.wait_for(keeper.sync(), 10)
     assert client.patches
+
+
+async def test_a_label_of_the_platform_that_was_changed_is_set_right_at_the_next_look(
+    bench: tuple[NodeKeeper, Runtime, Client, FakeClock],
+) -> None:
+    keeper, _, client, _ = bench
+    await keeper.register()
+    await keeper.sync()
+    assert keeper.node is not None
+    keeper.node["metadata"]["labels"] = {"kubernetes.io/os": "dummy", "kubernetes.io/arch": "amd64"}
+    await keeper.sync()
+    assert client.patches[-1]["metadata"] == {"labels": {"kubernetes.io/os": "linux"}}
+    keeper.node["metadata"]["labels"] = {"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
+    await keeper.sync()
+    assert "metadata" not in client.patches[-1]
