@@ -90,8 +90,13 @@ class Ending:
 
     @property
     def fails(self) -> bool:
-        """The phase is Failed whatever its containers say."""
+        """The node makes the pod fail."""
         return self.cause in (Cause.REJECTED, Cause.DEADLINE, Cause.EVICTED)
+
+    def fails_as(self, phase: str) -> bool:
+        """Whether the pod fails by it, `phase` being what its containers say: one that has done its work when the node
+        sends it away has succeeded all the same (SyncTerminatingPod's last generateAPIPodStatus)."""
+        return self.fails and not (self.cause is Cause.EVICTED and phase == "Succeeded")
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,12 +117,13 @@ def _set_phase(
 ) -> None:
     sandbox = seen.sandbox.id if seen.sandbox else ""
     running = any(one.state is RunState.RUNNING for one in seen.containers)
-    terminal = facts.terminal and facts.ending is not None
+    ending = facts.ending
+    terminal = ending is not None and (facts.terminal or ending.fails)
     ran = main_started(pod, seen, sandbox)
     phase = pod_phase(pod, status_by_name(status), terminal=terminal, main_ran=ran, again=again)
     reason = message = ""
-    if facts.ending is not None and facts.ending.fails:
-        phase, reason, message = "Failed", facts.ending.reason, facts.ending.message
+    if ending is not None and ending.fails_as(phase):
+        phase, reason, message = "Failed", ending.reason, ending.message
     elif facts.finished and phase not in TERMINAL:
         phase = "Failed"
     known = pod.status.get("phase")
@@ -157,8 +158,10 @@ def _set_conditions(pod: Pod, seen: ObservedPod, facts: StatusFacts, before: Jso
     said = (before.get("conditions") or []) + (pod.status.get("conditions") or [])
     newest = list({one.get("type"): one for one in reversed(said)}.values())
     now = format_rfc3339(facts.now)
-    if facts.ending is not None and facts.ending.disrupted and phase in TERMINAL and status.get("message"):
-        mark = conditions.with_times([conditions.disrupted(status["message"])], newest, now, pod.meta.get("generation"))
+    if facts.ending is not None and facts.ending.disrupted and phase in TERMINAL:
+        mark = conditions.with_times(
+            [conditions.disrupted(facts.ending.message)], newest, now, pod.meta.get("generation")
+        )
         others = [*(one for one in others if one.get("type") != conditions.DISRUPTION_TARGET), *mark]
     told = conditions.with_times(owned, newest, now, pod.meta.get("generation"))
     resizes = [] if phase in TERMINAL else resize_status.conditions(facts.resize)

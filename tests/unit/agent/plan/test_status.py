@@ -71,6 +71,29 @@ def test_a_terminal_phase_waits_for_the_last_container() -> None:
     assert (over["phase"], over["reason"], over["message"]) == ("Failed", "DeadlineExceeded", "too long")
 
 
+@pytest.mark.parametrize(
+    ("cause", "code", "phase", "reason"),
+    [
+        pytest.param(Cause.EVICTED, 143, "Failed", "Preempting", id="sent away, killed by the signal"),
+        pytest.param(Cause.EVICTED, 0, "Succeeded", None, id="sent away, done in good order"),
+        pytest.param(Cause.DEADLINE, 0, "Failed", "Preempting", id="over its time, whatever it says"),
+    ],
+)
+def test_a_pod_that_the_node_sends_away_may_succeed(cause: Cause, code: int, phase: str, reason: str | None) -> None:
+    ending = Ending(cause, NOW, 30, "Preempting", "a critical pod", disrupted=cause is Cause.EVICTED)
+    # Not yet `terminal`: the sandbox is still to be stopped, and a phase that was told is final.
+    for terminal in (False, True):
+        found = status(ONE, seen(dead("a", code, ONE)), ending=ending, previous={"phase": "Running"}, terminal=terminal)
+        assert (found["phase"], found.get("reason")) == (phase, reason)
+        marks = [one["message"] for one in found["conditions"] if one["type"] == "DisruptionTarget"]
+        assert marks == (["a critical pod"] if ending.disrupted else [])
+
+
+def test_a_pod_that_the_node_sends_away_before_it_ran_fails() -> None:
+    ending = Ending(Cause.EVICTED, NOW, 30, "Evicted", "memory")
+    assert status(ONE, seen(sandboxes=()), ending=ending)["phase"] == "Failed"
+
+
 def test_a_terminal_phase_is_never_left() -> None:
     of = Pod({**ONE.raw, "status": {"phase": "Succeeded"}})
     assert status(of, seen(one(ONE, "a")))["phase"] == "Succeeded"
