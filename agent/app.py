@@ -18,6 +18,7 @@ import uvloop
 
 from agent import settings as settings_module
 from agent.build import build_core
+from agent.config.effective import effective_text
 from agent.core import Core
 from agent.edge.lock_file import LockFile
 from agent.model.node import NodePlace
@@ -65,6 +66,7 @@ async def run(settings: Settings, *, extra: Extra | None = None) -> None:
     extra, settings = extra or Extra(), adapted(settings)
     for notice in settings.notices:
         log.warning("%s", notice)
+    log.info("Effective KubeletConfiguration\n%s", effective_text(settings.effective))
     async with Supervisor("agent") as supervisor:
         supervisor.stop_on_signals()
         if not await supervisor.unless_stopped(_alone(settings.process, supervisor)):

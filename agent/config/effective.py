@@ -1,0 +1,24 @@
+"""The whole configuration as one text for the log, so that nobody has to merge files and flags by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+_MASKED = ["<masked>"]  # values of these headers are credentials; who may read /configz may read them there
+
+
+def effective_text(config: Mapping[str, Any]) -> str:
+    """KubeletConfiguration as YAML (marshalKubeletConfigForLog in cmd/kubelet/app/server.go)."""
+    headers = config.get("staticPodURLHeader") or {}
+    shown = {**config, "staticPodURLHeader": dict.fromkeys(headers, _MASKED)}
+    return str(yaml.dump(shown, Dumper=_Dumper))
+
+
+class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
+    """Without anchors for values that are the same object."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
