@@ -87,7 +87,6 @@ async def run(settings: Settings, *, extra: Extra | None = None) -> None:
             extra.on_ready(core)
         tell_systemd(supervisor, core.health, core.clock)
         supervisor.spawn("memory", lambda: memory.keep_trimmed(core.clock))
-        memory.settle_collector()
         await supervisor.wait()
         log.info("stopping; pods run on")
 
@@ -120,6 +119,7 @@ def main(argv: Sequence[str] | None = None, *, extra: Extra | None = None) -> in
         return 2
     logging_setup.setup(settings.process.verbosity, "agent")
     memory.settle_allocator()
+    memory.rest_collector()
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(run(settings, extra=extra))

@@ -199,6 +199,10 @@ class Probes(Protocol):
         """The newest answer of each probe of running containers, for people."""
         ...
 
+    async def first_round(self) -> None:
+        """Until each probe of a container that was there before the agent has been tried, a second at most."""
+        ...
+
     def forget(self, uid: str) -> None: ...
 
 

@@ -56,8 +56,8 @@ class LogRotation:
         if self._settings.max_size < 0:
             await asyncio.Event().wait()
         while True:
+            await self._clock.sleep(self._settings.monitor_interval)  # first: a start has more urgent things to do
             await self.rotate_all()
-            await self._clock.sleep(self._settings.monitor_interval)
 
     async def rotate_all(self) -> int:
         """Rotate what is due; returns how many logs were rotated."""

@@ -23,12 +23,13 @@ from agent.model.probes import Ask, Outcome, ProbeAnswer, ProbeKind, Verdict
 from agent.plan import probes as plan
 from agent.plan.probes import Spec, Track
 from agent.ports import Events, Notify
-from nodelib.clock import Clock
+from nodelib.clock import Clock, at_most
 from nodelib.errors import Invalid
 
 log = logging.getLogger(__name__)
 
 _ATTEMPTS_ON_ERROR = 3
+_FIRST_ROUND = 1.0  # seconds
 _RESULT_WORDS = {Verdict.SUCCESS: "successful", Verdict.WARNING: "successful", Verdict.FAILURE: "failed"}
 
 Key = tuple[str, str, ProbeKind]  # pod UID, container id, kind
@@ -75,6 +76,9 @@ class ProbeKeeper:
         self._under_way: dict[Key, asyncio.Task[None]] = {}
         self._order = itertools.count()
         self._sooner = asyncio.Event()
+        self._unseen: set[Key] = set()  # of containers that were there before the agent, not tried yet
+        self._seen = asyncio.Event()
+        self._seen.set()
 
     def ensure(self, pod: Pod, running: Mapping[str, ContainerState], ips: tuple[str, ...]) -> None:
         """Probe these running containers (by name) and no others of this pod."""
@@ -124,6 +128,10 @@ class ProbeKeeper:
             for kind, spec in watched.specs.items()
         )
 
+    async def first_round(self) -> None:
+        """Until each probe of a container that was there before the agent has been tried, a second at most."""
+        await at_most(self._clock, _FIRST_ROUND, self._seen)
+
     def forget(self, uid: str) -> None:
         kept = self._pods.get(uid)
         for container_id in list(kept.watched) if kept else []:
@@ -166,6 +174,14 @@ class ProbeKeeper:
             now, jitter = self._clock.monotonic(), random.random()
             due = plan.first_due(spec, watched.started_at, now, restarted=watched.restarted, jitter=jitter)
             self._schedule(key, due)
+            if watched.restarted and not watched.tracks[kind].tries:
+                self._unseen.add(key)
+                self._seen.clear()
+
+    def _tried(self, key: Key) -> None:
+        self._unseen.discard(key)
+        if not self._unseen:
+            self._seen.set()
 
     def _schedule(self, key: Key, due: float) -> None:
         self._due[key] = due
@@ -189,6 +205,7 @@ class ProbeKeeper:
 
     def _unschedule(self, key: Key) -> None:
         self._due.pop(key, None)
+        self._tried(key)
         task = self._under_way.pop(key, None)
         if task is not None:
             task.cancel()
@@ -233,6 +250,7 @@ class ProbeKeeper:
         spec, began = watched.specs[kind], self._clock.monotonic()
         before = plan.state(watched.tracks)
         outcome = await self._ask(kept, watched, spec)
+        self._tried(key)
         name, now = watched.container["name"], self._clock.now()
         watched.answers[kind] = plan.answered(watched.answers.get(kind), spec, name, outcome, now)
         counted = watched.restarted or plan.is_counted(spec, watched.started_at, began)

@@ -218,6 +218,9 @@ class FakeProbes:
     def findings(self, uid: str) -> tuple[ProbeAnswer, ...]:
         return ()
 
+    async def first_round(self) -> None:
+        return
+
     def forget(self, uid: str) -> None:
         self.answers.pop(uid, None)
 

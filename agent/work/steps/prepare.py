@@ -21,6 +21,9 @@ async def walk(context: Context) -> None:
     memory, parts = context.memory, context.parts
     sized, keep = resize.made_for(parts, memory), resize.was_cut(parts, memory)
     await _give_devices(context)
+    if memory.seen.is_running:
+        # It runs and has all that it needs: nobody has looked after its health while the agent was away.
+        await parts.probes.first_round()
     async with parts.takeovers.place() if memory.seen.is_running else contextlib.nullcontext():
         # Volumes wait for the API server, a cgroup for the kernel: neither for the other.
         parent, found = await both(_cgroup(context, sized, keep=keep), _volumes(context))

@@ -190,6 +190,27 @@ async def test_readiness_holds_over_a_restart_of_the_agent(bench: Bench) -> None
     assert not bench.state(found).ready and bench.changes == [found.uid]
 
 
+async def test_what_is_not_urgent_waits_for_the_first_round_after_a_restart(bench: Bench) -> None:
+    await bench.keeper.first_round()  # nothing was there before the agent
+    found = probed(livenessProbe={**EXEC, "periodSeconds": 1})
+    bench.running(found, age=1000)
+    waiting = asyncio.ensure_future(bench.keeper.first_round())
+    await settle()
+    assert not waiting.done()
+    await bench.clock.advance(0.3)
+    assert len(bench.io.asked) == 1 and waiting.done()
+
+
+async def test_the_first_round_is_not_waited_for_longer_than_a_second(bench: Bench) -> None:
+    bench.io.hang = True
+    bench.running(probed(livenessProbe=EXEC), age=1000)
+    waiting = asyncio.ensure_future(bench.keeper.first_round())
+    await bench.clock.advance(0.9)
+    assert not waiting.done()
+    await bench.clock.advance(0.2)
+    assert waiting.done()
+
+
 async def test_readiness_is_recalled_where_no_probe_has_answered(bench: Bench) -> None:
     """A static pod: its probes begin before the API has shown its mirror pod."""
     known = {"name": "main", "containerID": "containerd://c1", "ready": True, "started": True}

@@ -1,0 +1,25 @@
+"""The collector rests while a daemon starts, and no longer."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+
+from nodelib import memory
+from tests.fakes.clock import FakeClock, settle
+
+
+async def test_the_collector_rests_until_the_start_is_over() -> None:
+    clock = FakeClock()
+    try:
+        memory.rest_collector()
+        keeper = asyncio.create_task(memory.keep_trimmed(clock))
+        await clock.advance(4)
+        assert not gc.isenabled()
+        await clock.advance(2)
+        await settle()
+        assert gc.isenabled() and gc.get_freeze_count() > 0
+        keeper.cancel()
+    finally:
+        gc.enable()
+        gc.unfreeze()
