@@ -1,6 +1,6 @@
 """What a kubelet says of itself at :10250: its pods, the runtime's share of its time, which pods it probes.
 
-Ours and the peer's answer alike.
+Ours and the peer's answer alike. And what the API server says of the calls that a pod's start needs.
 """
 
 from __future__ import annotations
@@ -8,13 +8,51 @@ from __future__ import annotations
 import contextlib
 import ssl
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 
-from nodelib.kube.client import Json
+from nodelib.kube.access import ClusterAccess
+from nodelib.kube.client import Json, tls_context
 
 _STARTING = {"run_podsandbox", "create_container", "start_container"}
+# (verb, resource, subresource) of the calls between a pod's making and its being shown Ready.
+_CALLS = {("POST", "pods", ""), ("POST", "serviceaccounts", "token"), ("PATCH", "pods", "status")}
+
+
+class Taken(NamedTuple):
+    """So many calls took the API server so long, in all its life."""
+
+    seconds: float = 0
+    calls: float = 0
+
+
+async def api_calls(access: ClusterAccess) -> dict[str, Taken]:
+    """By kind of call. Raises aiohttp.ClientError."""
+    connector = aiohttp.TCPConnector(ssl=tls_context(access))
+    async with aiohttp.ClientSession(access.server, connector=connector) as session, session.get("/metrics") as answer:
+        answer.raise_for_status()
+        return calls_in(await answer.text())
+
+
+def calls_in(metrics: str) -> dict[str, Taken]:
+    """The same in what the API server answers to GET /metrics."""
+    found: dict[str, Taken] = {}
+    for name, labels, value in _parsed(metrics):
+        kind = (labels.get("verb", ""), labels.get("resource", ""), labels.get("subresource", ""))
+        known = found.get("/".join(kind), Taken())
+        if kind in _CALLS and name == "apiserver_request_duration_seconds_sum":
+            found["/".join(kind)] = known._replace(seconds=known.seconds + value)
+        elif kind in _CALLS and name == "apiserver_request_duration_seconds_count":
+            found["/".join(kind)] = known._replace(calls=known.calls + value)
+    return found
+
+
+def one_of_each(before: dict[str, Taken], after: dict[str, Taken]) -> float:
+    """Seconds of one call of each kind: the mean over those made between the two."""
+    made = [(now, before.get(kind, Taken())) for kind, now in after.items()]
+    return sum((now.seconds - then.seconds) / (now.calls - then.calls) for now, then in made if now.calls > then.calls)
 
 
 class Asked:

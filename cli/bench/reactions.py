@@ -32,6 +32,7 @@ class NodePlace:
     address: str
     cgroup: str  # of all its pods
     kubelet_dir: str
+    runtime_dir: str  # containerd's root
     client_cert: tuple[str, str]
     agent: Callable[[], int]  # its pid, 0 while it does not run
 
@@ -90,6 +91,10 @@ class Reacting:
             os.kill(pid, signal.SIGKILL)
             return at
         raise Temporary("no process of it is in its cgroup", obj=container, step="kill")
+
+    def recorded(self) -> int:
+        """How many sandboxes the runtime has a record of, those of pods that are gone included."""
+        return len(os.listdir(Path(self._node.runtime_dir, "io.containerd.grpc.v1.cri/sandboxes")))
 
     async def changed(self, uid: str, config_map: str, value: str) -> float:
         """Seconds from a ConfigMap's change to the file in the pod's volume."""

@@ -69,6 +69,7 @@ _MEASURES: tuple[tuple[str, str, Callable[[Result], float], Target], ...] = (
     ("create to Ready, one at a time, p50", "s", lambda r: statistics.median(r.ready_alone), Target(0.8)),
     ("create to Ready, one at a time, p99", "s", lambda r: percentile(r.ready_alone, 0.99), Target(0.8)),
     ("the same beyond the runtime's three calls, mean", "ms", lambda r: r.own_share * 1000, Target(value=10)),
+    ("of that the API server: one POST, token and PATCH", "ms", lambda r: r.api_share * 1000, Target()),
     ("create to Ready, 10 at once, p50", "s", lambda r: statistics.median(r.ready_together), Target(0.8)),
     ("create to Ready, 10 at once, p99", "s", lambda r: percentile(r.ready_together, 0.99), Target(0.8)),
     ("60 at once, all Ready", "s", lambda r: statistics.median(r.burst_all_ready), Target(0.8)),

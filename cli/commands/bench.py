@@ -166,6 +166,7 @@ def _place(cluster: Cluster) -> NodePlace:
         address=node.address,
         cgroup=f"{cluster.cgroup}/{node.name}/kubepods",
         kubelet_dir=f"{cluster.node_dir(node.name)}/kubelet",
+        runtime_dir=f"{cluster.node_dir(node.name)}/containerd",
         client_cert=(f"{client}.crt", f"{client}.key"),
         agent=agent,
     )
