@@ -17,16 +17,18 @@ from tests.fakes.private_bus import DAEMON, private_bus
 pytestmark = [pytest.mark.cluster, pytest.mark.skipif(os.geteuid() != 0, reason="a cluster needs root")]
 
 _MIB = 1 << 20
-_FILL = "dd if=/dev/zero of=/cache/data bs=1M count={}; sleep 3600 & wait"
+_TIDY = "dd if=/dev/zero of=/cache/data bs=1M count={}; sleep 3600 & wait"
+_DIES = "trap 'exit 143' TERM\n"  # of the signal: who ends in good order has succeeded, also when it is evicted
+_FILL = _DIES + _TIDY
 
 
 async def node_of(world: World, name: str) -> Object:
     return await world.api.get(f"/api/v1/nodes/{name}")
 
 
-def filling(name: str, mebibytes: int, volume: Object, **spec: Any) -> Object:
+def filling(name: str, mebibytes: int, volume: Object, script: str = _FILL, **spec: Any) -> Object:
     """A pod that writes so much into an emptyDir."""
-    box = container(script=_FILL.format(mebibytes), volumeMounts=[{"name": "cache", "mountPath": "/cache"}])
+    box = container(script=script.format(mebibytes), volumeMounts=[{"name": "cache", "mountPath": "/cache"}])
     return pod(name, {**box, **spec.pop("box", {})}, volumes=[{"name": "cache", "emptyDir": volume}], **spec)
 
 
@@ -76,11 +78,12 @@ async def test_who_writes_beyond_a_limit_is_evicted(world: World) -> None:
     """Limits of ephemeral storage: of an emptyDir, of a container's own layer and logs."""
     storage: Object = {"resources": {"limits": {"ephemeral-storage": "20Mi"}}}
     other = sleeper("other", resources={"limits": {"ephemeral-storage": "900Mi"}})
-    layer = container(script="dd if=/dev/zero of=/data bs=1M count=30; sleep 3600 & wait", **storage)
+    layer = container(script=_DIES + "dd if=/dev/zero of=/data bs=1M count=30; sleep 3600 & wait", **storage)
     await world.create(filling("volume", 30, {"sizeLimit": "20Mi"}))
     await world.create(filling("whole", 30, {}, box=storage))
     await world.create(pod("layer", layer, other))
     await world.create(filling("within", 10, {"sizeLimit": "20Mi"}))
+    await world.create(filling("tidy", 30, {"sizeLimit": "20Mi"}, _TIDY))
     expect = {
         "volume": 'Usage of EmptyDir volume "cache" exceeds the limit "20Mi". ',
         "whole": "Pod ephemeral local storage usage exceeds the total limit of containers 20Mi. ",
@@ -92,6 +95,9 @@ async def test_who_writes_beyond_a_limit_is_evicted(world: World) -> None:
         assert (ended["status"]["reason"], ended["status"]["message"]) == ("Evicted", message)
 
     await asyncio.gather(*(evicted(name, message) for name, message in expect.items()))
+    well = await world.until("tidy", lambda one: one["status"].get("phase") in ("Succeeded", "Failed"), "evicted")
+    assert (well["status"]["phase"], well["status"].get("reason")) == ("Succeeded", None)
+    await world.event("tidy", "Evicted")
     assert (await world.get("within"))["status"]["phase"] == "Running"
 
 
