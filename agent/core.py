@@ -183,14 +183,16 @@ class Core:
                 health=self.health,
                 heartbeat=self.lease.problem,
                 edges=server_edges(),
-                explains=Explainer(
-                    self.settings.node.name, self.table, self.probes, lambda: self.keeper.runtime.problems, self.clock
-                ),
+                explains=self._explainer(),
                 stats=self.stats,
                 probe_registry=self.metrics.probe_registry,
                 translate_uid=self.static.mirrors.translate,
             )
         )
+
+    def _explainer(self) -> Explainer:
+        problems = lambda: self.keeper.runtime.problems  # noqa: E731
+        return Explainer(self.settings.node.name, self.table, self.probes, self.images, problems, self.clock)
 
     async def stop_work(self) -> None:
         """Stop the server and all workers; pods run on."""

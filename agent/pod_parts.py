@@ -7,6 +7,7 @@ from collections.abc import Callable
 from agent import derive
 from agent.edge.api_pods import PodsApi
 from agent.edge.hook_http import HttpHooks
+from agent.edge.image_content import ImageContent
 from agent.edge.pod_files import PodFiles
 from agent.ground import Ground
 from agent.image_access import build_pull_credentials
@@ -24,6 +25,7 @@ from agent.work.node import NodeKeeper
 from agent.work.parts import Parts
 from agent.work.pod_table import PodTable
 from agent.work.probes import ProbeKeeper
+from agent.work.pull_progress import PullWatch
 from agent.work.relist import Observer
 from agent.work.report import Reporter
 from agent.work.startup import Startups
@@ -71,6 +73,7 @@ def pod_parts(
         figures=metrics,
         startups=startups,
         records=ledgers.pulls,
+        watch=PullWatch(ImageContent(settings.runtime.endpoint), clock),
     )
     return Parts(
         runtime=cri,

@@ -7,7 +7,7 @@ edge/cri.py turns them into messages.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -15,7 +15,7 @@ from agent.model.devices import NO_DEVICES, DeviceGrant
 from agent.model.explain import Explanation
 from agent.model.pods import ContainerState, ExecResult, ImageFacts, Json, Kind, Pod, ProbeState, SandboxState
 from agent.model.probes import ProbeAnswer
-from agent.model.pulls import PullCredential
+from agent.model.pulls import Manifest, PullCredential
 from agent.model.resize import Limits, MemoryUse
 
 
@@ -302,6 +302,29 @@ class HookHttp(Protocol):
         ...
 
 
+class ImageContent(Protocol):
+    """What the runtime's store holds and writes of images (edge/image_content.py). Calls raise PluginError, with the
+    code UNIMPLEMENTED when the runtime cannot tell."""
+
+    async def under_way(self) -> Mapping[str, int]:
+        """Blobs that are being written: digest -> bytes so far."""
+        ...
+
+    async def manifests(self, host: str, repository: str) -> tuple[Manifest, ...]:
+        """Those of images that came from there."""
+        ...
+
+    async def sizes(self, manifest: str) -> Mapping[str, int]:
+        """Digest -> bytes of everything that the manifest names."""
+        ...
+
+    async def present(self, digests: Collection[str]) -> frozenset[str]:
+        """Those of them that are there whole."""
+        ...
+
+    async def close(self) -> None: ...
+
+
 class Files(Protocol):
     """The few files of a pod that the pipeline itself reads and writes (edge/pod_files.py)."""
 
@@ -347,11 +370,11 @@ class PodView(Protocol):
 class Explains(Protocol):
     """Why pods are as they are, from the node's own record (work/explain.py)."""
 
-    def pod(self, namespace: str, name: str) -> Explanation | None:
+    async def pod(self, namespace: str, name: str) -> Explanation | None:
         """None: this node has no such pod."""
         ...
 
-    def all(self) -> list[Explanation]: ...
+    async def all(self) -> list[Explanation]: ...
 
 
 Notify = Callable[[str], None]

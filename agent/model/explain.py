@@ -28,7 +28,7 @@ class Wait:
     """One thing that the pod waits for.
 
     `on`: the object (container app, volumes, network); `since` and `next_try` None: not known, or when something
-    happens; `tries`: how often it failed so far.
+    happens; `tries`: how often it failed so far; `progress`: how far it is, of what is under way.
     """
 
     on: str
@@ -38,6 +38,7 @@ class Wait:
     since: float | None = None
     next_try: float | None = None
     tries: int = 0
+    progress: str = ""
 
 
 @dataclass(frozen=True, slots=True)

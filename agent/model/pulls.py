@@ -41,3 +41,27 @@ class PulledRecord:
     image_id: str
     updated: float
     access: Mapping[str, Access] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """An image's manifest in the runtime's store: when it came (wall seconds), the blobs that it refers to."""
+
+    digest: str
+    created: float
+    refers: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class PullFigures:
+    """How far a pull is. `turn`: which of those that wait for one of `at_once` places, 0: it has one.
+
+    Bytes; `total` 0: not known. `rate`: bytes a second, None: not known yet. `still`: seconds since anything came.
+    """
+
+    turn: int = 0
+    at_once: int = 0
+    done: int = 0
+    total: int = 0
+    rate: float | None = None
+    still: float = 0.0

@@ -12,11 +12,13 @@ from dataclasses import dataclass, field
 from agent.model.explain import End, Explanation, Happening, Wait
 from agent.model.pods import ContainerState, Json, Kind, ObservedPod, Pod, RunState
 from agent.model.probes import ProbeAnswer, ProbeKind, Verdict
+from agent.model.pulls import PullFigures
 from agent.plan import backoff
 from agent.plan.changes import how
 from agent.plan.container_status import LISTED
 from agent.plan.facts import BackOff, Ending, Failure, ImagePhase, ImageState, Waiting
 from agent.plan.pod import backoff_key
+from agent.plan.pull_progress import words
 from agent.plan.remedies import Subject, action_for
 from agent.plan.restart import is_sidecar
 from nodelib.kube.times import parse_rfc3339
@@ -48,6 +50,7 @@ class Record:
     blocked: Failure | None = None
     failures: Mapping[str, Failure] = field(default_factory=dict)
     images: Mapping[str, ImageState] = field(default_factory=dict)
+    pulls: Mapping[str, PullFigures] = field(default_factory=dict)
     backoff: Mapping[str, BackOff] = field(default_factory=dict)
     ending: Ending | None = None
     confirmed: bool = False
@@ -88,7 +91,8 @@ def _summary(record: Record, phase: str, waits: tuple[Wait, ...]) -> str:
         return f"{what}: {record.reason or waits[0].reason}" if waits or record.reason else what
     if waits:
         first = waits[0]
-        return f"{phase}, waits on {first.on}: {first.reason}" + (f": {first.error}" if first.error else "")
+        more = first.error or first.progress
+        return f"{phase}, waits on {first.on}: {first.reason}" + (f": {more}" if more else "")
     if phase == "Running":
         return "Running and ready"
     return f"{phase}: {record.reason}" if record.reason else phase
@@ -135,10 +139,14 @@ def _not_started(record: Record, container: Json, waiting: Json) -> Iterator[Wai
         began = _since(record, f"pull for {name}", f"image {name}")
         yield _wait(record, f"image of {on}", reason, message, container=name, next_try=image.retry_at, begun=began)
     elif image is not None and image.phase is ImagePhase.PULLING:
-        began = next((one for one in record.under_way if one.step == f"pull for {name}"), None)
-        yield Wait(f"image of {on}", "Pulling", since=began.at if began else None)
+        yield _pulling(record, f"image of {on}", name)
     elif reason not in ("PodInitializing", "ContainerCreating"):
         yield _wait(record, on, reason, message, container=name)
+
+
+def _pulling(record: Record, on: str, key: str) -> Wait:
+    began = next((one for one in record.under_way if one.step == f"pull for {key}"), None)
+    return Wait(on, "Pulling", since=began.at if began else None, progress=words(record.pulls.get(key, PullFigures())))
 
 
 def _crash_loop(record: Record, container: Json, on: str) -> Wait:
@@ -201,7 +209,10 @@ def _gates(record: Record) -> Iterator[Wait]:
 def _steps_under_way(record: Record) -> Iterator[Wait]:
     inner = {one.of for one in record.under_way}
     for one in record.under_way:
-        if one.step not in inner:
+        key = one.step.removeprefix("pull for ")
+        if key != one.step:
+            yield _pulling(record, f"image of {key.replace('/', ' ') if '/' in key else f'container {key}'}", key)
+        elif one.step not in inner:
             yield Wait(one.step, "UnderWay", since=one.at)
 
 

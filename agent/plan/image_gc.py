@@ -9,8 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from agent.model.pods import ContainerState, ImageFacts
-
-_UNITS = ("KiB", "MiB", "GiB", "TiB")
+from agent.plan.sizes import scaled
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +96,6 @@ def not_enough(capacity: int, available: int, freed: int) -> str:
 
 
 def _size(count: int) -> str:
-    if count < 1024:
-        return f"{count} B"
-    value = float(count)
-    for unit in _UNITS:
-        value /= 1024
-        if value < 1024 or unit == _UNITS[-1]:
-            return f"{value:.1f} {unit}"
-    raise AssertionError("unreachable")
+    # As upstream's formatSize writes it.
+    value, unit = scaled(count)
+    return f"{count} B" if unit == "B" else f"{value:.1f} {unit}"

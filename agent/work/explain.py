@@ -8,6 +8,7 @@ from agent.model.explain import Explanation
 from agent.model.pods import Pod
 from agent.plan.explain import Record, explain
 from agent.ports import Probes
+from agent.work.images import ImageDesk
 from agent.work.pod_table import PodTable
 from nodelib.clock import Clock
 
@@ -16,18 +17,26 @@ class Explainer:
     """`problems()`: what the runtime says the node lacks, "" and nothing when all is well."""
 
     def __init__(
-        self, node: str, table: PodTable, probes: Probes, problems: Callable[[], tuple[str, ...]], clock: Clock
+        self,
+        node: str,
+        table: PodTable,
+        probes: Probes,
+        images: ImageDesk,
+        problems: Callable[[], tuple[str, ...]],
+        clock: Clock,
     ) -> None:
-        self._node, self._table, self._probes = node, table, probes
+        self._node, self._table, self._probes, self._images = node, table, probes, images
         self._problems, self._clock = problems, clock
 
-    def pod(self, namespace: str, name: str) -> Explanation | None:
+    async def pod(self, namespace: str, name: str) -> Explanation | None:
         """None: this node has no such pod."""
+        await self._images.look()
         found = self._table.pod(namespace, name)
         return self._explain(found) if found is not None else None
 
-    def all(self) -> list[Explanation]:
+    async def all(self) -> list[Explanation]:
         """Every pod of the node, by namespace and name."""
+        await self._images.look()
         pods = sorted(self._table.pods(), key=lambda pod: (pod.namespace, pod.name))
         return [found for pod in pods if (found := self._explain(pod)) is not None]
 
@@ -47,6 +56,7 @@ class Explainer:
             blocked=memory.blocked,
             failures=memory.failures,
             images=memory.images,
+            pulls=self._images.pulls(pod.uid),
             backoff=memory.backoff,
             ending=memory.ending,
             confirmed=memory.confirmed,

@@ -1,7 +1,8 @@
 """Images for containers that are about to start: looked for, pulled, backed off from.
 
-A pull goes on beside everything else of its pod; as many as `parallel` run at once on the
-node. Its owner is the pod's worker, which is told of every change by `on_state`.
+A pull goes on beside everything else of its pod; as many as `parallel` run at once on the node, and of those that
+wait the one of the pod of the highest priority is next. Its owner is the pod's worker, which is told of every change
+by `on_state`.
 """
 
 from __future__ import annotations
@@ -9,16 +10,20 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
 
 from agent.errors import CriError, CriUnavailable
 from agent.figures import Figures, Unmeasured
 from agent.model.pods import ImageFacts, Pod
-from agent.model.pulls import PullCredential
+from agent.model.pulls import PullCredential, PullFigures
 from agent.plan import backoff
+from agent.plan.eviction.ranking import priority
 from agent.plan.facts import BackOff, ImagePhase, ImageState, Waiting
 from agent.plan.images import Wanted, pull_backed_off, pull_failure, with_default_tag
 from agent.ports import Events, Images
+from agent.work.gate import Gate
 from agent.work.pull_credentials import Secrets
+from agent.work.pull_progress import PullWatch
 from agent.work.pull_records import PullRecords
 from agent.work.startup import Startups
 from nodelib.clock import Clock
@@ -44,15 +49,16 @@ class ImageDesk:
         figures: Figures | None = None,
         startups: Startups | None = None,
         records: PullRecords,
+        watch: PullWatch | None = None,
     ) -> None:
         self._images, self._credentials, self._events, self._clock = images, credentials, events, clock
         self._records = records
         self._figures = figures or Unmeasured()
         self._startups = startups or Startups(self._figures, clock)
-        self._slots = asyncio.Semaphore(parallel)
+        self._slots = Gate(parallel, longest=None)
+        self._watch = watch
         self._backoff: dict[tuple[str, str], tuple[BackOff, Waiting]] = {}
         self._pulls: dict[tuple[str, str], asyncio.Task[None]] = {}
-        self.pulling: dict[str, float] = {}
 
     async def ensure(self, pod: Pod, want: Wanted, attempt: int, on_state: OnState) -> None:
         """Say by `on_state(key, state)` how the image stands; start a pull if it takes one."""
@@ -99,11 +105,27 @@ class ImageDesk:
         for key in [key for key in self._backoff if key[0] == uid]:
             del self._backoff[key]
 
+    async def look(self) -> None:
+        """Make pulls() fresh."""
+        if self._watch is not None:
+            await self._watch.look()
+
+    def pulls(self, uid: str) -> dict[str, PullFigures]:
+        """By Wanted.key, how far the pulls of this pod are."""
+        return {key[1]: self._figures_of(key) for key in self._pulls if key[0] == uid}
+
+    def _figures_of(self, key: tuple[str, str]) -> PullFigures:
+        if turn := self._slots.turn_of(key):
+            return PullFigures(turn, self._slots.places)
+        return self._watch.figures(key) if self._watch is not None else PullFigures()
+
     async def close(self) -> None:
         tasks = list(self._pulls.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        if self._watch is not None:
+            await self._watch.close()
 
     def _pull(self, pod: Pod, want: Wanted, reference: str, attempt: int, on_state: OnState) -> None:
         entry = self._backoff.get((pod.uid, want.image))
@@ -124,9 +146,8 @@ class ImageDesk:
         self._tell(pod, want, "Pulling", f'Pulling image "{want.image}"')
         asked = self._clock.monotonic()
         try:
-            async with self._slots:
+            async with self._slots.place(priority(pod), (pod.uid, want.key)), self._watched(pod, want, reference):
                 began = self._clock.monotonic()
-                self.pulling[want.image] = self._clock.now()
                 ref, by = await self._try_credentials(pod, want.image, reference)
                 found = await self._recorded(want.image, reference, ref, by)
         except NodewrightError as error:
@@ -139,7 +160,6 @@ class ImageDesk:
             self._pull_failed(pod, want, attempt, repr(error), on_state)
             return
         finally:
-            self.pulling.pop(want.image, None)
             now = self._clock.now()
             self._startups.pulled(pod.uid, now - (self._clock.monotonic() - asked), now)
         self._pulls.pop((pod.uid, want.key), None)
@@ -153,6 +173,15 @@ class ImageDesk:
         )
         self._tell(pod, want, "Pulled", message)
         on_state(want.key, _present(attempt, found or ImageFacts(ref), ref))
+
+    def _watched(self, pod: Pod, want: Wanted, reference: str) -> AbstractAsyncContextManager[None]:
+        if self._watch is None:
+            return nullcontext()
+
+        def tell(text: str) -> None:
+            self._tell(pod, want, "PullProgress", f'Pulling image "{want.image}": {text}')
+
+        return self._watch.watching((pod.uid, want.key), reference, tell)
 
     async def _recorded(self, image: str, reference: str, ref: str, by: list[PullCredential]) -> ImageFacts | None:
         """What was pulled, once it is on record who may use it."""

@@ -38,7 +38,8 @@ def many(every: Iterable[Told], now: float, console: Console) -> None:
         for wait in found.waits or (Wait("-", found.summary),):
             since = _span(now - wait.since) if wait.since else ""
             later = f"in {_span(wait.next_try - now)}" if wait.next_try and wait.next_try > now else ""
-            table.add_row(f"{found.namespace}/{found.name}", found.phase, wait.on, wait.reason, since, later)
+            reason = f"{wait.reason}: {wait.progress}" if wait.progress else wait.reason
+            table.add_row(f"{found.namespace}/{found.name}", found.phase, wait.on, reason, since, later)
     console.print(table)
 
 
@@ -62,6 +63,8 @@ def _wait(wait: Wait, now: float, console: Console, said: set[str]) -> None:
     if wait.next_try and wait.next_try > now:
         word = "until" if wait.reason == "Stopping" else "next try"
         parts.append(f"{word} {_clock(wait.next_try)} (in {_span(wait.next_try - now)})")
+    if wait.progress and not any(wait.progress in text for text in said):
+        parts.append(wait.progress)
     _say(console, ", ".join(parts), style="yellow")
     if wait.error and not any(wait.error in text for text in said):
         _say(console, f"  error: {_cut(wait.error)}")

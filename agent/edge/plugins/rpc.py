@@ -26,11 +26,11 @@ _NO_ANSWER = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, gr
 
 
 class PluginClient:
-    """One plugin's socket. `name` is what errors call it. End it with close()."""
+    """One plugin's socket. `name` is what errors call it, `metadata` goes with every call. End it with close()."""
 
-    def __init__(self, api: Api, name: str, socket: str) -> None:
+    def __init__(self, api: Api, name: str, socket: str, metadata: Sequence[tuple[str, str]] = ()) -> None:
         self.name, self.socket = name, socket
-        self._api = api
+        self._api, self._metadata = api, tuple(metadata)
         self._channel = grpc.aio.insecure_channel(f"unix://{socket}", options=_OPTIONS)
 
     async def call(self, method: str, fields: Mapping[str, Any], *, timeout: float) -> Json:
@@ -40,7 +40,7 @@ class PluginClient:
             call.path, request_serializer=lambda given: call.encode(given), response_deserializer=call.decode
         )
         try:
-            return dict(await stub(self._checked(call, fields), timeout=timeout))
+            return dict(await stub(self._checked(call, fields), timeout=timeout, metadata=self._metadata))
         except grpc.aio.AioRpcError as error:
             raise self._translated(method, error) from error
 
@@ -51,7 +51,7 @@ class PluginClient:
             call.path, request_serializer=lambda given: call.encode(given), response_deserializer=call.decode
         )
         try:
-            async for answer in stub(self._checked(call, fields)):
+            async for answer in stub(self._checked(call, fields), metadata=self._metadata):
                 yield answer
         except grpc.aio.AioRpcError as error:
             raise self._translated(method, error) from error

@@ -26,11 +26,11 @@ class Why:
         self._explains = explains
 
     async def all(self, request: web.Request) -> web.Response:
-        return json({"pods": [document(one) for one in self._explains.all()]})
+        return json({"pods": [document(one) for one in await self._explains.all()]})
 
     async def pod(self, request: web.Request) -> web.Response:
         namespace, name = request.match_info["namespace"], request.match_info["pod"]
-        found = self._explains.pod(namespace, name)
+        found = await self._explains.pod(namespace, name)
         if found is None:
             raise Refused(404, f'this node has no pod "{namespace}/{name}"\n')
         return json(document(found))

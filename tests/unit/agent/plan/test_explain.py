@@ -9,6 +9,7 @@ import pytest
 from agent.model.explain import Happening
 from agent.model.pods import ContainerState, ImageFacts, ObservedPod, RunState
 from agent.model.probes import Outcome, ProbeAnswer, ProbeKind, Verdict
+from agent.model.pulls import PullFigures
 from agent.plan.explain import Record, explain
 from agent.plan.facts import BackOff, Cause, Ending, Failure, ImagePhase, ImageState, Waiting
 from agent.plan.pod import backoff_key
@@ -77,6 +78,7 @@ CASES = {
             status=waiting("ContainerCreating"),
             images={"app": ImageState(0, ImagePhase.PULLING)},
             under_way=(Happening(NOW - 5, "pull for app"),),
+            pulls={"app": PullFigures(done=1 << 20, total=1 << 24)},
         ),
         ("image of container app", "Pulling", NOW - 5, None, 0, ""),
     ),
@@ -233,3 +235,25 @@ def test_images_that_are_there_are_no_wait() -> None:
 def test_advice(reason: str, message: str, expected: str) -> None:
     found = action_for(reason, message, Subject("shop", "web", "app"))
     assert expected in found if expected else found == ""
+
+
+def test_how_far_a_pull_is_or_which_turn_it_has() -> None:
+    pulled = {"status": waiting("ContainerCreating"), "images": {"app": ImageState(0, ImagePhase.PULLING)}}
+    found = explain(record(**pulled, pulls={"app": PullFigures(done=1 << 20, total=1 << 24)}))
+    assert (found.waits[0].progress, found.waits[0].error) == ("1.0 of 16 MiB", "")
+    assert found.summary == "Pending, waits on image of container app: Pulling: 1.0 of 16 MiB"
+    found = explain(record(**pulled, pulls={"app": PullFigures(turn=2, at_once=5)}))
+    assert found.waits[0].progress == "2nd in the queue of pulls (5 at once)"
+
+
+def test_the_image_of_a_volume_is_waited_for() -> None:
+    under_way = (Happening(NOW - 9, "pull for volume/data"),)
+    pulls = {"volume/data": PullFigures(done=1 << 20, total=1 << 24)}
+    found = explain(record(status=waiting("ContainerCreating"), under_way=under_way, pulls=pulls))
+    [wait] = found.waits
+    assert (wait.on, wait.reason, wait.since, wait.progress) == (
+        "image of volume data",
+        "Pulling",
+        NOW - 9,
+        "1.0 of 16 MiB",
+    )

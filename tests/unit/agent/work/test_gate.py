@@ -2,9 +2,6 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
-
-from agent.work import gate as module
 from agent.work.gate import Gate
 from tests.fakes.clock import settle
 
@@ -28,9 +25,8 @@ async def test_places_are_given_in_turn() -> None:
         pass
 
 
-async def test_who_hangs_loses_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_LONGEST", 0.01)
-    gate, entered = Gate(1), asyncio.Event()
+async def test_who_hangs_loses_its_place() -> None:
+    gate, entered = Gate(1, longest=0.01), asyncio.Event()
 
     async def hang() -> None:
         async with gate.place():
@@ -47,3 +43,25 @@ async def test_who_hangs_loses_its_place(monkeypatch: pytest.MonkeyPatch) -> Non
     async with asyncio.timeout(10):
         async with gate.place():
             pass
+
+
+async def test_who_waits_goes_in_by_priority_and_first_come_first_served_among_equals() -> None:
+    gate, order = Gate(1, longest=None), list[str]()
+    go = asyncio.Event()
+
+    async def one(who: str, priority: int) -> None:
+        async with gate.place(priority, who):
+            order.append(who)
+            await go.wait()
+
+    asked = {"first": 0, "low": 0, "high": 1000, "lower": -5, "low too": 0, "high too": 1000}
+    tasks = [asyncio.create_task(one(who, priority)) for who, priority in asked.items()]
+    await settle()
+    assert [gate.turn_of(who) for who in asked] == [0, 3, 1, 5, 4, 2]
+    tasks[2].cancel()
+    await settle()
+    assert gate.turn_of("high too") == 1
+    go.set()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert order == ["first", "high too", "low", "low too", "lower"]
+    assert gate.turn_of("low") == 0

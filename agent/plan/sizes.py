@@ -1,0 +1,39 @@
+"""Bytes and seconds as people read them."""
+
+from __future__ import annotations
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+_HOUR, _MINUTE = 3600, 60
+
+
+def scaled(count: float) -> tuple[float, str]:
+    """In the largest unit that it is at least one of."""
+    power = 0
+    while count >= 1024 and power < len(_UNITS) - 1:
+        count, power = count / 1024, power + 1
+    return count, _UNITS[power]
+
+
+def size_of(count: float) -> str:
+    """ "21 MiB", "1.4 GiB"."""
+    value, unit = scaled(count)
+    return f"{_short(value, unit)} {unit}"
+
+
+def part_of(some: float, whole: float) -> str:
+    """ "312 of 980 MiB": both in the unit of the whole."""
+    value, unit = scaled(whole)
+    return f"{_short(some * value / whole if whole else 0.0, unit)} of {_short(value, unit)} {unit}"
+
+
+def span_of(seconds: float) -> str:
+    """Roughly: "32 s", "5 min", "3 h"."""
+    if seconds >= 2 * _HOUR:
+        return f"{seconds / _HOUR:.0f} h"
+    if seconds >= 2 * _MINUTE:
+        return f"{seconds / _MINUTE:.0f} min"
+    return f"{max(1, round(seconds))} s"
+
+
+def _short(value: float, unit: str) -> str:
+    return f"{value:.1f}" if unit != "B" and 0 < value < 9.95 else f"{value:.0f}"

@@ -1,0 +1,140 @@
+"""How far a pull is, by a real containerd that pulls from a registry which sends half of a layer and then waits."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from aiohttp.typedefs import Handler
+
+from agent.edge.cri import Cri
+from agent.edge.image_content import ImageContent
+from agent.errors import CriError
+from agent.work.pull_progress import PullWatch
+from controlplane.binaries import ensure
+from controlplane.images.archive import write_archive, write_layer
+from controlplane.images.model import RunConfig, file, make_image
+from controlplane.registry import Catalogue, application, catalogue, hosts_toml
+from nodelib.clock import SystemClock
+from tests.waiting import until
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.skipif(os.geteuid() != 0, reason="containerd's overlayfs snapshotter needs root"),
+]
+
+HOST = "registry.k8s.io"
+NAME = f"{HOST}/nodewright/slow:1.0"
+CONFIG = """version = 3
+root = "{base}/root"
+state = "{base}/state"
+[grpc]
+  address = "{base}/c.sock"
+[plugins."io.containerd.cri.v1.images"]
+  use_local_image_pull = {local}
+[plugins."io.containerd.cri.v1.images".registry]
+  config_path = "{base}/certs.d"
+"""
+MIB = 1 << 20
+SENT = 2 * MIB
+
+
+class SlowRegistry:
+    """Of the blob `slow` the first SENT bytes come at once, the rest after `go`."""
+
+    def __init__(self, served: Catalogue, slow: str) -> None:
+        manifest = served.names[NAME]["digest"]
+        self.total = sum(blob.size for digest, blob in served.blobs.items() if digest != manifest)
+        self._slow, self._blob = slow, served.blobs[slow]
+        self.rest = self._blob.size - SENT
+        self.go = asyncio.Event()
+        self.port = 0
+        self.app = application(served)
+        self.app.middlewares.append(self._held)
+
+    @web.middleware
+    async def _held(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        if not request.path.endswith(self._slow) or request.method != "GET":
+            return await handler(request)
+        with self._blob.archive.open("rb") as archive:
+            archive.seek(self._blob.offset)
+            data = archive.read(self._blob.size)
+        response = web.StreamResponse()
+        response.content_length = len(data)
+        await response.prepare(request)
+        await response.write(data[:SENT])
+        await self.go.wait()
+        await response.write(data[SENT:])
+        return response
+
+
+@pytest.fixture
+async def registry(tmp_path: Path) -> AsyncIterator[SlowRegistry]:
+    contents = {"a": os.urandom(MIB), "b": os.urandom(4 * MIB)}
+    layers = {name: write_layer([file(name, data)], tmp_path / name, compress=False) for name, data in contents.items()}
+    image = make_image([NAME], RunConfig(cmd=("/a",)), list(layers.values()), "amd64")
+    archive = tmp_path / "image.tar"
+    write_archive(image, {layer.digest: tmp_path / name for name, layer in layers.items()}, archive)
+    slow = SlowRegistry(catalogue([archive]), layers["b"].digest)
+    runner = web.AppRunner(slow.app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    slow.port = runner.addresses[0][1]
+    yield slow
+    slow.go.set()
+    await runner.cleanup()
+
+
+@pytest.fixture(params=["false", "true"], ids=["transfer service", "client pull"])
+async def endpoint(request: pytest.FixtureRequest, registry: SlowRegistry) -> AsyncIterator[str]:
+    cache = Path(os.environ.get("NODEWRIGHT_CACHE", Path.home() / ".cache/nodewright"))
+    binary = ensure(["containerd"], cache_dir=cache).path("containerd")
+    base = Path(tempfile.mkdtemp(prefix="nw-pull-"))
+    hosts = base / "certs.d" / HOST
+    hosts.mkdir(parents=True)
+    (hosts / "hosts.toml").write_text(hosts_toml(HOST, f"http://127.0.0.1:{registry.port}", fallback=False))
+    (base / "config.toml").write_text(CONFIG.format(base=base, local=request.param))
+    with (base / "log").open("wb") as log:
+        process = await asyncio.create_subprocess_exec(
+            str(binary), "--config", str(base / "config.toml"), stdout=log, stderr=log
+        )
+    try:
+        yield f"unix://{base}/c.sock"
+    finally:
+        process.terminate()
+        await process.wait()
+        shutil.rmtree(base)
+
+
+async def test_a_pull_is_followed_byte_for_byte(endpoint: str, registry: SlowRegistry) -> None:
+    cri, watch, told = Cri(endpoint), PullWatch(ImageContent(endpoint), SystemClock()), list[str]()
+
+    async def answers() -> bool:
+        try:
+            return await cri.image_status(NAME) is None
+        except CriError:
+            return False
+
+    async def all_but_the_rest() -> bool:
+        assert not pulled.done(), pulled
+        await watch.look()
+        found = watch.figures("one")
+        return found.total > 0 and (found.total, found.total - found.done) == (registry.total, registry.rest)
+
+    try:
+        await until(answers, 30)
+        async with watch.watching("one", NAME, told.append):
+            pulled = asyncio.create_task(cri.pull_image(NAME, None, {}))
+            await until(all_but_the_rest, 30)
+            registry.go.set()
+            await asyncio.wait_for(pulled, 30)
+        assert watch.figures("one").total == 0, "what is over is forgotten"
+    finally:
+        await watch.close()
+        await cri.close()
