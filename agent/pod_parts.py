@@ -20,7 +20,7 @@ from agent.ports import PodCgroups
 from agent.work.csi import CsiVolumes
 from agent.work.gate import Gate
 from agent.work.hooks import Hooks
-from agent.work.images import ImageDesk
+from agent.work.images import DeskParts, ImageDesk
 from agent.work.node import NodeKeeper
 from agent.work.parts import Parts
 from agent.work.pod_table import PodTable
@@ -64,17 +64,17 @@ def pod_parts(
     files = PodFiles(settings.paths.pod_logs_dir, settings.paths.container_logs_dir)
     startups = Startups(metrics, clock)
     api = PodsApi(ground.made.api)
-    images = ImageDesk(
-        cri,
-        build_pull_credentials(settings, built.materials, clock),
-        ground.events,
-        clock,
-        parallel=settings.images.parallel_pulls or 32,
+    desk = DeskParts(
+        images=cri,
+        credentials=build_pull_credentials(settings, built.materials, clock),
+        events=ground.events,
+        clock=clock,
+        records=ledgers.pulls,
         figures=metrics,
         startups=startups,
-        records=ledgers.pulls,
         watch=PullWatch(ImageContent(settings.runtime.endpoint), clock),
     )
+    images = ImageDesk(desk, settings.images.parallel_pulls or 32)
     return Parts(
         runtime=cri,
         images=images,

@@ -11,9 +11,10 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass
 
 from agent.errors import CriError, CriUnavailable
-from agent.figures import Figures, Unmeasured
+from agent.figures import Figures
 from agent.model.pods import ImageFacts, Pod
 from agent.model.pulls import PullCredential, PullFigures
 from agent.plan import backoff
@@ -35,28 +36,28 @@ OnState = Callable[[str, ImageState], None]
 _BACKOFFS_KEPT = 1000
 
 
-class ImageDesk:
-    """One for the node."""
+@dataclass(frozen=True, slots=True)
+class DeskParts:
+    """What the desk works through. `watch` None: nobody follows how far pulls are."""
 
-    def __init__(
-        self,
-        images: Images,
-        credentials: Secrets,
-        events: Events,
-        clock: Clock,
-        *,
-        parallel: int = 5,
-        figures: Figures | None = None,
-        startups: Startups | None = None,
-        records: PullRecords,
-        watch: PullWatch | None = None,
-    ) -> None:
-        self._images, self._credentials, self._events, self._clock = images, credentials, events, clock
-        self._records = records
-        self._figures = figures or Unmeasured()
-        self._startups = startups or Startups(self._figures, clock)
+    images: Images
+    credentials: Secrets
+    events: Events
+    clock: Clock
+    records: PullRecords
+    figures: Figures
+    startups: Startups
+    watch: PullWatch | None = None
+
+
+class ImageDesk:
+    """One for the node. `parallel`: how many pulls may run at once."""
+
+    def __init__(self, parts: DeskParts, parallel: int = 5) -> None:
+        self._images, self._credentials, self._events = parts.images, parts.credentials, parts.events
+        self._clock, self._records, self._watch = parts.clock, parts.records, parts.watch
+        self._figures, self._startups = parts.figures, parts.startups
         self._slots = Gate(parallel, longest=None)
-        self._watch = watch
         self._backoff: dict[tuple[str, str], tuple[BackOff, Waiting]] = {}
         self._pulls: dict[tuple[str, str], asyncio.Task[None]] = {}
 

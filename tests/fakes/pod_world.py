@@ -27,7 +27,7 @@ from agent.work.dra import ClaimDesk, DraEdges
 from agent.work.endings import Endings
 from agent.work.exclusive import ExclusiveDesk, ExclusiveHooks
 from agent.work.hooks import Hooks
-from agent.work.images import ImageDesk
+from agent.work.images import DeskParts, ImageDesk
 from agent.work.parts import Parts
 from agent.work.pod_table import PodTable
 from agent.work.pull_records import PullRecords
@@ -398,13 +398,9 @@ class World:
         self.parts = Parts(
             runtime=self.cri,
             images=ImageDesk(
-                self.cri,
-                self.materials,
-                self.events,
-                self.clock,
-                figures=self.figures,
-                startups=startups,
-                records=self.records,
+                DeskParts(
+                    self.cri, self.materials, self.events, self.clock, self.records, self.figures, startups=startups
+                )
             ),
             materials=self.materials,
             cgroups=self.cgroups,

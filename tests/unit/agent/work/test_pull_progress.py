@@ -13,11 +13,13 @@ from agent.model.pulls import Manifest, PullFigures
 from agent.plan.facts import ImageState
 from agent.plan.images import Wanted
 from agent.plan.pull_records import VerifyPolicy
-from agent.work.images import ImageDesk
+from agent.work.images import DeskParts, ImageDesk
 from agent.work.pull_progress import PullWatch
 from agent.work.pull_records import PullRecords
+from agent.work.startup import Startups
 from tests.fakes.clock import FakeClock, settle
 from tests.fakes.fake_cri import FakeCri
+from tests.fakes.figures import FakeFigures
 from tests.fakes.pod_world import FakeCheckpoints, FakeEvents, FakeMaterials
 from tests.unit.agent.pods import pod
 
@@ -59,15 +61,11 @@ class Desk:
         self.go = asyncio.Event()
         self.cri.before["pull_image"] = lambda what: self.go.wait()
         records = PullRecords(VerifyPolicy(), FakeCheckpoints(), FakeCheckpoints(), self.clock)
-        self.desk = ImageDesk(
-            self.cri,
-            FakeMaterials(),
-            self.events,
-            self.clock,
-            parallel=parallel,
-            records=records,
-            watch=PullWatch(self.content, self.clock),
-        )
+        figures = FakeFigures()
+        startups = Startups(figures, self.clock)
+        watch = PullWatch(self.content, self.clock)
+        parts = DeskParts(self.cri, FakeMaterials(), self.events, self.clock, records, figures, startups, watch)
+        self.desk = ImageDesk(parts, parallel)
 
     async def pull(self, one: Pod, image: str = "r/web:1") -> None:
         self.cri.registry[image] = ImageFacts(f"sha256:{image}", (image,))
