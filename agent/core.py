@@ -184,6 +184,7 @@ class Core:
                 heartbeat=self.lease.problem,
                 edges=server_edges(),
                 explains=self._explainer(),
+                images=self.pressure.images,
                 stats=self.stats,
                 probe_registry=self.metrics.probe_registry,
                 translate_uid=self.static.mirrors.translate,

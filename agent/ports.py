@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from agent.model.devices import NO_DEVICES, DeviceGrant
 from agent.model.explain import Explanation
+from agent.model.images import ImageReport
 from agent.model.pods import ContainerState, ExecResult, ImageFacts, Json, Kind, Pod, ProbeState, SandboxState
 from agent.model.probes import ProbeAnswer
 from agent.model.pulls import Manifest, PullCredential
@@ -375,6 +376,14 @@ class Explains(Protocol):
         ...
 
     async def all(self) -> list[Explanation]: ...
+
+
+class ImageReports(Protocol):
+    """What holds the node's images (work/image_gc.py)."""
+
+    async def report(self) -> ImageReport:
+        """Raises NodewrightError."""
+        ...
 
 
 Notify = Callable[[str], None]

@@ -9,6 +9,7 @@ from typing import Any
 from agent import derive
 from agent.edge.cri import Cri
 from agent.figures import Figures
+from agent.model.pods import ContainerState
 from agent.ports import Events
 from agent.settings import Settings
 from agent.work.eviction import EvictionParts, Evictor
@@ -69,10 +70,10 @@ def build_pressure(around: Surroundings) -> BuiltPressure:
     def node_ref() -> dict[str, Any]:
         return around.keeper.ref
 
-    def mounted() -> Iterator[str]:
+    def mounted() -> Iterator[tuple[str, ContainerState]]:
         for uid in around.observer.uids():
             for one in around.observer.seen(uid).containers:
-                yield from (name for mount in one.mounts if (name := (mount.get("image") or {}).get("image")))
+                yield from ((name, one) for mount in one.mounts if (name := (mount.get("image") or {}).get("image")))
 
     async def ready() -> None:
         await around.table.synced.wait()

@@ -152,6 +152,27 @@ def why(
 
 
 @app.command(rich_help_panel="Cluster")
+def images(
+    node: Annotated[str, typer.Argument(help="By default every node that answers.")] = "",
+    free: Annotated[str, typer.Option(help="A dry run: what would go to free so much (5Gi); nothing does.")] = "",
+    name: Name = DEFAULT,
+    output: Annotated[Output, typer.Option("--output", "-o", help="How to show it.")] = Output.TEXT,
+) -> None:
+    """Show what holds each image of a node, what garbage collection removes next, and what the last one freed.
+
+    Examples:
+
+    * `./nodewright images node1`
+
+    * `./nodewright images node1 --free 5Gi`
+    """
+    with reported():
+        from cli.commands import images as command
+
+        command.run(name, node, free, as_json=output is Output.JSON)
+
+
+@app.command(rich_help_panel="Cluster")
 def doctor(
     name: Name = DEFAULT,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON, for scripts.")] = False,

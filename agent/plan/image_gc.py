@@ -86,12 +86,13 @@ def bytes_to_free(policy: ImageGcPolicy, capacity: int, available: int) -> int:
     return max(0, capacity * (100 - policy.low) // 100 - min(available, capacity))
 
 
-def not_enough(capacity: int, available: int, freed: int) -> str:
-    """The event's words when images alone cannot help."""
+def not_enough(capacity: int, available: int, freed: int, held: str = "") -> str:
+    """The event's words when images alone cannot help. `held`: what holds those that are left."""
+    kept = f" Images that may not go: {held}." if held else ""
     return (
         f"Insufficient free disk space on the node's image filesystem ({usage_percent(capacity, available)}% of "
         f"{_size(capacity)} used). Failed to free sufficient space by deleting unused images (freed {freed} bytes). "
-        "Investigate disk usage, as it could be used by active images, logs, volumes, or other data."
+        f"Investigate disk usage, as it could be used by active images, logs, volumes, or other data.{kept}"
     )
 
 

@@ -38,25 +38,28 @@ class Answers:
 async def ask(name: str, kubeconfig: str = "") -> Answers:
     """Everybody at once. `name`: a cluster of `up`; when there is none, this machine's own agent."""
     cluster = state.load(name)
-    sockets = _sockets(cluster) if cluster is not None else {"this node": SOCKET}
+    ways = sockets(cluster)
     config = kubeconfig or (cluster.admin_kubeconfig if cluster is not None else _own_kubeconfig())
     listed = asyncio.ensure_future(_api(config))
-    spoken = await asyncio.gather(*(_agent(path) for path in sockets.values()))
+    spoken = await asyncio.gather(*(asked(path, "/why") for path in ways.values()))
     pods, events, api = await listed
     agents, silent = {}, {}
-    for node, (found, problem) in zip(sockets, spoken, strict=True):
+    for node, (found, problem) in zip(ways, spoken, strict=True):
         if found is None:
             silent[node] = problem
         else:
-            agents[node] = tuple(found)
+            agents[node] = tuple(found["pods"])
     return Answers(agents, silent, pods, events, api)
 
 
-def _sockets(cluster: Cluster) -> dict[str, str]:
-    """Through the agents' own mount namespaces: /run of a node is its own."""
+def sockets(cluster: Cluster | None) -> dict[str, str]:
+    """By node; without a cluster this machine's own. "" where no agent runs."""
+    if cluster is None:
+        return {"this node": SOCKET}
     found = {}
     for node in cluster.nodes:
         agent = units.programs(cluster.unit_dir(node.name)).get("agent") or {}
+        # Through the agents' own mount namespaces: /run of a node is its own.
         found[node.name] = f"/proc/{agent['pid']}/root{SOCKET}" if agent.get("alive") else ""
     return found
 
@@ -66,18 +69,19 @@ def _own_kubeconfig() -> str:
     return next((path for path in known if path and os.path.exists(path)), "")
 
 
-async def _agent(path: str) -> tuple[list[Json] | None, str]:
+async def asked(path: str, what: str) -> tuple[Json | None, str]:
+    """What the agent at the socket `path` answers to GET `what`, or None and why not."""
     if not path:
         return None, "its agent does not run"
     try:
         timeout = aiohttp.ClientTimeout(total=_SECONDS)
         async with (
             aiohttp.ClientSession(connector=aiohttp.UnixConnector(path), timeout=timeout) as session,
-            session.get("http://agent/why") as answer,
+            session.get(f"http://agent{what}") as answer,
         ):
             if answer.status != 200:
                 return None, f"its agent answers {answer.status}"
-            return (await answer.json())["pods"], ""
+            return dict(await answer.json()), ""
     except PermissionError:
         return None, "its socket may be opened by root only"
     except (OSError, aiohttp.ClientError, TimeoutError) as error:

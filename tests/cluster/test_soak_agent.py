@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from cli.why.sources import SOCKET, _agent
+from cli.why.sources import SOCKET, asked
 from nodelib.errors import NodewrightError
 from tests.cluster.noted import forget_notes, noted, started_more_than_once, started_unended
 from tests.cluster.world import Object, World, condition, is_ready, status_of
@@ -136,8 +136,8 @@ async def known_again(world: World, pid: int, seconds: float = 60) -> None:
     """Until the agent tells of every steady pod, probed again."""
     wanted, deadline = {f"steady-{number}" for number in range(_STEADY)}, time.monotonic() + seconds
     while True:
-        found, problem = await _agent(f"/proc/{pid}/root{SOCKET}")
-        pods = {one["name"]: one for one in found or () if one["namespace"] == world.namespace}
+        found, problem = await asked(f"/proc/{pid}/root{SOCKET}", "/why")
+        pods = {one["name"]: one for one in (found or {}).get("pods", ()) if one["namespace"] == world.namespace}
         missing = {name: pods.get(name, {}).get("waits") for name in wanted if not _probed(pods.get(name))}
         if not missing:
             return

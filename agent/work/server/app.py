@@ -12,7 +12,6 @@ from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 from agent.model.serving import TlsFiles
-from agent.ports import Explains
 from agent.work.server import local
 from agent.work.server.answers import Refused, text
 from agent.work.server.auth import Auth
@@ -73,9 +72,9 @@ class KubeletServer:
         self.addresses[name] = runner.addresses[0][:2]
         log.info("%s server listens on %s port %d", name, *self.addresses[name])
 
-    async def _listen_locally(self, explains: Explains, path: str) -> None:
+    async def _listen_locally(self, path: str) -> None:
         app = web.Application(middlewares=[_answer_errors])
-        local.add_why(app, explains)
+        _add_explained(app, self._deps)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=_STOP_LIMIT)
         await runner.setup()
         self._runners.append(runner)
@@ -101,8 +100,8 @@ class KubeletServer:
             for path in _DEBUGGING:
                 app.router.add_route("*", path + "{rest:.*}", debugging_disabled)
             await self._listen("read-only", app, settings.address, settings.read_only_port)
-        if settings.local_socket and deps.explains is not None:
-            await self._listen_locally(deps.explains, settings.local_socket)
+        if settings.local_socket:
+            await self._listen_locally(settings.local_socket)
         if settings.healthz_port:
             app = web.Application(middlewares=[_answer_errors])
             _add_health(app, deps)
@@ -185,6 +184,13 @@ def _add_health(app: web.Application, deps: ServerDeps) -> None:
     app.router.add_get("/healthz/lease", health.lease)
 
 
+def _add_explained(app: web.Application, deps: ServerDeps) -> None:
+    if deps.explains is not None:
+        local.add_why(app, deps.explains)
+    if deps.images is not None:
+        local.add_images(app, deps.images)
+
+
 def _add_restricted(app: web.Application, deps: ServerDeps, clock: Clock) -> None:
     """The rest (InstallAuthRequiredHandlers), unless debugging handlers are off."""
     settings = deps.settings
@@ -202,8 +208,7 @@ def _add_restricted(app: web.Application, deps: ServerDeps, clock: Clock) -> Non
         for path in off:
             app.router.add_route("*", path + "{rest:.*}", debugging_disabled)
         return
-    if deps.explains is not None:
-        local.add_why(app, deps.explains)
+    _add_explained(app, deps)
     streams, pods, zpages = Streams(deps), Pods(deps, clock), ZPages(deps, clock)
     for root, handler in (("/exec", streams.exec), ("/attach", streams.attach)):
         for path in (f"{root}{_POD}/{{container}}", f"{root}{_POD}/{{uid}}/{{container}}"):

@@ -9,7 +9,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from agent.machine_ports import LogReader, Tls, Upgrades
-from agent.ports import Explains, PodView, Runtime
+from agent.ports import Explains, ImageReports, PodView, Runtime
 from agent.settings import ServerSettings
 from agent.work.stats import StatsProvider
 from nodelib.kube.client import KubeClient
@@ -64,5 +64,6 @@ class ServerDeps:
     stats: StatsProvider | None = None
     probe_registry: CollectorRegistry | None = None
     explains: Explains | None = None
+    images: ImageReports | None = None
     heartbeat: Callable[[], str] = lambda: ""
     translate_uid: Callable[[str], str] = lambda uid: uid

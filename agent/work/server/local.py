@@ -1,7 +1,7 @@
 """The node's local socket: why each pod is as it is, for root on this machine, with or without an API server.
 
-GET /why and GET /why/{namespace}/{pod} on a unix socket of mode 0600: whoever may open it may read everything here
-anyway. The same paths are on :10250, authorized as nodes/proxy.
+GET /why, GET /why/{namespace}/{pod} and GET /images on a unix socket of mode 0600: whoever may open it may read
+everything here anyway. The same paths are on :10250, authorized as nodes/proxy.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import asdict
 from aiohttp import web
 
 from agent.model.explain import Explanation
-from agent.ports import Explains
+from agent.ports import Explains, ImageReports
 from agent.work.server.answers import Refused, json
 
 log = logging.getLogger(__name__)
@@ -39,6 +39,15 @@ class Why:
 def document(found: Explanation) -> dict[str, object]:
     """As JSON: the fields of agent.model.explain."""
     return asdict(found)
+
+
+def add_images(app: web.Application, images: ImageReports) -> None:
+    """GET /images: an ImageReport."""
+
+    async def report(request: web.Request) -> web.Response:
+        return json(asdict(await images.report()))
+
+    app.router.add_get("/images", report, allow_head=False)
 
 
 def add_why(app: web.Application, explains: Explains) -> None:

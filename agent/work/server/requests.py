@@ -16,7 +16,7 @@ _METHODS = {"OPTIONS", "GET", "HEAD", "POST", "PUT", "DELETE", "TRACE", "CONNECT
 _PATHS = {
     "healthz", "pods", "stats", "metrics", "metrics/cadvisor", "metrics/probes", "metrics/resource", "run", "exec",
     "attach", "portForward", "containerLogs", "configz", "runningpods", "checkpoint", "logs", "debug",
-    "statusz", "flagz", "why",
+    "statusz", "flagz", "why", "images",
 }  # fmt: skip
 _LONG_RUNNING = {"exec", "attach", "portforward", "debug"}
 

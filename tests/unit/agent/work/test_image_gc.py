@@ -109,3 +109,29 @@ async def test_a_policy_that_is_off_removes_nothing() -> None:
     await clock.advance(INTERVAL)
     await found.collect()
     assert len(store.images) == 2 and events.told == []
+
+
+async def test_a_report_changes_nothing_and_says_what_the_last_collection_came_to() -> None:
+    store = Store("a", "b", "c")
+    store.used, store.other = ["a"], 650
+    found, clock, events, _ = collector(store, ImageGcPolicy(90, 50, min_age=60))
+    first = await found.report()
+    assert {one.name: [hold.kind.value for hold in one.holds] for one in first.images} == {
+        "a:1": ["container"],
+        "b:1": ["young"],
+        "c:1": ["young"],
+    }
+    assert (first.to_free, first.last, first.node) == (450, None, "n")
+    with pytest.raises(Temporary):
+        await found.collect()
+    await clock.advance(60)
+    report = await found.report()
+    assert [one.name for one in report.images if not one.holds] == ["b:1", "c:1"]
+    assert len(store.images) == 3
+    with pytest.raises(Temporary):
+        await found.collect()
+    last = (await found.report()).last
+    assert last is not None
+    assert (last.wanted, last.freed, last.removed) == (450, 200, ("b:1", "c:1"))
+    kept = "100 B in 1 image used by containers; the largest: a:1 (100 B, container ?/?[m])"
+    assert kept in last.problem and kept in events.told[-1][2]

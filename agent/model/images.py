@@ -1,0 +1,68 @@
+"""What is known of the images on the node's disk: what holds each, what a collection would do. Wall seconds, bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Holding(StrEnum):
+    """Why an image may not be removed now."""
+
+    CONTAINER = "container"
+    VOLUME = "volume"
+    PINNED = "pinned"
+    YOUNG = "young"
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """`who`: the pod and container, or until when."""
+
+    kind: Holding
+    who: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldImage:
+    """`used`: when it was last seen in use, 0: never since this agent runs. No `holds`: it may go."""
+
+    id: str
+    names: tuple[str, ...]
+    size: int
+    detected: float
+    used: float
+    holds: tuple[Hold, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return self.names[0] if self.names else self.id
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """The last collection that had something to do: `problem` "" when it freed what it was to free."""
+
+    at: float
+    wanted: int
+    freed: int
+    removed: tuple[str, ...] = ()
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ImageReport:
+    """`images`: first those that may go, in the order in which they would, then the others, the largest first.
+
+    `high`, `low`: percent of the file system at which a collection begins and ends; `to_free`: what it would free now.
+    """
+
+    node: str
+    at: float
+    capacity: int
+    available: int
+    high: int
+    low: int
+    to_free: int
+    images: tuple[HeldImage, ...] = ()
+    last: Collected | None = None

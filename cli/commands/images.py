@@ -1,0 +1,140 @@
+"""`nodewright images`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from typing import Any
+
+from rich.table import Table
+
+from agent.model.images import Collected, HeldImage, Hold, Holding, ImageReport
+from agent.plan.image_gc import usage_percent
+from agent.plan.image_holds import holding, to_go
+from agent.plan.sizes import size_of, span_of
+from cli.commands.kubectl import find
+from cli.terminal import new_console
+from cli.why.sources import asked, sockets
+from controlplane.edge import state
+from nodelib import quantity
+from nodelib.errors import Invalid, NotFound, Temporary
+
+_WIDE = 200
+
+
+def run(name: str, node: str, free: str, *, as_json: bool) -> None:
+    """What holds each image of the nodes, or with `free` (a quantity) what would go to free so much.
+
+    Raises NotFound (no such node), Invalid (`free`), Temporary when no agent answers.
+    """
+    wanted = _bytes(free) if free else None
+    ways = _chosen(name, node)
+    answers = asyncio.run(_asked(ways))
+    reports = {one: parse(found) for one, (found, _) in answers.items() if found is not None}
+    silent = "; ".join(f"{one}: {why}" for one, (found, why) in answers.items() if found is None)
+    if not reports:
+        raise Temporary(silent, obj=name, step="ask for images", action="On a node, run it as root.")
+    if as_json:
+        print(json.dumps({one: found for one, (found, _) in answers.items()}, indent=1))
+        return
+    console, now = new_console(width=_WIDE), time.time()
+    for report in reports.values():
+        lines = _dry(report, wanted) if wanted is not None else _summary(report, now)
+        for line in lines:
+            console.print(line, soft_wrap=True)
+        if wanted is None:
+            console.print(_table(report.images, now))
+    if silent:
+        console.print(f"No word of {silent}", style="yellow")
+
+
+def parse(document: dict[str, Any]) -> ImageReport:
+    """An agent's answer."""
+    images = tuple(
+        HeldImage(**{**one, "names": tuple(one["names"]), "holds": tuple(_hold(hold) for hold in one["holds"])})
+        for one in document["images"]
+    )
+    last = Collected(**document["last"]) if document["last"] else None
+    return ImageReport(**{**document, "images": images, "last": last})
+
+
+def _hold(document: dict[str, Any]) -> Hold:
+    return Hold(Holding(document["kind"]), document["who"])
+
+
+def _chosen(name: str, node: str) -> dict[str, str]:
+    ways = sockets(state.load(name))
+    if node and node not in ways:
+        if state.load(name) is None and state.clusters():
+            find(name)  # another cluster was meant: the error names those that are here
+        raise NotFound(f'no node "{node}"', step="ask for images", action=f"There are: {', '.join(sorted(ways))}.")
+    return {node: ways[node]} if node else ways
+
+
+async def _asked(ways: dict[str, str]) -> dict[str, tuple[Any, str]]:
+    found = await asyncio.gather(*(asked(path, "/images") for path in ways.values()))
+    return dict(zip(ways, found, strict=True))
+
+
+def _bytes(text: str) -> int:
+    try:
+        return int(quantity.parse(text))
+    except ValueError as error:
+        raise Invalid(f"--free {text}: {error}", step="read", action="Give bytes or a quantity such as 5Gi.") from error
+
+
+def _summary(report: ImageReport, now: float) -> list[str]:
+    whole = size_of(sum(one.size for one in report.images))
+    free = [one for one in report.images if not one.holds]
+    lines = [
+        f"{report.node}: {len(report.images)} images, {whole} by the runtime's count; "
+        f"{len(free)} of them ({size_of(sum(one.size for one in free))}) may go",
+        f"  {_state(report)}",
+    ]
+    if report.last is not None:
+        last = report.last
+        asked_for = f" of {size_of(last.wanted)}" if last.wanted else ""
+        problem = f": {last.problem}" if last.problem else ""
+        lines.append(
+            f"  the last one, {span_of(now - last.at)} ago, removed {len(last.removed)} images and freed "
+            f"{size_of(last.freed)}{asked_for}{problem}"
+        )
+    return lines
+
+
+def _state(report: ImageReport) -> str:
+    if not report.capacity:
+        return "how full their file system is, is not known"
+    used = usage_percent(report.capacity, report.available)
+    text = f"{used} % of their file system's {size_of(report.capacity)} are used"
+    if report.high >= 100:
+        return f"{text}; none is removed for want of space (imageGCHighThresholdPercent {report.high})"
+    text += f"; a collection begins at {report.high} % and frees down to {report.low} %"
+    if not report.to_free:
+        return text
+    going, freed = to_go(report.images, report.to_free)
+    names = ", ".join(one.name for one in going) or "nothing"
+    short = f", {size_of(report.to_free - freed)} too little" if freed < report.to_free else ""
+    return f"{text}: the next is to free {size_of(report.to_free)} and removes {names}{short}"
+
+
+def _dry(report: ImageReport, wanted: int) -> list[str]:
+    going, freed = to_go(report.images, wanted)
+    word = "enough" if freed >= wanted else f"{size_of(wanted - freed)} too little: the others are held"
+    lines = [f"{report.node}: to free {size_of(wanted)}, {len(going)} images would go, {size_of(freed)} ({word})"]
+    return [*lines, *(f"  {one.name}  {size_of(one.size)}" for one in going)]
+
+
+def _table(images: tuple[HeldImage, ...], now: float) -> Table:
+    table = Table(box=None, padding=(0, 2), header_style="bold")
+    for column in ("IMAGE", "SIZE", "LAST USE SEEN", "HELD BY"):
+        table.add_column(column, overflow="fold")
+    for turn, one in enumerate(images, 1):
+        used = f"{span_of(now - one.used)} ago" if one.used else "none"
+        if any(hold.kind in (Holding.CONTAINER, Holding.VOLUME) for hold in one.holds):
+            used = "now"
+        table.add_row(
+            one.name, size_of(one.size), used, holding(one) if one.holds else f"nothing: goes as number {turn}"
+        )
+    return table

@@ -1,0 +1,70 @@
+"""`nodewright images`: an agent's answer, as people read it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+import pytest
+
+from agent.model.images import Collected, HeldImage, Hold, Holding, ImageReport
+from cli.commands import images
+from controlplane.edge import state
+from nodelib.errors import Invalid, NotFound
+
+NOW, GIB = 1_767_225_600.0, 1 << 30
+REPORT = ImageReport(
+    node="node1",
+    at=NOW,
+    capacity=100 * GIB,
+    available=12 * GIB,
+    high=85,
+    low=80,
+    to_free=8 * GIB,
+    images=(
+        HeldImage("sha256:1", ("r/old:1",), 3 * GIB, NOW - 9000, NOW - 7200),
+        HeldImage("sha256:2", ("r/web:1",), 9 * GIB, NOW - 9000, NOW, (Hold(Holding.CONTAINER, "shop/web-0[app]"),)),
+    ),
+    last=Collected(NOW - 240, 8 * GIB, 2 * GIB, ("r/gone:1",), "Insufficient free disk space"),
+)
+
+
+@pytest.fixture(autouse=True)
+def node(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def answer(path: str, what: str) -> tuple[object, str]:
+        return (json.loads(json.dumps(asdict(REPORT))), "") if path == "/1" else (None, "its agent does not run")
+
+    monkeypatch.setattr(images, "sockets", lambda cluster: {"node1": "/1", "node2": ""})
+    monkeypatch.setattr(images, "asked", answer)
+    monkeypatch.setattr(state, "load", lambda name: None)
+    monkeypatch.setattr(state, "clusters", list)
+    monkeypatch.setattr("cli.commands.images.time.time", lambda: NOW)
+
+
+def test_what_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    images.run("lab", "", "", as_json=False)
+    told = capsys.readouterr().out
+    for text in (
+        "node1: 2 images, 12 GiB by the runtime's count; 1 of them (3.0 GiB) may go",
+        "88 % of their file system's 100 GiB are used; a collection begins at 85 % and frees down to 80 %: "
+        "the next is to free 8.0 GiB and removes r/old:1, 5.0 GiB too little",
+        "the last one, 4 min ago, removed 1 images and freed 2.0 GiB of 8.0 GiB: Insufficient free disk space",
+        "nothing: goes as number 1",
+        "container shop/web-0[app]",
+        "No word of node2: its agent does not run",
+    ):
+        assert text in told
+
+
+def test_a_dry_run(capsys: pytest.CaptureFixture[str]) -> None:
+    images.run("lab", "node1", "2Gi", as_json=False)
+    assert "node1: to free 2.0 GiB, 1 images would go, 3.0 GiB (enough)" in capsys.readouterr().out
+    images.run("lab", "node1", "5Gi", as_json=False)
+    assert "2.0 GiB too little: the others are held" in capsys.readouterr().out
+
+
+def test_bad_input_names_what_there_is() -> None:
+    with pytest.raises(NotFound, match=r"node3.*node1, node2"):
+        images.run("lab", "node3", "", as_json=False)
+    with pytest.raises(Invalid, match="many"):
+        images.run("lab", "node1", "many", as_json=False)
