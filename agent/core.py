@@ -193,7 +193,9 @@ class Core:
 
     def _explainer(self) -> Explainer:
         problems = lambda: self.keeper.runtime.problems  # noqa: E731
-        return Explainer(self.settings.node.name, self.table, self.probes, self.images, problems, self.clock)
+        return Explainer(
+            self.settings.node.name, self.table, self.probes, self.images, self.stats, problems, self.clock
+        )
 
     async def stop_work(self) -> None:
         """Stop the server and all workers; pods run on."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +53,21 @@ class End:
 
 
 @dataclass(frozen=True, slots=True)
+class Cost:
+    """What something of the pod costs, or is kept from: in words, as figures by name, and what to do if it matters."""
+
+    of: str
+    told: str
+    figures: Mapping[str, float] = field(default_factory=dict)
+    action: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Explanation:
-    """The whole answer; `summary` is one sentence, `waits` is empty for a pod that is as it should be."""
+    """The whole answer; `summary` is one sentence, `waits` is empty for a pod that is as it should be.
+
+    `costs`: only for a pod that is asked for by its name.
+    """
 
     namespace: str
     name: str
@@ -64,3 +78,4 @@ class Explanation:
     waits: tuple[Wait, ...] = ()
     ends: tuple[End, ...] = ()
     timeline: tuple[Happening, ...] = ()
+    costs: tuple[Cost, ...] = ()

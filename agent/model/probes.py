@@ -76,11 +76,20 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
+class ProbeCost:
+    """How many attempts there were, and the seconds from asking to the answer: of all together, of the longest."""
+
+    runs: int = 0
+    seconds: float = 0.0
+    worst: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class ProbeAnswer:
     """The newest answer of one probe of a running container, and since when it has been the same.
 
     `at`, `since` in wall seconds; `times` equal answers in a row, of which it takes `threshold`. `outcome` None: none
-    yet. `period` in seconds.
+    yet. `period` in seconds; `cost`: of all attempts since this agent watches the container.
     """
 
     container: str
@@ -91,3 +100,4 @@ class ProbeAnswer:
     times: int
     threshold: int
     period: float
+    cost: ProbeCost = ProbeCost()

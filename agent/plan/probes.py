@@ -14,7 +14,18 @@ from typing import Any
 from urllib.parse import quote
 
 from agent.model.pods import Json, Pod, ProbeState
-from agent.model.probes import Ask, ExecAsk, GrpcAsk, HttpAsk, Outcome, ProbeAnswer, ProbeKind, TcpAsk, Verdict
+from agent.model.probes import (
+    Ask,
+    ExecAsk,
+    GrpcAsk,
+    HttpAsk,
+    Outcome,
+    ProbeAnswer,
+    ProbeCost,
+    ProbeKind,
+    TcpAsk,
+    Verdict,
+)
 from agent.plan.expand import expand_all
 from nodelib.errors import Invalid
 from nodelib.version import KUBERNETES_MINOR
@@ -176,12 +187,16 @@ def unanswered(spec: Spec, container: str, started_at: float) -> ProbeAnswer:
     return ProbeAnswer(container, spec.kind, None, started_at, started_at, 0, threshold, spec.period)
 
 
-def answered(before: ProbeAnswer | None, spec: Spec, container: str, outcome: Outcome, now: float) -> ProbeAnswer:
-    """One more answer, in a row with those before it that had the same verdict."""
+def answered(
+    before: ProbeAnswer | None, spec: Spec, container: str, outcome: Outcome, now: float, took: float = 0.0
+) -> ProbeAnswer:
+    """One more answer, in a row with those before it that had the same verdict. `took`: seconds."""
+    past = before.cost if before is not None else ProbeCost()
+    cost = ProbeCost(past.runs + 1, past.seconds + took, max(past.worst, took))
     same = before is not None and before.outcome is not None and before.outcome.verdict is outcome.verdict
     since, times = (before.since, before.times + 1) if before is not None and same else (now, 1)
     threshold = spec.successes if outcome.verdict in (Verdict.SUCCESS, Verdict.WARNING) else spec.failures
-    return ProbeAnswer(container, spec.kind, outcome, now, since, times, threshold, spec.period)
+    return ProbeAnswer(container, spec.kind, outcome, now, since, times, threshold, spec.period, cost)
 
 
 def ask_of(spec: Spec, container: Json, ip: str) -> Ask:

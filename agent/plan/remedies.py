@@ -104,5 +104,12 @@ _RULES = (
           "full-pcpus-only out."),
     _rule("TopologyAffinityError", "", "Ask for what one NUMA node has free, or choose the node's "
           "topologyManagerPolicy best-effort."),
+    _rule("CPUThrottled", r"limit (?P<limit>\S+)", "Raise resources.limits.cpu of container {container} from {limit}, "
+          "or leave it out: the program stands still for the rest of each period in which it has used it up."),
+    _rule("CPUStalled", "", "The node has too little CPU for what runs on it: raise resources.requests.cpu of "
+          "container {container}, which is its share under pressure, or move something away."),
+    _rule("ProbeSlow", "exec", "Raise its periodSeconds, or ask by httpGet, tcpSocket or grpc: each exec starts a "
+          "process in the container."),
+    _rule("ProbeSlow", "", "See why container {container} answers slowly, or raise its periodSeconds."),
     _rule("SchedulingGated", "", "Whoever set spec.schedulingGates removes them."),
 )  # fmt: skip

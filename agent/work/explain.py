@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Protocol
 
 from agent.model.explain import Explanation
 from agent.model.pods import Pod
+from agent.model.stats import Snapshot
+from agent.plan.costs import costs
 from agent.plan.explain import Record, explain
 from agent.ports import Probes
 from agent.work.images import ImageDesk
 from agent.work.pod_table import PodTable
 from nodelib.clock import Clock
+
+
+class Snapshots(Protocol):
+    """work/stats.py StatsProvider."""
+
+    async def snapshot(self) -> Snapshot: ...
 
 
 class Explainer:
@@ -22,17 +32,22 @@ class Explainer:
         table: PodTable,
         probes: Probes,
         images: ImageDesk,
+        stats: Snapshots,
         problems: Callable[[], tuple[str, ...]],
         clock: Clock,
     ) -> None:
         self._node, self._table, self._probes, self._images = node, table, probes, images
-        self._problems, self._clock = problems, clock
+        self._stats, self._problems, self._clock = stats, problems, clock
 
     async def pod(self, namespace: str, name: str) -> Explanation | None:
-        """None: this node has no such pod."""
+        """With what it costs. None: this node has no such pod."""
         await self._images.look()
         found = self._table.pod(namespace, name)
-        return self._explain(found) if found is not None else None
+        explanation = self._explain(found) if found is not None else None
+        if found is None or explanation is None:
+            return None
+        figures = next((one for one in (await self._stats.snapshot()).pods if one.uid == found.uid), None)
+        return replace(explanation, costs=costs(found, figures, self._probes.findings(found.uid)))
 
     async def all(self) -> list[Explanation]:
         """Every pod of the node, by namespace and name."""

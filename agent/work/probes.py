@@ -251,8 +251,8 @@ class ProbeKeeper:
         before = plan.state(watched.tracks)
         outcome = await self._ask(kept, watched, spec)
         self._tried(key)
-        name, now = watched.container["name"], self._clock.now()
-        watched.answers[kind] = plan.answered(watched.answers.get(kind), spec, name, outcome, now)
+        name, now, took = watched.container["name"], self._clock.now(), self._clock.monotonic() - began
+        watched.answers[kind] = plan.answered(watched.answers.get(kind), spec, name, outcome, now, took)
         counted = watched.restarted or plan.is_counted(spec, watched.started_at, began)
         track = watched.tracks[kind]
         self._tell(kept.pod, watched.container, kind, outcome, plan.is_told(spec, track, counted))
@@ -260,7 +260,7 @@ class ProbeKeeper:
             success = outcome.verdict is not Verdict.FAILURE
             track = plan.record(track, spec, success, counted=counted)
             watched.tracks[kind] = track
-        self._count(kept.pod, watched.container, kind, outcome, self._clock.monotonic() - began)
+        self._count(kept.pod, watched.container, kind, outcome, took)
         self._under_way.pop(key, None)
         after = plan.state(watched.tracks)
         if plan.wanted(spec, track, after.started):

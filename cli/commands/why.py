@@ -14,7 +14,7 @@ from cli.commands.kubectl import find
 from cli.terminal import new_console
 from cli.why import judge, show
 from cli.why.judge import Told
-from cli.why.sources import Answers, ask
+from cli.why.sources import Answers, ask, ask_for
 from controlplane.edge import state
 from nodelib.errors import NotFound, Temporary
 
@@ -35,6 +35,8 @@ def run(name: str, pod: str, namespace: str, *, as_json: bool, kubeconfig: str =
         )
     every = judge.told(answers.agents, answers.pods, answers.events)
     found = _chosen(every, pod, namespace) if pod else [one for one in every if not one.is_well]
+    if pod and len(found) == 1:
+        found = [_with_costs(name, found[0], answers)]
     if as_json:
         print(json.dumps(_document(found, answers), indent=1))
         return
@@ -61,6 +63,14 @@ def _chosen(every: list[Told], pod: str, namespace: str) -> list[Told]:
         action = f"It is in namespace {near}: add -n." if near else "`nodewright why` lists those that wait."
         raise NotFound(f'no pod "{space or namespace}/{name}"', step="explain", action=action)
     return found
+
+
+def _with_costs(name: str, told: Told, answers: Answers) -> Told:
+    """The same, as its node says it of this pod alone."""
+    one = told.found
+    node = next((node for node, pods in answers.agents.items() if any(pod["uid"] == one.uid for pod in pods)), None)
+    more = asyncio.run(ask_for(name, node, one.namespace, one.name)) if node is not None else None
+    return Told(judge.parse(more), True) if more is not None and more["uid"] == one.uid else told
 
 
 def _document(found: list[Told], answers: Answers) -> dict[str, object]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from agent.model.explain import End, Explanation, Happening, Wait
+from agent.model.explain import Cost, End, Explanation, Happening, Wait
 from agent.plan.remedies import Subject, action_for
 from nodelib.kube.times import parse_rfc3339
 
@@ -59,6 +59,7 @@ def parse(document: Json) -> Explanation:
         waits=tuple(Wait(**one) for one in document["waits"]),
         ends=tuple(End(**one) for one in document["ends"]),
         timeline=tuple(Happening(**one) for one in document["timeline"]),
+        costs=tuple(Cost(**one) for one in document.get("costs") or ()),
     )
 
 

@@ -26,6 +26,10 @@ def one(told: Told, now: float, console: Console) -> None:
         _wait(wait, now, console, said)
     for line in _ends(found.ends, now):
         _say(console, line)
+    for cost in found.costs:
+        _say(console, f"{cost.of}: {cost.told}")
+        if cost.action:
+            _say(console, f"  do: {cost.action}")
     if found.timeline:
         console.print(_timeline(found, now, said))
 

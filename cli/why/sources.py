@@ -52,6 +52,11 @@ async def ask(name: str, kubeconfig: str = "") -> Answers:
     return Answers(agents, silent, pods, events, api)
 
 
+async def ask_for(name: str, node: str, namespace: str, pod: str) -> Json | None:
+    """What the agent of `node` (as in Answers.agents) says of one pod, with what it costs; None: no word."""
+    return (await asked(sockets(state.load(name)).get(node, ""), f"/why/{namespace}/{pod}"))[0]
+
+
 def sockets(cluster: Cluster | None) -> dict[str, str]:
     """By node; without a cluster this machine's own. "" where no agent runs."""
     if cluster is None:
