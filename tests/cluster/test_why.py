@@ -168,3 +168,25 @@ async def test_the_node_explains_its_pods_to_one_who_cannot_reach_the_api_server
         return _fits(pods.get("crash"), _EXPECTED["crash"])
 
     await holds(told, "the node alone explains it", 60)
+
+
+async def test_a_pod_tells_what_it_costs_and_its_node_what_holds_its_image(world: World) -> None:
+    probe = {"exec": {"command": ["true"]}, "periodSeconds": 1}
+    needs = {"limits": {"cpu": "50m"}}
+    busy = _command("sh", "-c", "while :; do :; done", resources=needs, readinessProbe=probe)
+    await world.create(pod("busy", busy))
+    await world.ready("busy")
+
+    async def told() -> bool:
+        argv = [sys.executable, "-m", "cli", "why", f"{world.namespace}/busy", "--name", world.cluster.name]
+        (found,) = json.loads((await run([*argv, "-o", "json"], timeout=60)).text)["pods"]
+        costs = {one["of"]: one for one in found["costs"]}
+        assert costs["readinessProbe of main"]["figures"]["runs"] >= 1
+        return "(limit 50m)" in costs.get("container main", {"told": ""})["told"]
+
+    await holds(told, "the throttling is told", 60)
+    node = (await world.get("busy"))["spec"]["nodeName"]
+    argv = [sys.executable, "-m", "cli", "images", node, "--name", world.cluster.name, "-o", "json"]
+    report = json.loads((await run(argv, timeout=60)).text)[node]
+    [image] = [one for one in report["images"] if BUSYBOX in one["names"]]
+    assert {"kind": "container", "who": f"{world.namespace}/busy[main]"} in image["holds"]
