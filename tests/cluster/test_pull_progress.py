@@ -7,21 +7,22 @@ import os
 import shutil
 import tempfile
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from agent.edge.cri import Cri
 from agent.edge.image_content import ImageContent
-from agent.errors import CriError
+from agent.errors import PluginError
 from agent.work.pull_progress import PullWatch
 from controlplane.binaries import ensure
 from controlplane.images.archive import write_archive, write_layer
 from controlplane.images.model import RunConfig, file, make_image
 from controlplane.registry import Catalogue, application, catalogue, hosts_toml
 from nodelib.clock import SystemClock
+from nodelib.command import run
 from tests.waiting import until
 
 pytestmark = [
@@ -34,12 +35,9 @@ NAME = f"{HOST}/nodewright/slow:1.0"
 CONFIG = """version = 3
 root = "{base}/root"
 state = "{base}/state"
+disabled_plugins = ["io.containerd.grpc.v1.cri", "io.containerd.nri.v1.nri"]
 [grpc]
   address = "{base}/c.sock"
-[plugins."io.containerd.cri.v1.images"]
-  use_local_image_pull = {local}
-[plugins."io.containerd.cri.v1.images".registry]
-  config_path = "{base}/certs.d"
 """
 MIB = 1 << 20
 SENT = 2 * MIB
@@ -91,34 +89,66 @@ async def registry(tmp_path: Path) -> AsyncIterator[SlowRegistry]:
     await runner.cleanup()
 
 
-@pytest.fixture(params=["false", "true"], ids=["transfer service", "client pull"])
-async def endpoint(request: pytest.FixtureRequest, registry: SlowRegistry) -> AsyncIterator[str]:
+@dataclass(frozen=True)
+class Containerd:
+    base: Path
+    ctr: Path
+
+    @property
+    def socket(self) -> Path:
+        return self.base / "c.sock"
+
+    async def pull(self, *ways: str) -> None:
+        hosts = str(self.base / "certs.d")
+        argv = [
+            str(self.ctr),
+            "-a",
+            str(self.socket),
+            "-n",
+            "k8s.io",
+            "images",
+            "pull",
+            *ways,
+            "--hosts-dir",
+            hosts,
+            NAME,
+        ]
+        await run(argv, timeout=60)
+
+
+@pytest.fixture
+async def containerd(registry: SlowRegistry) -> AsyncIterator[Containerd]:
     cache = Path(os.environ.get("NODEWRIGHT_CACHE", Path.home() / ".cache/nodewright"))
-    binary = ensure(["containerd"], cache_dir=cache).path("containerd")
+    binary = ensure(["containerd", "ctr"], cache_dir=cache).path("containerd")
     base = Path(tempfile.mkdtemp(prefix="nw-pull-"))
     hosts = base / "certs.d" / HOST
     hosts.mkdir(parents=True)
     (hosts / "hosts.toml").write_text(hosts_toml(HOST, f"http://127.0.0.1:{registry.port}", fallback=False))
-    (base / "config.toml").write_text(CONFIG.format(base=base, local=request.param))
+    (base / "config.toml").write_text(CONFIG.format(base=base))
     with (base / "log").open("wb") as log:
         process = await asyncio.create_subprocess_exec(
             str(binary), "--config", str(base / "config.toml"), stdout=log, stderr=log
         )
     try:
-        yield f"unix://{base}/c.sock"
+        yield Containerd(base, binary.with_name("ctr"))
     finally:
         process.terminate()
         await process.wait()
         shutil.rmtree(base)
 
 
-async def test_a_pull_is_followed_byte_for_byte(endpoint: str, registry: SlowRegistry) -> None:
-    cri, watch, told = Cri(endpoint), PullWatch(ImageContent(endpoint), SystemClock()), list[str]()
+@pytest.mark.parametrize("ways", [(), ("--local",)], ids=["transfer service", "client pull"])
+async def test_a_pull_is_followed_byte_for_byte(
+    containerd: Containerd, registry: SlowRegistry, ways: tuple[str, ...]
+) -> None:
+    """By ctr, in the two ways in which containerd's CRI pulls, and in its namespace."""
+    content, told = ImageContent(f"unix://{containerd.socket}"), list[str]()
+    watch = PullWatch(content, SystemClock())
 
     async def answers() -> bool:
         try:
-            return await cri.image_status(NAME) is None
-        except CriError:
+            return not await content.under_way()
+        except PluginError:
             return False
 
     async def all_but_the_rest() -> bool:
@@ -130,11 +160,10 @@ async def test_a_pull_is_followed_byte_for_byte(endpoint: str, registry: SlowReg
     try:
         await until(answers, 30)
         async with watch.watching("one", NAME, told.append):
-            pulled = asyncio.create_task(cri.pull_image(NAME, None, {}))
+            pulled = asyncio.create_task(containerd.pull(*ways))
             await until(all_but_the_rest, 30)
             registry.go.set()
-            await asyncio.wait_for(pulled, 30)
+            await asyncio.wait_for(pulled, 60)
         assert watch.figures("one").total == 0, "what is over is forgotten"
     finally:
         await watch.close()
-        await cri.close()
