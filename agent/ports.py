@@ -134,6 +134,11 @@ class PodMaterials(Protocol):
         """Mount and write all that is there; idempotent. Raises Temporary/Permanent naming volume, cause and action."""
         ...
 
+    async def sure(self, pod: Pod) -> bool:
+        """Whether nothing can hinder prepare() but a token that is refused, or a disk that fails. Raises what prepare()
+        would while it is not known."""
+        ...
+
     async def sandbox_config(self, pod: Pod, materials: Materials, attempt: int) -> Json:
         """CRI PodSandboxConfig (labels: agent.labels.sandbox_labels); the same one goes to every create_container."""
         ...

@@ -104,12 +104,14 @@ class Facts:
     """The agent's own knowledge of one pod at `now` (wall seconds).
 
     `shed`: no record of an ended pod is to stay in the runtime; `actuated`: the resources that are in force; `sized`:
-    those that the pod's own cgroup was last made for. `succeeded`: the same static pod is to start again once this one
+    those that the pod's own cgroup was last made for. `founded`: what a sandbox needs is there, and nothing can hinder
+    the volumes but a token that is refused. `succeeded`: the same static pod is to start again once this one
     is gone.
     """
 
     now: float
     prepared: bool = False
+    founded: bool = False
     released: bool = False
     confirmed: bool = False
     shed: bool = False
@@ -131,7 +133,10 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Prepare:
-    """Volumes, hosts file, cgroup."""
+    """Volumes, hosts file, cgroup. `may_leave`: volumes that are sure to come may be left to the next Prepare, which is
+    walked beside the sandbox."""
+
+    may_leave: bool = False
 
 
 @dataclass(frozen=True, slots=True)

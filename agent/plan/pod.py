@@ -121,11 +121,13 @@ def _without_sandbox(pod: Pod, seen: ObservedPod, facts: Facts, problem: str) ->
     if not _retry_due(facts) and facts.blocked is not None:
         return PodPlan(wait_until=facts.blocked.retry_at, reason=f"{facts.blocked.reason}: {facts.blocked.message}")
     images = _first_images(pod, seen, facts)
-    if not facts.prepared:
-        return PodPlan((Prepare(), *images.steps), reason="volumes and cgroup are prepared", waiting=images.waiting)
+    if not (facts.prepared or facts.founded):
+        steps = (Prepare(may_leave=True), *images.steps)
+        return PodPlan(steps, reason="volumes and cgroup are prepared", waiting=images.waiting)
+    rest: tuple[Step, ...] = () if facts.prepared else (Prepare(),)
     if not facts.network_ready and not pod.host_network:
         text = "the container runtime's network is not ready"
-        return PodPlan(images.steps, facts.now + 1, reason=text, waiting=images.waiting)
+        return PodPlan((*rest, *images.steps), facts.now + 1, reason=text, waiting=images.waiting)
     # Init containers run again in a new sandbox: their old records would pass for this one's.
     purge = tuple(
         RemoveContainer(one.id)
@@ -133,7 +135,7 @@ def _without_sandbox(pod: Pod, seen: ObservedPod, facts: Facts, problem: str) ->
         if one.state is RunState.EXITED and _kind_of(pod, one.name) is Kind.INIT
     )
     sandbox = RunSandbox(attempt, replaces=bool(seen.sandboxes))
-    return PodPlan((*purge, sandbox, *images.steps), reason=problem, waiting=images.waiting)
+    return PodPlan((*purge, sandbox, *rest, *images.steps), reason=problem, waiting=images.waiting)
 
 
 def _worth_a_new_sandbox(pod: Pod, seen: ObservedPod) -> bool:

@@ -7,7 +7,7 @@ projected,downwardapi}; nested mount points pkg/volume/util/nested_volumes.go.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from agent.model.materials import (
@@ -31,6 +31,7 @@ from agent.plan import cgroups, csi, payload
 from nodelib import quantity
 from nodelib.errors import Invalid, NodewrightError, Permanent, Temporary
 
+_SIMPLE = frozenset({"configMap", "secret", "projected", "downwardAPI", "emptyDir"})
 _HOST_PATH_TYPES = ("", "DirectoryOrCreate", "Directory", "FileOrCreate", "File", "Socket", "CharDevice", "BlockDevice")
 
 
@@ -73,6 +74,29 @@ def needs(pod: Pod) -> Needs:
                 certificates.add(payload.certificate_need(volume["name"], index, part["podCertificate"]))
     known = frozenset(ref for ref in objects if ref.name)
     return Needs(known, frozenset(tokens), frozenset(bundles), frozenset(claims), frozenset(certificates))
+
+
+def simple(pod: Pod, wanted: Needs) -> bool:
+    """Whether the volumes are made of nothing but objects, tokens and directories: no driver, host path or image."""
+    if wanted.claims or wanted.certificates or wanted.bundles:
+        return False
+    return all(_is_simple(volume) for volume in pod.spec.get("volumes") or [])
+
+
+def fits(pod: Pod, objects: Mapping[ObjectRef, Json | None], wanted: Needs, node: NodeContext) -> bool:
+    """Whether these objects have all that the volumes take from them, whatever the tokens will be."""
+    gathered = Gathered(objects=dict(objects), tokens=dict.fromkeys(wanted.tokens, "-"))
+    try:
+        plan_volumes(pod, gathered, node)
+    except NodewrightError:
+        return False
+    return True
+
+
+def _is_simple(volume: Json) -> bool:
+    kinds = {key for key, value in volume.items() if key != "name" and value is not None}
+    medium = str((volume.get("emptyDir") or {}).get("medium") or "")
+    return kinds <= _SIMPLE and not medium.startswith("HugePages")
 
 
 def plan_volumes(pod: Pod, gathered: Gathered, node: NodeContext) -> list[VolumePlan]:

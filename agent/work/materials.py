@@ -159,6 +159,17 @@ class PodMaterialsWork:
                     mounted |= await self._csi.mount(pod, paths, served)
         return Materials(volumes=mounted, hosts_file=paths.etc_hosts, services=tuple(services))
 
+    async def sure(self, pod: Pod) -> bool:
+        """See PodMaterials. The objects are fetched, and stay known for prepare()."""
+        with _well_formed(pod):
+            names.check_names(pod)
+            wanted = volumes.needs(pod)
+            if not volumes.simple(pod, wanted):
+                return False
+            self._live.add(pod.uid)
+            objects, _ = await asyncio.gather(self._objects_of(pod, wanted), self._services(pod))
+            return volumes.fits(pod, objects, wanted, self._node())
+
     async def refresh(self, pod: Pod) -> None:
         """See PodMaterials. A volume whose source is gone keeps its last content; the others are still updated."""
         paths = self.paths(pod.uid)
@@ -272,19 +283,24 @@ class PodMaterialsWork:
         self._objects.forget(uid)
         self._certificates.forget(uid)
 
+    async def _objects_of(self, pod: Pod, wanted: volumes.Needs) -> dict[ObjectRef, Json | None]:
+        refs = list(wanted.objects)
+        found = await asyncio.gather(*(self._objects.object(pod, ref) for ref in refs))
+        return dict(zip(refs, found, strict=True))
+
     async def _gather(self, pod: Pod) -> Gathered:
         wanted = volumes.needs(pod)
-        objects, tokens, claims = list(wanted.objects), list(wanted.tokens), list(wanted.claims)
+        tokens, claims = list(wanted.tokens), list(wanted.claims)
         certificates = list(wanted.certificates)
         found, texts, bound, bundles, credentials = await asyncio.gather(
-            asyncio.gather(*(self._objects.object(pod, ref) for ref in objects)),
+            self._objects_of(pod, wanted),
             asyncio.gather(*(self._objects.token(pod, need) for need in tokens)),
             asyncio.gather(*(self._objects.claim(pod, name) for name in claims)),
             self._trust(pod, wanted.bundles),
             asyncio.gather(*(self._certificate(pod, need) for need in certificates)),
         )
         return Gathered(
-            objects=dict(zip(objects, found, strict=True)),
+            objects=found,
             tokens=dict(zip(tokens, texts, strict=True)),
             bundles=bundles,
             claims={name: volume for name, volume in zip(claims, bound, strict=True) if volume is not None},

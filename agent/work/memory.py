@@ -22,6 +22,7 @@ class PodMemory:
     `pod` has the resources that it was allocated, `desired` those that its object asks for. `sized` is the
     allocation that the pod's own cgroup was last made for, `limits` what that cgroup has. `succeeded`: the same static
     pod is to start once this one is gone. `mirror`: UID of the mirror pod that its status was last told to.
+    `foundation`: what a sandbox can be made from while the volumes are still being filled.
     `in_post_start`: names of containers whose postStart hook has yet to end.
     """
 
@@ -33,6 +34,7 @@ class PodMemory:
     mirror: str = ""
     seen: ObservedPod = field(default_factory=lambda: ObservedPod(""))
     materials: Materials | None = None
+    foundation: Materials | None = None
     released: bool = False
     confirmed: bool = False
     shed: bool = False
@@ -68,6 +70,7 @@ class PodMemory:
         return Facts(
             now=now,
             prepared=self.materials is not None,
+            founded=self.foundation is not None,
             released=self.released,
             confirmed=self.confirmed,
             shed=self.shed,

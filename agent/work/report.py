@@ -24,6 +24,7 @@ log = logging.getLogger(__name__)
 _FIRST_PAUSE = 0.2
 _LONGEST_PAUSE = 10.0
 _UNHURRIED = 0.5  # seconds that a change nobody waits for may be held back, to go with the next one
+_UNHURRIED_AT_THE_END = 5.0  # the same of a pod that is being deleted: the end of its containers is sure to follow
 
 
 @dataclass(slots=True)
@@ -142,7 +143,7 @@ class Reporter:
 
     async def _gather(self, slot: _Slot) -> None:
         """Until something presses, or the time is up."""
-        await at_most(self._clock, _UNHURRIED, slot.hurry)
+        await at_most(self._clock, _UNHURRIED_AT_THE_END if slot.pod.is_deleted else _UNHURRIED, slot.hurry)
         slot.hurry.set()
 
     async def _rest(self, slot: _Slot, error: NodewrightError, pause: float) -> None:

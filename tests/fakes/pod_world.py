@@ -46,12 +46,15 @@ IMAGE = "busybox:1"
 
 
 class FakeMaterials:
-    """Everything a pod asks for is there at once; `missing` makes prepare() fail, `bad_config` container_config()."""
+    """Everything a pod asks for is there at once; `missing` makes prepare() fail, `bad_config` container_config().
+    `slow`: what prepare() waits for once all objects are at hand; `refused`: how often it gets no token then."""
 
     def __init__(self) -> None:
         self.prepared: set[str] = set()
         self.missing: str = ""
         self.bad_config: str = ""
+        self.slow: asyncio.Event | None = None
+        self.refused = 0
         self.release_fails = 0
         self.stuck: set[str] = set()  # whose volumes can never be taken down
         self.refreshed: list[str] = []
@@ -60,9 +63,17 @@ class FakeMaterials:
     async def prepare(self, pod: Pod) -> Materials:
         if self.missing:
             raise Temporary(self.missing, obj=f"pod {pod.full_name}")
+        if self.slow is not None:
+            await self.slow.wait()
+        if self.refused:
+            self.refused -= 1
+            raise Temporary("failed to fetch token", obj=f"pod {pod.full_name}")
         self.prepared.add(pod.uid)
         images = {one["name"]: one["image"]["reference"] for one in pod.spec.get("volumes") or [] if one.get("image")}
         return Materials({name: MountedVolume(name, "", True, image) for name, image in images.items()})
+
+    async def sure(self, pod: Pod) -> bool:
+        return not self.missing
 
     async def sandbox_config(self, pod: Pod, materials: Materials, attempt: int) -> Json:
         meta = {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid, "attempt": attempt}

@@ -9,6 +9,7 @@ from agent.model.pods import Pod
 from agent.plan.admit import UNEXPECTED
 from agent.plan.allocation import allocation_of
 from agent.plan.ending import hastened, rejection
+from agent.plan.facts import Prepare
 from agent.ports import Materials
 from agent.work.steps import resize
 from agent.work.steps.context import Context, StepFailed
@@ -16,7 +17,7 @@ from nodelib.errors import NodewrightError, Permanent
 from nodelib.tasks import both
 
 
-async def walk(context: Context) -> None:
+async def walk(context: Context, step: Prepare) -> None:
     """Raises StepFailed."""
     memory, parts = context.memory, context.parts
     sized, keep = resize.made_for(parts, memory), resize.was_cut(parts, memory)
@@ -26,8 +27,13 @@ async def walk(context: Context) -> None:
         await parts.probes.first_round()
     async with parts.takeovers.place() if memory.seen.is_running else contextlib.nullcontext():
         # Volumes wait for the API server, a cgroup for the kernel: neither for the other.
-        parent, found = await both(_cgroup(context, sized, keep=keep), _volumes(context))
-    memory.materials, memory.sized = replace(found, cgroup_parent=parent), allocation_of(sized)
+        volumes = _volumes(context, may_leave=step.may_leave)
+        parent, found = await both(_cgroup(context, sized, keep=keep), volumes)
+    if found is None:
+        memory.foundation = Materials(cgroup_parent=parent)
+    else:
+        memory.materials = replace(found, cgroup_parent=parent)
+    memory.sized = allocation_of(sized)
 
 
 async def _cgroup(context: Context, sized: Pod, *, keep: bool) -> str:
@@ -48,11 +54,15 @@ async def _cgroup(context: Context, sized: Pod, *, keep: bool) -> str:
     return parent
 
 
-async def _volumes(context: Context) -> Materials:
-    memory = context.memory
+async def _volumes(context: Context, *, may_leave: bool) -> Materials | None:
+    """None: left to be filled beside the sandbox, for which the API server need not have given its tokens. A volume
+    that cannot be had keeps the sandbox from being made, as upstream's PodReadyToStartContainers has it."""
+    memory, materials = context.memory, context.parts.materials
     try:
         with memory.timeline.step("volumes", of="prepare"):
-            return await context.parts.materials.prepare(memory.pod)
+            if may_leave and await materials.sure(memory.pod):
+                return None
+            return await materials.prepare(memory.pod)
     except NodewrightError as error:
         context.warn("FailedMount", str(error))
         raise StepFailed("FailedMount", error) from error

@@ -25,7 +25,7 @@ async def release(context: Context) -> None:
             context.warn("FailedKillPod", f"error releasing the pod's volumes and cgroup: {error}")
             raise StepFailed("FailedKillPod", error) from error
         parts.exclusive.release(memory.pod.uid)
-        memory.materials, memory.released = None, True
+        memory.materials, memory.foundation, memory.released = None, None, True
 
 
 async def confirm(context: Context) -> None:

@@ -20,7 +20,7 @@ class Sandboxes:
     async def run(self, step: RunSandbox) -> None:
         """Raises StepFailed."""
         context, made = self._context, ""
-        materials = context.memory.materials
+        materials = context.memory.materials or context.memory.foundation
         with context.acting(), context.parts.leftovers.first():
             if materials is None:
                 raise Permanent("nothing is prepared", obj=context.memory.pod.full_name, step="sandbox")

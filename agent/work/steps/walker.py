@@ -53,7 +53,7 @@ class Walker:
         context = self._context
         match step:
             case Prepare():
-                await prepare.walk(context)
+                await prepare.walk(context, step)
             case EnsureImage():
                 await self._images.ensure(step)
             case RunSandbox():

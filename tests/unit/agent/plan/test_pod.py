@@ -119,6 +119,14 @@ CASES: list[Any] = [
     pytest.param(
         BASE,
         seen(sandboxes=()),
+        facts(prepared=False, founded=True),
+        ["sandbox 0", "prepare"],
+        id="volumes-that-are-sure-to-come-are-filled-beside-it",
+    ),
+    pytest.param(BASE, seen(), facts(prepared=False, founded=True), ["prepare"], id="nothing-starts-without-them"),
+    pytest.param(
+        BASE,
+        seen(sandboxes=()),
         facts(images={}),
         ["sandbox 0", "image a", "image b", "image c"],
         id="images-are-looked-for-beside-the-sandbox",

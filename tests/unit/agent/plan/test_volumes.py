@@ -22,7 +22,7 @@ from agent.model.materials import (
     TrustNeed,
     VolumePlan,
 )
-from agent.plan.volumes import Needs, needs, nested_mount_points, plan_volumes
+from agent.plan.volumes import Needs, fits, needs, nested_mount_points, plan_volumes, simple
 from nodelib.errors import Invalid, NodewrightError, Permanent, Temporary
 from tests.unit.agent.pods import container, pod
 
@@ -193,3 +193,45 @@ def test_nested_mount_points_stay_inside(paths: list[tuple[str, str]]) -> None:
     mounts = [{"name": name, "mountPath": path} for name, path in paths]
     for found in nested_mount_points(pod(container(volumeMounts=mounts)), "v"):
         assert found and not found.startswith("/") and ".." not in found.split("/")
+
+
+TOKEN = {"projected": {"sources": [{"serviceAccountToken": {"path": "token"}}, {"configMap": {"name": "ca"}}]}}
+KEYED = {"configMap": {"name": "ca", "items": [{"key": "a", "path": "a"}]}}
+CA = ObjectRef(CONFIG_MAP, "ca")
+
+
+@pytest.mark.parametrize(
+    ("volume", "expected"),
+    [
+        pytest.param({}, True, id="a-directory"),
+        pytest.param({"emptyDir": {"medium": "Memory"}}, True, id="in-memory"),
+        pytest.param({"emptyDir": {"medium": "HugePages-2Mi"}}, False, id="in-pages-that-may-be-missing"),
+        pytest.param(TOKEN, True, id="a-token"),
+        pytest.param({"hostPath": {"path": "/x", "type": "File"}}, False, id="the-nodes-files"),
+        pytest.param({"image": {"reference": "r"}}, False, id="an-image"),
+        pytest.param({"csi": {"driver": "d"}}, False, id="a-drivers"),
+        pytest.param({"nfs": {"server": "s"}}, False, id="not-supported"),
+        pytest.param({"persistentVolumeClaim": {"claimName": "c"}}, False, id="a-claim"),
+        pytest.param({"projected": {"sources": [{"podCertificate": {"signerName": "s"}}]}}, False, id="a-signers"),
+        pytest.param({"projected": {"sources": [{"clusterTrustBundle": {"name": "b"}}]}}, False, id="a-bundle"),
+    ],
+)
+def test_volumes_that_only_objects_and_tokens_make(volume: Json, expected: bool) -> None:
+    subject = pod(volumes=[{"name": "v", **volume}])
+    assert simple(subject, needs(subject)) is expected
+
+
+@pytest.mark.parametrize(
+    ("volume", "found", "expected"),
+    [
+        pytest.param(TOKEN, {"data": {"a": "1"}}, True, id="whatever-the-token-is"),
+        pytest.param(TOKEN, None, False, id="no-object"),
+        pytest.param(KEYED, {"data": {"a": "1"}}, True, id="the-key-is-there"),
+        pytest.param(KEYED, {"data": {"b": "1"}}, False, id="no-such-key"),
+    ],
+)
+def test_objects_fit_when_the_volumes_can_be_planned_from_them(
+    volume: Json, found: Json | None, expected: bool
+) -> None:
+    subject = pod(volumes=[{"name": "v", **volume}])
+    assert fits(subject, {CA: found}, needs(subject), NODE) is expected

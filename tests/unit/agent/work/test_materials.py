@@ -137,6 +137,18 @@ async def test_refresh_updates_what_it_can(world: World) -> None:
 CERTIFICATE = {"podCertificate": {"signerName": "example.com/s", "keyType": "ED25519", "credentialBundlePath": "b"}}
 
 
+async def test_what_is_sure_is_known_without_a_token(world: World) -> None:
+    token = {"serviceAccountToken": {"path": "token"}}
+    projected = {"name": "v", "projected": {"sources": [token, {"configMap": {"name": "settings"}}]}}
+    assert await world.materials.sure(pod(container("a"), volumes=[projected]))
+    assert not world.disk.volumes
+    missing = {"name": "v", "configMap": {"name": "missing"}}
+    assert not await world.materials.sure(pod(container("a"), volumes=[projected, {**missing, "name": "w"}]))
+    world.objects.down = True
+    with pytest.raises(Temporary):
+        await world.materials.sure(pod(container("a"), volumes=[missing]))
+
+
 async def test_a_signer_holds_up_its_own_volume_only(world: World) -> None:
     projected = {"name": "tls", "projected": {"sources": [CERTIFICATE]}}
     subject = pod(volumes=[{"name": "c", "configMap": {"name": "settings"}}, projected])

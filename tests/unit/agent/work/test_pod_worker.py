@@ -212,6 +212,39 @@ async def test_a_missing_volume_is_told_and_tried_again(world: World) -> None:
     await world.until(world.is_ready, seconds=15)
 
 
+async def test_the_sandbox_is_made_while_the_token_is_on_its_way(world: World) -> None:
+    world.materials.slow = asyncio.Event()
+    world.create()
+    await world.until(lambda: len(world.cri.done("run_sandbox")) == 1)
+    await settle(100)
+    assert world.cri.done("create_container") == []
+    world.materials.slow.set()
+    await world.until(world.is_ready)
+
+
+async def test_a_token_that_is_refused_starts_nothing_and_is_asked_for_again(world: World) -> None:
+    world.materials.refused = 3
+    uid = world.create()
+    await world.until(lambda: world.events.reasons().count("FailedMount") == 3)
+    assert world.cri.done("create_container") == []
+    await world.until(world.is_ready, seconds=30)
+    assert world.cri.done("run_sandbox") == ["web/0"]
+    world.api.ask_deletion(uid, 1)
+    await world.until(world.is_gone)
+
+
+async def test_a_pod_deleted_before_its_token_came_leaves_nothing(world: World) -> None:
+    world.materials.slow = asyncio.Event()
+    uid = world.create()
+    await world.until(lambda: len(world.cri.done("run_sandbox")) == 1)
+    world.api.ask_deletion(uid, 1)
+    await settle(50)
+    world.materials.slow.set()
+    await world.until(world.is_gone)
+    assert world.cri.done("create_container") == []
+    assert not world.cgroups.made and not world.materials.prepared and not world.cri.sandboxes
+
+
 async def test_a_change_of_what_a_pod_waits_for_is_tried_at_once(world: World) -> None:
     world.materials.missing = 'configmap "x" not found'
     uid = world.create()

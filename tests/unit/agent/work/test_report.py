@@ -115,3 +115,16 @@ async def test_a_change_nobody_waits_for_is_sent_before_long() -> None:
     await clock.advance(1.0)
     await settle()
     assert api.status == {"podIP": "10.0.0.7"}
+
+
+async def test_of_a_pod_that_is_being_deleted_it_waits_for_the_end_of_its_containers() -> None:
+    api, clock = KeepingApi(), FakeClock()
+    reporter = Reporter(api, clock)
+    going = Pod({**pod().raw, "metadata": {**pod().meta, "deletionTimestamp": "2026-01-01T00:00:00Z"}})
+    reporter.set(going, {"observedGeneration": 2})
+    await clock.advance(2.0)
+    await settle()
+    assert api.calls == 0
+    reporter.set(going, {"observedGeneration": 2, "phase": "Failed"})
+    await settle()
+    assert (api.calls, api.status) == (1, {"observedGeneration": 2, "phase": "Failed"})
