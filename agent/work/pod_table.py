@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from agent import labels
 from agent.model.eviction import Eviction
@@ -19,20 +19,21 @@ from agent.plan.admit import NodeView, Refusal
 from agent.plan.allocation import allocation_of, same
 from agent.plan.ending import rejection
 from agent.plan.facts import Cause, Ending
+from agent.plan.orphans import orphan_pod
 from agent.plan.preempt import admission
 from agent.plan.status import TERMINAL
+from agent.work import remains
 from agent.work.memory import PodMemory
 from agent.work.parts import Parts
 from agent.work.pod_worker import PodWorker
+from agent.work.refreshes import Refreshes
 from agent.work.resizes import Resizes
-from nodelib.errors import NodewrightError, Temporary
-from nodelib.kube.times import parse_rfc3339
+from nodelib.errors import NodewrightError
 
 log = logging.getLogger(__name__)
 
 _RESTART_PAUSE = 1.0  # seconds, after a worker that failed itself
 _SWEEP_INTERVAL = 60.0
-_REFRESH_RETRY = 60.0
 
 
 class PodTable:
@@ -47,18 +48,17 @@ class PodTable:
         self.on_gone: Callable[[str], None] = lambda uid: None
         self._parts: Parts | None = None
         self._resizes: Resizes | None = None
+        self._refreshes: Refreshes | None = None
         self._workers: dict[str, PodWorker] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._refreshes: dict[str, asyncio.Task[None]] = {}
-        self._stale: set[str] = set()
         self._unfit: set[str] = set()
-        self._retries: dict[str, asyncio.TimerHandle] = {}
         self.synced = asyncio.Event()
 
     def connect(self, parts: Parts) -> None:
         """The parts know the table and the table knows them: this closes the ring."""
         self._parts = parts
         self._resizes = Resizes(parts, self._workers, self.active, self._node, self.refresh)
+        self._refreshes = Refreshes(parts.materials, self.refresh)
 
     @property
     def parts(self) -> Parts:
@@ -71,6 +71,12 @@ class PodTable:
         if self._resizes is None:
             raise RuntimeError("connect() comes first")
         return self._resizes
+
+    @property
+    def refreshes(self) -> Refreshes:
+        if self._refreshes is None:
+            raise RuntimeError("connect() comes first")
+        return self._refreshes
 
     # --- what the sources say
 
@@ -160,11 +166,8 @@ class PodTable:
         if worker.memory.materials is None:
             worker.memory.blocked = None
             worker.poke()
-        elif uid in self._refreshes:
-            self._stale.add(uid)  # what is being written may be from before this change
         else:
-            task = asyncio.create_task(self._refresh(uid, worker), name=f"refresh/{worker.memory.pod.full_name}")
-            self._refreshes[uid] = task
+            self.refreshes.ask(worker.memory)
 
     def retry_blocked(self) -> None:
         """Something that pods may have waited for is there (a driver): whatever failed is tried again now."""
@@ -216,12 +219,10 @@ class PodTable:
         starting = [task for worker in self._workers.values() for task in worker.halt()]
         if starting and patience:
             await asyncio.wait(starting, timeout=patience)
-        for timer in self._retries.values():
-            timer.cancel()
-        tasks = [*self._tasks.values(), *self._refreshes.values()]
+        tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(self.refreshes.close(), *tasks, return_exceptions=True)
 
     # --- agent.ports.PodView
 
@@ -327,9 +328,7 @@ class PodTable:
         self._workers.pop(uid, None)
         self._tasks.pop(uid, None)
         self._unfit.discard(uid)
-        task = self._refreshes.pop(uid, None)
-        if task is not None:
-            task.cancel()
+        self.refreshes.forget(uid)
         self.parts.allocations.forget(uid)
         self.parts.endings.forget(uid)
         self.parts.exclusive.forget(uid)
@@ -365,81 +364,7 @@ class PodTable:
         for uid in self.parts.observer.uids():
             if uid not in self._workers:
                 self._adopt(self.parts.observer.seen(uid))
-        left = {*await self.parts.materials.pods_on_disk(), *await self.parts.cgroups.pod_uids()}
-        for uid in left:
-            if uid not in self._workers:
-                log.info("pod %s: removing the directory or cgroup that it left behind", uid)
-                await self._clear(uid, self.parts.materials.release, self.parts.cgroups.remove_pod)
-        # Logs outlive all else of a pod: an agent that was killed in its last step has left them.
-        for uid in await self.parts.files.logged_pods():
-            if uid not in self._workers and uid not in self.parts.observer.uids():
-                log.info("pod %s: removing the logs that it left behind", uid)
-                await self._clear(uid, self.parts.files.remove_left_logs)
-
-    async def _clear(self, uid: str, *removals: Callable[[str], Awaitable[None]]) -> None:
-        """What one pod left; when it cannot be removed, the others' still is, and this one's at the next sweep."""
-        try:
-            for remove in removals:
-                await remove(uid)
-        except NodewrightError as error:
-            log.warning("pod %s: removing what it left behind: %s", uid, error)
-
-    async def _refresh(self, uid: str, worker: PodWorker) -> None:
-        try:
-            while True:
-                self._stale.discard(uid)
-                await self._refreshed(uid, worker.memory.pod)
-                if uid not in self._stale:
-                    return
-        finally:
-            self._stale.discard(uid)
-            self._refreshes.pop(uid, None)
-
-    async def _refreshed(self, uid: str, pod: Pod) -> None:
-        try:
-            await self.parts.materials.refresh(pod)
-        except Temporary as error:
-            log.warning("pod %s: volumes keep their old content for now: %s", pod.full_name, error)
-            self._retry_refresh(uid)
-        except NodewrightError as error:
-            log.warning("pod %s: volumes keep their old content: %s", pod.full_name, error)
-
-    def _retry_refresh(self, uid: str) -> None:
-        """Nothing need tell when an API server that refused a token answers again: a credential would run out."""
-
-        def again() -> None:
-            del self._retries[uid]
-            self.refresh(uid)
-
-        if uid not in self._retries:
-            self._retries[uid] = asyncio.get_running_loop().call_later(_REFRESH_RETRY, again)
-
-
-def orphan_pod(seen: ObservedPod) -> Pod | None:
-    """What the runtime's labels say of a pod whose object is gone; enough to bring it down gracefully."""
-    box, one = seen.sandbox, next(iter(seen.containers), None)
-    if box is None and one is None:
-        return None
-    told = box.labels if box is not None else (one.labels if one is not None else {})
-    notes = one.annotations if one is not None else {}
-    grace = notes.get(labels.DELETION_GRACE) or notes.get(labels.TERMINATION_GRACE) or "30"
-    return Pod(
-        {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {
-                "uid": seen.uid,
-                "name": told.get(labels.POD_NAME, box.name if box else "unknown"),
-                "namespace": told.get(labels.POD_NAMESPACE, box.namespace if box else "unknown"),
-            },
-            "spec": {
-                "containers": [],
-                "terminationGracePeriodSeconds": int(grace) if grace.isdigit() else 30,
-                "hostNetwork": box is not None and box.network_mode == "NODE",
-            },
-        },
-        source="runtime",
-    )
+        await remains.remove(self.parts, self._workers)
 
 
 def _visible(pod: Pod) -> tuple[object, object]:
@@ -453,9 +378,3 @@ def _generation(pod: Pod) -> object:
 
 def _is_terminal(pod: Pod) -> bool:
     return pod.status.get("phase") in TERMINAL
-
-
-def created_at(pod: Pod) -> float:
-    """Seconds since the epoch; 0.0 when the object does not say."""
-    text = pod.meta.get("creationTimestamp")
-    return parse_rfc3339(text) if text else 0.0

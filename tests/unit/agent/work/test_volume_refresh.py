@@ -60,7 +60,7 @@ async def test_a_change_during_an_update(running: tuple[World, SlowMaterials]) -
 async def test_an_update_that_fails(
     running: tuple[World, SlowMaterials], monkeypatch: pytest.MonkeyPatch, failure: NodewrightError, times: int
 ) -> None:
-    monkeypatch.setattr("agent.work.pod_table._REFRESH_RETRY", 0.02)
+    monkeypatch.setattr("agent.work.refreshes._RETRY", 0.02)
     world, materials = running
     materials.open.set()
     materials.failures = [failure]
