@@ -162,4 +162,5 @@ def _pods_source(ground: Ground, static: static_pods.StaticParts) -> Reflector:
         name="pods of this node",
         params={"fieldSelector": f"spec.nodeName={ground.settings.node.name}"},
         on_change=static.on_api_pod,
+        on_first=static.on_api_pods,
     )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from agent.edge.api_pods import PodsApi
 from agent.edge.folder_watch import FolderWatch
 from agent.edge.manifests import ManifestFolder, ManifestUrl
-from agent.model.pods import Json
+from agent.model.pods import Json, Pod
 from agent.plan.static.manifest import LARGEST
 from agent.plan.static.mirrors import is_mirror
 from agent.settings import Settings
@@ -49,6 +49,12 @@ class StaticParts:
             self.mirrors.on_pod(change, raw, old)
         else:
             self.table.on_pod(change, raw, old)
+
+    async def on_api_pods(self, listed: list[Json]) -> None:
+        """The first list of the API."""
+        for raw in filter(is_mirror, listed):
+            self.mirrors.on_pod("ADDED", raw, None)
+        await self.table.first([Pod(raw) for raw in listed if not is_mirror(raw)])
 
     def tasks(self, audited: asyncio.Event) -> dict[str, Work]:
         """Name -> long-lived work. Nothing starts before the runtime has been seen: running pods would look new."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from agent import labels
 from agent.model.eviction import Eviction
@@ -17,6 +17,7 @@ from agent.model.pods import Json, ObservedPod, Pod
 from agent.plan import resize_status, unfit
 from agent.plan.admit import NodeView, Refusal
 from agent.plan.allocation import allocation_of, same
+from agent.plan.arrival import in_order
 from agent.plan.ending import rejection
 from agent.plan.facts import Cause, Ending
 from agent.plan.orphans import orphan_pod
@@ -34,6 +35,7 @@ log = logging.getLogger(__name__)
 
 _RESTART_PAUSE = 1.0  # seconds, after a worker that failed itself
 _SWEEP_INTERVAL = 60.0
+_BREATH = 16  # pods of the first list between two looks at the rest of the loop
 
 
 class PodTable:
@@ -52,6 +54,7 @@ class PodTable:
         self._workers: dict[str, PodWorker] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._unfit: set[str] = set()
+        self._arriving: set[str] = set()  # UIDs that the first list names and that have yet to be put
         self.synced = asyncio.Event()
 
     def connect(self, parts: Parts) -> None:
@@ -90,6 +93,22 @@ class PodTable:
         else:
             self.put(pod)
 
+    async def first(self, pods: Sequence[Pod]) -> None:
+        """All that the API has for this node, before it tells of changes: pods that left while no agent ran give back
+        what they had, and those that run are known, before one that is new is admitted."""
+        uids = {pod.uid for pod in pods}
+        self._arriving = set(uids)
+        self._tell("api", uids)
+        self.parts.exclusive.keep({*uids, *self._workers, *self.parts.observer.uids()})
+        for number, pod in enumerate(in_order(pods, self.parts.observer.uids()), 1):
+            try:
+                self.put(pod)
+                self._arriving.discard(pod.uid)
+            except Exception:
+                log.exception("pod %s cannot be taken up; what runs of it is left alone", pod.full_name)
+            if number % _BREATH == 0:
+                await asyncio.sleep(0)
+
     def put(self, pod: Pod) -> None:
         """This is desired now."""
         worker = self._workers.get(pod.uid)
@@ -124,6 +143,7 @@ class PodTable:
 
     def drop(self, pod: Pod) -> None:
         """No source wants it any more; `pod` is the last that was known of it."""
+        self._arriving.discard(pod.uid)
         worker = self._workers.get(pod.uid)
         if worker is not None:
             if pod.is_deleted:
@@ -135,9 +155,12 @@ class PodTable:
 
     def told(self, source: str, wanted: Collection[str] = ()) -> None:
         """This source has said everything that it wants; `wanted`: UIDs that it is about to put. Its orphans go."""
-        self._told |= {source}
+        self._tell(source, wanted)
         if self._told >= self._sources:
             self.synced.set()
+
+    def _tell(self, source: str, wanted: Collection[str]) -> None:
+        self._told |= {source}
         for uid in self.parts.observer.uids():
             if uid not in self._workers and uid not in wanted:
                 self._adopt(self.parts.observer.seen(uid))
@@ -222,7 +245,9 @@ class PodTable:
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
-        await asyncio.gather(self.refreshes.close(), *tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._refreshes is not None:
+            await self._refreshes.close()
 
     # --- agent.ports.PodView
 
@@ -349,7 +374,9 @@ class PodTable:
 
     def _adopt(self, seen: ObservedPod) -> None:
         orphan = orphan_pod(seen)
-        if orphan is None or seen.uid in self._workers or not self._is_known(labels.source_of(seen)):
+        if orphan is None or seen.uid in self._workers or seen.uid in self._arriving:
+            return
+        if not self._is_known(labels.source_of(seen)):
             return
         log.info("pod %s (%s) is wanted by nobody: it is brought down", orphan.full_name, seen.uid)
         self._start(orphan)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
 from nodelib.backoff import Backoff
 from nodelib.kube.client import ApiError, ApiUnreachable, Json, KubeClient
@@ -18,6 +18,7 @@ log = logging.getLogger(__name__)
 
 Key = tuple[str, str]
 OnChange = Callable[[str, Json, Json | None], None]
+OnFirst = Callable[[list[Json]], Awaitable[None]]
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 10.0
 _PAGE = 500  # objects in one answer: its decoding takes a few milliseconds
@@ -26,7 +27,8 @@ _GROWTH = 1.5  # gentle: at a cluster's start the first answers come within seco
 
 
 class Reflector:
-    """`on_change(type, object, old)` with type ADDED, MODIFIED or DELETED; it must not block.
+    """`on_change(type, object, old)` with type ADDED, MODIFIED or DELETED; it must not block. `on_first(objects)` is
+    told of the first list as a whole, instead of `on_change`.
 
     `store` maps (namespace, name) to the newest object; `synced` is set after the first list;
     `last_error` says why nothing comes, "" when all is well.
@@ -40,6 +42,7 @@ class Reflector:
         name: str,
         params: Mapping[str, str] | None = None,
         on_change: OnChange | None = None,
+        on_first: OnFirst | None = None,
     ) -> None:
         self.name = name
         self.store: dict[Key, Json] = {}
@@ -48,7 +51,7 @@ class Reflector:
         self._client = client
         self._path = path
         self._params = dict(params or {})
-        self._on_change = on_change
+        self._on_change, self._on_first = on_change, on_first
         self._listed = ""  # version of the newest list
 
     async def run(self) -> None:
@@ -77,8 +80,14 @@ class Reflector:
     async def _list(self) -> str:
         """Page by page and a few objects at a time: a large collection must not hold the loop.
 
-        What the first list finds is told as it comes, so that an owner can trim it before there is more.
+        What the first list finds is told as it comes, so that an owner can trim it before there is more; with
+        `on_first` when it is complete.
         """
+        if self._on_first is not None and not self.synced.is_set():
+            self.store = {key_of(item): item async for item in self._pages()}
+            await self._tell_first(self._on_first)
+            self.synced.set()
+            return self._listed
         first = not self.store
         previous = self.store
         fresh: dict[Key, Json] = self.store if first else {}
@@ -146,6 +155,12 @@ class Reflector:
             self.store[key] = item
             kind = "ADDED" if old is None else "MODIFIED"
         self._tell(kind, item, old)
+
+    async def _tell_first(self, on_first: OnFirst) -> None:
+        try:
+            await on_first(list(self.store.values()))
+        except Exception:
+            log.exception("%s: the handler of the first list failed", self.name)
 
     def _tell(self, kind: str, item: Json, old: Json | None) -> None:
         if self._on_change is None:

@@ -20,6 +20,7 @@ from agent.plan.admit import NodeView
 from agent.plan.cgroups import Machine, Policy, container_resources, limits_of_pod
 from agent.plan.exclusive.admission import Policies
 from agent.plan.pull_records import VerifyPolicy
+from agent.plan.static.mirrors import is_mirror
 from agent.ports import Materials, MountedVolume
 from agent.work.allocations import Allocations
 from agent.work.devices import DeviceDesk, DeviceHooks
@@ -442,8 +443,9 @@ class World:
         works += [observer.run_events] if events else []
         self._tasks = [asyncio.create_task(work()) for work in works]
         self._tasks += [asyncio.create_task(work()) for work in self.further_works()]
-        for raw in list(self.api.pods.values()):
+        for raw in filter(is_mirror, list(self.api.pods.values())):
             inbox("ADDED", raw, None)
+        await self.table.first([Pod(raw) for raw in self.api.pods.values() if not is_mirror(raw)])
         self.api.inbox = inbox
         self.table.told("api")
         await settle()

@@ -183,6 +183,34 @@ async def test_reflector_finds_at_relist_what_it_missed(api: FakeApiServer, foll
     assert sorted(follower.told) == [("DELETED", "gone"), ("MODIFIED", "changed")]
 
 
+async def test_a_first_list_is_told_as_a_whole_and_once(api: FakeApiServer, client: KubeClient) -> None:
+    lists: list[list[str]] = []
+    told: list[tuple[str, str]] = []
+
+    async def on_first(items: list[dict[str, Any]]) -> None:
+        lists.append([item["metadata"]["name"] for item in items])
+
+    def on_change(kind: str, obj: dict[str, Any], old: dict[str, Any] | None) -> None:
+        told.append((kind, obj["metadata"]["name"]))
+
+    for name in ("a", "b"):
+        await api.put(f"{PODS}/{name}", thing(name))
+    api.fail_with = [500]
+    reflector = Reflector(client, PODS, name="pods", on_change=on_change, on_first=on_first)
+    task = asyncio.create_task(reflector.run())
+    await asyncio.wait_for(reflector.synced.wait(), 20)
+    assert (lists, told) == ([["a", "b"]], [])
+    await api.put(f"{PODS}/c", thing("c"))
+    await until(lambda: told == [("ADDED", "c")])
+    api.drop_watches()
+    await api.remove(f"{PODS}/a")
+    api.compact()
+    await until(lambda: told == [("ADDED", "c"), ("DELETED", "a")])
+    assert len(lists) == 1
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
 async def test_a_failing_handler_does_not_end_the_watch(api: FakeApiServer, client: KubeClient) -> None:
     told: list[str] = []
 

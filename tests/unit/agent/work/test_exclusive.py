@@ -118,6 +118,39 @@ async def test_pods_that_left_while_no_agent_ran_hold_nothing(world: World) -> N
     await world.until(lambda: kept(world)["defaultCpuSet"] == "0-1")
 
 
+async def test_a_new_pod_of_the_first_list_has_what_one_that_left_had(world: World) -> None:
+    world.create(container(resources=asks("1")))
+    await world.until(world.is_ready)
+    await world.kill_agent()
+    del world.api.pods["u1"]
+    world.create(container(resources=asks("1")), name="second", uid="u2")
+    await world.start_agent()
+    await world.until(lambda: world.is_ready("u2") or world.phase("u2") == "Failed")
+    assert (world.phase("u2"), list(world.exclusive.held.cpus.held)) == ("Running", [("u2", "main")])
+
+
+async def test_a_new_pod_of_the_first_list_has_what_nobody_is_left_of(world: World) -> None:
+    await world.kill_agent()
+    entries = {"policyName": "static", "defaultCpuSet": "0", "entries": {"gone": {"main": "1"}}, "checksum": 0}
+    world.checkpoints.files[CPU_FILE] = json.dumps(entries)
+    world.create(container(resources=asks("1")))
+    await world.start_agent()
+    await world.until(lambda: world.is_ready() or world.phase() == "Failed")
+    assert (world.phase(), list(world.exclusive.held.cpus.held)) == ("Running", [("u1", "main")])
+
+
+async def test_whoever_runs_comes_before_what_is_new_in_the_first_list(world: World) -> None:
+    world.create(container(resources=asks("1")))
+    await world.until(world.is_ready)
+    await world.kill_agent()
+    del world.checkpoints.files[CPU_FILE]
+    world.create(container(resources=asks("1")), name="second", uid="u2")
+    world.api.pods = {uid: world.api.pods[uid] for uid in ("u2", "u1")}
+    await world.start_agent()
+    await world.until(lambda: world.phase("u2") == "Failed")
+    assert (world.phase(), list(world.exclusive.held.cpus.held)) == ("Running", [("u1", "main")])
+
+
 async def test_a_running_pod_gets_its_cpus_from_an_agent_with_another_policy(world: World) -> None:
     await world.kill_agent()
     del world.checkpoints.files[CPU_FILE]
