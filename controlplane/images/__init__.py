@@ -2,7 +2,7 @@
 
 from controlplane.images.build import binaries_for, ensure_images
 from controlplane.images.known import CONFORMANCE, DEMO, KUBEADM, NODE_SUITE
-from controlplane.images.seed import ensure_seed, seed_containerd_root
+from controlplane.images.seed import seed_containerd_root
 
 __all__ = [
     "CONFORMANCE",
@@ -11,6 +11,5 @@ __all__ = [
     "NODE_SUITE",
     "binaries_for",
     "ensure_images",
-    "ensure_seed",
     "seed_containerd_root",
 ]

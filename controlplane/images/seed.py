@@ -11,11 +11,13 @@ import hashlib
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from controlplane.cachelock import cache_lock
+from controlplane.images.unused import WORK, remove_unused
 from nodelib.command import CommandError, run_sync
 from nodelib.errors import Conflict, Permanent
 
@@ -72,32 +74,43 @@ def seed_containerd_root(
         raise Conflict(
             "is not empty", obj=str(dest), step="seed containerd", action="Import the images with ctr instead"
         )
-    _clone(ensure_seed(images, containerd=containerd, cache_dir=cache_dir, progress=progress, ctr=ctr), dest)
+    with seed_of(images, containerd=containerd, cache_dir=cache_dir, progress=progress, ctr=ctr) as seed:
+        _clone(seed, dest)
 
 
-def ensure_seed(
+@contextmanager
+def seed_of(
     images: Mapping[str, Path],
     *,
     containerd: Path,
     cache_dir: Path,
     progress: Progress = lambda line: None,
     ctr: Path | None = None,
-) -> Path:
-    """The seed of these images and this containerd, made if it is not in the cache (seconds)."""
+) -> Iterator[Path]:
+    """The seed of these images and this containerd, made if it is not in the cache (seconds).
+
+    It stays for as long as the context does; making one removes those that nobody has used for days.
+    """
     seeds = cache_dir / "seeds"
     archives = sorted(set(images.values()))
     real = containerd.resolve()
     parts = [_FORMAT, real.parent.name, str(real.stat().st_size), *(path.parent.name for path in archives)]
     seed = seeds / hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
-    if seed.exists():
-        return seed
-    with cache_lock(seeds / f"{seed.name}.lock", progress, "another run prepares the images for containerd"):
-        if not seed.exists():
-            progress(f"preparing {len(archives)} images for containerd (once)")
-            with _work(seeds) as work:
-                _fill(work, archives, len(images), containerd, ctr or real.with_name("ctr"))
-                work.rename(seed)
-    return seed
+    lock, busy = seeds / f"{seed.name}.lock", "another run prepares the images for containerd"
+    while True:
+        with cache_lock(lock, progress, busy, shared=True):
+            if seed.exists():
+                os.utime(seed)  # used now: remove_unused() goes by it
+                yield seed
+                return
+        with cache_lock(lock, progress, busy):
+            if not seed.exists():
+                progress(f"preparing {len(archives)} images for containerd (once)")
+                with _work(seeds) as work:
+                    _fill(work, archives, len(images), containerd, ctr or real.with_name("ctr"))
+                    work.rename(seed)
+        for name in remove_unused(seeds, time.time()):
+            progress(f"removed {name} from {seeds}: not used for days")
 
 
 def _fill(root: Path, archives: list[Path], wanted: int, containerd: Path, ctr: Path) -> None:
@@ -137,7 +150,7 @@ def _clone(seed: Path, dest: Path) -> None:
 @contextmanager
 def _work(folder: Path) -> Iterator[Path]:
     folder.mkdir(parents=True, exist_ok=True)
-    work = Path(tempfile.mkdtemp(prefix=".work-", dir=folder))
+    work = Path(tempfile.mkdtemp(prefix=WORK, dir=folder))
     try:
         yield work
     finally:
