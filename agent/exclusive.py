@@ -16,7 +16,7 @@ from agent.model.pods import ContainerState, RunState
 from agent.plan import node as node_plan
 from agent.plan.exclusive import cpus
 from agent.plan.exclusive.admission import Policies
-from agent.plan.exclusive.memory_blocks import memory_policy
+from agent.plan.exclusive.memory_policy import memory_policy
 from agent.plan.exclusive.topology import topology_policy
 from agent.plugins import BuiltPlugins
 from agent.settings import Settings

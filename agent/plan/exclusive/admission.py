@@ -15,10 +15,11 @@ from agent.model.memory_blocks import MemoryState
 from agent.model.pods import Json, Kind, Pod
 from agent.plan import demand
 from agent.plan.admit import UNEXPECTED, Refusal
-from agent.plan.exclusive import cpus, memory_blocks
+from agent.plan.exclusive import cpus, memory_blocks, memory_hints
 from agent.plan.exclusive.cpus import CpuPolicy, CpuState, SmtAlignment
 from agent.plan.exclusive.hints import ANYWHERE, Hint, Hints
-from agent.plan.exclusive.memory_blocks import Again, MemoryPolicy
+from agent.plan.exclusive.memory_hints import Again
+from agent.plan.exclusive.memory_policy import MemoryPolicy
 from agent.plan.exclusive.topology import MESSAGE, POD, REASON, TopologyPolicy, merged
 from nodelib.errors import Invalid
 from nodelib.quantity import format_bytes
@@ -125,12 +126,12 @@ class _Walk:
 
     def _memory_hints(self, container: Json | None) -> Hints:
         if container is None:
-            return memory_blocks.pod_hints(self.held.memory, self._pod)
-        owner, wants = (self._pod.uid, container["name"]), memory_blocks.wanted(self._pod, container)
-        return memory_blocks.hints(self.held.memory, owner, wants, self._memory_again)
+            return memory_hints.pod_hints(self.held.memory, self._pod)
+        owner, wants = (self._pod.uid, container["name"]), memory_hints.wanted(self._pod, container)
+        return memory_hints.hints(self.held.memory, owner, wants, self._memory_again)
 
     def _allocate_memory(self, kind: Kind, container: Json, hint: Hint) -> None:
-        if self._policies.memory is None or not memory_blocks.wanted(self._pod, container):
+        if self._policies.memory is None or not memory_hints.wanted(self._pod, container):
             return
         self.tally.memory_requests += 1
         try:
@@ -179,7 +180,7 @@ def _detail(policies: Policies, held: Held, pod: Pod) -> str:
             for number, node in sorted(held.memory.nodes.items())
             if (table := node.tables.get(demand.MEMORY)) is not None
         )
-        asked = format_bytes(memory_blocks.wanted_by_pod(pod).get(demand.MEMORY, 0))
+        asked = format_bytes(memory_hints.wanted_by_pod(pod).get(demand.MEMORY, 0))
         told.append(f"memoryManagerPolicy Static: {asked} asked for, free: {nodes}")
     if policies.topology is not None:
         told.append(f"topologyManagerPolicy {policies.topology.name} by {policies.topology.scope}")

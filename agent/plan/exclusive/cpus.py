@@ -7,6 +7,7 @@ makes a new one. A CPU is shared or held by one pod; only init containers that e
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -14,7 +15,7 @@ from agent.model.cpus import NO_CPUS, Cpus, CpuTopology, format_cpus
 from agent.model.pods import Json, Kind, Pod
 from agent.plan import demand
 from agent.plan.exclusive.distribute import distribute
-from agent.plan.exclusive.hints import Hint, Hints, Mask, masks, nodes_of
+from agent.plan.exclusive.hints import Hint, Hints, Mask, mask_of, masks, nodes_of, sum_on
 from agent.plan.exclusive.options import CpuOptions
 from agent.plan.exclusive.take import take
 from nodelib.errors import Invalid
@@ -199,14 +200,13 @@ def pod_hints(policy: CpuPolicy, state: CpuState, pod: Pod) -> Hints:
 def _hints(policy: CpuPolicy, free: Cpus, reusable: Cpus, count: int) -> tuple[Hint, ...]:
     """Every set of NUMA nodes with enough of them; those are preferred that are as few as would ever do."""
     topology, found, fewest = policy.topology, [], len(policy.topology.numas)
-    must = {topology.by_id[cpu].numa for cpu in reusable}
+    must = mask_of({topology.by_id[cpu].numa for cpu in reusable})
+    every = {node: len(there) for node, there in topology.numas.items()}
+    left = Counter(topology.by_id[cpu].numa for cpu in free)
     for mask in masks(topology.numas):
-        nodes = nodes_of(mask)
-        if sum(len(topology.numas[node]) for node in nodes) >= count:
-            fewest = min(fewest, len(nodes))
-        if not must <= set(nodes):
-            continue
-        if len(reusable) + sum(topology.by_id[cpu].numa in nodes for cpu in free) >= count:
+        if mask.bit_count() < fewest and sum_on(mask, every) >= count:
+            fewest = mask.bit_count()
+        if not must & ~mask and len(reusable) + sum_on(mask, left) >= count:
             found.append(mask)
     return tuple(Hint(mask, _is_preferred(policy, mask, fewest)) for mask in found)
 

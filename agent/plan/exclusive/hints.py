@@ -5,8 +5,9 @@ A mask has bit N set for NUMA node N, as pkg/kubelet/cm/topologymanager/bitmask 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import combinations
 
 Mask = int
@@ -32,16 +33,25 @@ def mask_of(nodes: Iterable[int]) -> Mask:
     return found
 
 
+@lru_cache(maxsize=1024)
 def nodes_of(mask: Mask) -> tuple[int, ...]:
     return tuple(bit for bit in range(mask.bit_length()) if mask >> bit & 1)
 
 
-def masks(nodes: Iterable[int]) -> Iterator[Mask]:
+def masks(nodes: Iterable[int]) -> tuple[Mask, ...]:
     """Every combination of these nodes, the smaller ones first."""
-    ordered = sorted(nodes)
-    for size in range(1, len(ordered) + 1):
-        for combo in combinations(ordered, size):
-            yield mask_of(combo)
+    return _masks(tuple(sorted(nodes)))
+
+
+@lru_cache(maxsize=16)
+def _masks(nodes: tuple[int, ...]) -> tuple[Mask, ...]:
+    sizes = range(1, len(nodes) + 1)
+    return tuple(mask_of(combo) for size in sizes for combo in combinations(nodes, size))
+
+
+def sum_on(mask: Mask, by_node: Mapping[int, int]) -> int:
+    """Of what each node has, what these have together."""
+    return sum(by_node.get(node, 0) for node in nodes_of(mask))
 
 
 def width(mask: Mask) -> tuple[int, int]:

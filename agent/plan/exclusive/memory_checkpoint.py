@@ -12,7 +12,7 @@ from typing import Any
 from agent.model.memory_blocks import Block, MemoryState, MemoryTable, NumaState
 from agent.plan.checkpoint import checksum
 from agent.plan.exclusive.checkpoint import compact, decoded, go_map
-from agent.plan.exclusive.memory_blocks import MemoryPolicy, checked
+from agent.plan.exclusive.memory_policy import MemoryPolicy, checked
 from nodelib.fnv import fnv1a
 
 MEMORY_FILE = "memory_manager_state"

@@ -6,11 +6,11 @@ three resources is millions; here combinations that come to the same are one (th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from agent.model.cpus import NumaNode
-from agent.plan.exclusive.hints import Hint, Hints, Mask, mask_of, nodes_of, width
+from agent.plan.exclusive.hints import Hint, Hints, Mask, mask_of, masks, nodes_of, width
 from agent.plan.exclusive.options import TopologyOptions
 from nodelib.errors import Invalid
 
@@ -23,12 +23,16 @@ _NO_PREFERENCE, _IMPOSSIBLE = (Hint(None, True),), (Hint(None, False),)
 
 @dataclass(frozen=True, slots=True)
 class TopologyPolicy:
-    """`name` is one of the three above; `scope`: what is to be on the same nodes, a container or a pod."""
+    """`name` is one of the three above; `scope`: what is to be on the same nodes, a container or a pod.
+
+    `distances`: the mean distance between the nodes of each set, where the closest ones are wanted.
+    """
 
     name: str
     scope: str
     nodes: tuple[NumaNode, ...]
     options: TopologyOptions = field(default_factory=TopologyOptions)
+    distances: Mapping[Mask, float] = field(default_factory=dict)
 
     @property
     def everywhere(self) -> Mask:
@@ -50,7 +54,8 @@ def topology_policy(
         raise Invalid("cannot discover NUMA topology: error getting NUMA distances from cadvisor")
     if len(nodes) > options.most_nodes:
         raise Invalid(f"unsupported on machines with more than {options.most_nodes} NUMA Nodes")
-    return TopologyPolicy(name, scope, tuple(nodes), options)
+    distances = _distances(nodes) if options.closest and name != SINGLE else {}
+    return TopologyPolicy(name, scope, tuple(nodes), options, distances)
 
 
 def merged(policy: TopologyPolicy, told: Iterable[Hints]) -> tuple[Hint, bool]:
@@ -79,37 +84,38 @@ def _is_single(hint: Hint) -> bool:
 
 def _best(policy: TopologyPolicy, listed: Sequence[tuple[Hint, ...]]) -> Hint:
     rank = _ranking(policy, listed)
-    found = [one for one in _combined(policy.everywhere, listed) if one.affinity]
+    # Whatever is preferred comes before all else: the many combinations are looked at only where nothing is.
+    preferred = [Hint(mask, True) for mask in _agreed(policy.everywhere, listed) if mask]
+    found = preferred or [Hint(mask, False) for mask in _common(policy.everywhere, listed) if mask]
     return min(found, key=rank) if found else Hint(policy.everywhere, False)
 
 
-def _combined(everywhere: Mask, listed: Sequence[tuple[Hint, ...]]) -> set[Hint]:
-    """What all combinations come to: the nodes that all have; preferred if all are, and name the same ones."""
-    # (nodes of all so far, the nodes that the first one named or None, all preferred and the same so far)
-    states: set[tuple[Mask, Mask | None, bool]] = {(everywhere, None, True)}
+def _agreed(everywhere: Mask, listed: Sequence[tuple[Hint, ...]]) -> set[Mask]:
+    """The nodes that every resource prefers, or all for which any will do: such combinations are preferred."""
+    liked = [{one.affinity for one in hints if one.preferred} for hints in listed]
+    named = set().union(*liked) - {None}
+    found = {mask & everywhere for mask in named if mask and all(mask in one or None in one for one in liked)}
+    return found | {everywhere} if all(None in one for one in liked) else found
+
+
+def _common(everywhere: Mask, listed: Sequence[tuple[Hint, ...]]) -> set[Mask]:
+    """What all combinations come to: the nodes that all hints of one have."""
+    found = {everywhere}
     for hints in listed:
-        states = {_with(state, hint) for state in states for hint in hints}
-    return {Hint(mask, preferred) for mask, _, preferred in states}
-
-
-def _with(state: tuple[Mask, Mask | None, bool], hint: Hint) -> tuple[Mask, Mask | None, bool]:
-    mask, first, preferred = state
-    preferred = preferred and hint.preferred
-    if hint.affinity is not None:
-        preferred = preferred and first in (None, hint.affinity)
-        mask &= hint.affinity
-        first = hint.affinity if first is None else first
-    return mask, first if preferred else 0, preferred
+        named = {everywhere if one.affinity is None else one.affinity for one in hints}
+        if named != {everywhere}:
+            found = {mask & other for mask in found for other in named}
+    return found
 
 
 def _ranking(policy: TopologyPolicy, listed: Sequence[tuple[Hint, ...]]) -> Callable[[Hint], tuple[object, ...]]:
     """The least is the best: preferred; else as many nodes as the neediest resource needs, fewer rather than more."""
     needs = [min((one.affinity.bit_count() for one in hints if one.affinity), default=0) for hints in listed]
     most = max(needs, default=0)
-    closest = policy.options.closest and policy.name != SINGLE
+    distances = policy.distances
 
     def order(mask: Mask) -> tuple[float, ...]:
-        return (mask.bit_count(), _distance(policy, mask), mask) if closest else width(mask)
+        return (mask.bit_count(), distances[mask], mask) if distances else width(mask)
 
     def rank(hint: Hint) -> tuple[object, ...]:
         mask = hint.affinity or 0
@@ -121,9 +127,12 @@ def _ranking(policy: TopologyPolicy, listed: Sequence[tuple[Hint, ...]]) -> Call
     return rank
 
 
-def _distance(policy: TopologyPolicy, mask: Mask) -> float:
-    """The mean distance between the nodes."""
-    nodes = [node for node in policy.nodes if node.id in nodes_of(mask)]
-    index = {node.id: number for number, node in enumerate(policy.nodes)}
-    pairs = [one.distances[index[other.id]] for one in nodes for other in nodes]
-    return sum(pairs) / len(pairs)
+def _distances(nodes: Sequence[NumaNode]) -> dict[Mask, float]:
+    """Of each set of nodes the mean distance between its nodes."""
+    index = {node.id: number for number, node in enumerate(nodes)}
+    by_id = {node.id: node for node in nodes}
+    found = {}
+    for mask in masks(by_id):
+        pairs = [by_id[one].distances[index[other]] for one in nodes_of(mask) for other in nodes_of(mask)]
+        found[mask] = sum(pairs) / len(pairs)
+    return found

@@ -12,8 +12,8 @@ from agent.model.cpus import CpuTopology
 from agent.plan.exclusive import cpus
 from agent.plan.exclusive.admission import Policies
 from agent.plan.exclusive.checkpoint import CPU_FILE
-from agent.plan.exclusive.memory_blocks import memory_policy
 from agent.plan.exclusive.memory_checkpoint import MEMORY_FILE
+from agent.plan.exclusive.memory_policy import memory_policy
 from agent.plan.exclusive.options import CpuOptions, TopologyOptions
 from agent.plan.exclusive.topology import topology_policy
 from nodelib.errors import Permanent

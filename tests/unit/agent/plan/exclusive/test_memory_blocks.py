@@ -13,10 +13,10 @@ from agent.model.cpus import CpuTopology
 from agent.model.memory_blocks import Block, MemoryState, MemoryTable, NumaState
 from agent.model.pods import Pod
 from agent.plan.admit import Refusal
-from agent.plan.exclusive import memory_blocks
+from agent.plan.exclusive import memory_blocks, memory_hints
 from agent.plan.exclusive.admission import Held, Outcome, Policies, admitted, moved_on, released
-from agent.plan.exclusive.memory_blocks import MemoryPolicy, memory_policy
 from agent.plan.exclusive.memory_checkpoint import decode_memory, encode_memory
+from agent.plan.exclusive.memory_policy import MemoryPolicy, checked, first_state, memory_policy
 from agent.plan.exclusive.options import TopologyOptions
 from agent.plan.exclusive.topology import topology_policy
 from nodelib.errors import Invalid
@@ -32,7 +32,7 @@ def policy(topology: CpuTopology = PAIR) -> MemoryPolicy:
 
 
 def fresh(made: MemoryPolicy) -> Held:
-    return Held(memory=memory_blocks.first_state(made))
+    return Held(memory=first_state(made))
 
 
 def asking(uid: str, *sizes: str, inits: tuple[str, ...] = ()) -> Pod:
@@ -83,7 +83,7 @@ def test_a_node_gives_alone_or_together_and_never_both() -> None:
 def test_who_is_not_guaranteed_takes_what_comes() -> None:
     loose = pod(container("c0", resources={"requests": {"memory": "1Gi"}}))
     assert run(fresh(policy()), loose).held == fresh(policy())
-    assert memory_blocks.wanted(asking("u", "1Gi"), asking("u", "1Gi").spec["containers"][0]) == {"memory": GI}
+    assert memory_hints.wanted(asking("u", "1Gi"), asking("u", "1Gi").spec["containers"][0]) == {"memory": GI}
 
 
 def test_with_the_topology_manager() -> None:
@@ -101,7 +101,7 @@ def test_init_containers_leave_theirs_to_later_ones() -> None:
     assert held.nodes[0].tables["memory"].reserved == 3 * GI
     # All that the containers have together is what the pod has.
     assert sum(blocks[0].size for blocks in held.held.values()) == 3 * GI
-    assert memory_blocks.checked(policy(), held) == held
+    assert checked(policy(), held) == held
     running = moved_on(outcome.held, asking("u", "3Gi", inits=("2Gi", "1Gi")), "c0")
     assert list(running.memory.held) == [("u", "c0")]
     assert released(running, ["u"]) == fresh(policy())
@@ -110,7 +110,7 @@ def test_init_containers_leave_theirs_to_later_ones() -> None:
 def test_huge_pages_are_on_the_same_nodes() -> None:
     topology = CpuTopology(PAIR.cpus, tuple(replace(node, hugepages={2 << 20: GI}) for node in PAIR.nodes))
     made = memory_policy(topology.nodes, ONE_KEPT, {"memory": Decimal(GI)})
-    state = memory_blocks.first_state(made)
+    state = first_state(made)
     assert state.nodes[0].tables["memory"] == MemoryTable(4 * GI, GI, 2 * GI, 0, 2 * GI)
     assert state.nodes[1].tables["hugepages-2Mi"] == MemoryTable(GI, 0, GI, 0, GI)
     resources = {side: {"cpu": "1", "memory": "3Gi", "hugepages-2Mi": "512Mi"} for side in ("requests", "limits")}
@@ -141,8 +141,8 @@ def test_reservations_that_do_not_agree(told: tuple[tuple[int, dict[str, int]], 
 def test_states_that_cannot_be() -> None:
     made = policy()
     good = run(fresh(made), asking("u", "2Gi")).held.memory
-    assert memory_blocks.checked(made, good) == good
-    assert memory_blocks.checked(made, MemoryState()) == memory_blocks.first_state(made)
+    assert checked(made, good) == good
+    assert checked(made, MemoryState()) == first_state(made)
     cases = {
         "machine state can not be empty when it has memory assignments": MemoryState({}, good.held),
         "the expected machine state is different from the real one": MemoryState(good.nodes, {}),
@@ -151,7 +151,7 @@ def test_states_that_cannot_be() -> None:
     }
     for text, state in cases.items():
         with pytest.raises(Invalid, match=text):
-            memory_blocks.checked(made, state)
+            checked(made, state)
 
 
 def test_the_file_has_upstreams_content_and_checksums() -> None:
@@ -208,5 +208,5 @@ def _sound(made: MemoryPolicy, state: MemoryState) -> None:
         assert table.reserved + table.free == table.allocatable
     given = sum(block.size for blocks in state.held.values() for block in blocks)
     assert given == sum(node.tables["memory"].reserved for node in state.nodes.values())
-    memory_blocks.checked(made, state)
+    checked(made, state)
     assert decode_memory(encode_memory(state)) == state
