@@ -16,9 +16,9 @@ from typing import Protocol
 
 import uvloop
 
-from agent import settings as settings_module
 from agent.build import build_core
 from agent.config.effective import effective_text
+from agent.config.parse import parse
 from agent.core import Core
 from agent.edge.lock_file import LockFile
 from agent.model.node import NodePlace
@@ -113,7 +113,7 @@ async def _alone(wanted: ProcessSettings, supervisor: Supervisor) -> bool:
 def main(argv: Sequence[str] | None = None, *, extra: Extra | None = None) -> int:
     """The command: exit status 0 after a stop that was asked for, 1 after a failure, 2 for a bad command line."""
     try:
-        settings = settings_module.parse(sys.argv[1:] if argv is None else argv)
+        settings = parse(sys.argv[1:] if argv is None else argv)
     except NodewrightError as error:
         print(f"agent: {error}", file=sys.stderr)
         return 2

@@ -11,12 +11,13 @@ from agent.edge.cri import Cri
 from agent.edge.machine import Machine, apply_limits, check_swap
 from agent.edge.metrics import Metrics
 from agent.edge.no_api import NoApi
-from agent.settings import KUBERNETES_VERSION, Settings
+from agent.settings import Settings
 from agent.work.events import EventRecorder
 from agent.work.told import Told
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError
 from nodelib.kube.client import KubeClient
+from nodelib.version import KUBERNETES_VERSION
 
 log = logging.getLogger(__name__)
 

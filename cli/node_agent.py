@@ -14,9 +14,9 @@ import ipaddress
 import sys
 from collections.abc import Iterable, Sequence
 
-from agent import settings as agent_settings
 from agent.app import Extra, LiveSandboxes, NetworkTold
 from agent.app import main as run_agent
+from agent.config.parse import parse
 from agent.model.node import NodePlace
 from cni.app import CniNode
 from cni.model import NodeFacts
@@ -33,7 +33,7 @@ def main(argv: Sequence[str] | None = None, *, pod_network: str = "nodewright") 
     if own.pod_network == "none" or {"-h", "--help", "--version"} & set(rest):
         return run_agent(rest)
     try:
-        name = agent_settings.parse(rest).node.name
+        name = parse(rest).node.name
         settings = cni_settings(name, own.pod_network_cidr, own.pod_network_firewall, own.pod_network_overlay)
     except NodewrightError as error:
         print(f"agent: {error}", file=sys.stderr)

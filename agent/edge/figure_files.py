@@ -8,9 +8,8 @@ from __future__ import annotations
 import os
 from itertools import islice
 
+from agent.model.resize import UNLIMITED_V1
 from agent.model.stats import Pressure, Stall
-
-_UNLIMITED = 1 << 60  # v1 shows "no limit" as the largest number of whole pages
 
 
 def text(path: str) -> str:
@@ -31,7 +30,7 @@ def number(path: str, *, missing: int | None = None) -> int:
 
 def bounded(limit: int) -> int:
     """A limit of bytes as v1 has it; 0 for none."""
-    return limit if limit < _UNLIMITED else 0
+    return limit if limit < UNLIMITED_V1 else 0
 
 
 def pairs(path: str) -> dict[str, int]:

@@ -13,6 +13,7 @@ from typing import Any
 Json = dict[str, Any]
 
 CPU, MEMORY = "cpu", "memory"
+UNLIMITED_V1 = 1 << 60  # bytes from which on v1 means "no limit": it shows the largest number of whole pages
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from agent.model.resize import Limits
-
-_UNLIMITED = 1 << 60  # v1 shows "no limit" as the largest number of whole pages
+from agent.model.resize import UNLIMITED_V1, Limits
 
 V1_FILES = (
     ("cpu", "cpu.shares"),
@@ -40,4 +38,4 @@ def _memory(text: str) -> int:
     if text == "max":
         return 0
     size = int(text)
-    return 0 if size >= _UNLIMITED else size
+    return 0 if size >= UNLIMITED_V1 else size

@@ -141,7 +141,8 @@ class CsiVolumes:
 
     def standing(self) -> list[Standing]:
         """Every volume that is mounted for a pod now; `mounted` is set whenever there is a new one."""
-        return [one for volumes in self._standing.values() for one in volumes.values()]
+        # Figures are collected in a thread, while volumes come and go here: each copy is made in one step.
+        return [one for volumes in tuple(self._standing.values()) for one in tuple(volumes.values())]
 
     def staging_of(self, volume: CsiVolume) -> str:
         """Where it is staged, if its driver stages."""

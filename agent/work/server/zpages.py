@@ -7,10 +7,10 @@ import platform
 from aiohttp import web
 
 from agent.plan import zpages
-from agent.settings import KUBERNETES_VERSION
 from agent.work.server.answers import Refused, json, text
 from agent.work.server.deps import ServerDeps
 from nodelib.clock import Clock
+from nodelib.version import KUBERNETES_VERSION
 
 _DEPRECATED = '299 - "This version of the {} endpoint is deprecated. Please use a newer version."'
 

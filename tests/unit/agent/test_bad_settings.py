@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from agent import derive
 from agent.config.flags import _FIELD_FLAGS, _OWN_FLAGS
+from agent.config.parse import parse
 from agent.config.schema import API_VERSION, FIELDS, KIND
 from agent.plan.static.manifest import Origin, decode
-from agent.settings import Settings, parse
+from agent.settings import Settings
 from agent.standalone import adapted
 from nodelib.errors import Invalid
 from tests.unit.agent.changes import SPEC, TIMES, WORDS, Change, changed, changes_of

@@ -10,7 +10,7 @@ import pytest
 
 import agent
 from agent import derive, settings
-from agent.settings import parse
+from agent.config.parse import parse
 
 
 def test_the_cgroup_policy_is_what_was_set(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import yaml
 
 from agent.config.effective import effective_text
-from agent.settings import parse
+from agent.config.parse import parse
 
 
 def test_the_merged_configuration_is_told_without_credentials(tmp_path: Path) -> None:

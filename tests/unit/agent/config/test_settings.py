@@ -14,9 +14,10 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from agent.config.decode import decode, flatten
+from agent.config.parse import parse
 from agent.config.schema import FIELDS
 from agent.config.values import seconds
-from agent.settings import Settings, parse
+from agent.settings import Settings
 from agent.standalone import adapted
 from nodelib.errors import Invalid
 
