@@ -10,9 +10,8 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
 
-from agent.model.node import MachineFacts, NodeEvent, NodeInputs, NodePlace, RuntimeFacts, RuntimeHandler
+from agent.model.node import MachineFacts, NodeEvent, NodeInputs, NodePlace, RuntimeHandler
 from agent.model.pods import ImageFacts, Json
 from agent.plan.demand import CPU, HUGEPAGES_PREFIX, MEMORY, PIDS, PODS, STORAGE, ZERO, Amounts, amounts, total_of
 from agent.plan.eviction.signals import DISK_PRESSURE, MEMORY_PRESSURE, PID_PRESSURE
@@ -131,30 +130,13 @@ def check_reservations(machine: MachineFacts, policy: NodePolicy) -> None:
         )
 
 
-def runtime_facts(status: Json, version: Json) -> RuntimeFacts:
-    """What CRI StatusResponse and VersionResponse (proto field names) say."""
-    conditions = {entry.get("type"): entry for entry in (status.get("status") or {}).get("conditions") or []}
-    problems = []
-    for kind, words in (
-        ("RuntimeReady", "container runtime not ready"),
-        ("NetworkReady", "container runtime network not ready"),
-    ):
-        found = conditions.get(kind)
-        if found is None:
-            problems.append(f"{words}: the runtime reports no {kind} condition")
-        elif not found.get("status"):
-            problems.append(
-                f"{words}: {kind}=false reason:{found.get('reason', '')} message:{found.get('message', '')}"
-            )
-    features = status.get("features")
-    return RuntimeFacts(
-        name=str(version.get("runtime_name") or "unknown"),
-        version=str(version.get("runtime_version") or "Unknown").removeprefix("v"),
-        handlers=tuple(sorted((_handler(entry) for entry in status.get("runtime_handlers") or []), key=_handler_name)),
-        supplemental_groups_policy=None if features is None else bool(features.get("supplemental_groups_policy")),
-        problems=tuple(problems),
-        network_ready=bool(conditions.get("NetworkReady", {}).get("status")),
-    )
+def schedulable_events(old: Json | None, new: Json) -> tuple[NodeEvent, ...]:
+    """What is told when the Node is cordoned or uncordoned."""
+    before, now = (bool(((node or {}).get("spec") or {}).get("unschedulable")) for node in (old, new))
+    if before == now:
+        return ()
+    word, name = "NodeNotSchedulable" if now else "NodeSchedulable", new["metadata"]["name"]
+    return (NodeEvent("Normal", word, f"Node {name} status is now: {word}"),)
 
 
 def initial_node(policy: NodePolicy, architecture: str, hostname: str) -> Json:
@@ -422,19 +404,6 @@ def _eviction_reserve(total: Mapping[str, Decimal], policy: NodePolicy) -> Amoun
 def _is_extended(name: str) -> bool:
     """A resource that a device plugin or an administrator reported: never ours to drop."""
     return "/" in name and not name.startswith("kubernetes.io/")
-
-
-def _handler(entry: Mapping[str, Any]) -> RuntimeHandler:
-    features = entry.get("features") or {}
-    return RuntimeHandler(
-        name=str(entry.get("name", "")),
-        recursive_read_only_mounts=bool(features.get("recursive_read_only_mounts")),
-        user_namespaces=bool(features.get("user_namespaces")),
-    )
-
-
-def _handler_name(handler: RuntimeHandler) -> str:
-    return handler.name
 
 
 def _handler_status(handler: RuntimeHandler) -> Json:

@@ -27,7 +27,7 @@ class LocalNode(NodeKeeper):
 
     def tasks(self) -> dict[str, Work]:
         """Name -> long-lived work."""
-        return {"node-runtime": self.watch_runtime, "node-status": self.keep_status}
+        return {"node-runtime": self.watch.run, "node-status": self.keep_status}
 
     async def register(self) -> None:
         """There is nobody to register with."""

@@ -18,8 +18,10 @@ from agent.model.node import MachineFacts, NodeCondition, NodeEvent, NodeExtras,
 from agent.model.pods import ImageFacts, Json
 from agent.plan import node as plan
 from agent.plan.demand import Amounts
+from agent.plan.runtime import DOWN_AFTER
 from agent.plan.sysctls import kernel_version
 from agent.ports import Events, Images, Runtime
+from agent.work.runtime_watch import RuntimeWatch
 from nodelib.backoff import Backoff
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError, Permanent
@@ -33,9 +35,6 @@ log = logging.getLogger(__name__)
 
 _NODES = "/api/v1/nodes"
 _LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
-_RUNTIME_DOWN_AFTER = 30.0  # seconds without an answer; upstream: maxWaitForContainerRuntime
-_RUNTIME_POLL = 5.0
-_UNREADY_POLL = 0.25
 _IMAGES_AGE = 30.0
 _FIRST_PAUSE, _LONGEST_PAUSE, _GROWTH = 0.1, 7.0, 1.5
 
@@ -103,7 +102,6 @@ class NodeKeeper:
         times: NodeTimes | None = None,
     ) -> None:
         self.registered = asyncio.Event()
-        self.runtime = RuntimeFacts()
         self.node: Json | None = None
         self.last_error = ""
         self.extras: Callable[[], NodeExtras] = NodeExtras
@@ -111,9 +109,6 @@ class NodeKeeper:
         self._port, self._register, self._times = port, register, times or NodeTimes()
         self._machine = edges.machine.facts()
         plan.check_reservations(self._machine, policy)
-        self._runtime_answered: float | None = None
-        self._version: Json = {}
-        self._asked = asyncio.Event()
         self._reported: float | None = None
         self._images: tuple[ImageFacts, ...] = ()
         self._images_seen: float | None = None
@@ -127,9 +122,15 @@ class NodeKeeper:
             max_interval=self._times.update,
             clock=edges.clock,
         )
+        self.watch = RuntimeWatch(edges.runtime, edges.clock, self._times.answer, self._runner.poke)
         path = {"fieldSelector": f"metadata.name={policy.name}"}
         self._own = Reflector(edges.client, _NODES, name="own Node", params=path, on_change=self._own_changed)
         self._all = Reflector(edges.client, _NODES, name="Nodes", on_change=self._node_changed)
+
+    @property
+    def runtime(self) -> RuntimeFacts:
+        """What the runtime last said of itself."""
+        return self.watch.facts
 
     @property
     def uid(self) -> str:
@@ -174,7 +175,7 @@ class NodeKeeper:
 
     def tasks(self) -> dict[str, Work]:
         """Name -> long-lived work, for the supervisor."""
-        found: dict[str, Work] = {"node-runtime": self.watch_runtime, "node-status": self.keep_status}
+        found: dict[str, Work] = {"node-runtime": self.watch.run, "node-status": self.keep_status}
         found["node-watch"] = self._own.run
         if self._hooks.on_nodes is not None:
             found["nodes-watch"] = self._all.run
@@ -190,7 +191,7 @@ class NodeKeeper:
         self._edges.events.emit(self.ref, "Normal", "Starting", "Starting kubelet.")
         # A restarted agent must not report NotReady just because it has not asked the runtime yet.
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._asked.wait(), _RUNTIME_DOWN_AFTER)
+            await asyncio.wait_for(self.watch.answered.wait(), DOWN_AFTER)
         self._runner.poke()
         async with asyncio.TaskGroup() as group:
             group.create_task(self._tell_skew(), name="version skew")
@@ -227,37 +228,6 @@ class NodeKeeper:
         await self._show(old, new)
         self._reported = self._edges.clock.monotonic()
         self._emit(events)
-
-    async def watch_runtime(self) -> None:
-        """Ask the runtime how it is, often while it is not ready; poke when the answer changes."""
-        while True:
-            fresh = await self._ask_runtime()
-            if fresh != self.runtime:
-                self.runtime = fresh
-                if fresh.problems:
-                    log.warning("not ready: %s", "; ".join(fresh.problems))
-                self._runner.poke()
-            await self._edges.clock.sleep(_UNREADY_POLL if fresh.problems else _RUNTIME_POLL)
-
-    async def _ask_runtime(self) -> RuntimeFacts:
-        now = self._edges.clock.monotonic()
-        try:
-            # A runtime that hangs takes calls and never ends them: without a limit nobody would hear of it for minutes.
-            async with asyncio.timeout(self._times.answer):
-                status = await self._edges.runtime.status()
-                self._version = self._version or await self._edges.runtime.version()
-            fresh = plan.runtime_facts(status, self._version)
-        except (NodewrightError, TimeoutError) as failure:
-            error = failure if isinstance(failure, NodewrightError) else f"no answer in {self._times.answer:g} s"
-            self._version = {}
-            last = self._runtime_answered
-            if last is not None and now - last < _RUNTIME_DOWN_AFTER:
-                return self.runtime
-            words = "container runtime is down" if last is not None else RuntimeFacts().problems[0]
-            return RuntimeFacts(self.runtime.name, self.runtime.version, problems=(f"{words}: {error}",))
-        self._runtime_answered = now
-        self._asked.set()
-        return fresh
 
     async def _create_or_take(self) -> Json:
         wanted = plan.initial_node(self._policy, self._machine.architecture, self._policy.name)
@@ -354,16 +324,9 @@ class NodeKeeper:
             self.node = None
             return
         if old is None or (old.get("spec") or {}) != (node.get("spec") or {}):
-            self._tell_schedulable(old, node)
+            self._emit(plan.schedulable_events(old, node))
         self._learn(node)
         self._node_changed(kind, node, old)  # a cluster may forbid a node to list the others
-
-    def _tell_schedulable(self, old: Json | None, node: Json) -> None:
-        before = bool(((old or {}).get("spec") or {}).get("unschedulable"))
-        now = bool((node.get("spec") or {}).get("unschedulable"))
-        if before != now:
-            word = "NodeNotSchedulable" if now else "NodeSchedulable"
-            self._emit((NodeEvent("Normal", word, f"Node {self._policy.name} status is now: {word}"),))
 
     def _learn(self, node: Json) -> None:
         if self.node is not None and _version(node) < _version(self.node) and _uid(node) == _uid(self.node):

@@ -12,6 +12,7 @@ from agent.model.node import MachineFacts, NodeExtras, NodeInputs, NodePlace, Ru
 from agent.model.pods import ImageFacts, Json
 from agent.plan import node as plan
 from agent.plan.node import NodePolicy
+from agent.plan.runtime import runtime_facts, runtime_silent
 from nodelib.errors import Permanent
 from nodelib.kube.times import format_micro
 
@@ -221,7 +222,7 @@ def test_runtime_facts_say_what_the_runtime_says() -> None:
         "runtime_handlers": [{"name": "runc", "features": {"user_namespaces": True}}, {"name": "", "features": {}}],
         "features": {"supplemental_groups_policy": True},
     }
-    found = plan.runtime_facts(answer, {"runtime_name": "containerd", "runtime_version": "v2.4.2"})
+    found = runtime_facts(answer, {"runtime_name": "containerd", "runtime_version": "v2.4.2"})
     assert found.problems == (
         "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady "
         "message:Network plugin returns error: cni plugin not initialized",
@@ -232,7 +233,7 @@ def test_runtime_facts_say_what_the_runtime_says() -> None:
 
 @pytest.mark.parametrize("answer", [{}, {"status": {}}, {"status": {"conditions": []}}])
 def test_a_runtime_without_conditions_is_not_ready(answer: Json) -> None:
-    assert len(plan.runtime_facts(answer, {}).problems) == 2
+    assert len(runtime_facts(answer, {}).problems) == 2
 
 
 def test_registration() -> None:
@@ -314,3 +315,24 @@ def test_node_facts(spec: Json, expect: tuple[str, ...]) -> None:
         "status": {"addresses": [{"type": "Hostname", "address": "n"}, {"type": "InternalIP", "address": "1.2.3.4"}]},
     }
     assert plan.node_facts(node) == NodePlace("n", ("1.2.3.4",), expect)
+
+
+def test_a_runtime_that_is_silent_is_down_after_half_a_minute() -> None:
+    assert runtime_silent(RUNTIME, 29.9, "no answer") is RUNTIME
+    down = runtime_silent(RUNTIME, 30.0, "no answer")
+    assert (down.name, down.problems) == ("containerd", ("container runtime is down: no answer",))
+    assert not runtime_silent(RuntimeFacts(), None, "no answer").problems[0].startswith("container runtime is down")
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "expected"),
+    [
+        (None, {}, ()),
+        ({}, {"unschedulable": True}, ("NodeNotSchedulable",)),
+        ({"unschedulable": True}, {}, ("NodeSchedulable",)),
+    ],
+)
+def test_a_cordon_is_told(before: Json | None, now: Json, expected: tuple[str, ...]) -> None:
+    old = None if before is None else {"metadata": {"name": "n1"}, "spec": before}
+    told = plan.schedulable_events(old, {"metadata": {"name": "n1"}, "spec": now})
+    assert tuple(one.reason for one in told) == expected

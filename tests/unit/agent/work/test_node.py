@@ -84,7 +84,7 @@ def bench() -> tuple[NodeKeeper, Runtime, Client, FakeClock]:
 
 async def test_a_frozen_runtime_is_told(bench: tuple[NodeKeeper, Runtime, Client, FakeClock]) -> None:
     keeper, runtime, _, clock = bench
-    watch = asyncio.create_task(keeper.watch_runtime())
+    watch = asyncio.create_task(keeper.watch.run())
     await clock.advance(1)
     assert keeper.runtime.problems == ()
     runtime.frozen = True
