@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections.abc import Sized
 from typing import Any
 
 from rich.table import Table
@@ -88,7 +89,7 @@ def _summary(report: ImageReport, now: float) -> list[str]:
     whole = size_of(sum(one.size for one in report.images))
     free = [one for one in report.images if not one.holds]
     lines = [
-        f"{report.node}: {len(report.images)} images, {whole} by the runtime's count; "
+        f"{report.node}: {_count(report.images)}, {whole} by the runtime's count; "
         f"{len(free)} of them ({size_of(sum(one.size for one in free))}) may go",
         f"  {_state(report)}",
     ]
@@ -97,10 +98,14 @@ def _summary(report: ImageReport, now: float) -> list[str]:
         asked_for = f" of {size_of(last.wanted)}" if last.wanted else ""
         problem = f": {last.problem}" if last.problem else ""
         lines.append(
-            f"  the last one, {span_of(now - last.at)} ago, removed {len(last.removed)} images and freed "
+            f"  the last one, {span_of(now - last.at)} ago, removed {_count(last.removed)} and freed "
             f"{size_of(last.freed)}{asked_for}{problem}"
         )
     return lines
+
+
+def _count(some: Sized) -> str:
+    return f"{len(some)} image{'' if len(some) == 1 else 's'}"
 
 
 def _state(report: ImageReport) -> str:
@@ -122,7 +127,7 @@ def _state(report: ImageReport) -> str:
 def _dry(report: ImageReport, wanted: int) -> list[str]:
     going, freed = to_go(report.images, wanted)
     word = "enough" if freed >= wanted else f"{size_of(wanted - freed)} too little: the others are held"
-    lines = [f"{report.node}: to free {size_of(wanted)}, {len(going)} images would go, {size_of(freed)} ({word})"]
+    lines = [f"{report.node}: to free {size_of(wanted)}, {_count(going)} would go, {size_of(freed)} ({word})"]
     return [*lines, *(f"  {one.name}  {size_of(one.size)}" for one in going)]
 
 

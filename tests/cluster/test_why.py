@@ -134,13 +134,14 @@ async def test_a_timeline_tells_where_the_start_and_a_restart_went(world: World)
     await holds(restarted, "the container was restarted", 60)
     argv = [sys.executable, "-m", "cli", "why", f"{world.namespace}/web", "--name", world.cluster.name, "-o", "json"]
     (found,) = json.loads((await run(argv, timeout=60)).text)["pods"]
-    steps = {(one["of"], one["step"]): one for one in found["timeline"]}
+    # The probe fails again and again: the newest stop may be under way.
+    steps = {(one["of"], one["step"]): one for one in found["timeline"] if one["seconds"] is not None}
     for step in [
         ("", "prepare"), ("prepare", "volumes"), ("prepare", "cgroup"), ("", "image main"), ("", "sandbox"),
         ("sandbox", "network"), ("", "start main"), ("start main", "create main"), ("", "stop main"),
         ("", "ended main"),
     ]:  # fmt: skip
-        assert steps[step]["seconds"] is not None, step
+        assert step in steps, step
     assert steps["sandbox", "network"]["seconds"] < steps["", "sandbox"]["seconds"]
     assert any("failed liveness probe" in end["why"] for end in found["ends"])
 

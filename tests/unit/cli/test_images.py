@@ -48,7 +48,7 @@ def test_what_is_told(capsys: pytest.CaptureFixture[str]) -> None:
         "node1: 2 images, 12 GiB by the runtime's count; 1 of them (3.0 GiB) may go",
         "88 % of their file system's 100 GiB are used; a collection begins at 85 % and frees down to 80 %: "
         "the next is to free 8.0 GiB and removes r/old:1, 5.0 GiB too little",
-        "the last one, 4 min ago, removed 1 images and freed 2.0 GiB of 8.0 GiB: Insufficient free disk space",
+        "the last one, 4 min ago, removed 1 image and freed 2.0 GiB of 8.0 GiB: Insufficient free disk space",
         "nothing: goes as number 1",
         "container shop/web-0[app]",
         "No word of node2: its agent does not run",
@@ -58,7 +58,7 @@ def test_what_is_told(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_dry_run(capsys: pytest.CaptureFixture[str]) -> None:
     images.run("lab", "node1", "2Gi", as_json=False)
-    assert "node1: to free 2.0 GiB, 1 images would go, 3.0 GiB (enough)" in capsys.readouterr().out
+    assert "node1: to free 2.0 GiB, 1 image would go, 3.0 GiB (enough)" in capsys.readouterr().out
     images.run("lab", "node1", "5Gi", as_json=False)
     assert "2.0 GiB too little: the others are held" in capsys.readouterr().out
 
