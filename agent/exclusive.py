@@ -22,7 +22,7 @@ from agent.plugins import BuiltPlugins
 from agent.settings import Settings
 from agent.work.cgroups import KubepodsTree
 from agent.work.exclusive import ExclusiveDesk, ExclusiveHooks
-from agent.work.materials import PodMaterialsWork
+from agent.work.materials.pod import PodMaterialsWork
 from agent.work.pod_table import PodTable
 from nodelib.errors import Invalid
 

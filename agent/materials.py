@@ -9,7 +9,8 @@ from agent.edge.pod_certificates import PodCertificateRequests
 from agent.edge.pod_disk import PodDisk
 from agent.model.materials import MaterialSettings, NodeContext
 from agent.plan.cgroups import Machine, Policy
-from agent.work.materials import Csi, MaterialEdges, PodMaterialsWork, Warn
+from agent.work.materials.pod import PodMaterialsWork
+from agent.work.materials.world import Csi, MaterialEdges, Warn
 from agent.work.pod_certificates import CertificateDesk, Reports
 from agent.work.pod_objects import PodObjects
 from nodelib.clock import Clock

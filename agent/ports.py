@@ -128,7 +128,7 @@ class Materials:
 
 
 class PodMaterials(Protocol):
-    """Volumes, environment, DNS, hosts file: all of a CRI configuration (work/materials.py)."""
+    """Volumes, environment, DNS, hosts file: all of a CRI configuration (work/materials/pod.py)."""
 
     async def prepare(self, pod: Pod) -> Materials:
         """Mount and write all that is there; idempotent. Raises Temporary/Permanent naming volume, cause and action."""

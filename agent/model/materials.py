@@ -1,6 +1,6 @@
 """Facts and plan values of what containers are made from: volumes, files, mounts, paths on the node.
 
-Shared by the plans that decide them, the edges that carry them out, and work/materials.py between.
+Shared by the plans that decide them, the edges that carry them out, and work/materials/ between.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 class Secrets(Protocol):
-    """work/materials.py PodMaterialsWork."""
+    """work/materials/pod.py PodMaterialsWork."""
 
     async def pull_auth(self, pod: Pod, image: str) -> list[PullCredential]: ...
 

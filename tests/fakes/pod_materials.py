@@ -1,4 +1,4 @@
-"""What work/materials.py asks of the world, in memory."""
+"""What work/materials/ asks of the world, in memory."""
 
 from __future__ import annotations
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from agent.model.materials import CONFIG_MAP, SECRET, AtomicVolume, Credential, MaterialSettings, NodeContext, ObjectRef
 from agent.model.pods import ImageFacts, Kind, Pod
 from agent.plan.cgroups import Machine, Policy
-from agent.work.materials import MaterialEdges, PodMaterialsWork
+from agent.work.materials.pod import PodMaterialsWork
+from agent.work.materials.world import MaterialEdges
 from nodelib.errors import NodewrightError, Permanent, Temporary
 from tests.fakes.pod_materials import FakeCertificates, FakeCsi, FakeDisk, FakeObjects
 from tests.unit.agent.pods import container, pod
