@@ -19,7 +19,7 @@ from agent.exclusive import connect
 from agent.ground import USER_AGENT, Ground, build_ground, first_address, own_limits
 from agent.ledgers import build_ledgers
 from agent.model.pods import ContainerState
-from agent.node_parts import cgroup_machine, kubepods, lease, node_allocatable, node_keeper
+from agent.node_parts import cgroup_facts, kubepods, lease, node_allocatable, node_keeper
 from agent.plugins import BuiltPlugins, build_plugins
 from agent.pod_parts import pod_materials, pod_parts
 from agent.pressure import BuiltPressure, Surroundings, build_pressure
@@ -49,7 +49,9 @@ async def build_core(settings: Settings, *, wants_nodes: bool = False) -> Core:
     )
     await first_address(ground.addresses)
     tree = CgroupTree.detect()
-    cgroups, sizes = await kubepods(settings, tree, keeper)
+    ledgers = await build_ledgers(ground)
+    alone = ledgers.exclusive.has_cpus
+    cgroups, sizes = await kubepods(settings, tree, keeper, alone)
     allocatable = node_allocatable(ground, tree, cgroups, keeper)
     await allocatable.reserve()
     ground.pressures.follow(keeper.poke)
@@ -65,12 +67,12 @@ async def build_core(settings: Settings, *, wants_nodes: bool = False) -> Core:
         clock=ground.clock,
         keeper=keeper,
         table=table,
+        exclusive=ledgers.exclusive,
         events=ground.events,
         figures=PodResourcesFigures(ground.metrics.registry),
     )
-    built = pod_materials(ground, keeper, table, cgroup_machine(ground, tree, sizes), plugins.csi)
-    ledgers = await build_ledgers(ground)
-    connect(ledgers.exclusive, table, plugins, cgroups, built.materials)
+    built = pod_materials(ground, keeper, table, cgroup_facts(ground, tree, sizes, alone), plugins.csi)
+    connect(ledgers.exclusive, table, plugins.devices)
     probe_io = ProbeIo(ground.made.cri)
     probes = ProbeKeeper(probe_io, ground.events, table.on_probe, ground.clock, ground.metrics)
     parts = pod_parts(

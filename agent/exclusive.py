@@ -18,11 +18,9 @@ from agent.plan.exclusive import cpus
 from agent.plan.exclusive.admission import Policies
 from agent.plan.exclusive.memory_policy import memory_policy
 from agent.plan.exclusive.topology import topology_policy
-from agent.plugins import BuiltPlugins
 from agent.settings import Settings
-from agent.work.cgroups import KubepodsTree
+from agent.work.devices import DeviceDesk
 from agent.work.exclusive import ExclusiveDesk, ExclusiveHooks
-from agent.work.materials.pod import PodMaterialsWork
 from agent.work.pod_table import PodTable
 from nodelib.errors import Invalid
 
@@ -38,13 +36,9 @@ async def build_exclusive(ground: Ground) -> ExclusiveDesk:
     return desk
 
 
-def connect(
-    desk: ExclusiveDesk, table: PodTable, plugins: BuiltPlugins, cgroups: KubepodsTree, materials: PodMaterialsWork
-) -> None:
-    """What was given counts in cgroups, for devices and in what podresources tells."""
-    cgroups.unthrottled = materials.unthrottled = desk.has_cpus
-    plugins.devices.affinity, plugins.answers.exclusive = desk.affinity, desk
-    desk.hooks = ExclusiveHooks(partial(running, table), plugins.devices.topology_hints)
+def connect(desk: ExclusiveDesk, table: PodTable, devices: DeviceDesk) -> None:
+    """Late: devices are given near to what the desk gave, and the desk asks where devices are."""
+    desk.hooks = ExclusiveHooks(partial(running, table), devices.topology_hints)
 
 
 def running(table: PodTable) -> Iterator[ContainerState]:

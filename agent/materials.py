@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from agent.edge.pod_certificates import PodCertificateRequests
 from agent.edge.pod_disk import PodDisk
 from agent.model.materials import MaterialSettings, NodeContext
-from agent.plan.cgroups import Machine, Policy
 from agent.work.materials.pod import PodMaterialsWork
-from agent.work.materials.world import Csi, MaterialEdges, Warn
+from agent.work.materials.world import CgroupFacts, Csi, MaterialEdges, Warn
 from agent.work.pod_certificates import CertificateDesk, Reports
 from agent.work.pod_objects import PodObjects
 from nodelib.clock import Clock
@@ -42,8 +41,7 @@ def build_materials(
     *,
     clock: Clock,
     node: Callable[[], NodeContext],
-    policy: Policy,
-    machine: Machine,
+    cgroups: CgroupFacts,
     notify: Callable[[str], None],
     warn: Warn,
     csi: Csi,
@@ -54,5 +52,5 @@ def build_materials(
     objects = PodObjects(client, clock, notify)
     requests = PodCertificateRequests(client, settings.node_name)
     certificates = CertificateDesk(requests, clock, settings.node_name, node, Reports(notify, warn))
-    edges = MaterialEdges(objects, certificates, PodDisk(settings.root_dir), csi, node, warn, policy, machine)
+    edges = MaterialEdges(objects, certificates, PodDisk(settings.root_dir), csi, node, warn, cgroups)
     return BuiltMaterials(PodMaterialsWork(settings, edges), objects, requests, certificates)

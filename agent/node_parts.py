@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from functools import partial
 
 from agent import derive
@@ -10,6 +11,7 @@ from agent.core import NodesFollower
 from agent.edge.cgroups import CgroupTree, SystemdSlices, hugepage_sizes, swap_limits
 from agent.ground import Ground
 from agent.model.node import NodePlace
+from agent.model.pods import Pod
 from agent.plan import cgroups as cgroup_plan
 from agent.plan.shutdown import NOT_READY
 from agent.plan.swap import LIMITED, Swap
@@ -17,6 +19,7 @@ from agent.settings import Settings
 from agent.work.cgroups import KubepodsTree
 from agent.work.lease import LeaseKeeper
 from agent.work.local_node import LocalNode
+from agent.work.materials.world import CgroupFacts
 from agent.work.node import NodeEdges, NodeHooks, NodeKeeper, NodeTimes
 from agent.work.node_allocatable import AllocatableParts, NodeAllocatable
 
@@ -61,11 +64,13 @@ def lease(ground: Ground, keeper: NodeKeeper) -> LeaseKeeper:
     )
 
 
-async def kubepods(settings: Settings, tree: CgroupTree, keeper: NodeKeeper) -> tuple[KubepodsTree, tuple[int, ...]]:
+async def kubepods(
+    settings: Settings, tree: CgroupTree, keeper: NodeKeeper, unthrottled: Callable[[Pod], bool]
+) -> tuple[KubepodsTree, tuple[int, ...]]:
     """The cgroups of all pods, made; and the sizes of huge pages here. Raises NodewrightError."""
     policy, sizes = derive.cgroup_policy(settings), hugepage_sizes()
     slices = SystemdSlices() if policy.driver == "systemd" else None
-    cgroups = KubepodsTree(tree, policy, hugepage_sizes=sizes, slices=slices)
+    cgroups = KubepodsTree(tree, policy, hugepage_sizes=sizes, slices=slices, unthrottled=unthrottled)
     await cgroups.setup(keeper.enforced)
     return cgroups, sizes
 
@@ -77,15 +82,18 @@ def node_allocatable(ground: Ground, tree: CgroupTree, cgroups: KubepodsTree, ke
     return NodeAllocatable(derive.reserved(ground.settings, tree.version), parts)
 
 
-def cgroup_machine(ground: Ground, tree: CgroupTree, sizes: tuple[int, ...]) -> cgroup_plan.Machine:
-    """What plans of cgroups must know of this machine."""
+def cgroup_facts(
+    ground: Ground, tree: CgroupTree, sizes: tuple[int, ...], unthrottled: Callable[[Pod], bool]
+) -> CgroupFacts:
+    """What decides the limits of pods: the configuration, this machine, and who has CPUs for himself."""
     facts, wanted = ground.machine.facts(), ground.settings.cgroups
     if wanted.swap_behavior == LIMITED and tree.version == 1:
         log.warning("memorySwap.swapBehavior: LimitedSwap needs cgroup v2: containers get no swap here")
-    return cgroup_plan.Machine(
+    machine = cgroup_plan.Machine(
         memory=facts.memory,
         cgroup_version=tree.version,
         hugepage_sizes=sizes,
         swap=Swap(swap_limits(tree), wanted.swap_behavior, facts.swap, facts.memory),
         single_process_oom_kill=wanted.single_process_oom_kill,
     )
+    return CgroupFacts(derive.cgroup_policy(ground.settings), machine, unthrottled)

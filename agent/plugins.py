@@ -25,6 +25,7 @@ from agent.work.csi_objects import CsiObjects
 from agent.work.csi_stats import CsiStats
 from agent.work.devices import DeviceDesk, DeviceHooks
 from agent.work.dra import ClaimDesk, DraEdges
+from agent.work.exclusive import ExclusiveDesk
 from agent.work.node import NodeKeeper
 from agent.work.plugins import PluginDesk, PluginHandler
 from agent.work.pod_resources import PodResources
@@ -54,7 +55,6 @@ class BuiltPlugins:
     devices: DeviceDesk
     claims: ClaimDesk
     pod_resources: PodResourcesServer
-    answers: PodResources
 
     def tasks(self) -> list[tuple[str, Work]]:
         """(name, work) of the long-lived tasks."""
@@ -91,6 +91,7 @@ async def build_plugins(
     clock: Clock,
     keeper: NodeKeeper,
     table: PodTable,
+    exclusive: ExclusiveDesk,
     events: Events,
     figures: PodResourcesFigures,
 ) -> BuiltPlugins:
@@ -100,13 +101,13 @@ async def build_plugins(
     in_use = _in_use(node, keeper, clock)
     csi = CsiVolumes(root_dir, node, CsiEdges(drivers, objects, CsiDisk(root_dir), clock, in_use, table.synced))
     await csi.load()
-    devices = _devices(f"{root_dir}/device-plugins", clock, keeper, table)
+    devices = _devices(f"{root_dir}/device-plugins", clock, keeper, table, exclusive)
     await devices.load()
     claims = _claims(client, root_dir, node, clock, table)
     await claims.load()
     sockets = PluginSockets(f"{root_dir}/plugins_registry")
     handlers: dict[str, PluginHandler] = {CSI_PLUGIN: drivers, DEVICE_PLUGIN: devices, DRA_PLUGIN: claims}
-    answers = PodResources(table, devices, claims)
+    answers = PodResources(table, devices, claims, exclusive)
     built = BuiltPlugins(
         sockets=sockets,
         desk=PluginDesk(sockets, Registrars(), handlers, clock),
@@ -121,17 +122,16 @@ async def build_plugins(
         pod_resources=PodResourcesServer(
             f"{root_dir}/pod-resources/kubelet.sock", answers.methods(), figures, monotonic=clock.monotonic
         ),
-        answers=answers,
     )
     keeper.extras = built.extras
     return built
 
 
-def _devices(folder: str, clock: Clock, keeper: NodeKeeper, table: PodTable) -> DeviceDesk:
+def _devices(folder: str, clock: Clock, keeper: NodeKeeper, table: PodTable, exclusive: ExclusiveDesk) -> DeviceDesk:
     def holding() -> set[str] | None:
         return {pod.uid for pod in table.active()} if table.synced.is_set() else None
 
-    hooks = DeviceHooks(holding, keeper.poke, table.on_probe)
+    hooks = DeviceHooks(holding, keeper.poke, table.on_probe, exclusive.affinity)
     return DeviceDesk(CheckpointFiles(folder), DevicePluginEndpoint, clock, hooks)
 
 

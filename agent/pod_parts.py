@@ -14,13 +14,13 @@ from agent.image_access import build_pull_credentials
 from agent.ledgers import Ledgers
 from agent.materials import BuiltMaterials, build_materials
 from agent.model.pods import Pod
-from agent.plan import cgroups as cgroup_plan
 from agent.plugins import BuiltPlugins
 from agent.ports import PodCgroups
 from agent.work.csi import CsiVolumes
 from agent.work.gate import Gate
 from agent.work.hooks import Hooks
 from agent.work.images import DeskParts, ImageDesk
+from agent.work.materials.world import CgroupFacts
 from agent.work.node import NodeKeeper
 from agent.work.parts import Parts
 from agent.work.pod_table import PodTable
@@ -32,7 +32,7 @@ from agent.work.startup import Startups
 
 
 def pod_materials(
-    ground: Ground, keeper: NodeKeeper, table: PodTable, machine: cgroup_plan.Machine, csi: CsiVolumes
+    ground: Ground, keeper: NodeKeeper, table: PodTable, cgroups: CgroupFacts, csi: CsiVolumes
 ) -> BuiltMaterials:
     """Volumes, hosts files and cgroups of pods, and what keeps them up to date."""
     return build_materials(
@@ -40,8 +40,7 @@ def pod_materials(
         derive.material_settings(ground.settings),
         clock=ground.clock,
         node=lambda: derive.material_node(keeper, ground.addresses.current),
-        policy=derive.cgroup_policy(ground.settings),
-        machine=machine,
+        cgroups=cgroups,
         notify=table.refresh,
         warn=lambda pod, reason, message: ground.events.emit(pod.raw, "Warning", reason, message),
         csi=csi,

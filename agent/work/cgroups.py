@@ -53,10 +53,19 @@ class Slices(Protocol):
 
 
 class KubepodsTree:
-    """Owner of kubepods and all below it, but for the containers' own cgroups (the runtime makes them)."""
+    """Owner of kubepods and all below it, but for the containers' own cgroups (the runtime makes them).
+
+    `unthrottled(pod)`: it has CPUs for itself.
+    """
 
     def __init__(
-        self, tree: Tree, policy: plan.Policy, *, hugepage_sizes: tuple[int, ...] = (), slices: Slices | None = None
+        self,
+        tree: Tree,
+        policy: plan.Policy,
+        *,
+        hugepage_sizes: tuple[int, ...] = (),
+        slices: Slices | None = None,
+        unthrottled: Callable[[Pod], bool] = lambda pod: False,
     ) -> None:
         self._tree = tree
         self._policy = policy
@@ -66,7 +75,7 @@ class KubepodsTree:
         self._burstable: dict[str, Pod] = {}
         self._whole = Limits()
         self._classes = asyncio.Lock()
-        self.unthrottled: Callable[[Pod], bool] = lambda pod: False
+        self._unthrottled = unthrottled
 
     @property
     def root(self) -> str:
@@ -123,7 +132,7 @@ class KubepodsTree:
 
     def wanted(self, pod: Pod) -> Limits:
         """See PodCgroups. Who has CPUs for himself is not throttled on them (KEP-2625)."""
-        return plan.limits_of_pod(pod, self._policy.of(throttled=not self.unthrottled(pod)))
+        return plan.limits_of_pod(pod, self._policy.of(throttled=not self._unthrottled(pod)))
 
     async def limits(self, pod: Pod) -> Limits | None:
         """See PodCgroups. Raises CgroupError."""

@@ -48,11 +48,13 @@ class Endpoint(Protocol):
 @dataclass(frozen=True, slots=True)
 class DeviceHooks:
     """`holding()`: UIDs of the pods that still hold what they asked for, None while not all pods are known;
-    `changed()`: the node has other devices now; `poke(uid)`: the health of a device of this pod has changed."""
+    `changed()`: the node has other devices now; `poke(uid)`: the health of a device of this pod has changed;
+    `affinity(uid, container)`: the NUMA nodes that were chosen for it, None: any."""
 
     holding: Callable[[], Collection[str] | None]
     changed: Callable[[], None]
     poke: Callable[[str], None]
+    affinity: Callable[[str, str], Mask | None]
 
 
 class DeviceDesk:
@@ -70,7 +72,6 @@ class DeviceDesk:
         self._admitted: set[str] = set()
         self._lock = asyncio.Lock()
         self._registering = asyncio.Lock()
-        self.affinity: Callable[[str, str], Mask | None] = lambda uid, container: None
 
     # --- what the node and others are told
 
@@ -248,7 +249,7 @@ class DeviceDesk:
             offer = self._offers.get(wish.holder.resource)
             choice = plan.choose(wish, held, offer, plan.reusable_of(pod, wish, held))
             if choice is not None and offer is not None:
-                near = narrowed(choice, offer, self.affinity(pod.uid, wish.holder.container))
+                near = narrowed(choice, offer, self._hooks.affinity(pod.uid, wish.holder.container))
                 fresh[wish.holder] = await self._take(wish, near, offer)
         if fresh:
             self._held |= fresh

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from types import MappingProxyType
 from typing import Any, Protocol
 
 from agent.model.cpus import Cpus
@@ -41,21 +40,11 @@ class Exclusive(Protocol):
     def own_memory(self) -> Mapping[tuple[str, str], tuple[Block, ...]]: ...
 
 
-class NothingExclusive:
-    """Exclusive of a node where all is shared."""
-
-    allocatable_cpus: Cpus = frozenset()
-    own_cpus: Mapping[tuple[str, str], Cpus] = MappingProxyType({})
-    allocatable_memory: tuple[Block, ...] = ()
-    own_memory: Mapping[tuple[str, str], tuple[Block, ...]] = MappingProxyType({})
-
-
 class PodResources:
     """The methods of v1.PodResourcesLister, by name."""
 
-    def __init__(self, pods: Pods, devices: DeviceDesk, claims: ClaimDesk) -> None:
-        self._pods, self._devices, self._claims = pods, devices, claims
-        self.exclusive: Exclusive = NothingExclusive()
+    def __init__(self, pods: Pods, devices: DeviceDesk, claims: ClaimDesk, exclusive: Exclusive) -> None:
+        self._pods, self._devices, self._claims, self._exclusive = pods, devices, claims, exclusive
 
     def methods(self) -> Mapping[str, Method]:
         return {"List": self.list, "GetAllocatableResources": self.allocatable, "Get": self.get}
@@ -64,7 +53,7 @@ class PodResources:
         return {"pod_resources": [self._of(pod) for pod in self._pods.active()]}
 
     async def allocatable(self, request: Mapping[str, Any]) -> Json:
-        mine = self.exclusive
+        mine = self._exclusive
         return plan.allocatable(self._devices.offers, mine.allocatable_cpus, mine.allocatable_memory)
 
     async def get(self, request: Mapping[str, Any]) -> Json:
@@ -76,5 +65,5 @@ class PodResources:
         return {"pod_resources": self._of(pod)}
 
     def _of(self, pod: Pod) -> Json:
-        mine = self.exclusive
+        mine = self._exclusive
         return plan.pod_resources(pod, self._devices.held, self._claims.states, mine.own_cpus, mine.own_memory)

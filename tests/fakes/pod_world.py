@@ -397,6 +397,8 @@ class World:
         startups = Startups(self.figures, self.clock)
         allocations = Allocations(self.checkpoints, self.clock)
         await allocations.load()
+        self.exclusive = ExclusiveDesk(self.policies, self.checkpoints, "/var/lib/kubelet", self.cri, self.clock, 10.0)
+        await self.exclusive.load()
         devices = self.device_desk()
         await devices.load()
         self.records = PullRecords(VerifyPolicy(), self.pulling, self.pulled, self.clock)
@@ -404,8 +406,6 @@ class World:
         self.endings = Endings(self.checkpoints, self.clock)
         await self.endings.load()
         observer = Observer(self.cri, files, self.clock, self.table.on_seen, self.figures)
-        self.exclusive = ExclusiveDesk(self.policies, self.checkpoints, "/var/lib/kubelet", self.cri, self.clock, 10.0)
-        await self.exclusive.load()
         self.exclusive.hooks = ExclusiveHooks(partial(running, self.table), devices.topology_hints)
         self.parts = Parts(
             runtime=self.cri,
@@ -452,7 +452,9 @@ class World:
 
     def device_desk(self) -> DeviceDesk:
         """Nobody offers a device here before a test says so; the plugins that were dialled are in `plugins`."""
-        hooks = DeviceHooks(lambda: {pod.uid for pod in self.table.active()}, lambda: None, self.table.on_probe)
+        hooks = DeviceHooks(
+            lambda: {pod.uid for pod in self.table.active()}, lambda: None, self.table.on_probe, self.exclusive.affinity
+        )
 
         def dial(resource: str, socket: str) -> FakeEndpoint:
             self.plugins.append(FakeEndpoint(resource, socket))

@@ -18,6 +18,7 @@ from agent.materials import BuiltMaterials, build_materials
 from agent.model.materials import MaterialSettings, NodeContext
 from agent.model.pods import ImageFacts, Json, Kind, Pod
 from agent.plan.cgroups import Machine, Policy
+from agent.work.materials.world import CgroupFacts
 from nodelib.clock import SystemClock
 from nodelib.errors import NodewrightError, Permanent, Temporary
 from nodelib.kube.client import KubeClient
@@ -84,8 +85,7 @@ class World:
             settings,
             clock=self.clock,
             node=lambda: replace(facts, uid=self.node_uid),
-            policy=Policy(),
-            machine=Machine(1 << 30, 1),
+            cgroups=CgroupFacts(Policy(), Machine(1 << 30, 1)),
             csi=FakeCsi(),
             notify=self.told.append,
             warn=lambda pod, reason, message: self.warned.append((reason, message)),

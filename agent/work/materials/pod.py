@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from agent.model.csi import CsiVolume
 from agent.model.devices import NO_DEVICES, DeviceGrant
@@ -40,9 +40,7 @@ class PodMaterialsWork:
         self._csi = edges.csi
         self._node = edges.node
         self._warn = edges.warn
-        self._policy = edges.policy
-        self.unthrottled: Callable[[Pod], bool] = lambda pod: False
-        self._machine = edges.machine
+        self._cgroups = edges.cgroups
         self._warned: dict[str, set[tuple[str, str]]] = {}
         self._locks: dict[str, asyncio.Lock] = {}
         self._live: set[str] = set()
@@ -95,7 +93,8 @@ class PodMaterialsWork:
     async def sandbox_config(self, pod: Pod, materials: Materials, attempt: int) -> Json:
         """See PodMaterials."""
         with well_formed(pod):
-            overhead, whole = cgroups.sandbox_resources(pod, self._policy.of(throttled=not self.unthrottled(pod)))
+            policy = self._cgroups.policy.of(throttled=not self._cgroups.unthrottled(pod))
+            overhead, whole = cgroups.sandbox_resources(pod, policy)
             return sandbox.sandbox_config(
                 pod,
                 self._settings,
@@ -145,7 +144,7 @@ class PodMaterialsWork:
 
     def container_resources(self, pod: Pod, container: Json) -> Json:
         """See PodMaterials."""
-        return cgroups.container_resources(pod, container, self._policy, self._machine)
+        return cgroups.container_resources(pod, container, self._cgroups.policy, self._cgroups.machine)
 
     async def release(self, uid: str) -> None:
         """See PodMaterials."""

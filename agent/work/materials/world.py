@@ -86,6 +86,15 @@ Warn = Callable[[Pod, str, str], None]
 
 
 @dataclass(frozen=True, slots=True)
+class CgroupFacts:
+    """What decides the limits of a pod's cgroups here. `unthrottled(pod)`: it has CPUs for itself."""
+
+    policy: cgroups.Policy
+    machine: cgroups.Machine
+    unthrottled: Callable[[Pod], bool] = lambda pod: False
+
+
+@dataclass(frozen=True, slots=True)
 class MaterialEdges:
     """What the work needs of the world. `warn(pod, reason, message)` emits a Warning event."""
 
@@ -95,5 +104,4 @@ class MaterialEdges:
     csi: Csi
     node: Callable[[], NodeContext]
     warn: Warn
-    policy: cgroups.Policy
-    machine: cgroups.Machine
+    cgroups: CgroupFacts

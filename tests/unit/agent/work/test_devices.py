@@ -18,6 +18,10 @@ from tests.unit.agent.pods import container, pod
 GPU = "acme.com/gpu"
 
 
+def anywhere(uid: str, container: str) -> None:
+    """No NUMA node was chosen."""
+
+
 class World:
     def __init__(self) -> None:
         self.clock, self.files = FakeClock(), MemoryFiles()
@@ -38,7 +42,7 @@ class World:
             return self.plugins[-1]
 
         self.desk = DeviceDesk(
-            self.files, dial, self.clock, DeviceHooks(lambda: self.holding, changed, self.poked.append)
+            self.files, dial, self.clock, DeviceHooks(lambda: self.holding, changed, self.poked.append, anywhere)
         )
         await self.desk.load()
 

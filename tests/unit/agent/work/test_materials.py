@@ -14,7 +14,7 @@ from agent.model.materials import CONFIG_MAP, SECRET, AtomicVolume, Credential, 
 from agent.model.pods import ImageFacts, Kind, Pod
 from agent.plan.cgroups import Machine, Policy
 from agent.work.materials.pod import PodMaterialsWork
-from agent.work.materials.world import MaterialEdges
+from agent.work.materials.world import CgroupFacts, MaterialEdges
 from nodelib.errors import NodewrightError, Permanent, Temporary
 from tests.fakes.pod_materials import FakeCertificates, FakeCsi, FakeDisk, FakeObjects
 from tests.unit.agent.pods import container, pod
@@ -44,8 +44,7 @@ class World:
             self.csi,
             lambda: facts,
             lambda _, reason, message: self.warned.append((reason, message)),
-            Policy(),
-            Machine(1 << 30, 1),
+            CgroupFacts(Policy(), Machine(1 << 30, 1)),
         )
         self.materials = PodMaterialsWork(MaterialSettings("n1", cluster_dns=("10.96.0.10",)), edges)
 
