@@ -37,7 +37,7 @@ from proxy.effective import document
 from proxy.health import Health
 from proxy.http import serve_health, serve_metrics
 from proxy.model import NamespacedName, NodeFacts
-from proxy.plan.iptables.context import CT_INVALID_COUNTER, LOCALHOST_COUNTER
+from proxy.plan.context import CT_INVALID_COUNTER, LOCALHOST_COUNTER
 from proxy.plan.listen import expand, networks, node_port_ips
 from proxy.plan.node import parse_node
 from proxy.plan.tracker import Tracker

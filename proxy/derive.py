@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nodelib.firewall.objects import Family
-from proxy.plan.iptables.context import Context, LocalDetector, by_cidr, by_interface, mark_text
+from proxy.plan.context import Context, LocalDetector, by_cidr, by_interface, mark_text
 from proxy.plan.listen import ANY, expand, has_loopback, networks
 from proxy.plan.services import family_of
 from proxy.settings import ConntrackSettings, LocalSettings, Settings

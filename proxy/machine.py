@@ -12,7 +12,7 @@ from nodelib.firewall.objects import Family
 from proxy import derive
 from proxy.edge import addresses, nfacct, sysctl
 from proxy.model import NodeFacts
-from proxy.plan.iptables.context import CT_INVALID_COUNTER, LOCALHOST_COUNTER, Context
+from proxy.plan.context import CT_INVALID_COUNTER, LOCALHOST_COUNTER, Context
 from proxy.plan.listen import node_port_ips
 from proxy.settings import Settings
 

@@ -24,7 +24,7 @@ from proxy.backends.iptables import IptablesBackend
 from proxy.backends.nftables import NftablesBackend
 from proxy.backends.userspace import UserspaceBackend
 from proxy.edge import relay, sysctl
-from proxy.plan.iptables.context import Context
+from proxy.plan.context import Context
 from proxy.plan.nftables.layout import TABLE
 from proxy.settings import Settings
 

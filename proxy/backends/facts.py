@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from proxy.model import NodeFacts
-from proxy.plan.iptables.context import Context
+from proxy.plan.context import Context
 from proxy.plan.node import context_of_node
 from proxy.plan.services import family_of
 

@@ -14,9 +14,9 @@ from proxy.backends.base import SyncReport
 from proxy.backends.facts import ContextOfNode, OfNode
 from proxy.model import Desired, ServicePortName
 from proxy.plan.conntrack import stale_flows
+from proxy.plan.context import Context
 from proxy.plan.iptables import fixed
 from proxy.plan.iptables.blame import culprit
-from proxy.plan.iptables.context import Context
 from proxy.plan.iptables.sync import Plan, Standing, drift, full_stages, next_stage, plan_cleanup, plan_partial
 
 log = logging.getLogger(__name__)

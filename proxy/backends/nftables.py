@@ -15,7 +15,7 @@ from proxy.backends.base import SyncReport
 from proxy.backends.facts import ContextOfNode, OfNode
 from proxy.model import Desired, ServicePortName
 from proxy.plan.conntrack import stale_flows
-from proxy.plan.iptables.context import Context
+from proxy.plan.context import Context
 from proxy.plan.nftables import layout
 from proxy.plan.nftables.affinity import loses_endpoints, stale_clients
 from proxy.plan.nftables.ports import port_elements

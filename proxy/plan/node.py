@@ -8,7 +8,7 @@ from typing import Any
 
 from nodelib.firewall.objects import Family
 from proxy.model import NodeFacts
-from proxy.plan.iptables.context import Context, LocalDetector, by_cidr
+from proxy.plan.context import Context, LocalDetector, by_cidr
 from proxy.plan.services import family_of, parse_cidr, parse_ip
 
 Json = Mapping[str, Any]

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from nodelib.firewall.canonical import chain_fingerprint, missing_jumps, standing_jumps
 from nodelib.firewall.objects import Chain, Change, Jump, Rule, TableChange, TableContent, comment, jump, rule
 from proxy.model import Desired, Endpoint, ServicePort, ServicePortName
-from proxy.plan.iptables.context import Context
+from proxy.plan.context import Context
 from proxy.plan.topology import Endpoints, categorize
 
 PORTALS = ("KUBE-PORTALS-CONTAINER", "KUBE-PORTALS-HOST")

@@ -11,7 +11,7 @@ from nodelib.firewall.objects import Family
 from nodelib.firewall.trace import Node, Packet
 from nodelib.nft import rules as nft
 from nodelib.nft.wire import element_data, element_key
-from proxy.plan.iptables.context import Context
+from proxy.plan.context import Context
 from proxy.plan.nftables import layout
 from proxy.plan.nftables.sync import Ledger
 

@@ -27,7 +27,7 @@ from proxy.backends.base import Backend
 from proxy.backends.facts import ContextOfNode
 from proxy.backends.iptables import IptablesBackend
 from proxy.backends.nftables import NftablesBackend
-from proxy.plan.iptables.context import Context, LocalDetector, by_cidr, by_interface
+from proxy.plan.context import Context, LocalDetector, by_cidr, by_interface
 from proxy.plan.nftables.layout import TABLE
 from tests.netns.cni_world import Namespace
 from tests.netns.proxy_world import PEER

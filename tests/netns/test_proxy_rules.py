@@ -22,7 +22,7 @@ from nodelib.nft.wire import Element, plain, verdict
 from proxy.backends.facts import ContextOfNode
 from proxy.backends.iptables import IptablesBackend
 from proxy.backends.nftables import NftablesBackend
-from proxy.plan.iptables.context import CT_INVALID_COUNTER
+from proxy.plan.context import CT_INVALID_COUNTER
 from proxy.plan.nftables import layout
 from proxy.plan.nftables.ports import Front, front_key, packed
 from tests.golden.proxy.cases import CASES, Case

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from nodelib.firewall.objects import Family, Jump, Rule, comment, jump, rule
 from proxy.model import ServicePortName
-from proxy.plan.iptables.context import CT_INVALID_COUNTER, Context
+from proxy.plan.context import CT_INVALID_COUNTER, Context
 from proxy.plan.iptables.ports import (
     DISPATCH,
     NAT_NODE_PORTS,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from nodelib.firewall.objects import Chain, Family, Rule, Words, comment, jump, rule
 from proxy.model import Endpoint, ServicePort
-from proxy.plan.iptables.context import LOCALHOST_COUNTER, Context
+from proxy.plan.context import LOCALHOST_COUNTER, Context
 from proxy.plan.iptables.names import ChainNames, chain_names, endpoint_chain
 from proxy.plan.topology import Categories, Endpoints, categorize
 

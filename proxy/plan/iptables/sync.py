@@ -18,8 +18,8 @@ from typing import NamedTuple
 from nodelib.firewall.canonical import chain_fingerprint, missing_jumps, standing_jumps
 from nodelib.firewall.objects import Chain, Change, Family, Rule, TableChange, TableContent
 from proxy.model import Desired, ServicePortName
+from proxy.plan.context import LARGE_CLUSTER_ENDPOINTS, Context
 from proxy.plan.iptables import fixed
-from proxy.plan.iptables.context import LARGE_CLUSTER_ENDPOINTS, Context
 from proxy.plan.iptables.names import is_service_chain
 from proxy.plan.iptables.ports import DISPATCH, PortRules, Top, port_rules
 

@@ -36,7 +36,7 @@ from nodelib.nft.rules import (
     rule,
 )
 from nodelib.nft.wire import Message
-from proxy.plan.iptables.context import Context, LocalDetector
+from proxy.plan.context import Context, LocalDetector
 
 TABLE = "nodewright-proxy"
 LOCAL = 1 << 16  # index of the first endpoint of the "Local" traffic policy

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from nodelib.nft import wire
 from nodelib.nft.wire import Element
 from proxy.model import Endpoint, ServicePort
-from proxy.plan.iptables.context import Context
+from proxy.plan.context import Context
 from proxy.plan.nftables import layout
 from proxy.plan.topology import Categories, Endpoints, categorize
 

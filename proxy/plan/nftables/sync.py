@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from nodelib.nft.wire import Element
 from proxy.model import Desired, Problem, ServicePortName
-from proxy.plan.iptables.context import Context
+from proxy.plan.context import Context
 from proxy.plan.nftables import layout
 from proxy.plan.nftables.ports import Front, PortElements, port_elements
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from nodelib.firewall.objects import Family
 from nodelib.nft.wire import element_data, element_key
-from proxy.plan.iptables.context import Context
+from proxy.plan.context import Context
 from proxy.plan.nftables import layout
 
 _PROTOCOLS = {6: "tcp", 17: "udp", 132: "sctp"}

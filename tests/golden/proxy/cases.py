@@ -11,7 +11,7 @@ from pathlib import Path
 
 from nodelib.firewall.fake import FakeIptables
 from nodelib.firewall.objects import Family
-from proxy.plan.iptables.context import CT_INVALID_COUNTER, LOCALHOST_COUNTER, Context, by_cidr, by_interface
+from proxy.plan.context import CT_INVALID_COUNTER, LOCALHOST_COUNTER, Context, by_cidr, by_interface
 from proxy.plan.nftables.sync import Ledger, plan
 from proxy.plan.nftables.text import dump
 from tests.unit.proxy.build import CONTEXT, HERE, Json, desired, endpoint, endpoint_slice, installed, service

@@ -15,7 +15,7 @@ from nodelib.firewall.objects import Family
 from nodelib.firewall.trace import Node, Packet, trace
 from proxy.model import Desired
 from proxy.plan import userspace
-from proxy.plan.iptables.context import Context, by_cidr
+from proxy.plan.context import Context, by_cidr
 from proxy.plan.iptables.sync import plan_full
 from proxy.plan.nftables.sync import Ledger, plan
 from proxy.plan.tracker import Tracker

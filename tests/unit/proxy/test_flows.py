@@ -10,7 +10,7 @@ import pytest
 
 from nodelib.firewall.fake import FakeIptables
 from nodelib.firewall.trace import Node, Packet
-from proxy.plan.iptables.context import Context, LocalDetector, by_interface
+from proxy.plan.context import Context, LocalDetector, by_interface
 from tests.fakes.nft_trace import Tracer
 from tests.fakes.userspace_trace import UserspaceTracer
 from tests.unit.proxy.build import (

@@ -13,7 +13,7 @@ from nodelib.firewall.fake import FakeIptables
 from nodelib.firewall.objects import Family, rule
 from proxy.backends.facts import ContextOfNode
 from proxy.backends.iptables import IptablesBackend
-from proxy.plan.iptables.context import LOCALHOST_COUNTER, Context
+from proxy.plan.context import LOCALHOST_COUNTER, Context
 from proxy.plan.iptables.sync import GROUP_CHAINS, plan_full, plan_partial
 from proxy.plan.tracker import Tracker
 from tests.unit.proxy.build import CONTEXT, HERE, Json, desired, endpoint, endpoint_slice, installed, service
