@@ -71,10 +71,12 @@ class IptablesBackend(OfNode):
     async def audit(self, *, deep: bool) -> list[str]:
         """Raises CommandError. Without a change of the ruleset's generation nothing is read at all."""
         generation = self._generation()
-        if self._standing is None or (generation is not None and generation == self._seen):
+        standing = self._standing
+        if standing is None or (generation is not None and generation == self._seen):
             return []
         if deep:
-            found = await asyncio.to_thread(drift, self._desired, self._facts.ctx, await self._read())
+            kernel = await self._read()
+            found = await asyncio.to_thread(drift, self._desired, self._facts.ctx, kernel, large=standing.large)
         else:
             present = await asyncio.gather(*[self._tables.chain_exists(table, fixed.CANARY) for table in fixed.TABLES])
             found = [

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from nodelib.firewall.objects import Family, Words
 
-LARGE_CLUSTER_ENDPOINTS = 1000
 CT_INVALID_COUNTER = "ct_state_invalid_dropped_pkts"
 LOCALHOST_COUNTER = "localhost_nps_accepted_pkts"
 
@@ -60,7 +59,7 @@ class Context:
     node_port_ips: tuple[str, ...] | None = None
     tcp_liberal: bool = False
     counters: frozenset[str] = frozenset()  # nfacct counters that the kernel has
-    large: bool = False
+    large: bool = False  # iptables mode: more endpoints than deserve a comment each
     service_cidrs: tuple[str, ...] = ()  # what cluster IPs are given from; used by the nftables mode
 
 

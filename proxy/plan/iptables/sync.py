@@ -18,12 +18,13 @@ from typing import NamedTuple
 from nodelib.firewall.canonical import chain_fingerprint, missing_jumps, standing_jumps
 from nodelib.firewall.objects import Chain, Change, Family, Rule, TableChange, TableContent
 from proxy.model import Desired, ServicePortName
-from proxy.plan.context import LARGE_CLUSTER_ENDPOINTS, Context
+from proxy.plan.context import Context
 from proxy.plan.iptables import fixed
 from proxy.plan.iptables.names import is_service_chain
 from proxy.plan.iptables.ports import DISPATCH, PortRules, Top, port_rules
 
 _CANARY = Chain(fixed.CANARY)
+LARGE_CLUSTER_ENDPOINTS = 1000  # as upstream
 GROUP_CHAINS = 750  # chains in one input: 250 Services with two endpoints
 
 
@@ -36,12 +37,17 @@ class Mark(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What the kernel has: rules of the dispatch, and of each port's chains a mark."""
+    """What the kernel has: rules of the dispatch, and of each port's chains a mark.
+
+    `large`: comments of endpoints are left out, as the last full sync decided it. A sync of single ports keeps to
+    that, or all other chains would differ from what they should be at the moment when the cluster gets large.
+    """
 
     ports: Mapping[ServicePortName, PortRules] = field(default_factory=dict)
     chains: Mapping[ServicePortName, Mapping[str, Mark]] = field(default_factory=dict)
     tops: Mapping[Top, tuple[Rule, ...]] = field(default_factory=dict)
     rules: int = 0  # in `chains`
+    large: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +62,10 @@ class Plan:
 
 def plan_full(desired: Desired, ctx: Context, kernel: Mapping[str, TableContent]) -> Plan:
     """Everything, whatever was written before; all of `full_stages` at once."""
-    stages = full_stages(desired, ctx, kernel)
+    return _all_at_once(full_stages(desired, ctx, kernel))
+
+
+def _all_at_once(stages: Generator[Change, None, Plan]) -> Plan:
     changes: list[Change] = []
     while True:
         step = next_stage(stages)
@@ -71,7 +80,11 @@ def full_stages(desired: Desired, ctx: Context, kernel: Mapping[str, TableConten
     `kernel` has the tables as read just now (mangle, filter, nat). Chains that stand exactly as they should are left
     as they are: a restart writes next to nothing. The returned plan has no changes of its own.
     """
-    ctx = _sized(ctx, desired)
+    large = desired.endpoint_count > LARGE_CLUSTER_ENDPOINTS
+    return _stages(desired, replace(ctx, large=large), kernel)
+
+
+def _stages(desired: Desired, ctx: Context, kernel: Mapping[str, TableContent]) -> Generator[Change, None, Plan]:
     written: Counter[str] = Counter()
     ports: dict[ServicePortName, PortRules] = {}
     marks: dict[ServicePortName, Mapping[str, Mark]] = {}
@@ -95,7 +108,7 @@ def full_stages(desired: Desired, ctx: Context, kernel: Mapping[str, TableConten
     stale = [name for name in kernel["nat"].chains if is_service_chain(name) and name not in wanted]
     for change in _transactions([tuple(pending)] if pending else [], _final(tops, kernel, ctx), stale):
         yield _counted(change, written)
-    return _finished(written, Standing(ports, marks, tops, sum(map(_rules, marks.values()))))
+    return _finished(written, Standing(ports, marks, tops, sum(map(_rules, marks.values())), ctx.large))
 
 
 def next_stage(stages: Generator[Change, None, Plan]) -> Change | Plan:
@@ -137,7 +150,7 @@ def _final(tops: Mapping[Top, tuple[Rule, ...]], kernel: Mapping[str, TableConte
 
 def plan_partial(desired: Desired, changed: Collection[ServicePortName], ctx: Context, standing: Standing) -> Plan:
     """Write what differs for the ports in `changed`; all others are as they stand."""
-    ctx = _sized(ctx, desired)
+    ctx = replace(ctx, large=standing.large)
     fresh = _plan_ports(desired, [name for name in changed if name in desired.ports], ctx)
     ports, chains = dict(standing.ports), dict(standing.chains)
     groups: list[tuple[Chain, ...]] = []
@@ -166,7 +179,7 @@ def plan_partial(desired: Desired, changed: Collection[ServicePortName], ctx: Co
     for change in changes:
         _counted(change, written)
     ports.update(_slim(fresh))
-    return replace(_finished(written, Standing(ports, chains, tops, rules)), changes=changes)
+    return replace(_finished(written, Standing(ports, chains, tops, rules, standing.large)), changes=changes)
 
 
 def plan_cleanup(kernel: Mapping[str, TableContent], family: Family) -> Change:
@@ -184,10 +197,10 @@ def plan_cleanup(kernel: Mapping[str, TableContent], family: Family) -> Change:
     return tuple(changes)
 
 
-def drift(desired: Desired, ctx: Context, kernel: Mapping[str, TableContent]) -> list[str]:
-    """What somebody else changed, in words; `kernel` as for plan_full, which would write just that."""
+def drift(desired: Desired, ctx: Context, kernel: Mapping[str, TableContent], *, large: bool) -> list[str]:
+    """What somebody else changed, in words; `kernel` as for plan_full, `large` as it stands."""
     found = []
-    for change in plan_full(desired, ctx, kernel).changes:
+    for change in _all_at_once(_stages(desired, replace(ctx, large=large), kernel)).changes:
         for one in change:
             for chain in one.chains:
                 there = kernel[one.table].has(chain.name)
@@ -275,10 +288,6 @@ def _rules(marks: Mapping[str, Mark]) -> int:
 def _slim(ports: Mapping[ServicePortName, PortRules]) -> dict[ServicePortName, PortRules]:
     """Without the chains: of those only names and marks are kept, the dispatch is needed again."""
     return {name: replace(rules, chains=()) for name, rules in ports.items()}
-
-
-def _sized(ctx: Context, desired: Desired) -> Context:
-    return replace(ctx, large=desired.endpoint_count > LARGE_CLUSTER_ENDPOINTS)
 
 
 def _counted(change: Change, written: Counter[str]) -> Change:

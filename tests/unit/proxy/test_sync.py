@@ -178,6 +178,19 @@ async def test_large_clusters_leave_comments_of_endpoints_out() -> None:
     assert "->" not in world.fake.dump() and "ns/a:p80 cluster IP" in world.fake.dump()
 
 
+async def test_a_cluster_that_grows_large_between_full_syncs_shows_no_drift() -> None:
+    world = World()
+    await world.put(service("a", "172.30.0.1"), endpoint_slice("a", ["10.2.0.1"]))
+    many = [f"10.1.{number >> 8}.{number & 255}" for number in range(1, 1002)]
+    await world.put(service("b", "172.30.0.2"), endpoint_slice("b", many))
+    assert await world.backend.audit(deep=True) == [], "the rules of a have their comments still"
+    await world.backend.sync(world.tracker.current(), None)
+    assert "->" not in world.fake.dump(), "a full sync leaves them out"
+    await world.put(endpoint_slice("b", ["10.1.0.1"]))
+    assert await world.backend.audit(deep=True) == []
+    assert "->" not in world.fake.dump()
+
+
 async def test_drift_is_named() -> None:
     world = World()
     await world.put(service("a", "172.30.0.1"), endpoint_slice("a", ["10.1.0.1"]))
