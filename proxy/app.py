@@ -41,7 +41,7 @@ from proxy.plan.context import CT_INVALID_COUNTER, LOCALHOST_COUNTER
 from proxy.plan.listen import expand, networks, node_port_ips
 from proxy.plan.node import parse_node
 from proxy.plan.tracker import Tracker
-from proxy.proxier import Proxier
+from proxy.proxier import Periods, Proxier, Shown
 from proxy.settings import Settings, load_settings
 from proxy.watches import Watches
 
@@ -193,13 +193,10 @@ class _Proxy:
         return Proxier(
             Tracker(family, settings.node_name, self._clock.now()),
             Quarantine(backend),
-            flows=Conntrack(family),
-            metrics=self._metrics,
-            health=self._health,
-            servers=servers,
-            clock=self._clock,
-            min_period=settings.rules.min_sync_period,
-            deep_audit_period=min(settings.rules.sync_period, DEEP_AUDIT),
+            Conntrack(family),
+            Shown(self._metrics, self._health, servers),
+            self._clock,
+            Periods(settings.rules.min_sync_period, min(settings.rules.sync_period, DEEP_AUDIT)),
         )
 
     def _on_service(self, kind: str, obj: dict[str, Any]) -> None:

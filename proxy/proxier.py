@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from nodelib.clock import Clock
@@ -42,31 +43,36 @@ class Flows(Protocol):
     def delete(self, flows: list[UdpFlow]) -> int: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """Where others see what the syncs came to: figures, /healthz, and the health check ports of Services."""
+
+    metrics: Metrics
+    health: Health
+    servers: ServiceHealthServers
+
+
+@dataclass(frozen=True, slots=True)
+class Periods:
+    """Seconds: between two syncs at least, between two looks at all rules."""
+
+    min_sync: float
+    deep_audit: float
+
+
 class Proxier:
     """Owns the tracker and the backend of one family. Nothing is written before `start()`."""
 
     def __init__(
-        self,
-        tracker: Tracker,
-        backend: Backend,
-        *,
-        flows: Flows,
-        metrics: Metrics,
-        health: Health,
-        servers: ServiceHealthServers,
-        clock: Clock,
-        min_period: float,
-        deep_audit_period: float,
+        self, tracker: Tracker, backend: Backend, flows: Flows, shown: Shown, clock: Clock, periods: Periods
     ) -> None:
         self.family: Family = tracker.family
         self._tracker = tracker
         self._backend = backend
         self._flows = flows
-        self._metrics = metrics
-        self._health = health
-        self._servers = servers
+        self._metrics, self._health, self._servers = shown.metrics, shown.health, shown.servers
         self._clock = clock
-        self._deep_period = deep_audit_period
+        self._deep_period = periods.deep_audit
         self._started = False
         self._health_ports: dict[NamespacedName, int] = {}
         self._full = True
@@ -76,7 +82,7 @@ class Proxier:
         self.runner = BoundedFrequencyRunner(
             f"sync {self.family}",
             self.sync,
-            min_interval=min_period,
+            min_interval=periods.min_sync,
             retry_interval=RETRY,
             max_interval=FULL_SYNC_PERIOD,
             clock=clock,

@@ -20,7 +20,7 @@ from proxy.health import Health
 from proxy.model import NodeFacts
 from proxy.plan.node import parse_node
 from proxy.plan.tracker import Tracker
-from proxy.proxier import Proxier
+from proxy.proxier import Periods, Proxier, Shown
 from tests.fakes.clock import FakeClock, settle
 from tests.unit.proxy.build import CONTEXT, HERE, desired, endpoint_slice, service
 from tests.waiting import until
@@ -51,16 +51,14 @@ class World:
         self.metrics = Metrics()
         self.health = Health(60.0, lambda: NodeFacts(HERE, exists=True))
         self.failed: list[str] = []
+        servers = ServiceHealthServers(("127.0.0.1",), lambda: True, lambda name, text: self.failed.append(text))
         self.proxier = Proxier(
             Tracker(Family.IPV4, HERE, self.clock.now()),
             IptablesBackend(self.fake, ContextOfNode(CONTEXT)),
-            flows=self.flows,
-            metrics=self.metrics,
-            health=self.health,
-            servers=ServiceHealthServers(("127.0.0.1",), lambda: True, lambda name, text: self.failed.append(text)),
-            clock=self.clock,
-            min_period=0.05,
-            deep_audit_period=30.0,
+            self.flows,
+            Shown(self.metrics, self.health, servers),
+            self.clock,
+            Periods(min_sync=0.05, deep_audit=30.0),
         )
         self.tasks = [asyncio.create_task(self.proxier.runner.run()), asyncio.create_task(self.proxier.run_audit())]
 
