@@ -28,7 +28,7 @@ from agent.plan import rotation as plan
 from agent.plan.rotation import Json, Signer
 from agent.settings import Settings
 from agent.work.bootstrap import BootstrapEdges, first_certificate
-from agent.work.rotation import CertificateKeeper
+from agent.work.rotation import CertificateKeeper, Kept
 from nodelib.clock import Clock
 from nodelib.errors import Invalid, NodewrightError
 from nodelib.kube.access import ClusterAccess, load_kubeconfig, save_kubeconfig
@@ -130,29 +130,26 @@ def add_keepers(
     async def served(_: Pair) -> None:
         """The server looks at its files when the next client connects."""
 
+    def keeper(kept: Kept) -> CertificateKeeper:
+        return CertificateKeeper(kept, requests, make_request, clock, chance=random.random())
+
     if settings.api.rotate and credentials.access.cert_file:
-        credentials.keepers[CLIENT] = CertificateKeeper(
+        client_one = Kept(
             Signer.CLIENT,
-            requests,
             CertificateStore(folder, CLIENT),
-            make_request,
             lambda: plan.client_template(node),
-            clock,
-            on_new=renewed,
-            chance=random.random(),
+            renewed,
             at_once=credentials.rotate_at_once,
         )
+        credentials.keepers[CLIENT] = keeper(client_one)
     if settings.server.tls_bootstrap:
-        credentials.keepers[SERVER] = CertificateKeeper(
+        serving_one = Kept(
             Signer.SERVING,
-            requests,
             CertificateStore(folder, SERVER),
-            make_request,
             lambda: plan.serving_template(node, _addresses(shown())),
-            clock,
-            on_new=served,
-            chance=random.random(),
+            served,
         )
+        credentials.keepers[SERVER] = keeper(serving_one)
 
 
 def _addresses(node: Json | None) -> list[dict[str, str]]:

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from dataclasses import dataclass
 from typing import Protocol
 
 from agent.model.certificates import KeyAndRequest, Leaf, Pair, Template
@@ -48,32 +49,33 @@ class Store(Protocol):
 Maker = Callable[[Template], KeyAndRequest]
 
 
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The certificate that is kept: who signs it, where it is. `wanted()` says what for, None while that is not known;
+    `on_new` is told of each new one; `at_once`: the first new one is asked for now, however good the old one is.
+    """
+
+    signer: Signer
+    store: Store
+    wanted: Callable[[], Template | None]
+    on_new: Callable[[Pair], Awaitable[None]]
+    at_once: bool = False
+
+
 class CertificateKeeper:
-    """One certificate. `wanted()` says what for, None while that is not known; `on_new` is told of each new one.
+    """One certificate. `chance` (0 to 1) spreads over the nodes when a new one is asked for.
 
     `waiting`: why it has no (new) certificate yet, "" when all is well. `pair`: the one in use.
     """
 
-    def __init__(
-        self,
-        signer: Signer,
-        requests: Requests,
-        store: Store,
-        make: Maker,
-        wanted: Callable[[], Template | None],
-        clock: Clock,
-        *,
-        on_new: Callable[[Pair], Awaitable[None]],
-        chance: float,
-        at_once: bool = False,
-    ) -> None:
-        self.signer = signer
+    def __init__(self, kept: Kept, requests: Requests, make: Maker, clock: Clock, *, chance: float) -> None:
+        self.signer = kept.signer
         self.pair: Pair | None = None
         self.waiting = ""
         self.renewals = 0
         self.failures = 0
-        self._requests, self._store, self._make, self._wanted = requests, store, make, wanted
-        self._clock, self._on_new, self._chance, self._at_once = clock, on_new, chance, at_once
+        self._store, self._wanted, self._on_new, self._at_once = kept.store, kept.wanted, kept.on_new, kept.at_once
+        self._requests, self._make, self._clock, self._chance = requests, make, clock, chance
 
     async def run(self) -> None:
         """Until cancelled. A failure is logged, shown in `waiting`, and tried again with a growing pause."""
