@@ -17,7 +17,7 @@ from agent.work.events import EventRecorder
 from agent.work.node import NodeKeeper
 from agent.work.pod_table import PodTable
 from agent.work.report import Reporter
-from agent.work.static.mirrors import Mirrors
+from agent.work.static.mirrors import MirrorHooks, Mirrors
 from agent.work.static.registry import StaticPods
 from agent.work.static.sources import Complaints, FileSource, UrlSource
 from nodelib.clock import Clock
@@ -95,10 +95,7 @@ def build_static(
         pods,
         events,
         clock,
-        node_uid=lambda: keeper.uid,
-        all_known=table.synced.is_set,
-        changed=table.on_probe,
-        forget=reporter.forget,
+        MirrorHooks(lambda: keeper.uid, table.synced.is_set, table.on_probe, reporter.forget),
     )
     table.on_gone = pods.on_gone
 

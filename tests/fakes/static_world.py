@@ -10,7 +10,7 @@ from typing import Any
 from agent.model.manifests import ManifestFile
 from agent.model.pods import Json, Pod
 from agent.plan.static.mirrors import is_mirror
-from agent.work.static.mirrors import Mirrors
+from agent.work.static.mirrors import MirrorHooks, Mirrors
 from agent.work.static.registry import StaticPods
 from agent.work.static.sources import Complaints, FileSource
 from nodelib.kube.client import ApiError
@@ -99,10 +99,9 @@ class StaticWorld(World):
             self.static,
             self.events,
             self.clock,
-            node_uid=lambda: self.node_uid,
-            all_known=self.table.synced.is_set,
-            changed=self.table.on_probe,
-            forget=self.parts.reporter.forget,
+            MirrorHooks(
+                lambda: self.node_uid, self.table.synced.is_set, self.table.on_probe, self.parts.reporter.forget
+            ),
         )
         self.table.on_gone = self.static.on_gone
         self.source = FileSource(

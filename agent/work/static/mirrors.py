@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 from agent.model.pods import Json, Pod
@@ -37,27 +38,23 @@ class StaticView(Protocol):
     def dying(self) -> frozenset[str]: ...
 
 
-class Mirrors:
-    """on_pod() is told of every mirror pod that the API has; `changed(uid)` is called for the static pod behind it.
-
-    `node_uid()`: "" while there is no Node; no mirror is made then. `forget(uid)`: a mirror is no more.
+@dataclass(frozen=True, slots=True)
+class MirrorHooks:
+    """`node_uid()`: "" while there is no Node; no mirror is made then. `all_known()`: every pod of this node has been
+    told. `changed(uid)`: the mirror of this static pod is another one; `forget(uid)`: a mirror is no more.
     """
 
-    def __init__(
-        self,
-        api: MirrorApi,
-        static: StaticView,
-        events: Events,
-        clock: Clock,
-        *,
-        node_uid: Callable[[], str],
-        all_known: Callable[[], bool],
-        changed: Callable[[str], None],
-        forget: Callable[[str], None],
-    ) -> None:
-        self._api, self._static, self._events = api, static, events
-        self._node_uid, self._all_known = node_uid, all_known
-        self._changed, self._forget = changed, forget
+    node_uid: Callable[[], str]
+    all_known: Callable[[], bool]
+    changed: Callable[[str], None]
+    forget: Callable[[str], None]
+
+
+class Mirrors:
+    """on_pod() is told of every mirror pod that the API has."""
+
+    def __init__(self, api: MirrorApi, static: StaticView, events: Events, clock: Clock, hooks: MirrorHooks) -> None:
+        self._api, self._static, self._events, self._hooks = api, static, events, hooks
         self._shown: dict[str, Pod] = {}
         self._synced = False
         self._refused: dict[str, str] = {}
@@ -70,7 +67,7 @@ class Mirrors:
         mirror = Pod(raw)
         known = self._shown.get(mirror.full_name)
         if known is not None and (change == "DELETED" or known.uid != mirror.uid):
-            self._forget(known.uid)
+            self._hooks.forget(known.uid)
         if change == "DELETED":
             if known is not None and known.uid == mirror.uid:
                 del self._shown[mirror.full_name]
@@ -78,7 +75,7 @@ class Mirrors:
             self._shown[mirror.full_name] = mirror
         pod = self._static.wanted().get(mirror.full_name)
         if pod is not None:
-            self._changed(pod.uid)
+            self._hooks.changed(pod.uid)
         self.poke()
 
     def api_synced(self) -> None:
@@ -109,10 +106,10 @@ class Mirrors:
 
     async def sync(self) -> None:
         """Make and delete what has to be; one that fails holds up no other. Raises Temporary to be called again."""
-        if not self._synced or not self._node_uid():
+        if not self._synced or not self._hooks.node_uid():
             return
         wanted = self._static.wanted()
-        todo = list(plan.steps(wanted, dict(self._shown), self._static.dying(), all_known=self._all_known()))
+        todo = list(plan.steps(wanted, dict(self._shown), self._static.dying(), all_known=self._hooks.all_known()))
         failed = ""
         for step in todo:
             try:
@@ -130,7 +127,7 @@ class Mirrors:
             log.info("mirror pod %s is deleted: %s", step.mirror.full_name, step.why)
             await self._api.delete(step.mirror)
             return
-        created = await self._api.create(plan.mirror_object(step.pod, self._node_uid()))
+        created = await self._api.create(plan.mirror_object(step.pod, self._hooks.node_uid()))
         self._refused.pop(step.pod.uid, None)
         if step.pod.full_name not in self._shown:
             self.on_pod("ADDED", created, None)
