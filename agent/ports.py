@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from agent.model.devices import NO_DEVICES, DeviceGrant
 from agent.model.explain import Explanation
 from agent.model.images import ImageReport
-from agent.model.pods import ContainerState, ExecResult, ImageFacts, Json, Kind, Pod, ProbeState, SandboxState
+from agent.model.pods import ContainerState, ExecResult, ImageFacts, Json, Pod, ProbeState, SandboxState
 from agent.model.probes import ProbeAnswer
 from agent.model.pulls import Manifest, PullCredential
 from agent.model.resize import Limits, MemoryUse
@@ -127,6 +127,22 @@ class Materials:
     services: tuple[Json, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Creation:
+    """What is settled when a container is made. `ips`: its sandbox's; `image_ref`: what the runtime knows the image by.
+
+    `target_id`: the container whose processes an ephemeral container is to see (its targetContainerName).
+    `given`: what device plugins and DRA drivers grant it.
+    """
+
+    attempt: int
+    ips: tuple[str, ...]
+    image: ImageFacts
+    image_ref: str
+    target_id: str = ""
+    given: DeviceGrant = NO_DEVICES
+
+
 class PodMaterials(Protocol):
     """Volumes, environment, DNS, hosts file: all of a CRI configuration (work/materials/pod.py)."""
 
@@ -143,25 +159,11 @@ class PodMaterials(Protocol):
         """CRI PodSandboxConfig (labels: agent.labels.sandbox_labels); the same one goes to every create_container."""
         ...
 
-    async def container_config(
-        self,
-        pod: Pod,
-        kind: Kind,
-        container: Json,
-        materials: Materials,
-        *,
-        attempt: int,
-        ips: tuple[str, ...],
-        image: ImageFacts,
-        image_ref: str,
-        target_id: str = "",
-        given: DeviceGrant = NO_DEVICES,
-    ) -> Json:
+    async def container_config(self, pod: Pod, container: Json, materials: Materials, creation: Creation) -> Json:
         """CRI ContainerConfig: env, mounts, resources, security. Raises Permanent as CreateContainerConfigError.
 
         Labels and annotations come from agent.labels.container_labels() and container_annotations(): they are
-        what a restarted agent knows of the container. `target_id`: the container whose processes an ephemeral
-        container is to see. `given`: what device plugins grant it.
+        what a restarted agent knows of the container.
         """
         ...
 

@@ -11,8 +11,7 @@ from typing import Any
 
 from agent import labels
 from agent.exclusive import running
-from agent.model.devices import NO_DEVICES, DeviceGrant
-from agent.model.pods import ContainerState, ImageFacts, Json, Kind, Pod, ProbeState
+from agent.model.pods import ContainerState, ImageFacts, Json, Pod, ProbeState
 from agent.model.probes import ProbeAnswer
 from agent.model.pulls import PullCredential
 from agent.model.resize import Limits, MemoryUse
@@ -21,7 +20,7 @@ from agent.plan.cgroups import Machine, Policy, container_resources, limits_of_p
 from agent.plan.exclusive.admission import Policies
 from agent.plan.pull_records import VerifyPolicy
 from agent.plan.static.mirrors import is_mirror
-from agent.ports import Materials, MountedVolume
+from agent.ports import Creation, Materials, MountedVolume
 from agent.work.allocations import Allocations
 from agent.work.devices import DeviceDesk, DeviceHooks
 from agent.work.dra import ClaimDesk, DraEdges
@@ -83,27 +82,14 @@ class FakeMaterials:
         told = {"labels": labels.sandbox_labels(pod), "annotations": dict(pod.meta.get("annotations") or {})}
         return {"metadata": meta, "linux": linux, **told}
 
-    async def container_config(
-        self,
-        pod: Pod,
-        kind: Kind,
-        container: Json,
-        materials: Materials,
-        *,
-        attempt: int,
-        ips: tuple[str, ...],
-        image: ImageFacts,
-        image_ref: str,
-        target_id: str = "",
-        given: DeviceGrant = NO_DEVICES,
-    ) -> Json:
+    async def container_config(self, pod: Pod, container: Json, materials: Materials, creation: Creation) -> Json:
         if self.bad_config:
             raise Temporary(self.bad_config)
         return {
-            "metadata": {"name": container["name"], "attempt": attempt},
-            "image": {"image": image_ref},
+            "metadata": {"name": container["name"], "attempt": creation.attempt},
+            "image": {"image": creation.image_ref},
             "labels": labels.container_labels(pod, container),
-            "annotations": labels.container_annotations(pod, container, attempt),
+            "annotations": labels.container_annotations(pod, container, creation.attempt),
             "linux": {"resources": self.container_resources(pod, container)},
             "mounts": [
                 {"image": {"image": found.image_ref}}

@@ -16,8 +16,9 @@ from cri_api.v1 import api_pb2
 
 from agent.materials import BuiltMaterials, build_materials
 from agent.model.materials import MaterialSettings, NodeContext
-from agent.model.pods import ImageFacts, Json, Kind, Pod
+from agent.model.pods import ImageFacts, Json, Pod
 from agent.plan.cgroups import Machine, Policy
+from agent.ports import Creation
 from agent.work.materials.world import CgroupFacts
 from nodelib.clock import SystemClock
 from nodelib.errors import NodewrightError, Permanent, Temporary
@@ -145,17 +146,8 @@ class World:
         materials = await self.materials.prepare(pod)
         sandbox = await self.materials.sandbox_config(pod, materials, 0)
         api_pb2.PodSandboxConfig(**sandbox)
-        made = await self.materials.container_config(
-            pod,
-            Kind.MAIN,
-            pod.spec["containers"][0],
-            materials,
-            attempt=0,
-            ips=("10.244.1.5",),
-            image=ImageFacts("img"),
-            image_ref="sha256:1",
-            **fields,
-        )
+        creation = Creation(0, ("10.244.1.5",), ImageFacts("img"), "sha256:1", **fields)
+        made = await self.materials.container_config(pod, pod.spec["containers"][0], materials, creation)
         return api_pb2.ContainerConfig(**made)
 
 

@@ -11,13 +11,12 @@ import logging
 from collections.abc import Sequence
 
 from agent.model.csi import CsiVolume
-from agent.model.devices import NO_DEVICES, DeviceGrant
 from agent.model.materials import SECRET, DiskVolume, Json, MaterialSettings, ObjectRef, PodPaths, VolumePlan
-from agent.model.pods import ImageFacts, Kind, Pod
+from agent.model.pods import Pod
 from agent.model.pulls import PullCredential
 from agent.plan import cgroups, dns, keyring, mounts, names, sandbox, security, volumes
 from agent.plan import container as container_plan
-from agent.ports import Materials
+from agent.ports import Creation, Materials
 from agent.work.materials.containers import ContainerViews
 from agent.work.materials.faults import blocking, well_formed
 from agent.work.materials.gathering import Gatherer
@@ -105,26 +104,18 @@ class PodMaterialsWork:
                 overhead=overhead,
             )
 
-    async def container_config(
-        self,
-        pod: Pod,
-        kind: Kind,
-        container: Json,
-        materials: Materials,
-        *,
-        attempt: int,
-        ips: tuple[str, ...],
-        image: ImageFacts,
-        image_ref: str,
-        target_id: str = "",
-        given: DeviceGrant = NO_DEVICES,
-    ) -> Json:
-        """See PodMaterials. `target_id`: the container id that an ephemeral container's targetContainerName has."""
-        node = self._node()
+    async def container_config(self, pod: Pod, container: Json, materials: Materials, creation: Creation) -> Json:
+        """See PodMaterials."""
+        node, ips = self._node(), creation.ips
         with well_formed(pod):
             names.check_names(pod)
             context = security.container_context(
-                pod, container, image, self._settings, target_id=target_id, extra_masked=node.thermal_throttle_paths
+                pod,
+                container,
+                creation.image,
+                self._settings,
+                target_id=creation.target_id,
+                extra_masked=node.thermal_throttle_paths,
             )
             variables = await self._views.environment(pod, container, materials, ips, node)
             made = await self._views.mounts(pod, container, materials, variables, ips, node)
@@ -132,14 +123,14 @@ class PodMaterialsWork:
             return container_plan.container_config(
                 pod,
                 container,
-                attempt=attempt,
-                image_ref=image_ref,
+                attempt=creation.attempt,
+                image_ref=creation.image_ref,
                 env=variables,
                 mounts=made,
                 resources=self.container_resources(pod, container),
                 security_context=context,
                 devices=blocks,
-                given=given,
+                given=creation.given,
             )
 
     def container_resources(self, pod: Pod, container: Json) -> Json:

@@ -12,6 +12,7 @@ from agent.plan.facts import RemoveContainer, Start
 from agent.plan.images import image_volumes, volume_key
 from agent.plan.pod import backoff_key
 from agent.plan.starting import after_failed_hook, target_of, with_volume_images
+from agent.ports import Creation
 from agent.work.steps import release, taken_up
 from agent.work.steps.context import Context, StepFailed
 from agent.work.steps.sandbox import Sandboxes
@@ -105,18 +106,9 @@ class Starts:
         try:
             given = merged([await parts.devices.grant(pod, container), parts.claims.grant(pod, container)])
             volumes = with_volume_images(pod, container, materials.volumes, memory.images)
-            config = await parts.materials.container_config(
-                pod,
-                step.kind,
-                container,
-                replace(materials, volumes=volumes),
-                attempt=step.attempt,
-                ips=ips,
-                image=image.facts,
-                image_ref=image.ref,
-                target_id=target_of(step, memory.seen),
-                given=given,
-            )
+            creation = Creation(step.attempt, ips, image.facts, image.ref, target_of(step, memory.seen), given)
+            made_from = replace(materials, volumes=volumes)
+            config = await parts.materials.container_config(pod, container, made_from, creation)
             linux = config["linux"]
             linux["resources"] = await parts.exclusive.confined(pod, container, linux["resources"])
             return config, await self._sandboxes.config_of(sandbox, materials)

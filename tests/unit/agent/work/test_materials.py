@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from agent.model.materials import CONFIG_MAP, SECRET, AtomicVolume, Credential, MaterialSettings, NodeContext, ObjectRef
 from agent.model.pods import ImageFacts, Kind, Pod
 from agent.plan.cgroups import Machine, Policy
+from agent.ports import Creation
 from agent.work.materials.pod import PodMaterialsWork
 from agent.work.materials.world import CgroupFacts, MaterialEdges
 from nodelib.errors import NodewrightError, Permanent, Temporary
@@ -52,17 +53,8 @@ class World:
         made = await self.materials.prepare(subject)
         messages: list[Any] = [api_pb2.PodSandboxConfig(**await self.materials.sandbox_config(subject, made, 0))]
         for kind, one in subject.containers():
-            config = await self.materials.container_config(
-                subject,
-                kind,
-                one,
-                made,
-                attempt=0,
-                ips=ips,
-                image=ImageFacts("i"),
-                image_ref="r",
-                target_id=target_id if kind is Kind.EPHEMERAL else "",
-            )
+            creation = Creation(0, ips, ImageFacts("i"), "r", target_id if kind is Kind.EPHEMERAL else "")
+            config = await self.materials.container_config(subject, one, made, creation)
             messages.append(api_pb2.ContainerConfig(**config))
         return messages
 
