@@ -69,6 +69,8 @@ async def run(settings: Settings, *, extra: Extra | None = None) -> None:
     log.info("Effective KubeletConfiguration\n%s", effective_text(settings.effective))
     async with Supervisor("agent") as supervisor:
         supervisor.stop_on_signals()
+        # Before anything that may wait for hours (a lock, a bootstrap's approval): the collector rests until then.
+        supervisor.spawn("memory", lambda: memory.keep_trimmed(SystemClock()))
         if not await supervisor.unless_stopped(_alone(settings.process, supervisor)):
             return
         core = await supervisor.unless_stopped(build_core(settings, wants_nodes=extra.network is not None))
@@ -86,7 +88,6 @@ async def run(settings: Settings, *, extra: Extra | None = None) -> None:
         if extra.on_ready is not None:
             extra.on_ready(core)
         tell_systemd(supervisor, core.health, core.clock)
-        supervisor.spawn("memory", lambda: memory.keep_trimmed(core.clock))
         await supervisor.wait()
         log.info("stopping; pods run on")
 
