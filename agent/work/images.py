@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import dataclass
 
 from agent.errors import CriError, CriUnavailable
@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 
 OnState = Callable[[str, ImageState], None]
 _BACKOFFS_KEPT = 1000
+_PATIENCE = 1.0  # seconds; the commands that ask wait for three
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +108,11 @@ class ImageDesk:
             del self._backoff[key]
 
     async def look(self) -> None:
-        """Make pulls() fresh."""
+        """Make pulls() fresh, as far as the runtime answers in time: one that hangs is what people ask about."""
         if self._watch is not None:
-            await self._watch.look()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_PATIENCE):
+                    await self._watch.look()
 
     def pulls(self, uid: str) -> dict[str, PullFigures]:
         """By Wanted.key, how far the pulls of this pod are."""

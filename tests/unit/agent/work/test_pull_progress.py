@@ -32,9 +32,12 @@ class FakeContent:
     def __init__(self) -> None:
         self.there, self.asked, self.closed = 0, 0, False
         self.fail: PluginError | None = None
+        self.hangs = False
 
     async def under_way(self) -> Mapping[str, int]:
         self.asked += 1
+        if self.hangs:
+            await asyncio.Event().wait()
         if self.fail is not None:
             raise self.fail
         return {"layer": self.there}
@@ -125,6 +128,22 @@ async def test_a_runtime_that_is_away_is_asked_again() -> None:
     world.content.fail, world.content.there = None, MIB
     await world.clock.advance(5)
     assert world.progress() == ['Pulling image "r/web:1": 1.0 of 100 MiB']
+    await world.desk.close()
+
+
+async def test_who_asks_is_answered_though_the_runtime_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agent.work.images._PATIENCE", 0.01)
+    world = Desk()
+    web = pod()
+    await world.pull(web)
+    world.content.hangs = True
+    async with asyncio.timeout(30):
+        await world.desk.look()
+        assert world.desk.pulls(web.uid) == {"app": PullFigures()}
+        world.content.hangs = False
+        await world.clock.advance(1)
+        await world.desk.look()
+    assert world.desk.pulls(web.uid)["app"].total == 100 * MIB
     await world.desk.close()
 
 
