@@ -28,7 +28,7 @@ _GROWTH = 1.5  # gentle: at a cluster's start the first answers come within seco
 
 class Reflector:
     """`on_change(type, object, old)` with type ADDED, MODIFIED or DELETED; it must not block. `on_first(objects)` is
-    told of the first list as a whole, instead of `on_change`.
+    told of the first list as a whole, instead of `on_change`; if it fails, `on_change` is told of each.
 
     `store` maps (namespace, name) to the newest object; `synced` is set after the first list;
     `last_error` says why nothing comes, "" when all is well.
@@ -160,7 +160,9 @@ class Reflector:
         try:
             await on_first(list(self.store.values()))
         except Exception:
-            log.exception("%s: the handler of the first list failed", self.name)
+            log.exception("%s: the handler of the first list failed; its objects are told one by one", self.name)
+            for item in list(self.store.values()):
+                self._tell("ADDED", item, None)
 
     def _tell(self, kind: str, item: Json, old: Json | None) -> None:
         if self._on_change is None:

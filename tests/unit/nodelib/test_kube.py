@@ -211,6 +211,27 @@ async def test_a_first_list_is_told_as_a_whole_and_once(api: FakeApiServer, clie
     await asyncio.gather(task, return_exceptions=True)
 
 
+async def test_a_first_list_that_cannot_be_taken_as_a_whole_is_told_one_by_one(
+    api: FakeApiServer, client: KubeClient
+) -> None:
+    told: list[tuple[str, str]] = []
+
+    async def on_first(items: list[dict[str, Any]]) -> None:
+        raise RuntimeError("a defect in the handler")
+
+    def on_change(kind: str, obj: dict[str, Any], old: dict[str, Any] | None) -> None:
+        told.append((kind, obj["metadata"]["name"]))
+
+    for name in ("a", "b"):
+        await api.put(f"{PODS}/{name}", thing(name))
+    reflector = Reflector(client, PODS, name="pods", on_change=on_change, on_first=on_first)
+    task = asyncio.create_task(reflector.run())
+    await asyncio.wait_for(reflector.synced.wait(), 20)
+    assert told == [("ADDED", "a"), ("ADDED", "b")]
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
 async def test_a_failing_handler_does_not_end_the_watch(api: FakeApiServer, client: KubeClient) -> None:
     told: list[str] = []
 
