@@ -52,9 +52,14 @@ class Gate:
                 timer.cancel()
             leave()
 
+    @property
+    def waiting(self) -> int:
+        """How many wait for a place."""
+        return len(self._waiting)
+
     def turn_of(self, who: object) -> int:
         """1: it is let in next; 0: it does not wait."""
-        waiting = [one.who for one in self._waiting if not one.given.done()]
+        waiting = [one.who for one in self._waiting]
         return waiting.index(who) + 1 if who in waiting else 0
 
     async def _take(self, priority: int, who: object) -> None:
@@ -68,6 +73,8 @@ class Gate:
         except asyncio.CancelledError:
             if turn.given.done() and not turn.given.cancelled():
                 self._leave()  # it was given a place at the very moment
+            else:
+                self._waiting.remove(turn)  # places may be held for hours: nobody else would take it out
             raise
 
     def _leave(self) -> None:

@@ -65,3 +65,22 @@ async def test_who_waits_goes_in_by_priority_and_first_come_first_served_among_e
     await asyncio.gather(*tasks, return_exceptions=True)
     assert order == ["first", "high too", "low", "low too", "lower"]
     assert gate.turn_of("low") == 0
+
+
+async def test_who_gives_up_its_turn_leaves_nothing_behind() -> None:
+    """A pull may hold its place for an hour, while one pod after the other comes and goes."""
+    gate = Gate(1, longest=None)
+    async with gate.place():
+        for _ in range(3):
+            task = asyncio.create_task(_enter(gate))
+            await settle()
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        assert gate.waiting == 0
+    async with gate.place():
+        pass
+
+
+async def _enter(gate: Gate) -> None:
+    async with gate.place():
+        pass
