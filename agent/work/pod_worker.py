@@ -26,8 +26,10 @@ from agent.plan.facts import (
     Forget,
     Kill,
     PodPlan,
+    Prepare,
     PreStop,
     Resize,
+    RunSandbox,
     Start,
     Step,
     Waiting,
@@ -58,6 +60,7 @@ class PodWorker:
         self._awake = asyncio.Event()
         self._steps = Walker(parts, self.memory, self._awake)
         self._plan = PodPlan()
+        self._failing: type[Step] | None = None  # the kind of step that `memory.blocked` is of
         self._urgent = self._halted = False
         self._born = parts.clock.monotonic()
         self._derive_backoff()
@@ -263,8 +266,8 @@ class PodWorker:
             self.memory.failures.pop(step.container["name"], None)
         elif isinstance(step, Resize):
             self.memory.resize_failure = None
-        elif not isinstance(step, EnsureImage):
-            self.memory.blocked = None
+        elif not isinstance(step, EnsureImage) and {type(step), self._failing} != {Prepare, RunSandbox}:
+            self.memory.blocked = None  # of the two that go side by side neither has mended the other
 
     def _failed(self, step: Step, reason: str, message: str, action: str = "") -> None:
         memory = self.memory
@@ -281,7 +284,7 @@ class PodWorker:
         if container:
             memory.failures[container] = failure
         else:
-            memory.blocked = failure
+            memory.blocked, self._failing = failure, type(step)
 
     def _resize_failed(self, reason: str, message: str, now: float) -> None:
         memory = self.memory

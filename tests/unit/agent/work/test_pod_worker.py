@@ -233,6 +233,20 @@ async def test_a_token_that_is_refused_starts_nothing_and_is_asked_for_again(wor
     await world.until(world.is_gone)
 
 
+async def test_a_sandbox_that_fails_is_still_told_when_the_volumes_are_there(world: World) -> None:
+    """They are filled beside it: their success says nothing of the network."""
+    world.materials.slow = asyncio.Event()
+    world.cri.fail["run_sandbox"] = [CriError("no network", code="UNKNOWN")]
+    uid = world.create()
+    await world.until(lambda: "FailedCreatePodSandBox" in world.events.reasons())
+    world.materials.slow.set()
+    await settle(50)
+    memory = world.table.memory(uid)
+    assert memory is not None and memory.materials is not None
+    assert memory.blocked is not None and memory.blocked.reason == "FailedCreatePodSandBox"
+    await world.until(world.is_ready, seconds=15)
+
+
 async def test_a_pod_deleted_before_its_token_came_leaves_nothing(world: World) -> None:
     world.materials.slow = asyncio.Event()
     uid = world.create()
