@@ -150,7 +150,9 @@ def next_due(spec: Spec, track: Track, started_at: float, began: float, now: flo
 def lag(spec: Spec, track: Track, *, restarted: bool, jitter: float) -> float:
     """Seconds by which the second attempt at what ran before the agent comes later than a period after
     the first, so that such probes are spread over a period from then on (upstream: over a period from the start)."""
-    return jitter * (1 - _SOON) * min(spec.period, 10.0) if restarted and track.tries == 1 else 0.0
+    if not restarted or track.tries != 1 or track.verdict is None:  # one without a verdict is tried again soon
+        return 0.0
+    return jitter * (1 - _SOON) * min(spec.period, 10.0)
 
 
 def is_counted(spec: Spec, started_at: float, began: float) -> bool:

@@ -146,10 +146,12 @@ def test_after_a_restart_of_the_agent_probes_are_spread() -> None:
 def test_from_the_second_attempt_on_they_are_spread_over_a_period() -> None:
     one = spec(LIVENESS, periodSeconds=4)
     latest = plan.first_due(one, 0.0, 100.0, restarted=True, jitter=1.0)
-    second = plan.next_due(one, Track(tries=1), 0.0, latest, latest)
-    assert second + plan.lag(one, Track(tries=1), restarted=True, jitter=1.0) == 100.0 + 2 * one.period
-    assert plan.lag(one, Track(tries=2), restarted=True, jitter=1.0) == 0.0
-    assert plan.lag(one, Track(tries=1), restarted=False, jitter=1.0) == 0.0
+    once, twice = Track(verdict=True, tries=1), Track(verdict=True, tries=2)
+    second = plan.next_due(one, once, 0.0, latest, latest)
+    assert second + plan.lag(one, once, restarted=True, jitter=1.0) == 100.0 + 2 * one.period
+    assert plan.lag(one, twice, restarted=True, jitter=1.0) == 0.0
+    assert plan.lag(one, once, restarted=False, jitter=1.0) == 0.0
+    assert plan.lag(one, Track(tries=1), restarted=True, jitter=1.0) == 0.0, "what is not decided is asked again soon"
 
 
 def test_startup_is_tried_in_between_without_counting() -> None:
