@@ -79,10 +79,14 @@ async def _asked(ways: dict[str, str]) -> dict[str, tuple[Any, str]]:
 
 
 def _bytes(text: str) -> int:
+    action = "Give bytes or a quantity such as 5Gi."
     try:
-        return int(quantity.parse(text))
-    except ValueError as error:
-        raise Invalid(f"--free {text}: {error}", step="read", action="Give bytes or a quantity such as 5Gi.") from error
+        wanted = int(quantity.parse(text))
+    except Invalid as error:
+        raise Invalid(error.message, obj=f"--free {text}", step="read the command line", action=action) from error
+    if wanted <= 0:
+        raise Invalid("it is nothing to free", obj=f"--free {text}", step="read the command line", action=action)
+    return wanted
 
 
 def _summary(report: ImageReport, now: float) -> list[str]:

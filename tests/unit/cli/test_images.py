@@ -66,5 +66,6 @@ def test_a_dry_run(capsys: pytest.CaptureFixture[str]) -> None:
 def test_bad_input_names_what_there_is() -> None:
     with pytest.raises(NotFound, match=r"node3.*node1, node2"):
         images.run("lab", "node3", "", as_json=False)
-    with pytest.raises(Invalid, match="many"):
-        images.run("lab", "node1", "many", as_json=False)
+    for free in ("many", "-5Gi", "0"):
+        with pytest.raises(Invalid, match=f"--free {free}"):
+            images.run("lab", "node1", free, as_json=False)
