@@ -34,7 +34,9 @@ class Refreshes:
             self._tasks[uid] = task
 
     def forget(self, uid: str) -> None:
-        task = self._tasks.pop(uid, None)
+        timer, task = self._retries.pop(uid, None), self._tasks.pop(uid, None)
+        if timer is not None:
+            timer.cancel()
         if task is not None:
             task.cancel()
 
@@ -60,8 +62,9 @@ class Refreshes:
                 if uid not in self._stale:
                     return
         finally:
-            self._stale.discard(uid)
-            self._tasks.pop(uid, None)
+            if self._tasks.get(uid) is asyncio.current_task():  # else it is forgotten, and may have begun anew
+                self._stale.discard(uid)
+                del self._tasks[uid]
 
     def _retry(self, uid: str) -> None:
         """Nothing need tell when an API server that refused a token answers again: a credential would run out."""

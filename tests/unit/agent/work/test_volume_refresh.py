@@ -8,9 +8,13 @@ from collections.abc import AsyncIterator
 import pytest
 
 from agent.model.pods import Pod
+from agent.work.memory import PodMemory
+from agent.work.refreshes import Refreshes
+from agent.work.timeline import Timeline
 from nodelib.errors import NodewrightError, Permanent, Temporary
-from tests.fakes.clock import settle
+from tests.fakes.clock import FakeClock, settle
 from tests.fakes.pod_world import FakeMaterials, World
+from tests.unit.agent.pods import pod
 
 
 class SlowMaterials(FakeMaterials):
@@ -71,3 +75,21 @@ async def test_an_update_that_fails(
         await asyncio.sleep(0.01)
     await asyncio.sleep(0.05)  # one more, should there be one
     assert materials.refreshed == ["u1"] * times
+
+
+async def test_a_pod_that_comes_back_under_its_uid_is_written_for_by_one_at_a_time() -> None:
+    """A static pod does: what was forgotten ends after the new one has begun."""
+    materials, memory = SlowMaterials(), PodMemory(pod(), pod(), Timeline(FakeClock()))
+    refreshes = Refreshes(materials, lambda uid: None)
+    refreshes.ask(memory)
+    await settle()
+    refreshes.forget(memory.pod.uid)
+    refreshes.ask(memory)
+    await settle()
+    refreshes.ask(memory)
+    await settle()
+    assert len(materials.refreshed) == 2, "the third waits for the second"
+    materials.open.set()
+    await settle()
+    assert len(materials.refreshed) == 3
+    await refreshes.close()
