@@ -23,6 +23,7 @@ class PodMemory:
     allocation that the pod's own cgroup was last made for, `limits` what that cgroup has. `succeeded`: the same static
     pod is to start once this one is gone. `mirror`: UID of the mirror pod that its status was last told to.
     `foundation`: what a sandbox can be made from while the volumes are still being filled.
+    `outdated`: what volumes show has changed since they were last begun to be filled.
     `in_post_start`: names of containers whose postStart hook has yet to end.
     """
 
@@ -35,6 +36,7 @@ class PodMemory:
     seen: ObservedPod = field(default_factory=lambda: ObservedPod(""))
     materials: Materials | None = None
     foundation: Materials | None = None
+    outdated: bool = False
     released: bool = False
     confirmed: bool = False
     shed: bool = False

@@ -187,7 +187,7 @@ class PodTable:
         if worker is None:
             return
         if worker.memory.materials is None:
-            worker.memory.blocked = None
+            worker.memory.blocked, worker.memory.outdated = None, True
             worker.poke()
         else:
             self.refreshes.ask(worker.memory)

@@ -62,7 +62,11 @@ async def _volumes(context: Context, *, may_leave: bool) -> Materials | None:
         with memory.timeline.step("volumes", of="prepare"):
             if may_leave and await materials.sure(memory.pod):
                 return None
-            return await materials.prepare(memory.pod)
+            while True:
+                memory.outdated = False
+                found = await materials.prepare(memory.pod)
+                if not memory.outdated:
+                    return found
     except NodewrightError as error:
         context.warn("FailedMount", str(error))
         raise StepFailed("FailedMount", error) from error

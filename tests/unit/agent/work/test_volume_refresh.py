@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from agent.model.pods import Pod
+from agent.ports import Materials
 from agent.work.memory import PodMemory
 from agent.work.refreshes import Refreshes
 from agent.work.timeline import Timeline
@@ -93,3 +94,27 @@ async def test_a_pod_that_comes_back_under_its_uid_is_written_for_by_one_at_a_ti
     await settle()
     assert len(materials.refreshed) == 3
     await refreshes.close()
+
+
+class CountedMaterials(FakeMaterials):
+    def __init__(self) -> None:
+        super().__init__()
+        self.filled = 0
+
+    async def prepare(self, pod: Pod) -> Materials:
+        self.filled += 1
+        return await super().prepare(pod)
+
+
+async def test_a_change_while_the_volumes_are_filled_is_not_lost() -> None:
+    """What is being written may be from before it, and nothing else would tell of it again."""
+    world, materials = World(), CountedMaterials()
+    world.materials, materials.slow = materials, asyncio.Event()
+    await world.start_agent()
+    world.create()
+    await world.until(lambda: materials.filled == 1)
+    world.table.refresh("u1")
+    materials.slow.set()
+    await world.until(world.is_ready)
+    assert materials.filled == 2
+    await world.kill_agent()
