@@ -23,21 +23,12 @@ FAMILIES = {"ipv4": (4,), "ipv6": (6,), "dual": (4, 6)}  # of --ip-family; the f
 CLUSTER_DOMAIN = "cluster.local"
 API_PORT = 6443
 CGROUP_ROOT = "/nodewright"
+STATE_ROOT = "/var/lib/nodewright"
 CONTROL_PLANE = "control-plane"
 BALANCER = "balancer"  # the unit that spreads clients over several control planes
 BALANCER_HOST = 10  # host number of its address
 
 IPNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
-
-
-def state_root() -> str:
-    """The directory of all clusters' state on this machine."""
-    return os.environ.get("NODEWRIGHT_STATE", "/var/lib/nodewright")
-
-
-def cache_root() -> str:
-    """Binaries, images and environments that clusters share and `down` keeps."""
-    return os.environ.get("NODEWRIGHT_CACHE") or os.path.join(os.path.expanduser("~"), ".cache", "nodewright")
 
 
 def in_url(address: str) -> str:
@@ -90,7 +81,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A cluster with its addresses chosen."""
+    """A cluster with its addresses chosen. `root`: the directory of all clusters' state, not kept in its record."""
 
     name: str
     subnet: str
@@ -99,6 +90,7 @@ class Cluster:
     service_cidr: str = SERVICE_CIDR
     domain: str = CLUSTER_DOMAIN
     tools: Mapping[str, str] = field(default_factory=dict)  # paths of the binaries it runs on
+    root: str = STATE_ROOT
 
     @property
     def families(self) -> tuple[int, ...]:
@@ -173,7 +165,7 @@ class Cluster:
 
     @property
     def dir(self) -> str:
-        return os.path.join(state_root(), self.name)
+        return os.path.join(self.root, self.name)
 
     @property
     def ns_dir(self) -> str:
@@ -206,10 +198,10 @@ class Cluster:
         return os.path.join(self.dir, unit, "log")
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return {name: value for name, value in asdict(self).items() if name != "root"}
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Cluster:
+    def from_json(cls, data: dict[str, Any], root: str = STATE_ROOT) -> Cluster:
         return cls(
             name=data["name"],
             subnet=data["subnet"],
@@ -218,4 +210,5 @@ class Cluster:
             service_cidr=data["service_cidr"],
             domain=data["domain"],
             tools=data.get("tools") or {},
+            root=root,
         )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import datetime
-import os
 import random
 import sys
 import tempfile
@@ -28,6 +27,7 @@ from cli.terminal import new_console
 from controlplane.binaries import ensure
 from controlplane.edge import lab as edge
 from controlplane.edge.lab import Lab, Space
+from controlplane.edge.roots import cache_root
 from controlplane.model import KUBERNETES_VERSION
 from nodelib.clock import SystemClock
 from nodelib.errors import Invalid, NodewrightError
@@ -71,7 +71,7 @@ def wish(*, peer: bool, modes: str, sizes: str, steps: str, dense: bool, effort:
 def services(wanted: Wish, *, write: bool, plain: bool, binaries: Path | None) -> None:
     """Measure, print the table, and put figures, table and plot into docs/ when asked to."""
     need_root("bench")
-    cache = Path(os.environ.get("NODEWRIGHT_CACHE", Path.home() / ".cache" / "nodewright"))
+    cache = Path(cache_root())
     names = ["etcd", "kube-apiserver", *(["kube-proxy"] if "upstream" in wanted.makers else [])]
     with Display(plain=plain or None) as display:
         with display.step("binaries") as say:

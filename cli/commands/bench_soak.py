@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import tempfile
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from cli.errors import need_root
 from controlplane.binaries import ensure
 from controlplane.edge import lab as edge
 from controlplane.edge.lab import Lab
+from controlplane.edge.roots import cache_root
 from nodelib.clock import SystemClock
 from nodelib.kube.client import KubeClient
 
@@ -27,7 +27,7 @@ def soak(*, modes: str, services: int, minutes: float, seed: int, plain: bool, b
     need_root("bench")
     with Display(plain=plain or None) as display:
         with display.step("binaries") as say:
-            cache = Path(os.environ.get("NODEWRIGHT_CACHE", Path.home() / ".cache" / "nodewright"))
+            cache = Path(cache_root())
             names = ["etcd", "kube-apiserver"]
             paths = ensure(names, cache_dir=cache, progress=say, binaries_dir=binaries)
         edge.enter()

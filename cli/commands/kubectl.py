@@ -7,7 +7,8 @@ import os
 from pathlib import Path
 
 from controlplane.edge import state
-from controlplane.model import Cluster, cache_root
+from controlplane.edge.roots import cache_root
+from controlplane.model import Cluster
 from nodelib.errors import Invalid, NotFound
 
 _OURS = ("--name", "--help")

@@ -12,7 +12,8 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from controlplane.model import Cluster, state_root
+from controlplane.edge.roots import state_root
+from controlplane.model import Cluster
 from nodelib import files
 from nodelib.errors import Conflict, Invalid
 
@@ -24,7 +25,7 @@ def load(name: str) -> Cluster | None:
     path = os.path.join(state_root(), name, "cluster.json")
     try:
         with open(path, encoding="utf-8") as file:
-            return Cluster.from_json(json.load(file))
+            return Cluster.from_json(json.load(file), state_root())
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError) as error:

@@ -11,8 +11,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from controlplane.edge import state
+from controlplane.edge.roots import cache_root
 from controlplane.edge.streamed import run_lines
-from controlplane.model import RELEASE, Cluster, cache_root, in_url
+from controlplane.model import RELEASE, Cluster, in_url
 from controlplane.plan import conformance as plan
 from controlplane.plan.components import Tools
 from controlplane.work.images import import_images

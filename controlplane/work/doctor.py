@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 from controlplane.edge import machine, netlook, spaces, state
-from controlplane.model import Cluster, Options, cache_root, state_root
+from controlplane.edge.roots import cache_root, state_root
+from controlplane.model import Cluster, Options
 from controlplane.plan import components, netcheck
 from controlplane.plan.preflight import Finding, fatal, preflight
 from controlplane.work import network

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from controlplane.edge import cgroups, spaces, state, units
 from controlplane.edge.netlink import Netlink
-from controlplane.model import CGROUP_ROOT, Cluster, Options, state_root
+from controlplane.edge.roots import state_root
+from controlplane.model import CGROUP_ROOT, Cluster, Options
 from controlplane.plan.addresses import check_name
 from controlplane.work import host
 from controlplane.work.progress import Progress
@@ -49,7 +50,7 @@ async def down(name: str, progress: Progress) -> Removed:
 
 def _of(name: str) -> Cluster:
     # Only names and paths matter here: `down` must work with a record that cannot be read, or none.
-    return Cluster(name, "10.89.0.0/24", Options())
+    return Cluster(name, "10.89.0.0/24", Options(), root=state_root())
 
 
 async def _remove(cluster: Cluster, progress: Progress) -> Removed:

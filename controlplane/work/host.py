@@ -10,7 +10,8 @@ import contextlib
 import os
 
 from controlplane.edge import spaces, state, uplink
-from controlplane.model import Cluster, state_root
+from controlplane.edge.roots import state_root
+from controlplane.model import Cluster
 from controlplane.plan import uplink as plan
 from controlplane.plan.node_files import NODE_DIRS, NODE_FILES
 

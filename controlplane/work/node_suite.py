@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from controlplane.edge import cgroups, state
+from controlplane.edge.roots import cache_root, state_root
 from controlplane.edge.streamed import run_lines
-from controlplane.model import Cluster, Options, cache_root, state_root
+from controlplane.model import Cluster, Options
 from controlplane.plan import components, system_bus
 from controlplane.plan import node_suite as plan
 from controlplane.plan.components import Tools

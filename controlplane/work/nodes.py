@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from controlplane.edge import oom, state, units
-from controlplane.model import Cluster, Node, cache_root
+from controlplane.edge.roots import cache_root
+from controlplane.model import Cluster, Node
 from controlplane.plan import components, node_files
 from controlplane.plan.components import Tools
 from controlplane.work.control_plane import fail_if_ending, start_unit, starts

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from controlplane.model import cache_root
+from controlplane.edge.roots import cache_root
 from controlplane.plan import package as plan
 from controlplane.work import payload
 from controlplane.work.progress import Progress

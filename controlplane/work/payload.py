@@ -13,11 +13,11 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from controlplane.binaries import ensure
+from controlplane.edge.roots import cache_root
 from controlplane.images import binaries_for, ensure_images
 from controlplane.images.archive import merge_archives
 from controlplane.images.kubeadm_recipes import component_images
 from controlplane.images.recipes import BUSYBOX_NAME, COREDNS_NAME, ETCD_NAME, PAUSE_NAME
-from controlplane.model import cache_root
 from controlplane.work.progress import Progress
 from nodelib.command import run_sync
 from nodelib.errors import Invalid

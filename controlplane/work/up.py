@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from controlplane.edge import cgroups, state
-from controlplane.model import CONTROL_PLANE, POD_CIDR, SERVICE_CIDR, Cluster, Node, Options, cache_root, state_root
+from controlplane.edge.roots import cache_root, state_root
+from controlplane.model import CONTROL_PLANE, POD_CIDR, SERVICE_CIDR, Cluster, Node, Options
 from controlplane.plan import addons, addresses, components, manifests
 from controlplane.plan import kubeadm as kubeadm_plan
 from controlplane.plan.components import Tools
@@ -75,7 +76,7 @@ def settle(request: Request) -> Cluster:
             subnet = addresses.check_subnet(request.subnet, taken, (POD_CIDR, SERVICE_CIDR))
         else:
             subnet = addresses.choose_subnet(taken)
-        cluster = Cluster(request.name, subnet, request.options)
+        cluster = Cluster(request.name, subnet, request.options, root=state_root())
         state.save(cluster)
     return cluster
 

@@ -47,7 +47,7 @@ def lent_or_raised(variable: str, name: str, *words: str, timeout: float) -> Ite
     if not lent:
         cli("down", "--name", name, "--plain")
         cli("up", "--name", name, *words, "--plain", timeout=timeout)
-    yield Cluster.from_json(json.loads((STATE / name / "cluster.json").read_text()))
+    yield Cluster.from_json(json.loads((STATE / name / "cluster.json").read_text()), str(STATE))
     if not lent:
         cli("down", "--name", name, "--plain")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from controlplane.binaries import ensure
-from controlplane.model import cache_root
+from controlplane.edge.roots import cache_root
 from tests.cluster.plugins import Plugin, pod_resources, start
 from tests.cluster.world import Object, World, containers_of, holds, pod, sleeper, status_of
 

@@ -44,7 +44,7 @@ def cluster() -> Iterator[Cluster]:
     cli("down", "--name", NAME, "--plain")
     before = traces(NAME)
     cli("up", "--name", NAME, *KIND, "--no-uplink", "--plain", timeout=900)
-    yield Cluster.from_json(json.loads((STATE / NAME / "cluster.json").read_text()))
+    yield Cluster.from_json(json.loads((STATE / NAME / "cluster.json").read_text()), str(STATE))
     cli("down", "--name", NAME, "--plain")
     assert differences(before, traces(NAME)) == {}
 

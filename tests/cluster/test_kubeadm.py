@@ -26,7 +26,7 @@ def cluster() -> Iterator[Cluster]:
     cli("down", "--name", NAME, "--plain")
     before = traces(NAME)
     cli(*UP, timeout=900)
-    yield Cluster.from_json(json.loads((STATE / NAME / "cluster.json").read_text()))
+    yield Cluster.from_json(json.loads((STATE / NAME / "cluster.json").read_text()), str(STATE))
     cli("down", "--name", NAME, "--plain")
     assert differences(before, traces(NAME)) == {}
 

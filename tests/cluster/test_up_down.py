@@ -47,7 +47,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 def record() -> Cluster:
-    return Cluster.from_json(json.loads((STATE / NAME / "cluster.json").read_text()))
+    return Cluster.from_json(json.loads((STATE / NAME / "cluster.json").read_text()), str(STATE))
 
 
 def status() -> dict[str, Any]:

@@ -16,7 +16,7 @@ import pytest
 
 from controlplane.binaries import ensure
 from controlplane.edge import cgroups
-from controlplane.model import cache_root
+from controlplane.edge.roots import cache_root
 from nodelib.errors import NodewrightError
 from tests.netns.cni_world import Namespace, Node, World, wait_for
 

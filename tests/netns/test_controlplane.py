@@ -36,7 +36,7 @@ def forwarding():
     return open("/proc/sys/net/ipv4/ip_forward").read().strip()
 
 async def main():
-    cluster = Cluster("nwtlab", "10.89.200.0/24", Options(nodes=2, uplink=True))
+    cluster = Cluster("nwtlab", "10.89.200.0/24", Options(nodes=2, uplink=True), root=STATE)
     os.makedirs(cluster.dir)
     for node in cluster.nodes:
         from controlplane.plan import node_files
@@ -75,8 +75,9 @@ asyncio.run(main())
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
     state = tmp_path_factory.mktemp("state")
+    script = f"PROJECT, STATE = {str(PROJECT)!r}, {str(state)!r}\n{WORLD}"
     done = subprocess.run(
-        ["unshare", "--net", "--mount", sys.executable, "-c", f"PROJECT = {str(PROJECT)!r}\n{WORLD}"],
+        ["unshare", "--net", "--mount", sys.executable, "-c", script],
         capture_output=True,
         text=True,
         env={**os.environ, "PYTHONPATH": str(PROJECT), "NODEWRIGHT_STATE": str(state)},

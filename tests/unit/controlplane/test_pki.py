@@ -6,6 +6,7 @@ import json
 import os
 import ssl
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,8 @@ NOW = time.time()
 
 
 @pytest.fixture
-def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
-    monkeypatch.setenv("NODEWRIGHT_STATE", str(tmp_path))
-    return Cluster("lab", "10.89.3.0/24", Options(nodes=1))
+def cluster(tmp_path: Path) -> Cluster:
+    return Cluster("lab", "10.89.3.0/24", Options(nodes=1), root=str(tmp_path))
 
 
 def test_a_second_run_keeps_everything(cluster: Cluster) -> None:
@@ -33,7 +33,7 @@ def test_a_second_run_keeps_everything(cluster: Cluster) -> None:
 
 def test_only_what_has_other_names_is_made_again(cluster: Cluster) -> None:
     pki.ensure(cluster, NOW)
-    grown = Cluster("lab", "10.89.3.0/24", Options(nodes=2))
+    grown = replace(cluster, options=Options(nodes=2))
     made = pki.ensure(grown, NOW)
     assert made[f"{cluster.pki_dir}/apiserver"] == "other names"
     assert f"{cluster.pki_dir}/ca" not in made
