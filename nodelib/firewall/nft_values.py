@@ -1,0 +1,203 @@
+"""What expressions and sets of nftables are for one packet (libnftables-json(5)). Pure.
+
+What is not known raises Invalid: the walker (`trace_nft.py`) decides whether that counts as "perhaps".
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from nodelib.errors import Invalid
+from nodelib.firewall.way import Node, Way
+
+Json = Mapping[str, Any]
+_PROTOCOLS = {6: "tcp", 17: "udp", 132: "sctp", 1: "icmp", 58: "ipv6-icmp"}
+
+
+@dataclass(slots=True)
+class Table:
+    """Chains and sets of one table."""
+
+    family: str
+    name: str
+    rules: dict[str, list[Json]] = field(default_factory=dict)
+    elements: dict[str, list[Any]] = field(default_factory=dict)
+    index: dict[str, dict[Any, Any]] = field(default_factory=dict)
+
+
+def matches(table: Table, body: Json, way: Way, node: Node) -> bool:
+    """Whether a match statement holds for this packet. Raises Invalid for one that is not known."""
+    right, operator = body["right"], body["op"]
+    for value in values(table, body["left"], way, node):
+        if isinstance(right, str) and right.startswith("@"):
+            hit = bool(list(lookup(table, right, value)))
+        elif isinstance(value, frozenset):
+            wanted = right if isinstance(right, list) else [right]
+            if isinstance(right, Mapping) and "set" in right:
+                wanted = right["set"]
+            hit = bool(value & {str(one) for one in wanted})
+            if operator == "in":
+                operator = "=="
+        else:
+            hit = _equal(value, right)
+        if operator in ("!=",):
+            hit = not hit
+        elif operator not in ("==", "in"):
+            raise Invalid(
+                f"an operator that the tracer does not know: {operator}", obj="nftables", step="trace a packet"
+            )
+        if hit:
+            return True
+    return False
+
+
+def values(table: Table, expression: Any, way: Way, node: Node) -> list[Any]:
+    """What an expression may be for this packet: several values where chance decides, none where a map has none."""
+    if not isinstance(expression, Mapping):
+        return [expression]
+    kind, body = next(iter(expression.items()))
+    if kind == "concat":
+        parts = [values(table, one, way, node) for one in body]
+        return [tuple(combination) for combination in itertools.product(*parts)]
+    if kind == "map":
+        keys = values(table, body["key"], way, node)
+        return [_plain(value) for key in keys for value in lookup(table, body["data"], key)]
+    if kind == "numgen":
+        offset = int(body.get("offset", 0))
+        return list(range(offset, offset + int(body["mod"])))
+    if kind in ("&", "|", "^"):
+        left, right = (number(values(table, one, way, node)[0]) for one in body)
+        return [{"&": left & right, "|": left | right, "^": left ^ right}[kind]]
+    return [_fact(kind, body, way, node)]
+
+
+def _fact(kind: str, body: Json, way: Way, node: Node) -> Any:
+    packet = way.packet
+    if kind == "payload":
+        found = {"saddr": packet.source, "daddr": packet.destination, "dport": packet.port}.get(body.get("field", ""))
+        known = ("ip", "ip6", "th", packet.protocol)
+        if found is not None and body.get("protocol") in known:
+            return found
+        if body.get("field") == "protocol":
+            return packet.protocol
+        if body.get("protocol") in ("tcp", "udp", "sctp"):
+            return None  # another protocol's header
+    if kind == "meta":
+        facts = {"l4proto": packet.protocol, "mark": packet.mark, "iifname": packet.interface, "iif": packet.interface}
+        if body["key"] in facts:
+            return facts[body["key"]]
+    if kind == "ct":
+        return _connection(body, way)
+    if kind == "fib" and body.get("result") == "type":
+        address = packet.destination if "daddr" in body["flags"] else packet.source
+        local = node.is_local(address) or ("saddr" in body["flags"] and not packet.interface)
+        return "local" if local else "unicast"
+    raise Invalid(f"a match that the tracer does not know: {kind} {body}", obj="nftables", step="trace a packet")
+
+
+def _connection(body: Json, way: Way) -> Any:
+    key = str(body["key"]).split(" ")[-1]
+    if key == "state":
+        return frozenset({"new"})
+    if key == "status":
+        return frozenset({"dnat"} if way.translated else ())
+    if key == "mark":
+        return 0
+    sent = way.sent
+    found = {"saddr": sent.source, "daddr": sent.destination, "proto-dst": sent.port, "protocol": sent.protocol}
+    if key in found:
+        return found[key]
+    raise Invalid(f"a match that the tracer does not know: ct {key}", obj="nftables", step="trace a packet")
+
+
+def lookup(table: Table, data: Any, key: Any) -> Iterable[Any]:
+    """The values of `key` in a map, or [True] for a set that has it."""
+    elements: Sequence[Any]
+    if isinstance(data, str):
+        name = data.removeprefix("@")
+        elements = table.elements.get(name, [])
+        if name not in table.index:
+            table.index[name] = {}
+            for element in elements:
+                value, text = _pair(element)
+                table.index[name].setdefault(_hashable(value), text)
+        plain = table.index[name].get(_hashable(key))
+        if plain is not None:
+            return [plain]
+    else:
+        elements = data["set"]
+    for element in elements:
+        wanted, value = _pair(element)
+        if _equal(key, wanted):
+            return [value]
+    return []
+
+
+def _pair(element: Any) -> tuple[Any, Any]:
+    if isinstance(element, list) and len(element) == 2:
+        return _unwrapped(element[0]), element[1]
+    return _unwrapped(element), True
+
+
+def _unwrapped(value: Any) -> Any:
+    if isinstance(value, Mapping) and "elem" in value:
+        return value["elem"]["val"]
+    return value
+
+
+def _plain(value: Any) -> Any:
+    value = _unwrapped(value)
+    if isinstance(value, Mapping) and "concat" in value:
+        return tuple(value["concat"])
+    return value
+
+
+def _hashable(value: Any) -> Any:
+    value = _plain(value)
+    parts = value if isinstance(value, tuple) else (value,)
+    return tuple(
+        [
+            str(_PROTOCOLS.get(part, part) if isinstance(part, int) and index == 1 else part)
+            for index, part in enumerate(parts)
+        ]
+    )
+
+
+def _equal(value: Any, wanted: Any) -> bool:
+    wanted = _unwrapped(wanted)
+    if isinstance(wanted, Mapping):
+        kind, body = next(iter(wanted.items()))
+        if kind == "concat":
+            return (
+                isinstance(value, tuple)
+                and len(value) == len(body)
+                and all(_equal(part, one) for part, one in zip(value, body, strict=True))
+            )
+        if kind == "prefix":
+            return value is not None and ipaddress.ip_address(str(value)) in ipaddress.ip_network(
+                f"{body['addr']}/{body['len']}", strict=False
+            )
+        if kind == "range":
+            return _between(value, *body)
+        if kind == "set":
+            return any(_equal(value, one) for one in body)
+        raise Invalid(f"a value that the tracer does not know: {kind}", obj="nftables", step="trace a packet")
+    if isinstance(wanted, str) and wanted.endswith("*") and isinstance(value, str):
+        return value.startswith(wanted[:-1])
+    return str(value) == str(_PROTOCOLS.get(wanted, wanted) if isinstance(value, str) else wanted)
+
+
+def _between(value: Any, low: Any, high: Any) -> bool:
+    if isinstance(low, int):
+        return low <= number(value) <= int(high)
+    first, last, own = (ipaddress.ip_address(str(one)) for one in (low, high, value))
+    return first.version == own.version and int(first) <= int(own) <= int(last)
+
+
+def number(value: Any) -> int:
+    """Of a number, or of its text."""
+    return value if isinstance(value, int) else int(str(value), 0)
