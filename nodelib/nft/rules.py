@@ -12,12 +12,24 @@ import struct
 from dataclasses import dataclass
 
 from nodelib.firewall.objects import Family
+from nodelib.nft.expressions import (
+    FIRST,
+    attribute,
+    compare,
+    conntrack,
+    expression,
+    load_mark,
+    lookup,
+    masked,
+    nested,
+    payload,
+    size,
+    u32,
+)
 from nodelib.nft.wire import ATTRIBUTE, NF_FAMILY, text_attribute
 
-FIRST = 8  # NFT_REG32_00
 _VERDICT_REGISTER = 0
 _ACCEPT, _DROP, _JUMP, _GOTO, _RETURN = 1, 0, -3, -4, -5
-_EQUAL, _UNEQUAL = 0, 1
 _RANDOM_FULLY = 1 << 4
 _RTN_LOCAL = 2
 _CT_BITS = {"state": (0, {"new": 1 << 3, "established": 1 << 1}), "status": (2, {"dnat": 1 << 5})}
@@ -36,7 +48,7 @@ class Field:
     offset: int = 0
 
     def words(self, family: Family) -> int:
-        return _size(family) // 4 if self.name.endswith("addr") else 1
+        return size(family) // 4 if self.name.endswith("addr") else 1
 
     def text(self, family: Family) -> str:
         ip = _ip(family)
@@ -55,21 +67,21 @@ class Field:
         v4 = family is Family.IPV4
         match self.name:
             case "saddr":
-                return _payload(register, 1, 12 if v4 else 8, _size(family))
+                return payload(register, 1, 12 if v4 else 8, size(family))
             case "daddr":
-                return _payload(register, 1, 16 if v4 else 24, _size(family))
+                return payload(register, 1, 16 if v4 else 24, size(family))
             case "dport":
-                return _payload(register, 2, 2, 2)
+                return payload(register, 2, 2, 2)
             case "protocol":
-                return _expression("meta", _u32(1, register) + _u32(2, 16))
+                return expression("meta", u32(1, register) + u32(2, 16))
             case "original-saddr":
-                return _conntrack(register, 19 if v4 else 21)
+                return conntrack(register, 19 if v4 else 21)
             case "original-daddr":
-                return _conntrack(register, 20 if v4 else 22)
+                return conntrack(register, 20 if v4 else 22)
             case "original-dport":
-                return _conntrack(register, 12)
-        numbers = _u32(1, register) + _u32(2, self.count) + _u32(3, 1) + _u32(4, self.offset)
-        return _expression("numgen", numbers)
+                return conntrack(register, 12)
+        numbers = u32(1, register) + u32(2, self.count) + u32(3, 1) + u32(4, self.offset)
+        return expression("numgen", numbers)
 
 
 Key = tuple[Field, ...]
@@ -100,8 +112,8 @@ class InSet:
         return f"{key_text(self.key, family)} {'!= ' if self.negated else ''}@{self.set}"
 
     def code(self, family: Family) -> bytes:
-        flags = _u32(5, 1) if self.negated else b""
-        return _load(self.key, family)[0] + _lookup(self.set, flags)
+        flags = u32(5, 1) if self.negated else b""
+        return _load(self.key, family)[0] + lookup(self.set, flags)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +127,7 @@ class VerdictOf:
         return f"{key_text(self.key, family)} vmap @{self.map}"
 
     def code(self, family: Family) -> bytes:
-        return _load(self.key, family)[0] + _lookup(self.map, _u32(3, _VERDICT_REGISTER))
+        return _load(self.key, family)[0] + lookup(self.map, u32(3, _VERDICT_REGISTER))
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +141,9 @@ class TranslateTo:
         return f"dnat {_ip(family)} to {key_text(self.key, family)} map @{self.map}"
 
     def code(self, family: Family) -> bytes:
-        port = FIRST + _size(family) // 4
-        nat = _u32(1, 1) + _u32(2, NF_FAMILY[family]) + _u32(3, FIRST) + _u32(5, port)
-        return _load(self.key, family)[0] + _lookup(self.map, _u32(3, FIRST)) + _expression("nat", nat)
+        port = FIRST + size(family) // 4
+        nat = u32(1, 1) + u32(2, NF_FAMILY[family]) + u32(3, FIRST) + u32(5, port)
+        return _load(self.key, family)[0] + lookup(self.map, u32(3, FIRST)) + expression("nat", nat)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +163,8 @@ class Remember:
         key, register = _load(self.key, family)
         value, _ = _load(self.value, family, register)
         timeout = ATTRIBUTE.pack(12, 6) + struct.pack(">Q", self.seconds * 1000)
-        operation = _u32(3, 1) + _u32(4, FIRST) + _u32(5, register)
-        return key + value + _expression("dynset", text_attribute(1, self.map) + operation + timeout)
+        operation = u32(3, 1) + u32(4, FIRST) + u32(5, register)
+        return key + value + expression("dynset", text_attribute(1, self.map) + operation + timeout)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +207,7 @@ class FromInterface:
     def code(self, family: Family) -> bytes:
         name = self.name.removesuffix("*").encode()
         wanted = name if self.name.endswith("*") else name.ljust(16, b"\0")
-        return _expression("meta", _u32(1, FIRST) + _u32(2, 6)) + _compare(wanted, negated=self.negated)
+        return expression("meta", u32(1, FIRST) + u32(2, 6)) + compare(wanted, negated=self.negated)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,8 +218,8 @@ class FromThisNode:
         return "fib saddr type local"
 
     def code(self, family: Family) -> bytes:
-        fib = _expression("fib", _u32(3, 1) + _u32(2, 3) + _u32(1, FIRST))
-        return fib + _compare(struct.pack("=I", _RTN_LOCAL))
+        fib = expression("fib", u32(3, 1) + u32(2, 3) + u32(1, FIRST))
+        return fib + compare(struct.pack("=I", _RTN_LOCAL))
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,8 +234,8 @@ class Connection:
 
     def code(self, family: Family) -> bytes:
         key, bits = _CT_BITS[self.what]
-        load = _expression("ct", _u32(1, FIRST) + _u32(2, key))
-        return load + _masked(struct.pack("=I", bits[self.bit]), 4) + _compare(bytes(4), negated=True)
+        load = expression("ct", u32(1, FIRST) + u32(2, key))
+        return load + masked(struct.pack("=I", bits[self.bit]), 4) + compare(bytes(4), negated=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +248,7 @@ class Marked:
         return f"meta mark & 0x{self.mark:08x} != 0x00000000"
 
     def code(self, family: Family) -> bytes:
-        return _load_mark() + _masked(struct.pack("=I", self.mark), 4) + _compare(bytes(4), negated=True)
+        return load_mark() + masked(struct.pack("=I", self.mark), 4) + compare(bytes(4), negated=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,8 +263,8 @@ class SetMark:
 
     def code(self, family: Family) -> bytes:
         mask = 0xFFFFFFFF if self.clear else ~self.mark & 0xFFFFFFFF
-        changed = _masked(struct.pack("=I", mask), 4, struct.pack("=I", self.mark))
-        return _load_mark() + changed + _expression("meta", _u32(2, 3) + _u32(3, FIRST))
+        changed = masked(struct.pack("=I", mask), 4, struct.pack("=I", self.mark))
+        return load_mark() + changed + expression("meta", u32(2, 3) + u32(3, FIRST))
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +282,7 @@ class Verdict:
         verdict = ATTRIBUTE.pack(8, 1) + struct.pack(">i", number)
         if self.chain:
             verdict += text_attribute(2, self.chain)
-        return _expression("immediate", _u32(1, _VERDICT_REGISTER) + _nested(2, _nested(2, verdict)))
+        return expression("immediate", u32(1, _VERDICT_REGISTER) + nested(2, nested(2, verdict)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +293,7 @@ class Masquerade:
         return "masquerade fully-random"
 
     def code(self, family: Family) -> bytes:
-        return _expression("masq", _u32(1, _RANDOM_FULLY))
+        return expression("masq", u32(1, _RANDOM_FULLY))
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,7 +305,7 @@ class Reject:
 
     def code(self, family: Family) -> bytes:
         code = 3 if family is Family.IPV4 else 4
-        return _expression("reject", _u32(1, 0) + ATTRIBUTE.pack(5, 2) + bytes((code, 0, 0, 0)))
+        return expression("reject", u32(1, 0) + ATTRIBUTE.pack(5, 2) + bytes((code, 0, 0, 0)))
 
 
 Statement = (
@@ -328,11 +340,11 @@ class NftRule:
     def body(self, table: str, chain: str, family: Family) -> bytes:
         """The attributes of NFT_MSG_NEWRULE."""
         expressions = b"".join([one.code(family) for one in self.statements])
-        parts = [text_attribute(1, table), text_attribute(2, chain), _nested(4, expressions)]
+        parts = [text_attribute(1, table), text_attribute(2, chain), nested(4, expressions)]
         if self.comment:
             # One type-length-value of libnftnl: a comment.
             text = self.comment.encode() + b"\0"
-            parts.append(_attribute(7, bytes((0, len(text))) + text))
+            parts.append(attribute(7, bytes((0, len(text))) + text))
         return b"".join(parts)
 
 
@@ -344,58 +356,7 @@ def _ip(family: Family) -> str:
     return "ip" if family is Family.IPV4 else "ip6"
 
 
-def _size(family: Family) -> int:
-    return 4 if family is Family.IPV4 else 16
-
-
-def _u32(kind: int, value: int) -> bytes:
-    return ATTRIBUTE.pack(8, kind) + struct.pack(">I", value)
-
-
-def _attribute(kind: int, value: bytes) -> bytes:
-    return ATTRIBUTE.pack(4 + len(value), kind) + value + bytes(-len(value) % 4)
-
-
-def _nested(kind: int, value: bytes) -> bytes:
-    return _attribute(kind | 0x8000, value)
-
-
-def _expression(name: str, data: bytes) -> bytes:
-    """One entry of NFTA_RULE_EXPRESSIONS."""
-    return _nested(1, text_attribute(1, name) + _nested(2, data))
-
-
-def _payload(register: int, base: int, offset: int, length: int) -> bytes:
-    """Base 1 is the network header, 2 the transport header."""
-    return _expression("payload", _u32(1, register) + _u32(2, base) + _u32(3, offset) + _u32(4, length))
-
-
-def _conntrack(register: int, key: int) -> bytes:
-    original = ATTRIBUTE.pack(5, 3) + bytes(4)
-    return _expression("ct", _u32(1, register) + _u32(2, key) + original)
-
-
-def _lookup(name: str, more: bytes) -> bytes:
-    return _expression("lookup", text_attribute(1, name) + _u32(2, FIRST) + more)
-
-
-def _compare(value: bytes, *, negated: bool = False) -> bytes:
-    data = _nested(3, _attribute(1, value))
-    return _expression("cmp", _u32(1, FIRST) + _u32(2, _UNEQUAL if negated else _EQUAL) + data)
-
-
-def _masked(mask: bytes, size: int, flip: bytes = b"") -> bytes:
-    """register = (register & mask) ^ flip."""
-    flip = flip or bytes(size)
-    data = _nested(4, _attribute(1, mask)) + _nested(5, _attribute(1, flip))
-    return _expression("bitwise", _u32(1, FIRST) + _u32(2, FIRST) + _u32(3, size) + data)
-
-
 def _within(name: str, cidr: str, family: Family, *, negated: bool = False) -> bytes:
     network = ipaddress.ip_network(cidr)
-    mask = _masked(network.netmask.packed, _size(family))
-    return Field(name).load(FIRST, family) + mask + _compare(network.network_address.packed, negated=negated)
-
-
-def _load_mark() -> bytes:
-    return _expression("meta", _u32(1, FIRST) + _u32(2, 3))
+    mask = masked(network.netmask.packed, size(family))
+    return Field(name).load(FIRST, family) + mask + compare(network.network_address.packed, negated=negated)
