@@ -41,6 +41,9 @@ def conformance(
     ),
     agent: Annotated[Maker, typer.Option(help="With --suite node: whose kubelet.")] = Maker.NODEWRIGHT,
     standalone: Annotated[bool, typer.Option(help="With --suite node: a kubelet without an API server.")] = False,
+    cri_proxy: Annotated[
+        bool, typer.Option("--cri-proxy", help="With --suite node: the tests that make calls of the runtime fail.")
+    ] = False,
     labels: Annotated[str, typer.Option(help="With --suite node: a ginkgo label expression instead of its own.")] = "",
     procs: Annotated[int, typer.Option(min=1, help="Test processes side by side.")] = 4,
     serial: Annotated[bool, typer.Option(help="With full: the serial and disruptive tests too, alone at the end.")] = (
@@ -69,8 +72,9 @@ def conformance(
         from cli.commands import conformance as command
 
         if suite is Suite.NODE:
+            setup = command.setup_of(standalone=standalone, cri_proxy=cri_proxy)
             name = "node-suite" if name == DEFAULT else name
-            order = command.node_order(name, str(agent), labels, focus, skip, procs, results, binaries, standalone)
+            order = command.node_order(name, str(agent), labels, focus, skip, procs, results, binaries, setup)
             show = command.list_node if dry_run else command.run_node
             show(order, plain=plain)
             return

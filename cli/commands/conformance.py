@@ -19,11 +19,13 @@ from cli.errors import need_root
 from cli.project import PROJECT
 from cli.terminal import new_console
 from controlplane.plan.conformance import alone, table
+from controlplane.plan.node_suite import Setup
 from controlplane.work.conformance import Order, Report
 from controlplane.work.conformance import run as run_suite
 from controlplane.work.node_suite import NodeOrder, list_tests
 from controlplane.work.node_suite import run as run_node_suite
 from nodelib.clock import SystemClock
+from nodelib.errors import Invalid
 
 
 def run(
@@ -52,6 +54,17 @@ def run(
         raise SystemExit(1)
 
 
+def setup_of(*, standalone: bool, cri_proxy: bool) -> Setup:
+    """What stands around the kubelet. Raises Invalid for both at once: no such run is known to the suite."""
+    if standalone and cri_proxy:
+        raise Invalid(
+            "--standalone and --cri-proxy exclude each other", step="options", action="Run them one after the other."
+        )
+    if standalone:
+        return Setup.STANDALONE
+    return Setup.CRI_PROXY if cri_proxy else Setup.WITH_API
+
+
 def node_order(
     name: str,
     agent: str,
@@ -61,7 +74,7 @@ def node_order(
     procs: int,
     results: Path | None,
     binaries: Path | None,
-    standalone: bool,
+    setup: Setup,
 ) -> NodeOrder:
     """What the command line asks for, with where this project and its interpreter are."""
     return NodeOrder(
@@ -73,7 +86,7 @@ def node_order(
         procs=procs,
         results=results,
         binaries_dir=binaries,
-        standalone=standalone,
+        setup=setup,
         project=str(PROJECT),
         python=sys.executable,
     )

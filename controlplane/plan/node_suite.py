@@ -10,16 +10,32 @@ import json
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from enum import StrEnum
 
 from controlplane.plan.conformance import Selection, ginkgo_line
 from controlplane.plan.node_files import CONTAINERD_SOCKET
 from controlplane.programs import Program
 
 POD_CIDR = "10.100.0.0/24"
-LABELS = "NodeConformance && !Serial && !Flaky"
-STANDALONE = "Feature: containsAny StandaloneMode"
 PID_FILE = "/run/containerd/containerd.pid"
 KUBEPODS = "/kubepods"  # some tests look for pods' cgroups there and nowhere else
+
+
+class Setup(StrEnum):
+    """What stands around the kubelet: the suite's API server; nothing; or that, and the suite's own proxy between the
+    kubelet and its runtime, with which some tests make calls of the CRI fail."""
+
+    WITH_API = "with-api"
+    STANDALONE = "standalone"
+    CRI_PROXY = "cri-proxy"
+
+
+LABELS = {
+    Setup.WITH_API: "NodeConformance && !Serial && !Flaky",
+    Setup.STANDALONE: "Feature: containsAny StandaloneMode",
+    Setup.CRI_PROXY: "Feature: containsAny CriProxy && !(Feature: containsAny OffByDefault)",
+}
+_FLAGS_OF = {Setup.STANDALONE: ("--standalone-mode=true",), Setup.CRI_PROXY: ("--cri-proxy-enabled=true",)}
 
 # Images that the suite has pulled after some tests (test/e2e_node/image_list.go), for tests that are not run here. Who
 # cannot pull them fails, whatever else was tested: they are there by name.
@@ -104,10 +120,9 @@ def kubelet_config() -> str:
     return json.dumps(config, indent=2) + "\n"
 
 
-def selection(labels: str, focus: str, skip: str, *, standalone: bool = False) -> Selection:
+def selection(labels: str, focus: str, skip: str, setup: Setup = Setup.WITH_API) -> Selection:
     """`focus` alone chooses without labels, so that one test can be named whatever it is."""
-    default = STANDALONE if standalone else LABELS
-    return Selection(focus=focus, skip=skip, labels=labels or ("" if focus else default))
+    return Selection(focus=focus, skip=skip, labels=labels or ("" if focus else LABELS[setup]))
 
 
 def arguments(
@@ -117,7 +132,7 @@ def arguments(
     folder: str,
     results: str,
     procs: int,
-    standalone: bool = False,
+    setup: Setup = Setup.WITH_API,
     runtime_cgroup: str = "",
     timeout: str = "3h",
 ) -> list[str]:
@@ -136,7 +151,7 @@ def arguments(
         "--container-runtime-process-name=none-by-name",
         f"--report-dir={results}",
         "--report-complete-junit",
-        *(["--standalone-mode=true"] if standalone else []),
+        *_FLAGS_OF.get(setup, ()),
     ]
 
 

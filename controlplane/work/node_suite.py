@@ -49,7 +49,7 @@ class NodeOrder:
     focus: str = ""
     skip: str = ""
     procs: int = 4
-    standalone: bool = False
+    setup: plan.Setup = plan.Setup.WITH_API
     results: Path | None = None
     binaries_dir: Path | None = None
     project: str = ""
@@ -88,7 +88,7 @@ async def list_tests(order: NodeOrder, progress: Progress) -> tuple[str, ...]:
         found = await asyncio.to_thread(
             ensure, ("e2e_node.test", "ginkgo"), cache_dir=cache, progress=say, binaries_dir=order.binaries_dir
         )
-    chosen = plan.selection(order.labels, order.focus, order.skip, standalone=order.standalone)
+    chosen = plan.selection(order.labels, order.focus, order.skip, order.setup)
     command = plan.listing(chosen, ginkgo=str(found.path("ginkgo")), suite=str(found.path("e2e_node.test")))
     directory = await asyncio.to_thread(_results_of, order)
     listed: list[str] = []
@@ -160,14 +160,14 @@ class _Suite:
         directory = _results_of(self.order)
         await asyncio.to_thread(fresh, directory)
         order = self.order
-        chosen = plan.selection(order.labels, order.focus, order.skip, standalone=order.standalone)
+        chosen = plan.selection(order.labels, order.focus, order.skip, order.setup)
         command = plan.arguments(
             chosen,
             ginkgo=self.tools.binaries["ginkgo"],
             folder=self.folder,
             results=str(directory),
             procs=order.procs,
-            standalone=order.standalone,
+            setup=order.setup,
             runtime_cgroup=self._runtime_cgroup,
         )
         unit = cgroups.ensure(self.trees, f"{self.cluster.cgroup}/{self.node.name}/system")

@@ -14,17 +14,23 @@ from controlplane.programs import Program
 
 
 @pytest.mark.parametrize(
-    ("labels", "focus", "standalone", "wanted"),
+    ("labels", "focus", "setup", "wanted"),
     [
-        ("", "", False, Selection(labels="NodeConformance && !Serial && !Flaky")),
-        ("", "MirrorPod", False, Selection(focus="MirrorPod")),
-        ("Serial", "Mirror", False, Selection(focus="Mirror", labels="Serial")),
-        ("", "", True, Selection(labels="Feature: containsAny StandaloneMode")),
+        ("", "", plan.Setup.WITH_API, Selection(labels="NodeConformance && !Serial && !Flaky")),
+        ("", "MirrorPod", plan.Setup.WITH_API, Selection(focus="MirrorPod")),
+        ("Serial", "Mirror", plan.Setup.WITH_API, Selection(focus="Mirror", labels="Serial")),
+        ("", "", plan.Setup.STANDALONE, Selection(labels="Feature: containsAny StandaloneMode")),
+        (
+            "",
+            "",
+            plan.Setup.CRI_PROXY,
+            Selection(labels="Feature: containsAny CriProxy && !(Feature: containsAny OffByDefault)"),
+        ),
     ],
-    ids=["all", "one by name", "both", "standalone"],
+    ids=["all", "one by name", "both", "standalone", "faulty runtime"],
 )
-def test_what_is_run(labels: str, focus: str, standalone: bool, wanted: Selection) -> None:
-    assert plan.selection(labels, focus, "", standalone=standalone) == wanted
+def test_what_is_run(labels: str, focus: str, setup: plan.Setup, wanted: Selection) -> None:
+    assert plan.selection(labels, focus, "", setup) == wanted
 
 
 def test_the_file_called_kubelet_becomes_the_agent_with_the_suites_flags(
@@ -45,7 +51,7 @@ def test_the_command_enters_the_node_and_its_cgroup_before_the_suite() -> None:
         folder="/n/suite",
         results="/r",
         procs=3,
-        standalone=True,
+        setup=plan.Setup.STANDALONE,
         runtime_cgroup="/c/runtime",
     )
     assert command[:2] == ["/g", "--procs=3"]
