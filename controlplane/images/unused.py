@@ -6,10 +6,13 @@ databases are their own.
 
 from __future__ import annotations
 
+import logging
 import shutil
 from pathlib import Path
 
 from controlplane.cachelock import unused
+
+log = logging.getLogger(__name__)
 
 KEPT = 3 * 24 * 3600.0  # seconds since the last use
 WORK = ".work-"  # prefix of folders that are being filled
@@ -31,18 +34,23 @@ def remove_unused(seeds: Path, now: float) -> list[str]:
             continue
         with unused(lock) as ours:
             # Looked at again: whoever held the lock until now has used it.
-            if ours and _is_old(seed, now):
-                _remove(seed)
+            if ours and _is_old(seed, now) and _remove(seed):
                 removed.append(seed.name)
     return removed
 
 
-def _remove(seed: Path) -> None:
-    """Under another name first: nobody may find it half removed."""
+def _remove(seed: Path) -> bool:
+    """Under another name first: nobody may find it half removed. False when it cannot have one: it stays whole, for
+    whoever comes next; no run fails for want of tidiness."""
     aside = seed.with_name(f"{_GONE}{seed.name}")
     shutil.rmtree(aside, ignore_errors=True)
-    seed.rename(aside)
+    try:
+        seed.rename(aside)
+    except OSError as error:
+        log.warning("%s is not used and cannot be removed: %s", seed, error)
+        return False
     shutil.rmtree(aside, ignore_errors=True)
+    return True
 
 
 def _is_old(path: Path, now: float) -> bool:

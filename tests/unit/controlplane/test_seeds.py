@@ -90,3 +90,12 @@ def test_users_share_a_lock(tmp_path: Path) -> None:
         with unused(tmp_path / "l") as ours:
             assert not ours
     assert said == []
+
+
+def test_a_seed_that_cannot_be_removed_stays_and_fails_nobody(seeds: Path) -> None:
+    for name in ("old-1", "old-2"):
+        seed(seeds, name, NOW - KEPT - 1)
+    (seeds / ".gone-old-1").touch()  # its other name is taken, by what is no folder
+    os.utime(seeds / "old-1", (NOW - KEPT - 1,) * 2)
+    assert remove_unused(seeds, NOW) == ["old-2", "old"]
+    assert (seeds / "old-1").is_dir()
