@@ -44,6 +44,8 @@ async def main():
             os.makedirs(f"{cluster.node_dir(node.name)}/{name}", exist_ok=True)
         for name in node_files.NODE_FILES:
             open(f"{cluster.node_dir(node.name)}/{name}", "a").close()
+    # A new namespace takes over what the machine has: another cluster's uplink, or a container engine, may have it on.
+    open("/proc/sys/net/ipv4/ip_forward", "w").write("0")
     before = forwarding()
     made = [sorted(await network.ensure_network(cluster, PROJECT)) for _ in range(2)]
     one, two = (cluster.namespace(node.name, "net") for node in cluster.nodes)
