@@ -192,9 +192,14 @@ class Core:
         )
 
     def _explainer(self) -> Explainer:
-        problems = lambda: self.keeper.runtime.problems  # noqa: E731
         return Explainer(
-            self.settings.node.name, self.table, self.probes, self.images, self.stats, problems, self.clock
+            self.settings.node.name,
+            self.table,
+            self.probes,
+            self.images,
+            self.stats,
+            lambda: self.keeper.runtime.problems,
+            self.clock,
         )
 
     async def stop_work(self) -> None:

@@ -10,18 +10,14 @@ from collections.abc import Iterable, Iterator
 
 from agent.model.explain import Cost
 from agent.model.pods import Json, Pod
-from agent.model.probes import ProbeAnswer, ProbeKind
+from agent.model.probes import ProbeAnswer
 from agent.model.stats import ContainerFigures, PodFigures
+from agent.plan.probes import FIELDS
 from agent.plan.remedies import Subject, action_for
 from agent.plan.sizes import size_of
 
 _FEW = 50  # periods of 0.1 s, or so many probes, say little
 _THROTTLED, _STALLED, _SLOW = 0.05, 20.0, 0.2  # from which share (percent for PSI) on advice is given
-_FIELDS = {
-    ProbeKind.STARTUP: "startupProbe",
-    ProbeKind.READINESS: "readinessProbe",
-    ProbeKind.LIVENESS: "livenessProbe",
-}
 
 
 def costs(pod: Pod, figures: PodFigures | None, probes: Iterable[ProbeAnswer]) -> tuple[Cost, ...]:
@@ -76,11 +72,11 @@ def _probes(pod: Pod, answers: Iterable[ProbeAnswer]) -> Iterator[Cost]:
         figures = {"runs": float(cost.runs), "mean_seconds": mean, "worst_seconds": cost.worst, "a_minute": often}
         slow = share >= _SLOW and cost.runs >= 5
         action = action_for("ProbeSlow", way, Subject(pod.namespace, pod.name, one.container)) if slow else ""
-        yield Cost(f"{_FIELDS[one.kind]} of {one.container}", told, figures, action)
+        yield Cost(f"{FIELDS[one.kind]} of {one.container}", told, figures, action)
 
 
 def _way(pod: Pod, one: ProbeAnswer) -> str:
-    spec = _spec(pod, one.container).get(_FIELDS[one.kind]) or {}
+    spec = _spec(pod, one.container).get(FIELDS[one.kind]) or {}
     return next((way for way in ("exec", "httpGet", "tcpSocket", "grpc") if spec.get(way) is not None), "asked")
 
 

@@ -31,7 +31,7 @@ from nodelib.errors import Invalid
 from nodelib.version import KUBERNETES_MINOR
 
 USER_AGENT = f"kube-probe/{KUBERNETES_MINOR}"
-_FIELDS = {
+FIELDS = {
     ProbeKind.STARTUP: "startupProbe",
     ProbeKind.READINESS: "readinessProbe",
     ProbeKind.LIVENESS: "livenessProbe",
@@ -71,7 +71,7 @@ class Track:
 
 def specs(container: Json) -> tuple[Spec, ...]:
     """The probes of a container, startup first."""
-    return tuple(_spec(kind, container[name]) for kind, name in _FIELDS.items() if container.get(name))
+    return tuple(_spec(kind, container[name]) for kind, name in FIELDS.items() if container.get(name))
 
 
 def initial(spec: Spec, known: Json | None) -> Track:

@@ -43,8 +43,7 @@ class Explainer:
         """With what it costs. None: this node has no such pod."""
         await self._images.look()
         found = self._table.pod(namespace, name)
-        explanation = self._explain(found) if found is not None else None
-        if found is None or explanation is None:
+        if found is None or (explanation := self._explain(found)) is None:
             return None
         figures = next((one for one in (await self._stats.snapshot()).pods if one.uid == found.uid), None)
         return replace(explanation, costs=costs(found, figures, self._probes.findings(found.uid)))

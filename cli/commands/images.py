@@ -65,9 +65,10 @@ def _hold(document: dict[str, Any]) -> Hold:
 
 
 def _chosen(name: str, node: str) -> dict[str, str]:
-    ways = sockets(state.load(name))
+    cluster = state.load(name)
+    ways = sockets(cluster)
     if node and node not in ways:
-        if state.load(name) is None and state.clusters():
+        if cluster is None and state.clusters():
             find(name)  # another cluster was meant: the error names those that are here
         raise NotFound(f'no node "{node}"', step="ask for images", action=f"There are: {', '.join(sorted(ways))}.")
     return {node: ways[node]} if node else ways
