@@ -16,14 +16,14 @@ from typing import Protocol
 
 import uvloop
 
-from agent.build import build_core
+from agent.build.agent import build_core
+from agent.build.core import Core
+from agent.build.standalone import adapted
 from agent.config.effective import effective_text
 from agent.config.parse import parse
-from agent.core import Core
-from agent.edge.lock_file import LockFile
-from agent.model.node import NodePlace
+from agent.node.edge.lock_file import LockFile
+from agent.node.model import NodePlace
 from agent.settings import ProcessSettings, Settings
-from agent.standalone import adapted
 from nodelib import log as logging_setup
 from nodelib import memory
 from nodelib.clock import SystemClock

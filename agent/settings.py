@@ -11,7 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent.config.managers import ManagerSettings
+from agent.logs.model import LogSettings
+from agent.managers.model.cpus import Cpus
+from agent.managers.plan.options import CpuOptions, TopologyOptions
+from agent.server.model import ServerSettings
 
 Json = dict[str, Any]
 
@@ -55,44 +58,6 @@ class RuntimeSettings:
     """The CRI endpoint as a socket path."""
 
     endpoint: str
-
-
-@dataclass(frozen=True, slots=True)
-class AuthSettings:
-    """Who may use the kubelet API, and how long answers of the API server are remembered."""
-
-    anonymous: bool
-    client_ca_file: str
-    webhook: bool
-    webhook_cache_ttl: float
-    mode: str
-    authorized_ttl: float
-    unauthorized_ttl: float
-
-
-@dataclass(frozen=True, slots=True)
-class ServerSettings:
-    """The HTTPS server on `port`, the health server (port 0: none) and the read-only port (0: none).
-
-    `local_socket`: a unix socket for root on this machine, "": none.
-    """
-
-    enabled: bool
-    address: str
-    port: int
-    read_only_port: int
-    tls_cert_file: str
-    tls_key_file: str
-    tls_min_version: str
-    tls_cipher_suites: tuple[str, ...]
-    healthz_address: str
-    healthz_port: int
-    debugging_handlers: bool
-    system_log_handler: bool
-    streaming_idle_timeout: float
-    auth: AuthSettings
-    tls_bootstrap: bool = False
-    local_socket: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,16 +144,6 @@ class DnsSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class LogSettings:
-    """Rotation of container logs."""
-
-    max_size: int
-    max_files: int
-    workers: int
-    monitor_interval: float
-
-
-@dataclass(frozen=True, slots=True)
 class ImageSettings:
     """`parallel_pulls` 0: no limit. Thresholds of the collection in percent."""
 
@@ -213,6 +168,25 @@ class ProcessSettings:
     fail_swap_on: bool
     lock_file: str = ""
     exit_on_lock_contention: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ManagerSettings:
+    """`static_cpus`: cpuManagerPolicy is static; `reserve`: CPUs kept back in all, `reserved_cpus`: which, if told.
+
+    `reserved_memory`: NUMA node, and bytes by kind.
+    """
+
+    static_cpus: bool = False
+    cpu_options: CpuOptions = field(default_factory=CpuOptions)
+    reconcile_period: float = 10.0
+    reserve: float = 0.0
+    reserved_cpus: Cpus = frozenset()
+    static_memory: bool = False
+    reserved_memory: tuple[tuple[int, Mapping[str, int]], ...] = ()
+    topology: str = "none"
+    scope: str = "container"
+    topology_options: TopologyOptions = field(default_factory=TopologyOptions)
 
 
 @dataclass(frozen=True, slots=True)

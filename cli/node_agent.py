@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from agent.app import Extra, LiveSandboxes, NetworkTold
 from agent.app import main as run_agent
 from agent.config.parse import parse
-from agent.model.node import NodePlace
+from agent.node.model import NodePlace
 from cni.app import CniNode
 from cni.model import NodeFacts
 from cni.settings import OVERLAYS, CniSettings

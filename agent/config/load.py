@@ -6,12 +6,12 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from agent.common.plan.durations import seconds
 from agent.config.decode import Document, decode, flatten, merge_patch
 from agent.config.flags import Flags
 from agent.config.managers import GATES, with_reserved_cpus
 from agent.config.rules import complaints
 from agent.config.schema import DEFAULT_EVICTION_HARD, FIELDS
-from agent.config.values import seconds
 from nodelib.errors import Invalid
 
 

@@ -6,37 +6,18 @@ Follows pkg/kubelet/apis/config/validation and what NewManager of each manager i
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
-from agent.config.values import seconds
-from agent.model.cpus import Cpus, parse_cpus
-from agent.plan.exclusive.options import BY_SOCKET, CpuOptions, TopologyOptions, cpu_options, topology_options
+from agent.common.plan.durations import seconds
+from agent.managers.model.cpus import parse_cpus
+from agent.managers.plan.options import BY_SOCKET, CpuOptions, TopologyOptions, cpu_options, topology_options
+from agent.settings import ManagerSettings
 from nodelib import quantity
 from nodelib.errors import Invalid
 
 Flat = Mapping[str, Any]
 GATES = ("CPUManagerPolicyAlphaOptions", "CPUManagerPolicyBetaOptions")
 _TOPOLOGIES = ("none", "best-effort", "restricted", "single-numa-node")
-
-
-@dataclass(frozen=True, slots=True)
-class ManagerSettings:
-    """`static_cpus`: cpuManagerPolicy is static; `reserve`: CPUs kept back in all, `reserved_cpus`: which, if told.
-
-    `reserved_memory`: NUMA node, and bytes by kind.
-    """
-
-    static_cpus: bool = False
-    cpu_options: CpuOptions = field(default_factory=CpuOptions)
-    reconcile_period: float = 10.0
-    reserve: float = 0.0
-    reserved_cpus: Cpus = frozenset()
-    static_memory: bool = False
-    reserved_memory: tuple[tuple[int, Mapping[str, int]], ...] = ()
-    topology: str = "none"
-    scope: str = "container"
-    topology_options: TopologyOptions = field(default_factory=TopologyOptions)
 
 
 def manager_settings(config: Flat) -> ManagerSettings:

@@ -11,25 +11,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from agent.common.plan.durations import seconds
 from agent.config import labels, load
 from agent.config.decode import nested
 from agent.config.flags import parse_flags, shown
 from agent.config.managers import manager_settings
-from agent.config.values import seconds
+from agent.logs.model import LogSettings
+from agent.server.model import AuthSettings, ServerSettings
 from agent.settings import (
     ApiSettings,
-    AuthSettings,
     CgroupSettings,
     DnsSettings,
     EvictionSettings,
     ImageSettings,
-    LogSettings,
     NodeSettings,
     PathSettings,
     PodSettings,
     ProcessSettings,
     RuntimeSettings,
-    ServerSettings,
     Settings,
     ShutdownSettings,
     StaticSettings,

@@ -11,8 +11,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from agent.common.model.addresses import is_address
+from agent.common.plan.durations import seconds
 from agent.config import managers
-from agent.config.values import is_address, seconds
 from nodelib import quantity
 from nodelib.errors import Invalid
 

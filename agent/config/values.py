@@ -6,29 +6,14 @@ form or raises Wrong, which names the path. Durations are Go's (time.ParseDurati
 
 from __future__ import annotations
 
-import ipaddress
-import re
 from collections.abc import Callable, Mapping
-from decimal import Decimal
 from typing import Any
 
+from agent.common.plan.durations import seconds
 from nodelib import quantity as quantities
 from nodelib.errors import Invalid
 
 Check = Callable[[Any, str], Any]
-
-_UNITS = {
-    "ns": Decimal("1e-9"),
-    "us": Decimal("1e-6"),
-    "µs": Decimal("1e-6"),
-    "μs": Decimal("1e-6"),
-    "ms": Decimal("1e-3"),
-    "s": Decimal(1),
-    "m": Decimal(60),
-    "h": Decimal(3600),
-}
-_PART = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
-_LONGEST = Decimal(2**63) / 10**9  # a Go duration is an int64 of nanoseconds
 
 
 class Wrong(ValueError):
@@ -38,22 +23,6 @@ class Wrong(ValueError):
         super().__init__(f"{path}: {problem}")
         self.path = path
         self.problem = problem
-
-
-def seconds(text: str) -> float:
-    """Seconds of a Go duration ("1h30m", "300ms", "0"). Raises ValueError."""
-    sign, rest = (-1, text[1:]) if text[:1] == "-" else (1, text.removeprefix("+"))
-    if rest == "0":
-        return 0.0
-    total, end = Decimal(0), 0
-    for part in _PART.finditer(rest):
-        if part.start() != end:
-            break
-        total += Decimal(part[1]) * _UNITS[part[2]]
-        end = part.end()
-    if not rest or end != len(rest) or total >= _LONGEST:
-        raise ValueError(f"{text!r} is not a duration; write it like 300ms, 10s, 2h45m")
-    return float(sign * total)
 
 
 def boolean(value: Any, path: str) -> bool:
@@ -173,12 +142,3 @@ def _shown(value: Any) -> str:
 
 def _quote_hint(value: Any) -> str:
     return "" if isinstance(value, (dict, list, type(None))) else "; put it in quotes"
-
-
-def is_address(text: str) -> bool:
-    """An IPv4 or IPv6 address."""
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True

@@ -10,10 +10,10 @@ from typing import Any
 
 from rich.table import Table
 
-from agent.model.images import Collected, HeldImage, Hold, Holding, ImageReport
-from agent.plan.image_gc import usage_percent
-from agent.plan.image_holds import holding, to_go
-from agent.plan.sizes import size_of, span_of
+from agent.common.plan.sizes import size_of, span_of
+from agent.images.model.images import Collected, HeldImage, Hold, Holding, ImageReport
+from agent.images.plan.image_gc import usage_percent
+from agent.images.plan.image_holds import holding, to_go
 from cli.commands.kubectl import find
 from cli.terminal import new_console
 from cli.why.sources import asked, sockets

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator
 from rich.console import Console
 from rich.table import Table
 
-from agent.model.explain import End, Explanation, Happening, Wait
+from agent.explain.model import End, Explanation, Wait
+from agent.pods.model.timeline import TimelineEntry
 from cli.why.judge import Told
 
 _TEXT = 400  # characters of one error
@@ -93,7 +94,7 @@ def _timeline(found: Explanation, now: float, said: set[str]) -> Table:
     return table
 
 
-def ordered(timeline: Iterable[Happening]) -> list[Happening]:
+def ordered(timeline: Iterable[TimelineEntry]) -> list[TimelineEntry]:
     """By when each was done last, so that the newest round reads from top to bottom; a step before its parts."""
     entries = sorted(timeline, key=_newest)
     parts = [entry for entry in entries if entry.of]
@@ -107,7 +108,7 @@ def ordered(timeline: Iterable[Happening]) -> list[Happening]:
     return found
 
 
-def _newest(entry: Happening) -> float:
+def _newest(entry: TimelineEntry) -> float:
     # What is told of a container's end is how long it lived: it is placed at its end.
     lived = (entry.seconds or 0.0) if entry.step.startswith("ended ") else 0.0
     return max(entry.at, entry.last_at) + lived

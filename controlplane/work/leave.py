@@ -10,7 +10,7 @@ import os
 import shutil
 import signal
 
-from agent.edge.cri import Cri
+from agent.runtime.edge.cri import Cri
 from controlplane.edge import spaces, units
 from controlplane.plan import joining as plan
 from controlplane.work.join import FOLDER, SOCKET

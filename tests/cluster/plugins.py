@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agent.edge.plugins.apis import POD_RESOURCES
-from agent.edge.plugins.rpc import PluginClient
+from agent.plugins.edge.apis import POD_RESOURCES
+from agent.plugins.edge.rpc import PluginClient
 from tests.cluster.world import World
 
 Json = dict[str, Any]

@@ -19,15 +19,16 @@ import aiohttp
 import pytest
 from prometheus_client import CollectorRegistry
 
-from agent.edge import log_folder
-from agent.edge import stats as machine
-from agent.edge.cri import Cri
-from agent.model.pods import ObservedPod, Pod
-from agent.serving import server_edges
-from agent.settings import AuthSettings, LogSettings, ServerSettings
-from agent.work.logrotate import LogRotation
-from agent.work.server import KubeletServer, ServedNode, ServerDeps, start
-from agent.work.stats import StatsProvider, StatsSettings, StatsSources
+from agent.build.server import server_edges
+from agent.common.model.pods import ObservedPod, Pod
+from agent.logs.edge import log_folder
+from agent.logs.model import LogSettings
+from agent.logs.work import LogRotation
+from agent.runtime.edge.cri import Cri
+from agent.server.model import AuthSettings, ServerSettings
+from agent.server.work import KubeletServer, ServedNode, ServerDeps, start
+from agent.stats.edge import readings as machine
+from agent.stats.work import StatsProvider, StatsSettings, StatsSources
 from controlplane.binaries import ensure
 from controlplane.edge import oom
 from controlplane.images import binaries_for, ensure_images
@@ -230,7 +231,7 @@ async def test_ten_million_bytes_come_out_of_exec(node: Node) -> None:
 
 
 async def test_the_runtime_does_not_speak_v5(node: Node) -> None:
-    """If this fails, the node may declare ExtendWebSocketsToKubelet (see agent/work/server/streams.py)."""
+    """If this fails, the node may declare ExtendWebSocketsToKubelet (see agent/server/work/streams.py)."""
     async with aiohttp.ClientSession() as session:
         with pytest.raises(aiohttp.WSServerHandshakeError):
             await session.ws_connect(

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.edge.cpu_topology import read_topology
-from agent.model.cpus import format_cpus, parse_cpus
+from agent.managers.edge.cpu_topology import read_topology
+from agent.managers.model.cpus import format_cpus, parse_cpus
 from tests.cluster.machine import cli
 from tests.cluster.plugins import pod_resources
 from tests.cluster.world import Object, World, configured, containers_of, holds, pod, sleeper

@@ -12,7 +12,7 @@ import random
 
 import pytest
 
-from agent.model.pods import RunState
+from agent.common.model.pods import RunState
 from tests.cluster.faulty_runtime import behind_proxy
 from tests.cluster.world import World, holds, pod, sleeper
 from tests.cri_proxy import CriProxy

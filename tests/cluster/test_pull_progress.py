@@ -14,9 +14,9 @@ import pytest
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from agent.edge.image_content import ImageContent
-from agent.errors import PluginError
-from agent.work.pull_progress import PullWatch
+from agent.common.model.errors import PluginError
+from agent.images.edge.image_content import ImageContent
+from agent.images.work.pull_progress import PullWatch
 from controlplane.binaries import ensure
 from controlplane.images.archive import write_archive, write_layer
 from controlplane.images.model import RunConfig, file, make_image

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from agent.model.pods import RunState
+from agent.common.model.pods import RunState
 from tests.cluster.noted import forget_notes, noted, started_more_than_once
 from tests.cluster.world import (
     Object,

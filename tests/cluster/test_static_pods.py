@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 import pytest
 
-from agent.model.pods import ContainerState, RunState
+from agent.common.model.pods import ContainerState, RunState
 from tests.cluster.world import Object, World, container, holds, is_ready, pod, sleeper, status_of, web
 
 pytestmark = [pytest.mark.cluster, pytest.mark.skipif(os.geteuid() != 0, reason="a cluster needs root")]

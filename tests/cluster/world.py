@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agent.edge.cri import Cri
-from agent.errors import CriUnavailable
-from agent.model.pods import ContainerState, SandboxState
+from agent.common.model.errors import CriUnavailable
+from agent.common.model.pods import ContainerState, SandboxState
+from agent.runtime.edge.cri import Cri
 from controlplane.edge import units
 from controlplane.edge.procfs import start_time
 from controlplane.model import CONTROL_PLANE, Cluster

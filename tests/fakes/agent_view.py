@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from agent.errors import CriError, CriNotFound
-from agent.model.pods import ContainerState, ExecResult, ObservedPod, Pod, RunState, SandboxState
+from agent.common.model.errors import CriError, CriNotFound
+from agent.common.model.pods import ContainerState, ExecResult, ObservedPod, Pod, RunState, SandboxState
 
 Json = dict[str, Any]
 
 
 class FakeView:
-    """agent.ports.PodView. Fill the dicts."""
+    """agent.common.ports.PodView. Fill the dicts."""
 
     def __init__(self) -> None:
         self.by_uid: dict[str, Pod] = {}
@@ -32,7 +32,7 @@ class FakeView:
 
 
 class FakeServerRuntime:
-    """The calls of agent.ports.Runtime that the server and the log rotation make."""
+    """The calls of agent.runtime.model.RuntimeService that the server and the log rotation make."""
 
     def __init__(self, view: FakeView) -> None:
         self.view = view

@@ -1,4 +1,4 @@
-"""What work/pod_certificates.py asks of the world, in memory; a test answers as signer."""
+"""What volumes/work/pod_certificates.py asks of the world, in memory; a test answers as signer."""
 
 from __future__ import annotations
 

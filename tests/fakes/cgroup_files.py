@@ -13,7 +13,7 @@ _FILES = {
 
 
 class FakeCgroupFiles:
-    """Files of edge/cgroups.py. `procs`: processes by folder; `unkillable` survive cgroup.kill; `busy` rmdirs fail."""
+    """Cgroup files in memory. `procs`: processes by folder; `unkillable` survive cgroup.kill; `busy` rmdirs fail."""
 
     def __init__(self, top: str = "/cg", controllers: str = "cpu memory pids hugetlb") -> None:
         self.top = top

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class MemoryFiles:
-    """agent.ports.Checkpoints; `kept` by name."""
+    """agent.common.ports.CheckpointStore; `kept` by name."""
 
     def __init__(self) -> None:
         self.kept: dict[str, str] = {}

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from agent.errors import PluginError
-from agent.model.csi import DriverFacts, Published, SecretRef, Staged, VolumeKey
-from agent.model.materials import PodPaths, TokenNeed
-from agent.model.pods import Pod
+from agent.common.model.errors import PluginError
+from agent.common.model.pod_settings import PodPaths
+from agent.common.model.pods import Pod
+from agent.volumes.model.csi import DriverFacts, Published, SecretRef, Staged, VolumeKey
+from agent.volumes.model.sources import TokenNeed
 
 Json = dict[str, Any]
 

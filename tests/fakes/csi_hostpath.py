@@ -20,8 +20,8 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from agent.edge import mounts
-from agent.edge.plugins.apis import CSI, REGISTRATION
+from agent.plugins.edge.apis import CSI, REGISTRATION
+from agent.volumes.edge import mounts
 from nodelib.command import run
 
 Json = dict[str, Any]

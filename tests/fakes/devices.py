@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
-from agent.errors import PluginUnavailable
-from agent.model.devices import PluginOptions
+from agent.common.model.errors import PluginUnavailable
+from agent.devices.model.devices import PluginOptions
 
 Json = dict[str, Any]
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from agent.model.pods import Json
-from agent.work.dra import Driver
+from agent.common.model.pods import Json
+from agent.devices.work.dra import Driver
 
 
 class NoClaims:
-    """work/dra.py Claims."""
+    """devices/work/dra.py Claims."""
 
     async def claim(self, namespace: str, name: str) -> Json | None:
         return None

@@ -12,8 +12,8 @@ import os
 import signal
 from typing import Any
 
-from agent.edge.plugins.apis import DRA, REGISTRATION
-from agent.edge.plugins.rpc import serve
+from agent.plugins.edge.apis import DRA, REGISTRATION
+from agent.plugins.edge.rpc import serve
 
 Json = dict[str, Any]
 

@@ -1,4 +1,4 @@
-"""A container runtime in memory that behaves: agent.ports.Runtime and Images, with switches for failure.
+"""A container runtime in memory that behaves: agent.runtime.model.RuntimeService and Images, with switches for failure.
 
 It refuses what a real one refuses (a container in a sandbox that is not ready, a second
 container of the same name and attempt, a start of what has been started) and counts what was
@@ -13,9 +13,9 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 
-from agent.errors import CriError, CriNotFound, CriUnavailable
-from agent.model.pods import ContainerState, ExecResult, ImageFacts, Json, RunState, SandboxState
-from agent.ports import RuntimeEvent
+from agent.common.model.errors import CriError, CriNotFound, CriUnavailable
+from agent.common.model.pods import ContainerState, ExecResult, ImageFacts, Json, RunState, SandboxState
+from agent.runtime.model import RuntimeEvent
 from nodelib.clock import Clock
 
 

@@ -8,8 +8,8 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
-from agent.errors import CriError, CriUnavailable
-from agent.ports import RuntimeEvent
+from agent.common.model.errors import CriError, CriUnavailable
+from agent.runtime.model import RuntimeEvent
 from nodelib.clock import Clock
 from tests.fakes.fake_cri import FakeCri
 

@@ -1,12 +1,12 @@
-"""agent.figures.Figures that remembers all it is told, by method."""
+"""agent.common.metrics_port.Figures that remembers all it is told, by method."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from typing import Any
 
-from agent.figures import ProbeLabels
-from agent.model.pods import Kind
+from agent.common.metrics_port import ProbeLabels
+from agent.common.model.pods import Kind
 
 
 class FakeFigures:

@@ -6,20 +6,11 @@ import errno
 from collections.abc import Sequence
 from typing import Any
 
-from agent.model.csi import CsiVolume
-from agent.model.materials import (
-    CertificateNeed,
-    Credential,
-    DiskVolume,
-    EmptyDir,
-    HostPath,
-    ImageVolume,
-    ObjectRef,
-    PodPaths,
-    TokenNeed,
-)
-from agent.model.pods import Pod
-from agent.ports import MountedVolume
+from agent.common.model.pod_settings import PodPaths
+from agent.common.model.pods import Pod
+from agent.volumes.model.csi import CsiVolume
+from agent.volumes.model.sources import CertificateNeed, Credential, ObjectRef, TokenNeed
+from agent.volumes.model.volumes import DiskVolume, EmptyDir, HostPath, ImageVolume, MountedVolume
 from nodelib.errors import Temporary
 
 Json = dict[str, Any]

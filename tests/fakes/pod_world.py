@@ -9,31 +9,32 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from agent import labels
-from agent.exclusive import running
-from agent.model.pods import ContainerState, ImageFacts, Json, Pod, ProbeState
-from agent.model.probes import ProbeAnswer
-from agent.model.pulls import PullCredential
-from agent.model.resize import Limits, MemoryUse
-from agent.plan.admit import NodeView
-from agent.plan.cgroups import Machine, Policy, container_resources, limits_of_pod
-from agent.plan.exclusive.admission import Policies
-from agent.plan.pull_records import VerifyPolicy
-from agent.plan.static.mirrors import is_mirror
-from agent.ports import Creation, Materials, MountedVolume
-from agent.work.allocations import Allocations
-from agent.work.devices import DeviceDesk, DeviceHooks
-from agent.work.dra import ClaimDesk, DraEdges
-from agent.work.endings import Endings
-from agent.work.exclusive import ExclusiveDesk, ExclusiveHooks
-from agent.work.hooks import Hooks
-from agent.work.images import DeskParts, ImageDesk
-from agent.work.parts import Parts
-from agent.work.pod_table import PodTable
-from agent.work.pull_records import PullRecords
-from agent.work.relist import Observer
-from agent.work.report import Reporter
-from agent.work.startup import Startups
+from agent.admission.plan.admit import NodeView
+from agent.build.managers import running
+from agent.common.model import labels
+from agent.common.model.pods import ContainerState, ImageFacts, Json, Pod, ProbeState
+from agent.containers.model import ContainerInputs, PreparedPod
+from agent.devices.work.devices import DeviceHooks, DeviceManager
+from agent.devices.work.dra import DraEdges, DraManager
+from agent.images.model.pulls import PullCredential
+from agent.images.plan.pull_records import VerifyPolicy
+from agent.images.work.images import ImageManager, ImageManagerDeps
+from agent.images.work.pull_records import PullRecords
+from agent.managers.plan.admission import Policies
+from agent.managers.work import ResourceManagerHooks, ResourceManagers
+from agent.pods.plan.mirrors import is_mirror
+from agent.pods.work.hooks import Hooks
+from agent.pods.work.parts import Parts
+from agent.pods.work.pod_table import PodTable
+from agent.pods.work.report import Reporter
+from agent.pods.work.startup import StartupLatencyTracker
+from agent.pods.work.terminations import Terminations
+from agent.probes.model import ProbeAnswer
+from agent.resources.model import Limits, MemoryUse
+from agent.resources.plan.cgroups import Machine, Policy, container_resources, limits_of_pod
+from agent.resources.work.allocations import Allocations
+from agent.runtime.work.relist import Observer
+from agent.volumes.model.volumes import MountedVolume
 from nodelib.errors import Temporary
 from nodelib.kube.client import ApiError
 from tests.fakes.clock import FakeClock, settle
@@ -60,7 +61,7 @@ class FakeMaterials:
         self.refreshed: list[str] = []
         self.credentials: dict[str, PullCredential] = {}
 
-    async def prepare(self, pod: Pod) -> Materials:
+    async def prepare(self, pod: Pod) -> PreparedPod:
         if self.missing:
             raise Temporary(self.missing, obj=f"pod {pod.full_name}")
         if self.slow is not None:
@@ -70,19 +71,21 @@ class FakeMaterials:
             raise Temporary("failed to fetch token", obj=f"pod {pod.full_name}")
         self.prepared.add(pod.uid)
         images = {one["name"]: one["image"]["reference"] for one in pod.spec.get("volumes") or [] if one.get("image")}
-        return Materials({name: MountedVolume(name, "", True, image) for name, image in images.items()})
+        return PreparedPod({name: MountedVolume(name, "", True, image) for name, image in images.items()})
 
     async def sure(self, pod: Pod) -> bool:
         return not self.missing
 
-    async def sandbox_config(self, pod: Pod, materials: Materials, attempt: int) -> Json:
+    async def sandbox_config(self, pod: Pod, materials: PreparedPod, attempt: int) -> Json:
         meta = {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid, "attempt": attempt}
         network = {"network": "NODE" if pod.host_network else "POD"}
         linux = {"security_context": {"namespace_options": network}, "cgroup_parent": materials.cgroup_parent}
         told = {"labels": labels.sandbox_labels(pod), "annotations": dict(pod.meta.get("annotations") or {})}
         return {"metadata": meta, "linux": linux, **told}
 
-    async def container_config(self, pod: Pod, container: Json, materials: Materials, creation: Creation) -> Json:
+    async def container_config(
+        self, pod: Pod, container: Json, materials: PreparedPod, creation: ContainerInputs
+    ) -> Json:
         if self.bad_config:
             raise Temporary(self.bad_config)
         return {
@@ -380,24 +383,26 @@ class World:
     async def start_agent(self, *, events: bool = True, audits: bool = True) -> None:
         self.table = PodTable(lambda: self.node, self.sources)
         files = self.files
-        startups = Startups(self.figures, self.clock)
+        startups = StartupLatencyTracker(self.figures, self.clock)
         allocations = Allocations(self.checkpoints, self.clock)
         await allocations.load()
-        self.exclusive = ExclusiveDesk(self.policies, self.checkpoints, "/var/lib/kubelet", self.cri, self.clock, 10.0)
+        self.exclusive = ResourceManagers(
+            self.policies, self.checkpoints, "/var/lib/kubelet", self.cri, self.clock, 10.0
+        )
         await self.exclusive.load()
         devices = self.device_desk()
         await devices.load()
         self.records = PullRecords(VerifyPolicy(), self.pulling, self.pulled, self.clock)
         await self.records.load(self.cri.list_images)
-        self.endings = Endings(self.checkpoints, self.clock)
+        self.endings = Terminations(self.checkpoints, self.clock)
         await self.endings.load()
         observer = Observer(self.cri, files, self.clock, self.table.on_seen, self.figures)
-        self.exclusive.hooks = ExclusiveHooks(partial(running, self.table), devices.topology_hints)
+        self.exclusive.hooks = ResourceManagerHooks(partial(running, self.table), devices.topology_hints)
         self.parts = Parts(
             runtime=self.cri,
-            images=ImageDesk(
-                DeskParts(
-                    self.cri, self.materials, self.events, self.clock, self.records, self.figures, startups=startups
+            images=ImageManager(
+                ImageManagerDeps(
+                    self.cri, self.materials, self.events, self.clock, self.records, self.figures, startups.pulled
                 )
             ),
             materials=self.materials,
@@ -436,7 +441,7 @@ class World:
         self.table.told("api")
         await settle()
 
-    def device_desk(self) -> DeviceDesk:
+    def device_desk(self) -> DeviceManager:
         """Nobody offers a device here before a test says so; the plugins that were dialled are in `plugins`."""
         hooks = DeviceHooks(
             lambda: {pod.uid for pod in self.table.active()}, lambda: None, self.table.on_probe, self.exclusive.affinity
@@ -446,11 +451,11 @@ class World:
             self.plugins.append(FakeEndpoint(resource, socket))
             return self.plugins[-1]
 
-        return DeviceDesk(self.checkpoints, dial, self.clock, hooks)
+        return DeviceManager(self.checkpoints, dial, self.clock, hooks)
 
-    def claim_desk(self) -> ClaimDesk:
+    def claim_desk(self) -> DraManager:
         """For worlds with DRA drivers: here there is none."""
-        return ClaimDesk(DraEdges(self.checkpoints, NoClaims(), no_driver, self.clock, lambda: None, lambda: None))
+        return DraManager(DraEdges(self.checkpoints, NoClaims(), no_driver, self.clock, lambda: None, lambda: None))
 
     def mirror(self, pod: Pod) -> Pod | None:
         """For worlds with static pods."""

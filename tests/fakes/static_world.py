@@ -7,12 +7,12 @@ import uuid
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from agent.model.manifests import ManifestFile
-from agent.model.pods import Json, Pod
-from agent.plan.static.mirrors import is_mirror
-from agent.work.static.mirrors import MirrorHooks, Mirrors
-from agent.work.static.registry import StaticPods
-from agent.work.static.sources import Complaints, FileSource
+from agent.common.model.pods import Json, Pod
+from agent.pods.plan.mirrors import is_mirror
+from agent.static.model import ManifestFile
+from agent.static.work.mirrors import MirrorHooks, Mirrors
+from agent.static.work.registry import StaticPods
+from agent.static.work.sources import Complaints, FileSource
 from nodelib.kube.client import ApiError
 from tests.fakes.clock import settle
 from tests.fakes.pod_world import FakePodsApi, World

@@ -11,13 +11,13 @@ from decimal import Decimal
 
 import pytest
 
-from agent.edge.cgroups import CgroupError, CgroupTree, SystemdSlices, hugepage_sizes, swap_limits
-from agent.plan.cgroups import Policy
-from agent.work.cgroups import KubepodsTree
+from agent.resources.edge import CgroupError, CgroupTree, SystemdSlices, hugepage_sizes, swap_limits
+from agent.resources.plan.cgroups import Policy
+from agent.resources.work.cgroups import KubepodsTree
 from nodelib.cgroups import Mounts
 from nodelib.command import run
-from tests.unit.agent.plan.test_demand import asks
-from tests.unit.agent.pods import pod
+from tests.builders.pods import pod
+from tests.unit.agent.common.test_demand import asks
 
 pytestmark = [pytest.mark.netns, pytest.mark.skipif(os.geteuid() != 0, reason="needs root")]
 

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from agent import credentials
+from agent.build import credentials
+from agent.build.credentials import CLIENT, SERVER, Credentials, add_keepers, find_credentials
+from agent.certificates.edge.node_certificates import read_leaf
 from agent.config.parse import parse
-from agent.credentials import CLIENT, SERVER, Credentials, add_keepers, find_credentials
-from agent.edge.node_certificates import read_leaf
 from agent.settings import Settings
 from nodelib.clock import SystemClock
 from nodelib.errors import Permanent

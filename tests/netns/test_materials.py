@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 from cri_api.v1 import api_pb2
 
-from agent.materials import BuiltMaterials, build_materials
-from agent.model.materials import MaterialSettings, NodeContext
-from agent.model.pods import ImageFacts, Json, Pod
-from agent.plan.cgroups import Machine, Policy
-from agent.ports import Creation
-from agent.work.materials.world import CgroupFacts
+from agent.build.volumes import BuiltVolumes, build_volumes
+from agent.common.model.pod_settings import NodeContext, PodDefaults
+from agent.common.model.pods import ImageFacts, Json, Pod
+from agent.containers.model import ContainerInputs
+from agent.resources.plan.cgroups import Machine, Policy
+from agent.volumes.work.world import CgroupFacts
 from nodelib.clock import SystemClock
 from nodelib.errors import NodewrightError, Permanent, Temporary
 from nodelib.kube.client import KubeClient
@@ -75,13 +75,13 @@ class World:
     def materials(self) -> Any:
         return self.built.materials
 
-    def restarted(self) -> BuiltMaterials:
+    def restarted(self) -> BuiltVolumes:
         """As a fresh agent on the same disk."""
-        settings = MaterialSettings(
+        settings = PodDefaults(
             "n1", root_dir=str(self.root), pod_logs_dir=str(self.root / "logs"), cluster_dns=("10.96.0.10",)
         )
         facts = NodeContext(("10.89.0.11",), {"cpu": "2", "memory": "1Gi"})
-        return build_materials(
+        return build_volumes(
             self.node,
             settings,
             clock=self.clock,
@@ -146,7 +146,7 @@ class World:
         materials = await self.materials.prepare(pod)
         sandbox = await self.materials.sandbox_config(pod, materials, 0)
         api_pb2.PodSandboxConfig(**sandbox)
-        creation = Creation(0, ("10.244.1.5",), ImageFacts("img"), "sha256:1", **fields)
+        creation = ContainerInputs(0, ("10.244.1.5",), ImageFacts("img"), "sha256:1", **fields)
         made = await self.materials.container_config(pod, pod.spec["containers"][0], materials, creation)
         return api_pb2.ContainerConfig(**made)
 
@@ -255,7 +255,7 @@ def test_a_pod_waits_for_what_is_missing(server: ApiServer, tmp_path: Path) -> N
 
 @isolated
 def test_objects_of_other_nodes_stay_closed(server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agent.work.objects._PATIENCE", 0.5)
+    monkeypatch.setattr("agent.volumes.work.objects._PATIENCE", 0.5)
 
     async def tell(world: World) -> None:
         await world.secret("keys", {"pass": b"x"})
@@ -325,7 +325,7 @@ def test_trust_bundles_by_name_and_signer(server: ApiServer, tmp_path: Path) -> 
 
 @isolated
 def test_pod_certificates(server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agent.work.pod_certificates._PATIENCE", 0.5)
+    monkeypatch.setattr("agent.volumes.work.pod_certificates._PATIENCE", 0.5)
 
     async def tell(world: World) -> None:
         await world.register()

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from agent.edge.machine import Machine, addresses_towards
-from agent.model.node import MachineFacts, NodePlace
-from agent.model.pods import ImageFacts, Json
-from agent.plan.node import NodePolicy, node_facts
-from agent.work.lease import LeaseKeeper
-from agent.work.node import NodeEdges, NodeHooks, NodeKeeper, NodeTimes
+from agent.common.model.pods import ImageFacts, Json
+from agent.node.edge.machine import Machine, addresses_towards
+from agent.node.model import MachineFacts, NodePlace
+from agent.node.plan.node import NodePolicy, node_facts
+from agent.node.work.lease import LeaseKeeper
+from agent.node.work.node import NodeEdges, NodeHooks, NodeKeeper, NodeTimes
 from nodelib.clock import SystemClock
 from nodelib.kube.client import KubeClient
 from tests.netns import api_server

@@ -16,10 +16,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agent.edge import mounts
-from agent.edge.pod_disk import PodDisk
-from agent.edge.volumes import atomic, subpath
-from agent.model.materials import AtomicVolume, DiskVolume, EmptyDir, FileProjection, HostPath, ImageVolume, PodPaths
+from agent.common.model.pod_settings import PodPaths
+from agent.volumes.edge import atomic, mounts, subpath
+from agent.volumes.edge.pod_disk import PodDisk
+from agent.volumes.model.volumes import AtomicVolume, DiskVolume, EmptyDir, FileProjection, HostPath, ImageVolume
 from nodelib.errors import Permanent, Temporary
 from tests.netns.mountns import isolated
 

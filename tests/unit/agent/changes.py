@@ -8,8 +8,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from tests.builders.pods import Json
 from tests.fakes.pod_world import IMAGE
-from tests.unit.agent.pods import Json
 
 # An ordinary run has the same examples each time; NODEWRIGHT_SOAK=100 has a hundred times as many, others each time.
 TIMES = int(os.environ.get("NODEWRIGHT_SOAK", "0")) or 1

@@ -10,7 +10,7 @@ import pytest
 
 from agent.app import run
 from agent.config.parse import parse
-from agent.edge.lock_file import LockFile
+from agent.node.edge.lock_file import LockFile
 from nodelib import memory
 from nodelib.clock import SystemClock
 

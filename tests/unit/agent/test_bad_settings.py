@@ -10,16 +10,16 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agent import derive
+from agent.build import derive
+from agent.build.standalone import adapted
 from agent.config.flags import _FIELD_FLAGS, _OWN_FLAGS
 from agent.config.parse import parse
 from agent.config.schema import API_VERSION, FIELDS, KIND
-from agent.plan.static.manifest import Origin, decode
 from agent.settings import Settings
-from agent.standalone import adapted
+from agent.static.plan.manifest import Origin, decode
 from nodelib.errors import Invalid
+from tests.builders.pods import Json
 from tests.unit.agent.changes import SPEC, TIMES, WORDS, Change, changed, changes_of
-from tests.unit.agent.pods import Json
 
 _TEXTS = st.one_of(
     st.sampled_from(

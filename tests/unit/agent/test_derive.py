@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 import agent
-from agent import derive, settings
+from agent import settings
+from agent.build import derive
 from agent.config.parse import parse
 
 

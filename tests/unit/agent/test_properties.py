@@ -7,9 +7,9 @@ import asyncio
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from tests.builders.pods import Json
 from tests.fakes.pod_world import IMAGE, World
 from tests.unit.agent.changes import SPEC, TIMES, Change, changed, changes_of, typed_changes_of
-from tests.unit.agent.pods import Json
 
 # What the API server's validation lets a client, or another kubelet, leave there is less than this.
 _AROUND: Json = {

@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 import pytest
 
-from agent.model.images import Collected, HeldImage, Hold, Holding, ImageReport
+from agent.images.model.images import Collected, HeldImage, Hold, Holding, ImageReport
 from cli.commands import images
 from controlplane.edge import state
 from nodelib.errors import Invalid, NotFound

@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from agent.edge.server.certificates import ensure_self_signed
+from agent.server.edge.certificates import ensure_self_signed
 from nodelib.kube.access import ClusterAccess
 from nodelib.kube.client import ApiError, ApiUnreachable, KubeClient
 from nodelib.kube.reflector import Reflector

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.plan.exclusive.options import CpuOptions, TopologyOptions
+from agent.managers.plan.options import CpuOptions, TopologyOptions
 from tests.unit.agent.config.test_settings import parsed, refusal
 
 STATIC = "cpuManagerPolicy: static\nsystemReserved: {cpu: 500m}\n"

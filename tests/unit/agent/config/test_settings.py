@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from agent.build.standalone import adapted
+from agent.common.plan.durations import seconds
 from agent.config.decode import decode, flatten
 from agent.config.parse import parse
 from agent.config.schema import FIELDS
-from agent.config.values import seconds
 from agent.settings import Settings
-from agent.standalone import adapted
 from nodelib.errors import Invalid
 
 HEAD = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"

@@ -1,0 +1,178 @@
+"""Whether this node takes a pod that was bound to it (pkg/kubelet/lifecycle/predicate.go).
+
+The scheduler has decided already; what is looked for here are races and pods that were
+bound past it. A pod that is refused fails for good, so an answer is only ever given on
+what is certain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+
+from agent.admission.plan import sysctls
+from agent.admission.plan.selectors import matches_node_affinity
+from agent.common.model.eviction import MEMORY_PRESSURE, REASON
+from agent.common.model.pods import Json, Kind, Pod
+from agent.common.model.refusal import Refusal
+from agent.common.plan import demand
+from agent.containers.plan import security
+
+_STANDARD = ("cpu", "memory", "ephemeral-storage")
+_SHORT_OF_MEMORY: Json = {"key": "node.kubernetes.io/memory-pressure", "effect": "NoSchedule"}
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    """The node as admission sees it; `allocatable` as Node.status shows it. An empty `name`: not known yet.
+
+    `kernel`: (major, minor); `unsafe_sysctls`: the setting allowedUnsafeSysctls; `pressures`: the conditions of
+    pressure that it has; `shutting_down`: the machine is about to go; `apparmor`: the kernel enforces its profiles.
+    """
+
+    name: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Json, ...] = ()
+    allocatable: Mapping[str, str] = field(default_factory=dict)
+    supplemental_groups_policy: bool = True
+    kernel: tuple[int, int] = (0, 0)
+    unsafe_sysctls: tuple[str, ...] = ()
+    pressures: tuple[str, ...] = ()
+    shutting_down: bool = False
+    apparmor: bool = True
+
+
+def refusal(pod: Pod, others: Iterable[Pod], node: NodeView, *, resources: bool = True) -> Refusal | None:
+    """Why the pod cannot run beside `others` (those that still hold what they asked for); None: it can.
+
+    Without `resources` nothing is said of those (admission/plan/preempt.py).
+    """
+    if node.shutting_down:
+        return Refusal("NodeShutdown", "Pod was rejected as the node is shutting down.")
+    if node.pressures and not _bears(pod, node.pressures):
+        return Refusal(REASON, under_pressure(node.pressures))
+    os_name = (pod.spec.get("os") or {}).get("name")
+    if os_name not in (None, "linux"):
+        return Refusal("PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS")
+    if (pod.meta.get("labels") or {}).get("kubernetes.io/os", "linux") != "linux":
+        return Refusal(
+            "PodOSSelectorNodeLabelDoesNotMatch",
+            "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label",
+        )
+    policy = (pod.spec.get("securityContext") or {}).get("supplementalGroupsPolicy")
+    if policy == "Strict" and not node.supplemental_groups_policy:
+        text = "SupplementalGroupsPolicy=Strict is not supported in this node"
+        return Refusal("SupplementalGroupsPolicyNotSupported", text)
+    if not node.apparmor and security.needs_apparmor(pod):
+        return Refusal("AppArmor", "Cannot enforce AppArmor: AppArmor is not enabled on the host")
+    forbidden = sysctls.refused(pod, node.kernel, node.unsafe_sysctls)
+    if forbidden:
+        return Refusal(sysctls.FORBIDDEN_REASON, forbidden)
+    beside = list(others)
+    return (
+        (_resources(pod, beside, node) if resources else None)
+        or _affinity(pod, node)
+        or _name(pod, node)
+        or _host_ports(pod, beside)
+        or _taints(pod, node)
+    )
+
+
+def _bears(pod: Pod, pressures: tuple[str, ...]) -> bool:
+    """Critical pods run anyhow; those that ask for memory, or tolerate its want, under pressure of memory alone."""
+    if demand.is_critical(pod):
+        return True
+    if pressures != (MEMORY_PRESSURE,):
+        return False
+    return demand.qos_class(pod) is not demand.Qos.BEST_EFFORT or _tolerated(pod, _SHORT_OF_MEMORY)
+
+
+def shortages(pod: Pod, others: Iterable[Pod], node: NodeView) -> dict[str, tuple[Decimal, Decimal, Decimal]]:
+    """Resource -> (asked for, used by `others`, there), of those of which there is not enough."""
+    if not node.allocatable:
+        return {}
+    beside = list(others)
+    capacity = demand.amounts(node.allocatable)
+    found: dict[str, tuple[Decimal, Decimal, Decimal]] = {}
+    limit = capacity.get("pods")
+    if limit is not None and len(beside) + 1 > limit:
+        found["pods"] = Decimal(1), Decimal(len(beside)), limit
+    used = demand.total_of(demand.counted_requests(other) for other in beside)
+    for name, amount in demand.pod_requests(pod).items():
+        # Extended resources that no device plugin offers here were never promised.
+        if amount == 0 or (name not in capacity and name not in _STANDARD):
+            continue
+        have, taken = capacity.get(name, Decimal(0)), used.get(name, Decimal(0))
+        if taken + amount > have:
+            found[name] = amount, taken, have
+    return found
+
+
+def _resources(pod: Pod, others: list[Pod], node: NodeView) -> Refusal | None:
+    short = shortages(pod, others, node)
+    return next((_out_of(name, *amounts) for name, amounts in short.items()), None)
+
+
+def _out_of(name: str, wanted: Decimal, used: Decimal, capacity: Decimal) -> Refusal:
+    scale = 1000 if name == "cpu" else 1
+    numbers = (int(wanted * scale), int(used * scale), int(capacity * scale))
+    text = "Node didn't have enough resource: {}, requested: {}, used: {}, capacity: {}".format(name, *numbers)
+    return Refusal(f"OutOf{name}", text)
+
+
+def _affinity(pod: Pod, node: NodeView) -> Refusal | None:
+    if not node.name or matches_node_affinity(pod.spec, node.name, node.labels):
+        return None
+    return _predicate("NodeAffinity", "node(s) didn't match Pod's node affinity/selector")
+
+
+def _name(pod: Pod, node: NodeView) -> Refusal | None:
+    if not node.name or pod.spec.get("nodeName") in (None, "", node.name):
+        return None
+    return _predicate("NodeName", "node(s) didn't match the requested node name")
+
+
+def _host_ports(pod: Pod, others: list[Pod]) -> Refusal | None:
+    taken = [port for other in others for port in _ports(other)]
+    for ip, protocol, port in _ports(pod):
+        for other_ip, other_protocol, other_port in taken:
+            same = (protocol, port) == (other_protocol, other_port)
+            if same and (ip == other_ip or "0.0.0.0" in (ip, other_ip)):
+                return _predicate("NodePorts", "node(s) didn't have free ports for the requested pod ports")
+    return None
+
+
+def _ports(pod: Pod) -> Iterator[tuple[str, str, int]]:
+    for _, container in pod.containers(Kind.INIT, Kind.MAIN):
+        for port in container.get("ports") or []:
+            if port.get("hostPort"):
+                yield port.get("hostIP") or "0.0.0.0", port.get("protocol", "TCP"), int(port["hostPort"])
+
+
+def _taints(pod: Pod, node: NodeView) -> Refusal | None:
+    if pod.source != "api":
+        return None
+    for taint in node.taints:
+        if taint.get("effect") == "NoExecute" and not _tolerated(pod, taint):
+            return _predicate("TaintToleration", "node(s) had taints that the pod didn't tolerate")
+    return None
+
+
+def _tolerated(pod: Pod, taint: Json) -> bool:
+    for one in pod.spec.get("tolerations") or []:
+        if one.get("effect") not in (None, "", taint["effect"]) or one.get("key") not in (None, "", taint["key"]):
+            continue
+        exists = one.get("operator") == "Exists"
+        if exists or (one.get("key") and one.get("value", "") == taint.get("value", "")):
+            return True
+    return False
+
+
+def _predicate(name: str, text: str) -> Refusal:
+    return Refusal(name, f"Predicate {name} failed: {text}")
+
+
+def under_pressure(conditions: Iterable[str]) -> str:
+    """Why a node under pressure does not take a pod."""
+    return f"The node had condition: [{' '.join(conditions)}]. "

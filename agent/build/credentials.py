@@ -1,0 +1,236 @@
+"""How this node proves who it is: bootstrap before the start, both certificates kept fresh afterwards.
+
+certificates/plan.py decides, certificates/work/rotation.py waits and stores.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import os
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+
+from agent.certificates import plan
+from agent.certificates.edge.metrics import CertificateCollector, CertificateFigures
+from agent.certificates.edge.node_certificates import (
+    CertificateStore,
+    KeyFile,
+    SigningRequests,
+    make_request,
+    public_key,
+    read_leaf,
+)
+from agent.certificates.model import Pair
+from agent.certificates.plan import Json, Signer
+from agent.certificates.work.bootstrap import BootstrapEdges, first_certificate
+from agent.certificates.work.rotation import CertificateKeeper, Kept
+from agent.node.model import NodeCondition
+from agent.settings import Settings
+from nodelib.clock import Clock
+from nodelib.errors import Invalid, NodewrightError
+from nodelib.kube.access import ClusterAccess, load_kubeconfig, save_kubeconfig
+from nodelib.kube.client import KubeClient
+from nodelib.tasks import Work
+
+log = logging.getLogger(__name__)
+
+CLIENT, SERVER = "kubelet-client", "kubelet-server"
+CONDITION = "ServingCertificate"
+
+
+@dataclass(slots=True)
+class Credentials:
+    """What reaches the API server, and the keepers of this node's certificates (none: nothing is rotated)."""
+
+    access: ClusterAccess
+    rotate_at_once: bool = False
+    bootstrap: Work | None = None  # still to be done, while the agent runs
+    keepers: dict[str, CertificateKeeper] = field(default_factory=dict)
+
+    def tasks(self) -> dict[str, Work]:
+        """Name -> long-lived work."""
+        found: dict[str, Work] = {name: keeper.run for name, keeper in self.keepers.items()}
+        if self.bootstrap is not None and CLIENT in found:
+            first, then = self.bootstrap, found[CLIENT]
+
+            async def bootstrapped() -> None:
+                await first()
+                await then()
+
+            found[CLIENT] = bootstrapped
+        return found
+
+    def figures(self, name: str, clock: Clock) -> CertificateFigures:
+        """Of one certificate; CLIENT or SERVER."""
+        keeper = self.keepers.get(name)
+        if keeper is None:
+            return CertificateFigures()
+        left = math.trunc(keeper.pair.leaf.not_after - clock.now()) if keeper.pair else math.inf
+        return CertificateFigures(left, keeper.failures)
+
+    def collector(self, clock: Clock) -> CertificateCollector:
+        """For the registry of /metrics."""
+        return CertificateCollector(lambda: self.figures(CLIENT, clock), lambda: self.figures(SERVER, clock))
+
+    def conditions(self) -> list[NodeCondition]:
+        """How the serving certificate stands, when it is to come from the cluster."""
+        keeper = self.keepers.get(SERVER)
+        if keeper is None:
+            return []
+        if keeper.waiting or keeper.pair is None:
+            reason = "WaitingForApproval" if "waits for approval" in keeper.waiting else "NotIssued"
+            return [NodeCondition(CONDITION, "False", reason, keeper.waiting or "it has not been asked for yet")]
+        return [NodeCondition(CONDITION, "True", "Issued", "kubelet serves with a certificate of the cluster")]
+
+
+async def find_credentials(
+    settings: Settings, clock: Clock, *, user_agent: str, meanwhile: bool = False
+) -> Credentials:
+    """The access of --kubeconfig, made by a TLS bootstrap if need be.
+
+    `meanwhile`: with rotation on, the bootstrap is left to tasks(). On a control plane that joins, the API server to
+    ask is a static pod of this very node (kubeadm's ControlPlaneKubeletLocalMode): the agent must run for it.
+
+    Raises Permanent when the bootstrap credentials are refused or the clocks disagree, Invalid for unreadable files.
+    """
+    api = settings.api
+    if settings.standalone:
+        return Credentials(ClusterAccess(""))
+    store = CertificateStore(settings.paths.cert_dir, CLIENT)
+    if api.bootstrap:
+        problem = await asyncio.to_thread(_unusable, api.kubeconfig, clock.now())
+        if problem:
+            log.info("bootstrap: %s", problem)
+            if api.rotate and meanwhile:
+                return _while_running(settings, store, clock, user_agent)
+            await _bootstrap(settings, store, clock, user_agent)
+    access = load_kubeconfig(api.kubeconfig)
+    if not api.rotate:
+        return Credentials(access)
+    return await asyncio.to_thread(_rotated, access, store, clock.now())
+
+
+def add_keepers(
+    credentials: Credentials,
+    settings: Settings,
+    clock: Clock,
+    client: KubeClient,
+    shown: Callable[[], Json | None],
+    reconnect: Callable[[], Awaitable[None]],
+) -> None:
+    """Have the configured certificates kept. `shown`: the Node as the API has it; `reconnect`: dial anew."""
+    requests, folder, node = SigningRequests(client), settings.paths.cert_dir, settings.node.name
+
+    async def renewed(_: Pair) -> None:
+        await reconnect()
+
+    async def served(_: Pair) -> None:
+        """The server looks at its files when the next client connects."""
+
+    def keeper(kept: Kept) -> CertificateKeeper:
+        return CertificateKeeper(kept, requests, make_request, clock, chance=random.random())
+
+    if settings.api.rotate and credentials.access.cert_file:
+        client_one = Kept(
+            Signer.CLIENT,
+            CertificateStore(folder, CLIENT),
+            lambda: plan.client_template(node),
+            renewed,
+            at_once=credentials.rotate_at_once,
+        )
+        credentials.keepers[CLIENT] = keeper(client_one)
+    if settings.server.tls_bootstrap:
+        serving_one = Kept(
+            Signer.SERVING,
+            CertificateStore(folder, SERVER),
+            lambda: plan.serving_template(node, _addresses(shown())),
+            served,
+        )
+        credentials.keepers[SERVER] = keeper(serving_one)
+
+
+def _addresses(node: Json | None) -> list[dict[str, str]]:
+    return list(((node or {}).get("status") or {}).get("addresses") or [])
+
+
+def _while_running(settings: Settings, store: CertificateStore, clock: Clock, user_agent: str) -> Credentials:
+    token = load_kubeconfig(settings.api.bootstrap)
+
+    async def work() -> None:
+        if await asyncio.to_thread(_unusable, settings.api.kubeconfig, clock.now()):
+            await _bootstrap(settings, store, clock, user_agent)
+
+    return Credentials(_own_access(token, store.path), bootstrap=work)
+
+
+def _own_access(token: ClusterAccess, pem: str) -> ClusterAccess:
+    own = replace(token, token=None, token_file=None, cert_data=None, key_data=None)
+    return replace(own, cert_file=pem, key_file=pem)
+
+
+async def _bootstrap(settings: Settings, store: CertificateStore, clock: Clock, user_agent: str) -> None:
+    api = settings.api
+    token = load_kubeconfig(api.bootstrap)
+    client = KubeClient(token, user_agent=user_agent)
+    try:
+        edges = BootstrapEdges(
+            SigningRequests(client),
+            store,
+            KeyFile(os.path.join(settings.paths.cert_dir, f"{CLIENT}.key.tmp")),
+            make_request,
+            public_key,
+            clock,
+        )
+        pair = await first_certificate(settings.node.name, edges)
+    finally:
+        await client.close()
+    await asyncio.to_thread(save_kubeconfig, api.kubeconfig, _own_access(token, pair.path))
+
+
+def _unusable(path: str, now: float) -> str:
+    """Why the kubeconfig cannot be used, or ""."""
+    if not os.path.exists(path):
+        return f"{path} is not there yet"
+    try:
+        access = load_kubeconfig(path)
+        pem = access.cert_data or _read(access.cert_file)
+        if not pem:
+            return "" if access.token or access.token_file else f"{path} holds no credentials"
+        ended = now - read_leaf(pem).not_after
+    except (NodewrightError, OSError, ValueError) as error:
+        return f"{path}: {error}"
+    return f"the client certificate of {path} has expired {ended:.0f} s ago" if ended > 0 else ""
+
+
+def _rotated(access: ClusterAccess, store: CertificateStore, now: float) -> Credentials:
+    """The access by the rotated pair; a pair that only the kubeconfig has is taken into the store first."""
+    cert, key = access.cert_data or _read(access.cert_file), access.key_data or _read(access.key_file)
+    if not cert or not key:
+        return Credentials(access)
+    at_once = False
+    pair = _stored(store)
+    if pair is None or plan.expired(pair.leaf, now):
+        store.update(cert, key)
+        # kubeadm's init gives the first node a certificate inside of its kubeconfig, and waits for the rotated one.
+        at_once = access.cert_data is not None
+    path = store.path
+    rotated = replace(access, cert_data=None, key_data=None, cert_file=path, key_file=path)
+    return Credentials(rotated, rotate_at_once=at_once)
+
+
+def _stored(store: CertificateStore) -> Pair | None:
+    try:
+        return store.current()
+    except Invalid as error:
+        log.warning("%s", error)
+        return None
+
+
+def _read(path: str | None) -> bytes | None:
+    if not path:
+        return None
+    with open(path, "rb") as file:
+        return file.read()

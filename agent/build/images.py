@@ -1,0 +1,37 @@
+"""Put together how a pod's images are paid for: pull secrets, the node's own logins, credential provider plugins."""
+
+from __future__ import annotations
+
+import os
+
+from agent.images.edge import credential_plugins
+from agent.images.edge.docker_config import NodeLogins
+from agent.images.plan.credential_providers import providers
+from agent.images.work.pull_credentials import PullCredentials, Secrets
+from agent.settings import Settings
+from nodelib.clock import Clock
+from nodelib.errors import Invalid
+
+
+def build_pull_credentials(settings: Settings, secrets: Secrets, clock: Clock) -> PullCredentials:
+    """Raises Invalid for a configuration of plugins that is wrong, or a plugin that is not there."""
+    logins = NodeLogins(settings.paths.root_dir, os.path.expanduser("~"))
+    path, folder = settings.images.providers_config, settings.images.providers_dir
+    if not path and not folder:
+        return PullCredentials(secrets, (), None, clock, logins)
+    if not path or not folder:
+        raise Invalid(
+            "one of them is missing",
+            obj="--image-credential-provider-config and --image-credential-provider-bin-dir",
+            action="Give both, or none.",
+        )
+    found = providers(credential_plugins.read(path), path)
+    for one in found:
+        if not os.access(os.path.join(folder, one.name), os.X_OK):
+            raise Invalid(
+                "there is no such program",
+                obj=os.path.join(folder, one.name),
+                step="look for credential provider plugins",
+                action=f"Install the plugin there, or take it out of {path}.",
+            )
+    return PullCredentials(secrets, found, credential_plugins.CredentialPlugins(folder), clock, logins)

@@ -1,0 +1,83 @@
+"""From a bootstrap token to this node's own client certificate, before anything else of the agent runs.
+
+Follows pkg/kubelet/certificate/bootstrap: nothing is done while the kubeconfig is good; else a certificate is asked
+for with the bootstrap credentials, and a kubeconfig that names its file is written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from agent.certificates import plan
+from agent.certificates.model import KeyAndRequest, Pair, Template
+from agent.certificates.plan import Signer
+from agent.certificates.work.rotation import Requests, Store, obtain
+from nodelib.backoff import Backoff
+from nodelib.clock import Clock
+from nodelib.errors import NodewrightError, Permanent, Temporary
+from nodelib.kube.client import ApiError
+
+log = logging.getLogger(__name__)
+
+
+class FirstKey(Protocol):
+    """certificates/edge/node_certificates.py KeyFile; blocking."""
+
+    def get(self) -> bytes: ...
+
+    def forget(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class BootstrapEdges:
+    """What a bootstrap works through; `requests` speaks with the bootstrap credentials."""
+
+    requests: Requests
+    store: Store
+    key: FirstKey
+    make: Callable[[Template, bytes], KeyAndRequest]
+    public_key: Callable[[bytes], bytes]
+    clock: Clock
+
+
+async def first_certificate(node: str, edges: BootstrapEdges) -> Pair:
+    """Ask until the certificate is there: what can mend itself (no API server yet, no approval yet) is waited for.
+
+    Raises Permanent when the credentials are refused, the request is denied, or the clocks disagree.
+    """
+    pause, last = Backoff(1.0, 16.0, jitter=0.1), ""
+    while True:
+        try:
+            return await _once(node, edges)
+        except (Temporary, ApiError) as error:
+            if str(error) != last:
+                log.warning("bootstrap: %s", error)
+            last = str(error)
+        await edges.clock.sleep(pause.next())
+
+
+async def _once(node: str, edges: BootstrapEdges) -> Pair:
+    key = await asyncio.to_thread(edges.key.get)
+    name = plan.bootstrap_name(await asyncio.to_thread(edges.public_key, key), node)
+    made = await asyncio.to_thread(edges.make, plan.client_template(node), key)
+    try:
+        chain = await obtain(edges.requests, plan.request(Signer.CLIENT, made.request, name=name), _say)
+    except NodewrightError as error:
+        if f"CertificateSigningRequest {name}" == error.obj and isinstance(error, Permanent):
+            await asyncio.to_thread(edges.key.forget)  # a denied request stays denied: the next try needs another
+        raise
+    pair = await asyncio.to_thread(edges.store.update, chain, made.key)
+    await asyncio.to_thread(edges.key.forget)
+    problem = plan.clock_problem(pair.leaf, edges.clock.now())
+    if problem:
+        raise Permanent(f"the certificate was issued, but {problem}", obj=f"node {node}", step="bootstrap")
+    log.info("bootstrap: client certificate of %s in %s", pair.leaf.subject.common_name, pair.path)
+    return pair
+
+
+def _say(message: str) -> None:
+    log.warning("bootstrap: %s", message)

@@ -1,0 +1,94 @@
+"""Small files that must survive the agent whole: read, replace in one step, set aside. Decides nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+from nodelib import files
+from nodelib.errors import Temporary
+
+
+class CheckpointFiles:
+    """agent.common.ports.CheckpointStore and RecordFiles: files in one folder, for root's eyes only."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+
+    async def read(self, name: str) -> str | None:
+        """None: there is none. Raises Temporary."""
+        return await asyncio.to_thread(self._read, self._path(name))
+
+    async def write(self, name: str, text: str) -> None:
+        """On disk, old or new but never half, when this returns. Raises Temporary."""
+        await asyncio.to_thread(self._write, self._path(name), text)
+
+    async def set_aside(self, name: str) -> str:
+        """Keep what cannot be read under another name; its path. Raises Temporary."""
+        return await asyncio.to_thread(self._set_aside, self._path(name))
+
+    async def remove(self, name: str) -> None:
+        """Idempotent. Raises Temporary."""
+        await asyncio.to_thread(self._remove, self._path(name))
+
+    async def names(self) -> list[str]:
+        """Files of this folder, those half written left out. Raises Temporary."""
+        return await asyncio.to_thread(self._names)
+
+    async def make(self) -> None:
+        """The folder is there, so that others can tell that records are kept. Raises Temporary."""
+        await asyncio.to_thread(self._make)
+
+    def _make(self) -> None:
+        try:
+            os.makedirs(self._folder, mode=0o750, exist_ok=True)
+        except OSError as error:
+            raise _failure(self._folder, "make the folder of", error) from error
+
+    def _set_aside(self, path: str) -> str:
+        kept = f"{path}.unreadable"
+        try:
+            os.replace(path, kept)
+        except OSError as error:
+            raise _failure(path, "set aside", error) from error
+        return kept
+
+    def _remove(self, path: str) -> None:
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise _failure(path, "remove", error) from error
+
+    def _names(self) -> list[str]:
+        try:
+            return sorted(name for name in os.listdir(self._folder) if not name.startswith("."))
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise _failure(self._folder, "list", error) from error
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self._folder, name)
+
+    def _read(self, path: str) -> str | None:
+        try:
+            with open(path, encoding="utf-8", errors="replace") as file:
+                return file.read()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise _failure(path, "read", error) from error
+
+    def _write(self, path: str, text: str) -> None:
+        try:
+            os.makedirs(self._folder, mode=0o750, exist_ok=True)
+            files.replace(path, text, durable=True)
+        except OSError as error:
+            raise _failure(path, "write", error) from error
+
+
+def _failure(path: str, step: str, error: OSError) -> Temporary:
+    hint = "Check that the agent is root and that the disk is neither full nor read-only; it is tried again."
+    return Temporary(error.strerror or str(error), obj=path, step=f"{step} checkpoint", action=hint)

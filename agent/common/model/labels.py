@@ -1,0 +1,88 @@
+"""The labels and annotations that sandboxes and containers carry in the runtime.
+
+They are the agent's only memory across a restart, so names and values are upstream's
+(pkg/kubelet/kuberuntime/labels.go): either agent takes up what the other has started.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from agent.common.model.pods import Json, ObservedPod, Pod
+from nodelib.fnv import fnv1a
+
+POD_NAME = "io.kubernetes.pod.name"
+POD_NAMESPACE = "io.kubernetes.pod.namespace"
+POD_UID = "io.kubernetes.pod.uid"
+CONTAINER_NAME = "io.kubernetes.container.name"
+
+HASH = "io.kubernetes.container.hash"
+RESTART_COUNT = "io.kubernetes.container.restartCount"
+TERMINATION_PATH = "io.kubernetes.container.terminationMessagePath"
+TERMINATION_POLICY = "io.kubernetes.container.terminationMessagePolicy"
+PRE_STOP = "io.kubernetes.container.preStopHandler"
+PORTS = "io.kubernetes.container.ports"
+DELETION_GRACE = "io.kubernetes.pod.deletionGracePeriod"
+TERMINATION_GRACE = "io.kubernetes.pod.terminationGracePeriod"
+
+CONFIG_SOURCE = "kubernetes.io/config.source"
+CONFIG_HASH = "kubernetes.io/config.hash"
+CONFIG_MIRROR = "kubernetes.io/config.mirror"
+CONFIG_SEEN = "kubernetes.io/config.seen"
+
+
+def container_hash(container: Json) -> str:
+    """Hex FNV-1a of what makes a running container a different one: its name and image, as upstream picks them.
+
+    Upstream hashes Go's dump of the JSON bytes, "([]uint8)[123 34 …]" (pkg/util/hash): the very same text here,
+    so that containers which upstream's kubelet started are not taken for changed ones.
+    """
+    text = json.dumps({"image": container.get("image", ""), "name": container["name"]}, separators=(",", ":"))
+    dump = f"([]uint8)[{' '.join(str(byte) for byte in text.encode())}]"
+    return format(fnv1a(dump.encode()), "x")
+
+
+def sandbox_labels(pod: Pod) -> dict[str, str]:
+    """The pod's own labels and its identity."""
+    return {**(pod.meta.get("labels") or {}), POD_NAME: pod.name, POD_NAMESPACE: pod.namespace, POD_UID: pod.uid}
+
+
+def container_labels(pod: Pod, container: Json) -> dict[str, str]:
+    return {
+        POD_NAME: pod.name,
+        POD_NAMESPACE: pod.namespace,
+        POD_UID: pod.uid,
+        CONTAINER_NAME: container["name"],
+    }
+
+
+def container_annotations(pod: Pod, container: Json, attempt: int) -> dict[str, str]:
+    """What is needed to judge and to stop this container when nothing else is known of its pod."""
+    found = {
+        HASH: container_hash(container),
+        RESTART_COUNT: str(attempt),
+        TERMINATION_PATH: container.get("terminationMessagePath", ""),
+        TERMINATION_POLICY: container.get("terminationMessagePolicy", ""),
+    }
+    if pod.meta.get("deletionGracePeriodSeconds") is not None:
+        found[DELETION_GRACE] = str(pod.meta["deletionGracePeriodSeconds"])
+    if pod.spec.get("terminationGracePeriodSeconds") is not None:
+        found[TERMINATION_GRACE] = str(pod.spec["terminationGracePeriodSeconds"])
+    pre_stop = (container.get("lifecycle") or {}).get("preStop")
+    if pre_stop:
+        found[PRE_STOP] = json.dumps(pre_stop, separators=(",", ":"))
+    if container.get("ports"):
+        found[PORTS] = json.dumps(container["ports"], separators=(",", ":"))
+    return found
+
+
+def restart_count(annotations: Mapping[str, str], attempt: int) -> int:
+    """How often the container was restarted before this attempt; the CRI attempt where the annotation is missing."""
+    text = annotations.get(RESTART_COUNT, "")
+    return int(text) if text.isdigit() else attempt
+
+
+def source_of(seen: ObservedPod) -> str:
+    """Where the pod was read that the runtime knows: "api", "file" or "http"; its sandboxes have its annotations."""
+    return next((one.annotations[CONFIG_SOURCE] for one in seen.sandboxes if CONFIG_SOURCE in one.annotations), "api")

@@ -1,0 +1,77 @@
+"""What pods get from the configuration and from the node, and where their files are. Paths are upstream's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class NodeContext:
+    """What this node is, as far as container configurations depend on it.
+
+    `allocatable` holds Kubernetes quantities as Node.status.allocatable shows them; `uid` is that of the Node object,
+    "" before it is known.
+    """
+
+    host_ips: tuple[str, ...] = ()
+    allocatable: Mapping[str, str] = field(default_factory=dict)
+    thermal_throttle_paths: tuple[str, ...] = ()
+    recursive_read_only_handlers: frozenset[str] = frozenset()
+    uid: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PodDefaults:
+    """The part of the KubeletConfiguration that shapes pods."""
+
+    node_name: str
+    root_dir: str = "/var/lib/kubelet"
+    pod_logs_dir: str = "/var/log/pods"
+    cluster_dns: tuple[str, ...] = ()
+    cluster_domain: str = "cluster.local"
+    resolv_conf: str = "/etc/resolv.conf"
+    hosts_file: str = "/etc/hosts"
+    seccomp_default: bool = True
+
+    @property
+    def seccomp_profile_root(self) -> str:
+        return f"{self.root_dir}/seccomp"
+
+
+@dataclass(frozen=True, slots=True)
+class PodPaths:
+    """Where a pod's things lie under the root directory, as upstream lays them out (pkg/kubelet/kubelet_getters.go)."""
+
+    root_dir: str
+    uid: str
+
+    @property
+    def pod(self) -> str:
+        return f"{self.root_dir}/pods/{self.uid}"
+
+    @property
+    def volumes(self) -> str:
+        return f"{self.pod}/volumes"
+
+    @property
+    def plugins(self) -> str:
+        return f"{self.pod}/plugins"
+
+    @property
+    def sub_paths(self) -> str:
+        return f"{self.pod}/volume-subpaths"
+
+    @property
+    def etc_hosts(self) -> str:
+        return f"{self.pod}/etc-hosts"
+
+    def volume(self, plugin: str, name: str) -> str:
+        """`plugin` with its "~": kubernetes.io~configmap."""
+        return f"{self.volumes}/{plugin}/{name}"
+
+    def container(self, name: str) -> str:
+        return f"{self.pod}/containers/{name}"
+
+    def sub_path(self, volume: str, container: str, index: int) -> str:
+        return f"{self.sub_paths}/{volume}/{container}/{index}"

@@ -1,0 +1,15 @@
+"""Why the node rejects a pod."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+UNEXPECTED = "UnexpectedAdmissionError"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Upstream's reason and message of a rejected pod."""
+
+    reason: str
+    message: str

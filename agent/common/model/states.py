@@ -1,0 +1,57 @@
+"""How containers, images and failed steps stand: values that several rooms share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from agent.common.model.pods import ImageFacts
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Why a container is not running: the reason and message of its waiting state."""
+
+    reason: str
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A step that failed, and when (wall seconds) it is worth another try.
+
+    `since`: the first time for this reason; `action`: what a user can do about it.
+    """
+
+    reason: str
+    message: str
+    retry_at: float
+    times: int = 1
+    since: float = 0.0
+    action: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BackOff:
+    """One restart or pull back-off: how long (seconds), and when it was last extended (wall seconds)."""
+
+    delay: float
+    updated_at: float
+
+
+class ImagePhase(Enum):
+    PULLING = "pulling"
+    PRESENT = "present"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class ImageState:
+    """How far the image of one attempt of one container is."""
+
+    attempt: int
+    phase: ImagePhase
+    ref: str = ""
+    facts: ImageFacts | None = None
+    waiting: Waiting | None = None
+    retry_at: float = 0.0

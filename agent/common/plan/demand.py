@@ -1,0 +1,204 @@
+"""What a pod asks for: requests, limits, QoS class, OOM score.
+
+Follows k8s.io/component-helpers/resource/helpers.go (PodRequests, PodLimits; the pod level
+resources and the sidecar rules are part of the API) and pkg/apis/core/v1/helper/qos. Amounts are
+exact Decimals in the resource's own unit (cores, bytes, pieces).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from enum import Enum
+from typing import Any
+
+from agent.common.model.labels import CONFIG_MIRROR, CONFIG_SOURCE
+from agent.common.model.pods import Json, Kind, Pod
+from nodelib.quantity import parse
+
+Amounts = dict[str, Decimal]
+
+CPU, MEMORY, PODS, STORAGE, PIDS = "cpu", "memory", "pods", "ephemeral-storage", "pid"
+HUGEPAGES_PREFIX = "hugepages-"
+ZERO = Decimal(0)
+
+_GUARANTEED_SCORE = -997
+_BEST_EFFORT_SCORE = 1000
+_SYSTEM_CRITICAL = 2_000_000_000  # pkg/apis/scheduling: SystemCriticalPriority
+
+
+class Qos(Enum):
+    """PodQOSClass; the value is what status.qosClass says."""
+
+    GUARANTEED = "Guaranteed"
+    BURSTABLE = "Burstable"
+    BEST_EFFORT = "BestEffort"
+
+
+def amounts(listed: Mapping[str, Any] | None) -> Amounts:
+    """A ResourceList as numbers. Raises Invalid for what is no quantity."""
+    return {name: parse(text) for name, text in (listed or {}).items()}
+
+
+def pod_requests(pod: Pod, *, overhead: bool = True) -> Amounts:
+    """What the scheduler counts for this pod."""
+    total = _aggregate(pod, "requests")
+    total.update(pod_level(pod, "requests"))
+    if overhead:
+        _add(total, amounts(pod.spec.get("overhead")))
+    return total
+
+
+def counted_requests(pod: Pod) -> Amounts:
+    """What the node counts for a pod that it runs: of stated, allocated and actuated the most.
+
+    A resize that shrinks a pod frees nothing before it is done (helpers.go, UseStatusResources). `pod` is to
+    state what it has been allocated.
+    """
+    total = pod_requests(pod)
+    shown = pod.status.get("resources") or {}
+    for listed in (pod.status.get("allocatedResources"), shown.get("requests")):
+        _raise_to(total, amounts(listed))
+    return total
+
+
+def pod_limits(pod: Pod, *, overhead: bool = True) -> Amounts:
+    """What the pod may use at most; a resource without any limit is absent."""
+    total = _aggregate(pod, "limits")
+    total.update(pod_level(pod, "limits"))
+    if overhead:
+        for name, amount in amounts(pod.spec.get("overhead")).items():
+            if total.get(name):
+                total[name] += amount
+    return total
+
+
+def qos_class(pod: Pod) -> Qos:
+    """The class that the API server put into the status, or the same computed (static pods)."""
+    told = pod.status.get("qosClass")
+    return Qos(told) if told in {found.value for found in Qos} else computed_qos(pod)
+
+
+def computed_qos(pod: Pod) -> Qos:
+    """Guaranteed when cpu and memory requests equal limits everywhere, BestEffort when nothing is asked for."""
+    if pod_level(pod, "requests") or pod_level(pod, "limits"):
+        return _class_of(pod.spec["resources"])
+    classes = {_class_of(container.get("resources") or {}) for _, container in pod.containers(Kind.INIT, Kind.MAIN)}
+    if not classes:
+        return Qos.BEST_EFFORT
+    return classes.pop() if len(classes) == 1 else Qos.BURSTABLE
+
+
+def pod_level(pod: Pod, side: str) -> Amounts:
+    """spec.resources.requests or .limits, of the resources that can be given for a whole pod."""
+    listed = (pod.spec.get("resources") or {}).get(side) or {}
+    kept = {name: text for name, text in listed.items() if name in (CPU, MEMORY) or name.startswith(HUGEPAGES_PREFIX)}
+    return amounts(kept)
+
+
+def is_sidecar(container: Json) -> bool:
+    """An init container that keeps running (restartPolicy Always)."""
+    return bool(container.get("restartPolicy") == "Always")
+
+
+def container_amounts(container: Json, side: str) -> Amounts:
+    """`side`: requests or limits of one container."""
+    return amounts((container.get("resources") or {}).get(side))
+
+
+def is_node_critical(pod: Pod) -> bool:
+    """pkg/kubelet/types.IsNodeCriticalPod: critical, and of the class named so."""
+    return is_critical(pod) and pod.spec.get("priorityClassName") == "system-node-critical"
+
+
+def is_critical(pod: Pod) -> bool:
+    """pkg/kubelet/types.IsCriticalPod: static, mirror and system-critical pods are never preempted by others."""
+    annotations = pod.meta.get("annotations") or {}
+    static = annotations.get(CONFIG_SOURCE, pod.source) != "api" or CONFIG_MIRROR in annotations
+    priority = pod.spec.get("priority")
+    return bool(static or (priority is not None and priority >= _SYSTEM_CRITICAL))
+
+
+def oom_score_adj(pod: Pod, container: Json, memory_capacity: int) -> int:
+    """-997 to 1000 (pkg/kubelet/qos/policy.go): the more memory a container asked for, the later it is killed."""
+    if is_node_critical(pod):
+        return _GUARANTEED_SCORE
+    quality = qos_class(pod)
+    if quality is Qos.GUARANTEED:
+        return _GUARANTEED_SCORE
+    if quality is Qos.BEST_EFFORT or memory_capacity <= 0:
+        return _BEST_EFFORT_SCORE
+    share = _unclaimed_share(pod)
+    score = _score(_memory_request(container) + share, memory_capacity)
+    inits = [other["name"] for _, other in pod.containers(Kind.INIT)]
+    if is_sidecar(container) and container["name"] in inits:
+        regular = [_memory_request(other) for _, other in pod.containers(Kind.MAIN)]
+        score = min(score, _score(min(regular, default=0) + share, memory_capacity))
+    return max(_BEST_EFFORT_SCORE + _GUARANTEED_SCORE, min(score, _BEST_EFFORT_SCORE - 1))
+
+
+def total_of(parts: Iterable[Mapping[str, Decimal]]) -> Amounts:
+    """The sum of several lists."""
+    total: Amounts = {}
+    for part in parts:
+        _add(total, part)
+    return total
+
+
+def _score(memory: int, capacity: int) -> int:
+    return 1000 - 1000 * memory // capacity
+
+
+def _memory_request(container: Json) -> int:
+    return int(container_amounts(container, "requests").get(MEMORY, ZERO))
+
+
+def _unclaimed_share(pod: Pod) -> int:
+    """What the pod as a whole asks for beyond its containers' requests, divided among them all."""
+    members = sum(1 for _ in pod.containers(Kind.INIT, Kind.MAIN))
+    asked = int(pod_level(pod, "requests").get(MEMORY, ZERO))
+    claimed = int(_aggregate(pod, "requests").get(MEMORY, ZERO))
+    return max(0, asked - claimed) // members if asked and members else 0
+
+
+def _class_of(resources: Mapping[str, Any]) -> Qos:
+    requests, limits = amounts(resources.get("requests")), amounts(resources.get("limits"))
+    classes = {_class_of_one(requests.get(name, ZERO), limits.get(name, ZERO)) for name in (CPU, MEMORY)}
+    return classes.pop() if len(classes) == 1 else Qos.BURSTABLE
+
+
+def _class_of_one(request: Decimal, limit: Decimal) -> Qos:
+    if request != limit:
+        return Qos.BURSTABLE
+    return Qos.GUARANTEED if request else Qos.BEST_EFFORT
+
+
+def _aggregate(pod: Pod, side: str) -> Amounts:
+    """Containers together, or the hungriest moment of the init phase, whichever is more."""
+    total: Amounts = {}
+    for _, container in pod.containers(Kind.MAIN):
+        _add(total, container_amounts(container, side))
+    sidecars: Amounts = {}
+    peak: Amounts = {}
+    for _, container in pod.containers(Kind.INIT):
+        own = container_amounts(container, side)
+        if is_sidecar(container):
+            _add(total, own)
+            _add(sidecars, own)
+            moment = sidecars
+        else:
+            moment = dict(own)
+            _add(moment, sidecars)
+        _raise_to(peak, moment)
+    _raise_to(total, peak)
+    return total
+
+
+def _add(total: Amounts, more: Mapping[str, Decimal]) -> None:
+    for name, amount in more.items():
+        total[name] = total.get(name, ZERO) + amount
+
+
+def _raise_to(total: Amounts, other: Mapping[str, Decimal]) -> None:
+    for name, amount in other.items():
+        total[name] = max(total.get(name, amount), amount)

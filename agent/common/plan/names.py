@@ -1,0 +1,30 @@
+"""Names that become parts of paths on the node. Those from the API are checked by it; a manifest's are checked here."""
+
+from __future__ import annotations
+
+import re
+
+from agent.common.model.pods import Pod
+from nodelib.errors import Invalid
+
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_SUBDOMAIN = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
+_UID = re.compile(r"[A-Za-z0-9][-A-Za-z0-9]{0,127}")
+
+
+def check_names(pod: Pod) -> None:
+    """Raises Invalid for a name that is no DNS label (or subdomain) and could lead out of the pod's directory."""
+    checks = [
+        ("metadata.name", pod.meta.get("name"), _SUBDOMAIN),
+        ("metadata.namespace", pod.namespace, _LABEL),
+        ("metadata.uid", pod.meta.get("uid"), _UID),
+    ]
+    checks += [("volume name", volume.get("name"), _LABEL) for volume in pod.spec.get("volumes") or []]
+    checks += [("container name", container.get("name"), _LABEL) for _, container in pod.containers()]
+    for what, value, pattern in checks:
+        if not isinstance(value, str) or not pattern.fullmatch(value):
+            raise Invalid(
+                f"{what} {value!r} is not a valid name",
+                obj=f"pod {pod.full_name[:200]!r}",
+                action="Use lower case letters, digits and hyphens, beginning and ending with a letter or digit.",
+            )

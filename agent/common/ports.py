@@ -1,0 +1,98 @@
+"""What the parts of the agent ask of each other: the seams that tests put fakes into.
+
+`work` talks to the world through these Protocols only. CRI configurations are plain dicts
+with the field names of runtime/v1 api.proto, so that plans can build them and stay pure;
+runtime/edge/cri.py turns them into messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from agent.common.model.pods import ContainerState, Json, Pod
+
+
+class CheckpointStore(Protocol):
+    """Small files that survive the agent (common/edge/checkpoint.py). Every call raises Temporary naming the file."""
+
+    async def read(self, name: str) -> str | None: ...
+
+    async def write(self, name: str, text: str) -> None: ...
+
+    async def set_aside(self, name: str) -> str: ...
+
+
+class RecordStore(Protocol):
+    """A folder of small files (common/edge/checkpoint.py). Every call raises Temporary naming the file."""
+
+    async def read(self, name: str) -> str | None: ...
+
+    async def write(self, name: str, text: str) -> None: ...
+
+    async def remove(self, name: str) -> None: ...
+
+    async def names(self) -> list[str]: ...
+
+
+class Events(Protocol):
+    """Kubernetes Events about pods and the node, aggregated as upstream's recorder does (common/work/events.py)."""
+
+    def emit(
+        self,
+        about: Json,
+        kind: str,
+        reason: str,
+        message: str,
+        *,
+        container: str = "",
+        host: str = "",
+        annotations: Mapping[str, str] | None = None,
+    ) -> None:
+        """`kind`: Normal or Warning; `about`: a Pod's raw object or an ObjectReference. Never blocks, never raises."""
+        ...
+
+
+class PodFiles(Protocol):
+    """The few files of a pod that the pipeline itself reads and writes (pods/edge/pod_files.py)."""
+
+    async def termination_message(self, container: ContainerState) -> str:
+        """What the ended container left as its last words (file, or end of the log as its policy says)."""
+        ...
+
+    async def container_started(self, pod: Pod, name: str, container_id: str, log_path: str) -> None:
+        """Link the log under /var/log/containers, as log collectors expect it."""
+        ...
+
+    async def remove_container_logs(self, container: ContainerState) -> None: ...
+
+    async def remove_pod_logs(self, pod: Pod) -> None:
+        """Remove the pod's log directory and the links to it; idempotent."""
+        ...
+
+    async def logged_pods(self) -> frozenset[str]:
+        """UIDs of all pods that have a log directory."""
+        ...
+
+    async def remove_left_logs(self, uid: str) -> None:
+        """remove_pod_logs() for a pod of which only the UID is known."""
+        ...
+
+
+class PodView(Protocol):
+    """What the server and the node status may ask of the pod table (pods/work/pod_table.py)."""
+
+    def pods(self) -> list[Pod]: ...
+
+    def pod(self, namespace: str, name: str) -> Pod | None: ...
+
+    def status(self, uid: str) -> Json:
+        """The newest status the agent has computed, sent or not."""
+        ...
+
+    def observed(self, uid: str) -> Any:
+        """ObservedPod, newest; an empty one when nothing is known."""
+        ...
+
+
+Notify = Callable[[str], None]

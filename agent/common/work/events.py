@@ -1,0 +1,131 @@
+"""Kubernetes Events, written in the background. Losing one never holds up anything. plan/event_series.py decides."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Generic, TypeVar
+
+from agent.common.model.pods import Json
+from agent.common.plan import event_series as plan
+from agent.common.plan.event_series import Bucket, Event, Similar, Written
+from nodelib.backoff import Backoff
+from nodelib.clock import Clock
+from nodelib.errors import Temporary
+from nodelib.kube.client import ApiError, KubeClient
+
+log = logging.getLogger(__name__)
+
+_QUEUE = 1000
+_REMEMBERED = 1024  # of each kind: what a node tells in a busy quarter of an hour
+_TRIES = 5
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 10.0  # seconds
+
+Value = TypeVar("Value")
+
+
+class EventRecorder:
+    """agent.common.ports.Events. run() writes what emit() leaves; `host` is this node's name.
+
+    `sent` False: there is no API server, events go to the log only.
+    """
+
+    def __init__(
+        self, client: KubeClient, host: str, clock: Clock, component: str = "kubelet", *, sent: bool = True
+    ) -> None:
+        self._sent = sent
+        self._client, self._host, self._clock, self._component = client, host, clock, component
+        self._queue: asyncio.Queue[Event] = asyncio.Queue(_QUEUE)
+        self._written: _Recent[Written] = _Recent()
+        self._buckets: _Recent[Bucket] = _Recent()
+        self._similar: _Recent[Similar] = _Recent()
+        self._number = 0
+
+    def emit(
+        self,
+        about: Json,
+        kind: str,
+        reason: str,
+        message: str,
+        *,
+        container: str = "",
+        host: str = "",
+        annotations: Mapping[str, str] | None = None,
+    ) -> None:
+        fresh = plan.event(about, kind, reason, message, container, self._clock.now())
+        name = fresh.target.get("name")
+        log.info("event %s %s: %s: %s", kind, name, reason, message)
+        if not self._sent:
+            return
+        fresh = replace(fresh, annotations=dict(annotations or {}))
+        told, similar = plan.merged(fresh, self._similar.get(fresh.similar_key))
+        self._similar.put(fresh.similar_key, similar)
+        bucket, allowed = plan.spent(self._buckets.get(told.object_key), told.at)
+        self._buckets.put(told.object_key, bucket)
+        if not allowed:
+            return
+        try:
+            self._queue.put_nowait(told)
+        except asyncio.QueueFull:
+            log.warning("too many events wait for the API server: %s %s is dropped", reason, name)
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            await self._deliver(await self._queue.get())
+
+    async def flush(self) -> None:
+        """Write what waits, at the end of the agent; whoever calls bounds the time."""
+        while not self._queue.empty():
+            await self._deliver(self._queue.get_nowait())
+
+    async def _deliver(self, event: Event) -> None:
+        pause = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
+        for _ in range(_TRIES):
+            try:
+                await self._write(event)
+                return
+            except ApiError as error:
+                if error.code < 500 and error.code != 429:
+                    # The namespace is being deleted, or the object's name is not fit for an Event.
+                    log.debug("event %s is refused: %s", event.reason, error)
+                    return
+            except Temporary as error:
+                log.debug("event %s: %s", event.reason, error)
+            await self._clock.sleep(pause.next())
+
+    async def _write(self, event: Event) -> None:
+        known = self._written.get(event.key)
+        if known is not None and plan.is_counted(known, event.at):
+            path = f"/api/v1/namespaces/{known.namespace}/events/{known.name}"
+            try:
+                await self._client.patch(path, plan.count_patch(known, event), kind="strategic")
+                self._written.put(event.key, Written(known.namespace, known.name, known.count + 1, event.at))
+                return
+            except ApiError as error:
+                if not error.is_not_found:
+                    raise
+        self._number += 1
+        body = plan.document(event, self._number, self._component, self._host)
+        meta = body["metadata"]
+        await self._client.post(f"/api/v1/namespaces/{meta['namespace']}/events", body)
+        self._written.put(event.key, Written(meta["namespace"], meta["name"], 1, event.at))
+
+
+class _Recent(Generic[Value]):
+    """The newest entries by key, a bounded number of them."""
+
+    def __init__(self) -> None:
+        self._entries: OrderedDict[tuple[str, ...], Value] = OrderedDict()
+
+    def get(self, key: tuple[str, ...]) -> Value | None:
+        return self._entries.get(key)
+
+    def put(self, key: tuple[str, ...], value: Value) -> None:
+        self._entries[key] = value
+        self._entries.move_to_end(key)
+        if len(self._entries) > _REMEMBERED:
+            self._entries.popitem(last=False)

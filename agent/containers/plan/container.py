@@ -1,0 +1,95 @@
+"""CRI ContainerConfig of one container attempt. Follows generateContainerConfig of kuberuntime_container.go."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from agent.common.model import labels
+from agent.common.model.pods import Json, Pod
+from agent.containers.model import MountPlan
+from agent.containers.plan.expand import expand_all
+from agent.devices.model.devices import NO_DEVICES, DeviceGrant
+from nodelib.errors import Invalid
+
+_TERMINATION_LOG = "/dev/termination-log"
+
+
+def container_config(
+    pod: Pod,
+    container: Json,
+    *,
+    attempt: int,
+    image_ref: str,
+    env: Mapping[str, str],
+    mounts: Sequence[Json],
+    resources: Json,
+    security_context: Json,
+    devices: Sequence[Json] = (),
+    given: DeviceGrant = NO_DEVICES,
+) -> Json:
+    """The configuration; parts with rules of their own (environment, mounts, security, resources) come decided.
+
+    `devices`: raw block volumes; `given`: what device plugins want the container to have.
+    """
+    config: Json = {
+        "metadata": {"name": container["name"], "attempt": attempt},
+        "image": {"image": image_ref, "user_specified_image": container.get("image", "")},
+        "command": expand_all(container.get("command"), env),
+        "args": expand_all(container.get("args"), env),
+        "working_dir": container.get("workingDir") or "",
+        "labels": labels.container_labels(pod, container),
+        "annotations": {**labels.container_annotations(pod, container, attempt), **given.annotations},
+        # What the container itself says wins: of two entries of one name the runtime takes the later one.
+        "envs": [{"key": name, "value": value} for name, value in {**given.envs, **env}.items()],
+        "mounts": [*mounts, *given.mounts],
+        "devices": [*devices, *given.devices],
+        "CDI_devices": [{"name": name} for name in given.cdi_devices],
+        "log_path": log_path(container["name"], attempt),
+        "stdin": bool(container.get("stdin")),
+        "stdin_once": bool(container.get("stdinOnce")),
+        "tty": bool(container.get("tty")),
+        "linux": {"resources": resources, "security_context": security_context},
+    }
+    signal = (container.get("lifecycle") or {}).get("stopSignal")
+    if signal:
+        config["stop_signal"] = stop_signal(signal)
+    return config
+
+
+def log_path(name: str, attempt: int) -> str:
+    """Relative to the sandbox's log_directory."""
+    return f"{name}/{attempt}.log"
+
+
+def stop_signal(name: str) -> str:
+    """The CRI enum's name: SIGRTMIN+1 is SIGRTMINPLUS1 there."""
+    made = name.replace("+", "PLUS").replace("-", "MINUS")
+    if not made.startswith("SIG") or not made.isalnum():
+        raise Invalid(f"stopSignal {name!r} is no signal name", action="Write it as in SIGTERM or SIGRTMIN+3.")
+    return made
+
+
+def termination_path(container: Json) -> str:
+    """Where the container leaves its last words; "" when it asks for none."""
+    path = container.get("terminationMessagePath", _TERMINATION_LOG)
+    return "" if not path else path if path.startswith("/") else f"/{path}"
+
+
+def cri_mount(plan: MountPlan, host_path: str = "") -> Json:
+    """CRI Mount. `host_path` is the resolved path of a sub path."""
+    mount: Json = {
+        "container_path": plan.container_path,
+        "host_path": host_path or plan.host_path,
+        "readonly": plan.read_only,
+        "recursive_read_only": plan.recursive_read_only,
+        "propagation": plan.propagation,
+    }
+    if plan.image:
+        image = {"image": plan.image_ref or plan.image, "user_specified_image": plan.image}
+        mount |= {"host_path": "", "image": image, "image_sub_path": plan.image_sub_path}
+    return mount
+
+
+def file_mount(container_path: str, host_path: str) -> Json:
+    """A file the agent manages: /etc/hosts, the termination message."""
+    return {"container_path": container_path, "host_path": host_path, "readonly": False}

@@ -1,0 +1,96 @@
+"""CRI PodSandboxConfig of a pod. Follows pkg/kubelet/kuberuntime/kuberuntime_sandbox.go."""
+
+from __future__ import annotations
+
+from agent.common.model import labels
+from agent.common.model.pod_settings import PodDefaults
+from agent.common.model.pods import Json, Kind, Pod
+from agent.containers.plan import hosts, security
+from agent.containers.plan.dns import Dns
+from nodelib.errors import Permanent
+
+_PROTOCOLS = {"TCP": "TCP", "UDP": "UDP", "SCTP": "SCTP"}
+
+
+def sandbox_config(
+    pod: Pod, settings: PodDefaults, dns: Dns, *, cgroup_parent: str, attempt: int, resources: Json, overhead: Json
+) -> Json:
+    """The configuration of one sandbox attempt.
+
+    Raises Invalid on names the kernel or DNS do not allow, Permanent for a user namespace: to run such a
+    pod without one would give it more than it asked for.
+    """
+    if pod.spec.get("hostUsers") is False:
+        raise Permanent(
+            "user namespaces (hostUsers: false) are not supported by this agent",
+            obj=f"pod {pod.full_name}",
+            step="sandbox",
+            action="Remove hostUsers, or run the pod on a node with another agent.",
+        )
+    config: Json = {
+        "metadata": {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid, "attempt": attempt},
+        "labels": labels.sandbox_labels(pod),
+        "annotations": dict(pod.meta.get("annotations") or {}),
+        "log_directory": pod_log_directory(pod, settings),
+        "dns_config": dns.as_cri(),
+        "port_mappings": port_mappings(pod),
+        "linux": {
+            "cgroup_parent": cgroup_parent,
+            "security_context": _security(pod),
+            "sysctls": _sysctls(pod),
+            "resources": resources,
+            "overhead": overhead,
+        },
+    }
+    if not pod.host_network:
+        config["hostname"] = hosts.kernel_hostname(pod, settings.cluster_domain)
+    return config
+
+
+def pod_log_directory(pod: Pod, settings: PodDefaults) -> str:
+    return f"{settings.pod_logs_dir}/{pod.namespace}_{pod.name}_{pod.uid}"
+
+
+def port_mappings(pod: Pod) -> list[Json]:
+    """The ports of the ordinary containers; of several with one name (or one meaning) the first counts."""
+    made: list[Json] = []
+    for _, container in pod.containers(Kind.MAIN):
+        seen: set[str] = set()
+        for port in container.get("ports") or []:
+            protocol, host_ip = port.get("protocol") or "TCP", port.get("hostIP") or ""
+            number, host_port = int(port.get("containerPort") or 0), int(port.get("hostPort") or 0)
+            family = "any" if not host_ip else "v6" if ":" in host_ip else "v4"
+            key = port.get("name") or f"{family}-{protocol}-{host_ip}:{number}:{host_port}"
+            if key in seen:
+                continue
+            seen.add(key)
+            made.append(
+                {
+                    "protocol": _PROTOCOLS.get(protocol, "TCP"),
+                    "container_port": number,
+                    "host_port": host_port,
+                    "host_ip": host_ip,
+                }
+            )
+    return made
+
+
+def _security(pod: Pod) -> Json:
+    context = pod.spec.get("securityContext") or {}
+    made: Json = {
+        "privileged": any((c.get("securityContext") or {}).get("privileged") for _, c in pod.containers()),
+        "seccomp": {"profile_type": "RuntimeDefault"},
+        "namespace_options": security.namespaces(pod),
+        **security.supplemental_groups(pod),
+    }
+    for key, field in (("runAsUser", "run_as_user"), ("runAsGroup", "run_as_group")):
+        if context.get(key) is not None:
+            made[field] = {"value": context[key]}
+    if context.get("seLinuxOptions"):
+        made["selinux_options"] = security.selinux(context["seLinuxOptions"])
+    return made
+
+
+def _sysctls(pod: Pod) -> dict[str, str]:
+    items = (pod.spec.get("securityContext") or {}).get("sysctls") or []
+    return {str(item["name"]): str(item.get("value", "")) for item in items}

@@ -1,0 +1,29 @@
+"""The API objects around dynamic resource allocation."""
+
+from __future__ import annotations
+
+from agent.common.model.pods import Json
+from nodelib.kube.client import ApiError, KubeClient
+
+_RESOURCE = "/apis/resource.k8s.io/v1"
+
+
+class DraObjects:
+    """Every call raises ApiError or ApiUnreachable."""
+
+    def __init__(self, client: KubeClient, node: str) -> None:
+        self._client, self._node = client, node
+
+    async def claim(self, namespace: str, name: str) -> Json | None:
+        """The ResourceClaim; None: there is none."""
+        try:
+            return await self._client.get(f"{_RESOURCE}/namespaces/{namespace}/resourceclaims/{name}")
+        except ApiError as error:
+            if error.is_not_found:
+                return None
+            raise
+
+    async def delete_slices(self, driver: str) -> None:
+        """All ResourceSlices of a driver for this node: the scheduler must not count on them."""
+        selector = f"spec.driver={driver},spec.nodeName={self._node}"
+        await self._client.request("DELETE", f"{_RESOURCE}/resourceslices", params={"fieldSelector": selector})

@@ -1,0 +1,176 @@
+"""Which ResourceClaims a pod uses, whether it may, and what its containers get of them.
+
+Follows pkg/kubelet/cm/dra (manager.go, claiminfo.go) and k8s.io/dynamic-resource-allocation/resourceclaim.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+
+from agent.common.model.pods import Json, Pod
+from agent.devices.model.devices import DeviceGrant
+from agent.devices.model.dra import ClaimRef, ClaimState, PreparedDevice
+from agent.plugins.model import PluginInfo
+from nodelib.errors import Invalid, Permanent, Temporary
+
+CHECKPOINT = "dra_manager_state"
+SERVICE = "v1.DRAPlugin"
+
+
+def check_driver(info: PluginInfo) -> None:
+    """Raises Invalid for a driver that does not serve v1."""
+    if SERVICE not in info.versions:
+        raise Invalid(
+            f"none of the gRPC services {list(info.versions)} is supported",
+            obj=f"DRA driver {info.name}",
+            step="register",
+            action=f"Use a driver that serves {SERVICE} (Kubernetes 1.34 and newer).",
+        )
+
+
+def claim_names(pod: Pod) -> dict[str, str]:
+    """Claim by the name that the pod has for it; one whose template made none is left out.
+
+    Raises Temporary while a claim of a template is not there.
+    """
+    made = {one["name"]: one.get("resourceClaimName") for one in pod.status.get("resourceClaimStatuses") or []}
+    found: dict[str, str] = {}
+    for entry in pod.spec.get("resourceClaims") or []:
+        name = entry["name"]
+        if entry.get("resourceClaimName"):
+            found[name] = entry["resourceClaimName"]
+        elif name not in made:
+            raise Temporary(
+                f"the ResourceClaim of {name} has not been made yet",
+                obj=f"pod {pod.full_name}",
+                step="resource claims",
+                action="kube-controller-manager makes it from the template; it is tried again.",
+            )
+        elif made[name]:
+            found[name] = str(made[name])
+    return found
+
+
+def usable(pod: Pod, entry: str, claim: Json) -> ClaimState:
+    """The claim as this pod uses it. Raises Temporary or Permanent when it may not."""
+    meta, status = claim["metadata"], claim.get("status") or {}
+    where = f"pod {pod.full_name}"
+    named = next(one for one in pod.spec["resourceClaims"] if one["name"] == entry)
+    if named.get("resourceClaimTemplateName"):
+        owner: Json = next((one for one in meta.get("ownerReferences") or [] if one.get("controller")), {})
+        if owner.get("uid") != pod.uid:
+            raise Permanent(f"ResourceClaim {meta['name']} was not made for this pod", obj=where)
+    if pod.uid not in {one.get("uid") for one in status.get("reservedFor") or []}:
+        raise Temporary(
+            f"pod {pod.name} ({pod.uid}) is not allowed to use ResourceClaim {meta['name']} ({meta['uid']})",
+            obj=where,
+            action="The scheduler reserves a claim for the pods that may use it.",
+        )
+    allocation = status.get("allocation")
+    if not allocation:
+        raise Temporary(f"ResourceClaim {meta['name']} is not allocated", obj=where, action="It is tried again.")
+    results = (allocation.get("devices") or {}).get("results") or []
+    drivers = tuple(dict.fromkeys(one["driver"] for one in results))
+    return ClaimState(ClaimRef(meta["namespace"], meta["name"], meta["uid"]), drivers, frozenset({pod.uid}))
+
+
+def joined(known: ClaimState | None, fresh: ClaimState) -> ClaimState:
+    """What is known of a claim, with one more pod. Raises Temporary while an older claim of that name lingers."""
+    if known is None:
+        return fresh
+    if known.ref != fresh.ref:
+        raise Temporary(
+            f"old ResourceClaim with same name {fresh.ref.name} and different UID {known.ref.uid} still exists",
+            step="resource claims",
+            action="It is tried again when the pod that used it is gone.",
+        )
+    return ClaimState(known.ref, known.drivers, known.pods | fresh.pods, known.prepared, known.devices)
+
+
+def prepared_devices(driver: str, answer: Json) -> list[PreparedDevice]:
+    """NodePrepareResourceResponse of one claim. Raises Temporary for its error."""
+    if answer.get("error"):
+        raise Temporary(f"NodePrepareResources failed: {answer['error']}", obj=f"DRA driver {driver}")
+    return [
+        PreparedDevice(
+            driver,
+            one["pool_name"],
+            one["device_name"],
+            tuple(one["request_names"]),
+            tuple(one["cdi_device_ids"]),
+            one["share_id"],
+        )
+        for one in answer.get("devices") or []
+    ]
+
+
+def devices_of(pod: Pod, container: Json, states: Iterable[ClaimState]) -> list[tuple[ClaimState, PreparedDevice]]:
+    """What a container may see of the pod's claims: of each that it names the devices, or those of one request."""
+    mine = {state.ref.name: state for state in states if state.ref.namespace == pod.namespace and pod.uid in state.pods}
+    found = []
+    for wanted in (container.get("resources") or {}).get("claims") or []:
+        state = mine.get(_known_names(pod).get(wanted["name"], ""))
+        for device in state.devices if state is not None else ():
+            if not wanted.get("request") or wanted["request"] in _plain(device.requests):
+                found.append((state, device))
+    return [(state, device) for state, device in found if state is not None]
+
+
+def grant(pod: Pod, container: Json, states: Iterable[ClaimState]) -> DeviceGrant:
+    """The CDI devices of a container."""
+    names = (name for _, device in devices_of(pod, container, states) for name in device.cdi_devices)
+    return DeviceGrant(cdi_devices=tuple(dict.fromkeys(names)))
+
+
+def dynamic_resources(pod: Pod, container: Json, states: Iterable[ClaimState]) -> list[Json]:
+    """podresources v1 DynamicResource entries."""
+    made: dict[ClaimRef, list[Json]] = {}
+    for state, device in devices_of(pod, container, states):
+        entry = {
+            "cdi_devices": [{"name": name} for name in device.cdi_devices],
+            "driver_name": device.driver,
+            "pool_name": device.pool,
+            "device_name": device.device,
+        }
+        made.setdefault(state.ref, []).append({**entry, **({"share_id": device.share_id} if device.share_id else {})})
+    return [
+        {"claim_name": ref.name, "claim_namespace": ref.namespace, "claim_resources": found}
+        for ref, found in made.items()
+    ]
+
+
+def encode(states: Iterable[ClaimState]) -> str:
+    """The checkpoint: what must be unprepared, over restarts too."""
+    entries = [{**asdict(state), "pods": sorted(state.pods)} for state in sorted(states, key=lambda one: one.ref)]
+    return json.dumps({"Data": {"Claims": entries}})
+
+
+def decode(text: str) -> dict[tuple[str, str], ClaimState]:
+    """By namespace and name. Raises Invalid for a file of another shape."""
+    try:
+        found: dict[tuple[str, str], ClaimState] = {}
+        for entry in json.loads(text)["Data"]["Claims"]:
+            devices = tuple(_device(one) for one in entry["devices"])
+            ref, pods = ClaimRef(**entry["ref"]), frozenset(entry["pods"])
+            found[ref.namespace, ref.name] = ClaimState(ref, tuple(entry["drivers"]), pods, entry["prepared"], devices)
+        return found
+    except (ValueError, KeyError, TypeError) as error:
+        raise Invalid(f"it is no checkpoint: {type(error).__name__}: {error}", step="read checkpoint") from error
+
+
+def _device(one: Mapping[str, object]) -> PreparedDevice:
+    return PreparedDevice(**{key: tuple(value) if isinstance(value, list) else value for key, value in one.items()})  # type: ignore[arg-type]
+
+
+def _known_names(pod: Pod) -> dict[str, str]:
+    try:
+        return claim_names(pod)
+    except Temporary:
+        return {}
+
+
+def _plain(requests: Iterable[str]) -> set[str]:
+    """A device may answer REQUEST/SUBREQUEST: its container names the request."""
+    return {name for one in requests for name in (one, one.partition("/")[0])}

@@ -1,0 +1,216 @@
+"""ResourceClaims of pods: prepared before a pod's sandbox is made, unprepared when no pod uses them any more.
+
+What a driver was asked for is on disk before it is asked: it can be asked to undo it over restarts too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from agent.common.model.pods import Json, Pod
+from agent.common.ports import CheckpointStore
+from agent.devices.model.devices import DeviceGrant
+from agent.devices.model.dra import ClaimRef, ClaimState
+from agent.devices.plan import dra as plan
+from agent.plugins.model import PluginInfo
+from nodelib.clock import Clock
+from nodelib.errors import Invalid, NodewrightError, NotFound, Temporary
+
+log = logging.getLogger(__name__)
+
+_SWEEP = 60.0  # seconds
+_WIPE = 30.0  # seconds after which slices of a driver that has left are deleted; upstream's wipingDelay
+
+
+class Driver(Protocol):
+    """devices/edge/dra_driver.py DraDriver. Every call raises PluginError."""
+
+    endpoint: str
+
+    async def prepare(self, claims: Sequence[ClaimRef]) -> dict[str, Json]: ...
+
+    async def unprepare(self, claims: Sequence[ClaimRef]) -> dict[str, Json]: ...
+
+    async def close(self) -> None: ...
+
+
+class Claims(Protocol):
+    """devices/edge/dra_objects.py. Every call raises ApiError."""
+
+    async def claim(self, namespace: str, name: str) -> Json | None: ...
+
+    async def delete_slices(self, driver: str) -> None:
+        """All ResourceSlices of a driver for this node."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class DraEdges:
+    """`known()`: UIDs of all pods that are wanted or on their way out, None while not all are known;
+    `appeared()` is called when a driver has come.
+    """
+
+    files: CheckpointStore
+    claims: Claims
+    dial: Callable[[str, str], Driver]
+    clock: Clock
+    known: Callable[[], Collection[str] | None]
+    appeared: Callable[[], None]
+
+
+class DraManager:
+    """load() first; run() is long-lived; also plugins/work.py PluginHandler for DRAPlugin."""
+
+    def __init__(self, edges: DraEdges) -> None:
+        self._edges = edges
+        self._states: dict[tuple[str, str], ClaimState] = {}
+        self._drivers: dict[str, Driver] = {}
+        self._wipes: dict[str, asyncio.Task[None]] = {}
+        self._lock = asyncio.Lock()
+
+    @property
+    def states(self) -> Collection[ClaimState]:
+        return self._states.values()
+
+    async def load(self) -> None:
+        """What was saved last. Raises Temporary."""
+        text = await self._edges.files.read(plan.CHECKPOINT)
+        try:
+            self._states = plan.decode(text) if text is not None else {}
+        except Invalid as error:
+            kept = await self._edges.files.set_aside(plan.CHECKPOINT)
+            log.warning("%s is not used (kept as %s): %s", plan.CHECKPOINT, kept, error)
+
+    async def run(self) -> None:
+        """Until cancelled: let go of claims whose pods have gone without a word."""
+        try:
+            while True:
+                await self._edges.clock.sleep(_SWEEP)
+                known = self._edges.known()
+                if known is not None:
+                    for uid in {uid for state in self.states for uid in state.pods} - set(known):
+                        await self._release_quietly(uid)
+        finally:
+            for task in self._wipes.values():
+                task.cancel()
+
+    # --- drivers
+
+    def validate(self, info: PluginInfo) -> None:
+        plan.check_driver(info)
+
+    async def register(self, info: PluginInfo) -> None:
+        wipe = self._wipes.pop(info.name, None)
+        if wipe is not None:
+            wipe.cancel()
+        before = self._drivers.get(info.name)
+        self._drivers[info.name] = self._edges.dial(info.name, info.endpoint)
+        if before is not None:
+            await before.close()
+        self._edges.appeared()
+
+    async def deregister(self, info: PluginInfo) -> None:
+        driver = self._drivers.get(info.name)
+        if driver is not None and driver.endpoint == info.endpoint:
+            del self._drivers[info.name]
+            await driver.close()
+            self._wipes[info.name] = asyncio.create_task(self._wipe(info.name), name=f"wipe slices of {info.name}")
+
+    async def close(self) -> None:
+        for driver in self._drivers.values():
+            await driver.close()
+
+    # --- pods
+
+    async def prepare(self, pod: Pod) -> None:
+        """Have all claims of the pod made ready; idempotent. Raises NodewrightError."""
+        if not pod.spec.get("resourceClaims"):
+            return
+        async with self._lock:
+            fresh = [await self._state(pod, entry, name) for entry, name in plan.claim_names(pod).items()]
+            changed = {state.ref: state for state in fresh if self._states.get(_key(state.ref)) != state}
+            self._states |= {_key(state.ref): state for state in changed.values()}
+            if changed:
+                await self._save()
+            for state in fresh:
+                if not state.prepared:
+                    self._states[_key(state.ref)] = await self._prepare(state)
+                    await self._save()
+
+    def grant(self, pod: Pod, container: Json) -> DeviceGrant:
+        """The CDI devices that the container's claims give it."""
+        return plan.grant(pod, container, self.states)
+
+    async def release(self, uid: str) -> None:
+        """The pod is gone: unprepare what nobody else uses; idempotent. Raises NodewrightError."""
+        if not any(uid in state.pods for state in self.states):
+            return
+        async with self._lock:
+            for state in [state for state in self.states if uid in state.pods]:
+                if state.pods == {uid}:
+                    await self._unprepare(state)
+                    del self._states[_key(state.ref)]
+                else:
+                    self._states[_key(state.ref)] = replace(state, pods=state.pods - {uid})
+                await self._save()
+
+    async def _state(self, pod: Pod, entry: str, name: str) -> ClaimState:
+        claim = await self._edges.claims.claim(pod.namespace, name)
+        if claim is None:
+            raise NotFound(f"ResourceClaim {name} does not exist", obj=f"pod {pod.full_name}", action="Create it.")
+        return plan.joined(self._states.get((pod.namespace, name)), plan.usable(pod, entry, claim))
+
+    async def _prepare(self, state: ClaimState) -> ClaimState:
+        devices = []
+        for name in state.drivers:
+            answers = await self._driver(name).prepare([state.ref])
+            if state.ref.uid not in answers:
+                raise Temporary(
+                    f"NodePrepareResources skipped ResourceClaim {state.ref.name}", obj=f"DRA driver {name}"
+                )
+            devices += plan.prepared_devices(name, answers[state.ref.uid])
+        return replace(state, prepared=True, devices=tuple(devices))
+
+    async def _unprepare(self, state: ClaimState) -> None:
+        for name in state.drivers:
+            answers = await self._driver(name).unprepare([state.ref])
+            error = answers.get(state.ref.uid, {"error": "the driver did not answer for it"}).get("error")
+            if error:
+                raise Temporary(
+                    f"NodeUnprepareResources of ResourceClaim {state.ref.name}: {error}", obj=f"DRA driver {name}"
+                )
+
+    def _driver(self, name: str) -> Driver:
+        found = self._drivers.get(name)
+        if found is None:
+            raise Temporary(
+                f"DRA driver {name} is not registered",
+                obj=f"DRA driver {name}",
+                action="Start the driver's kubelet plugin on this node (its DaemonSet); it is tried again.",
+            )
+        return found
+
+    async def _release_quietly(self, uid: str) -> None:
+        try:
+            await self.release(uid)
+        except NodewrightError as error:
+            log.warning("claims of pod %s stay prepared for now: %s", uid, error)
+
+    async def _wipe(self, name: str) -> None:
+        await self._edges.clock.sleep(_WIPE)
+        self._wipes.pop(name, None)
+        try:
+            await self._edges.claims.delete_slices(name)
+        except NodewrightError as error:
+            log.warning("ResourceSlices of DRA driver %s are not deleted: %s", name, error)
+
+    async def _save(self) -> None:
+        await self._edges.files.write(plan.CHECKPOINT, plan.encode(self.states))
+
+
+def _key(ref: ClaimRef) -> tuple[str, str]:
+    return ref.namespace, ref.name

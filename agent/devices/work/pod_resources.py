@@ -1,0 +1,69 @@
+"""The podresources API: what monitoring agents ask on the node about devices of pods."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Protocol
+
+from agent.common.model.pods import Json, Pod
+from agent.devices.plan import pod_resources as plan
+from agent.devices.work.devices import DeviceManager
+from agent.devices.work.dra import DraManager
+from agent.managers.model.cpus import Cpus
+from agent.managers.model.memory_blocks import Block
+from nodelib.errors import NotFound
+
+Method = Callable[[Json], Awaitable[Json]]
+
+
+class Pods(Protocol):
+    """pods/work/pod_table.py PodTable."""
+
+    def active(self) -> list[Pod]: ...
+
+    def pod(self, namespace: str, name: str) -> Pod | None: ...
+
+
+class Exclusive(Protocol):
+    """managers/work.py ResourceManagers."""
+
+    @property
+    def allocatable_cpus(self) -> Cpus: ...
+
+    @property
+    def own_cpus(self) -> Mapping[tuple[str, str], Cpus]: ...
+
+    @property
+    def allocatable_memory(self) -> tuple[Block, ...]: ...
+
+    @property
+    def own_memory(self) -> Mapping[tuple[str, str], tuple[Block, ...]]: ...
+
+
+class PodResources:
+    """The methods of v1.PodResourcesLister, by name."""
+
+    def __init__(self, pods: Pods, devices: DeviceManager, claims: DraManager, exclusive: Exclusive) -> None:
+        self._pods, self._devices, self._claims, self._exclusive = pods, devices, claims, exclusive
+
+    def methods(self) -> Mapping[str, Method]:
+        return {"List": self.list, "GetAllocatableResources": self.allocatable, "Get": self.get}
+
+    async def list(self, request: Mapping[str, Any]) -> Json:
+        return {"pod_resources": [self._of(pod) for pod in self._pods.active()]}
+
+    async def allocatable(self, request: Mapping[str, Any]) -> Json:
+        mine = self._exclusive
+        return plan.allocatable(self._devices.offers, mine.allocatable_cpus, mine.allocatable_memory)
+
+    async def get(self, request: Mapping[str, Any]) -> Json:
+        """Raises NotFound."""
+        name, namespace = request["pod_name"], request["pod_namespace"]
+        pod = self._pods.pod(namespace, name)
+        if pod is None:
+            raise NotFound(f"pod {name} in namespace {namespace} not found")
+        return {"pod_resources": self._of(pod)}
+
+    def _of(self, pod: Pod) -> Json:
+        mine = self._exclusive
+        return plan.pod_resources(pod, self._devices.held, self._claims.states, mine.own_cpus, mine.own_memory)

@@ -1,1 +1,0 @@
-"""What speaks to plugins on this node: their registration, CSI drivers, device plugins, readers of podresources."""

@@ -1,1 +1,0 @@
-"""The server's touch with the world: TLS and listening sockets, certificates, the proxied upgrade."""

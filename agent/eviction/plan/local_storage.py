@@ -1,0 +1,67 @@
+"""Limits of ephemeral storage: of an emptyDir, of a pod, of a container (managerImpl.localStorageEviction).
+
+Nothing in the kernel enforces them (but for a tmpfs): who writes more than its limit is evicted.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from agent.common.model.eviction import REASON, Eviction
+from agent.common.model.pods import Kind, Pod
+from agent.common.plan import demand
+from agent.common.plan.restart import is_sidecar
+from agent.eviction.plan.messages import AT_ONCE
+from agent.stats.model import ContainerFigures, PodFigures
+from agent.stats.plan.summary import ephemeral_storage
+from nodelib.quantity import format_exact, parse
+
+
+def is_limited(pod: Pod) -> bool:
+    """Whether anything of it must be measured at all."""
+    return bool(_volume_limits(pod) or _container_limits(pod) or demand.pod_limits(pod).get(demand.STORAGE))
+
+
+def violation(pod: Pod, figures: PodFigures, *, image_fs: bool) -> Eviction | None:
+    """The pod's end if it uses more than it may. `image_fs`: layers are not on the disk that logs are on."""
+    used = {volume.name: volume.usage.used for volume in figures.volumes}
+    for name, (limit, text) in _volume_limits(pod).items():
+        if used.get(name, 0) > limit:
+            message = f'Usage of EmptyDir volume "{name}" exceeds the limit "{text}". '
+            return Eviction(pod, REASON, message, AT_ONCE, "emptydirfs.limit")
+    total = demand.pod_limits(pod).get(demand.STORAGE)
+    if total is not None and ephemeral_storage(figures)[0] > total:
+        text = format_exact(total)
+        message = f"Pod ephemeral local storage usage exceeds the total limit of containers {text}. "
+        return Eviction(pod, REASON, message, AT_ONCE, "ephemeralpodfs.limit")
+    limits = _container_limits(pod)
+    for one in figures.containers:
+        bound = limits.get(one.name)
+        if bound is not None and _written(one, image_fs) > bound:
+            message = f'Container {one.name} exceeded its local ephemeral storage limit "{format_exact(bound)}". '
+            return Eviction(pod, REASON, message, AT_ONCE, "ephemeralcontainerfs.limit")
+    return None
+
+
+def _written(one: ContainerFigures, image_fs: bool) -> int:
+    logs = one.logs.used if one.logs is not None else 0
+    return logs + (one.layer.used if one.layer is not None and not image_fs else 0)
+
+
+def _volume_limits(pod: Pod) -> dict[str, tuple[Decimal, str]]:
+    """emptyDir volume -> (bytes, the limit as it was written)."""
+    found = {}
+    for volume in pod.spec.get("volumes") or []:
+        text = (volume.get("emptyDir") or {}).get("sizeLimit")
+        if text is not None and parse(text) > 0:
+            found[volume["name"]] = (parse(text), str(text))
+    return found
+
+
+def _container_limits(pod: Pod) -> dict[str, Decimal]:
+    found = {}
+    for kind, container in pod.containers(Kind.MAIN, Kind.INIT):
+        limit = demand.container_amounts(container, "limits").get(demand.STORAGE)
+        if limit and (kind is Kind.MAIN or is_sidecar(kind, container)):
+            found[container["name"]] = limit
+    return found

@@ -1,0 +1,88 @@
+"""The configured thresholds as values, and which of them are met (helpers.go ParseThresholdConfig, thresholdsMet)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from decimal import Decimal
+
+from agent.common.model.eviction import MEMORY_PRESSURE
+from agent.eviction.model import EvictionPolicy, EvictionState, Observations, Round, Share, Threshold
+from agent.eviction.plan.signals import ALLOCATABLE_MEMORY, MEMORY_AVAILABLE, RESOURCES, condition_of, urgency
+from nodelib.quantity import parse
+
+_PERCENT = re.compile(r"^(\d+(?:\.\d+)?)%$", re.ASCII)
+_NONE = ("0%", "100%")  # upstream's way to switch a default threshold off
+_CLOSE = 1.5  # times a threshold: from there on the node is looked at often
+
+
+def thresholds(
+    hard: Mapping[str, str],
+    soft: Mapping[str, str],
+    grace: Mapping[str, float],
+    reclaim: Mapping[str, str],
+    *,
+    enforce_pods: bool,
+) -> tuple[Threshold, ...]:
+    """Of checked settings. `grace`: seconds by signal; `enforce_pods`: the pods' own cgroup has a limit to watch."""
+    found = [Threshold(signal, share(text)) for signal, text in hard.items() if _counts(signal, text)]
+    found += [
+        Threshold(signal, share(text), grace.get(signal, 0.0)) for signal, text in soft.items() if _counts(signal, text)
+    ]
+    found = [replace(one, reclaim=share(reclaim[one.signal])) if one.signal in reclaim else one for one in found]
+    if enforce_pods:
+        found += [
+            replace(one, signal=ALLOCATABLE_MEMORY) for one in found if one.signal == MEMORY_AVAILABLE and one.hard
+        ]
+    return tuple(found)
+
+
+def share(text: str) -> Share:
+    """A quantity, or a percentage. Raises Invalid."""
+    percent = _PERCENT.match(text)
+    return Share(parse(text)) if percent is None else Share(percent=Decimal(percent[1]))
+
+
+def met(thresholds: Iterable[Threshold], seen: Observations, *, with_reclaim: bool = False) -> list[Threshold]:
+    """Those of which less is left than there must be; what cannot be observed is not met."""
+    found = []
+    for one in thresholds:
+        observed = seen.get(one.signal)
+        if observed is None:
+            continue
+        least = one.least.of(observed.capacity)
+        if with_reclaim and one.reclaim is not None:
+            least += one.reclaim.of(observed.capacity)
+        if observed.available < least:
+            found.append(one)
+    return found
+
+
+def is_close(thresholds: Iterable[Threshold], seen: Observations) -> bool:
+    """Whether something may run out before the next look at the ordinary pace."""
+    return any(
+        (observed := seen.get(one.signal)) is not None and observed.available < one.least.of(observed.capacity) * _CLOSE
+        for one in thresholds
+    )
+
+
+def look(policy: EvictionPolicy, state: EvictionState, seen: Observations, now: float) -> Round:
+    """One look at the node, in the order of managerImpl.synchronize."""
+    present = met(policy.thresholds, seen)
+    # What was acted upon stays met until its minimum reclaim is there too.
+    present += [one for one in met(state.met, seen, with_reclaim=True) if one not in present]
+    since = {one: state.since.get(one, now) for one in present}
+    pressed = {**state.pressed, **dict.fromkeys((condition_of(one.signal) for one in present), now)}
+    pressed = {kind: at for kind, at in pressed.items() if at == now or now - at < policy.transition}
+    due = tuple(sorted((one for one in present if now - since[one] >= one.grace), key=urgency))
+    return Round(EvictionState(since, pressed, due), conditions(pressed), due)
+
+
+def conditions(pressed: Iterable[str]) -> tuple[str, ...]:
+    """In a fixed order, as messages show them."""
+    return tuple(sorted(pressed, key=lambda kind: (kind != MEMORY_PRESSURE, kind)))
+
+
+def _counts(signal: str, text: str) -> bool:
+    return signal in RESOURCES and text not in _NONE

@@ -1,0 +1,178 @@
+"""The node under pressure: looked at, said in its conditions, relieved; at most one pod at a time (eviction manager).
+
+A look costs a few reads; what pods use is measured only when a threshold is met, or for the pods that
+have limits of ephemeral storage. Where something is nearly short the node is looked at every second:
+memory can be gone long before ten seconds are over.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from agent.common.metrics_port import Figures
+from agent.common.model.eviction import Eviction
+from agent.common.model.pods import Json, Pod
+from agent.common.plan import demand
+from agent.common.ports import Events
+from agent.common.work.observable import Observable
+from agent.eviction.model import Candidate, EvictionPolicy, EvictionState, Observations, Round, Threshold
+from agent.eviction.plan import local_storage, messages, ranking, signals, thresholds
+from agent.stats.model import NodeFigures, PodFigures
+from nodelib.clock import Clock
+from nodelib.errors import NodewrightError
+
+log = logging.getLogger(__name__)
+
+_INTERVAL = 10.0  # seconds; upstream's evictionMonitoringPeriod
+_CLOSE_INTERVAL = 1.0
+_CLEANUP_LIMIT, _CLEANUP_POLL = 30.0, 1.0  # upstream's podCleanupTimeout and podCleanupPollFreq
+
+
+class Usage(Protocol):
+    """stats/work.py StatsProvider."""
+
+    async def node(self) -> NodeFigures: ...
+
+    async def usage(self, uids: Collection[str]) -> Mapping[str, PodFigures]: ...
+
+
+class Evictable(Protocol):
+    """pods/work/pod_table.py PodTable."""
+
+    def active(self) -> list[Pod]: ...
+
+    def evict(self, eviction: Eviction) -> None: ...
+
+    def is_over(self, uid: str) -> bool: ...
+
+
+class Garbage(Protocol):
+    """What of the node's own may go before any pod does (eviction/work/reclaim.py). Raises NodewrightError."""
+
+    async def remove_dead_containers(self) -> None: ...
+
+    async def remove_unused_images(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class EvictionParts:
+    """What the evictor works through. `node_ref`: the Node, for events; `pressures`: the conditions that hold now."""
+
+    usage: Usage
+    pods: Evictable
+    garbage: Garbage
+    events: Events
+    pressures: Observable[tuple[str, ...]]
+    figures: Figures
+    clock: Clock
+    node_ref: Callable[[], Json]
+
+
+class Evictor:
+    """Owner of the node's pressure."""
+
+    def __init__(self, policy: EvictionPolicy, parts: EvictionParts) -> None:
+        self._policy, self._parts = policy, parts
+        self._state = EvictionState()
+        self._hurry = False
+        self._limits_at = self._in_vain_at = float("-inf")
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            evicted: list[str] = []
+            try:
+                evicted = await self.look()
+            except NodewrightError as error:
+                log.warning("node pressure cannot be told now: %s", error)
+            if evicted:
+                await self._wait_until_over(evicted)
+            else:
+                await self._parts.clock.sleep(_CLOSE_INTERVAL if self._hurry else _INTERVAL)
+
+    async def look(self) -> list[str]:
+        """Look once and act; the UIDs of the pods that have to go."""
+        node = await self._parts.usage.node()
+        seen = signals.observe(node)
+        found = thresholds.look(self._policy, self._state, seen, self._parts.clock.now())
+        self._state = found.state
+        self._hurry = bool(found.conditions) or thresholds.is_close(self._policy.thresholds, seen)
+        for kind in set(found.conditions) - set(self._parts.pressures.now):
+            log.warning("the node is under pressure: %s", kind)
+        self._parts.pressures.set(found.conditions)
+        image_fs = signals.has_image_fs(node)
+        over = await self._over_their_limits(image_fs)
+        now = self._parts.clock.monotonic()
+        if over or not found.due or now - self._in_vain_at < _INTERVAL:
+            return over
+        evicted = await self._relieve(found, seen, image_fs)
+        self._in_vain_at = float("-inf") if evicted else now
+        return evicted
+
+    async def _over_their_limits(self, image_fs: bool) -> list[str]:
+        now = self._parts.clock.monotonic()
+        if not self._policy.local_storage or now - self._limits_at < _INTERVAL:
+            return []
+        self._limits_at = now
+        limited = {
+            pod.uid: pod
+            for pod in self._parts.pods.active()
+            if local_storage.is_limited(pod) and not demand.is_critical(pod)
+        }
+        if not limited:
+            return []
+        used = await self._parts.usage.usage(limited.keys())
+        found = (local_storage.violation(limited[uid], figures, image_fs=image_fs) for uid, figures in used.items())
+        broken = [one for one in found if one is not None]
+        for one in broken:
+            self._evict(one)
+        return [one.pod.uid for one in broken]
+
+    async def _relieve(self, found: Round, seen: Observations, image_fs: bool) -> list[str]:
+        target = found.due[0]
+        resource = signals.RESOURCES[target.signal]
+        text = f"Attempting to reclaim {resource}"
+        self._parts.events.emit(self._parts.node_ref(), "Warning", "EvictionThresholdMet", text)
+        if await self._reclaimed(target, image_fs):
+            log.info("%s is there again without the eviction of a pod", resource)
+            return []
+        active = [pod for pod in self._parts.pods.active() if not demand.is_critical(pod)]
+        used = await self._parts.usage.usage([pod.uid for pod in active])
+        candidates = [Candidate(pod, used.get(pod.uid)) for pod in active]
+        for one in ranking.ranked(candidates, target.signal, image_fs=image_fs):
+            chosen = messages.eviction(one, target, found.due, seen, self._policy)
+            self._evict(chosen)
+            return [one.pod.uid]
+        log.warning("%s is short and there is no pod that could be evicted (critical ones stay)", resource)
+        return []
+
+    async def _reclaimed(self, target: Threshold, image_fs: bool) -> bool:
+        """Whether all is well once what the node itself can spare is gone."""
+        kinds = ranking.reclaimable(target.signal, image_fs=image_fs)
+        work = {
+            "containers": self._parts.garbage.remove_dead_containers,
+            "images": self._parts.garbage.remove_unused_images,
+        }
+        for kind in kinds:
+            try:
+                await work[kind]()
+            except NodewrightError as error:
+                log.warning("unused %s are not all removed: %s", kind, error)
+        if not kinds:
+            return False
+        seen = signals.observe(await self._parts.usage.node())
+        return not thresholds.met(self._policy.thresholds, seen, with_reclaim=True)
+
+    def _evict(self, one: Eviction) -> None:
+        self._parts.events.emit(one.pod.raw, "Warning", one.reason, one.message, annotations=one.annotations)
+        self._parts.pods.evict(one)
+        self._parts.figures.pod_evicted(one.signal)
+
+    async def _wait_until_over(self, uids: Iterable[str]) -> None:
+        left = _CLEANUP_LIMIT
+        while left > 0 and not all(self._parts.pods.is_over(uid) for uid in uids):
+            await self._parts.clock.sleep(_CLEANUP_POLL)
+            left -= _CLEANUP_POLL

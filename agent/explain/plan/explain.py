@@ -1,0 +1,315 @@
+"""Why a pod is not running, not ready or not gone: explain(record) -> Explanation, from the node's own record.
+
+What the pod waits for comes from the facts that its next plan is made of, never from what is likely: a failure is
+the step that failed, a pause is the pause that is being made. Only the advice is looked up (explain/plan/remedies.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from agent.common.model.pods import ContainerState, Json, Kind, ObservedPod, Pod, RunState
+from agent.common.model.states import BackOff, Failure, ImagePhase, ImageState, Waiting
+from agent.common.plan import backoff
+from agent.common.plan.restart import is_sidecar
+from agent.explain.model import End, Explanation, Wait
+from agent.explain.plan.remedies import Subject, action_for
+from agent.images.model.pulls import PullFigures
+from agent.images.plan.pull_progress import words
+from agent.pods.model.facts import Termination
+from agent.pods.model.timeline import TimelineEntry
+from agent.pods.plan.container_exits import how
+from agent.pods.plan.container_status import LISTED
+from agent.pods.plan.pod import backoff_key
+from agent.probes.model import ProbeAnswer, ProbeKind, Verdict
+from nodelib.kube.times import parse_rfc3339
+
+_STEP_OF = {
+    "FailedMount": "volumes",
+    "FailedCreatePodContainer": "cgroup",
+    "FailedCreatePodSandBox": "sandbox",
+    "FailedKillPod": "end",
+    "FailedDelete": "API server",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """All that the node knows of one pod at `now` (wall seconds). `node_problems`: what the runtime says it lacks.
+
+    `refused_for`: what was there when it was refused, and what it asked for.
+    """
+
+    now: float
+    node: str
+    pod: Pod
+    status: Json
+    seen: ObservedPod
+    reason: str = ""
+    wait_until: float | None = None
+    waiting: Mapping[str, Waiting] = field(default_factory=dict)
+    blocked: Failure | None = None
+    failures: Mapping[str, Failure] = field(default_factory=dict)
+    images: Mapping[str, ImageState] = field(default_factory=dict)
+    pulls: Mapping[str, PullFigures] = field(default_factory=dict)
+    backoff: Mapping[str, BackOff] = field(default_factory=dict)
+    ending: Termination | None = None
+    confirmed: bool = False
+    probes: tuple[ProbeAnswer, ...] = ()
+    timeline: tuple[TimelineEntry, ...] = ()
+    under_way: tuple[TimelineEntry, ...] = ()
+    node_problems: tuple[str, ...] = ()
+    refused_for: str = ""
+
+
+def explain(record: Record) -> Explanation:
+    """The whole answer."""
+    pod = record.pod
+    phase = str(record.status.get("phase") or pod.status.get("phase") or "Pending")
+    waits = tuple(_ending_waits(record) if record.ending is not None else _waits(record))
+    return Explanation(
+        namespace=pod.namespace,
+        name=pod.name,
+        uid=pod.uid,
+        node=record.node,
+        phase=phase,
+        summary=_summary(record, phase, waits),
+        waits=waits,
+        ends=tuple(_ends(record)),
+        timeline=(*record.timeline, *record.under_way),
+    )
+
+
+def _summary(record: Record, phase: str, waits: tuple[Wait, ...]) -> str:
+    ending = record.ending
+    if ending is not None and ending.fails:
+        parts = [ending.message]
+        if record.refused_for:
+            parts += [record.refused_for, _action(record, ending.reason, ending.message, "")]
+        return f"{phase}: {ending.reason}: {'. '.join(part for part in parts if part)}"
+    if ending is not None:
+        what = "Ending" if ending.cause.value != "finished" else phase
+        return f"{what}: {record.reason or waits[0].reason}" if waits or record.reason else what
+    if waits:
+        first = waits[0]
+        more = first.error or first.progress
+        return f"{phase}, waits on {first.on}: {first.reason}" + (f": {more}" if more else "")
+    if phase == "Running":
+        return "Running and ready"
+    return f"{phase}: {record.reason}" if record.reason else phase
+
+
+def _waits(record: Record) -> Iterator[Wait]:
+    if record.blocked is not None:
+        yield _failed(record, _STEP_OF.get(record.blocked.reason, "pod"), record.blocked)
+    elif record.node_problems and not record.seen.sandboxes and not record.pod.host_network:
+        text = "; ".join(record.node_problems)
+        yield _wait(record, "network", "NetworkNotReady", text, next_try=record.wait_until)
+    statuses = {one["name"]: one for listed in LISTED.values() for one in record.status.get(listed) or []}
+    told = False
+    for kind, container in record.pod.containers():
+        found = list(_container_waits(record, kind, container, statuses.get(container["name"]) or {}))
+        told = told or bool(found)
+        yield from found
+    if record.blocked is None and not told:
+        yield from _steps_under_way(record)
+    yield from _gates(record)
+
+
+def _container_waits(record: Record, kind: Kind, container: Json, status: Json) -> Iterator[Wait]:
+    name = container["name"]
+    state: Json = status.get("state") or {}
+    if "waiting" in state:
+        yield from _not_started(record, container, state["waiting"])
+    elif "running" in state and kind is not Kind.EPHEMERAL:
+        yield from _unready(record, kind, container, status)
+    elif "terminated" in state and kind is Kind.INIT and state["terminated"].get("exitCode"):
+        latest = record.seen.latest(name)
+        yield _wait(record, f"init container {name}", "Failed", how(latest) if latest else "", container=name)
+
+
+def _not_started(record: Record, container: Json, waiting: Json) -> Iterator[Wait]:
+    name, reason = container["name"], str(waiting.get("reason", ""))
+    on, message = f"container {name}", str(waiting.get("message", ""))
+    failure, image = record.failures.get(name), record.images.get(name)
+    if reason == "CrashLoopBackOff":
+        yield _crash_loop(record, container, on)
+    elif failure is not None:
+        yield _failed(record, on, failure, name)
+    elif image is not None and image.phase is ImagePhase.FAILED:
+        began = _since(record, f"pull for {name}", f"image {name}")
+        yield _wait(record, f"image of {on}", reason, message, container=name, next_try=image.retry_at, begun=began)
+    elif image is not None and image.phase is ImagePhase.PULLING:
+        yield _pulling(record, f"image of {on}", name)
+    elif reason not in ("PodInitializing", "ContainerCreating"):
+        yield _wait(record, on, reason, message, container=name)
+
+
+def _pulling(record: Record, on: str, key: str) -> Wait:
+    began = next((one for one in record.under_way if one.step == f"pull for {key}"), None)
+    return Wait(on, "Pulling", since=began.at if began else None, progress=words(record.pulls.get(key, PullFigures())))
+
+
+def _crash_loop(record: Record, container: Json, on: str) -> Wait:
+    name = container["name"]
+    latest = record.seen.latest(name)
+    if latest is None:
+        return _wait(record, on, "CrashLoopBackOff", container=name)
+    at = backoff.until(record.backoff.get(backoff_key(container)), latest.finished_at / 1e9)
+    begun = _since(record, f"ended {name}")
+    fatal = _fatal_probe(record, latest)
+    if fatal is not None and fatal.outcome is not None:
+        error = f"it is stopped because its {fatal.kind.value.lower()} probe fails: {fatal.outcome.output}"
+        action = _action(record, f"{fatal.kind.value}ProbeFailed", fatal.outcome.output, name)
+        return Wait(on, "CrashLoopBackOff", error, action, begun.at if begun else None, at, begun.times if begun else 0)
+    error = f"it ended with {how(latest)}" if latest.exit_code else "it ends by itself, with exit code 0"
+    if note := _stopped_for(record, latest):
+        error = note
+    elif latest.message:
+        error = f"{error}: {latest.message.strip()[-300:]}"
+    wait = _wait(record, on, "CrashLoopBackOff", error, container=name, next_try=at, begun=begun)
+    if latest.reason == "OOMKilled":
+        return Wait(wait.on, wait.reason, wait.error, _oom(record, name), wait.since, wait.next_try, wait.tries)
+    return wait
+
+
+def _unready(record: Record, kind: Kind, container: Json, status: Json) -> Iterator[Wait]:
+    name = container["name"]
+    if kind is Kind.INIT and not is_sidecar(kind, container):
+        since = (status["state"]["running"] or {}).get("startedAt")
+        yield Wait(f"init container {name}", "Running", since=parse_rfc3339(since) if since else None)
+        return
+    for one in record.probes:
+        if one.container != name or not _is_failing(one):
+            continue
+        # A liveness probe has no say about readiness, so only an answer counts; the others are told by `ready`.
+        if one.outcome is None if one.kind is ProbeKind.LIVENESS else status.get("ready"):
+            continue
+        if one.kind is ProbeKind.READINESS and not status.get("started"):
+            continue
+        reason = f"{one.kind.value}ProbeFailed" if one.outcome is not None else f"{one.kind.value}ProbePending"
+        text = one.outcome.output if one.outcome is not None else "no answer yet"
+        tries = one.times if one.outcome is not None else 0
+        action = action_for(reason, text, Subject(record.pod.namespace, record.pod.name, name))
+        yield Wait(f"container {name}", reason, text, action, one.since, one.at + one.period, tries)
+
+
+def _is_failing(answer: ProbeAnswer) -> bool:
+    return answer.outcome is None or answer.outcome.verdict in (Verdict.FAILURE, Verdict.ERROR)
+
+
+def _gates(record: Record) -> Iterator[Wait]:
+    conditions = {one.get("type"): one for one in record.status.get("conditions") or []}
+    ready = conditions.get("Ready") or {}
+    if ready.get("reason") == "ReadinessGatesNotReady":
+        since = ready.get("lastTransitionTime")
+        wait = _wait(record, "readiness gates", "ReadinessGatesNotReady", str(ready.get("message", "")))
+        yield Wait(wait.on, wait.reason, wait.error, wait.action, parse_rfc3339(since) if since else None)
+
+
+def _steps_under_way(record: Record) -> Iterator[Wait]:
+    inner = {one.of for one in record.under_way}
+    for one in record.under_way:
+        key = one.step.removeprefix("pull for ")
+        if key != one.step:
+            yield _pulling(record, f"image of {key.replace('/', ' ') if '/' in key else f'container {key}'}", key)
+        elif one.step not in inner:
+            yield Wait(one.step, "UnderWay", since=one.at)
+
+
+def _ending_waits(record: Record) -> Iterator[Wait]:
+    ending = record.ending
+    if ending is None:
+        return
+    if record.blocked is not None:
+        yield _failed(record, _STEP_OF.get(record.blocked.reason, "end"), record.blocked)
+    hooks = {one.of: one for one in record.under_way if one.step.startswith("preStop ")}
+    for one in record.under_way:
+        if one.step.startswith("stop ") and one.step != "stop sandbox":
+            name, hook = one.step.removeprefix("stop "), hooks.get(one.step)
+            text = "its preStop hook runs" if hook else "it has been told to stop (SIGTERM) and runs on"
+            until = ending.since + ending.grace
+            action = action_for("Stopping", text, Subject(record.pod.namespace, record.pod.name, name))
+            yield Wait(f"container {name}", "Stopping", text, action, hook.at if hook else one.at, until)
+    if not record.blocked:
+        stops = [one for one in record.under_way if one.step in ("stop sandbox", "release", "confirm")]
+        yield from (Wait(one.step, "UnderWay", since=one.at) for one in stops)
+    finalizers = record.pod.meta.get("finalizers")
+    if record.confirmed and finalizers:
+        yield _wait(record, "finalizers", "Finalizers", ", ".join(finalizers))
+
+
+def _failed(record: Record, on: str, failure: Failure, container: str = "") -> Wait:
+    action = failure.action or _action(record, failure.reason, failure.message, container)
+    since = failure.since or None
+    return Wait(on, failure.reason, failure.message, action, since, max(failure.retry_at, record.now), failure.times)
+
+
+def _wait(
+    record: Record,
+    on: str,
+    reason: str,
+    error: str = "",
+    *,
+    container: str = "",
+    next_try: float | None = None,
+    begun: TimelineEntry | None = None,
+) -> Wait:
+    action = _action(record, reason, error, container)
+    return Wait(on, reason, error, action, begun.at if begun else None, next_try, begun.times if begun else 0)
+
+
+def _action(record: Record, reason: str, error: str, container: str) -> str:
+    return action_for(reason, error, Subject(record.pod.namespace, record.pod.name, container))
+
+
+def _since(record: Record, *steps: str) -> TimelineEntry | None:
+    """The newest run of failures of the first of these steps that has one."""
+    for step in steps:
+        for one in reversed(record.timeline):
+            if one.step == step:
+                if one.outcome != "ok" or step.startswith("ended "):
+                    return one
+                break
+    return None
+
+
+def _ends(record: Record) -> Iterator[End]:
+    for one in record.seen.containers:
+        if one.state is RunState.EXITED:
+            yield End(one.name, one.finished_at / 1e9, how(one), _why_ended(record, one))
+
+
+def _why_ended(record: Record, one: ContainerState) -> str:
+    if one.reason == "OOMKilled":
+        return _oom(record, one.name)
+    return _stopped_for(record, one) or one.message.strip()[-300:]
+
+
+def _fatal_probe(record: Record, one: ContainerState) -> ProbeAnswer | None:
+    """The probe that this attempt was stopped for, where its answer is still known."""
+    note = _stopped_for(record, one)
+    for answer in record.probes:
+        named = f"Container {answer.container} failed {answer.kind.value.lower()} probe"
+        if answer.container == one.name and answer.outcome is not None and note.startswith(named):
+            return answer
+    return None
+
+
+def _stopped_for(record: Record, one: ContainerState) -> str:
+    """Why the node stopped it, "" when it ended by itself."""
+    at = one.finished_at / 1e9
+    stops = [step for step in record.timeline if step.step == f"stop {one.name}" and step.note]
+    for stop in stops:
+        # What was said when it was stopped, if it is this attempt that the stop was for.
+        if stop.at <= at <= max(stop.last_at, stop.at) + (stop.seconds or 0) + 1:
+            return stop.note
+    return ""
+
+
+def _oom(record: Record, name: str) -> str:
+    found = record.pod.container(name)
+    limit = (((found[1].get("resources") or {}).get("limits") or {}).get("memory", "")) if found else ""
+    had = f"it used more memory than its limit of {limit}" if limit else "the node or the pod ran out of memory"
+    return f"{had}. {_action(record, 'OOMKilled', '', name)}"

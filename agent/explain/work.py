@@ -1,0 +1,83 @@
+"""Answers why a pod is as it is, from what its worker remembers; for the server and for people on the node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Protocol
+
+from agent.common.model.pods import Pod
+from agent.explain.model import Explanation
+from agent.explain.plan.explain import Record, explain
+from agent.explain.plan.resource_cost import costs
+from agent.images.work.images import ImageManager
+from agent.pods.ports import Probes
+from agent.pods.work.pod_table import PodTable
+from agent.stats.model import Snapshot
+from nodelib.clock import Clock
+
+
+class Snapshots(Protocol):
+    """stats/work.py StatsProvider."""
+
+    async def snapshot(self) -> Snapshot: ...
+
+
+class Explainer:
+    """`problems()`: what the runtime says the node lacks, "" and nothing when all is well."""
+
+    def __init__(
+        self,
+        node: str,
+        table: PodTable,
+        probes: Probes,
+        images: ImageManager,
+        stats: Snapshots,
+        problems: Callable[[], tuple[str, ...]],
+        clock: Clock,
+    ) -> None:
+        self._node, self._table, self._probes, self._images = node, table, probes, images
+        self._stats, self._problems, self._clock = stats, problems, clock
+
+    async def pod(self, namespace: str, name: str) -> Explanation | None:
+        """With what it costs. None: this node has no such pod."""
+        await self._images.look()
+        found = self._table.pod(namespace, name)
+        if found is None or (explanation := self._explain(found)) is None:
+            return None
+        figures = next((one for one in (await self._stats.snapshot()).pods if one.uid == found.uid), None)
+        return replace(explanation, costs=costs(found, figures, self._probes.findings(found.uid)))
+
+    async def all(self) -> list[Explanation]:
+        """Every pod of the node, by namespace and name."""
+        await self._images.look()
+        pods = sorted(self._table.pods(), key=lambda pod: (pod.namespace, pod.name))
+        return [found for pod in pods if (found := self._explain(pod)) is not None]
+
+    def _explain(self, pod: Pod) -> Explanation | None:
+        memory = self._table.memory(pod.uid)
+        if memory is None:
+            return None
+        record = Record(
+            now=self._clock.now(),
+            node=self._node,
+            pod=memory.pod,
+            status=memory.status,
+            seen=memory.seen,
+            reason=memory.reason,
+            wait_until=memory.wait_until,
+            waiting=memory.waiting,
+            blocked=memory.blocked,
+            failures=memory.failures,
+            images=memory.images,
+            pulls=self._images.pulls(pod.uid),
+            backoff=memory.backoff,
+            ending=memory.ending,
+            confirmed=memory.confirmed,
+            probes=self._probes.findings(pod.uid),
+            timeline=memory.timeline.entries(),
+            under_way=memory.timeline.under_way(),
+            node_problems=self._problems(),
+            refused_for=self._table.parts.exclusive.detail(pod.uid),
+        )
+        return explain(record)

@@ -1,0 +1,44 @@
+"""Credential provider plugins: the file that names them read, their programs run. Decides nothing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import yaml
+
+from nodelib.command import CommandError, run
+from nodelib.errors import Invalid, Temporary
+
+_LIMIT = 60.0  # seconds; upstream's pluginExecTimeout
+
+
+class CredentialPlugins:
+    """images/work/pull_credentials.py Plugins. `folder`: where the programs are."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+
+    async def ask(self, name: str, args: Sequence[str], env: Mapping[str, str], text: str) -> str:
+        """What the plugin says to `text`. Raises Temporary."""
+        program = os.path.join(self._folder, name)
+        try:
+            done = await run([program, *args], stdin=text.encode(), env={**os.environ, **env}, timeout=_LIMIT)
+        except CommandError as error:
+            raise Temporary(error.message, obj=program, step="ask for credentials") from error
+        return done.text
+
+
+def read(path: str) -> Any:
+    """The decoded file. Raises Invalid."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return yaml.safe_load(file)
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise Invalid(
+            str(error),
+            obj=f"--image-credential-provider-config {path}",
+            step="read credential provider plugins",
+            action="Check the path, and that it is a YAML or JSON file.",
+        ) from error

@@ -1,0 +1,102 @@
+"""Which images go: those that nothing has used for longest, and only as many as it takes.
+
+Follows pkg/kubelet/images/image_gc_manager.go. Images in use and pinned ones stay whatever happens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from agent.common.model.pods import ContainerState, ImageFacts
+from agent.common.plan.sizes import scaled
+
+
+@dataclass(frozen=True, slots=True)
+class ImageGcPolicy:
+    """Percent of the image file system, ages in seconds; `max_age` 0: no image is too old."""
+
+    high: int = 85
+    low: int = 80
+    min_age: float = 120.0
+    max_age: float = 0.0
+
+    @property
+    def off(self) -> bool:
+        """Nothing is ever removed on account of this policy."""
+        return self.high == 100 and self.max_age == 0
+
+
+@dataclass(frozen=True, slots=True)
+class ImageRecord:
+    """An image that is there: since when it is known, when it was last seen in use (0: never), how big it is."""
+
+    id: str
+    detected: float
+    used: float = 0.0
+    size: int = 0
+    pinned: bool = False
+
+
+Records = Mapping[str, ImageRecord]
+
+
+def in_use(containers: Iterable[ContainerState], mounted: Iterable[str]) -> frozenset[str]:
+    """Ids of the images that containers, running or not, were made from; `mounted`: those of image volumes."""
+    found = {name for one in containers for name in (one.image_id, one.image_ref, one.image) if name}
+    return frozenset(found | set(mounted))
+
+
+def noted(records: Records, images: Iterable[ImageFacts], used: frozenset[str], now: float) -> dict[str, ImageRecord]:
+    """The records as they are now; what is no more is forgotten."""
+    found = {}
+    for image in images:
+        old = records.get(image.id) or ImageRecord(image.id, now)
+        busy = not used.isdisjoint((image.id, *image.repo_tags, *image.repo_digests))
+        found[image.id] = replace(old, used=now if busy else old.used, size=image.size, pinned=image.pinned)
+    return found
+
+
+def removable(records: Records, now: float) -> list[ImageRecord]:
+    """Unused and not pinned, the one to go first first. `now`: when noted() looked."""
+    free = [one for one in records.values() if not one.pinned and one.used < now]
+    return sorted(free, key=lambda one: (one.used, one.detected, one.id))
+
+
+def too_old(free: Iterable[ImageRecord], policy: ImageGcPolicy, began: float, now: float) -> list[ImageRecord]:
+    """Those that nothing has used for longer than they may stay. `began`: since when uses are noted."""
+    if not policy.max_age or now - began <= policy.max_age:
+        return []
+    return [one for one in free if now - one.used > policy.max_age]
+
+
+def old_enough(free: Iterable[ImageRecord], policy: ImageGcPolicy, now: float) -> list[ImageRecord]:
+    """Without those that may just have been pulled for a container that is about to start."""
+    return [one for one in free if now - one.detected >= policy.min_age]
+
+
+def usage_percent(capacity: int, available: int) -> int:
+    return 100 - min(available, capacity) * 100 // capacity
+
+
+def bytes_to_free(policy: ImageGcPolicy, capacity: int, available: int) -> int:
+    """How much to free so that the low threshold is kept; 0 while the high one is not reached."""
+    if usage_percent(capacity, available) < policy.high:
+        return 0
+    return max(0, capacity * (100 - policy.low) // 100 - min(available, capacity))
+
+
+def not_enough(capacity: int, available: int, freed: int, held: str = "") -> str:
+    """The event's words when images alone cannot help. `held`: what holds those that are left."""
+    kept = f" Images that may not go: {held}." if held else ""
+    return (
+        f"Insufficient free disk space on the node's image filesystem ({usage_percent(capacity, available)}% of "
+        f"{_size(capacity)} used). Failed to free sufficient space by deleting unused images (freed {freed} bytes). "
+        f"Investigate disk usage, as it could be used by active images, logs, volumes, or other data.{kept}"
+    )
+
+
+def _size(count: int) -> str:
+    # As upstream's formatSize writes it.
+    value, unit = scaled(count)
+    return f"{count} B" if unit == "B" else f"{value:.1f} {unit}"

@@ -1,0 +1,95 @@
+"""What holds each image, in a report and in the words of an event."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+
+from agent.common.model.pods import ContainerState, ImageFacts
+from agent.common.plan.sizes import size_of, span_of
+from agent.images.model.images import HeldImage, Hold, Holding
+from agent.images.plan.image_gc import ImageGcPolicy, Records, old_enough, removable
+
+Users = Mapping[str, tuple[Hold, ...]]  # by any name of an image
+_WORDS = {
+    Holding.CONTAINER: "used by containers",
+    Holding.VOLUME: "shown by image volumes",
+    Holding.PINNED: "pinned",
+    Holding.YOUNG: "too new to go",
+}
+_SHOWN = 3  # of the largest
+
+
+def users(containers: Iterable[ContainerState], mounted: Iterable[tuple[str, ContainerState]]) -> Users:
+    """Who uses each image, running or not. `mounted`: images of volumes."""
+    found: defaultdict[str, dict[Hold, None]] = defaultdict(dict)
+    for one in containers:
+        for name in (one.image_id, one.image_ref, one.image):
+            if name:
+                found[name][Hold(Holding.CONTAINER, _who(one))] = None
+    for name, one in mounted:
+        found[name][Hold(Holding.VOLUME, _who(one))] = None
+    return {name: tuple(holds) for name, holds in found.items()}
+
+
+def held(
+    images: Iterable[ImageFacts], records: Records, using: Users, policy: ImageGcPolicy, now: float
+) -> tuple[HeldImage, ...]:
+    """First what may go, in its order, then the others. `records`: as noted at `now` of these images."""
+    facts = {one.id: one for one in images}
+    order = [one.id for one in old_enough(removable(records, now), policy, now)]
+    rest = sorted(records.keys() - set(order), key=lambda one: (-records[one].size, one))
+    return tuple(_held(facts[one], records, using, policy, now, free=one in order) for one in (*order, *rest))
+
+
+def _held(
+    image: ImageFacts, records: Records, using: Users, policy: ImageGcPolicy, now: float, *, free: bool
+) -> HeldImage:
+    record, names = records[image.id], (*image.repo_tags, *image.repo_digests)
+    holds = dict.fromkeys(hold for name in (image.id, *names) for hold in using.get(name, ()))
+    if image.pinned:
+        holds[Hold(Holding.PINNED)] = None
+    if not free and not holds:
+        left = policy.min_age - (now - record.detected)
+        holds[Hold(Holding.YOUNG, f"for {span_of(left)} more")] = None
+    return HeldImage(image.id, names, image.size, record.detected, record.used, tuple(holds))
+
+
+def told(images: Iterable[HeldImage]) -> str:
+    """What holds those that may not go: "1.2 GiB in 8 images used by containers, …; the largest: …". "" for none."""
+    kept = sorted((one for one in images if one.holds), key=lambda one: -one.size)
+    parts = []
+    for kind, words in _WORDS.items():
+        some = [one for one in kept if one.holds[0].kind is kind]
+        if some:
+            count = f"{len(some)} image{'s' if len(some) > 1 else ''}"
+            parts.append(f"{size_of(sum(one.size for one in some))} in {count} {words}")
+    if not parts:
+        return ""
+    largest = ", ".join(f"{one.name} ({size_of(one.size)}, {holding(one)})" for one in kept[:_SHOWN])
+    return f"{', '.join(parts)}; the largest: {largest}"
+
+
+def holding(image: HeldImage) -> str:
+    """What holds it, shortly."""
+    first, more = image.holds[0], len(image.holds) - 1
+    words = f"{first.kind.value} {first.who}".strip()
+    if first.kind is Holding.YOUNG:
+        words = f"too new, {first.who}"
+    return f"{words} and {more} more" if more else words
+
+
+def to_go(images: Iterable[HeldImage], wanted: int) -> tuple[tuple[HeldImage, ...], int]:
+    """Which would go to free so many bytes, and how many bytes they are."""
+    going, freed = [], 0
+    for one in images:
+        if one.holds or freed >= wanted:
+            break
+        going.append(one)
+        freed += one.size
+    return tuple(going), freed
+
+
+def _who(one: ContainerState) -> str:
+    pod = "/".join(one.labels.get(f"io.kubernetes.pod.{part}", "?") for part in ("namespace", "name"))
+    return f"{pod}[{one.name}]"

@@ -1,0 +1,95 @@
+"""Image references and pull policies, and what pods and events say of them (pkg/kubelet/images)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from agent.common.model.pods import Json, Pod
+from agent.common.model.states import Waiting
+from nodelib.errors import Invalid
+
+# The grammar of github.com/distribution/reference.
+_HOST = r"(?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9])"
+_DOMAIN = rf"(?:{_HOST}(?:\.{_HOST})*|\[[a-fA-F0-9:]+\])(?::[0-9]+)?"
+_PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
+_REFERENCE = re.compile(
+    rf"^(?P<name>(?:{_DOMAIN}/)?{_PART}(?:/{_PART})*)"
+    r"(?::(?P<tag>[\w][\w.-]{0,127}))?"
+    r"(?:@(?P<digest>[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,}))?$",
+    re.ASCII,
+)
+_KINDS = {
+    "RegistryUnavailable": "the registry is unavailable",
+    "SignatureValidationFailed": "the signature validation failed",
+}
+_IMAGE_ID = re.compile(r"^(?:sha256:)?[0-9a-f]{64}$")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """An image and what asks for it: `key` in Facts.images, `container` of the events ("": the pod itself)."""
+
+    key: str
+    image: str
+    policy: str
+    container: str = ""
+
+
+def wanted(container: Json, volume: Json | None = None) -> Wanted:
+    """The container's own image, or that of a volume."""
+    if volume is None:
+        name = str(container["name"])
+        return Wanted(name, str(container.get("image", "")), pull_policy(container), name)
+    source = volume["image"]
+    image = str(source.get("reference") or "")
+    policy = pull_policy({"image": image, "imagePullPolicy": source.get("pullPolicy")})
+    return Wanted(volume_key(volume["name"]), image, policy)
+
+
+def volume_key(name: str) -> str:
+    """No name of a container has a slash in it."""
+    return f"volume/{name}"
+
+
+def image_volumes(pod: Pod, container: Json) -> list[Json]:
+    """The image volumes that the container mounts."""
+    mounted = {mount.get("name") for mount in container.get("volumeMounts") or []}
+    return [one for one in pod.spec.get("volumes") or [] if one.get("image") and one["name"] in mounted]
+
+
+def with_default_tag(image: str) -> str:
+    """The reference with ":latest" where it has neither tag nor digest. Raises Invalid."""
+    if _IMAGE_ID.match(image):
+        return image
+    found = _REFERENCE.match(image)
+    if found is None or len(found["name"]) > 255:
+        raise Invalid(
+            f"couldn't parse image name {image!r}: invalid reference format",
+            action="Write it as [registry/]name[:tag][@digest], in lower case.",
+        )
+    return image if found["tag"] or found["digest"] else f"{image}:latest"
+
+
+def pull_policy(container: Json) -> str:
+    """The policy, defaulted as the API does it: Always for :latest or no tag."""
+    policy = container.get("imagePullPolicy")
+    if policy:
+        return str(policy)
+    image = str(container.get("image", ""))
+    found = _REFERENCE.match(image)
+    latest = found is not None and not found["digest"] and found["tag"] in (None, "latest")
+    return "Always" if latest else "IfNotPresent"
+
+
+def pull_failure(image: str, message: str) -> Waiting:
+    """The waiting state after a failed pull; runtimes prefix the kinds of failure that CRI names."""
+    for reason, text in _KINDS.items():
+        if message.startswith(reason):
+            return Waiting(reason, f"image pull failed for {image} because {text}{message.removeprefix(reason)}")
+    return Waiting("ErrImagePull", message)
+
+
+def pull_backed_off(image: str, last: Waiting) -> Waiting:
+    """The waiting state until the next try."""
+    return Waiting("ImagePullBackOff", f'Back-off pulling image "{image}": {last.reason}: {last.message}')

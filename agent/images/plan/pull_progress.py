@@ -1,0 +1,111 @@
+"""How far a pull is, from what the runtime's content store holds and writes; when that is told, and in which words."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from agent.common.plan.sizes import part_of, size_of, span_of
+from agent.images.model.pulls import Manifest, PullFigures
+
+LOOK_EVERY = 5.0  # seconds; a pull that is over sooner is never looked at
+_WINDOW = 20.0  # seconds that a rate is measured over
+_STILL = 10.0  # seconds without a byte that are worth a word
+_FIRST_TOLD, _GAP, _LONGEST_GAP = 10.0, 30.0, 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a reference comes from, as the runtime notes it beside what it fetched: `host` without its port."""
+
+    host: str
+    repository: str
+    digest: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Track:
+    """What was seen of a pull: (when, bytes there) in the last moments, and when anything came last."""
+
+    samples: tuple[tuple[float, int], ...] = ()
+    moved: float = 0.0
+
+
+def source_of(reference: str) -> Source:
+    """Of a reference as pulls have it; the short names are those of Docker Hub (distribution/reference)."""
+    name, _, digest = reference.partition("@")
+    first, _, rest = name.partition("/")
+    if not rest or not ("." in first or ":" in first or first == "localhost" or first.lower() != first):
+        first, rest = "docker.io", name
+    repository = rest.partition(":")[0]
+    if first in ("docker.io", "index.docker.io"):
+        first, repository = "docker.io", repository if "/" in repository else f"library/{repository}"
+    host = first if first.endswith("]") else first.rpartition(":")[0] or first
+    return Source(host.strip("[]"), repository, digest)
+
+
+def chosen(source: Source, began: float, there: Iterable[Manifest], writing: Collection[str]) -> str:
+    """The digest of the manifest that is being pulled since `began`; "" when it is not there or cannot be told.
+
+    A tag is not known to the store before its pull is over: a repository of which two images come at once tells none.
+    """
+    found = list(there)
+    named = [one for one in found if one.digest == source.digest]
+    busy = [one for one in found if not one.refers.isdisjoint(writing)]
+    fresh = [one for one in found if one.created >= began - 1]
+    for some in (named, [one for one in busy if one in fresh], busy, fresh):
+        if some:
+            return some[0].digest if len(some) == 1 else ""
+    return ""
+
+
+def done(sizes: Mapping[str, int], writing: Mapping[str, int], present: Collection[str]) -> int:
+    """Bytes of these blobs that are there."""
+    return sum(size if blob in present else min(size, writing.get(blob, 0)) for blob, size in sizes.items())
+
+
+def tracked(track: Track, at: float, bytes_there: int) -> Track:
+    """After one look more."""
+    kept = tuple(one for one in track.samples if at - one[0] <= _WINDOW)
+    stood = bool(track.samples) and track.samples[-1][1] == bytes_there
+    return Track((*kept, (at, bytes_there)), track.moved if stood else at)
+
+
+def figures(track: Track, total: int, now: float) -> PullFigures:
+    """Of a pull that has its place."""
+    if not track.samples or not total:
+        return PullFigures()
+    (since, first), (until, last) = track.samples[0], track.samples[-1]
+    rate = (last - first) / (until - since) if until - since >= 1 else None
+    return PullFigures(done=last, total=total, rate=rate, still=now - track.moved)
+
+
+def next_told(asked: float, told: Sequence[float]) -> float:
+    """When an event says again how far the pull is that was `asked` for then.
+
+    Each pause is longer than the one before: a pod has a budget of events, and a long pull may not spend it.
+    """
+    if not told:
+        return asked + _FIRST_TOLD
+    return told[-1] + min(_GAP * len(told), _LONGEST_GAP)
+
+
+def words(one: PullFigures) -> str:
+    """ "312 of 980 MiB, 21 MiB/s, about 32 s left"; "" when nothing is known."""
+    if one.turn:
+        return f"{_ordinal(one.turn)} in the queue of pulls ({one.at_once} at once)"
+    if not one.total:
+        return ""
+    if one.done >= one.total:
+        return f"{size_of(one.total)} are here, being unpacked"
+    text = part_of(one.done, one.total)
+    if one.still >= _STILL:
+        return f"{text}, nothing came for {span_of(one.still)}"
+    if one.rate:
+        text += f", {size_of(one.rate)}/s, about {span_of((one.total - one.done) / one.rate)} left"
+    return text
+
+
+def _ordinal(number: int) -> str:
+    ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending}"

@@ -1,0 +1,33 @@
+"""What pull progress asks of the runtime's content store."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Protocol
+
+from agent.images.model.pulls import Manifest
+
+
+class ImageContent(Protocol):
+    """Blobs of images in the runtime's content store (images/edge/image_content.py).
+
+    Calls raise PluginError, with the code UNIMPLEMENTED when the runtime cannot tell.
+    """
+
+    async def under_way(self) -> Mapping[str, int]:
+        """Blobs that are being written: digest -> bytes so far."""
+        ...
+
+    async def manifests(self, host: str, repository: str) -> tuple[Manifest, ...]:
+        """Those of images that came from there."""
+        ...
+
+    async def sizes(self, manifest: str) -> Mapping[str, int]:
+        """Digest -> bytes of everything that the manifest names."""
+        ...
+
+    async def present(self, digests: Collection[str]) -> frozenset[str]:
+        """Those of them that are there whole."""
+        ...
+
+    async def close(self) -> None: ...

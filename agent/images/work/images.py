@@ -1,0 +1,255 @@
+"""Images for containers that are about to start: looked for, pulled, backed off from.
+
+A pull goes on beside everything else of its pod; as many as `parallel` run at once on the node, and of those that
+wait the one of the pod of the highest priority is next. Its owner is the pod's worker, which is told of every change
+by `on_state`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from dataclasses import dataclass
+
+from agent.common.metrics_port import Figures
+from agent.common.model.errors import CriError, CriUnavailable
+from agent.common.model.pods import ImageFacts, Pod
+from agent.common.model.states import BackOff, ImagePhase, ImageState, Waiting
+from agent.common.plan import backoff
+from agent.common.plan.priority import priority
+from agent.common.ports import Events
+from agent.common.work.gate import Gate
+from agent.images.model.pulls import PullCredential, PullFigures
+from agent.images.plan.images import Wanted, pull_backed_off, pull_failure, with_default_tag
+from agent.images.work.pull_credentials import Secrets
+from agent.images.work.pull_progress import PullWatch
+from agent.images.work.pull_records import PullRecords
+from agent.runtime.model import ImageService
+from nodelib.clock import Clock
+from nodelib.errors import Invalid, NodewrightError
+
+log = logging.getLogger(__name__)
+
+OnState = Callable[[str, ImageState], None]
+OnPulled = Callable[[str, float, float], None]
+"""Pod UID, and when its pull began and ended (wall seconds), failed or not."""
+_BACKOFFS_KEPT = 1000
+_PATIENCE = 1.0  # seconds; the commands that ask wait for three
+
+
+@dataclass(frozen=True, slots=True)
+class ImageManagerDeps:
+    """What the desk works through. `watch` None: nobody follows how far pulls are."""
+
+    images: ImageService
+    credentials: Secrets
+    events: Events
+    clock: Clock
+    records: PullRecords
+    figures: Figures
+    on_pulled: OnPulled
+    watch: PullWatch | None = None
+
+
+class ImageManager:
+    """One for the node. `parallel`: how many pulls may run at once."""
+
+    def __init__(self, parts: ImageManagerDeps, parallel: int = 5) -> None:
+        self._images, self._credentials, self._events = parts.images, parts.credentials, parts.events
+        self._clock, self._records, self._watch = parts.clock, parts.records, parts.watch
+        self._figures, self._on_pulled = parts.figures, parts.on_pulled
+        self._slots = Gate(parallel, longest=None)
+        self._backoff: dict[tuple[str, str], tuple[BackOff, Waiting]] = {}
+        self._pulls: dict[tuple[str, str], asyncio.Task[None]] = {}
+
+    async def ensure(self, pod: Pod, want: Wanted, attempt: int, on_state: OnState) -> None:
+        """Say by `on_state(key, state)` how the image stands; start a pull if it takes one."""
+        try:
+            reference = with_default_tag(want.image)
+        except Invalid as error:
+            message = f'Failed to apply default image tag "{want.image}": {error.message}'
+            self._warn(pod, want, "InspectFailed", message)
+            on_state(want.key, self._failed(attempt, Waiting("InvalidImageName", message), 60))
+            return
+        try:
+            found = await self._images.image_status(reference)
+        except CriError as error:
+            message = f'Failed to inspect image "{want.image}": {error.message}'
+            self._warn(pod, want, "InspectFailed", message)
+            # A runtime that restarts is back in a second or two.
+            pause = 1.0 if isinstance(error, CriUnavailable) else 5.0
+            on_state(want.key, self._failed(attempt, Waiting("ImageInspectError", message), pause))
+            return
+        if found is not None and want.policy != "Always" and not await self._must_pull(pod, want, found):
+            message = f'Container image "{want.image}" already present on machine and can be accessed by the pod'
+            self._tell(pod, want, "Pulled", message)
+            on_state(want.key, _present(attempt, found, reference))
+        elif want.policy == "Never":
+            known = "" if found is None else ", or not for this pod: its pull secrets have not had it from its registry"
+            message = f'Container image "{want.image}" is not present with pull policy of Never{known}'
+            self._warn(pod, want, "ErrImageNeverPull", message)
+            on_state(want.key, self._failed(attempt, Waiting("ErrImageNeverPull", message), 10))
+        else:
+            self._pull(pod, want, reference, attempt, on_state)
+
+    async def _must_pull(self, pod: Pod, want: Wanted, found: ImageFacts) -> bool:
+        """An image that came with somebody's credentials is not everybody's."""
+
+        async def credentials() -> list[PullCredential]:
+            return await self._credentials.pull_auth(pod, want.image)
+
+        return await self._records.must_pull(want.image, found.id, credentials)
+
+    def forget(self, uid: str) -> None:
+        """Give up every pull of this pod."""
+        for key in [key for key in self._pulls if key[0] == uid]:
+            self._pulls.pop(key).cancel()
+        for key in [key for key in self._backoff if key[0] == uid]:
+            del self._backoff[key]
+
+    async def look(self) -> None:
+        """Make pulls() fresh, as far as the runtime answers in time: one that hangs is what people ask about."""
+        if self._watch is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_PATIENCE):
+                    await self._watch.look()
+
+    def pulls(self, uid: str) -> dict[str, PullFigures]:
+        """By Wanted.key, how far the pulls of this pod are."""
+        return {key[1]: self._figures_of(key) for key in self._pulls if key[0] == uid}
+
+    def _figures_of(self, key: tuple[str, str]) -> PullFigures:
+        if turn := self._slots.turn_of(key):
+            return PullFigures(turn, self._slots.places)
+        return self._watch.figures(key) if self._watch is not None else PullFigures()
+
+    async def close(self) -> None:
+        tasks = list(self._pulls.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._watch is not None:
+            await self._watch.close()
+
+    def _pull(self, pod: Pod, want: Wanted, reference: str, attempt: int, on_state: OnState) -> None:
+        entry = self._backoff.get((pod.uid, want.image))
+        now = self._clock.now()
+        if entry is not None and (at := entry[0].updated_at + entry[0].delay) > now:
+            self._back_off(pod, want, attempt, entry[1], at, on_state)
+            return
+        key = (pod.uid, want.key)
+        if key in self._pulls:
+            return
+        on_state(want.key, ImageState(attempt, ImagePhase.PULLING))
+        task = asyncio.create_task(
+            self._pulled(pod, want, reference, attempt, on_state), name=f"pull/{pod.full_name}/{want.key}"
+        )
+        self._pulls[key] = task
+
+    async def _pulled(self, pod: Pod, want: Wanted, reference: str, attempt: int, on_state: OnState) -> None:
+        self._tell(pod, want, "Pulling", f'Pulling image "{want.image}"')
+        asked = self._clock.monotonic()
+        try:
+            async with self._slots.place(priority(pod), (pod.uid, want.key)), self._watched(pod, want, reference):
+                began = self._clock.monotonic()
+                ref, by = await self._try_credentials(pod, want.image, reference)
+                found = await self._recorded(want.image, reference, ref, by)
+        except NodewrightError as error:
+            self._pulls.pop((pod.uid, want.key), None)
+            self._pull_failed(pod, want, attempt, error.message, on_state)
+            return
+        except Exception as error:
+            self._pulls.pop((pod.uid, want.key), None)
+            log.exception("pod %s: pulling %s", pod.full_name, want.image)
+            self._pull_failed(pod, want, attempt, repr(error), on_state)
+            return
+        finally:
+            now = self._clock.now()
+            self._on_pulled(pod.uid, now - (self._clock.monotonic() - asked), now)
+        self._pulls.pop((pod.uid, want.key), None)
+        self._backoff.pop((pod.uid, want.image), None)
+        done = self._clock.monotonic()
+        size = found.size if found else 0
+        self._figures.image_pulled(done - asked, size)
+        message = (
+            f'Successfully pulled image "{want.image}" in {_took(done - began)} '
+            f"({_took(done - asked)} including waiting). Image size: {size} bytes."
+        )
+        self._tell(pod, want, "Pulled", message)
+        on_state(want.key, _present(attempt, found or ImageFacts(ref), ref))
+
+    def _watched(self, pod: Pod, want: Wanted, reference: str) -> AbstractAsyncContextManager[None]:
+        if self._watch is None:
+            return nullcontext()
+
+        def tell(text: str) -> None:
+            self._tell(pod, want, "PullProgress", f'Pulling image "{want.image}": {text}')
+
+        return self._watch.watching((pod.uid, want.key), reference, tell)
+
+    async def _recorded(self, image: str, reference: str, ref: str, by: list[PullCredential]) -> ImageFacts | None:
+        """What was pulled, once it is on record who may use it."""
+        try:
+            found = await self._images.image_status(reference) or await self._images.image_status(ref)
+        except BaseException:
+            await self._records.failed(image)
+            raise
+        await self._records.done(image, found.id if found else ref, by)
+        return found
+
+    async def _try_credentials(self, pod: Pod, wanted: str, reference: str) -> tuple[str, list[PullCredential]]:
+        """The image's reference, and the credential that it took (none: [])."""
+        # Each set of credentials in turn, as upstream's PullImage: the last refusal is the one told.
+        auths = await self._credentials.pull_auth(pod, wanted)
+        last: CriError | None = None
+        await self._records.begin(wanted)
+        tries: list[PullCredential | None] = [*auths] or [None]
+        for one in tries:
+            try:
+                ref = await self._images.pull_image(reference, one.auth if one else None, {})
+                return ref, [one] if one else []
+            except CriError as error:
+                last = error
+            except BaseException:
+                await self._records.failed(wanted)
+                raise
+        await self._records.failed(wanted)
+        raise last or CriError("no credentials to try", obj=wanted)
+
+    def _pull_failed(self, pod: Pod, want: Wanted, attempt: int, message: str, on_state: OnState) -> None:
+        now = self._clock.now()
+        entry = self._backoff.get((pod.uid, want.image))
+        extended = backoff.extended(entry[0] if entry else None, now, now)
+        why = pull_failure(want.image, message)
+        if len(self._backoff) >= _BACKOFFS_KEPT:
+            self._backoff.pop(next(iter(self._backoff)))
+        self._backoff[pod.uid, want.image] = (extended, why)
+        self._warn(pod, want, "Failed", f'Failed to pull image "{want.image}": {message}')
+        self._warn(pod, want, "Failed", f"Error: {why.reason}")
+        # Shown as the failure for a moment, as the back-off from the next look on.
+        on_state(want.key, ImageState(attempt, ImagePhase.FAILED, waiting=why, retry_at=now + 1))
+
+    def _back_off(self, pod: Pod, want: Wanted, attempt: int, why: Waiting, at: float, on_state: OnState) -> None:
+        self._tell(pod, want, "BackOff", f'Back-off pulling image "{want.image}"')
+        self._warn(pod, want, "Failed", "Error: ImagePullBackOff")
+        waiting = pull_backed_off(want.image, why)
+        on_state(want.key, ImageState(attempt, ImagePhase.FAILED, waiting=waiting, retry_at=at))
+
+    def _tell(self, pod: Pod, want: Wanted, reason: str, message: str) -> None:
+        self._events.emit(pod.raw, "Normal", reason, message, container=want.container)
+
+    def _warn(self, pod: Pod, want: Wanted, reason: str, message: str) -> None:
+        self._events.emit(pod.raw, "Warning", reason, message, container=want.container)
+
+    def _failed(self, attempt: int, why: Waiting, seconds: float) -> ImageState:
+        return ImageState(attempt, ImagePhase.FAILED, waiting=why, retry_at=self._clock.now() + seconds)
+
+
+def _present(attempt: int, found: ImageFacts, reference: str) -> ImageState:
+    return ImageState(attempt, ImagePhase.PRESENT, ref=found.id or reference, facts=found)
+
+
+def _took(seconds: float) -> str:
+    return f"{seconds * 1000:.0f}ms" if seconds < 1 else f"{seconds:.3f}s"

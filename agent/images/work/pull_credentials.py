@@ -1,0 +1,94 @@
+"""With which credentials a pod's image is pulled: its own pull secrets first, then the node's logins and plugins.
+
+A plugin is asked once at a time for the same thing, and its answer kept for as long as it says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
+
+from agent.common.model.pods import Pod
+from agent.images.model.pulls import PullCredential
+from agent.images.plan import credential_providers as plan
+from agent.images.plan import keyring
+from agent.images.plan.credential_providers import Answer, Provider
+from nodelib.clock import Clock
+from nodelib.errors import NodewrightError
+
+log = logging.getLogger(__name__)
+
+
+class Secrets(Protocol):
+    """containers/work/pod.py PodMaterialsWork."""
+
+    async def pull_auth(self, pod: Pod, image: str) -> list[PullCredential]: ...
+
+
+class Plugins(Protocol):
+    """images/edge/credential_plugins.py. Raises Temporary naming the plugin, with what it wrote to stderr."""
+
+    async def ask(self, name: str, args: Sequence[str], env: Mapping[str, str], text: str) -> str: ...
+
+
+class Logins(Protocol):
+    """images/edge/docker_config.py. Blocks on files: for a thread."""
+
+    def read(self) -> Iterable[tuple[str, bytes]]: ...
+
+
+class PullCredentials:
+    """Made by the composition root; without providers it is the pods' secrets and the node's logins."""
+
+    def __init__(
+        self,
+        secrets: Secrets,
+        providers: tuple[Provider, ...],
+        plugins: Plugins | None,
+        clock: Clock,
+        logins: Logins | None = None,
+    ) -> None:
+        self._secrets, self._providers, self._plugins, self._clock = secrets, providers, plugins, clock
+        self._logins = logins
+        self._kept: dict[tuple[str, str], tuple[float, Answer]] = {}
+        self._locks: defaultdict[tuple[str, str], asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    async def pull_auth(self, pod: Pod, image: str) -> list[PullCredential]:
+        """Best match first. A plugin that fails is warned of and left out."""
+        own = await self._secrets.pull_auth(pod, image)
+        name = plan.full_name(image)
+        asked = [one for one in self._providers if plan.concerns(one, name)]
+        logins = await asyncio.to_thread(self._read_logins)
+        answers = await asyncio.gather(*(self._ask(one, name) for one in asked))
+        return own + keyring.match(name, [logins, *(one.credentials for one in answers if one is not None)])
+
+    def _read_logins(self) -> Mapping[str, PullCredential]:
+        return keyring.of_files(self._logins.read()) if self._logins is not None else {}
+
+    async def _ask(self, provider: Provider, name: str) -> Answer | None:
+        async with self._locks[provider.name, name]:
+            known = self._known(provider, name)
+            if known is not None or self._plugins is None:
+                return known
+            try:
+                wanted = plan.request(provider, name)
+                text = await self._plugins.ask(provider.name, provider.args, provider.env, wanted)
+                found = plan.answer(provider, name, text)
+            except NodewrightError as error:
+                log.warning("credential provider %s, image %s: %s", provider.name, name, error)
+                return None
+            if found.seconds > 0:
+                self._kept[provider.name, found.key] = (self._clock.monotonic() + found.seconds, found)
+            return found
+
+    def _known(self, provider: Provider, name: str) -> Answer | None:
+        now = self._clock.monotonic()
+        self._kept = {key: kept for key, kept in self._kept.items() if kept[0] > now}
+        for kind, key in plan.keys(name).items():
+            kept = self._kept.get((provider.name, f"{kind}/{key}"))
+            if kept is not None:
+                return kept[1]
+        return None

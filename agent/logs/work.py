@@ -1,0 +1,104 @@
+"""Container logs kept within containerLogMaxSize and containerLogMaxFiles.
+
+Same contract as upstream's container log manager (pkg/kubelet/logs): every
+containerLogMonitorInterval the logs of running containers are looked at; one that is too long
+is renamed and the runtime is told to open a new one. A rename that the runtime does not
+answer to is taken back, so that nothing is lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Iterable
+
+from agent.common.model.errors import CriError
+from agent.common.model.pods import ContainerState, RunState
+from agent.logs.model import LogFolder, LogSettings
+from agent.logs.plan.rotation import RotationPlan, plan_rotation
+from agent.runtime.model import RuntimeService
+from nodelib.clock import Clock
+from nodelib.errors import Invalid, NodewrightError
+
+log = logging.getLogger(__name__)
+
+
+class LogRotation:
+    """`containers` gives what the agent has observed: log paths and states; no runtime call is made to look."""
+
+    def __init__(
+        self,
+        settings: LogSettings,
+        runtime: RuntimeService,
+        folder: LogFolder,
+        containers: Callable[[], Iterable[ContainerState]],
+        clock: Clock,
+        on_rotated: Callable[[], None] = lambda: None,
+    ) -> None:
+        if settings.max_files <= 1:
+            raise Invalid(
+                f"containerLogMaxFiles {settings.max_files} is too few",
+                step="set up log rotation",
+                action="Set it to 2 or more: the current log and one rotated log.",
+            )
+        self._settings = settings
+        self._runtime = runtime
+        self._folder = folder
+        self._containers = containers
+        self._clock = clock
+        self._on_rotated = on_rotated
+        self._slots = asyncio.Semaphore(max(1, settings.workers))
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        if self._settings.max_size < 0:
+            await asyncio.Event().wait()
+        while True:
+            await self._clock.sleep(self._settings.monitor_interval)  # first: a start has more urgent things to do
+            await self.rotate_all()
+
+    async def rotate_all(self) -> int:
+        """Rotate what is due; returns how many logs were rotated."""
+        running = [entry for entry in self._containers() if entry.state is RunState.RUNNING and entry.log_path]
+        due = [entry for entry in running if self._is_due(entry)]
+        return sum(await asyncio.gather(*(self._guarded(entry) for entry in due)))
+
+    def _is_due(self, container: ContainerState) -> bool:
+        size = self._folder.size(container.log_path)
+        return size is None or size >= self._settings.max_size
+
+    async def _guarded(self, container: ContainerState) -> bool:
+        async with self._slots:
+            try:
+                return await self._rotate(container)
+            except (NodewrightError, FileNotFoundError) as error:
+                log.warning("log of container %s (%s) not rotated: %s", container.name, container.id[:13], error)
+                return False
+
+    async def _rotate(self, container: ContainerState) -> bool:
+        path = container.log_path
+        if self._folder.size(path) is None:
+            # Somebody removed it: the runtime writes into a file without a name until it opens a new one.
+            await self._runtime.reopen_log(container.id)
+            return False
+        folder, current = os.path.split(path)
+        plan = plan_rotation(current, self._folder.names(folder), self._settings.max_files, self._clock.now())
+        await asyncio.to_thread(self._clear, folder, plan)
+        rotated = os.path.join(folder, plan.rotated)
+        self._folder.rename(path, rotated)
+        try:
+            await self._runtime.reopen_log(container.id)
+        except CriError:
+            if self._folder.size(path) is None:
+                self._folder.rename(rotated, path)
+            raise
+        log.info("log of container %s (%s) rotated to %s", container.name, container.id[:13], plan.rotated)
+        self._on_rotated()
+        return True
+
+    def _clear(self, folder: str, plan: RotationPlan) -> None:
+        for name in plan.remove:
+            self._folder.remove(os.path.join(folder, name))
+        for name in plan.pack:
+            self._folder.pack(os.path.join(folder, name))

@@ -1,1 +1,0 @@
-"""What the agent knows and decides on, as frozen values: pods and containers, the node, probes, resizes, statistics."""

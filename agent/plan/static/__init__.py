@@ -1,1 +1,0 @@
-"""Pods that come from manifests: decoded, checked, defaulted, named; and their mirror pods. All pure."""

@@ -1,0 +1,152 @@
+"""The kubelet's plugin APIs as they are on the wire: field names and numbers of the .proto files of k8s.io/kubelet
+(pkg/apis) and of the CSI specification. tests/unit/agent/plugins/test_plugin_apis.py compares them with the originals.
+"""
+
+from __future__ import annotations
+
+from agent.plugins.edge.wire import Api
+
+REGISTRATION = Api(
+    "pluginregistration",
+    """
+    InfoRequest:
+    PluginInfo: type string, name string, endpoint string, supported_versions [string]
+    RegistrationStatus: plugin_registered bool, error string
+    RegistrationStatusResponse:
+    rpc Registration.GetInfo InfoRequest PluginInfo
+    rpc Registration.NotifyRegistrationStatus RegistrationStatus RegistrationStatusResponse
+    """,
+)
+
+DEVICE_PLUGIN = Api(
+    "v1beta1",
+    """
+    Empty:
+    DevicePluginOptions: pre_start_required bool, get_preferred_allocation_available bool
+    RegisterRequest: version string, endpoint string, resource_name string, options DevicePluginOptions
+    NUMANode: ID int64
+    TopologyInfo: nodes [NUMANode]
+    Device: ID string, health string, topology TopologyInfo
+    ListAndWatchResponse: devices [Device]
+    PreStartContainerRequest: devices_ids [string]
+    PreStartContainerResponse:
+    ContainerPreferredAllocationRequest: available_deviceIDs [string], must_include_deviceIDs [string], \
+allocation_size int32
+    PreferredAllocationRequest: container_requests [ContainerPreferredAllocationRequest]
+    ContainerPreferredAllocationResponse: deviceIDs [string]
+    PreferredAllocationResponse: container_responses [ContainerPreferredAllocationResponse]
+    ContainerAllocateRequest: devices_ids [string]
+    AllocateRequest: container_requests [ContainerAllocateRequest]
+    Mount: container_path string, host_path string, read_only bool
+    DeviceSpec: container_path string, host_path string, permissions string
+    CDIDevice: name string
+    ContainerAllocateResponse: envs {string}, mounts [Mount], devices [DeviceSpec], annotations {string}, \
+cdi_devices [CDIDevice]
+    AllocateResponse: container_responses [ContainerAllocateResponse]
+    rpc Registration.Register RegisterRequest Empty
+    rpc DevicePlugin.GetDevicePluginOptions Empty DevicePluginOptions
+    rpc DevicePlugin.ListAndWatch Empty stream ListAndWatchResponse
+    rpc DevicePlugin.GetPreferredAllocation PreferredAllocationRequest PreferredAllocationResponse
+    rpc DevicePlugin.Allocate AllocateRequest AllocateResponse
+    rpc DevicePlugin.PreStartContainer PreStartContainerRequest PreStartContainerResponse
+    """,
+)
+
+POD_RESOURCES = Api(
+    "v1",
+    """
+    NUMANode: ID int64
+    TopologyInfo: nodes [NUMANode]
+    ContainerDevices: resource_name string, device_ids [string], topology TopologyInfo
+    ContainerMemory: memory_type string, size uint64, topology TopologyInfo
+    CDIDevice: name string
+    ClaimResource: cdi_devices [CDIDevice], driver_name string, pool_name string, device_name string, share_id string
+    DynamicResource: claim_name string @2, claim_namespace string, claim_resources [ClaimResource]
+    ContainerResources: name string, devices [ContainerDevices], cpu_ids [int64], memory [ContainerMemory], \
+dynamic_resources [DynamicResource]
+    PodResources: name string, namespace string, containers [ContainerResources], cpu_ids [int64], \
+memory [ContainerMemory]
+    ListPodResourcesRequest:
+    ListPodResourcesResponse: pod_resources [PodResources]
+    AllocatableResourcesRequest:
+    AllocatableResourcesResponse: devices [ContainerDevices], cpu_ids [int64], memory [ContainerMemory]
+    GetPodResourcesRequest: pod_name string, pod_namespace string
+    GetPodResourcesResponse: pod_resources PodResources
+    rpc PodResourcesLister.List ListPodResourcesRequest ListPodResourcesResponse
+    rpc PodResourcesLister.GetAllocatableResources AllocatableResourcesRequest AllocatableResourcesResponse
+    rpc PodResourcesLister.Get GetPodResourcesRequest GetPodResourcesResponse
+    """,
+)
+
+POD_RESOURCES_ALPHA = Api(
+    "v1alpha1",
+    """
+    ContainerDevices: resource_name string, device_ids [string]
+    ContainerResources: name string, devices [ContainerDevices]
+    PodResources: name string, namespace string, containers [ContainerResources]
+    ListPodResourcesRequest:
+    ListPodResourcesResponse: pod_resources [PodResources]
+    rpc PodResourcesLister.List ListPodResourcesRequest ListPodResourcesResponse
+    """,
+)
+
+CSI = Api(
+    "csi.v1",
+    """
+    BlockVolume:
+    MountVolume: fs_type string, mount_flags [string], volume_mount_group string
+    AccessMode: mode int32
+    VolumeCapability: block BlockVolume, mount MountVolume, access_mode AccessMode
+    CapacityRange: required_bytes int64, limit_bytes int64
+    Topology: segments {string}
+    RPC: type int32
+    NodeServiceCapability: rpc RPC
+    VolumeUsage: available int64, total int64, used int64, unit int32
+    GetPluginInfoRequest:
+    GetPluginInfoResponse: name string, vendor_version string, manifest {string}
+    NodeGetInfoRequest:
+    NodeGetInfoResponse: node_id string, max_volumes_per_node int64, accessible_topology Topology
+    NodeGetCapabilitiesRequest:
+    NodeGetCapabilitiesResponse: capabilities [NodeServiceCapability]
+    NodeStageVolumeRequest: volume_id string, publish_context {string}, staging_target_path string, \
+volume_capability VolumeCapability, secrets {string}, volume_context {string}
+    NodeStageVolumeResponse:
+    NodeUnstageVolumeRequest: volume_id string, staging_target_path string
+    NodeUnstageVolumeResponse:
+    NodePublishVolumeRequest: volume_id string, publish_context {string}, staging_target_path string, \
+target_path string, volume_capability VolumeCapability, readonly bool, secrets {string}, volume_context {string}
+    NodePublishVolumeResponse:
+    NodeUnpublishVolumeRequest: volume_id string, target_path string
+    NodeUnpublishVolumeResponse:
+    NodeGetVolumeStatsRequest: volume_id string, volume_path string, staging_target_path string
+    NodeGetVolumeStatsResponse: usage [VolumeUsage]
+    NodeExpandVolumeRequest: volume_id string, volume_path string, capacity_range CapacityRange, \
+staging_target_path string, volume_capability VolumeCapability, secrets {string}
+    NodeExpandVolumeResponse: capacity_bytes int64
+    rpc Identity.GetPluginInfo GetPluginInfoRequest GetPluginInfoResponse
+    rpc Node.NodeGetInfo NodeGetInfoRequest NodeGetInfoResponse
+    rpc Node.NodeGetCapabilities NodeGetCapabilitiesRequest NodeGetCapabilitiesResponse
+    rpc Node.NodeStageVolume NodeStageVolumeRequest NodeStageVolumeResponse
+    rpc Node.NodeUnstageVolume NodeUnstageVolumeRequest NodeUnstageVolumeResponse
+    rpc Node.NodePublishVolume NodePublishVolumeRequest NodePublishVolumeResponse
+    rpc Node.NodeUnpublishVolume NodeUnpublishVolumeRequest NodeUnpublishVolumeResponse
+    rpc Node.NodeGetVolumeStats NodeGetVolumeStatsRequest NodeGetVolumeStatsResponse
+    rpc Node.NodeExpandVolume NodeExpandVolumeRequest NodeExpandVolumeResponse
+    """,
+)
+
+DRA = Api(
+    "k8s.io.kubelet.pkg.apis.dra.v1",
+    """
+    Claim: namespace string, uid string, name string
+    NodePrepareResourcesRequest: claims [Claim]
+    Device: request_names [string], pool_name string, device_name string, cdi_device_ids [string], share_id string
+    NodePrepareResourceResponse: devices [Device], error string
+    NodePrepareResourcesResponse: claims {NodePrepareResourceResponse}
+    NodeUnprepareResourcesRequest: claims [Claim]
+    NodeUnprepareResourceResponse: error string
+    NodeUnprepareResourcesResponse: claims {NodeUnprepareResourceResponse}
+    rpc DRAPlugin.NodePrepareResources NodePrepareResourcesRequest NodePrepareResourcesResponse
+    rpc DRAPlugin.NodeUnprepareResources NodeUnprepareResourcesRequest NodeUnprepareResourcesResponse
+    """,
+)

@@ -1,0 +1,139 @@
+"""gRPC messages and services from a short description, so that no generated code is in the tree.
+
+A description has one line a message and one a call:
+
+    Device: ID string, health string, topology TopologyInfo      numbers count from 1
+    DynamicResource: claim_name string @2                        or are said
+    Request: paths [string], options {string}                    repeated; map<string, string>
+    rpc Registration.Register RegisterRequest Empty
+    rpc DevicePlugin.ListAndWatch Empty stream ListAndWatchResponse
+
+Enums are int32 and members of a oneof plain fields: on the wire they are the same (protobuf's encoding rules).
+Messages leave and enter as dicts with the proto's field names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+from agent.runtime.edge.convert import to_plain
+from nodelib.errors import Invalid, NodewrightError, NotFound
+
+Json = dict[str, Any]
+Unary = Callable[[Json], Awaitable[Json]]
+Stream = Callable[[Json], AsyncIterator[Json]]
+
+_Field = descriptor_pb2.FieldDescriptorProto
+_SCALARS = {
+    "string": _Field.TYPE_STRING,
+    "bool": _Field.TYPE_BOOL,
+    "bytes": _Field.TYPE_BYTES,
+    "int32": _Field.TYPE_INT32,
+    "int64": _Field.TYPE_INT64,
+    "uint64": _Field.TYPE_UINT64,
+}
+_STATUS: dict[type[NodewrightError], grpc.StatusCode] = {
+    Invalid: grpc.StatusCode.INVALID_ARGUMENT,
+    NotFound: grpc.StatusCode.NOT_FOUND,
+}
+_FIELD = re.compile(r"(\w+) (\[|\{)?(\w+)[]}]?(?: @(\d+))?$")
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One RPC: its path, and the classes of what goes in and comes out."""
+
+    path: str
+    request: Any
+    response: Any
+    streams: bool
+
+    def encode(self, fields: Mapping[str, Any]) -> bytes:
+        """Raises TypeError or ValueError for a field that does not fit."""
+        return bytes(self.request(**fields).SerializeToString())
+
+    def decode(self, data: bytes) -> Json:
+        return to_plain(self.response.FromString(data))
+
+
+class Api:
+    """The calls of one proto package, by "Service.Method"."""
+
+    def __init__(self, package: str, text: str) -> None:
+        self._package = package
+        lines = [line.strip() for line in text.strip().splitlines() if line.strip()]
+        file = descriptor_pb2.FileDescriptorProto(name=f"{package}.proto", package=package, syntax="proto3")
+        for line in lines:
+            if not line.startswith("rpc "):
+                name, _, fields = line.partition(":")
+                _describe(file.message_type.add(name=name), fields, package)
+        pool = descriptor_pool.DescriptorPool()
+        pool.Add(file)  # type: ignore[no-untyped-call]
+        self.messages = {
+            one.name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{package}.{one.name}"))  # type: ignore[no-untyped-call]
+            for one in file.message_type
+        }
+        self.calls = dict(self._call(line.split()) for line in lines if line.startswith("rpc "))
+
+    def _call(self, words: list[str]) -> tuple[str, Call]:
+        _, name, request, *rest = words
+        service, method = name.split(".")
+        path = f"/{self._package}.{service}/{method}"
+        return name, Call(path, self.messages[request], self.messages[rest[-1]], rest[0] == "stream")
+
+    def handler(self, service: str, methods: Mapping[str, Unary | Stream]) -> grpc.GenericRpcHandler:
+        """The server side: `methods` by name take and give dicts; those that are missing answer UNIMPLEMENTED."""
+        made = {name: _method(self.calls[f"{service}.{name}"], work) for name, work in methods.items()}
+        return grpc.method_handlers_generic_handler(f"{self._package}.{service}", made)
+
+
+def _method(call: Call, work: Any) -> grpc.RpcMethodHandler:
+    async def unary(request: Any, context: Any) -> Any:
+        try:
+            return call.response(**await work(to_plain(request)))
+        except NodewrightError as error:
+            await context.abort(_STATUS.get(type(error), grpc.StatusCode.UNKNOWN), error.message)
+
+    async def stream(request: Any, context: Any) -> AsyncIterator[Any]:
+        async for answer in work(to_plain(request)):
+            yield call.response(**answer)
+
+    kind = grpc.unary_stream_rpc_method_handler if call.streams else grpc.unary_unary_rpc_method_handler
+    return kind(
+        stream if call.streams else unary,
+        request_deserializer=call.request.FromString,
+        response_serializer=call.response.SerializeToString,
+    )
+
+
+def _describe(message: descriptor_pb2.DescriptorProto, fields: str, package: str) -> None:
+    number = 0
+    for part in [part.strip() for part in fields.split(",") if part.strip()]:
+        found = _FIELD.match(part)
+        if found is None:
+            raise ValueError(f"{message.name}: {part!r} is no field")
+        name, shape, kind, said = found.groups()
+        number = int(said) if said else number + 1
+        field = message.field.add(name=name, number=number, label=_Field.LABEL_REPEATED if shape else 1)
+        if shape == "{":
+            entry = message.nested_type.add(name=f"{name.title().replace('_', '')}Entry")
+            entry.options.map_entry = True
+            _typed(entry.field.add(name="key", number=1, label=1), "string", package)
+            _typed(entry.field.add(name="value", number=2, label=1), kind, package)
+            kind = f"{message.name}.{entry.name}"
+        _typed(field, kind, package)
+
+
+def _typed(field: descriptor_pb2.FieldDescriptorProto, kind: str, package: str) -> None:
+    scalar = _SCALARS.get(kind)
+    if scalar is not None:
+        field.type = scalar
+    else:
+        field.type = _Field.TYPE_MESSAGE
+        field.type_name = f".{package}.{kind}"

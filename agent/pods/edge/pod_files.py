@@ -1,0 +1,154 @@
+"""The files of pods that the pipeline reads and writes itself: last words, log links, log directories."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import shutil
+
+from agent.common.model.labels import POD_NAME, POD_NAMESPACE, TERMINATION_PATH, TERMINATION_POLICY
+from agent.common.model.pods import ContainerState, Pod
+
+log = logging.getLogger(__name__)
+
+_WORDS = 4096  # bytes of a termination message
+_LOG_BYTES, _LOG_LINES = 2048, 80  # of the log that stands in for it
+
+
+class PodFiles:
+    """agent.common.ports.PodFiles."""
+
+    def __init__(self, pod_logs_dir: str = "/var/log/pods", links_dir: str = "/var/log/containers") -> None:
+        self._pod_logs, self._links = pod_logs_dir, links_dir
+
+    async def termination_message(self, container: ContainerState) -> str:
+        return await asyncio.to_thread(_last_words, container)
+
+    async def container_started(self, pod: Pod, name: str, container_id: str, log_path: str) -> None:
+        await asyncio.to_thread(self._link, log_path, _link_name(pod.name, pod.namespace, name, container_id))
+
+    async def remove_container_logs(self, container: ContainerState) -> None:
+        await asyncio.to_thread(self._remove_logs, container)
+
+    async def remove_pod_logs(self, pod: Pod) -> None:
+        await asyncio.to_thread(self._remove_pod, pod)
+
+    async def logged_pods(self) -> frozenset[str]:
+        names = await asyncio.to_thread(_listed, self._pod_logs)
+        return frozenset(name.rpartition("_")[2] for name in names if name.count("_") >= 2)
+
+    async def remove_left_logs(self, uid: str) -> None:
+        await asyncio.to_thread(self._remove_left, uid)
+
+    def _link(self, target: str, name: str) -> None:
+        try:
+            os.makedirs(self._links, exist_ok=True)
+            os.symlink(target, f"{self._links}/{name}")
+        except FileExistsError:
+            return
+        except OSError as error:
+            log.warning("log link %s: %s; kubectl logs is not affected", name, error)
+
+    def _remove_logs(self, container: ContainerState) -> None:
+        told = container.labels
+        link = _link_name(told.get(POD_NAME, ""), told.get(POD_NAMESPACE, ""), container.name, container.id)
+        _unlink(f"{self._links}/{link}")
+        if container.log_path.startswith(self._pod_logs + "/"):
+            folder, base = os.path.split(container.log_path)
+            for name in _listed(folder):
+                if name == base or name.startswith(base + "."):
+                    _unlink(f"{folder}/{name}")
+
+    def _remove_left(self, uid: str) -> None:
+        for name in _listed(self._pod_logs):
+            namespace, _, rest = name.partition("_")
+            pod, _, found = rest.rpartition("_")
+            if found == uid and namespace and pod:
+                self._remove_folder(name, f"{pod}_{namespace}_")
+
+    def _remove_pod(self, pod: Pod) -> None:
+        self._remove_folder(f"{pod.namespace}_{pod.name}_{pod.uid}", f"{pod.name}_{pod.namespace}_")
+
+    def _remove_folder(self, folder: str, prefix: str) -> None:
+        shutil.rmtree(f"{self._pod_logs}/{folder}", ignore_errors=True)
+        for name in _listed(self._links):
+            path = f"{self._links}/{name}"
+            if name.startswith(prefix) and os.path.islink(path) and not os.path.exists(path):
+                _unlink(path)
+
+
+def _last_words(container: ContainerState) -> str:
+    path = container.annotations.get(TERMINATION_PATH, "")
+    wants_log = (
+        container.annotations.get(TERMINATION_POLICY) == "FallbackToLogsOnError"
+        and container.exit_code != 0
+        and container.reason != "ContainerCannotRun"
+    )
+    path = path if not path or path.startswith("/") else f"/{path}"
+    for mount in container.mounts if path else ():
+        if mount.get("container_path") != path:
+            continue
+        try:
+            data = _tail(mount["host_path"], _WORDS)
+        except FileNotFoundError:
+            break
+        except OSError as error:
+            return f"Error on reading termination log {mount['host_path']}: {error}"
+        if data:
+            return data.decode(errors="replace")
+        break
+    return _end_of_log(container.log_path) if wants_log else ""
+
+
+def _end_of_log(path: str) -> str:
+    try:
+        # A CRI log line has about 45 bytes of its own.
+        raw = _tail(path, _LOG_BYTES + _LOG_LINES * 64).decode(errors="replace")
+    except OSError as error:
+        return f"Error reading from container log: {error}"
+    lines = [_content(line) for line in raw.splitlines()[-_LOG_LINES:]]
+    return "".join(lines).encode()[-_LOG_BYTES:].decode(errors="replace")
+
+
+def _content(line: str) -> str:
+    if line.startswith("{"):
+        try:
+            return str(json.loads(line).get("log", ""))
+        except json.JSONDecodeError:
+            return line + "\n"
+    parts = line.split(" ", 3)
+    if len(parts) < 4:
+        return ""
+    return parts[3] + ("" if parts[2].startswith("P") else "\n")
+
+
+def _tail(path: str, limit: int) -> bytes:
+    # A container could leave a link or a device in place of the file it was given.
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(handle, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        file.seek(max(0, size - limit))
+        return file.read(limit)
+
+
+def _link_name(pod: str, namespace: str, container: str, container_id: str) -> str:
+    prefix = f"{pod}_{namespace}_{container}"[: 255 - len(container_id) - 5]
+    return f"{prefix}-{container_id}.log"
+
+
+def _unlink(path: str) -> None:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        log.warning("cannot remove %s: %s", path, error)
+
+
+def _listed(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []

@@ -1,0 +1,124 @@
+"""The strategic merge patch that turns the status in the API into the one computed here.
+
+Only what the node owns is compared and sent. Lists that the API merges by key (podIPs,
+hostIPs) are replaced as a whole, conditions are merged by type, resources by name.
+"""
+
+from __future__ import annotations
+
+from agent.common.model.pods import Json, Pod
+from agent.pods.plan.conditions import BY_KUBELET, DISRUPTION_TARGET, OWNED
+
+_OWN_FIELDS = (
+    "phase",
+    "reason",
+    "message",
+    "hostIP",
+    "hostIPs",
+    "podIP",
+    "podIPs",
+    "startTime",
+    "qosClass",
+    "observedGeneration",
+    "allocatedResources",
+    "resources",
+    "initContainerStatuses",
+    "containerStatuses",
+    "ephemeralContainerStatuses",
+)
+_LISTS = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
+_CREATING = ("ContainerCreating", "PodInitializing")
+_MERGED_LISTS = ("hostIPs", "podIPs")
+_UNHURRIED = {"observedGeneration", "podIP", "podIPs", "conditions"}
+_UNHURRIED_OF_CONTAINER = {"containerID", "image", "imageID", "stopSignal", "user", "volumeMounts"}
+_UNHURRIED_CONDITION = "PodReadyToStartContainers"
+_MERGED_MAPS = ("allocatedResources", "resources")
+
+
+def status_patch(pod: Pod, shown: Json, wanted: Json) -> Json | None:
+    """None when the API shows all of it already."""
+    changes: Json = {}
+    for name in _OWN_FIELDS:
+        old, new = shown.get(name), wanted.get(name)
+        if _plain(old) == _plain(new):
+            continue
+        if name in _MERGED_LISTS:
+            changes[name] = [*(new or []), {"$patch": "replace"}]
+        elif name in _MERGED_MAPS and new is not None:
+            changes[name] = _merged(old or {}, new)
+        else:
+            changes[name] = new
+    before = {one.get("type"): one for one in shown.get("conditions") or []}
+    conditions = [
+        one
+        for one in wanted.get("conditions") or []
+        if (one["type"] in OWNED or _is_ours(one)) and _plain(before.get(one["type"])) != _plain(one)
+    ]
+    kept = {one["type"] for one in wanted.get("conditions") or []}
+    over = [{"$patch": "delete", "type": kind} for kind in before if kind in OWNED and kind not in kept]
+    if conditions or over:
+        changes["conditions"] = [*(_whole(one, before.get(one["type"])) for one in conditions), *over]
+    if not changes:
+        return None
+    return {"metadata": {"uid": pod.uid}, "status": changes}
+
+
+def presses(shown: Json, wanted: Json) -> bool:
+    """Whether somebody waits for what has changed: a phase, a readiness, how a container stands. An address, an id, a
+    sandbox's condition, or that all containers are being created, is soon followed by such a change, and may go with
+    it."""
+    return _pressing(shown) != _pressing(wanted) and not _just_begins(shown, wanted)
+
+
+def _just_begins(shown: Json, wanted: Json) -> bool:
+    if shown.get("phase", "Pending") != "Pending" or wanted.get("phase") != "Pending" or wanted.get("reason"):
+        return False
+    return not any(shown.get(name) for name in _LISTS) and all(
+        (one.get("state") or {}).get("waiting", {}).get("reason") in _CREATING and not one.get("lastState")
+        for name in _LISTS
+        for one in wanted.get(name) or []
+    )
+
+
+def _pressing(status: Json) -> Json:
+    found: Json = {name: status.get(name) for name in _OWN_FIELDS if name not in _UNHURRIED}
+    found["conditions"] = {
+        one["type"]: one.get("status")
+        for one in status.get("conditions") or []
+        if (one.get("type") in OWNED or _is_ours(one)) and one["type"] != _UNHURRIED_CONDITION
+    }
+    for name in _LISTS:
+        found[name] = [
+            {key: value for key, value in one.items() if key not in _UNHURRIED_OF_CONTAINER}
+            for one in status.get(name) or []
+        ]
+    return dict(_plain(found))  # type: ignore[call-overload,no-any-return]
+
+
+def _merged(old: Json, new: Json) -> Json:
+    # A "$patch: replace" empties a map of quantities: what is no more is taken away by name.
+    found: Json = {name: None for name in old if name not in new}
+    for name, value in new.items():
+        before = old.get(name)
+        found[name] = _merged(before, value) if isinstance(value, dict) and isinstance(before, dict) else value
+    return found
+
+
+def _whole(condition: Json, old: Json | None) -> Json:
+    # Merged by type: a reason that is no more must be taken away in so many words.
+    gone = {name: None for name in ("reason", "message") if (old or {}).get(name) and not condition.get(name)}
+    return {**condition, **gone}
+
+
+def _plain(value: object) -> object:
+    """The value as the API server would show it: empty and null members left out."""
+    if isinstance(value, dict):
+        kept = {key: _plain(item) for key, item in value.items()}
+        return {key: item for key, item in kept.items() if item not in (None, "", {}, [])}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return value
+
+
+def _is_ours(one: Json) -> bool:
+    return bool(one["type"] == DISRUPTION_TARGET and one.get("reason") == BY_KUBELET)

@@ -1,0 +1,92 @@
+"""The phase of a pod from the states of its containers (the kubelet's getPhase)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from agent.common.model.pods import Json, Kind, Pod
+from agent.common.plan.restart import is_sidecar, restarts
+from agent.pods.plan.restart_all import was_reset
+
+
+def pod_phase(
+    pod: Pod, statuses: Mapping[str, Json], *, terminal: bool, main_ran: bool, again: Collection[str] = ()
+) -> str:
+    """`statuses` by container name; `terminal`: nothing runs or will run; `main_ran`: in the present sandbox;
+    `again`: names of containers that were stopped to be started again, whatever their exit code says."""
+    pending, lost = _ordinary_init(pod, statuses)
+    if lost:
+        return "Failed"
+    running, waiting, unknown, late = _sidecars(pod, statuses)
+    stopped = succeeded = final = 0
+    for _, container in pod.containers(Kind.MAIN):
+        status = statuses.get(container["name"])
+        ended = _ended(status)
+        state = (status or {}).get("state") or {}
+        if status is None:
+            unknown += 1
+        elif "running" in state:
+            running += 1
+        elif ended is not None:
+            stopped += 1
+            wanted = restarts(pod, container, ended) or container["name"] in again
+            final += not (wanted or _waits_after_reset(status))
+            succeeded += "terminated" in state and ended == 0
+        else:
+            waiting += 1
+    if pending or (late and not main_ran) or waiting or unknown:
+        return "Pending"
+    if running:
+        return "Running"
+    if not stopped:
+        return "Pending"
+    if stopped != final and not terminal:
+        return "Running"
+    return "Succeeded" if stopped == succeeded else "Failed"
+
+
+def _ordinary_init(pod: Pod, statuses: Mapping[str, Json]) -> tuple[int, int]:
+    pending = lost = 0
+    for kind, container in pod.containers(Kind.INIT):
+        if is_sidecar(kind, container):
+            continue
+        status = statuses.get(container["name"])
+        ended = _ended(status)
+        if ended is None:
+            pending += 1
+        elif ended != 0 and not restarts(pod, container, ended) and not _waits_after_reset(status):
+            lost += 1
+    return pending, lost
+
+
+def _sidecars(pod: Pod, statuses: Mapping[str, Json]) -> tuple[int, int, int, int]:
+    running = waiting = unknown = late = 0
+    for kind, container in pod.containers(Kind.INIT):
+        if not is_sidecar(kind, container):
+            continue
+        status = statuses.get(container["name"])
+        if status is None:
+            unknown += 1
+        elif "running" in status["state"]:
+            running += 1
+            late += not status.get("started")
+        elif _ended(status) is None:
+            waiting += 1
+            late += 1
+    return running, waiting, unknown, late
+
+
+def _waits_after_reset(status: Json | None) -> bool:
+    return was_reset(status) and "waiting" in (status or {}).get("state", {})
+
+
+def _ended(status: Json | None) -> int | None:
+    """Exit code of a container that has ended, or that waits to be started again after its end."""
+    if status is None:
+        return None
+    state = status.get("state") or {}
+    if "terminated" in state:
+        return int(state["terminated"].get("exitCode", 0))
+    if "waiting" in state and "terminated" in (status.get("lastState") or {}):
+        return int(status["lastState"]["terminated"].get("exitCode", 0))
+    return None

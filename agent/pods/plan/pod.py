@@ -1,0 +1,358 @@
+"""What to do next with one pod: plan_pod(desired, observed, facts) -> PodPlan.
+
+The same decisions as kuberuntime's computePodActions (upstream pkg/kubelet/kuberuntime), in
+one difference: a plan holds only steps that may be walked side by side, and the pod is
+planned afresh after them. So a plan never relies on a step that has not happened yet, and
+an agent that dies between two steps goes on from what the runtime shows.
+
+Invariants: a container is started only in a ready sandbox, with its volumes prepared and
+its image present, and only if no attempt of it runs or may run; nothing is started in a pod
+that is on its way out; init containers run in their order, each after the one before it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from agent.common.model.labels import HASH, container_hash, restart_count
+from agent.common.model.pods import ContainerState, Json, Kind, ObservedPod, Pod, RunState, SandboxState
+from agent.common.model.states import ImagePhase, Waiting
+from agent.common.plan import backoff
+from agent.common.plan.restart import grace_seconds, is_sidecar, may_restart, should_start
+from agent.images.plan.images import image_volumes, wanted
+from agent.pods.model.facts import Facts
+from agent.pods.model.steps import (
+    EnsureImage,
+    Kill,
+    PodPlan,
+    Prepare,
+    RemoveContainer,
+    RemoveSandbox,
+    RunSandbox,
+    Start,
+    Step,
+)
+from agent.pods.plan import resize, restart_all
+from agent.pods.plan.initialization import init_actions
+from agent.pods.plan.termination import deadline, early_hooks, kills_of, plan_ending, sandbox_stops
+
+Candidate = tuple[Kind, Json]
+
+NO_SANDBOX = "No sandbox for pod can be found. Need to start a new one"
+SANDBOX_NOT_READY = "No ready sandbox for pod can be found. Need to start a new one"
+SEVERAL_SANDBOXES = "Multiple sandboxes are ready for Pod. Need to reconcile them"
+OTHER_NETWORK = "Sandbox for pod has changed. Need to start a new one"
+NO_ADDRESS = "Sandbox for pod has no IP address. Need to start a new one"
+
+
+def plan_pod(pod: Pod, seen: ObservedPod, facts: Facts) -> PodPlan:
+    """The steps for now; see the module for what they keep to."""
+    if facts.ending is not None:
+        return plan_ending(pod, seen, facts, facts.ending)
+    problem = sandbox_problem(pod, seen.sandboxes)
+    if problem:
+        return _without_sandbox(pod, seen, facts, problem)
+    if restart_all.under_way(pod, seen):
+        return restart_all.plan_reset(pod, seen)
+    sandbox = seen.sandboxes[0]
+    work = _judge(pod, seen, facts, sandbox)
+    if work.over:
+        return _wind_up(pod, seen, facts)
+    kills, change = _resize(pod, seen, facts, work.kills)
+    starts = _starts(pod, seen, facts, sandbox, work.starts)
+    # Nothing is started in a cgroup that has yet to be made for it.
+    steps: tuple[Step, ...] = (*kills, *(change or starts.steps), *_outdated(seen))
+    if not facts.prepared and _retry_due(facts):
+        steps = (*steps, Prepare())
+    failed = facts.resize_failure
+    again = failed.retry_at if failed is not None and failed.retry_at > facts.now else None
+    times = [time for time in (starts.wait_until, deadline(pod), again) if time is not None]
+    reason = kills[0].message if kills else starts.reason
+    return replace(starts, steps=steps, wait_until=min(times, default=None), reason=reason)
+
+
+def sandbox_problem(pod: Pod, sandboxes: tuple[SandboxState, ...]) -> str:
+    """Why the pod needs a new sandbox, in upstream's words; "" when the newest one serves."""
+    if not sandboxes:
+        return NO_SANDBOX
+    if sum(one.ready for one in sandboxes) > 1:
+        return SEVERAL_SANDBOXES
+    newest = sandboxes[0]
+    if not newest.ready:
+        return SANDBOX_NOT_READY
+    if newest.network_mode != ("NODE" if pod.host_network else "POD"):
+        return OTHER_NETWORK
+    if not pod.host_network and not newest.ips:
+        return NO_ADDRESS
+    return ""
+
+
+def next_attempt(pod: Pod, seen: ObservedPod, kind: Kind, name: str) -> int:
+    """The restart count of the next attempt: one more than the runtime, or else the API, knows of."""
+    latest = seen.latest(name)
+    if latest is not None:
+        return restart_count(latest.annotations, latest.attempt) + 1
+    listed = {Kind.INIT: "initContainerStatuses", Kind.MAIN: "containerStatuses"}.get(kind, "")
+    for status in pod.status.get(listed) or []:
+        if status.get("name") == name and status.get("containerID"):
+            return int(status.get("restartCount", 0)) + _has_run(status)
+        if status.get("name") == name and restart_all.was_reset(status):
+            return int(status.get("restartCount", 0))
+    return 0
+
+
+def _has_run(status: Json) -> bool:
+    """The container that a status speaks of was started: what waits and has never ended was only created."""
+    return "waiting" not in (status.get("state") or {}) or "terminated" in (status.get("lastState") or {})
+
+
+def _without_sandbox(pod: Pod, seen: ObservedPod, facts: Facts, problem: str) -> PodPlan:
+    kills = kills_of(pod, seen, facts.now, grace_seconds(pod), facts.now)
+    if kills:
+        return PodPlan(kills, reason=problem)
+    stops = sandbox_stops(seen, facts)
+    if stops:
+        return PodPlan(stops, reason=problem)
+    attempt = seen.sandboxes[0].attempt + 1 if seen.sandboxes else 0
+    if attempt and seen.containers and not _worth_a_new_sandbox(pod, seen):
+        return PodPlan(reason="every container has ended", terminal=True)
+    if not _retry_due(facts) and facts.blocked is not None:
+        return PodPlan(wait_until=facts.blocked.retry_at, reason=f"{facts.blocked.reason}: {facts.blocked.message}")
+    images = _first_images(pod, seen, facts)
+    if not (facts.prepared or facts.sandbox_ready):
+        steps = (Prepare(may_leave=True), *images.steps)
+        return PodPlan(steps, reason="volumes and cgroup are prepared", waiting=images.waiting)
+    rest: tuple[Step, ...] = () if facts.prepared else (Prepare(),)
+    if not facts.network_ready and not pod.host_network:
+        text = "the container runtime's network is not ready"
+        return PodPlan((*rest, *images.steps), facts.now + 1, reason=text, waiting=images.waiting)
+    # Init containers run again in a new sandbox: their old records would pass for this one's.
+    purge = tuple(
+        RemoveContainer(one.id)
+        for one in seen.containers
+        if one.state is RunState.EXITED and _kind_of(pod, one.name) is Kind.INIT
+    )
+    sandbox = RunSandbox(attempt, replaces=bool(seen.sandboxes))
+    return PodPlan((*purge, sandbox, *rest, *images.steps), reason=problem, waiting=images.waiting)
+
+
+def _worth_a_new_sandbox(pod: Pod, seen: ObservedPod) -> bool:
+    # A finished Job's pod must not get a sandbox merely because its old one is gone.
+    if pod.restart_policy == "Never" and not any(may_restart(pod, one) for _, one in pod.containers(Kind.MAIN)):
+        return False
+    names = {one.name for one in seen.containers}
+    mains = list(pod.containers(Kind.MAIN))
+    if not any(container["name"] in names for _, container in mains):
+        return True
+    return any(should_start(pod, container, seen.latest(container["name"])) for _, container in mains)
+
+
+def _first_images(pod: Pod, seen: ObservedPod, facts: Facts) -> PodPlan:
+    # Looked for beside the sandbox, so that no start waits for it afterwards.
+    first = list(pod.containers(Kind.INIT))[:1] or list(pod.containers(Kind.MAIN))
+    return _starts(pod, seen, facts, None, first)
+
+
+@dataclass(slots=True)
+class _Work:
+    """What the containers need. `over`: none that counts runs or will run again."""
+
+    kills: list[Kill] = field(default_factory=list)
+    starts: list[Candidate] = field(default_factory=list)
+    over: bool = False
+
+
+def _judge(pod: Pod, seen: ObservedPod, facts: Facts, sandbox: SandboxState) -> _Work:
+    init = init_actions(pod, seen, facts, sandbox.id)
+    if init.failed:
+        return _Work(over=True)
+    ephemeral = [one for one in pod.containers(Kind.EPHEMERAL) if seen.latest(one[1]["name"]) is None]
+    work = _Work(list(init.kills), [*ephemeral, *((Kind.INIT, container) for container in init.starts)])
+    if not init.done:
+        return work
+    kept = 0
+    for _, container in pod.containers(Kind.MAIN):
+        latest = seen.latest(container["name"])
+        if latest is not None and latest.state is RunState.RUNNING:
+            kept += 1
+            kill = _fault(pod, container, latest, facts)
+            work.kills += [kill] if kill else []
+        elif should_start(pod, container, latest) or (latest is not None and latest.id in facts.restart_wanted):
+            kept += 1
+            if latest is not None and latest.state is RunState.UNKNOWN:
+                message = 'Container is in "unknown" state, try killing it before restart'
+                work.kills.append(_kill(pod, container, latest, message))
+            else:
+                work.starts.append((Kind.MAIN, container))
+    work.over = kept == 0
+    return work
+
+
+def _resize(pod: Pod, seen: ObservedPod, facts: Facts, kills: list[Kill]) -> tuple[list[Kill], tuple[Step, ...]]:
+    """All kills, those for a resize included, and what else it takes; that waits for the containers to end."""
+    due = resize.due(pod, seen, facts, frozenset(kill.container_id for kill in kills))
+    if due.restarts:
+        return [*kills, *due.restarts], ()
+    failed = facts.resize_failure
+    if due.step is None or (failed is not None and failed.retry_at > facts.now):
+        return kills, ()
+    return kills, (due.step,)
+
+
+def _fault(pod: Pod, container: Json, latest: ContainerState, facts: Facts) -> Kill | None:
+    name = container["name"]
+    known = latest.annotations.get(HASH)
+    if known and known != container_hash(container):
+        message = f"Container {name} definition changed, will be restarted"
+        return replace(_kill(pod, container, latest, message), restart=True)
+    state = facts.probes.get(latest.id)
+    if state is None or state.live:
+        return None
+    probe = "startup" if container.get("startupProbe") and not state.started else "liveness"
+    restart = may_restart(pod, container)
+    message = f"Container {name} failed {probe} probe" + (", will be restarted" if restart else "")
+    return replace(_kill(pod, container, latest, message, f"{probe}Probe"), restart=restart)
+
+
+def _kill(pod: Pod, container: Json, latest: ContainerState, message: str, probe: str = "") -> Kill:
+    hook = (container.get("lifecycle") or {}).get("preStop")
+    return Kill(latest.id, container["name"], message, grace_seconds(pod, container, probe), hook)
+
+
+def _wind_up(pod: Pod, seen: ObservedPod, facts: Facts) -> PodPlan:
+    # Every container that counts has ended: sidecars go, then the sandbox; the status says the rest.
+    kills = kills_of(pod, seen, facts.now, grace_seconds(pod), _over_since(pod, seen, facts.now))
+    stops: tuple[Step, ...] = (*kills, *early_hooks(pod, seen, facts, kills)) if kills else sandbox_stops(seen, facts)
+    return PodPlan(stops, reason="every container has ended", terminal=not kills)
+
+
+def _over_since(pod: Pod, seen: ObservedPod, now: float) -> float:
+    """When the last container that counts ended: the grace of the sidecars runs from then (wall seconds)."""
+    counted = {one["name"] for kind, one in pod.containers(Kind.INIT, Kind.MAIN) if not is_sidecar(kind, one)}
+    ends = [one.finished_at / 1e9 for one in seen.containers if one.name in counted and one.finished_at]
+    return min(now, max(ends, default=now))
+
+
+def _starts(
+    pod: Pod, seen: ObservedPod, facts: Facts, sandbox: SandboxState | None, candidates: Iterable[Candidate]
+) -> PodPlan:
+    steps: list[Step] = []
+    waiting: dict[str, Waiting] = {}
+    times: list[float] = []
+    for kind, container in candidates:
+        name = container["name"]
+        step, why, at = _start(pod, seen, facts, sandbox, kind, container)
+        if step is not None:
+            steps.append(step)
+        if why is not None:
+            waiting[name] = why
+        if at is not None:
+            times.append(at)
+        # The next container comes after this one's postStart hook, as upstream's order has it.
+        if (container.get("lifecycle") or {}).get("postStart") and (step is not None or why is None):
+            break
+    reason = next((f"{name}: {why.reason} {why.message}".strip() for name, why in waiting.items()), "")
+    return PodPlan(tuple(steps), min(times, default=None), reason, waiting)
+
+
+def _start(
+    pod: Pod, seen: ObservedPod, facts: Facts, sandbox: SandboxState | None, kind: Kind, container: Json
+) -> tuple[Step | None, Waiting | None, float | None]:
+    name = container["name"]
+    latest = seen.latest(name)
+    made = latest if latest is not None and _only_created(latest, sandbox, container, facts) else None
+    attempt = restart_count(made.annotations, made.attempt) if made else next_attempt(pod, seen, kind, name)
+    if latest is not None and latest.state is RunState.EXITED and kind is not Kind.EPHEMERAL:
+        at = backoff.until(facts.backoff.get(backoff_key(container)), latest.finished_at / 1e9)
+        if at > facts.now:
+            return None, crash_loop(pod, container, facts), at
+    failure = facts.failures.get(name)
+    if failure is not None and failure.retry_at > facts.now:
+        return None, Waiting(failure.reason, failure.message), failure.retry_at
+    told = Waiting(failure.reason, failure.message) if failure is not None else None
+    for volume in (*image_volumes(pod, container), None):
+        missing = _image(facts, EnsureImage(kind, container, attempt, volume), told)
+        if missing is not None:
+            return missing
+    if sandbox is None:
+        return None, told, None
+    if not facts.prepared:
+        return None, told, facts.blocked.retry_at if facts.blocked else None
+    start = Start(kind, container, attempt, sandbox.id)
+    if made is not None:
+        start = replace(start, instead_of=made.id) if made.cut else replace(start, made=made.id)
+    return start, told, None
+
+
+def _only_created(latest: ContainerState, sandbox: SandboxState | None, container: Json, facts: Facts) -> bool:
+    """An agent that was killed between create and start has left it: it never ran, so it is no restart to start it."""
+    return (
+        latest.state is RunState.CREATED
+        and sandbox is not None
+        and latest.sandbox_id == sandbox.id
+        and latest.annotations.get(HASH) == container_hash(container)
+        and container["name"] not in facts.failures
+    )
+
+
+def _image(
+    facts: Facts, ensure: EnsureImage, told: Waiting | None
+) -> tuple[Step | None, Waiting | None, float | None] | None:
+    """What is to be done or waited for until the image is there; None when it is."""
+    image = facts.images.get(wanted(ensure.container, ensure.volume).key)
+    if image is None or (ensure.volume is None and image.attempt != ensure.attempt):
+        return ensure, told, None
+    if image.phase is ImagePhase.PULLING:
+        return None, told or image.waiting, None
+    if image.phase is ImagePhase.FAILED:
+        if image.retry_at > facts.now:
+            return None, image.waiting, image.retry_at
+        return ensure, image.waiting, None
+    return None
+
+
+def crash_loop(pod: Pod, container: Json, facts: Facts) -> Waiting:
+    """The waiting state of a container in restart back-off."""
+    entry = facts.backoff[backoff_key(container)]
+    text = (
+        f"back-off {_duration(entry.delay)} restarting failed container={container['name']} "
+        f"pod={pod.name}_{pod.namespace}({pod.uid})"
+    )
+    return Waiting("CrashLoopBackOff", text)
+
+
+def backoff_key(container: Json) -> str:
+    """A changed definition starts with no back-off, and so does a resized container."""
+    resources = json.dumps(container.get("resources") or {}, sort_keys=True, default=str)
+    return f"{container['name']}/{container_hash(container)}/{resources}"
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes}m{rest}s" if minutes else f"{rest}s"
+
+
+def _outdated(seen: ObservedPod) -> tuple[RemoveContainer | RemoveSandbox, ...]:
+    """Dead attempts beyond the newest and the one before it, which the status shows as the last state, and sandboxes
+    that have been replaced once nothing of theirs is left."""
+    count: dict[str, int] = {}
+    gone: list[RemoveContainer | RemoveSandbox] = []
+    for one in seen.containers:
+        count[one.name] = count.get(one.name, 0) + 1
+        left_over = count[one.name] > 1 and one.state is RunState.CREATED
+        if left_over or (count[one.name] > 2 and one.state is RunState.EXITED):
+            gone.append(RemoveContainer(one.id))
+    occupied = {one.sandbox_id for one in seen.containers}
+    gone += [RemoveSandbox(one.id) for one in seen.sandboxes[1:] if not one.ready and one.id not in occupied]
+    return tuple(gone)
+
+
+def _kind_of(pod: Pod, name: str) -> Kind | None:
+    found = pod.container(name)
+    return found[0] if found else None
+
+
+def _retry_due(facts: Facts) -> bool:
+    return facts.blocked is None or facts.blocked.retry_at <= facts.now

@@ -1,0 +1,212 @@
+"""What brings a running pod from the resources that are in force to the ones it was allocated.
+
+Follows kuberuntime's computePodResizeAction and doPodResizeAction (KEP-1287): a container whose
+resizePolicy says so is restarted, the others are updated as they run, memory before CPU. The pod's
+own cgroup grows before its containers and shrinks after them, so that they never ask for more than
+it has. Resizing memory-backed volumes is an alpha feature and not done.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from agent.common.model.pods import ContainerState, Json, Kind, ObservedPod, Pod, RunState
+from agent.common.plan.restart import grace_seconds, is_sidecar
+from agent.pods.model.facts import Facts
+from agent.pods.model.steps import Kill, Resize
+from agent.resources.model import CPU, MEMORY, ContainerResize, Limits, MemoryUse, Sizes
+from agent.resources.plan.actuated import sizes
+from agent.resources.plan.allocation import RESIZABLE, allocation_of, same
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """What a resize still asks for: containers to restart, and one step for all the rest."""
+
+    restarts: tuple[Kill, ...] = ()
+    step: Resize | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.restarts) or self.step is not None
+
+
+@dataclass(frozen=True, slots=True)
+class SetPod:
+    """Write the pod's own cgroup."""
+
+    limits: Limits
+
+
+@dataclass(frozen=True, slots=True)
+class SetContainer:
+    """Update a running container; `sizes` are in force afterwards."""
+
+    container_id: str
+    name: str
+    sizes: Sizes
+
+
+Move = SetPod | SetContainer
+_Part = Callable[[Sizes], tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Decreases:
+    """New memory limits (bytes) that are below the present ones. `pod` None: the pod's own is not."""
+
+    pod: int | None = None
+    containers: Mapping[str, int] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return self.pod is not None or bool(self.containers)
+
+
+def due(pod: Pod, seen: ObservedPod, facts: Facts, killed: frozenset[str] = frozenset()) -> Due:
+    """`pod` as it is allocated; containers whose id is in `killed` are about to end for another reason."""
+    if facts.actuated is None or facts.sized is None:
+        return Due()
+    wanted = allocation_of(pod)
+    if facts.actuated == wanted and facts.sized == wanted:
+        return Due()
+    restarts: list[Kill] = []
+    updates: list[ContainerResize] = []
+    for kind, container, latest in _running(pod, seen):
+        if latest.id in killed:
+            continue
+        before = sizes(facts.actuated.containers.get(container["name"]), facts.actuated.whole)
+        after = sizes(container.get("resources"), pod.spec.get("resources"))
+        if before == after:
+            continue
+        if _wants_restart(kind, container, before, after):
+            message = f"Container {container['name']} resize requires restart"
+            hook = (container.get("lifecycle") or {}).get("preStop")
+            grace = grace_seconds(pod, container)
+            restarts.append(Kill(latest.id, container["name"], message, grace, hook, restart=True))
+        else:
+            updates.append(ContainerResize(latest.id, container["name"], before, after))
+    if not updates and same(facts.sized, wanted):
+        return Due(tuple(restarts))
+    return Due(tuple(restarts), Resize(tuple(updates), wanted))
+
+
+def memory_moves(step: Resize, present: Limits, wanted: Limits) -> list[Move]:
+    """In the order in which they are to be made; none when nothing changes."""
+    found: list[Move] = []
+    new = present if wanted.memory is None else replace(present, memory=wanted.memory)
+    if _bound(new.memory) > _bound(present.memory):
+        found.append(SetPod(new))
+    changed = [one for one in step.containers if _memory(one.before) != _memory(one.after)]
+    for one in _decreases_first(changed, _memory):
+        mixed = replace(one.before, memory_request=one.after.memory_request, memory_limit=one.after.memory_limit)
+        found.append(SetContainer(one.container_id, one.name, mixed))
+    if _bound(new.memory) < _bound(present.memory):
+        found.append(SetPod(new))
+    return found
+
+
+def cpu_moves(step: Resize, present: Limits, wanted: Limits) -> list[Move]:
+    """The same for CPU, once memory is as it is to be. Limits grow before requests and shrink after them.
+
+    The kernel refuses a quota on v1 that is below a child's, so a first quota comes after the containers' too.
+    """
+    found: list[Move] = []
+    shares = wanted.cpu_shares if wanted.cpu_shares is not None else present.cpu_shares
+    most = present
+    if wanted.cpu_quota is not None:
+        most = replace(present, cpu_quota=wanted.cpu_quota, cpu_period=wanted.cpu_period)
+    more, less = _quota(most) > _quota(present), _quota(most) < _quota(present)
+    before, after = present.cpu_shares or 0, shares or 0
+    now = present
+    if more:
+        now = replace(now, cpu_quota=most.cpu_quota, cpu_period=most.cpu_period)
+        found.append(SetPod(now))
+    if after > before:
+        now = replace(now, cpu_shares=shares)
+        found.append(SetPod(now))
+    changed = [one for one in step.containers if _cpu(one.before) != _cpu(one.after)]
+    found += [SetContainer(one.container_id, one.name, one.after) for one in _decreases_first(changed, _cpu)]
+    if after < before:
+        now = replace(now, cpu_shares=shares)
+        found.append(SetPod(now))
+    if less:
+        found.append(SetPod(replace(now, cpu_quota=most.cpu_quota, cpu_period=most.cpu_period)))
+    return found
+
+
+def memory_decreases(step: Resize, present: Limits, wanted: Limits) -> Decreases:
+    """The limits that must not be set while more than that is in use."""
+    lower = wanted.memory if wanted.memory and _bound(wanted.memory) < _bound(present.memory) else None
+    containers = {
+        one.container_id: one.after.memory_limit
+        for one in step.containers
+        if one.after.memory_limit and _bound(one.after.memory_limit) < _bound(one.before.memory_limit)
+    }
+    return Decreases(lower, containers)
+
+
+def decrease_problem(wanted: Decreases, use: MemoryUse, names: Mapping[str, str]) -> str:
+    """Why the limits cannot be lowered now, in upstream's words; "" when they can. `names` by container id."""
+    found: list[str] = []
+    if wanted.pod is not None:
+        if use.pod is None:
+            found.append("missing pod memory usage")
+        elif use.pod >= wanted.pod:
+            found.append(f"attempting to set pod memory limit ({wanted.pod}) below current usage ({use.pod})")
+    for container_id, limit in wanted.containers.items():
+        used = use.containers.get(container_id)
+        name = f'"{names.get(container_id, container_id)}"'
+        if used is None:
+            found.append(f"missing container {name} memory usage")
+        elif used >= limit:
+            text = f"attempting to set container {name} memory limit ({limit}) below current usage ({used})"
+            found.append(text)
+    if not found:
+        return ""
+    return "cannot decrease memory limits: " + (found[0] if len(found) == 1 else f"[{', '.join(found)}]")
+
+
+def _running(pod: Pod, seen: ObservedPod) -> Iterator[tuple[Kind, Json, ContainerState]]:
+    sandbox = seen.sandbox
+    for kind, container in pod.containers(*RESIZABLE):
+        latest = seen.latest(container["name"])
+        if latest is None or sandbox is None or latest.sandbox_id != sandbox.id:
+            continue
+        if latest.state is RunState.RUNNING:
+            yield kind, container, latest
+
+
+def _wants_restart(kind: Kind, container: Json, before: Sizes, after: Sizes) -> bool:
+    if kind is Kind.INIT and not is_sidecar(kind, container):
+        return False  # the API takes no restart policy for them
+    policies = {one.get("resourceName"): one.get("restartPolicy") for one in container.get("resizePolicy") or []}
+    cpu = _cpu(before) != _cpu(after) and policies.get(CPU) == "RestartContainer"
+    return cpu or (_memory(before) != _memory(after) and policies.get(MEMORY) == "RestartContainer")
+
+
+def _decreases_first(changed: list[ContainerResize], part: _Part) -> list[ContainerResize]:
+    def falls(one: ContainerResize) -> bool:
+        limit, request = part(one.after)
+        old_limit, old_request = part(one.before)
+        return limit < old_limit if limit != old_limit else request < old_request
+
+    down = [one for one in changed if falls(one)]
+    return [*reversed(down), *(one for one in changed if not falls(one))]
+
+
+def _memory(of: Sizes) -> tuple[int, int]:
+    return of.memory_limit, of.memory_request
+
+
+def _cpu(of: Sizes) -> tuple[int, int]:
+    return of.cpu_limit, of.cpu_request
+
+
+def _bound(memory: int | None) -> float:
+    return memory or math.inf
+
+
+def _quota(of: Limits) -> float:
+    """As a share of one core."""
+    return of.cpu_quota / of.cpu_period if of.cpu_quota and of.cpu_quota > 0 and of.cpu_period else math.inf

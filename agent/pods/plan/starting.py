@@ -1,0 +1,57 @@
+"""What a container that is to start is made with, and what becomes of it when its postStart hook fails."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from agent.common.model.pods import Json, Kind, ObservedPod, Pod, SandboxState
+from agent.common.model.states import ImageState
+from agent.common.plan.restart import MINIMUM_GRACE
+from agent.images.plan.images import image_volumes, volume_key
+from agent.pods.model.steps import Kill, Start
+from agent.volumes.model.volumes import MountedVolume
+from nodelib.errors import Permanent
+
+
+def ips_for(pod: Pod, sandbox: SandboxState | None, host_ips: tuple[str, ...]) -> tuple[str, ...]:
+    """The addresses of a pod in this sandbox; a pod of the host's network has the host's."""
+    if pod.host_network:
+        return host_ips
+    return sandbox.ips if sandbox is not None else ()
+
+
+def target_of(step: Start, seen: ObservedPod) -> str:
+    """The container whose processes an ephemeral container is to see, "": none. Raises Permanent."""
+    wanted = step.container.get("targetContainerName")
+    if step.kind is not Kind.EPHEMERAL or not wanted:
+        return ""
+    found = seen.latest(wanted)
+    if found is None or not seen.runs(found.id):
+        raise Permanent(
+            f'unable to find target container "{wanted}"', action="It must run for its processes to be seen."
+        )
+    return found.id
+
+
+def with_volume_images(
+    pod: Pod, container: Json, volumes: Mapping[str, MountedVolume], images: Mapping[str, ImageState]
+) -> dict[str, MountedVolume]:
+    """Image volumes are mounted as what was looked for or pulled, and not what a tag may mean meanwhile.
+
+    Raises Permanent: the image of one is not there any more.
+    """
+    found = dict(volumes)
+    for volume in image_volumes(pod, container):
+        name, state = volume["name"], images.get(volume_key(volume["name"]))
+        if state is None or state.facts is None or name not in found:
+            raise Permanent("its image is not there any more", obj=f"volume {name}", step="mount image")
+        found[name] = replace(found[name], image_ref=state.ref)
+    return found
+
+
+def after_failed_hook(pod: Pod, container: Json, container_id: str) -> Kill:
+    """A container whose postStart hook failed is ended, with its preStop hook."""
+    grace = int(pod.spec.get("terminationGracePeriodSeconds") or MINIMUM_GRACE)
+    pre_stop = (container.get("lifecycle") or {}).get("preStop")
+    return Kill(container_id, str(container["name"]), "FailedPostStartHook", grace, pre_stop)

@@ -1,0 +1,57 @@
+"""How long a pod took to start, without what is not the node's doing: pulls, init containers.
+
+Follows pkg/kubelet/util/pod_startup_latency_tracker.go and the pod startup latency SLI
+(kubernetes/community sig-scalability/slos/pod_startup_latency.md). Wall seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from agent.common.model.pods import Json, Kind, Pod
+from agent.common.plan.restart import is_sidecar
+from nodelib.kube.times import parse_rfc3339
+
+# Volumes that come and go with a pod: any other makes it a stateful one, which the SLI leaves out.
+_EPHEMERAL = ("secret", "configMap", "downwardAPI", "emptyDir", "projected")
+
+
+def has_started(pod: Pod) -> bool:
+    """Each main container runs, by the status in the API."""
+    statuses = pod.status.get("containerStatuses") or []
+    return bool(statuses) and all(((one.get("state") or {}).get("running") or {}).get("startedAt") for one in statuses)
+
+
+def is_stateful(pod: Pod) -> bool:
+    return any(not any(kind in volume for kind in _EPHEMERAL) for volume in pod.spec.get("volumes") or [])
+
+
+def start_times(pod: Pod, now: float, pulls: Iterable[tuple[float, float]]) -> tuple[float, float | None]:
+    """(from creation to `now`, the same without pulls and init containers; None for a stateful pod)."""
+    created = parse_rfc3339(pod.meta["creationTimestamp"]) if pod.meta.get("creationTimestamp") else now
+    total = max(0.0, now - created)
+    if is_stateful(pod):
+        return total, None
+    return total, max(0.0, total - _covered(pulls) - _init_time(pod))
+
+
+def _covered(spans: Iterable[tuple[float, float]]) -> float:
+    """Their length, what overlaps counted once."""
+    covered, end = 0.0, float("-inf")
+    for began, ended in sorted(spans):
+        covered += max(0.0, ended - max(began, end))
+        end = max(end, ended)
+    return covered
+
+
+def _init_time(pod: Pod) -> float:
+    ordinary = {one["name"] for kind, one in pod.containers(Kind.INIT) if not is_sidecar(kind, one)}
+    listed = [one for one in pod.status.get("initContainerStatuses") or [] if one.get("name") in ordinary]
+    return sum(_ran(one.get("state") or {}) + _ran(one.get("lastState") or {}) for one in listed)
+
+
+def _ran(state: Json) -> float:
+    ended = state.get("terminated") or {}
+    if not ended.get("startedAt") or not ended.get("finishedAt"):
+        return 0.0
+    return max(0.0, parse_rfc3339(ended["finishedAt"]) - parse_rfc3339(ended["startedAt"]))

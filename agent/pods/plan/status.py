@@ -1,0 +1,222 @@
+"""PodStatus as the API is to show it: pod_status(pod, observed, what was said before, facts).
+
+Follows the kubelet's generateAPIPodStatus and the status manager's mergePodStatus and
+TerminatePod: phases only go forward, a terminal phase is told only when no container runs
+any more, and what others wrote into the status stays theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from agent.common.model.pods import Json, Kind, ObservedPod, Pod, ProbeState, RunState
+from agent.common.model.states import Waiting
+from agent.common.plan.demand import computed_qos, pod_requests
+from agent.pods.model.facts import Termination
+from agent.pods.plan import conditions, restart_all
+from agent.pods.plan.container_status import LISTED, await_start, container_statuses
+from agent.pods.plan.initialization import main_started
+from agent.pods.plan.phase import pod_phase
+from agent.pods.plan.pod import sandbox_problem
+from agent.resources.model import Allocation, Limits, ResizeState
+from agent.resources.plan import resize_status
+from nodelib.kube.times import format_rfc3339
+
+TERMINAL = ("Succeeded", "Failed")
+_LOST = "The container could not be located when the pod was terminated"
+
+
+@dataclass(frozen=True, slots=True)
+class StatusFacts:
+    """`terminal`: nothing runs or will run. `finished`: only records are left. `previous`: what was computed last.
+
+    `limits`: what the pod's own cgroup has; `actuated`: the resources that are in force, as far as they are known.
+    `devices`: allocatedResourcesStatus by container name. `in_post_start`: names of containers whose hook goes on.
+    """
+
+    now: float
+    host_ips: tuple[str, ...] = ()
+    previous: Json = field(default_factory=dict)
+    waiting: Mapping[str, Waiting] = field(default_factory=dict)
+    probes: Mapping[str, ProbeState] = field(default_factory=dict)
+    ending: Termination | None = None
+    terminal: bool = False
+    finished: bool = False
+    resize: ResizeState = field(default_factory=ResizeState)
+    limits: Limits | None = None
+    actuated: Allocation | None = None
+    devices: Mapping[str, list[Json]] = field(default_factory=dict)
+    restart_wanted: frozenset[str] = frozenset()
+    in_post_start: frozenset[str] = frozenset()
+
+
+def pod_status(pod: Pod, seen: ObservedPod, facts: StatusFacts) -> Json:
+    """The whole status; patches are made of its differences."""
+    seen = _without_hooked(seen, facts.in_post_start)
+    before = facts.previous or pod.status
+    status: Json = {"qosClass": before.get("qosClass") or computed_qos(pod).value}
+    for kind, listed in LISTED.items():
+        found = container_statuses(pod, kind, seen, before, facts.waiting, facts.probes, facts.actuated)
+        for one in found:
+            if kind is Kind.MAIN and facts.devices.get(one["name"]):
+                one["allocatedResourcesStatus"] = facts.devices[one["name"]]
+        if found:
+            status[listed] = found
+    again = _started_again(seen, facts)
+    await_start(pod, [one for one in status.get(LISTED[Kind.MAIN]) or [] if one["name"] in again])
+    if facts.ending is None and restart_all.under_way(pod, seen):
+        restart_all.mark([one for kind in (Kind.INIT, Kind.MAIN) for one in status.get(LISTED[kind]) or []])
+    if facts.finished:
+        _settle(pod, status)
+    _set_phase(pod, seen, facts, before, status, again)
+    _set_conditions(pod, seen, facts, before, status)
+    _set_addresses(pod, seen, facts, before, status)
+    status["startTime"] = before.get("startTime") or pod.status.get("startTime") or format_rfc3339(facts.now)
+    if pod.meta.get("generation") is not None:
+        status["observedGeneration"] = max(pod.meta["generation"], before.get("observedGeneration") or 0)
+    requests = pod_requests(pod)
+    if requests:
+        shown = {name: resize_status.shown(name, amount) for name, amount in sorted(requests.items())}
+        status["allocatedResources"] = shown
+    resources = resize_status.pod_resources(pod, status["phase"], facts.limits)
+    if resources:
+        status["resources"] = resources
+    return status
+
+
+def _without_hooked(seen: ObservedPod, names: frozenset[str]) -> ObservedPod:
+    """A container is not shown running before its postStart hook has ended, as the API documents it."""
+    if not names:
+        return seen
+    shown = (
+        replace(one, state=RunState.CREATED) if one.name in names and one.state is RunState.RUNNING else one
+        for one in seen.containers
+    )
+    return replace(seen, containers=tuple(shown))
+
+
+def status_by_name(status: Json) -> dict[str, Json]:
+    """Container statuses of init and main containers by name."""
+    return {one["name"]: one for kind in (Kind.INIT, Kind.MAIN) for one in status.get(LISTED[kind]) or []}
+
+
+def _started_again(seen: ObservedPod, facts: StatusFacts) -> frozenset[str]:
+    """Containers that were stopped (a probe failed, their image changed) to be started again, and those whose next
+    attempt is made and has yet to start: how the last one ended says nothing of the pod."""
+    if facts.ending is not None:
+        return frozenset()
+    newest = {one.name: one for one in reversed(seen.containers)}
+    return frozenset(
+        name
+        for name, one in newest.items()
+        if one.state is RunState.CREATED or (one.id in facts.restart_wanted and one.state is RunState.EXITED)
+    )
+
+
+def _set_phase(
+    pod: Pod, seen: ObservedPod, facts: StatusFacts, before: Json, status: Json, again: frozenset[str]
+) -> None:
+    sandbox = seen.sandbox.id if seen.sandbox else ""
+    running = any(one.state is RunState.RUNNING for one in seen.containers)
+    ending = facts.ending
+    terminal = ending is not None and (facts.terminal or ending.fails)
+    ran = main_started(pod, seen, sandbox)
+    phase = pod_phase(pod, status_by_name(status), terminal=terminal, main_ran=ran, again=again)
+    reason = message = ""
+    if ending is not None and ending.fails_as(phase):
+        phase, reason, message = "Failed", ending.reason, ending.message
+    elif facts.finished and phase not in TERMINAL:
+        phase = "Failed"
+    known = pod.status.get("phase")
+    fixed = next((one for one in (known, before.get("phase")) if one in TERMINAL), None)
+    if fixed is not None and (phase not in TERMINAL or known in TERMINAL):
+        phase = fixed
+    if phase in TERMINAL and running and fixed is None:
+        phase, reason, message = before.get("phase") or "Running", "", ""
+    if phase == (before.get("phase") or known) and not reason:
+        reason = before.get("reason") or pod.status.get("reason") or ""
+        message = before.get("message") or pod.status.get("message") or ""
+    status["phase"] = phase
+    if reason:
+        status["reason"] = reason
+    if message:
+        status["message"] = message
+
+
+def _set_conditions(pod: Pod, seen: ObservedPod, facts: StatusFacts, before: Json, status: Json) -> None:
+    others = [one for one in pod.status.get("conditions") or [] if one.get("type") not in conditions.OWNED]
+    named, phase = status_by_name(status), status["phase"]
+    containers = conditions.containers_ready(pod, named, phase)
+    owned = [
+        conditions.ready_to_start(sandbox_problem(pod, seen.sandboxes)),
+        conditions.initialized(pod, named, phase, before),
+        conditions.ready(pod, containers, others),
+        containers,
+        conditions.scheduled(),
+    ]
+    if restart_all.could(pod):
+        owned.append(restart_all.condition(facts.ending is None and restart_all.under_way(pod, seen)))
+    said = (before.get("conditions") or []) + (pod.status.get("conditions") or [])
+    newest = list({one.get("type"): one for one in reversed(said)}.values())
+    now = format_rfc3339(facts.now)
+    if facts.ending is not None and facts.ending.disrupted and phase in TERMINAL:
+        mark = conditions.with_times(
+            [conditions.disrupted(facts.ending.message)], newest, now, pod.meta.get("generation")
+        )
+        others = [*(one for one in others if one.get("type") != conditions.DISRUPTION_TARGET), *mark]
+    told = conditions.with_times(owned, newest, now, pod.meta.get("generation"))
+    resizes = [] if phase in TERMINAL else resize_status.conditions(facts.resize)
+    status["conditions"] = [*others, *resizes, *told]
+
+
+def _set_addresses(pod: Pod, seen: ObservedPod, facts: StatusFacts, before: Json, status: Json) -> None:
+    if facts.host_ips:
+        status["hostIP"] = facts.host_ips[0]
+        status["hostIPs"] = [{"ip": ip} for ip in facts.host_ips[:2]]
+    ips: tuple[str, ...] = ()
+    if pod.host_network:
+        known = tuple(one["ip"] for one in before.get("podIPs") or [])
+        ips = known or facts.host_ips[:2]
+    elif seen.sandbox is not None and seen.sandbox.ready:
+        ips = seen.sandbox.ips
+    if not ips and (facts.ending is not None or status["phase"] in TERMINAL):
+        # A pod keeps its last address on show while it ends, as upstream's does.
+        ips = tuple(one["ip"] for one in before.get("podIPs") or [])
+    if ips:
+        status["podIP"] = ips[0]
+        status["podIPs"] = [{"ip": ip} for ip in ips]
+
+
+def _settle(pod: Pod, status: Json) -> None:
+    """Give every container that may have run a terminated state: nothing can be said of it later."""
+    ended = {"terminated": {"exitCode": 137, "reason": "ContainerStatusUnknown", "message": _LOST}}
+    times: Json = {"startedAt": None, "finishedAt": None}
+    lost = {"terminated": {**ended["terminated"], **times}}
+    if _was_initialized(pod, status):
+        for one in status.get(LISTED[Kind.MAIN]) or []:
+            if "terminated" not in one["state"]:
+                one.update(state=lost, ready=False, started=False)
+    inits = status.get(LISTED[Kind.INIT]) or []
+    tried = [
+        index
+        for index, one in enumerate(inits)
+        if "waiting" not in one["state"] or "terminated" in (one.get("lastState") or {})
+    ]
+    for one in inits[: max(tried, default=0) + 1]:
+        if "terminated" not in one["state"]:
+            one.update(state=lost, ready=False, started=False)
+
+
+def _was_initialized(pod: Pod, status: Json) -> bool:
+    inits = list(pod.containers(Kind.INIT))
+    if not inits:
+        return True
+    for one in status.get(LISTED[Kind.MAIN]) or []:
+        if "terminated" in (one.get("lastState") or {}) or "waiting" not in one["state"]:
+            return True
+    last = next((one for one in status.get(LISTED[Kind.INIT]) or [] if one["name"] == inits[-1][1]["name"]), None)
+    if last is None:
+        return False
+    states = (last["state"], last.get("lastState") or {})
+    return bool(last.get("started")) or any(one.get("terminated", {}).get("exitCode") == 0 for one in states)

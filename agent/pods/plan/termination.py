@@ -1,0 +1,192 @@
+"""Bringing a pod down: what is still to be stopped, released and removed, in that order.
+
+Follows the kubelet's SyncTerminatingPod and SyncTerminatedPod: containers (sidecars after
+the main ones, last sidecar first), sandbox, volumes and cgroup, the last status, the
+deletion of the object, the records. Each is seen done before the next begins.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
+
+from agent.common.model.labels import PRE_STOP
+from agent.common.model.pods import ContainerState, Json, Kind, ObservedPod, Pod, RunState
+from agent.common.plan.restart import MINIMUM_GRACE, grace_seconds, is_sidecar
+from agent.pods.model.facts import Cause, Facts, Termination
+from agent.pods.model.steps import (
+    Confirm,
+    Forget,
+    Kill,
+    PodPlan,
+    PreStop,
+    Release,
+    RemoveContainer,
+    RemoveSandbox,
+    StopSandbox,
+)
+from nodelib.kube.times import parse_rfc3339
+
+
+def ending_of(
+    pod: Pod | None, last_known: Pod, phase: str, present: Termination | None, now: float
+) -> Termination | None:
+    """The pod's way out, if it is to go: never taken back, its grace never longer than before.
+
+    `pod` None: its object is gone. `phase` is the phase that the agent has computed last.
+    """
+    wanted = _wanted(pod, last_known, phase, present, now)
+    if wanted is None or present is None or wanted is present:
+        return wanted
+    grace = min(present.grace, wanted.grace)
+    since = present.since if grace == present.grace else now
+    if not present.fails:
+        return Termination(wanted.cause, since, grace)
+    # What has failed the pod stays its reason; the object's going only adds to it.
+    cause = Cause.REMOVED if wanted.cause is Cause.REMOVED else present.cause
+    return replace(present, cause=cause, since=since, grace=grace)
+
+
+def hastened(present: Termination | None, fresh: Termination) -> Termination:
+    """The node wants a pod to go that may be on its way out already: a deletion does not keep it from failing."""
+    if present is None:
+        return fresh
+    if present.fails or present.cause is not Cause.DELETED or not fresh.fails:
+        return present
+    return replace(fresh, grace=min(present.grace, fresh.grace))
+
+
+def rejection(reason: str, message: str, now: float) -> Termination:
+    """The node does not take the pod: it fails, and nothing of it is worth waiting for."""
+    return Termination(Cause.REJECTED, now, 1, reason, f"Pod was rejected: {message}")
+
+
+def _wanted(
+    pod: Pod | None, last_known: Pod, phase: str, present: Termination | None, now: float
+) -> Termination | None:
+    if pod is None:
+        return Termination(Cause.REMOVED, now, _grace(last_known))
+    if pod.is_deleted:
+        return Termination(Cause.DELETED, now, _grace(pod))
+    if present is not None:
+        return present
+    if phase in ("Succeeded", "Failed"):
+        return Termination(Cause.FINISHED, now, _grace(pod))
+    if (at := deadline(pod)) is not None and now >= at:
+        text = "Pod was active on the node longer than the specified deadline"
+        return Termination(Cause.DEADLINE, now, _grace(pod), "DeadlineExceeded", text)
+    return None
+
+
+def deadline(pod: Pod) -> float | None:
+    """When activeDeadlineSeconds is over (wall seconds)."""
+    seconds, started = pod.spec.get("activeDeadlineSeconds"), pod.status.get("startTime")
+    if seconds is None or not started:
+        return None
+    return parse_rfc3339(started) + int(seconds)
+
+
+def plan_ending(pod: Pod, seen: ObservedPod, facts: Facts, ending: Termination) -> PodPlan:
+    """The next steps of the way out. `finished` only when nothing but records of the pod is left."""
+    kills = kills_of(pod, seen, facts.now, ending.grace, ending.since)
+    if kills:
+        names = ", ".join(kill.name for kill in kills)
+        hooks = early_hooks(pod, seen, facts, kills)
+        return PodPlan((*kills, *hooks), reason=f"{names}: stopping, {_left(ending, facts.now)} s of grace left")
+    if facts.blocked is not None and facts.blocked.retry_at > facts.now:
+        return PodPlan(wait_until=facts.blocked.retry_at, reason=facts.blocked.message, terminal=True)
+    stops = sandbox_stops(seen, facts)
+    if stops:
+        return PodPlan(stops, reason="the sandbox and its network are being stopped", terminal=True)
+    if not facts.released:
+        return PodPlan((Release(),), reason="volumes and cgroup are being released", terminal=True)
+    if pod.is_deleted and ending.cause is not Cause.REMOVED and not facts.confirmed:
+        return PodPlan((Confirm(),), reason="the API server is told", terminal=True, finished=True)
+    if ending.cause is Cause.REMOVED or facts.confirmed:
+        return _forget(seen, facts)
+    if facts.drop_records and (seen.containers or seen.sandboxes):
+        return replace(_forget(seen, facts), reason="its records go: the disk is short", terminal=True, finished=True)
+    return PodPlan(reason="ended; its records stay until it is deleted", terminal=True, finished=True)
+
+
+def kills_of(pod: Pod, seen: ObservedPod, now: float, grace: int, since: float) -> tuple[Kill, ...]:
+    """The containers to be stopped now; once `grace` seconds since `since` are over, none waits for another."""
+    alive = [one for one in seen.containers if one.state in (RunState.RUNNING, RunState.UNKNOWN)]
+    # CRI counts whole seconds: rounded down, every pod would lose up to one of its own.
+    left = max(0, math.ceil(grace - (now - since)))
+    turn = alive if left == 0 else _whose_turn(pod, alive)
+    return tuple(Kill(one.id, one.name, f"Stopping container {one.name}", left, _pre_stop(pod, one)) for one in turn)
+
+
+def early_hooks(pod: Pod, seen: ObservedPod, facts: Facts, kills: tuple[Kill, ...]) -> tuple[PreStop, ...]:
+    """Sidecars are stopped in turn, but every preStop hook of the pod begins as soon as the pod is to end."""
+    grace, in_turn = kills[0].grace, {kill.container_id for kill in kills}
+    waiting = (one for one in seen.containers if one.state is RunState.RUNNING and one.id not in in_turn)
+    if grace <= 0:
+        return ()
+    found = ((one, _pre_stop(pod, one)) for one in waiting if one.id not in facts.prestop_ran)
+    return tuple(PreStop(one.id, one.name, grace, hook) for one, hook in found if hook)
+
+
+def hook_due(kill: Kill, prestop_ran: AbstractSet[str]) -> Json | None:
+    """The preStop hook that is to be run before this kill: once a container, and not without grace."""
+    return kill.hook if kill.grace > 0 and kill.container_id not in prestop_ran else None
+
+
+def grace_left(grace: int, hook_took: float) -> int:
+    """Seconds between the signal and the kill after a hook that took so long."""
+    return max(grace - int(hook_took), MINIMUM_GRACE)
+
+
+def without_turn(step: PreStop, took: float) -> Kill | None:
+    """A container whose early hook took the whole grace waits for no turn: it ends with those whose turn it is."""
+    return Kill(step.container_id, step.name, f"Stopping container {step.name}", 0) if took >= step.grace else None
+
+
+def sandbox_stops(seen: ObservedPod, facts: Facts) -> tuple[StopSandbox, ...]:
+    """Sandboxes whose network may still stand: every one that this agent has not stopped itself."""
+    return tuple(StopSandbox(one.id) for one in seen.sandboxes if one.id not in facts.stopped_sandboxes)
+
+
+def _whose_turn(pod: Pod, alive: list[ContainerState]) -> list[ContainerState]:
+    sidecars = [container["name"] for kind, container in pod.containers(Kind.INIT) if is_sidecar(kind, container)]
+    others = [one for one in alive if one.name not in sidecars]
+    if others:
+        return others
+    for name in reversed(sidecars):
+        last = [one for one in alive if one.name == name]
+        if last:
+            return last
+    return []
+
+
+def _forget(seen: ObservedPod, facts: Facts) -> PodPlan:
+    if facts.succeeded:  # its successor counts on from these containers
+        return PodPlan((Forget(),), reason="gone; it starts again", terminal=True, finished=True)
+    if seen.containers:
+        return PodPlan(tuple(RemoveContainer(one.id) for one in seen.containers), reason="records are removed")
+    if seen.sandboxes:
+        return PodPlan(tuple(RemoveSandbox(one.id) for one in seen.sandboxes), reason="records are removed")
+    return PodPlan((Forget(),), reason="gone", terminal=True, finished=True)
+
+
+def _pre_stop(pod: Pod, one: ContainerState) -> Json | None:
+    found = pod.container(one.name)
+    if found is not None:
+        hook = (found[1].get("lifecycle") or {}).get("preStop")
+        return hook if isinstance(hook, dict) else None
+    try:
+        restored = json.loads(one.annotations.get(PRE_STOP, "null"))
+    except json.JSONDecodeError:
+        return None
+    return restored if isinstance(restored, dict) else None
+
+
+def _grace(pod: Pod) -> int:
+    return max(1, grace_seconds(pod)) if pod.spec else MINIMUM_GRACE
+
+
+def _left(ending: Termination, now: float) -> int:
+    return max(0, math.ceil(ending.since + ending.grace - now))

@@ -1,0 +1,141 @@
+"""What a pod's worker and its steps ask of the world. Tests put interpreting fakes here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+from agent.common.model.pods import ContainerState, Json, Pod, ProbeState
+from agent.containers.model import ContainerInputs, PreparedPod
+from agent.images.model.pulls import PullCredential
+from agent.probes.model import ProbeAnswer
+from agent.resources.model import Limits, MemoryUse
+
+
+class PodMaterials(Protocol):
+    """Volumes, environment, DNS, hosts file: all of a CRI configuration (containers/work/pod.py)."""
+
+    async def prepare(self, pod: Pod) -> PreparedPod:
+        """Mount and write all that is there; idempotent. Raises Temporary/Permanent naming volume, cause and action."""
+        ...
+
+    async def sure(self, pod: Pod) -> bool:
+        """Whether nothing can hinder prepare() but a token that is refused, or a disk that fails. Raises what prepare()
+        would while it is not known."""
+        ...
+
+    async def sandbox_config(self, pod: Pod, materials: PreparedPod, attempt: int) -> Json:
+        """CRI PodSandboxConfig (labels: agent.labels.sandbox_labels); the same one goes to every create_container."""
+        ...
+
+    async def container_config(
+        self, pod: Pod, container: Json, materials: PreparedPod, creation: ContainerInputs
+    ) -> Json:
+        """CRI ContainerConfig: env, mounts, resources, security. Raises Permanent as CreateContainerConfigError.
+
+        Labels and annotations come from agent.labels.container_labels() and container_annotations(): they are
+        what a restarted agent knows of the container.
+        """
+        ...
+
+    def container_resources(self, pod: Pod, container: Json) -> Json:
+        """CRI LinuxContainerResources of a container with these resources."""
+        ...
+
+    async def refresh(self, pod: Pod) -> None:
+        """Write what has changed in ConfigMaps, Secrets, downward API and tokens into the mounted volumes."""
+        ...
+
+    async def release(self, uid: str) -> None:
+        """Unmount and remove the pod's directory; idempotent. A mount that cannot be undone yet raises Temporary."""
+        ...
+
+    async def pods_on_disk(self) -> list[str]:
+        """UIDs that have a directory under <root>/pods."""
+        ...
+
+    async def pull_auth(self, pod: Pod, image: str) -> list[PullCredential]:
+        """Credentials from imagePullSecrets that match `image`, best match first."""
+        ...
+
+
+class Probes(Protocol):
+    """Liveness, readiness and startup probes (probes/work.py). `on_change(uid)` is called when an answer changes."""
+
+    def ensure(self, pod: Pod, running: Mapping[str, ContainerState], ips: tuple[str, ...]) -> None:
+        """Probe these running containers (by name) and no others of this pod."""
+        ...
+
+    def recall(self, uid: str, shown: Pod) -> None:
+        """What the API shows of the pod's containers holds where no probe has answered yet."""
+        ...
+
+    def states(self, uid: str) -> Mapping[str, ProbeState]:
+        """By container id; a container without probes is started and ready as soon as it runs (not listed here)."""
+        ...
+
+    def findings(self, uid: str) -> tuple[ProbeAnswer, ...]:
+        """The newest answer of each probe of running containers, for people."""
+        ...
+
+    async def first_round(self) -> None:
+        """Until each probe of a container that was there before the agent has been tried, a second at most."""
+        ...
+
+    def forget(self, uid: str) -> None: ...
+
+
+class PodCgroups(Protocol):
+    """The kubepods tree (resources/edge.py), v1 and v2, cgroupfs and systemd drivers."""
+
+    async def ensure_pod(self, pod: Pod, *, keep: bool = False) -> str:
+        """Make or update the pod's cgroup; returns the CRI cgroup_parent. `keep`: one that is there stays as is."""
+        ...
+
+    def wanted(self, pod: Pod) -> Limits:
+        """What the pod's cgroup is to have for the resources that the pod states."""
+        ...
+
+    async def limits(self, pod: Pod) -> Limits | None:
+        """What the pod's cgroup has; None: pods have none of their own here."""
+        ...
+
+    async def set_limits(self, pod: Pod, limits: Limits) -> None:
+        """Write all of them."""
+        ...
+
+    async def memory_use(self, pod: Pod, container_ids: Iterable[str]) -> MemoryUse:
+        """Bytes in use by the pod's cgroup and by these containers'."""
+        ...
+
+    async def remove_pod(self, uid: str) -> None:
+        """Kill what is left in it and remove it; idempotent."""
+        ...
+
+    async def pod_uids(self) -> frozenset[str]:
+        """UIDs that have a cgroup."""
+        ...
+
+
+class ApiPods(Protocol):
+    """The pods of this node in the API (pods/edge/api_pods.py). Every call raises ApiError or ApiUnreachable."""
+
+    async def patch_status(self, pod: Pod, patch: Json) -> Json:
+        """Strategic merge patch of the status; the pod as it is then. A pod of another UID is a conflict (409)."""
+        ...
+
+    async def delete(self, pod: Pod) -> None:
+        """Let go of a pod that has ended: grace 0, UID as precondition. Gone already is fine."""
+        ...
+
+    async def runtime_handler(self, class_name: str) -> str:
+        """The handler of a RuntimeClass. Raises ApiError (404) when there is none of that name."""
+        ...
+
+
+class HttpGet(Protocol):
+    """The HTTP side of lifecycle hooks (pods/edge/hook_http.py)."""
+
+    async def get(self, url: str, headers: Mapping[str, str]) -> None:
+        """Send it; any answer is a success. Raises Temporary when there is none."""
+        ...

@@ -1,0 +1,68 @@
+"""Lifecycle hooks: exec in the container, an HTTP request, a sleep (pkg/kubelet/lifecycle/handlers.go)."""
+
+from __future__ import annotations
+
+from agent.common.model.errors import CriError
+from agent.common.model.pods import Json, Pod
+from agent.pods.ports import HttpGet
+from agent.runtime.model import RuntimeService
+from nodelib.clock import Clock
+from nodelib.errors import NodewrightError, Permanent
+from nodelib.version import KUBERNETES_MINOR
+
+
+class Hooks:
+    """Runs one hook to its end; whoever calls bounds the time."""
+
+    def __init__(self, runtime: RuntimeService, http: HttpGet, clock: Clock) -> None:
+        self._runtime, self._http, self._clock = runtime, http, clock
+
+    async def run(self, pod: Pod, container: Json, container_id: str, hook: Json, ips: tuple[str, ...]) -> None:
+        """Raises NodewrightError that names the hook, the container and the cause."""
+        name = f'Container "{container["name"]}" in Pod "{pod.name}_{pod.namespace}({pod.uid})"'
+        if hook.get("exec"):
+            await self._exec(name, container_id, list(hook["exec"].get("command") or []))
+        elif hook.get("httpGet"):
+            await self._get(name, container, hook["httpGet"], ips)
+        elif hook.get("sleep"):
+            await self._clock.sleep(float(hook["sleep"].get("seconds", 0)))
+        elif hook.get("tcpSocket"):
+            raise Permanent("tcpSocket is not supported in lifecycle hooks", obj=name, action="Use exec or httpGet.")
+
+    async def _exec(self, name: str, container_id: str, argv: list[str]) -> None:
+        what = f"Exec lifecycle hook ({' '.join(argv)}) for {name} failed"
+        try:
+            done = await self._runtime.exec_sync(container_id, argv, 0)
+        except CriError as error:
+            raise Permanent(f"error: {error.message}", obj=what) from error
+        if done.exit_code != 0:
+            said = (done.stdout + done.stderr).decode(errors="replace")
+            text = f"error: command '{' '.join(argv)}' exited with {done.exit_code}: {said}, message: {said!r}"
+            raise Permanent(text, obj=what)
+
+    async def _get(self, name: str, container: Json, action: Json, ips: tuple[str, ...]) -> None:
+        what = f"HTTP lifecycle hook ({action.get('path', '')}) for {name} failed"
+        host = action.get("host") or (ips[0] if ips else "")
+        if not host:
+            raise Permanent("error: the pod has no address", obj=what)
+        port = _port(container, action.get("port"))
+        path = action.get("path") or "/"
+        scheme = str(action.get("scheme") or "HTTP").lower()
+        host = f"[{host}]" if ":" in host else host
+        url = f"{scheme}://{host}:{port}{path if path.startswith('/') else '/' + path}"
+        headers = {"User-Agent": f"kube-lifecycle/{KUBERNETES_MINOR}", "Accept": "*/*"}
+        headers |= {one["name"]: one.get("value", "") for one in action.get("httpHeaders") or []}
+        try:
+            await self._http.get(url, headers)
+        except NodewrightError as error:
+            raise Permanent(f"error: {error.message}", obj=what) from error
+
+
+def _port(container: Json, port: object) -> int:
+    text = str(port)
+    if text.isdigit():
+        return int(text)
+    for one in container.get("ports") or []:
+        if one.get("name") == text:
+            return int(one["containerPort"])
+    raise Permanent(f"no port named {text!r}", obj=f"container {container['name']}")

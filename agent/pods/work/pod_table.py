@@ -1,0 +1,409 @@
+"""All pods of the node: from the sources to their workers, and the cleaning up after those nobody wants.
+
+A source only says what is desired; a worker of its own brings each pod there. Pods that the
+runtime, the disk or the cgroup tree know and no source wants are brought down too, but only
+once the sources have told everything they know.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+from agent.admission.plan.admit import NodeView
+from agent.admission.plan.preempt import admission
+from agent.common.model import labels
+from agent.common.model.eviction import Eviction
+from agent.common.model.pods import Json, ObservedPod, Pod
+from agent.common.model.refusal import Refusal
+from agent.pods.model.facts import Cause, Termination
+from agent.pods.plan import invalid_spec as unfit
+from agent.pods.plan.admission_order import in_order
+from agent.pods.plan.orphans import orphan_pod
+from agent.pods.plan.status import TERMINAL
+from agent.pods.plan.termination import rejection
+from agent.pods.work import orphan_cleanup as remains
+from agent.pods.work.memory import PodMemory
+from agent.pods.work.parts import Parts
+from agent.pods.work.pod_worker import PodWorker
+from agent.pods.work.refreshes import Refreshes
+from agent.pods.work.resizes import Resizes
+from agent.resources.plan import resize_status
+from agent.resources.plan.allocation import allocation_of, same
+from nodelib.errors import NodewrightError
+
+log = logging.getLogger(__name__)
+
+_RESTART_PAUSE = 1.0  # seconds, after a worker that failed itself
+_SWEEP_INTERVAL = 60.0
+_BREATH = 16  # pods of the first list between two looks at the rest of the loop
+
+
+class PodTable:
+    """agent.common.ports.PodView, and the inbox of every source. Made once `parts` exist; see connect().
+
+    `sources`: all that are to tell of pods; each says told() once it has. `on_gone(uid)`: nothing of a pod is left.
+    """
+
+    def __init__(self, node: Callable[[], NodeView], sources: Collection[str] = ("api",)) -> None:
+        self._node = node
+        self._sources, self._told = frozenset(sources), frozenset[str]()
+        self.on_gone: Callable[[str], None] = lambda uid: None
+        self._parts: Parts | None = None
+        self._resizes: Resizes | None = None
+        self._refreshes: Refreshes | None = None
+        self._workers: dict[str, PodWorker] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._unfit: set[str] = set()
+        self._arriving: set[str] = set()  # UIDs that the first list names and that have yet to be put
+        self.synced = asyncio.Event()
+
+    def connect(self, parts: Parts) -> None:
+        """The parts know the table and the table knows them: this closes the ring."""
+        self._parts = parts
+        self._resizes = Resizes(parts, self._workers, self.active, self._node, self.refresh)
+        self._refreshes = Refreshes(parts.materials, self.refresh)
+
+    @property
+    def parts(self) -> Parts:
+        if self._parts is None:
+            raise RuntimeError("connect() comes first")
+        return self._parts
+
+    @property
+    def resizes(self) -> Resizes:
+        if self._resizes is None:
+            raise RuntimeError("connect() comes first")
+        return self._resizes
+
+    @property
+    def refreshes(self) -> Refreshes:
+        if self._refreshes is None:
+            raise RuntimeError("connect() comes first")
+        return self._refreshes
+
+    # --- what the sources say
+
+    def on_pod(self, change: str, raw: Json, old: Json | None) -> None:
+        """A change of the API watch: ADDED, MODIFIED or DELETED (nodelib.kube.reflector)."""
+        if old is not None and old["metadata"]["uid"] != raw["metadata"]["uid"]:
+            self.drop(Pod(old))
+        pod = Pod(raw)
+        if change == "DELETED":
+            self.drop(pod)
+        else:
+            self.put(pod)
+
+    async def first(self, pods: Sequence[Pod]) -> None:
+        """All that the API has for this node, before it tells of changes: pods that left while no agent ran give back
+        what they had, and those that run are known, before one that is new is admitted."""
+        uids = {pod.uid for pod in pods}
+        self._arriving = set(uids)
+        self._tell("api", uids)
+        self.parts.exclusive.keep({*uids, *self._workers, *self.parts.observer.uids()})
+        for number, pod in enumerate(in_order(pods, self.parts.observer.uids()), 1):
+            try:
+                self.put(pod)
+                self._arriving.discard(pod.uid)
+            except Exception:
+                log.exception("pod %s cannot be taken up; what runs of it is left alone", pod.full_name)
+            if number % _BREATH == 0:
+                await asyncio.sleep(0)
+
+    def put(self, pod: Pod) -> None:
+        """This is desired now."""
+        worker = self._workers.get(pod.uid)
+        problem = unfit.problem(pod) if worker is None or _generation(worker.memory.desired) != _generation(pod) else ""
+        if problem or pod.uid in self._unfit:
+            self._put_unfit(pod, problem)
+            return
+        if worker is None:
+            self._start(pod)
+            return
+        self.parts.startups.shown(pod)
+        before, wanted = worker.memory.pod, worker.memory.desired
+        allocated = self.parts.allocations.applied(pod)
+        worker.desire(allocated, pod)
+        if _visible(before) != _visible(pod):
+            self.refresh(pod.uid)
+        if not same(allocation_of(wanted), allocation_of(pod)):
+            self.resizes.ask(pod.uid)
+        self.resizes.changed(before, allocated)
+
+    def _put_unfit(self, pod: Pod, problem: str) -> None:
+        """A pod that no plan can be made of: told, failed, and brought down when it is deleted."""
+        worker = self._workers.get(pod.uid)
+        if worker is not None and worker.memory.seen.sandboxes and pod.uid not in self._unfit:
+            log.warning("pod %s: a change that cannot be worked with is left out: %s", pod.full_name, problem)
+            return
+        if worker is None:
+            worker = self._run(PodWorker(unfit.bare(pod), self.parts, self._gone))
+        worker.desire(unfit.bare(pod))
+        if problem:
+            self._give_up(worker, problem)
+
+    def drop(self, pod: Pod) -> None:
+        """No source wants it any more; `pod` is the last that was known of it."""
+        self._arriving.discard(pod.uid)
+        worker = self._workers.get(pod.uid)
+        if worker is not None:
+            if pod.is_deleted:
+                worker.desire(self.parts.allocations.applied(pod), pod)
+            worker.desire(None)
+            # The scheduler has given its room away already, CPUs and memory of its own included (see active()).
+            self.parts.exclusive.release(pod.uid)
+            self.resizes.retry()
+
+    def told(self, source: str, wanted: Collection[str] = ()) -> None:
+        """This source has said everything that it wants; `wanted`: UIDs that it is about to put. Its orphans go."""
+        self._tell(source, wanted)
+        if self._told >= self._sources:
+            self.synced.set()
+
+    def _tell(self, source: str, wanted: Collection[str]) -> None:
+        self._told |= {source}
+        for uid in self.parts.observer.uids():
+            if uid not in self._workers and uid not in wanted:
+                self._adopt(self.parts.observer.seen(uid))
+
+    # --- what the node says
+
+    def on_seen(self, seen: ObservedPod) -> None:
+        """The runtime's view of a pod has changed."""
+        worker = self._workers.get(seen.uid)
+        if worker is not None:
+            worker.see(seen)
+        else:
+            self._adopt(seen)
+
+    def on_probe(self, uid: str) -> None:
+        """A probe's answer has changed."""
+        worker = self._workers.get(uid)
+        if worker is not None:
+            worker.poke()
+
+    def refresh(self, uid: str) -> None:
+        """What the pod's volumes show has changed: write it, without its worker waiting for that."""
+        worker = self._workers.get(uid)
+        if worker is None:
+            return
+        if worker.memory.materials is None:
+            worker.memory.blocked, worker.memory.outdated = None, True
+            worker.poke()
+        else:
+            self.refreshes.ask(worker.memory)
+
+    def retry_blocked(self) -> None:
+        """Something that pods may have waited for is there (a driver): whatever failed is tried again now."""
+        for worker in self._workers.values():
+            if worker.memory.blocked is not None:
+                worker.memory.blocked = None
+                worker.poke()
+
+    def evict(self, eviction: Eviction) -> None:
+        """Fail a pod for a reason of the node's own."""
+        worker = self._workers.get(eviction.pod.uid)
+        if worker is not None:
+            now, one = self.parts.clock.now(), eviction
+            worker.end(Termination(Cause.EVICTED, now, one.grace, one.reason, one.message, one.disrupted))
+
+    def drop_records(self) -> int:
+        """Let go of the containers of pods that have ended; how many pods still have some."""
+        holding = [
+            worker
+            for worker in self._workers.values()
+            if worker.memory.released and (worker.memory.seen.containers or worker.memory.seen.sandboxes)
+        ]
+        for worker in holding:
+            worker.drop_records()
+        return len(holding)
+
+    def is_over(self, uid: str) -> bool:
+        """Nothing of the pod runs or is held any more."""
+        worker = self._workers.get(uid)
+        return worker is None or worker.memory.released
+
+    async def run_sweeps(self) -> None:
+        """Until cancelled: bring down what no source wants. Starts once the sources and the runtime have spoken."""
+        await self.synced.wait()
+        await self.parts.observer.audited.wait()
+        self.parts.allocations.keep(self._workers.keys())
+        self.parts.endings.keep(self._workers.keys())
+        self.parts.exclusive.keep(self._workers.keys())
+        self.resizes.open()
+        while True:
+            try:
+                await self._sweep()
+            except NodewrightError as error:
+                log.warning("looking for what dead pods left behind: %s", error)
+            await self.parts.clock.sleep(_SWEEP_INTERVAL)
+
+    async def close(self, patience: float = 0.0) -> None:
+        """Stop the workers; their pods run on. Containers that are being started have `patience` seconds for it."""
+        starting = [task for worker in self._workers.values() for task in worker.halt()]
+        if starting and patience:
+            await asyncio.wait(starting, timeout=patience)
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._refreshes is not None:
+            await self._refreshes.close()
+
+    # --- agent.common.ports.PodView
+
+    def pods(self) -> list[Pod]:
+        """Desired pods, those on their way out included."""
+        return [memory.pod for memory in self.memories() if memory.pod.source != "runtime"]
+
+    def pod(self, namespace: str, name: str) -> Pod | None:
+        """The pod of that name; of two, the one that is not on its way out."""
+        found = [pod for pod in self.pods() if (pod.namespace, pod.name) == (namespace, name)]
+        return min(found, key=lambda pod: pod.is_deleted, default=None)
+
+    def status(self, uid: str) -> Json:
+        worker = self._workers.get(uid)
+        return worker.memory.status if worker else {}
+
+    def observed(self, uid: str) -> ObservedPod:
+        return self.parts.observer.seen(uid)
+
+    def memory(self, uid: str) -> PodMemory | None:
+        """All that the pod's worker knows, to be read only."""
+        worker = self._workers.get(uid)
+        return worker.memory if worker else None
+
+    def memories(self) -> Iterable[PodMemory]:
+        """Of all pods, those on their way out included; to be read only."""
+        # Figures are collected in a thread, while pods come and go here: the copy is made in one step.
+        return [worker.memory for worker in tuple(self._workers.values())]
+
+    # --- workers
+
+    def _start(self, pod: Pod) -> None:
+        allocated = self.parts.allocations.applied(pod)
+        worker = PodWorker(allocated, self.parts, self._gone, pod)
+        refused = self._refusal(worker)
+        if refused is not None:
+            self.parts.events.emit(pod.raw, "Warning", refused.reason, refused.message)
+            worker.end(rejection(refused.reason, refused.message, self.parts.clock.now()))
+        elif pod.source != "runtime" and not _is_terminal(pod):
+            self.parts.allocations.admit(allocated)
+            if worker.memory.seen.sandboxes:
+                self.parts.exclusive.adopt(allocated)
+            self.parts.startups.appeared(pod)
+            worker.resize(resize_status.backfilled(pod.status))
+        self._go_on_ending(worker)
+        self._run(worker)
+        if allocated is not pod:
+            self.resizes.ask(pod.uid)
+
+    def _run(self, worker: PodWorker) -> PodWorker:
+        pod = worker.memory.pod
+        self._workers[pod.uid] = worker
+        self._tasks[pod.uid] = asyncio.create_task(self._guard(worker), name=f"pod/{pod.full_name}")
+        return worker
+
+    def _go_on_ending(self, worker: PodWorker) -> None:
+        """What an earlier life of the agent was bringing down gets no new grace. A static pod may be wanted again."""
+        pod = worker.memory.pod
+        known = self.parts.endings.of(pod.uid) if pod.source in ("api", "runtime") else None
+        if known is not None and worker.memory.seen.sandboxes:
+            worker.end(known)
+
+    def _refusal(self, worker: PodWorker) -> Refusal | None:
+        """Why the node does not take a pod that is new to it."""
+        pod = worker.memory.pod
+        if pod.source == "runtime" or pod.is_deleted or worker.memory.seen.sandboxes or _is_terminal(pod):
+            return None
+        refused = self.parts.exclusive.admit(pod)
+        if refused is not None:
+            return refused
+        refused, evictions = admission(pod, self.active(), self._node())
+        if refused is not None:
+            self.parts.exclusive.release(pod.uid)
+        for one in evictions:
+            self.parts.events.emit(one.pod.raw, "Warning", one.reason, one.message)
+            log.info("pod %s makes room for critical pod %s", one.pod.full_name, pod.full_name)
+            self.evict(one)
+        return refused
+
+    def _give_up(self, worker: PodWorker, problem: str) -> None:
+        """Fail a pod that nothing runs of and that no plan can be made of."""
+        pod, text = worker.memory.pod, unfit.message(problem)
+        if pod.uid not in self._unfit:
+            self._unfit.add(pod.uid)
+            self.parts.events.emit(pod.raw, "Warning", unfit.REASON, text)
+        worker.desire(unfit.bare(pod))
+        worker.end(Termination(Cause.REJECTED, self.parts.clock.now(), 1, unfit.REASON, text))
+
+    async def _guard(self, worker: PodWorker) -> None:
+        failures = 0
+        while True:
+            try:
+                await worker.run()
+                return
+            except Exception as error:
+                log.exception("pod %s: its worker failed and is started again", worker.memory.pod.full_name)
+                failures += 1
+                if failures >= unfit.TRIES and not worker.memory.seen.sandboxes:
+                    self._give_up(worker, str(error))
+            await self.parts.clock.sleep(_RESTART_PAUSE)
+
+    def _gone(self, uid: str) -> None:
+        self._workers.pop(uid, None)
+        self._tasks.pop(uid, None)
+        self._unfit.discard(uid)
+        self.refreshes.forget(uid)
+        self.parts.allocations.forget(uid)
+        self.parts.endings.forget(uid)
+        self.parts.exclusive.forget(uid)
+        self.parts.startups.forget(uid)
+        self.resizes.retry()
+        self.on_gone(uid)
+
+    def active(self) -> list[Pod]:
+        """Pods that hold what they asked for. A pod whose object is gone does not, though its containers may linger:
+        the scheduler has given its room away already (upstream: GetActivePods)."""
+        return [
+            memory.pod
+            for memory in self.memories()
+            if not memory.gone
+            and memory.status.get("phase", memory.pod.status.get("phase")) not in TERMINAL
+            and (memory.ending is None or not memory.ending.fails)
+        ]
+
+    def _adopt(self, seen: ObservedPod) -> None:
+        orphan = orphan_pod(seen)
+        if orphan is None or seen.uid in self._workers or seen.uid in self._arriving:
+            return
+        if not self._is_known(labels.source_of(seen)):
+            return
+        log.info("pod %s (%s) is wanted by nobody: it is brought down", orphan.full_name, seen.uid)
+        self._start(orphan)
+        self._workers[seen.uid].desire(None)
+        self.parts.exclusive.release(seen.uid)
+
+    def _is_known(self, source: str) -> bool:
+        """Everything that this source wants has been told; nobody tells of pods of a source that is no more."""
+        return self.synced.is_set() or source in self._told
+
+    async def _sweep(self) -> None:
+        for uid in self.parts.observer.uids():
+            if uid not in self._workers:
+                self._adopt(self.parts.observer.seen(uid))
+        await remains.remove(self.parts, self._workers)
+
+
+def _visible(pod: Pod) -> tuple[object, object]:
+    """What downward API volumes can show of it and can change; of resources the resize itself tells."""
+    return pod.meta.get("labels"), pod.meta.get("annotations")
+
+
+def _generation(pod: Pod) -> object:
+    return pod.meta.get("generation")
+
+
+def _is_terminal(pod: Pod) -> bool:
+    return pod.status.get("phase") in TERMINAL

@@ -1,0 +1,347 @@
+"""One pod, one worker: plan, walk the steps of the plan side by side, look, plan again.
+
+The inbox is last-write-wins: desired state, the runtime's view and probe answers only set
+what the next plan sees. Steps are never walked twice at a time, so no container can be
+started by two plans; the status is computed and sent while steps are still under way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from agent.common.model.pods import ContainerState, ObservedPod, Pod, RunState
+from agent.common.model.states import Failure, Waiting
+from agent.common.plan import backoff
+from agent.common.plan.restart import is_sidecar
+from agent.pods.model.facts import Facts, Termination
+from agent.pods.model.steps import EnsureImage, Forget, Kill, PodPlan, Prepare, PreStop, Resize, RunSandbox, Start, Step
+from agent.pods.plan import container_exits as changes
+from agent.pods.plan import resize
+from agent.pods.plan.mirrors import continued
+from agent.pods.plan.pod import backoff_key, plan_pod
+from agent.pods.plan.starting import ips_for
+from agent.pods.plan.status import StatusFacts, pod_status
+from agent.pods.plan.step_names import name_of, why_of
+from agent.pods.plan.termination import ending_of, hastened
+from agent.pods.work.memory import PodMemory
+from agent.pods.work.parts import Parts
+from agent.pods.work.steps.walker import Walker
+from agent.pods.work.timeline import Timeline
+from agent.resources.model import ResizeState
+from agent.resources.plan import resize_status
+from nodelib.errors import NodewrightError
+
+log = logging.getLogger(__name__)
+
+_RESIZE_PAUSE = 10.0  # seconds before a resize that failed is tried again; upstream's backOffPeriod
+
+
+class PodWorker:
+    """`on_gone(uid)` is called when nothing of the pod is left."""
+
+    def __init__(self, pod: Pod, parts: Parts, on_gone: Callable[[str], None], desired: Pod | None = None) -> None:
+        self.memory = PodMemory(pod, desired or pod, Timeline(parts.clock), seen=parts.observer.seen(pod.uid))
+        self._parts, self._on_gone = parts, on_gone
+        self._awake = asyncio.Event()
+        self._steps = Walker(parts, self.memory, self._awake)
+        self._plan = PodPlan()
+        self._failing: type[Step] | None = None  # the kind of step that `memory.blocked` is of
+        self._urgent = self._halted = False
+        self._born = parts.clock.monotonic()
+        self._derive_backoff()
+
+    def desire(self, pod: Pod | None, desired: Pod | None = None) -> None:
+        """The newest object, as it is allocated and as it is wanted; None: it is gone."""
+        if pod is None:
+            self.memory.gone = True
+        else:
+            self.memory.pod, self.memory.desired = pod, desired or pod
+        self._awake.set()
+
+    def resize(self, state: ResizeState, allocated: Pod | None = None) -> None:
+        """How a resize stands now; `allocated`: the pod with a new allocation."""
+        self.memory.resize = state
+        if allocated is not None:
+            self.memory.pod, self.memory.resize_failure = allocated, None
+        self._awake.set()
+
+    def see(self, seen: ObservedPod) -> None:
+        """The runtime's newest view."""
+        for one in changes.ended(self.memory.seen, seen):
+            self.memory.timeline.mark(f"ended {one.name}", changes.lifetime(one), changes.how(one))
+        self.memory.seen = seen
+        self._awake.set()
+
+    def end(self, ending: Termination) -> None:
+        """Bring the pod down for a reason of the node's own (rejection, eviction)."""
+        before = self.memory.ending
+        self.memory.ending = hastened(before, ending)
+        self._urgent = self._urgent or self.memory.ending is not before
+        self._awake.set()
+
+    def drop_records(self) -> None:
+        """Keep no records in the runtime once the pod has ended: the node needs the room."""
+        if not self.memory.drop_records:
+            self.memory.drop_records = True
+            self._awake.set()
+
+    def halt(self) -> frozenset[asyncio.Task[Any]]:
+        """Plan nothing more: the agent stops. What should come to its end before the worker is cancelled."""
+        self._halted = True
+        return self._steps.unbroken()
+
+    def poke(self) -> None:
+        """Something that a plan depends on has changed."""
+        self._awake.set()
+
+    async def run(self) -> None:
+        """Until nothing of the pod is left, or cancelled (containers run on then)."""
+        walking: dict[asyncio.Task[None], Step] = {}
+        operation, began = "create", self._parts.clock.monotonic()
+        try:
+            while True:
+                self._awake.clear()
+                if self._settle_ending() or self._urgent:
+                    self._urgent = False
+                    _interrupt(walking)
+                if not walking and not self._halted:
+                    began = self._parts.clock.monotonic()
+                    plan = self._next_plan()
+                    self._report()
+                    walking = {asyncio.create_task(self._walk(step)): step for step in plan.steps}
+                    if not walking:
+                        operation = self._synced(operation, began)
+                elif walking:
+                    self._report()
+                done = await self._wait(set(walking))
+                if done and len(done) == len(walking):
+                    operation = self._synced(operation, began)
+                forgotten = any(isinstance(walking.pop(task), Forget) and _succeeded(task) for task in done)
+                if forgotten:
+                    break
+        finally:
+            self._steps.abandon()
+            for task in walking:
+                task.cancel()
+            await asyncio.gather(*walking, return_exceptions=True)
+        self._parts.reporter.forget(self.memory.pod.uid)
+        self._on_gone(self.memory.pod.uid)
+
+    def _synced(self, operation: str, began: float) -> str:
+        """One plan is walked; what the next one is called."""
+        kind = "kill" if self.memory.ending is not None else operation
+        self._parts.figures.pod_synced(kind, self._parts.clock.monotonic() - began)
+        return "sync"
+
+    def _settle_ending(self) -> bool:
+        """Take up a reason to end; True when it is new or more urgent."""
+        memory = self.memory
+        before = memory.ending
+        present = None if memory.gone else memory.pod
+        phase = str(memory.status.get("phase") or memory.pod.status.get("phase") or "")
+        memory.ending = ending_of(present, memory.pod, phase, before, self._parts.clock.now())
+        self._parts.endings.note(memory.pod.uid, memory.ending)
+        if memory.ending is before or memory.ending is None:
+            return False
+        return before is None or memory.ending.grace < before.grace
+
+    def _next_plan(self) -> PodPlan:
+        memory, uid = self.memory, self.memory.pod.uid
+        facts = memory.facts(
+            self._parts.clock.now(),
+            self._parts.network_ready(),
+            dict(self._parts.probes.states(uid)),
+            self._parts.allocations.actuated(uid),
+        )
+        self._settle_resize(facts)
+        plan = plan_pod(memory.pod, memory.seen, facts)
+        for name, why in plan.waiting.items():
+            if why.reason == "CrashLoopBackOff" and memory.waiting.get(name) != why:
+                text = f"Back-off restarting failed container {name} in pod {_format(memory.pod)}"
+                self._parts.events.emit(memory.pod.raw, "Warning", "BackOff", text, container=name)
+        memory.waiting = {**_kept_waiting(plan, memory.waiting), **plan.waiting}
+        memory.reason, memory.wait_until = plan.reason, plan.wait_until
+        self._plan = plan
+        return plan
+
+    def _settle_resize(self, facts: Facts) -> None:
+        """Whether what is allocated is in force: told only between steps, when the view of the runtime is fresh."""
+        memory, state = self.memory, self.memory.resize
+        if memory.ending is not None:
+            memory.resize = ResizeState()
+        elif resize.due(memory.pod, memory.seen, facts):
+            generation = int(memory.pod.meta.get("generation") or 0)
+            memory.resize = resize_status.under_way(state, generation, facts.now)
+        elif state.progress is not None and facts.sized is not None:
+            memory.resize = replace(state, progress=None)
+            text = resize_status.event_message("Pod resize completed", memory.pod, state.progress.generation)
+            self._parts.events.emit(memory.pod.raw, "Normal", "ResizeCompleted", text)
+
+    def _report(self) -> None:
+        memory, plan = self.memory, self._plan
+        self._ensure_probes()
+        shown_by = self._shown_by()
+        facts = StatusFacts(
+            now=self._parts.clock.now(),
+            host_ips=self._parts.host_ips(),
+            previous=memory.status,
+            waiting=memory.waiting,
+            probes=self._parts.probes.states(memory.pod.uid),
+            ending=memory.ending,
+            terminal=plan.terminal,
+            finished=plan.finished,
+            resize=memory.resize,
+            limits=memory.limits,
+            actuated=self._parts.allocations.actuated(memory.pod.uid),
+            devices=self._parts.devices.health(memory.pod.uid),
+            restart_wanted=frozenset(memory.restart_wanted),
+            in_post_start=frozenset(memory.in_post_start),
+        )
+        before, was_ready = memory.status.get("phase") or memory.pod.status.get("phase") or "Pending", memory.is_ready
+        memory.status = pod_status(memory.pod, memory.seen, facts)
+        if memory.is_ready != was_ready:
+            memory.timeline.mark("ready" if memory.is_ready else "not ready")
+        if before == "Pending" and memory.status["phase"] == "Running":
+            self._parts.figures.pod_running(self._parts.clock.monotonic() - self._born)
+        if shown_by is not None:
+            self._parts.reporter.set(shown_by, memory.status)
+        if memory.ending is None and memory.status.get("phase") in ("Succeeded", "Failed"):
+            self._awake.set()
+
+    def _shown_by(self) -> Pod | None:
+        """The API's object whose status is this pod's: its own, or a static pod's mirror."""
+        memory = self.memory
+        if memory.pod.source == "api":
+            return None if memory.gone or memory.confirmed else memory.pod
+        mirror = self._parts.mirror(memory.pod)
+        if mirror is not None and mirror.uid != memory.mirror:
+            memory.mirror, memory.status = mirror.uid, continued(memory.status, mirror.status)
+            self._parts.probes.recall(memory.pod.uid, mirror)
+        return mirror
+
+    def _ensure_probes(self) -> None:
+        memory = self.memory
+        if memory.released:
+            return
+        names = (name for name in _probed(memory.pod) if name not in memory.in_post_start)
+        running = {name: one for name in names if (one := memory.seen.latest(name)) and _is_up(one)}
+        ips = ips_for(memory.pod, memory.seen.sandbox, self._parts.host_ips())
+        self._parts.probes.ensure(memory.pod, running, ips)
+
+    async def _walk(self, step: Step) -> None:
+        memory = self.memory
+        if isinstance(step, Start):
+            self._parts.figures.container_begun(step.kind)
+        try:
+            with memory.timeline.step(name_of(step), note=why_of(step)):
+                await self._steps.walk(step)
+            self._succeeded(step)
+        except NodewrightError as error:
+            reason = getattr(error, "reason", type(error).__name__)
+            self._failed(step, reason, error.message, error.action)
+            if isinstance(step, Start):
+                self._parts.figures.container_failed(step.kind, reason)
+            log.warning("pod %s: %s: %s", memory.pod.full_name, name_of(step), error)
+        except Exception as error:
+            self._failed(step, "InternalError", repr(error))
+            log.exception("pod %s: %s", memory.pod.full_name, name_of(step))
+
+    def _succeeded(self, step: Step) -> None:
+        if isinstance(step, Start):
+            self.memory.failures.pop(step.container["name"], None)
+        elif isinstance(step, Resize):
+            self.memory.resize_failure = None
+        elif not isinstance(step, EnsureImage) and {type(step), self._failing} != {Prepare, RunSandbox}:
+            self.memory.blocked = None  # of the two that go side by side neither has mended the other
+
+    def _failed(self, step: Step, reason: str, message: str, action: str = "") -> None:
+        memory = self.memory
+        now = self._parts.clock.now()
+        if isinstance(step, Resize):
+            self._resize_failed(reason, message, now)
+            return
+        container = step.container["name"] if isinstance(step, Start | EnsureImage) else ""
+        before = memory.failures.get(container) if container else memory.blocked
+        again = before if before is not None and before.reason == reason else None
+        times = again.times + 1 if again else 1
+        retry_at = now + backoff.step_delay(times) * random.uniform(0.9, 1.1)
+        failure = Failure(reason, message, retry_at, times, again.since if again else now, action)
+        if container:
+            memory.failures[container] = failure
+        else:
+            memory.blocked, self._failing = failure, type(step)
+
+    def _resize_failed(self, reason: str, message: str, now: float) -> None:
+        memory = self.memory
+        memory.resize_failure = Failure(reason, message, now + _RESIZE_PAUSE * random.uniform(0.9, 1.1))
+        generation = int(memory.pod.meta.get("generation") or 0)
+        memory.resize, news = resize_status.failed(memory.resize, message, generation, now)
+        if news and memory.resize.progress is not None:
+            generation = memory.resize.progress.generation
+            text = resize_status.event_message("Pod resize error", memory.pod, generation, message)
+            self._parts.events.emit(memory.pod.raw, "Warning", "ResizeError", text)
+
+    async def _wait(self, walking: set[asyncio.Task[None]]) -> set[asyncio.Task[None]]:
+        """Until a step ends, the inbox is written, or the plan's time has come."""
+        if self._awake.is_set() and not walking:
+            await asyncio.sleep(0)
+            return set()
+        watched: set[asyncio.Future[Any]] = {asyncio.ensure_future(self._awake.wait())}
+        if not walking and not self._halted and self._plan.wait_until is not None:
+            pause = max(0.0, self._plan.wait_until - self._parts.clock.now())
+            watched.add(asyncio.ensure_future(self._parts.clock.sleep(pause)))
+        try:
+            await asyncio.wait({*watched, *walking}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for one in watched:
+                one.cancel()
+        return {task for task in walking if task.done()}
+
+    def _derive_backoff(self) -> None:
+        """An agent that has just started takes up back-offs where the one before left them."""
+        memory = self.memory
+        for _, container in memory.pod.containers():
+            latest = memory.seen.latest(container["name"])
+            if latest is None or latest.state is not RunState.EXITED:
+                continue
+            entry = backoff.derived(latest.attempt, latest.started_at / 1e9, latest.finished_at / 1e9)
+            if entry is not None:
+                memory.backoff[backoff_key(container)] = entry
+
+
+def _kept_waiting(plan: PodPlan, before: dict[str, Waiting]) -> dict[str, Waiting]:
+    """A container that is being started shows why it last waited, until it runs."""
+    starting = {step.container["name"] for step in plan.steps if isinstance(step, Start | EnsureImage)}
+    return {name: why for name, why in before.items() if name in starting}
+
+
+def _interrupt(walking: dict[asyncio.Task[None], Step]) -> None:
+    # Only what waits on the pod itself: a call to the runtime that makes something is left to its end.
+    for task, step in walking.items():
+        if isinstance(step, Kill | PreStop | Start):
+            task.cancel()
+
+
+def _succeeded(task: asyncio.Task[None]) -> bool:
+    return not task.cancelled() and task.exception() is None
+
+
+def _probed(pod: Pod) -> list[str]:
+    return [
+        container["name"]
+        for kind, container in pod.containers()
+        if kind.value == "containers" or is_sidecar(kind, container)
+    ]
+
+
+def _is_up(one: ContainerState) -> bool:
+    return one.state is RunState.RUNNING
+
+
+def _format(pod: Pod) -> str:
+    return f"{pod.name}_{pod.namespace}({pod.uid})"

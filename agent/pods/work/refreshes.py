@@ -1,0 +1,77 @@
+"""What pods' volumes show has changed: it is written beside their workers, which do not wait for that."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from agent.pods.ports import PodMaterials
+from agent.pods.work.memory import PodMemory
+from nodelib.errors import NodewrightError, Temporary
+
+log = logging.getLogger(__name__)
+
+_RETRY = 60.0  # seconds
+
+
+class Refreshes:
+    """One at a time for each pod; `again(uid)` is called when one that failed is worth another try."""
+
+    def __init__(self, materials: PodMaterials, again: Callable[[str], None]) -> None:
+        self._materials, self._again = materials, again
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._stale: set[str] = set()
+        self._retries: dict[str, asyncio.TimerHandle] = {}
+
+    def ask(self, memory: PodMemory) -> None:
+        """Of a pod whose volumes are mounted."""
+        uid = memory.pod.uid
+        if uid in self._tasks:
+            self._stale.add(uid)  # what is being written may be from before this change
+        else:
+            task = asyncio.create_task(self._refresh(uid, memory), name=f"refresh/{memory.pod.full_name}")
+            self._tasks[uid] = task
+
+    def forget(self, uid: str) -> None:
+        timer, task = self._retries.pop(uid, None), self._tasks.pop(uid, None)
+        if timer is not None:
+            timer.cancel()
+        if task is not None:
+            task.cancel()
+
+    async def close(self) -> None:
+        for timer in self._retries.values():
+            timer.cancel()
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _refresh(self, uid: str, memory: PodMemory) -> None:
+        try:
+            while True:
+                self._stale.discard(uid)
+                try:
+                    await self._materials.refresh(memory.pod)
+                except Temporary as error:
+                    log.warning("pod %s: volumes keep their old content for now: %s", memory.pod.full_name, error)
+                    self._retry(uid)
+                except NodewrightError as error:
+                    log.warning("pod %s: volumes keep their old content: %s", memory.pod.full_name, error)
+                if uid not in self._stale:
+                    return
+        finally:
+            if self._tasks.get(uid) is asyncio.current_task():  # else it is forgotten, and may have begun anew
+                self._stale.discard(uid)
+                del self._tasks[uid]
+
+    def _retry(self, uid: str) -> None:
+        """Nothing need tell when an API server that refused a token answers again: a credential would run out."""
+
+        def again() -> None:
+            del self._retries[uid]
+            self._again(uid)
+
+        if uid not in self._retries:
+            self._retries[uid] = asyncio.get_running_loop().call_later(_RETRY, again)

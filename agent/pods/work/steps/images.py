@@ -1,0 +1,39 @@
+"""An image is asked for; its pull goes on beside other steps, and its answer asks for a fresh plan."""
+
+from __future__ import annotations
+
+import asyncio
+
+from agent.common.model.states import ImagePhase, ImageState
+from agent.images.plan.images import wanted
+from agent.pods.model.steps import EnsureImage
+from agent.pods.work.steps.context import Context
+
+
+class ImageSteps:
+    """The images of one pod, and the pulls that its timeline shows under way."""
+
+    def __init__(self, context: Context, poke: asyncio.Event) -> None:
+        self._context, self._poke = context, poke
+        self._pulls: dict[str, int] = {}
+
+    async def ensure(self, step: EnsureImage) -> None:
+        want = wanted(step.container, step.volume)
+        await self._context.parts.images.ensure(self._context.memory.pod, want, step.attempt, self._heard)
+
+    def give_up(self) -> None:
+        """The pod waits for no image any more."""
+        memory = self._context.memory
+        self._context.parts.images.forget(memory.pod.uid)
+        while self._pulls:
+            memory.timeline.end(self._pulls.popitem()[1], "given up")
+
+    def _heard(self, name: str, state: ImageState) -> None:
+        memory = self._context.memory
+        memory.images[name] = state
+        if state.phase is ImagePhase.PULLING:
+            self._pulls[name] = memory.timeline.begin(f"pull for {name}")
+        elif name in self._pulls:
+            failed = state.waiting if state.phase is ImagePhase.FAILED else None
+            memory.timeline.end(self._pulls.pop(name), failed.message or failed.reason if failed else "ok")
+        self._poke.set()

@@ -1,0 +1,83 @@
+"""How Prepare is walked: devices, cgroup, what drivers have to give, volumes."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import replace
+
+from agent.common.model.pods import Pod
+from agent.common.model.refusal import UNEXPECTED
+from agent.containers.model import PreparedPod
+from agent.pods.model.steps import Prepare
+from agent.pods.plan.termination import hastened, rejection
+from agent.pods.work.steps import resize
+from agent.pods.work.steps.context import Context, StepFailed
+from agent.resources.plan.allocation import allocation_of
+from nodelib.errors import NodewrightError, Permanent
+from nodelib.tasks import both
+
+
+async def walk(context: Context, step: Prepare) -> None:
+    """Raises StepFailed."""
+    memory, parts = context.memory, context.parts
+    sized, keep = resize.made_for(parts, memory), resize.was_cut(parts, memory)
+    await _give_devices(context)
+    if memory.seen.is_running:
+        # It runs and has all that it needs: nobody has looked after its health while the agent was away.
+        await parts.probes.first_round()
+    async with parts.takeovers.place() if memory.seen.is_running else contextlib.nullcontext():
+        # Volumes wait for the API server, a cgroup for the kernel: neither for the other.
+        volumes = _volumes(context, may_leave=step.may_leave)
+        parent, found = await both(_cgroup(context, sized, keep=keep), volumes)
+    if found is None:
+        memory.foundation = PreparedPod(cgroup_parent=parent)
+    else:
+        memory.materials = replace(found, cgroup_parent=parent)
+    memory.sized = allocation_of(sized)
+
+
+async def _cgroup(context: Context, sized: Pod, *, keep: bool) -> str:
+    """And what the pod has of drivers by its claims. The path of the cgroup, as the runtime wants it."""
+    memory, parts = context.memory, context.parts
+    try:
+        with memory.timeline.step("cgroup", of="prepare"):
+            parent = await parts.cgroups.ensure_pod(sized, keep=keep)
+            memory.limits = await parts.cgroups.limits(memory.pod)
+    except NodewrightError as error:
+        context.warn("FailedCreatePodContainer", f"unable to ensure pod container exists: {error}")
+        raise StepFailed("FailedCreatePodContainer", error) from error
+    try:
+        await parts.claims.prepare(memory.pod)
+    except NodewrightError as error:
+        context.warn("FailedPrepareDynamicResources", f"Failed to prepare dynamic resources: {error}")
+        raise StepFailed("FailedPrepareDynamicResources", error) from error
+    return parent
+
+
+async def _volumes(context: Context, *, may_leave: bool) -> PreparedPod | None:
+    """None: left to be filled beside the sandbox, for which the API server need not have given its tokens. A volume
+    that cannot be had keeps the sandbox from being made, as upstream's PodReadyToStartContainers has it."""
+    memory, materials = context.memory, context.parts.materials
+    try:
+        with memory.timeline.step("volumes", of="prepare"):
+            if may_leave and await materials.sure(memory.pod):
+                return None
+            while True:
+                memory.outdated = False
+                found = await materials.prepare(memory.pod)
+                if not memory.outdated:
+                    return found
+    except NodewrightError as error:
+        context.warn("FailedMount", str(error))
+        raise StepFailed("FailedMount", error) from error
+
+
+async def _give_devices(context: Context) -> None:
+    """A pod that cannot have its devices is refused, as admission would: no other node would hear of it else."""
+    memory, parts = context.memory, context.parts
+    try:
+        await parts.devices.admit(memory.pod, running=memory.seen.is_running)
+    except Permanent as error:
+        context.warn(UNEXPECTED, error.message)
+        memory.ending = hastened(memory.ending, rejection(UNEXPECTED, error.message, parts.clock.now()))
+        raise StepFailed(UNEXPECTED, error) from error

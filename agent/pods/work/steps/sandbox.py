@@ -1,0 +1,59 @@
+"""How a pod's sandbox is made and stopped."""
+
+from __future__ import annotations
+
+from agent.common.model.errors import CriError
+from agent.common.model.pods import Json, SandboxState
+from agent.containers.model import PreparedPod
+from agent.pods.model.steps import RunSandbox, StopSandbox
+from agent.pods.work.steps.context import Context, StepFailed
+from nodelib.errors import NodewrightError, Permanent
+
+
+class Sandboxes:
+    """The sandboxes of one pod, and what the newest was made from."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._config: Json = {}
+
+    async def run(self, step: RunSandbox) -> None:
+        """Raises StepFailed."""
+        context, made = self._context, ""
+        materials = context.memory.materials or context.memory.foundation
+        with context.acting(), context.parts.leftovers.first():
+            if materials is None:
+                raise Permanent("nothing is prepared", obj=context.memory.pod.full_name, step="sandbox")
+            if step.replaces:
+                context.tell("SandboxChanged", "Pod sandbox changed, it will be killed and re-created.")
+            context.parts.figures.sandbox_begun()
+            try:
+                made = await self._make(step, materials)
+            except NodewrightError as error:
+                said = f"rpc error: code = {error.code} desc = " if isinstance(error, CriError) else ""
+                context.warn("FailedCreatePodSandBox", f"Failed to create pod sandbox: {said}{error.message}")
+                raise StepFailed("FailedCreatePodSandBox", error) from error
+            finally:
+                await context.look(sandbox=made)
+
+    async def stop(self, step: StopSandbox) -> None:
+        context = self._context
+        with context.acting(step.sandbox_id), context.parts.leftovers.first():
+            await context.parts.runtime.stop_sandbox(step.sandbox_id)
+            context.memory.stopped.add(step.sandbox_id)
+            await context.look(sandbox=step.sandbox_id)
+
+    async def config_of(self, sandbox: SandboxState, materials: PreparedPod) -> Json:
+        """What the sandbox was made from: a container of it is made with the same."""
+        if (self._config.get("metadata") or {}).get("attempt") == sandbox.attempt:
+            return self._config
+        return await self._context.parts.materials.sandbox_config(self._context.memory.pod, materials, sandbox.attempt)
+
+    async def _make(self, step: RunSandbox, materials: PreparedPod) -> str:
+        parts, pod = self._context.parts, self._context.memory.pod
+        handler = ""
+        if pod.spec.get("runtimeClassName"):
+            handler = await parts.api.runtime_handler(pod.spec["runtimeClassName"])
+        self._config = await parts.materials.sandbox_config(pod, materials, step.attempt)
+        async with parts.sandboxes.place():
+            return await parts.runtime.run_sandbox(self._config, handler)

@@ -1,0 +1,141 @@
+"""How a container is created and started, and how its postStart hook is run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from agent.common.model.errors import CriError
+from agent.common.model.pods import Json, Kind, RunState
+from agent.common.plan import backoff
+from agent.containers.model import ContainerInputs
+from agent.devices.plan.devices import merged
+from agent.images.plan.images import image_volumes, volume_key
+from agent.pods.model.steps import RemoveContainer, Start
+from agent.pods.plan.pod import backoff_key
+from agent.pods.plan.starting import after_failed_hook, target_of, with_volume_images
+from agent.pods.work.steps import adopt_created as taken_up
+from agent.pods.work.steps import release
+from agent.pods.work.steps.context import Context, StepFailed
+from agent.pods.work.steps.sandbox import Sandboxes
+from agent.pods.work.steps.stop import Stops
+from nodelib.errors import NodewrightError, Permanent
+from nodelib.tasks import both
+
+
+class Starts:
+    """The containers of one pod that are to run."""
+
+    def __init__(self, context: Context, sandboxes: Sandboxes, stops: Stops) -> None:
+        self._context, self._sandboxes, self._stops = context, sandboxes, stops
+
+    async def walk(self, step: Start) -> None:
+        """Raises StepFailed, or Permanent when what it is made from has gone meanwhile."""
+        context, name = self._context, step.container["name"]
+        self._extend_backoff(step.container)
+        hook = (step.container.get("lifecycle") or {}).get("postStart")
+        if hook:
+            context.memory.in_post_start.add(name)
+        try:
+            # Cut short between create and start, a container would be left that nobody counts.
+            with context.acting(), context.parts.leftovers.first():
+                container_id = await context.unbroken(self._create_and_run(step))
+            if hook:
+                await self._post_start(step, container_id, hook)
+        finally:
+            context.memory.in_post_start.discard(name)
+
+    def _extend_backoff(self, container: Json) -> None:
+        memory, key = self._context.memory, backoff_key(container)
+        latest = memory.seen.latest(container["name"])
+        if latest is not None and latest.state is RunState.EXITED:
+            now = self._context.parts.clock.now()
+            memory.backoff[key] = backoff.extended(memory.backoff.get(key), latest.finished_at / 1e9, now)
+
+    async def _create_and_run(self, step: Start) -> str:
+        context, memory, name = self._context, self._context.memory, step.container["name"]
+        started = ""
+        try:
+            if step.instead_of:
+                await release.drop_container(context, RemoveContainer(step.instead_of))
+            with memory.timeline.step(f"create {name}", of=f"start {name}"):
+                container_id, log_path = await (self._take_up(step) if step.made else self._create(step))
+            with memory.timeline.step(f"run {name}", of=f"start {name}"):
+                await both(self._run(step, container_id), self._link_log(name, container_id, log_path))
+            started = container_id
+        finally:
+            # The next attempt asks for its image again: it may have been removed, or be pulled Always.
+            memory.images.pop(name, None)
+            for volume in image_volumes(memory.pod, step.container):
+                memory.images.pop(volume_key(volume["name"]), None)
+            await context.look(container=started, sandbox=step.sandbox_id if started else "")
+            context.parts.exclusive.started(memory.pod.uid, name)
+        return started
+
+    async def _take_up(self, step: Start) -> tuple[str, str]:
+        """What an earlier life of the agent created: it may have died before the log was linked."""
+        one = self._context.memory.seen.container(step.made)
+        return step.made, one.log_path if one is not None else ""
+
+    async def _link_log(self, name: str, container_id: str, log_path: str) -> None:
+        if log_path:
+            await self._context.parts.files.container_started(self._context.memory.pod, name, container_id, log_path)
+
+    async def _create(self, step: Start) -> tuple[str, str]:
+        """The new container's id, and where its log will be."""
+        context, parts, pod = self._context, self._context.parts, self._context.memory.pod
+        name = step.container["name"]
+        config, sandbox_config = await self._configs(step)
+        try:
+            container_id = await parts.runtime.create_container(step.sandbox_id, config, sandbox_config)
+        except CriError as error:
+            context.warn("Failed", f"Error: {error.message}", name)
+            raise StepFailed("CreateContainerError", error) from error
+        if step.kind is not Kind.EPHEMERAL:
+            parts.allocations.started(pod, step.container)
+        context.tell("Created", "Container created", name)
+        return container_id, f"{sandbox_config.get('log_directory', '')}/{config.get('log_path', '')}"
+
+    async def _configs(self, step: Start) -> tuple[Json, Json]:
+        """Of the container, and of the sandbox that it goes into."""
+        context, memory, parts = self._context, self._context.memory, self._context.parts
+        pod, container, materials = memory.pod, step.container, memory.materials
+        name, image = container["name"], memory.images[container["name"]]
+        sandbox = memory.seen.sandbox_called(step.sandbox_id)
+        if materials is None or image.facts is None or sandbox is None:
+            raise Permanent("volumes, image or sandbox are not there any more", obj=f"{pod.full_name}[{name}]")
+        ips = context.ips(sandbox)
+        try:
+            given = merged([await parts.devices.grant(pod, container), parts.claims.grant(pod, container)])
+            volumes = with_volume_images(pod, container, materials.volumes, memory.images)
+            creation = ContainerInputs(step.attempt, ips, image.facts, image.ref, target_of(step, memory.seen), given)
+            made_from = replace(materials, volumes=volumes)
+            config = await parts.materials.container_config(pod, container, made_from, creation)
+            linux = config["linux"]
+            linux["resources"] = await parts.exclusive.confined(pod, container, linux["resources"])
+            return config, await self._sandboxes.config_of(sandbox, materials)
+        except NodewrightError as error:
+            context.warn("Failed", f"Error: {error.message}", name)
+            raise StepFailed("CreateContainerConfigError", error) from error
+
+    async def _run(self, step: Start, container_id: str) -> None:
+        context, name = self._context, step.container["name"]
+        try:
+            if step.made:
+                await taken_up.start(context.parts, context.memory, container_id)
+            else:
+                await context.parts.runtime.start_container(container_id)
+        except CriError as error:
+            context.warn("Failed", f"Error: {error.message}", name)
+            raise StepFailed("RunContainerError", error) from error
+        context.tell("Started", "Container started", name)
+
+    async def _post_start(self, step: Start, container_id: str, hook: Json) -> None:
+        context, memory, name = self._context, self._context.memory, step.container["name"]
+        ips = context.ips(memory.seen.sandbox)
+        try:
+            with memory.timeline.step(f"postStart {name}", of=f"start {name}"):
+                await context.parts.hooks.run(memory.pod, step.container, container_id, hook, ips)
+        except NodewrightError as error:
+            context.warn("FailedPostStartHook", "PostStartHook failed", name)
+            await self._stops.kill(after_failed_hook(memory.pod, step.container, container_id))
+            raise StepFailed("PostStartHookError", error) from error

@@ -1,0 +1,99 @@
+"""How a container is stopped: its preStop hook, the runtime's call, and a look until its end is seen."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator
+
+from agent.common.model.errors import CriError
+from agent.common.model.pods import Json
+from agent.pods.model.steps import Kill, PreStop
+from agent.pods.plan.termination import grace_left, hook_due, without_turn
+from agent.pods.work.steps.context import Context, StepFailed
+from nodelib.backoff import Backoff
+from nodelib.errors import NodewrightError
+
+log = logging.getLogger(__name__)
+
+_FIRST_PAUSE, _LONGEST_PAUSE, _LOOKS = 0.05, 0.5, 5  # seconds, seconds, looks
+
+
+class Stops:
+    """The containers of one pod that are to end."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    async def kill(self, step: Kill) -> None:
+        """Raises StepFailed."""
+        context, memory = self._context, self._context.memory
+        hook = hook_due(step, memory.prestop_ran)
+        memory.prestop_ran.add(step.container_id)
+        if step.container_id not in memory.stopping:
+            memory.stopping.add(step.container_id)
+            context.tell("Killing", step.message, step.name)
+        if step.restart:
+            memory.restart_wanted.add(step.container_id)
+        began = context.parts.clock.monotonic()
+        try:
+            async with contextlib.AsyncExitStack() as stack:
+                if hook:
+                    with memory.timeline.step(f"preStop {step.name}", of=f"stop {step.name}"):
+                        await stack.enter_async_context(self._pre_stop(step.container_id, step.name, hook, step.grace))
+                left = grace_left(step.grace, context.parts.clock.monotonic() - began)
+                stack.enter_context(context.acting(step.container_id))
+                with memory.timeline.step(f"signal {step.name}", of=f"stop {step.name}"):
+                    await context.parts.runtime.stop_container(step.container_id, left)
+        except CriError as error:
+            context.warn("FailedKillPod", f"error killing container {step.name}: {error.message}", step.name)
+            raise StepFailed("FailedKillPod", error) from error
+        finally:
+            await context.unbroken(context.look(container=step.container_id))
+        await self._wait_for_end(step.container_id)
+
+    async def early_hook(self, step: PreStop) -> None:
+        """The hook of a container whose turn is yet to come."""
+        clock = self._context.parts.clock
+        self._context.memory.prestop_ran.add(step.container_id)
+        began = clock.monotonic()
+        async with self._pre_stop(step.container_id, step.name, step.hook, step.grace):
+            late = without_turn(step, clock.monotonic() - began)
+            if late is not None:
+                await self.kill(late)
+
+    async def _wait_for_end(self, container_id: str) -> None:
+        """A busy containerd calls a container stopped before it has heard of its end: planned at once, the container
+        would be stopped again and again meanwhile."""
+        pauses = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
+        for _ in range(_LOOKS):
+            if not self._context.memory.seen.runs(container_id):
+                return
+            await self._context.parts.clock.sleep(pauses.next())
+            await self._context.look(container=container_id)
+
+    @contextlib.asynccontextmanager
+    async def _pre_stop(self, container_id: str, name: str, spec: Json, grace: int) -> AsyncIterator[None]:
+        """Entered once the hook has ended or the grace is over; a hook that goes on ends with the body, which stops
+        its container: until then it may still do what it can."""
+        context, memory, pod = self._context, self._context.memory, self._context.memory.pod
+        found = pod.container(name)
+        container = found[1] if found else {"name": name}
+        ips = context.ips(memory.seen.sandbox)
+        hook = asyncio.ensure_future(context.parts.hooks.run(pod, container, container_id, spec, ips))
+        timer = asyncio.ensure_future(context.parts.clock.sleep(grace))
+        try:
+            await asyncio.wait({hook, timer}, return_when=asyncio.FIRST_COMPLETED)
+            if not hook.done():
+                log.warning("pod %s: preStop hook of %s took the whole grace", pod.full_name, name)
+            elif (error := hook.exception()) is not None:
+                if not isinstance(error, NodewrightError):
+                    raise error
+                log.warning("pod %s: preStop hook of %s: %s", pod.full_name, name, error)
+                context.warn("FailedPreStopHook", "PreStopHook failed", name)
+            yield
+        finally:
+            timer.cancel()
+            hook.cancel()
+            await asyncio.gather(hook, return_exceptions=True)

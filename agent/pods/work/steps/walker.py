@@ -1,0 +1,81 @@
+"""Which step is walked by whom. Nothing is decided here: a step does its work, or raises what hindered it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from agent.pods.model.steps import (
+    Confirm,
+    EnsureImage,
+    Forget,
+    Kill,
+    Prepare,
+    PreStop,
+    Release,
+    RemoveContainer,
+    RemoveSandbox,
+    Resize,
+    RunSandbox,
+    Start,
+    Step,
+    StopSandbox,
+)
+from agent.pods.work.memory import PodMemory
+from agent.pods.work.parts import Parts
+from agent.pods.work.steps import prepare, release, resize
+from agent.pods.work.steps.context import Context
+from agent.pods.work.steps.images import ImageSteps
+from agent.pods.work.steps.sandbox import Sandboxes
+from agent.pods.work.steps.start import Starts
+from agent.pods.work.steps.stop import Stops
+
+
+class Walker:
+    """Walks the steps of one pod. `poke` asks its worker for a fresh plan."""
+
+    def __init__(self, parts: Parts, memory: PodMemory, poke: asyncio.Event) -> None:
+        self._context = context = Context(parts, memory)
+        self._images = ImageSteps(context, poke)
+        self._sandboxes, self._stops = Sandboxes(context), Stops(context)
+        self._starts = Starts(context, self._sandboxes, self._stops)
+
+    def abandon(self) -> None:
+        """The agent stops: cut short even what a pod's ending would not."""
+        self._context.abandon()
+
+    def unbroken(self) -> frozenset[asyncio.Task[Any]]:
+        """Work under way that should come to its end: a container that is being started."""
+        return self._context.under_way()
+
+    async def walk(self, step: Step) -> None:
+        """Raises StepFailed, or another NodewrightError of whoever failed."""
+        context = self._context
+        match step:
+            case Prepare():
+                await prepare.walk(context, step)
+            case EnsureImage():
+                await self._images.ensure(step)
+            case RunSandbox():
+                await self._sandboxes.run(step)
+            case Start():
+                await self._starts.walk(step)
+            case Kill():
+                await self._stops.kill(step)
+            case PreStop():
+                await self._stops.early_hook(step)
+            case Resize():
+                await resize.walk(context, step)
+            case StopSandbox():
+                await self._sandboxes.stop(step)
+            case RemoveContainer():
+                await release.remove_container(context, step)
+            case RemoveSandbox():
+                await release.remove_sandbox(context, step)
+            case Release():
+                self._images.give_up()
+                await release.release(context)
+            case Confirm():
+                await release.confirm(context)
+            case Forget():
+                await release.forget(context)

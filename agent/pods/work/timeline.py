@@ -1,0 +1,87 @@
+"""The record of what was done for one pod, with durations; what is said when somebody asks why.
+
+It is bounded: what happens over and over (a crash loop, a mount that fails) is one entry with a count.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from agent.pods.model.timeline import TimelineEntry
+from nodelib.clock import Clock
+from nodelib.errors import NodewrightError
+
+_KEPT = 64
+_LOCAL_PORT = re.compile(r":\d+->")  # of a failed connection: another one each time
+
+
+class Timeline:
+    """One pod's; only its worker and the worker's steps write."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._done: list[TimelineEntry] = []
+        self._open: dict[int, tuple[float, TimelineEntry]] = {}
+        self._numbers = itertools.count()
+
+    @contextmanager
+    def step(self, name: str, *, of: str = "", note: str = "") -> Iterator[None]:
+        """A step that lasts as long as the block; what the block raises is its outcome."""
+        key = self.begin(name, of=of, note=note)
+        outcome = "ok"
+        try:
+            yield
+        except asyncio.CancelledError:
+            outcome = "interrupted"
+            raise
+        except NodewrightError as error:
+            outcome = str(error)
+            raise
+        except Exception as error:
+            outcome = repr(error)
+            raise
+        finally:
+            self.end(key, outcome)
+
+    def begin(self, name: str, *, of: str = "", note: str = "") -> int:
+        """A step that end() is called for."""
+        key = next(self._numbers)
+        self._open[key] = (self._clock.monotonic(), TimelineEntry(self._clock.now(), name, of=of, note=note))
+        return key
+
+    def end(self, key: int, outcome: str = "ok") -> None:
+        """Nothing for a key that has ended."""
+        if key in self._open:
+            began, begun = self._open.pop(key)
+            self._add(replace(begun, seconds=self._clock.monotonic() - began, outcome=outcome))
+
+    def mark(self, name: str, seconds: float = 0.0, outcome: str = "ok", *, of: str = "", note: str = "") -> None:
+        """Something that is over already: it took `seconds` until now."""
+        self._add(TimelineEntry(self._clock.now() - seconds, name, seconds, outcome, of, note))
+
+    def entries(self) -> tuple[TimelineEntry, ...]:
+        """What is done, in the order in which it first began."""
+        return tuple(sorted(self._done, key=lambda one: one.at))
+
+    def under_way(self) -> tuple[TimelineEntry, ...]:
+        return tuple(begun for _, begun in self._open.values())
+
+    def _add(self, fresh: TimelineEntry) -> None:
+        for index in range(len(self._done) - 1, -1, -1):
+            known = self._done[index]
+            if (known.step, known.of) == (fresh.step, fresh.of):
+                if (_comparable(known.outcome), known.note) != (_comparable(fresh.outcome), fresh.note):
+                    break
+                self._done[index] = replace(known, seconds=fresh.seconds, times=known.times + 1, last_at=fresh.at)
+                return
+        self._done.append(replace(fresh, last_at=fresh.at))
+        del self._done[:-_KEPT]
+
+
+def _comparable(outcome: str) -> str:
+    return _LOCAL_PORT.sub(":*->", outcome)

@@ -1,0 +1,213 @@
+"""Carries a probe out: a command, a GET, a connection, a gRPC health check. Decides nothing but the verdict's kind.
+
+Follows pkg/probe/{exec,http,tcp,grpc}; the words of failures are those that users know from there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import ssl
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+from urllib.parse import urljoin, urlsplit
+
+import aiohttp
+import grpc
+from yarl import URL
+
+from agent.common.model.errors import CriError
+from agent.probes.model import Ask, ExecAsk, GrpcAsk, HttpAsk, Outcome, TcpAsk, Verdict
+from agent.runtime.model import RuntimeService
+from nodelib.errors import NodewrightError
+from nodelib.version import KUBERNETES_MINOR
+
+_T = TypeVar("_T")
+_LATE = 0.02  # seconds by which a timer may be late on a machine that is not short of CPU
+_MOST_OUTPUT = 10 * 1024
+_MOST_REDIRECTS = 10
+_AUTO_HEADERS = ("Accept", "Accept-Encoding", "User-Agent")
+_HEALTH = "/grpc.health.v1.Health/Check"
+_SERVING = 1
+_SERVING_STATUS = {0: "UNKNOWN", 2: "NOT_SERVING", 3: "SERVICE_UNKNOWN"}
+
+
+class ProbeIo:
+    """One of these serves all probes: the TLS context is made once, connections are never kept. close() it."""
+
+    def __init__(self, runtime: RuntimeService) -> None:
+        self._runtime = runtime
+        self._session: aiohttp.ClientSession | None = None
+
+    async def run(self, ask: Ask, container_id: str, timeout: float) -> Outcome:
+        """One attempt, at most `timeout` seconds. Never raises but for cancellation."""
+        try:
+            if isinstance(ask, HttpAsk):
+                return await self._http(ask, timeout)
+            if isinstance(ask, ExecAsk):
+                return await self._exec(ask, container_id, timeout)
+            if isinstance(ask, TcpAsk):
+                return await _tcp(ask, timeout)
+            return await _grpc(ask, timeout)
+        except (NodewrightError, OSError, ValueError) as error:
+            return Outcome(Verdict.ERROR, str(error))
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def _exec(self, ask: ExecAsk, container_id: str, timeout: float) -> Outcome:
+        try:
+            result = await self._runtime.exec_sync(container_id, list(ask.argv), timeout)
+        except CriError as error:
+            if error.code == "DEADLINE_EXCEEDED":
+                command = " ".join(ask.argv)
+                return Outcome(Verdict.FAILURE, f'command timed out: "{command}" timed out after {timeout:g}s')
+            return Outcome(Verdict.ERROR, error.message)
+        output = (result.stdout + result.stderr)[:_MOST_OUTPUT].decode(errors="replace")
+        return Outcome(Verdict.SUCCESS if result.exit_code == 0 else Verdict.FAILURE, output)
+
+    async def _http(self, ask: HttpAsk, timeout: float) -> Outcome:
+        try:
+            return await _in_time(self._follow(ask), timeout)
+        except TimeoutError:
+            return Outcome(Verdict.FAILURE, f'Get "{ask.url}": context deadline exceeded (timeout {timeout:g}s)')
+        except aiohttp.ClientConnectorError as error:
+            words = _words(error.os_error)
+            return Outcome(Verdict.FAILURE, f'Get "{ask.url}": dial tcp {ask.host}:{ask.port}: connect: {words}')
+        except (aiohttp.ClientError, OSError) as error:
+            return Outcome(Verdict.FAILURE, f'Get "{ask.url}": {error or type(error).__name__}')
+
+    async def _follow(self, ask: HttpAsk) -> Outcome:
+        """Redirects are followed as long as they stay on the host that was asked."""
+        url = ask.url
+        for _ in range(_MOST_REDIRECTS):
+            async with self._client().get(
+                URL(url, encoded=True), headers=ask.headers, allow_redirects=False
+            ) as response:
+                location = response.headers.get("Location")
+                if 300 <= response.status < 400 and location:
+                    following = urljoin(url, location)
+                    if urlsplit(following).hostname == urlsplit(ask.url).hostname:
+                        url = following
+                        continue
+                    body = await _body(response)
+                    return Outcome(Verdict.WARNING, f"Probe terminated redirects, Response body: {body}")
+                if 200 <= response.status < 400:
+                    return Outcome(Verdict.SUCCESS, await _body(response))
+                # Never the body of a failed answer: https://issue.k8s.io/99425
+                return Outcome(Verdict.FAILURE, f"HTTP probe failed with statuscode: {response.status}")
+        return Outcome(Verdict.FAILURE, f'Get "{url}": stopped after {_MOST_REDIRECTS} redirects')
+
+    def _client(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            # A probe asks "does it answer", not "who is it": certificates are not checked, old ones accepted.
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+            context.set_ciphers("DEFAULT@SECLEVEL=0")
+            connector = aiohttp.TCPConnector(ssl=context, force_close=True, limit=0, use_dns_cache=False)
+            self._session = aiohttp.ClientSession(
+                connector=connector,
+                skip_auto_headers=_AUTO_HEADERS,
+                auto_decompress=False,
+                cookie_jar=aiohttp.DummyCookieJar(),
+            )
+        return self._session
+
+
+async def _in_time(work: Coroutine[Any, Any, _T], seconds: float) -> _T:
+    """Raises TimeoutError. Time in which this process did not run is not the container's: when the timer itself comes
+    late, an answer that lies in the socket meanwhile is read first, and as much time is given again (once)."""
+    loop, task = asyncio.get_running_loop(), asyncio.ensure_future(work)
+    deadline = loop.time() + seconds
+    try:
+        await asyncio.wait({task}, timeout=seconds)
+        late = loop.time() - deadline
+        if not task.done() and late > _LATE:
+            await asyncio.wait({task}, timeout=min(late, seconds))
+        if not task.done():
+            raise TimeoutError
+        return task.result()
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def _words(error: OSError) -> str:
+    """The kernel's words: asyncio puts its own into strerror."""
+    return os.strerror(error.errno).lower() if error.errno else str(error)
+
+
+async def _body(response: aiohttp.ClientResponse) -> str:
+    return (await response.content.read(_MOST_OUTPUT)).decode(errors="replace")
+
+
+async def _tcp(ask: TcpAsk, timeout: float) -> Outcome:
+    try:
+        _, writer = await _in_time(asyncio.open_connection(ask.host, ask.port), timeout)
+    except TimeoutError:
+        return Outcome(Verdict.FAILURE, f"dial tcp {ask.host}:{ask.port}: i/o timeout")
+    except OSError as error:
+        words = _words(error)
+        return Outcome(Verdict.FAILURE, f"dial tcp {ask.host}:{ask.port}: connect: {words}")
+    writer.close()
+    with contextlib.suppress(OSError):
+        await writer.wait_closed()
+    return Outcome(Verdict.SUCCESS)
+
+
+async def _grpc(ask: GrpcAsk, timeout: float) -> Outcome:
+    host = f"[{ask.host}]" if ":" in ask.host else ask.host
+    address = f"{host}:{ask.port}"
+    options = [
+        ("grpc.primary_user_agent", f"kube-probe/{KUBERNETES_MINOR}"),
+        ("grpc.enable_http_proxy", 0),
+        ("grpc.use_local_subchannel_pool", 1),
+    ]
+    name = ask.service.encode()
+    # HealthCheckRequest{string service = 1}, HealthCheckResponse{ServingStatus status = 1} on the wire.
+    request = b"\x0a" + _varint(len(name)) + name if name else b""
+    async with grpc.aio.insecure_channel(address, options=options) as channel:
+        try:
+            async with asyncio.timeout(timeout):
+                await channel.channel_ready()
+        except TimeoutError:
+            words = f'timeout: failed to connect service "{address}" within {timeout:g}s: context deadline exceeded'
+            return Outcome(Verdict.FAILURE, words)
+        check = channel.unary_unary(_HEALTH, request_serializer=None, response_deserializer=None)
+        try:
+            answer: bytes = await check(request, timeout=timeout)
+        except grpc.aio.AioRpcError as error:
+            return Outcome(Verdict.FAILURE, _grpc_failure(error, timeout))
+    status = _serving_status(answer)
+    if status != _SERVING:
+        shown = _SERVING_STATUS.get(status, str(status))
+        return Outcome(Verdict.FAILURE, f'service unhealthy (responded with "{shown}")')
+    return Outcome(Verdict.SUCCESS, "service healthy")
+
+
+def _grpc_failure(error: grpc.aio.AioRpcError, timeout: float) -> str:
+    if error.code() is grpc.StatusCode.UNIMPLEMENTED:
+        return (
+            f"error: this server does not implement the grpc health protocol (grpc.health.v1.Health): {error.details()}"
+        )
+    if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+        return f"timeout: health rpc did not complete within {timeout:g}s"
+    return f"error: health rpc probe failed: rpc error: code = {error.code().name} desc = {error.details()}"
+
+
+def _serving_status(message: bytes) -> int:
+    """Field 1 of HealthCheckResponse; absent means 0 (UNKNOWN)."""
+    return message[1] if len(message) >= 2 and message[0] == 0x08 else 0
+
+
+def _varint(number: int) -> bytes:
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)

@@ -1,0 +1,279 @@
+"""Probes: what to ask, when to ask again, and what the answers mean for the container.
+
+Follows pkg/kubelet/prober (worker.go, prober.go) and pkg/probe. Two things are quicker than there
+and count nothing that upstream would not count: while a startup probe waits for its first period,
+it is tried in between with failures uncounted; a readiness probe that has not succeeded yet is tried
+again sooner than its period (upstream does that at each sync of the pod).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import quote
+
+from agent.common.model.pods import Json, Pod, ProbeState
+from agent.containers.plan.expand import expand_all
+from agent.probes.model import (
+    Ask,
+    ExecAsk,
+    GrpcAsk,
+    HttpAsk,
+    Outcome,
+    ProbeAnswer,
+    ProbeCost,
+    ProbeKind,
+    TcpAsk,
+    Verdict,
+)
+from nodelib.errors import Invalid
+from nodelib.version import KUBERNETES_MINOR
+
+USER_AGENT = f"kube-probe/{KUBERNETES_MINOR}"
+FIELDS = {
+    ProbeKind.STARTUP: "startupProbe",
+    ProbeKind.READINESS: "readinessProbe",
+    ProbeKind.LIVENESS: "livenessProbe",
+}
+_FIRST_RETRY = 0.2  # seconds; doubled each time, until the period is reached
+_SOON = 0.25  # of a period: in so much of it an agent that has just started looks at what ran before it
+_RESTART_GRACE = 10.0  # a container that started this long before the agent was there before it
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """One probe of one container, defaults filled in. Times in seconds."""
+
+    kind: ProbeKind
+    action: Json
+    initial_delay: float
+    period: float
+    timeout: float
+    successes: int
+    failures: int
+
+
+@dataclass(frozen=True, slots=True)
+class Track:
+    """What one probe has found so far of one container id.
+
+    `verdict` None: not decided; `last` and `run`: the newest answer and how often in a row;
+    `tries`: attempts since the container started; `held`: no more attempts for this container id.
+    """
+
+    verdict: bool | None = None
+    last: bool | None = None
+    run: int = 0
+    tries: int = 0
+    held: bool = False
+
+
+def specs(container: Json) -> tuple[Spec, ...]:
+    """The probes of a container, startup first."""
+    return tuple(_spec(kind, container[name]) for kind, name in FIELDS.items() if container.get(name))
+
+
+def initial(spec: Spec, known: Json | None) -> Track:
+    """The track of a container seen for the first time by this agent.
+
+    `known`: its ContainerStatus in the API when that is about the same container id. What it says holds until a probe
+    proves otherwise, however young the container is: only an agent before this one can have said it.
+    """
+    if known is None:
+        return Track()
+    if spec.kind is ProbeKind.STARTUP:
+        return Track(verdict=True, held=True) if known.get("started") else Track()
+    if spec.kind is ProbeKind.READINESS:
+        return Track(verdict=True) if known.get("ready") else Track()
+    return Track()
+
+
+def was_before(started_at: float, agent_started: float) -> bool:
+    """Whether a container ran before this agent did; both in wall seconds."""
+    return started_at < agent_started - _RESTART_GRACE
+
+
+def record(track: Track, spec: Spec, success: bool, *, counted: bool = True) -> Track:
+    """One more answer. A verdict changes when a threshold of equal answers in a row is reached."""
+    if not success and not counted:
+        return replace(track, tries=track.tries + 1)
+    run = track.run + 1 if track.last is success else 1
+    fresh = replace(track, last=success, run=run, tries=track.tries + 1)
+    if run < (spec.successes if success else spec.failures):
+        return fresh
+    fresh = replace(fresh, verdict=success)
+    # A startup probe has done its work with either verdict; after a failed liveness probe the container goes.
+    if spec.kind is ProbeKind.STARTUP or (spec.kind is ProbeKind.LIVENESS and not success):
+        return replace(fresh, held=True, run=0)
+    return fresh
+
+
+def quieted(track: Track, spec: Spec) -> Track:
+    """The pod is being deleted: startup and liveness probes end well, readiness goes on."""
+    return track if spec.kind is ProbeKind.READINESS else replace(track, verdict=True, held=True)
+
+
+def wanted(spec: Spec, track: Track, started: bool) -> bool:
+    """Whether to probe now: the startup probe until the container has started, the others from then on."""
+    return not track.held and (spec.kind is ProbeKind.STARTUP) is not started
+
+
+def first_counted(spec: Spec, started_at: float) -> float:
+    """When upstream's first attempt would be: readiness at once, the others after a period, never before the delay."""
+    if spec.kind is ProbeKind.READINESS:
+        return started_at + spec.initial_delay
+    return started_at + max(spec.initial_delay, spec.period)
+
+
+def first_due(spec: Spec, started_at: float, now: float, *, restarted: bool, jitter: float) -> float:
+    """When to probe first. `jitter` 0 to 1 spreads the probes of containers that were there before the agent: no one
+    has looked at them meanwhile, so soon; lag() gives them the rest of their period's width."""
+    if restarted:
+        return max(now + jitter * _SOON * min(spec.period, 10.0), started_at + spec.initial_delay)
+    if spec.kind is ProbeKind.STARTUP:
+        return max(now, started_at + spec.initial_delay)
+    return max(now, first_counted(spec, started_at))
+
+
+def next_due(spec: Spec, track: Track, started_at: float, began: float, now: float) -> float:
+    """When to probe again after an attempt that began at `began`."""
+    regular = max(began + spec.period, now)
+    early = began + min(spec.period, _FIRST_RETRY * float(1 << max(0, min(track.tries - 1, 20))))
+    if spec.kind is ProbeKind.STARTUP and began < first_counted(spec, started_at):
+        return max(now, min(early, first_counted(spec, started_at)))
+    if spec.kind is ProbeKind.READINESS and track.verdict is None and spec.successes == 1:
+        return max(now, min(early, regular))
+    return regular
+
+
+def lag(spec: Spec, track: Track, *, restarted: bool, jitter: float) -> float:
+    """Seconds by which the second attempt at what ran before the agent comes later than a period after
+    the first, so that such probes are spread over a period from then on (upstream: over a period from the start)."""
+    if not restarted or track.tries != 1 or track.verdict is None:  # one without a verdict is tried again soon
+        return 0.0
+    return jitter * (1 - _SOON) * min(spec.period, 10.0)
+
+
+def is_counted(spec: Spec, started_at: float, began: float) -> bool:
+    """Whether a failure of an attempt at `began` counts and is told: not before upstream's first attempt."""
+    return began >= first_counted(spec, started_at)
+
+
+def is_told(spec: Spec, track: Track, counted: bool) -> bool:
+    """Whether a failure is worth an Event: the sooner retries of a readiness probe are not, but for the first."""
+    return counted and (spec.kind is not ProbeKind.READINESS or track.verdict is not None or track.tries == 0)
+
+
+def state(tracks: Mapping[ProbeKind, Track]) -> ProbeState:
+    """What the tracks of one container say together."""
+    startup, readiness = tracks.get(ProbeKind.STARTUP), tracks.get(ProbeKind.READINESS)
+    liveness = tracks.get(ProbeKind.LIVENESS)
+    started = startup is None or startup.verdict is True
+    failed = [
+        kind.value
+        for kind, track in ((ProbeKind.STARTUP, startup), (ProbeKind.LIVENESS, liveness))
+        if track is not None and track.verdict is False
+    ]
+    return ProbeState(
+        started=started,
+        ready=started and (readiness is None or readiness.verdict is True),
+        live=not failed,
+        message=f"{failed[0]} probe failed" if failed else "",
+    )
+
+
+def unanswered(spec: Spec, container: str, started_at: float) -> ProbeAnswer:
+    """What is told of a probe before its first answer; `started_at` in wall seconds."""
+    threshold = spec.successes if spec.kind is ProbeKind.READINESS else spec.failures
+    return ProbeAnswer(container, spec.kind, None, started_at, started_at, 0, threshold, spec.period)
+
+
+def answered(
+    before: ProbeAnswer | None, spec: Spec, container: str, outcome: Outcome, now: float, took: float = 0.0
+) -> ProbeAnswer:
+    """One more answer, in a row with those before it that had the same verdict. `took`: seconds."""
+    past = before.cost if before is not None else ProbeCost()
+    cost = ProbeCost(past.runs + 1, past.seconds + took, max(past.worst, took))
+    same = before is not None and before.outcome is not None and before.outcome.verdict is outcome.verdict
+    since, times = (before.since, before.times + 1) if before is not None and same else (now, 1)
+    threshold = spec.successes if outcome.verdict in (Verdict.SUCCESS, Verdict.WARNING) else spec.failures
+    return ProbeAnswer(container, spec.kind, outcome, now, since, times, threshold, spec.period, cost)
+
+
+def ask_of(spec: Spec, container: Json, ip: str) -> Ask:
+    """The request to make. Raises Invalid for a port name that the container does not have, or no address."""
+    action = spec.action
+    if action.get("exec") is not None:
+        env = {
+            entry["name"]: entry.get("value", "") for entry in container.get("env") or [] if "valueFrom" not in entry
+        }
+        return ExecAsk(tuple(expand_all(action["exec"].get("command"), env)))
+    if action.get("httpGet") is not None:
+        return _http(action["httpGet"], container, ip)
+    if action.get("tcpSocket") is not None:
+        asked = action["tcpSocket"]
+        return TcpAsk(_host(asked.get("host"), ip), _port(asked["port"], container))
+    if action.get("grpc") is not None:
+        asked = action["grpc"]
+        return GrpcAsk(_host(None, ip), int(asked["port"]), asked.get("service") or "")
+    raise Invalid(f"missing probe handler for container {container['name']}", step="probe")
+
+
+def _http(asked: Json, container: Json, ip: str) -> HttpAsk:
+    headers = [(entry["name"], entry.get("value", "")) for entry in asked.get("httpHeaders") or []]
+    given = {name.lower(): value for name, value in headers}
+    if "user-agent" not in given:
+        headers.append(("User-Agent", USER_AGENT))
+    if "accept" not in given:
+        headers.append(("Accept", "*/*"))
+    elif not given["accept"]:
+        headers = [(name, value) for name, value in headers if name.lower() != "accept"]
+    path = asked.get("path") or "/"
+    target = quote(path.partition("#")[0], safe="/%:?&=+,;@!$'()*~-._[]")
+    return HttpAsk(
+        scheme=str(asked.get("scheme") or "HTTP").lower(),
+        host=_host(asked.get("host"), ip),
+        port=_port(asked["port"], container),
+        target=target if target.startswith("/") else f"/{target}",
+        headers=tuple(headers),
+    )
+
+
+def _host(given: str | None, ip: str) -> str:
+    if not given and not ip:
+        raise Invalid("the pod has no address yet", step="probe")
+    return given or ip
+
+
+def _port(port: Any, container: Json) -> int:
+    if isinstance(port, str) and not port.isdigit():
+        for entry in container.get("ports") or []:
+            if entry.get("name") == port:
+                return int(entry["containerPort"])
+        raise Invalid(f'port "{port}" not found', step="probe", action="Name a port of the container.")
+    if not 0 < int(port) < 65536:
+        raise Invalid(f"invalid port number: {port}", step="probe")
+    return int(port)
+
+
+def _spec(kind: ProbeKind, probe: Json) -> Spec:
+    """API defaults again, for static pods that the API server has not seen."""
+    return Spec(
+        kind=kind,
+        action=probe,
+        initial_delay=float(probe.get("initialDelaySeconds") or 0),
+        period=float(probe.get("periodSeconds") or 10),
+        timeout=float(probe.get("timeoutSeconds") or 1),
+        successes=int(probe.get("successThreshold") or 1),
+        failures=int(probe.get("failureThreshold") or 3),
+    )
+
+
+def known_statuses(pod: Pod) -> Iterator[tuple[str, Json]]:
+    """(container id, ContainerStatus) of what the API last showed."""
+    for field in ("containerStatuses", "initContainerStatuses"):
+        for status in pod.status.get(field) or []:
+            container_id = str(status.get("containerID") or "").rpartition("//")[2]
+            if container_id:
+                yield container_id, status

@@ -1,0 +1,304 @@
+"""Probes of ports.py: one wheel of due times for all probes of all pods.
+
+A task exists only while an attempt is under way. `on_change(uid)` is called when an answer changes
+what a pod's status or its plan depends on, never for an answer that says the same again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+import logging
+import random
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Protocol
+
+from agent.common.metrics_port import Figures, ProbeLabels, Unmeasured
+from agent.common.model.pods import ContainerState, Json, Pod, ProbeState
+from agent.common.ports import Events, Notify
+from agent.probes import plan
+from agent.probes.model import Ask, Outcome, ProbeAnswer, ProbeKind, Verdict
+from agent.probes.plan import Spec, Track
+from nodelib.clock import Clock, at_most
+from nodelib.errors import Invalid
+
+log = logging.getLogger(__name__)
+
+_ATTEMPTS_ON_ERROR = 3
+_FIRST_ROUND = 1.0  # seconds
+_RESULT_WORDS = {Verdict.SUCCESS: "successful", Verdict.WARNING: "successful", Verdict.FAILURE: "failed"}
+
+Key = tuple[str, str, ProbeKind]  # pod UID, container id, kind
+
+
+class Io(Protocol):
+    """probes/edge.py ProbeIo."""
+
+    async def run(self, ask: Ask, container_id: str, timeout: float) -> Outcome: ...
+
+
+@dataclass(slots=True)
+class _Watched:
+    """One running container and its probes. `started_at` on the monotonic clock."""
+
+    container: Json
+    state: ContainerState
+    started_at: float
+    restarted: bool
+    specs: dict[ProbeKind, Spec]
+    tracks: dict[ProbeKind, Track]
+    answers: dict[ProbeKind, ProbeAnswer] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _PodProbes:
+    pod: Pod
+    ip: str
+    watched: dict[str, _Watched] = field(default_factory=dict)
+    fatal: dict[str, ProbeAnswer] = field(default_factory=dict)  # by container: what its last attempt was stopped for
+
+
+class ProbeKeeper:
+    """Spawn run(). Due times are monotonic: a step of the wall clock moves no probe."""
+
+    def __init__(self, io: Io, events: Events, on_change: Notify, clock: Clock, figures: Figures | None = None) -> None:
+        self._figures = figures or Unmeasured()
+        self._measured: defaultdict[str, set[ProbeLabels]] = defaultdict(set)
+        self._io, self._events, self._on_change, self._clock = io, events, on_change, clock
+        self._agent_started = clock.now()
+        self._pods: dict[str, _PodProbes] = {}
+        self._wheel: list[tuple[float, int, Key]] = []
+        self._due: dict[Key, float] = {}
+        self._under_way: dict[Key, asyncio.Task[None]] = {}
+        self._order = itertools.count()
+        self._sooner = asyncio.Event()
+        self._unseen: set[Key] = set()  # of containers that were there before the agent, not tried yet
+        self._seen = asyncio.Event()
+        self._seen.set()
+
+    def ensure(self, pod: Pod, running: Mapping[str, ContainerState], ips: tuple[str, ...]) -> None:
+        """Probe these running containers (by name) and no others of this pod."""
+        kept = self._pods.get(pod.uid)
+        if kept is None:
+            kept = self._pods[pod.uid] = _PodProbes(pod, "")
+        kept.pod, kept.ip = pod, ips[0] if ips else ""
+        wanted = {state.id: (name, state) for name, state in running.items()}
+        for container_id in set(kept.watched) - set(wanted):
+            self._drop(pod.uid, container_id)
+        for container_id, (name, state) in wanted.items():
+            if container_id not in kept.watched:
+                self._add(kept, name, state)
+        if pod.is_deleted:
+            self._quiet(kept)
+        if not kept.watched and not kept.fatal:
+            del self._pods[pod.uid]
+
+    def recall(self, uid: str, shown: Pod) -> None:
+        """What `shown` says of the pod's containers holds, where no probe has answered yet: a static pod is probed
+        before its mirror pod is known."""
+        kept = self._pods.get(uid)
+        known = dict(plan.known_statuses(shown))
+        for container_id, watched in kept.watched.items() if kept else ():
+            for kind, spec in watched.specs.items():
+                if kind not in watched.answers:
+                    watched.tracks[kind] = plan.initial(spec, known.get(container_id))
+            self._schedule_wanted(uid, watched)
+
+    def states(self, uid: str) -> Mapping[str, ProbeState]:
+        """By container id; containers without probes are not listed."""
+        kept = self._pods.get(uid)
+        return {one: plan.state(watched.tracks) for one, watched in kept.watched.items()} if kept else {}
+
+    def findings(self, uid: str) -> tuple[ProbeAnswer, ...]:
+        """The newest answer of each probe that has to run now or has run, and what ended a container; for people."""
+        kept = self._pods.get(uid)
+        watched_now = {watched.container["name"] for watched in kept.watched.values()} if kept else set()
+        fatal = kept.fatal.items() if kept else ()
+        return (*(answer for name, answer in fatal if name not in watched_now), *self._answers(kept))
+
+    def _answers(self, kept: _PodProbes | None) -> tuple[ProbeAnswer, ...]:
+        return tuple(
+            watched.answers.get(kind)
+            or plan.unanswered(spec, watched.container["name"], watched.state.started_at / 1e9)
+            for watched in (kept.watched.values() if kept else ())
+            for kind, spec in watched.specs.items()
+        )
+
+    async def first_round(self) -> None:
+        """Until each probe of a container that was there before the agent has been tried, a second at most."""
+        await at_most(self._clock, _FIRST_ROUND, self._seen)
+
+    def forget(self, uid: str) -> None:
+        kept = self._pods.get(uid)
+        for container_id in list(kept.watched) if kept else []:
+            self._drop(uid, container_id)
+        self._pods.pop(uid, None)
+        for labels in self._measured.pop(uid, ()):
+            self._figures.probe_gone(labels)
+
+    async def run(self) -> None:
+        """Until cancelled; attempts under way are cancelled with it."""
+        try:
+            while True:
+                self._start_due()
+                await self._wait()
+        finally:
+            for task in list(self._under_way.values()):
+                task.cancel()
+
+    def _add(self, kept: _PodProbes, name: str, state: ContainerState) -> None:
+        found = kept.pod.container(name)
+        specs = {spec.kind: spec for spec in plan.specs(found[1])} if found else {}
+        if not found or not specs:
+            return
+        started_at = state.started_at / 1e9
+        age = max(0.0, self._clock.now() - started_at)
+        known = dict(plan.known_statuses(kept.pod)).get(state.id)
+        tracks = {kind: plan.initial(spec, known) for kind, spec in specs.items()}
+        before = plan.was_before(started_at, self._agent_started)
+        watched = _Watched(found[1], state, self._clock.monotonic() - age, before, specs, tracks)
+        kept.watched[state.id] = watched
+        self._schedule_wanted(kept.pod.uid, watched)
+
+    def _schedule_wanted(self, uid: str, watched: _Watched) -> None:
+        """Give a time to each probe that has to run and has none yet."""
+        started = plan.state(watched.tracks).started
+        for kind, spec in watched.specs.items():
+            key = (uid, watched.state.id, kind)
+            if key in self._due or key in self._under_way or not plan.wanted(spec, watched.tracks[kind], started):
+                continue
+            now, jitter = self._clock.monotonic(), random.random()
+            due = plan.first_due(spec, watched.started_at, now, restarted=watched.restarted, jitter=jitter)
+            self._schedule(key, due)
+            if watched.restarted and not watched.tracks[kind].tries:
+                self._unseen.add(key)
+                self._seen.clear()
+
+    def _tried(self, key: Key) -> None:
+        self._unseen.discard(key)
+        if not self._unseen:
+            self._seen.set()
+
+    def _schedule(self, key: Key, due: float) -> None:
+        self._due[key] = due
+        heapq.heappush(self._wheel, (due, next(self._order), key))
+        if self._wheel[0][2] == key:
+            self._sooner.set()
+
+    def _quiet(self, kept: _PodProbes) -> None:
+        for container_id, watched in kept.watched.items():
+            for kind, spec in watched.specs.items():
+                fresh = plan.quieted(watched.tracks[kind], spec)
+                if fresh != watched.tracks[kind]:
+                    watched.tracks[kind] = fresh
+                    self._unschedule((kept.pod.uid, container_id, kind))
+            self._schedule_wanted(kept.pod.uid, watched)
+
+    def _drop(self, uid: str, container_id: str) -> None:
+        for kind in ProbeKind:
+            self._unschedule((uid, container_id, kind))
+        self._pods[uid].watched.pop(container_id, None)
+
+    def _unschedule(self, key: Key) -> None:
+        self._due.pop(key, None)
+        self._tried(key)
+        task = self._under_way.pop(key, None)
+        if task is not None:
+            task.cancel()
+
+    def _start_due(self) -> None:
+        now = self._clock.monotonic()
+        while self._wheel and self._wheel[0][0] <= now:
+            due, _, key = heapq.heappop(self._wheel)
+            if self._due.get(key) != due:
+                continue  # unscheduled or moved meanwhile
+            del self._due[key]
+            task = asyncio.create_task(self._attempt(key), name=f"probe {key[2].value} {key[1][:12]}")
+            self._under_way[key] = task
+            task.add_done_callback(partial(self._ended, key))
+
+    async def _wait(self) -> None:
+        self._sooner.clear()
+        timer = (
+            asyncio.ensure_future(self._clock.sleep(max(0.0, self._wheel[0][0] - self._clock.monotonic())))
+            if self._wheel
+            else None
+        )
+        sooner = asyncio.ensure_future(self._sooner.wait())
+        try:
+            await asyncio.wait({sooner} | ({timer} if timer else set()), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            sooner.cancel()
+            if timer is not None:
+                timer.cancel()
+
+    def _ended(self, key: Key, task: asyncio.Task[None]) -> None:
+        if self._under_way.get(key) is task:
+            del self._under_way[key]
+        if not task.cancelled() and task.exception() is not None:
+            log.error("probe %s failed unexpectedly", key, exc_info=task.exception())
+            self._schedule(key, self._clock.monotonic() + 10.0)
+
+    async def _attempt(self, key: Key) -> None:
+        uid, container_id, kind = key
+        kept = self._pods[uid]
+        watched = kept.watched[container_id]
+        spec, began = watched.specs[kind], self._clock.monotonic()
+        before = plan.state(watched.tracks)
+        outcome = await self._ask(kept, watched, spec)
+        self._tried(key)
+        name, now, took = watched.container["name"], self._clock.now(), self._clock.monotonic() - began
+        watched.answers[kind] = plan.answered(watched.answers.get(kind), spec, name, outcome, now, took)
+        counted = watched.restarted or plan.is_counted(spec, watched.started_at, began)
+        track = watched.tracks[kind]
+        self._tell(kept.pod, watched.container, kind, outcome, plan.is_told(spec, track, counted))
+        if outcome.verdict is not Verdict.ERROR:
+            success = outcome.verdict is not Verdict.FAILURE
+            track = plan.record(track, spec, success, counted=counted)
+            watched.tracks[kind] = track
+        self._count(kept.pod, watched.container, kind, outcome, took)
+        self._under_way.pop(key, None)
+        after = plan.state(watched.tracks)
+        if plan.wanted(spec, track, after.started):
+            later = plan.lag(spec, track, restarted=watched.restarted, jitter=random.random())
+            due = plan.next_due(spec, track, watched.started_at, began, self._clock.monotonic())
+            self._schedule(key, due + later)
+        if before.live and not after.live:
+            kept.fatal[name] = watched.answers[kind]
+        if after != before:
+            self._schedule_wanted(uid, watched)
+            self._on_change(uid)
+
+    async def _ask(self, kept: _PodProbes, watched: _Watched, spec: Spec) -> Outcome:
+        """An attempt that could not be made is made up to three times, as upstream does."""
+        outcome = Outcome(Verdict.ERROR)
+        for _ in range(_ATTEMPTS_ON_ERROR):
+            try:
+                ask = plan.ask_of(spec, watched.container, kept.ip)
+            except Invalid as error:
+                return Outcome(Verdict.ERROR, error.message)
+            outcome = await self._io.run(ask, watched.state.id, spec.timeout)
+            if outcome.verdict is not Verdict.ERROR:
+                break
+        return outcome
+
+    def _tell(self, pod: Pod, container: Json, kind: ProbeKind, outcome: Outcome, told: bool) -> None:
+        if outcome.verdict is Verdict.SUCCESS or not told:
+            return
+        if outcome.verdict is Verdict.WARNING:
+            reason, message = "ProbeWarning", f"{kind.value} probe warning: {outcome.output}"
+        elif outcome.verdict is Verdict.FAILURE:
+            reason, message = "Unhealthy", f"{kind.value} probe failed: {outcome.output}"
+        else:
+            reason = "Unhealthy"
+            message = f"{kind.value} probe errored and resulted in unknown state: {outcome.output}"
+        self._events.emit(pod.raw, "Warning", reason, message, container=container["name"])
+
+    def _count(self, pod: Pod, container: Json, kind: ProbeKind, outcome: Outcome, seconds: float) -> None:
+        labels = ProbeLabels(kind.value, container["name"], pod.name, pod.namespace, pod.uid)
+        self._measured[pod.uid].add(labels)
+        self._figures.probed(labels, _RESULT_WORDS.get(outcome.verdict, "unknown"), seconds)

@@ -1,0 +1,92 @@
+"""What a pod's containers are allocated, and whether a resize that is asked for can be.
+
+Follows pkg/kubelet/allocation (allocation_manager.go, handlers.go; KEP-1287): the spec says
+what is wanted, the allocation what this node has promised; everything below the pod table
+works on the pod as it is allocated. Only CPU and memory can differ, of all containers but
+ephemeral ones and of the pod as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from decimal import Decimal
+
+from agent.common.model.pods import Json, Kind, Pod
+from agent.common.plan import demand
+from agent.common.plan.demand import Qos
+from agent.resources.model import CPU, MEMORY, Allocation
+from nodelib.quantity import parse
+
+RESIZABLE = (Kind.INIT, Kind.MAIN)
+
+
+def allocation_of(pod: Pod) -> Allocation:
+    """The resources that the pod's spec states."""
+    stated = {one["name"]: one.get("resources") or {} for _, one in pod.containers(*RESIZABLE)}
+    return Allocation(stated, pod.spec.get("resources"))
+
+
+def same(one: Allocation, other: Allocation) -> bool:
+    """Equal amounts, however they are written. A container that only one of them knows makes no difference."""
+    if one is other or one == other:
+        return True
+    if not same_resources(one.whole, other.whole):
+        return False
+    both = one.containers.keys() & other.containers.keys()
+    return all(same_resources(one.containers[name], other.containers[name]) for name in both)
+
+
+def same_resources(one: Json | None, other: Json | None) -> bool:
+    """Two ResourceRequirements with equal amounts; absent and empty are the same."""
+    return one == other or _numbers(one) == _numbers(other)
+
+
+def applied(pod: Pod, allocation: Allocation) -> Pod:
+    """The pod with the allocated resources in the place of the stated ones; `pod` itself when they are the same."""
+    if same(allocation_of(pod), allocation):
+        return pod
+    spec = dict(pod.spec)
+    for kind in RESIZABLE:
+        if spec.get(kind.value):
+            spec[kind.value] = [_with(one, allocation.containers.get(one["name"])) for one in spec[kind.value]]
+    spec["resources"] = allocation.whole
+    if allocation.whole is None:
+        del spec["resources"]
+    return Pod({**pod.raw, "spec": spec}, pod.source)
+
+
+def pending_order(waiting: Iterable[tuple[Pod, Pod, float]]) -> list[Pod]:
+    """Of (wanted, allocated, pending since): the order in which they are tried.
+
+    First what asks for no more than it has, then by priority, then Guaranteed pods, then who waits longest.
+    """
+
+    def key(entry: tuple[Pod, Pod, float]) -> tuple[bool, int, bool, float]:
+        wanted, allocated, since = entry
+        priority = int(wanted.spec.get("priority") or 0)
+        return grows(wanted, allocated), -priority, demand.qos_class(wanted) is not Qos.GUARANTEED, since
+
+    return [wanted for wanted, _, _ in sorted(waiting, key=key)]
+
+
+def grows(wanted: Pod, allocated: Pod) -> bool:
+    """The pod asks for more CPU or memory than it has been allocated."""
+    new, old = demand.pod_requests(wanted), demand.pod_requests(allocated)
+    return any(new.get(name, demand.ZERO) > old.get(name, demand.ZERO) for name in (CPU, MEMORY))
+
+
+def shrank(before: Pod, now: Pod) -> bool:
+    """What the node counts for the pod has become less: others may fit now."""
+    old, new = demand.counted_requests(before), demand.counted_requests(now)
+    return any(new.get(name, demand.ZERO) < old.get(name, demand.ZERO) for name in (CPU, MEMORY))
+
+
+def _with(container: Json, resources: Json | None) -> Json:
+    return container if resources is None else {**container, "resources": resources}
+
+
+def _numbers(resources: Json | None) -> dict[tuple[str, str], Decimal]:
+    found = resources or {}
+    return {
+        (side, name): parse(text) for side in ("limits", "requests") for name, text in (found.get(side) or {}).items()
+    }

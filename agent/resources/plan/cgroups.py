@@ -1,0 +1,317 @@
+"""Cgroup names and numbers: where a pod's cgroup is and what is written into it, v1 and v2.
+
+Follows pkg/kubelet/cm (helpers_linux.go, cgroup_manager_linux.go, qos and node container managers)
+and kuberuntime_container_linux.go. A write is (controller, file, text); resources/edge.py carries it
+out. CPU time in microseconds, memory in bytes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+
+from agent.common.model.pods import Json, Kind, Pod
+from agent.common.plan import demand as res
+from agent.common.plan.demand import Amounts, Qos
+from agent.resources.model import Limits as Limits
+from agent.resources.plan.swap import Swap
+from agent.resources.plan.swap import most as most_swap
+from nodelib.errors import Invalid
+from nodelib.quantity import parse
+
+MIN_SHARES, MAX_SHARES = 2, 262144
+SHARES_PER_CPU = 1024
+MIN_QUOTA = 1000  # microseconds
+_UNBOUNDED_HUGEPAGES = 1 << 62
+ROOT_NAME = "kubepods"
+POD_PREFIX = "pod"
+
+Name = tuple[str, ...]
+Write = tuple[str, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What the node's configuration says about pod cgroups. `pids` -1: no limit per pod.
+
+    `group_oom_kill`: singleProcessOOMKill was set to false in so many words.
+    """
+
+    root: str = "/"
+    driver: str = "cgroupfs"
+    per_qos: bool = True
+    cpu_quota: bool = True
+    cpu_period: int = 100_000
+    pids: int = -1
+    fail_v1: bool = False
+    group_oom_kill: bool = False
+
+    def of(self, *, throttled: bool) -> Policy:
+        """The same for a pod whose CPU limits are kept by a quota, or by CPUs of its own."""
+        return self if throttled else replace(self, cpu_quota=False)
+
+
+def shares(milli_cpu: int) -> int:
+    """CFS shares of a CPU request in thousandths of a core; the least ones for a request of 0."""
+    return max(MIN_SHARES, min(MAX_SHARES, milli_cpu * SHARES_PER_CPU // 1000))
+
+
+def quota(milli_cpu: int, period: int) -> int:
+    """CFS quota of a CPU limit; 0 means none was given."""
+    return max(MIN_QUOTA, milli_cpu * period // 1000) if milli_cpu else 0
+
+
+def weight(cpu_shares: int) -> int:
+    """cpu.weight of v2 for v1 shares by the curve of crun, and of runc since 1.3.2: 1024 -> 100, 262144 -> 10000.
+
+    Upstream's kubelet still maps its own cgroups linearly (1024 -> 39), so that a pod weighs less than
+    its one container; here both use the same curve.
+    """
+    if cpu_shares <= MIN_SHARES:
+        return 1
+    if cpu_shares >= MAX_SHARES:
+        return 10000
+    power = math.log2(cpu_shares)
+    return math.ceil(10 ** ((power * power + 125 * power) / 612 - 7 / 34))
+
+
+def hugepage_size_text(size: int) -> str:
+    """The kernel's name of a huge page size: 2MB, 1GB, 64KB."""
+    for power, unit in ((30, "GB"), (20, "MB"), (10, "KB")):
+        if size >= 1 << power and size % (1 << power) == 0:
+            return f"{size >> power}{unit}"
+    raise Invalid(f"{size} bytes is no huge page size", step="read huge pages")
+
+
+def hugepages(listed: Mapping[str, Decimal]) -> dict[int, int]:
+    """Page size -> bytes, of the hugepages-* entries."""
+    found: dict[int, int] = {}
+    for name, amount in listed.items():
+        if name.startswith(res.HUGEPAGES_PREFIX):
+            size = int(parse(name.removeprefix(res.HUGEPAGES_PREFIX)))
+            found[size] = found.get(size, 0) + _whole(amount)
+    return found
+
+
+def limits_of_pod(pod: Pod, policy: Policy) -> Limits:
+    """The pod level cgroup (ResourceConfigForPod): a limit only where every container has one, or the pod itself."""
+    requests, limits = res.pod_requests(pod), res.pod_limits(pod)
+    huge = hugepages(requests)
+    pids = policy.pids if policy.pids > 0 else None
+    quality = res.qos_class(pod)
+    if quality is Qos.BEST_EFFORT:
+        return Limits(cpu_shares=MIN_SHARES, pids=pids, hugepages=huge)
+    cpu_bound = quality is Qos.GUARANTEED or _declared(pod, res.CPU)
+    memory_bound = quality is Qos.GUARANTEED or _declared(pod, res.MEMORY)
+    most_cpu = quota(_milli(limits.get(res.CPU, res.ZERO)), policy.cpu_period) if policy.cpu_quota else -1
+    return Limits(
+        cpu_shares=shares(_milli(requests.get(res.CPU, res.ZERO))),
+        cpu_quota=most_cpu if cpu_bound else None,
+        cpu_period=policy.cpu_period if cpu_bound else None,
+        memory=_whole(limits.get(res.MEMORY, res.ZERO)) if memory_bound else None,
+        pids=pids,
+        hugepages=huge,
+    )
+
+
+def limits_of_node(allocatable: Mapping[str, Decimal]) -> Limits:
+    """kubepods: what is left for pods after the reservations (node_container_manager_linux.go)."""
+    memory, pids = allocatable.get(res.MEMORY), allocatable.get(res.PIDS)
+    return Limits(
+        cpu_shares=shares(_milli(allocatable.get(res.CPU, res.ZERO))),
+        memory=_whole(memory) if memory is not None else None,
+        pids=_whole(pids) if pids is not None else None,
+        hugepages=hugepages(allocatable),
+    )
+
+
+def limits_of_qos(burstable: Iterable[Pod], hugepage_sizes: Iterable[int]) -> dict[Qos, Limits]:
+    """The two class cgroups: burstable weighs what its pods ask for, besteffort the least; huge pages unbounded."""
+    asked = sum((res.pod_requests(pod).get(res.CPU, res.ZERO) for pod in burstable), res.ZERO)
+    free = dict.fromkeys(hugepage_sizes, _UNBOUNDED_HUGEPAGES)
+    return {
+        Qos.BURSTABLE: Limits(cpu_shares=shares(_milli(asked)), hugepages=free),
+        Qos.BEST_EFFORT: Limits(cpu_shares=MIN_SHARES, hugepages=free),
+    }
+
+
+def root_name(policy: Policy) -> Name:
+    """The cgroup under which all pods are."""
+    given = tuple(part for part in policy.root.split("/") if part)
+    if policy.driver == "systemd" and given and given[-1].endswith(".slice"):
+        given = tuple(part.replace("_", "-") for part in given[-1].removesuffix(".slice").split("-"))
+    return (*given, ROOT_NAME) if policy.per_qos else given
+
+
+def qos_name(policy: Policy, quality: Qos) -> Name:
+    """Guaranteed pods are directly under the root."""
+    root = root_name(policy)
+    return root if quality is Qos.GUARANTEED else (*root, quality.value.lower())
+
+
+def pod_name(policy: Policy, pod: Pod) -> Name:
+    """Raises Invalid for a UID that cannot be part of a path (static pods choose their own)."""
+    uid = pod.uid
+    if not uid or "/" in uid or "_" in uid or "\0" in uid or len(uid) > 200 or not uid.isprintable():
+        raise Invalid(
+            f"uid {uid[:80]!r} cannot name a cgroup",
+            obj=pod.full_name,
+            step="make pod cgroup",
+            action="Remove metadata.uid from the manifest, or use letters, digits and '-'.",
+        )
+    return (*qos_name(policy, res.qos_class(pod)), f"{POD_PREFIX}{uid}")
+
+
+def path_of(name: Name, driver: str) -> str:
+    """Path below the cgroup mount: /a/b, or with systemd /a.slice/a-b.slice."""
+    if driver != "systemd":
+        return "/" + "/".join(name)
+    parts = [part.replace("-", "_") for part in name]
+    return "/" + "/".join("-".join(parts[: depth + 1]) + ".slice" for depth in range(len(parts)))
+
+
+def cri_parent(path: str, driver: str) -> str:
+    """PodSandboxConfig.linux.cgroup_parent: a path, or with systemd the name of the slice."""
+    return path if driver != "systemd" else path.rsplit("/", 1)[-1]
+
+
+def uid_of(leaf: str, driver: str) -> str | None:
+    """The pod UID in the last part of a cgroup path, None when it is no pod's."""
+    last = leaf.removesuffix(".slice").rsplit("-", 1)[-1].replace("_", "-") if driver == "systemd" else leaf
+    return last.removeprefix(POD_PREFIX) if last.startswith(POD_PREFIX) and last != POD_PREFIX else None
+
+
+def writes(limits: Limits, version: int, hugepage_sizes: Iterable[int]) -> list[Write]:
+    """The files to write, in an order that the kernel accepts. Huge page sizes not asked for get 0."""
+    found = _v2(limits) if version == 2 else _v1(limits)
+    suffix = "max" if version == 2 else "limit_in_bytes"
+    for size in sorted(hugepage_sizes):
+        amount = limits.hugepages.get(size, 0)
+        found.append(("hugetlb", f"hugetlb.{hugepage_size_text(size)}.{suffix}", str(amount)))
+    return found
+
+
+def slice_properties(limits: Limits, version: int) -> list[str]:
+    """The same as systemd unit properties (systemd.resource-control(5))."""
+    found = []
+    if limits.cpu_shares is not None:
+        found.append(f"CPUWeight={weight(limits.cpu_shares)}" if version == 2 else f"CPUShares={limits.cpu_shares}")
+    if limits.cpu_quota is not None and limits.cpu_period:
+        percent = f"{limits.cpu_quota * 100 / limits.cpu_period:g}%" if limits.cpu_quota > 0 else ""
+        found += [f"CPUQuota={percent}", f"CPUQuotaPeriodSec={limits.cpu_period}us"]
+    if limits.memory is not None:
+        found.append(f"{'MemoryMax' if version == 2 else 'MemoryLimit'}={limits.memory or 'infinity'}")
+    if limits.pids is not None:
+        found.append(f"TasksMax={limits.pids if limits.pids > 0 else 'infinity'}")
+    return found
+
+
+def _v1(limits: Limits) -> list[Write]:
+    found: list[Write] = []
+    if limits.cpu_shares is not None:
+        found.append(("cpu", "cpu.shares", str(limits.cpu_shares)))
+    if limits.cpu_period is not None:
+        found.append(("cpu", "cpu.cfs_period_us", str(limits.cpu_period)))
+    if limits.cpu_quota is not None:
+        found.append(("cpu", "cpu.cfs_quota_us", str(limits.cpu_quota or -1)))
+    if limits.memory is not None:
+        found.append(("memory", "memory.limit_in_bytes", str(limits.memory or -1)))
+    if limits.pids is not None:
+        found.append(("pids", "pids.max", str(limits.pids) if limits.pids > 0 else "max"))
+    return found
+
+
+def _v2(limits: Limits) -> list[Write]:
+    found: list[Write] = []
+    if limits.cpu_shares is not None:
+        found.append(("cpu", "cpu.weight", str(weight(limits.cpu_shares))))
+    if limits.cpu_quota is not None:
+        most = str(limits.cpu_quota) if limits.cpu_quota > 0 else "max"
+        found.append(("cpu", "cpu.max", f"{most} {limits.cpu_period}"))
+    if limits.memory is not None:
+        found.append(("memory", "memory.max", str(limits.memory or "max")))
+    if limits.pids is not None:
+        found.append(("pids", "pids.max", str(limits.pids) if limits.pids > 0 else "max"))
+    return found
+
+
+def _declared(pod: Pod, name: str) -> bool:
+    """Every container has a limit for it, or the pod as a whole."""
+    if res.pod_level(pod, "limits").get(name):
+        return True
+    kinds = (Kind.INIT, Kind.MAIN)
+    return all(res.container_amounts(container, "limits").get(name) for _, container in pod.containers(*kinds))
+
+
+def _milli(cores: Decimal) -> int:
+    return math.ceil(cores * 1000)
+
+
+def _whole(amount: Decimal) -> int:
+    return math.ceil(amount)
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What the numbers of a container depend on. `hugepage_sizes` in bytes.
+
+    `single_process_oom_kill` None: upstream's default, which is to kill the whole container on v2.
+    """
+
+    memory: int
+    cgroup_version: int
+    hugepage_sizes: tuple[int, ...] = ()
+    swap: Swap = field(default_factory=Swap)
+    single_process_oom_kill: bool | None = None
+
+
+def container_resources(pod: Pod, container: Json, policy: Policy, machine: Machine) -> Json:
+    """CRI LinuxContainerResources; the pod's limit where a container has none."""
+    limits = res.container_amounts(container, "limits")
+    requests = res.container_amounts(container, "requests")
+    whole = res.pod_level(pod, "limits")
+    cpu_limit = limits.get(res.CPU) or whole.get(res.CPU, res.ZERO)
+    memory_limit = limits.get(res.MEMORY) or whole.get(res.MEMORY, res.ZERO)
+    found = _linux(requests.get(res.CPU), cpu_limit, memory_limit, policy)
+    found["oom_score_adj"] = res.oom_score_adj(pod, container, machine.memory)
+    if memory_limit and machine.swap.limits and machine.cgroup_version == 1:
+        # Memory and swap together: no swap beyond the memory.
+        found["memory_swap_limit_in_bytes"] = found["memory_limit_in_bytes"]
+    huge = {**hugepages(whole), **hugepages(limits)}
+    if machine.hugepage_sizes:
+        found["hugepage_limits"] = [
+            {"page_size": hugepage_size_text(size), "limit": huge.get(size, 0)}
+            for size in sorted(machine.hugepage_sizes)
+        ]
+    if machine.cgroup_version == 2:
+        unified = {"memory.high": "max"}
+        if machine.swap.limits:
+            unified["memory.swap.max"] = str(most_swap(pod, container, machine.swap))
+        if not machine.single_process_oom_kill:  # None on v2: all of it
+            unified["memory.oom.group"] = "1"
+        found["unified"] = unified
+    return found
+
+
+def sandbox_resources(pod: Pod, policy: Policy) -> tuple[Json, Json]:
+    """(overhead, resources) of CRI LinuxPodSandboxConfig: the runtime's own part, and what the containers may use."""
+    overhead = res.amounts(pod.spec.get("overhead"))
+    requests, limits = res.pod_requests(pod, overhead=False), res.pod_limits(pod, overhead=False)
+    return _sandbox_part(overhead, overhead, policy) if overhead else {}, _sandbox_part(requests, limits, policy)
+
+
+def _sandbox_part(requests: Amounts, limits: Amounts, policy: Policy) -> Json:
+    return _linux(requests.get(res.CPU), limits.get(res.CPU, res.ZERO), limits.get(res.MEMORY, res.ZERO), policy)
+
+
+def _linux(cpu_request: Decimal | None, cpu_limit: Decimal, memory_limit: Decimal, policy: Policy) -> Json:
+    """A request that is not given is the limit, as the API server defaults it too."""
+    part: Json = {"cpu_shares": shares(_milli(cpu_limit if cpu_request is None else cpu_request))}
+    if memory_limit:
+        part["memory_limit_in_bytes"] = _whole(memory_limit)
+    if policy.cpu_quota:
+        part["cpu_period"] = policy.cpu_period
+        part["cpu_quota"] = quota(_milli(cpu_limit), policy.cpu_period)
+    return part

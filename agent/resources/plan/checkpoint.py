@@ -1,0 +1,59 @@
+"""The text of allocated_pods_state and actuated_pods_state, the same as upstream's kubelet writes.
+
+Follows pkg/kubelet/allocation/state (checkpoint.go) and pkg/kubelet/checkpointmanager/checksum:
+either agent takes up the node that the other has left.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from agent.resources.model import Allocation
+from nodelib.errors import Invalid
+from nodelib.fnv import fnv1a
+
+ALLOCATED = "allocated_pods_state"
+ACTUATED = "actuated_pods_state"
+
+
+def encode(entries: Mapping[str, Allocation]) -> str:
+    """`entries` by pod UID."""
+    listed = {
+        uid: {
+            "ContainerResources": dict(sorted(one.containers.items())),
+            "PodLevelResources": one.whole,
+            "EmptyDirVolumeLimits": None,
+        }
+        for uid, one in sorted(entries.items())
+    }
+    data = _dump({"entries": listed} if listed else {})
+    return _dump({"data": data, "checksum": checksum(data)})
+
+
+def decode(text: str) -> dict[str, Allocation]:
+    """Raises Invalid for what neither agent has written whole."""
+    try:
+        outer = json.loads(text)
+        data, told = outer["data"], int(outer["checksum"])
+        if checksum(data) != told:
+            raise Invalid(f"its checksum is {told}, that of its content {checksum(data)}", step="read checkpoint")
+        return {uid: _allocation(entry) for uid, entry in (json.loads(data).get("entries") or {}).items()}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise Invalid(f"it is no checkpoint: {type(error).__name__}: {error}", step="read checkpoint") from error
+
+
+def checksum(data: str) -> int:
+    """FNV-1a, 32 bits, of Go's dump of the string: "(string)" and the string."""
+    return fnv1a(b"(string)" + data.encode())
+
+
+def _allocation(entry: dict[str, Any]) -> Allocation:
+    containers = {str(name): dict(one or {}) for name, one in (entry.get("ContainerResources") or {}).items()}
+    whole = entry.get("PodLevelResources")
+    return Allocation(containers, None if whole is None else dict(whole))
+
+
+def _dump(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)

@@ -1,0 +1,49 @@
+"""Which cgroups beside the pods' are bounded, and by what (pkg/kubelet/cm/node_container_manager_linux.go)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from agent.common.plan.demand import CPU, amounts
+from agent.resources.model import Limits
+from agent.resources.plan import cgroups
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """A reservation as configured: `key` of enforceNodeAllocatable, resources as quantities, the cgroup's path."""
+
+    key: str
+    resources: Mapping[str, str]
+    cgroup: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """A cgroup that exists already, and what is written into it (with the systemd driver: set on its slice)."""
+
+    key: str
+    path: str
+    writes: tuple[cgroups.Write, ...]
+    properties: tuple[str, ...]
+
+
+def reserved(enforce: Collection[str], reservations: Collection[Reservation], version: int) -> tuple[Reserved, ...]:
+    """Those that enforceNodeAllocatable names; with "-compressible" only their CPU."""
+    found = []
+    for one in reservations:
+        compressible = f"{one.key}-compressible" in enforce
+        if not compressible and one.key not in enforce:
+            continue
+        listed = amounts(one.resources)
+        if compressible:
+            listed = {name: amount for name, amount in listed.items() if name == CPU}
+        limits = cgroups.limits_of_node(listed) if listed else Limits()
+        if CPU not in listed:
+            limits = Limits(memory=limits.memory, pids=limits.pids, hugepages=limits.hugepages)
+        writes = cgroups.writes(limits, version, limits.hugepages)
+        properties = cgroups.slice_properties(limits, version)
+        path = "/" + one.cgroup.strip("/")
+        found.append(Reserved(one.key, path, tuple(writes), tuple(properties)))
+    return tuple(found)

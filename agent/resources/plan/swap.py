@@ -1,0 +1,35 @@
+"""How much swap a container may use (KEP-2400; kuberuntime_container_linux.go GetContainerSwapBehavior).
+
+Only where the pod is Burstable and the container could use more memory than it asked for, and on
+cgroup v2 alone; nobody else swaps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agent.common.model.pods import Json, Pod
+from agent.common.plan import demand
+
+LIMITED = "LimitedSwap"
+
+
+@dataclass(frozen=True, slots=True)
+class Swap:
+    """`limits`: the memory controller can limit it; `behavior` of the configuration; `total` and `memory` in bytes."""
+
+    limits: bool = False
+    behavior: str = ""
+    total: int = 0
+    memory: int = 0
+
+
+def most(pod: Pod, container: Json, swap: Swap) -> int:
+    """Bytes: as much of the node's swap as the container's request is of its memory."""
+    requests, limits = (demand.container_amounts(container, side) for side in ("requests", "limits"))
+    asked, bound = requests.get(demand.MEMORY, demand.ZERO), limits.get(demand.MEMORY, demand.ZERO)
+    if swap.behavior != LIMITED or demand.is_critical(pod) or demand.qos_class(pod) is not demand.Qos.BURSTABLE:
+        return 0
+    if not asked or asked == bound or not 0 < asked <= swap.memory:
+        return 0
+    return int(asked) * swap.total // swap.memory

@@ -1,0 +1,134 @@
+"""What all pods of the node were allocated and what of it is in force: in memory, and in two checkpoints.
+
+The spec of a pod may have been changed while no agent ran, and a resize may have been cut
+short: only these files tell then what containers have. Written soon after a change, and
+before anything is done that could not be told afterwards (save()).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection
+
+from agent.common.model.pods import Json, Pod
+from agent.common.ports import CheckpointStore
+from agent.resources.model import Allocation, Sizes
+from agent.resources.plan import actuated, allocation, checkpoint
+from nodelib.backoff import Backoff
+from nodelib.clock import Clock
+from nodelib.errors import Invalid, NodewrightError
+
+log = logging.getLogger(__name__)
+
+_PAUSE = 1.0  # seconds in which changes are gathered into one write
+_LONGEST_PAUSE = 30.0
+
+
+class Allocations:
+    """load() first; run() writes what has changed until cancelled."""
+
+    def __init__(self, files: CheckpointStore, clock: Clock) -> None:
+        self._files, self._clock = files, clock
+        self._entries: dict[str, dict[str, Allocation]] = {checkpoint.ALLOCATED: {}, checkpoint.ACTUATED: {}}
+        self._changed: set[str] = set()
+        self._wake = asyncio.Event()
+        self._writing = asyncio.Lock()
+
+    async def load(self) -> None:
+        """What was saved last. A file that cannot be understood is kept aside: its pods count as their specs say."""
+        for name in self._entries:
+            text = await self._files.read(name)
+            try:
+                self._entries[name] = checkpoint.decode(text) if text is not None else {}
+            except Invalid as error:
+                kept = await self._files.set_aside(name)
+                log.warning("%s is not used (kept as %s): %s; running pods count as their specs say", name, kept, error)
+
+    def allocated(self, uid: str) -> Allocation | None:
+        return self._entries[checkpoint.ALLOCATED].get(uid)
+
+    def actuated(self, uid: str) -> Allocation | None:
+        return self._entries[checkpoint.ACTUATED].get(uid)
+
+    def applied(self, pod: Pod) -> Pod:
+        """The pod as it is allocated; itself when that is what it states, or nothing is known of it."""
+        known = self.allocated(pod.uid)
+        return pod if known is None else allocation.applied(pod, known)
+
+    def in_force(self, pod: Pod) -> Pod:
+        """The pod with the resources that were last put in force."""
+        known = self.actuated(pod.uid)
+        return pod if known is None else allocation.applied(pod, known)
+
+    def admit(self, pod: Pod) -> None:
+        """The node takes the pod as it is; what is already known of it holds."""
+        stated = allocation.allocation_of(pod)
+        if self.allocated(pod.uid) is None:
+            self._set(checkpoint.ALLOCATED, pod.uid, stated)
+        if self.actuated(pod.uid) is None:
+            self._set(checkpoint.ACTUATED, pod.uid, stated)
+
+    def allocate(self, pod: Pod) -> None:
+        """What the pod states is promised."""
+        self._set(checkpoint.ALLOCATED, pod.uid, allocation.allocation_of(pod))
+
+    def started(self, pod: Pod, container: Json) -> None:
+        """A container of `pod`, as it is allocated, was made."""
+        known = self.actuated(pod.uid)
+        if known is not None:
+            self._set(checkpoint.ACTUATED, pod.uid, actuated.after_start(known, pod, container))
+
+    def updated(self, uid: str, name: str, given: Sizes, stated: Json | None) -> None:
+        """A running container was given these sizes."""
+        known = self.actuated(uid)
+        if known is not None:
+            self._set(checkpoint.ACTUATED, uid, actuated.after_update(known, name, given, stated))
+
+    def sized(self, uid: str, whole: Json | None) -> None:
+        """The pod's own cgroup has the resources that the pod states as a whole."""
+        known = self.actuated(uid)
+        if known is not None:
+            self._set(checkpoint.ACTUATED, uid, Allocation(known.containers, whole))
+
+    def forget(self, uid: str) -> None:
+        """The pod is gone. Not worth a write: see keep()."""
+        for entries in self._entries.values():
+            entries.pop(uid, None)
+
+    def keep(self, uids: Collection[str]) -> None:
+        """Forget all other pods."""
+        for entries in self._entries.values():
+            for uid in [uid for uid in entries if uid not in uids]:
+                del entries[uid]
+
+    async def save(self) -> None:
+        """Return when all that is known is on disk. Raises Temporary."""
+        async with self._writing:
+            for name in sorted(self._changed):
+                self._changed.discard(name)
+                try:
+                    await self._files.write(name, checkpoint.encode(self._entries[name]))
+                except BaseException:
+                    self._changed.add(name)
+                    raise
+
+    async def run(self) -> None:
+        """Until cancelled: write what has changed, changes of a second together."""
+        pause = Backoff(_PAUSE, _LONGEST_PAUSE)
+        while True:
+            await self._wake.wait()
+            await self._clock.sleep(pause.next())
+            self._wake.clear()
+            try:
+                await self.save()
+                pause.reset()
+            except NodewrightError as error:
+                log.warning("%s; next try in %g s", error, pause.current)
+                self._wake.set()
+
+    def _set(self, name: str, uid: str, found: Allocation) -> None:
+        if self._entries[name].get(uid) != found:
+            self._entries[name][uid] = found
+            self._changed.add(name)
+            self._wake.set()

@@ -1,0 +1,216 @@
+"""Messages of runtime/v1 to facts and back. No I/O.
+
+Configurations travel as plain dicts with the proto's field names; the generated classes
+take them whole as keyword arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from cri_api.v1 import api_pb2
+from google.protobuf import message_factory
+
+from agent.common.model.errors import CriInvalid
+from agent.common.model.pods import ContainerState, ImageFacts, Json, RunState, SandboxState
+from agent.runtime.model import RuntimeEvent
+
+_STATES = {
+    api_pb2.CONTAINER_CREATED: RunState.CREATED,
+    api_pb2.CONTAINER_RUNNING: RunState.RUNNING,
+    api_pb2.CONTAINER_EXITED: RunState.EXITED,
+}
+POD_UID = "io.kubernetes.pod.uid"
+# containerd's words (internal/cri/server/container_start.go). Cut in its last call, a start may have run something.
+_FAILED_START, _CALLER_GONE, _LAST_CALL = "StartError", "context canceled", "failed to start containerd task"
+
+
+def sandbox_listed(item: Any) -> SandboxState:
+    """A PodSandbox of ListPodSandbox: no addresses in it."""
+    return SandboxState(
+        id=item.id,
+        uid=item.metadata.uid,
+        namespace=item.metadata.namespace,
+        name=item.metadata.name,
+        attempt=item.metadata.attempt,
+        ready=item.state == api_pb2.SANDBOX_READY,
+        created_at=item.created_at,
+        runtime_handler=item.runtime_handler,
+        labels=dict(item.labels),
+        annotations=dict(item.annotations),
+    )
+
+
+def sandbox_status(status: Any) -> SandboxState:
+    """A PodSandboxStatus, with its addresses and network mode."""
+    ips = tuple(ip for ip in (status.network.ip, *(extra.ip for extra in status.network.additional_ips)) if ip)
+    mode = api_pb2.NamespaceMode.Name(status.linux.namespaces.options.network)
+    return SandboxState(
+        id=status.id,
+        uid=status.metadata.uid,
+        namespace=status.metadata.namespace,
+        name=status.metadata.name,
+        attempt=status.metadata.attempt,
+        ready=status.state == api_pb2.SANDBOX_READY,
+        created_at=status.created_at,
+        ips=ips,
+        runtime_handler=status.runtime_handler,
+        network_mode=mode,
+        labels=dict(status.labels),
+        annotations=dict(status.annotations),
+    )
+
+
+def container_listed(item: Any) -> ContainerState:
+    """A Container of ListContainers: neither times nor exit code in it."""
+    return ContainerState(
+        id=item.id,
+        sandbox_id=item.pod_sandbox_id,
+        uid=item.labels.get(POD_UID, ""),
+        name=item.metadata.name,
+        attempt=item.metadata.attempt,
+        state=_STATES.get(item.state, RunState.UNKNOWN),
+        created_at=item.created_at,
+        image=item.image.image,
+        image_ref=item.image_ref,
+        image_id=item.image_id,
+        labels=dict(item.labels),
+        annotations=dict(item.annotations),
+    )
+
+
+def container_status(status: Any, sandbox_id: str = "") -> ContainerState:
+    """A ContainerStatus. It does not name its sandbox: the caller knows that from the list.
+
+    One whose start was cut short by its caller's end never ran: it is as it was when it was created.
+    """
+    cut = _start_was_cut(status)
+    return ContainerState(
+        id=status.id,
+        sandbox_id=sandbox_id,
+        uid=status.labels.get(POD_UID, ""),
+        name=status.metadata.name,
+        attempt=status.metadata.attempt,
+        state=RunState.CREATED if cut else _STATES.get(status.state, RunState.UNKNOWN),
+        created_at=status.created_at,
+        started_at=status.started_at,
+        finished_at=0 if cut else status.finished_at,
+        exit_code=0 if cut else status.exit_code,
+        reason=status.reason,
+        message=status.message,
+        image=status.image.image,
+        image_ref=status.image_ref,
+        image_id=status.image_id,
+        log_path=status.log_path,
+        labels=dict(status.labels),
+        annotations=dict(status.annotations),
+        mounts=tuple(to_plain(mount) for mount in status.mounts),
+        resources=to_plain(status.resources.linux) if status.resources.HasField("linux") else {},
+        user=to_plain(status.user.linux) if status.user.HasField("linux") else {},
+        stop_signal=api_pb2.Signal.Name(status.stop_signal) if status.stop_signal else "",
+        cut=cut,
+    )
+
+
+def event(told: Any) -> RuntimeEvent:
+    """A ContainerEventResponse. What it says of containers other than the one that has ended is left out: it was taken
+    some time before it comes."""
+    kind = api_pb2.ContainerEventType.Name(told.container_event_type)
+    ended = None
+    if told.container_event_type == api_pb2.CONTAINER_STOPPED_EVENT:
+        found = (one for one in told.containers_statuses if one.id == told.container_id)
+        ended = next((container_status(one) for one in found if one.state == api_pb2.CONTAINER_EXITED), None)
+    return RuntimeEvent(told.pod_sandbox_status.metadata.uid, told.container_id, kind, ended)
+
+
+def _start_was_cut(status: Any) -> bool:
+    return (
+        status.state == api_pb2.CONTAINER_EXITED
+        and not status.started_at
+        and status.reason == _FAILED_START
+        and _CALLER_GONE in status.message
+        and _LAST_CALL not in status.message
+    )
+
+
+def image_facts(image: Any) -> ImageFacts:
+    return ImageFacts(
+        id=image.id,
+        repo_tags=tuple(image.repo_tags),
+        repo_digests=tuple(image.repo_digests),
+        size=image.size,
+        uid=image.uid.value if image.HasField("uid") else None,
+        username=image.username,
+        pinned=image.pinned,
+    )
+
+
+def build(kind: Any, step: str, obj: str, **fields: Any) -> Any:
+    """A message of class `kind`. Raises CriInvalid, which names the field that does not fit."""
+    try:
+        return kind(**fields)
+    except (TypeError, ValueError) as error:
+        path, cause = _misfit(kind, fields) or ("", error)
+        raise CriInvalid(
+            f"{path or kind.DESCRIPTOR.name}: {cause}",
+            code="INVALID_ARGUMENT",
+            obj=obj,
+            step=step,
+            action="Correct the field of the pod that it comes from; `kubectl explain pod.spec` has its type.",
+        ) from error
+
+
+def _misfit(kind: Any, fields: Mapping[str, Any]) -> tuple[str, Exception] | None:
+    """Path and fault of the first field that `kind` does not take."""
+    for name, value in fields.items():
+        try:
+            kind(**{name: value})
+        except (TypeError, ValueError) as error:
+            field = kind.DESCRIPTOR.fields_by_name.get(name)
+            return _misfit_inside(field, name, value) or (name, error)
+    return None
+
+
+def _misfit_inside(field: Any, name: str, value: Any) -> tuple[str, Exception] | None:
+    if field is None or field.message_type is None or field.message_type.GetOptions().map_entry:
+        return None
+    kind = message_factory.GetMessageClass(field.message_type)
+    entries = (
+        [(f"{name}[{index}]", one) for index, one in enumerate(value)] if isinstance(value, list) else [(name, value)]
+    )
+    for at, one in entries:
+        found = _misfit(kind, one) if isinstance(one, Mapping) else None
+        if found is not None:
+            return f"{at}.{found[0]}", found[1]
+    return None
+
+
+def to_plain(message: Any) -> Json:
+    """A message as a dict: proto field names, enums by name, 64-bit numbers as int, unset messages left out."""
+    plain: Json = {}
+    for field in message.DESCRIPTOR.fields:
+        value = getattr(message, field.name)
+        if field.is_repeated:
+            plain[field.name] = _repeated(field, value)
+        elif field.message_type is not None:
+            if message.HasField(field.name):
+                plain[field.name] = to_plain(value)
+        else:
+            plain[field.name] = _scalar(field, value)
+    return plain
+
+
+def _repeated(field: Any, value: Any) -> Any:
+    nested = field.message_type
+    if nested is not None and nested.GetOptions().map_entry:
+        of = nested.fields_by_name["value"]
+        return {key: to_plain(item) if of.message_type else _scalar(of, item) for key, item in value.items()}
+    return [to_plain(item) if nested is not None else _scalar(field, item) for item in value]
+
+
+def _scalar(field: Any, value: Any) -> Any:
+    if field.enum_type is None:
+        return value
+    known = field.enum_type.values_by_number.get(value)
+    return known.name if known is not None else value

@@ -1,0 +1,302 @@
+"""The container runtime over CRI v1: one gRPC channel, both services.
+
+Every failure of a call leaves here as a CriError; nothing above knows gRPC. Time limits
+are upstream's runtimeRequestTimeout (2 min), doubled for sandboxes as remote_runtime.go
+does; a pull has none, its owner decides when to give up (pkg/kubelet/kuberuntime).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import grpc
+import grpc.aio
+from cri_api.v1 import api_pb2, api_pb2_grpc
+
+from agent.common.model.errors import CriError, CriNotFound, CriUnavailable
+from agent.common.model.pods import ContainerState, ExecResult, ImageFacts, Json, SandboxState
+from agent.runtime.edge import convert
+from agent.runtime.edge.starts import KeptStarts
+from agent.runtime.model import RuntimeEvent
+
+# The generated stubs ask for message objects where the classes also take plain dicts.
+pb: Any = api_pb2
+
+_LIMIT = 120.0  # seconds
+_SANDBOX_LIMIT = 240.0
+_EXEC_SLACK = 10.0  # the runtime enforces the caller's limit itself; this is only for a runtime that does not
+_MESSAGE_BYTES = 16 * 1024 * 1024
+
+# A runtime that restarts is back in a second or two: the default of up to two minutes between dials is far too slow.
+# "min_reconnect_backoff" is also the time that one dial may take (grpc's subchannel.cc): too short on a busy machine,
+# and there is never a connection.
+_OPTIONS = [
+    ("grpc.max_receive_message_length", _MESSAGE_BYTES),
+    ("grpc.max_send_message_length", _MESSAGE_BYTES),
+    # containerd's calls wait until their event is sent (internal/eventq): what a busy loop has not read must fit here.
+    ("grpc.http2.lookahead_bytes", 4 * 1024 * 1024),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 10_000),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+]
+# What upstream's metrics call them, where it is not the step's own name (kuberuntime/instrumented_services.go).
+_OPERATIONS = {
+    "list sandboxes": "list_podsandbox",
+    "sandbox status": "podsandbox_status",
+    "run sandbox": "run_podsandbox",
+    "stop sandbox": "stop_podsandbox",
+    "remove sandbox": "remove_podsandbox",
+    "update sandbox": "update_podsandbox_resources",
+    "update resources": "update_container",
+    "reopen log": "reopen_container_log",
+    "sandbox stats": "list_podsandbox_stats",
+    "image filesystem": "image_fs_info",
+}
+Operation = Callable[[str], AbstractContextManager[None]]
+_UNAVAILABLE = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED}
+
+
+class Cri:
+    """agent.runtime.model.RuntimeService and Images in one. Make it inside the running loop; end it with close().
+
+    `operation(kind)` is entered around each call, for metrics.
+    """
+
+    def __init__(self, endpoint: str, *, operation: Operation | None = None) -> None:
+        self._endpoint = endpoint if "://" in endpoint else f"unix://{endpoint}"
+        self._operation = operation or (lambda kind: nullcontext())
+        self._channel = grpc.aio.insecure_channel(self._endpoint, options=_OPTIONS)
+        self._runtime = api_pb2_grpc.RuntimeServiceStub(self._channel)
+        self._images = api_pb2_grpc.ImageServiceStub(self._channel)
+        self._starts = KeptStarts(self._endpoint, _OPTIONS)
+
+    async def keep_starts(self) -> None:
+        """Until cancelled: starts of containers go a way on which they come to their end even if this process is
+        killed, or closes this while they are under way."""
+        await self._starts.run()
+
+    async def close(self) -> None:
+        await self._starts.close()
+        await self._channel.close(grace=None)
+
+    async def list_sandboxes(self, uid: str | None = None) -> tuple[SandboxState, ...]:
+        selector = {convert.POD_UID: uid} if uid else {}
+        request = pb.ListPodSandboxRequest(filter={"label_selector": selector})
+        answer = await self._ask("list sandboxes", uid or "", self._runtime.ListPodSandbox(request, timeout=_LIMIT))
+        return tuple(convert.sandbox_listed(item) for item in answer.items)
+
+    async def list_containers(self, uid: str | None = None) -> tuple[ContainerState, ...]:
+        selector = {convert.POD_UID: uid} if uid else {}
+        request = pb.ListContainersRequest(filter={"label_selector": selector})
+        answer = await self._ask("list containers", uid or "", self._runtime.ListContainers(request, timeout=_LIMIT))
+        return tuple(convert.container_listed(item) for item in answer.containers)
+
+    async def sandbox_status(self, sandbox_id: str) -> SandboxState:
+        request = pb.PodSandboxStatusRequest(pod_sandbox_id=sandbox_id)
+        answer = await self._ask("sandbox status", sandbox_id, self._runtime.PodSandboxStatus(request, timeout=_LIMIT))
+        return convert.sandbox_status(answer.status)
+
+    async def container_status(self, container_id: str) -> ContainerState:
+        request = pb.ContainerStatusRequest(container_id=container_id)
+        call = self._runtime.ContainerStatus(request, timeout=_LIMIT)
+        answer = await self._ask("container status", container_id, call)
+        return convert.container_status(answer.status)
+
+    async def run_sandbox(self, config: Json, runtime_handler: str = "") -> str:
+        name = _pod_of(config)
+        request = convert.build(
+            pb.RunPodSandboxRequest, "run sandbox", name, config=config, runtime_handler=runtime_handler
+        )
+        call = self._runtime.RunPodSandbox(request, timeout=_SANDBOX_LIMIT)
+        answer = await self._ask("run sandbox", name, call)
+        return str(answer.pod_sandbox_id)
+
+    async def stop_sandbox(self, sandbox_id: str) -> None:
+        request = pb.StopPodSandboxRequest(pod_sandbox_id=sandbox_id)
+        await self._gone_is_fine("stop sandbox", sandbox_id, self._runtime.StopPodSandbox(request, timeout=_LIMIT))
+
+    async def remove_sandbox(self, sandbox_id: str) -> None:
+        request = pb.RemovePodSandboxRequest(pod_sandbox_id=sandbox_id)
+        await self._gone_is_fine("remove sandbox", sandbox_id, self._runtime.RemovePodSandbox(request, timeout=_LIMIT))
+
+    async def create_container(self, sandbox_id: str, config: Json, sandbox_config: Json) -> str:
+        name = f"{_pod_of(sandbox_config)}[{config['metadata']['name']}]"
+        request = convert.build(
+            pb.CreateContainerRequest,
+            "create container",
+            name,
+            pod_sandbox_id=sandbox_id,
+            config=config,
+            sandbox_config=sandbox_config,
+        )
+        call = self._runtime.CreateContainer(request, timeout=_LIMIT)
+        answer = await self._ask("create container", name, call)
+        return str(answer.container_id)
+
+    async def start_container(self, container_id: str) -> None:
+        request = pb.StartContainerRequest(container_id=container_id)
+        stub = self._starts.stub
+        call = (stub or self._runtime).StartContainer(request, timeout=_LIMIT)
+        await self._ask("start container", container_id, self._starts.to_its_end(call) if stub else call)
+
+    async def stop_container(self, container_id: str, grace_seconds: int) -> None:
+        request = pb.StopContainerRequest(container_id=container_id, timeout=grace_seconds)
+        call = self._runtime.StopContainer(request, timeout=grace_seconds + _LIMIT)
+        await self._gone_is_fine("stop container", container_id, call)
+
+    async def remove_container(self, container_id: str) -> None:
+        request = pb.RemoveContainerRequest(container_id=container_id)
+        call = self._runtime.RemoveContainer(request, timeout=_LIMIT)
+        await self._gone_is_fine("remove container", container_id, call)
+
+    async def update_resources(self, container_id: str, linux: Json) -> None:
+        kind = pb.UpdateContainerResourcesRequest
+        request = convert.build(kind, "update resources", container_id, container_id=container_id, linux=linux)
+        call = self._runtime.UpdateContainerResources(request, timeout=_LIMIT)
+        await self._ask("update resources", container_id, call)
+
+    async def update_sandbox(self, sandbox_id: str, overhead: Json, resources: Json) -> None:
+        """Tell the runtime what the pod as a whole may use from now on. A runtime without the call is fine."""
+        request = convert.build(
+            pb.UpdatePodSandboxResourcesRequest,
+            "update sandbox",
+            sandbox_id,
+            pod_sandbox_id=sandbox_id,
+            overhead=overhead or None,
+            resources=resources or None,
+        )
+        call = self._runtime.UpdatePodSandboxResources(request, timeout=_LIMIT)
+        try:
+            await self._ask("update sandbox", sandbox_id, call)
+        except CriError as error:
+            # containerd 2.2 answers UNKNOWN: https://github.com/containerd/containerd/pull/13023
+            if error.code != "UNIMPLEMENTED" and "not implemented" not in error.message:
+                raise
+
+    async def exec_sync(self, container_id: str, argv: list[str], timeout: float) -> ExecResult:
+        """Run `argv`; `timeout` in seconds, 0: none. A command out of time raises CriError, code DEADLINE_EXCEEDED."""
+        # CRI counts whole seconds; a part of one must not become "no limit".
+        seconds = max(1, round(timeout)) if timeout > 0 else 0
+        request = convert.build(
+            pb.ExecSyncRequest, "exec", container_id, container_id=container_id, cmd=argv, timeout=seconds
+        )
+        call = self._runtime.ExecSync(request, timeout=seconds + _EXEC_SLACK if seconds else None)
+        answer = await self._ask("exec", container_id, call, operation="exec_sync")
+        return ExecResult(answer.exit_code, answer.stdout, answer.stderr)
+
+    async def exec_url(
+        self, container_id: str, argv: list[str], *, tty: bool, stdin: bool, stdout: bool, stderr: bool
+    ) -> str:
+        request = pb.ExecRequest(
+            container_id=container_id, cmd=argv, tty=tty, stdin=stdin, stdout=stdout, stderr=stderr
+        )
+        answer = await self._ask("exec", container_id, self._runtime.Exec(request, timeout=_LIMIT))
+        return str(answer.url)
+
+    async def attach_url(self, container_id: str, *, tty: bool, stdin: bool, stdout: bool, stderr: bool) -> str:
+        request = pb.AttachRequest(container_id=container_id, tty=tty, stdin=stdin, stdout=stdout, stderr=stderr)
+        answer = await self._ask("attach", container_id, self._runtime.Attach(request, timeout=_LIMIT))
+        return str(answer.url)
+
+    async def port_forward_url(self, sandbox_id: str, ports: list[int]) -> str:
+        request = pb.PortForwardRequest(pod_sandbox_id=sandbox_id, port=ports)
+        answer = await self._ask("port forward", sandbox_id, self._runtime.PortForward(request, timeout=_LIMIT))
+        return str(answer.url)
+
+    async def reopen_log(self, container_id: str) -> None:
+        request = pb.ReopenContainerLogRequest(container_id=container_id)
+        await self._ask("reopen log", container_id, self._runtime.ReopenContainerLog(request, timeout=_LIMIT))
+
+    async def checkpoint_container(self, container_id: str, path: str, timeout: int) -> None:
+        """Raises CriError: code UNIMPLEMENTED or the runtime's words when it cannot (no CRIU on the node)."""
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        request = pb.CheckpointContainerRequest(container_id=container_id, location=path, timeout=timeout)
+        call = self._runtime.CheckpointContainer(request, timeout=timeout + _EXEC_SLACK if timeout else None)
+        await self._ask("checkpoint", container_id, call)
+
+    async def sandbox_stats(self) -> list[Json]:
+        """PodSandboxStats of every sandbox, as plain dicts."""
+        call = self._runtime.ListPodSandboxStats(pb.ListPodSandboxStatsRequest(), timeout=_LIMIT)
+        answer = await self._ask("sandbox stats", "", call)
+        return [convert.to_plain(item) for item in answer.stats]
+
+    async def status(self) -> Json:
+        """StatusResponse as a plain dict: status.conditions, runtime_handlers, features."""
+        request = pb.StatusRequest(verbose=False)
+        return convert.to_plain(await self._ask("status", "", self._runtime.Status(request, timeout=_LIMIT)))
+
+    async def version(self) -> Json:
+        request = pb.VersionRequest(version="0.1.0")
+        return convert.to_plain(await self._ask("version", "", self._runtime.Version(request, timeout=_LIMIT)))
+
+    async def events(self) -> AsyncIterator[RuntimeEvent]:
+        """Until the runtime ends the stream. Raises CriError; code UNIMPLEMENTED: it has no events."""
+        try:
+            async for event in self._runtime.GetContainerEvents(pb.GetEventsRequest()):
+                yield convert.event(event)
+        except grpc.aio.AioRpcError as error:
+            raise self._translated("container events", "", error) from error
+
+    async def image_status(self, reference: str) -> ImageFacts | None:
+        request = pb.ImageStatusRequest(image={"image": reference})
+        answer = await self._ask("image status", reference, self._images.ImageStatus(request, timeout=_LIMIT))
+        return convert.image_facts(answer.image) if answer.HasField("image") and answer.image.id else None
+
+    async def pull_image(self, reference: str, auth: Json | None, sandbox_config: Json) -> str:
+        """The image's reference (its digest or id). No time limit: cancel it to give up."""
+        request = convert.build(
+            pb.PullImageRequest,
+            "pull image",
+            reference,
+            image={"image": reference},
+            auth=auth,
+            sandbox_config=sandbox_config or None,
+        )
+        answer = await self._ask("pull image", reference, self._images.PullImage(request))
+        return str(answer.image_ref)
+
+    async def list_images(self) -> tuple[ImageFacts, ...]:
+        answer = await self._ask("list images", "", self._images.ListImages(pb.ListImagesRequest(), timeout=_LIMIT))
+        return tuple(convert.image_facts(item) for item in answer.images)
+
+    async def remove_image(self, reference: str) -> None:
+        request = pb.RemoveImageRequest(image={"image": reference})
+        await self._gone_is_fine("remove image", reference, self._images.RemoveImage(request, timeout=_LIMIT))
+
+    async def image_fs_info(self) -> list[Json]:
+        call = self._images.ImageFsInfo(pb.ImageFsInfoRequest(), timeout=_LIMIT)
+        answer = await self._ask("image filesystem", "", call)
+        return [convert.to_plain(item) for item in answer.image_filesystems]
+
+    async def _ask(self, step: str, obj: str, call: Awaitable[Any], *, operation: str = "") -> Any:
+        with self._operation(operation or _OPERATIONS.get(step) or step.replace(" ", "_")):
+            try:
+                return await call
+            except grpc.aio.AioRpcError as error:
+                raise self._translated(step, obj, error) from error
+
+    async def _gone_is_fine(self, step: str, obj: str, call: Awaitable[Any]) -> None:
+        try:
+            await self._ask(step, obj, call)
+        except CriNotFound:
+            return
+
+    def _translated(self, step: str, obj: str, error: grpc.aio.AioRpcError) -> CriError:
+        code = error.code()
+        message = error.details() or code.name
+        if code is grpc.StatusCode.NOT_FOUND:
+            return CriNotFound(message, code=code.name, obj=obj, step=step)
+        if code in _UNAVAILABLE:
+            action = ""
+            if code is grpc.StatusCode.UNAVAILABLE:
+                action = f"Check that the container runtime runs and listens at {self._endpoint}; it is tried again."
+            return CriUnavailable(message, code=code.name, obj=obj, step=step, action=action)
+        return CriError(message, code=code.name, obj=obj, step=step)
+
+
+def _pod_of(sandbox_config: Json) -> str:
+    meta = sandbox_config["metadata"]
+    return f"{meta['namespace']}/{meta['name']}"

@@ -1,0 +1,58 @@
+"""What the container runtime says of itself, and what is held of one that does not answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from agent.common.model.pods import Json
+from agent.runtime.model import RuntimeFacts, RuntimeHandler
+
+DOWN_AFTER = 30.0  # seconds without an answer; upstream: maxWaitForContainerRuntime
+
+
+def runtime_facts(status: Json, version: Json) -> RuntimeFacts:
+    """What CRI StatusResponse and VersionResponse (proto field names) say."""
+    conditions = {entry.get("type"): entry for entry in (status.get("status") or {}).get("conditions") or []}
+    problems = []
+    for kind, words in (
+        ("RuntimeReady", "container runtime not ready"),
+        ("NetworkReady", "container runtime network not ready"),
+    ):
+        found = conditions.get(kind)
+        if found is None:
+            problems.append(f"{words}: the runtime reports no {kind} condition")
+        elif not found.get("status"):
+            problems.append(
+                f"{words}: {kind}=false reason:{found.get('reason', '')} message:{found.get('message', '')}"
+            )
+    features = status.get("features")
+    return RuntimeFacts(
+        name=str(version.get("runtime_name") or "unknown"),
+        version=str(version.get("runtime_version") or "Unknown").removeprefix("v"),
+        handlers=tuple(sorted((_handler(entry) for entry in status.get("runtime_handlers") or []), key=_handler_name)),
+        supplemental_groups_policy=None if features is None else bool(features.get("supplemental_groups_policy")),
+        problems=tuple(problems),
+        network_ready=bool(conditions.get("NetworkReady", {}).get("status")),
+    )
+
+
+def runtime_silent(known: RuntimeFacts, silence: float | None, error: str) -> RuntimeFacts:
+    """What is held of a runtime that did not answer; `silence`: seconds since it last did, None: it never has."""
+    if silence is not None and silence < DOWN_AFTER:
+        return known
+    words = "container runtime is down" if silence is not None else RuntimeFacts().problems[0]
+    return RuntimeFacts(known.name, known.version, problems=(f"{words}: {error}",))
+
+
+def _handler(entry: Mapping[str, Any]) -> RuntimeHandler:
+    features = entry.get("features") or {}
+    return RuntimeHandler(
+        name=str(entry.get("name", "")),
+        recursive_read_only_mounts=bool(features.get("recursive_read_only_mounts")),
+        user_namespaces=bool(features.get("user_namespaces")),
+    )
+
+
+def _handler_name(handler: RuntimeHandler) -> str:
+    return handler.name

@@ -1,0 +1,166 @@
+"""The views of all pods, kept fresh: CRI lists are the truth, events only say where to look.
+
+A step of a pod's worker looks at what it made, stopped or removed (runtime/work/views.py); an event about a pod
+is a reason to look at all of it; all pods together are looked at every so often (the audit).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import defaultdict
+from collections.abc import Iterator
+
+from agent.common.metrics_port import Figures, Unmeasured
+from agent.common.model.errors import CriError
+from agent.common.model.pods import ContainerState, RunState, SandboxState
+from agent.common.ports import PodFiles
+from agent.runtime.model import RuntimeEvent, RuntimeService
+from agent.runtime.work.views import OnSeen, Views
+from nodelib.backoff import Backoff
+from nodelib.clock import Clock, at_most
+
+log = logging.getLogger(__name__)
+
+AUDIT_INTERVAL = 10.0  # seconds, with an event stream
+_BLIND_INTERVAL = 1.0  # seconds, without one
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0  # seconds
+_SIGHTS_AT_ONCE = 8
+
+
+class Observer(Views):
+    """The views, kept fresh."""
+
+    def __init__(
+        self, runtime: RuntimeService, files: PodFiles, clock: Clock, on_seen: OnSeen, figures: Figures | None = None
+    ) -> None:
+        super().__init__(runtime, files, on_seen)
+        self._clock, self._figures = clock, figures or Unmeasured()
+        self._hints: asyncio.Queue[str] = asyncio.Queue()
+        self._hinted: dict[str, list[ContainerState | None]] = {}
+        self._acting: defaultdict[str, list[str]] = defaultdict(list)
+        self._streaming = False
+        self._audit_now = asyncio.Event()
+        self.audited = asyncio.Event()
+        self.last_audit = 0.0
+        self.last_error = ""
+
+    def hint(self, uid: str, ended: ContainerState | None = None) -> None:
+        """Something may have happened to this pod: look soon, without waiting here. `ended`: nothing but this end."""
+        if uid and uid not in self._hinted:
+            self._hinted[uid] = []
+            self._hints.put_nowait(uid)
+        if uid:
+            self._hinted[uid].append(ended)
+
+    @contextlib.contextmanager
+    def acting(self, uid: str, target: str = "") -> Iterator[None]:
+        """A step acts on the pod, and will look itself when it is done: events of what it does need no other look.
+        `target`: the container or sandbox that it stops."""
+        self._acting[uid].append(target)
+        try:
+            yield
+        finally:
+            self._acting[uid].remove(target)
+            if not self._acting[uid]:
+                del self._acting[uid]
+
+    async def audit(self) -> None:
+        """Look at all pods at once. Raises CriError."""
+        began, at = self.begin(), self._clock.monotonic()
+        sandboxes, containers = await asyncio.gather(self._runtime.list_sandboxes(), self._runtime.list_containers())
+        by_uid: defaultdict[str, tuple[list[SandboxState], list[ContainerState]]] = defaultdict(lambda: ([], []))
+        for sandbox in sandboxes:
+            by_uid[sandbox.uid][0].append(sandbox)
+        for container in containers:
+            by_uid[container.uid][1].append(container)
+        limit = asyncio.Semaphore(_SIGHTS_AT_ONCE)
+        uids = set(by_uid) | set(self._pods)
+        await asyncio.gather(*(self.settle(uid, by_uid.get(uid), began, limit) for uid in uids if uid))
+        self.last_audit = self._clock.monotonic()
+        self._figures.relisted(self.last_audit - at, self._clock.now())
+        self.audited.set()
+
+    async def run_audits(self) -> None:
+        """Until cancelled: the periodic look at everything, and one at once whenever the stream of events broke."""
+        pause = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
+        while True:
+            try:
+                await self.audit()
+                self._well()
+                pause.reset()
+                wait = AUDIT_INTERVAL if self._streaming else _BLIND_INTERVAL
+            except CriError as error:
+                self._failed(str(error))
+                wait = pause.next()
+            await self._rest(wait)
+
+    async def run_events(self) -> None:
+        """Until cancelled: follow the runtime's events; every one is a hint and nothing more."""
+        pause = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
+        while True:
+            try:
+                stream = self._runtime.events()
+                self._streaming = True
+                async for event in stream:
+                    pause.reset()
+                    if not self._told_already(event):
+                        self.hint(event.uid, event.ended)
+            except CriError as error:
+                if error.code == "UNIMPLEMENTED":
+                    log.warning("the runtime has no container events: pods are listed every %g s", _BLIND_INTERVAL)
+                    self._streaming = False
+                    await asyncio.Event().wait()
+            self._streaming = False
+            self._audit_now.set()
+            await self._clock.sleep(pause.next())
+
+    async def run_hints(self) -> None:
+        """Until cancelled: look at the pods that were hinted at, a few at a time."""
+        async with asyncio.TaskGroup() as group:
+            for _ in range(_SIGHTS_AT_ONCE):
+                group.create_task(self._follow_hints())
+
+    async def _follow_hints(self) -> None:
+        while True:
+            uid = await self._hints.get()
+            told = self._hinted.pop(uid)
+            try:
+                if not await self.take(uid, told):
+                    await self.refresh(uid)
+            except CriError as error:
+                log.warning("pod %s: %s; the next audit looks again", uid, error)
+                self._audit_now.set()
+
+    async def _rest(self, seconds: float) -> None:
+        try:
+            await at_most(self._clock, seconds, self._audit_now)
+        finally:
+            self._audit_now.clear()
+
+    def _told_already(self, event: RuntimeEvent) -> bool:
+        # The worker's own step has looked already, or is about to: what it does comes back as events too.
+        targets = self._acting.get(event.uid, ())
+        if targets and (event.type != "CONTAINER_STOPPED_EVENT" or event.container_id in targets):
+            return True
+        view = self.seen(event.uid)
+        one = view.container(event.container_id)
+        box = view.sandbox_called(event.container_id)
+        if event.type == "CONTAINER_CREATED_EVENT":
+            return one is not None or box is not None
+        if event.type == "CONTAINER_STARTED_EVENT":
+            return (one is not None and one.state is not RunState.CREATED) or (box is not None and box.ready)
+        if event.type == "CONTAINER_STOPPED_EVENT":
+            return (one is not None and one.state is RunState.EXITED) or (box is not None and not box.ready)
+        return event.type == "CONTAINER_DELETED_EVENT" and one is None and box is None
+
+    def _failed(self, message: str) -> None:
+        if message != self.last_error:
+            log.warning("looking at the runtime failed: %s", message)
+        self.last_error = message
+
+    def _well(self) -> None:
+        if self.last_error:
+            log.info("the runtime answers again")
+        self.last_error = ""

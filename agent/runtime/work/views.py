@@ -1,0 +1,208 @@
+"""The runtime's view of each pod: how it is looked at, and how the newest look is told from an older one.
+
+Details (exit codes, addresses) are asked for only when an id or a state is new. Looks at one
+pod never overtake each other, and a list never puts an older view in the place of a newer one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterable
+from dataclasses import replace
+from weakref import WeakValueDictionary
+
+from agent.common.model.errors import CriNotFound
+from agent.common.model.pods import ContainerState, ObservedPod, RunState, SandboxState
+from agent.common.ports import PodFiles
+from agent.runtime.model import RuntimeService
+
+OnSeen = Callable[[ObservedPod], None]
+
+
+class Views:
+    """`on_seen` is called with a pod's view whenever it is not the one before."""
+
+    def __init__(self, runtime: RuntimeService, files: PodFiles, on_seen: OnSeen) -> None:
+        self._runtime, self._files, self._on_seen = runtime, files, on_seen
+        self._pods: dict[str, ObservedPod] = {}
+        self._sequence = 0
+        self._looked: dict[str, int] = {}  # when the newest look at all of a pod began
+        self._changed: dict[str, int] = {}  # and the newest one at all or a part of it
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    def seen(self, uid: str) -> ObservedPod:
+        """The newest view; an empty one of a pod that the runtime does not know."""
+        return self._pods.get(uid) or ObservedPod(uid)
+
+    def uids(self) -> frozenset[str]:
+        """Every pod of which the runtime has anything."""
+        return frozenset(self._pods)
+
+    async def refresh(self, uid: str) -> ObservedPod:
+        """Look at one pod now; a look that began after this call serves as well. Raises CriError."""
+        arrived = self._sequence
+        async with self._turn(uid):
+            if self._looked.get(uid, 0) > arrived:
+                return self.seen(uid)
+            return await self._look(uid)
+
+    async def reinspect(self, uid: str) -> ObservedPod:
+        """Look at one pod now, at what its containers were given too: no event tells of that. Raises CriError."""
+        async with self._turn(uid):
+            return await self._look(uid, afresh=True)
+
+    async def look_at(self, uid: str, *, sandbox: str = "", container: str = "") -> None:
+        """Look at one sandbox, or at one container (with `sandbox` the one that it is in, where it is new): a step has
+        made it or ended it, and has done nothing else. Raises CriError."""
+        async with self._turn(uid):
+            began = self.begin()
+            if container:
+                known = self.seen(uid).container(container)
+                found = await self._container_now(container, sandbox or (known.sandbox_id if known else ""))
+                self._put(uid, began, container, found)
+            else:
+                self._put(uid, began, sandbox, await self._sandbox_now(sandbox))
+
+    async def removed(self, uid: str, gone: str) -> None:
+        """The runtime has said that this sandbox or container is there no more."""
+        async with self._turn(uid):
+            self._put(uid, self.begin(), gone, None)
+
+    async def take(self, uid: str, told: list[ContainerState | None]) -> bool:
+        """Take ends as they were told; False when something else was told too, or of containers that nobody saw run."""
+        async with self._turn(uid):
+            known = {one.id: one for one in self.seen(uid).containers}
+            ran = {one.id for one in known.values() if one.state in (RunState.RUNNING, RunState.EXITED)}
+            ended = {one.id: one for one in told if one is not None}
+            if None in told or not ended.keys() <= ran:
+                return False
+            for name, one in ended.items():
+                if known[name].state is RunState.RUNNING:
+                    full = await self._with_words(replace(one, sandbox_id=known[name].sandbox_id))
+                    self._put(uid, self.begin(), name, full)
+            return True
+
+    def begin(self) -> int:
+        """The number of a look that begins now."""
+        self._sequence += 1
+        return self._sequence
+
+    @contextlib.asynccontextmanager
+    async def _turn(self, uid: str) -> AsyncIterator[None]:
+        lock = self._locks.setdefault(uid, asyncio.Lock())  # gone with the last who waits for it
+        async with lock:
+            yield
+
+    async def _look(self, uid: str, *, afresh: bool = False) -> ObservedPod:
+        began = self.begin()
+        sandboxes, containers = await asyncio.gather(
+            self._runtime.list_sandboxes(uid), self._runtime.list_containers(uid)
+        )
+        view = await self._detailed(uid, sandboxes, containers, afresh=afresh)
+        self._store(view, began, whole=True)
+        return view
+
+    async def settle(
+        self,
+        uid: str,
+        found: tuple[list[SandboxState], list[ContainerState]] | None,
+        began: int,
+        limit: asyncio.Semaphore,
+    ) -> None:
+        """Bring the view up to what a list that `began` then `found`; details are asked for within `limit`."""
+        if self._changed.get(uid, 0) > began:
+            return
+        sandboxes, containers = found or ([], [])
+        if found is not None and self._same(uid, sandboxes, containers):
+            return
+        async with limit, self._turn(uid):
+            if self._changed.get(uid, 0) > began:
+                return
+            self._store(await self._detailed(uid, sandboxes, containers), began, whole=True)
+
+    def _same(self, uid: str, sandboxes: Iterable[SandboxState], containers: Iterable[ContainerState]) -> bool:
+        known = self._pods.get(uid)
+        if known is None:
+            return False
+        before = {one.id: one.ready for one in known.sandboxes} | {one.id: one.state for one in known.containers}
+        return before == {one.id: one.ready for one in sandboxes} | {one.id: one.state for one in containers}
+
+    async def _detailed(
+        self,
+        uid: str,
+        sandboxes: Iterable[SandboxState],
+        containers: Iterable[ContainerState],
+        *,
+        afresh: bool = False,
+    ) -> ObservedPod:
+        known = self.seen(uid)
+        boxes = {one.id: one for one in known.sandboxes}
+        kept = (one for one in known.containers if not afresh or one.state is RunState.EXITED)
+        attempts = {one.id: one for one in kept}
+        full_boxes, full = await asyncio.gather(
+            asyncio.gather(*(self._sandbox(one, boxes.get(one.id)) for one in sandboxes)),
+            asyncio.gather(*(self._container(one, attempts.get(one.id)) for one in containers)),
+        )
+        return _pod(uid, (one for one in full_boxes if one), (one for one in full if one))
+
+    async def _sandbox(self, listed: SandboxState, known: SandboxState | None) -> SandboxState | None:
+        if known is not None and known.ready == listed.ready:
+            return known
+        return await self._sandbox_now(listed.id)
+
+    async def _sandbox_now(self, sandbox_id: str) -> SandboxState | None:
+        try:
+            return await self._runtime.sandbox_status(sandbox_id)
+        except CriNotFound:
+            return None
+
+    async def _container(self, listed: ContainerState, known: ContainerState | None) -> ContainerState | None:
+        if known is not None and known.state is listed.state:
+            return known
+        return await self._container_now(listed.id, listed.sandbox_id)
+
+    async def _container_now(self, container_id: str, sandbox_id: str) -> ContainerState | None:
+        try:
+            full = await self._runtime.container_status(container_id)
+        except CriNotFound:
+            return None
+        return await self._with_words(replace(full, sandbox_id=sandbox_id))
+
+    async def _with_words(self, one: ContainerState) -> ContainerState:
+        if one.state is not RunState.EXITED:
+            return one
+        words = await self._files.termination_message(one)
+        return replace(one, message=": ".join(part for part in (one.message, words) if part))
+
+    def _put(self, uid: str, began: int, what: str, found: SandboxState | ContainerState | None) -> None:
+        """In the place of what is known of the sandbox or container `what`; None: it is gone."""
+        known = self.seen(uid)
+        boxes = [one for one in known.sandboxes if one.id != what]
+        containers = [one for one in known.containers if one.id != what]
+        if isinstance(found, SandboxState):
+            boxes.append(found)
+        elif found is not None:
+            containers.append(found)
+        self._store(_pod(uid, boxes, containers), began)
+
+    def _store(self, view: ObservedPod, began: int, *, whole: bool = False) -> None:
+        self._changed[view.uid] = began
+        if whole:
+            self._looked[view.uid] = began
+        before = self._pods.get(view.uid)
+        if view.sandboxes or view.containers:
+            self._pods[view.uid] = view
+        else:
+            for one in (self._pods, self._looked, self._changed):
+                one.pop(view.uid, None)
+        if view != (before or ObservedPod(view.uid)):
+            self._on_seen(view)
+
+
+def _pod(uid: str, sandboxes: Iterable[SandboxState], containers: Iterable[ContainerState]) -> ObservedPod:
+    return ObservedPod(
+        uid,
+        tuple(sorted(sandboxes, key=lambda one: -one.created_at)),
+        tuple(sorted(containers, key=lambda one: -one.created_at)),
+    )

@@ -1,0 +1,129 @@
+"""The server side of TLS: versions and ciphers by their Kubernetes names, files that may change while it runs.
+
+Files are looked at when a client connects (a stat each), never by a timer; when new ones are
+not good, the old ones stay in use and the log says why. A client certificate is asked for and
+verified if it comes: unlike Go, OpenSSL ends the handshake of one from another CA, so such a
+client sees a TLS alert where upstream's kubelet answers 401.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import ssl
+
+from agent.server.model import TlsFiles
+from nodelib.errors import Invalid
+
+log = logging.getLogger(__name__)
+
+# Whoever asks for an older one gets 1.2 all the same: it is the lowest that OpenSSL still speaks by default.
+_VERSIONS = {
+    "": ssl.TLSVersion.TLSv1_2,
+    "VersionTLS10": ssl.TLSVersion.TLSv1_2,
+    "VersionTLS11": ssl.TLSVersion.TLSv1_2,
+    "VersionTLS12": ssl.TLSVersion.TLSv1_2,
+    "VersionTLS13": ssl.TLSVersion.TLSv1_3,
+}
+_CIPHERS = {
+    "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA": "ECDHE-ECDSA-AES128-SHA",
+    "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256": "ECDHE-ECDSA-AES128-GCM-SHA256",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA": "ECDHE-ECDSA-AES256-SHA",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384": "ECDHE-ECDSA-AES256-GCM-SHA384",
+    "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305": "ECDHE-ECDSA-CHACHA20-POLY1305",
+    "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-ECDSA-CHACHA20-POLY1305",
+    "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA": "ECDHE-RSA-AES128-SHA",
+    "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256": "ECDHE-RSA-AES128-GCM-SHA256",
+    "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA": "ECDHE-RSA-AES256-SHA",
+    "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384": "ECDHE-RSA-AES256-GCM-SHA384",
+    "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305": "ECDHE-RSA-CHACHA20-POLY1305",
+    "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-RSA-CHACHA20-POLY1305",
+    "TLS_RSA_WITH_AES_128_CBC_SHA": "AES128-SHA",
+    "TLS_RSA_WITH_AES_128_GCM_SHA256": "AES128-GCM-SHA256",
+    "TLS_RSA_WITH_AES_256_CBC_SHA": "AES256-SHA",
+    "TLS_RSA_WITH_AES_256_GCM_SHA384": "AES256-GCM-SHA384",
+}
+# As in Go, the suites of TLS 1.3 are always on and cannot be chosen.
+_ALWAYS = {"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"}
+_DEFAULT = ":".join(name for key, name in _CIPHERS.items() if ("GCM" in key and "ECDHE" in key) or "CHACHA20" in key)
+
+
+class ServingTls:
+    """`context` is for the listening socket; it hands each connection the newest good one."""
+
+    def __init__(self, files: TlsFiles) -> None:
+        self._files = files
+        self._stamp = self._stamps()
+        self._current = _make(files)
+        self.context = _make(files)
+        # OpenSSL calls this for each ClientHello, with or without a server name.
+        self.context.sni_callback = self._choose
+
+    def _choose(self, connection: ssl.SSLObject, name: str | None, context: ssl.SSLContext) -> None:
+        stamp = self._stamps()
+        if stamp != self._stamp:
+            self._stamp = stamp
+            try:
+                self._current = _make(self._files)
+                log.info("serving certificate or client CA changed: read again")
+            except Invalid as error:
+                log.error("%s; the certificates read before stay in use", error)
+        connection.context = self._current
+
+    def _stamps(self) -> tuple[tuple[int, int, int], ...]:
+        files = self._files
+        paths = (files.cert_file, files.key_file, files.client_ca_file, files.preferred)
+        return tuple(_stamp(path) for path in paths if path)
+
+
+def _stamp(path: str) -> tuple[int, int, int]:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return (0, 0, 0)
+    return (found.st_mtime_ns, found.st_size, found.st_ino)
+
+
+def _make(files: TlsFiles) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    if files.min_version not in _VERSIONS:
+        raise Invalid(
+            f"tlsMinVersion {files.min_version!r} is not supported",
+            step="set up the kubelet server",
+            action="Use VersionTLS12 or VersionTLS13.",
+        )
+    context.minimum_version = _VERSIONS[files.min_version]
+    context.set_ciphers(_ciphers(files.cipher_suites))
+    context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
+    context.num_tickets = 0  # no resumption past a change of the client CAs
+    there = bool(files.preferred) and os.path.exists(files.preferred)
+    cert, key = (files.preferred, files.preferred) if there else (files.cert_file, files.key_file)
+    try:
+        context.load_cert_chain(cert, key)
+    except (OSError, ssl.SSLError) as error:
+        raise Invalid(
+            str(error),
+            obj=f"{cert}, {key}",
+            step="load the serving certificate",
+            action="Check that both files are PEM, belong together and are readable.",
+        ) from error
+    if files.client_ca_file:
+        context.verify_mode = ssl.CERT_OPTIONAL
+        try:
+            context.load_verify_locations(files.client_ca_file)
+        except (OSError, ssl.SSLError) as error:
+            raise Invalid(
+                str(error), obj=files.client_ca_file, step="load the client CAs", action="Give a PEM bundle of CAs."
+            ) from error
+    return context
+
+
+def _ciphers(names: tuple[str, ...]) -> str:
+    unknown = [name for name in names if name not in _CIPHERS and name not in _ALWAYS]
+    if unknown:
+        raise Invalid(
+            f"tlsCipherSuites {', '.join(unknown)}: not known",
+            step="set up the kubelet server",
+            action=f"Choose from {', '.join(_CIPHERS)}.",
+        )
+    return ":".join(_CIPHERS[name] for name in names if name in _CIPHERS) or _DEFAULT

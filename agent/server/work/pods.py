@@ -1,0 +1,123 @@
+"""/pods, /runningpods/, /configz, /healthz and the answers about what we do not have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from aiohttp import web
+
+from agent.common.model.pods import Json, Pod, RunState
+from agent.server.work.answers import Refused, find_pod, json, of_error, text
+from agent.server.work.deps import ServerDeps
+from nodelib.clock import Clock
+from nodelib.errors import NodewrightError, NotFound
+from nodelib.kube.times import format_rfc3339
+
+
+class Pods:
+    """What the agent knows of its pods, and of itself."""
+
+    def __init__(self, deps: ServerDeps, clock: Clock) -> None:
+        self._deps, self._clock = deps, clock
+
+    async def list(self, request: web.Request) -> web.Response:
+        return json(_pod_list(self._with_status(pod) for pod in self._deps.pods.pods()))
+
+    async def running(self, request: web.Request) -> web.Response:
+        """By the runtime's word alone, as upstream: what runs, whether anybody asked for it or not."""
+        try:
+            containers = await self._deps.runtime.list_containers()
+            sandboxes = await self._deps.runtime.list_sandboxes()
+        except NodewrightError as error:
+            raise of_error(error) from error
+        pods: dict[str, Json] = {}
+        for sandbox in sandboxes:
+            if sandbox.ready:
+                meta = {"name": sandbox.name, "namespace": sandbox.namespace, "uid": sandbox.uid}
+                pods[sandbox.uid] = {"metadata": meta, "spec": {"containers": []}, "status": {}}
+        for container in containers:
+            if container.state is RunState.RUNNING and container.uid in pods:
+                entry = {"name": container.name, "image": container.image, "resources": {}}
+                pods[container.uid]["spec"]["containers"].append(entry)
+        return json(_pod_list(pods.values()))
+
+    async def configz(self, request: web.Request) -> web.Response:
+        return json({"kubeletconfig": dict(self._deps.node.configz)})
+
+    async def checkpoint(self, request: web.Request) -> web.Response:
+        """By the runtime, which takes CRIU for it; its own words when it cannot."""
+        name = request.match_info["container"]
+        pod = find_pod(self._deps.pods, request, "pod does not exist")
+        if pod.container(name) is None:
+            raise Refused(404, f"container {name} does not exist")
+        timeout = request.query.getall("timeout", ["0"])[-1]
+        if not timeout.isdigit():
+            raise Refused(404, "cannot parse value of timeout parameter")
+        found = self._deps.pods.observed(pod.uid).latest(name)
+        stamp = format_rfc3339(int(self._clock.now()))
+        path = f"{self._deps.node.checkpoint_dir}/checkpoint-{pod.name}_{pod.namespace}-{name}-{stamp}.tar"
+        try:
+            if found is None or found.state is not RunState.RUNNING:
+                raise NotFound(f"container {name} does not run")
+            await self._deps.runtime.checkpoint_container(found.id, path, int(timeout))
+        except NodewrightError as error:
+            raise Refused(500, f"checkpointing of {pod.full_name}/{name} failed ({error.message})") from error
+        return json({"items": [path]})
+
+    def _with_status(self, pod: Pod) -> Json:
+        status = self._deps.pods.status(pod.uid)
+        return {**pod.raw, "status": status} if status else pod.raw
+
+
+def _pod_list(items: Iterable[Json]) -> Json:
+    return {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": list(items)}
+
+
+class Health:
+    """/healthz: ping, log and syncloop as component checks with upstream's texts, and the heartbeat."""
+
+    def __init__(self, deps: ServerDeps) -> None:
+        self._deps = deps
+
+    async def all(self, request: web.Request) -> web.Response:
+        excluded = set(request.query.getall("exclude", []))
+        checks = [
+            ("ping", ""),
+            ("log", ""),
+            ("syncloop", self._deps.health()),
+            ("lease", self._deps.heartbeat()),
+        ]
+        lines = []
+        failed = False
+        for name, problem in checks:
+            if name in excluded:
+                lines.append(f"[+]{name} excluded: ok\n")
+            elif problem:
+                failed = True
+                lines.append(f"[-]{name} failed: {problem}\n")
+            else:
+                lines.append(f"[+]{name} ok\n")
+        if failed:
+            return text(500, "".join(lines) + "healthz check failed\n")
+        if "verbose" in request.query:
+            return text(200, "".join(lines) + "healthz check passed\n")
+        return text(200, "ok")
+
+    async def ping(self, request: web.Request) -> web.Response:
+        return text(200, "ok")
+
+    async def syncloop(self, request: web.Request) -> web.Response:
+        problem = self._deps.health()
+        return text(500, f"internal server error: {problem}\n") if problem else text(200, "ok")
+
+    async def lease(self, request: web.Request) -> web.Response:
+        problem = self._deps.heartbeat()
+        return text(500, f"internal server error: {problem}\n") if problem else text(200, "ok")
+
+
+async def no_pprof(request: web.Request) -> web.Response:
+    return text(404, "this kubelet is no Go program: it has no pprof profiles. See /metrics for process figures.\n")
+
+
+async def debugging_disabled(request: web.Request) -> web.Response:
+    return text(405, "Debug endpoints are disabled.\n")

@@ -1,0 +1,186 @@
+"""Bytes of a manifest to the pods that they ask for (pkg/kubelet/config/common.go).
+
+A file holds one Pod, a URL one Pod or a PodList. The pod gets the node's name behind its own, a UID
+that is a hash of what was written and where (a manifest changed is another pod; a manifest
+rewritten with the same content is the same), and the annotations by which all parts know it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from agent.common.model import labels
+from agent.common.model.pods import Json, Pod
+from agent.static.plan import rules, shapes
+from agent.static.plan.defaults import defaulted
+from nodelib.errors import Invalid
+
+LARGEST = 10 << 20  # bytes, as upstream
+_MOST_NODES = 200_000  # aliases can make a small file explode
+_DEEPEST = 64
+_ACTION = "Correct it: it is read again as soon as it changes; until then what ran from it runs on."
+_TOLERATION = {"operator": "Exists", "effect": "NoExecute"}
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a manifest was read. `source`: "file" or "http"; `place`: the path or the URL."""
+
+    source: str
+    place: str
+    node_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """The pods of one manifest, and what its author should know although they run."""
+
+    pods: tuple[Pod, ...]
+    warnings: tuple[str, ...] = ()
+
+
+_WHOLE = re.compile(r"^[-+]?(0b[01_]+|0[0-7_]+|0|[1-9][0-9_]*|0x[0-9a-fA-F_]+)$")
+_INT, _TIMESTAMP = "tag:yaml.org,2002:int", "tag:yaml.org,2002:timestamp"
+
+
+class _Loader(yaml.SafeLoader):
+    """As sigs.k8s.io/yaml reads: a date stays the text it is, and so does 12:30."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, _WHOLE if tag == _INT else pattern) for tag, pattern in known if tag != _TIMESTAMP]
+    for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def decode(data: bytes, origin: Origin, now: str) -> Manifest:
+    """`now` (RFC 3339) is when the node first saw it. Raises Invalid, which names the place and every fault."""
+    if len(data) > LARGEST:
+        raise _refusal(origin, [f"it is larger than {LARGEST >> 20} MiB"])
+    documents = _documents(data, origin)
+    if not documents:
+        raise _refusal(origin, ["it is empty"])
+    warnings = []
+    if len(documents) > 1:
+        warnings.append(f"{origin.place} has {len(documents)} documents: only the first one is read")
+    pods = []
+    for raw in _items(documents[0], origin):
+        found = list(shapes.problems(raw))
+        if found:
+            raise _refusal(origin, found)
+        pod = _static_pod(raw, origin, now)
+        _check(pod, origin)
+        warning = rules.priority_warning(pod)
+        if warning:
+            warnings.append(f"{origin.place}: pod {pod.full_name} {warning}")
+        pods.append(pod)
+    return Manifest(tuple(pods), tuple(warnings))
+
+
+def _documents(data: bytes, origin: Origin) -> list[Any]:
+    try:
+        text = data.decode("utf-8-sig")
+        return [_plain(one, _Budget()) for one in yaml.load_all(text, Loader=_Loader) if one is not None]
+    except yaml.MarkedYAMLError as error:
+        line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
+        raise _refusal(origin, [f"{line}not YAML: {error.problem or error.context}"]) from error
+    except (yaml.YAMLError, ValueError, TypeError, OverflowError, RecursionError) as error:
+        raise _refusal(origin, [f"not YAML: {error}"]) from error
+
+
+class _Budget:
+    def __init__(self) -> None:
+        self.nodes = _MOST_NODES
+
+    def spend(self, depth: int) -> None:
+        self.nodes -= 1
+        if self.nodes < 0 or depth > _DEEPEST:
+            raise ValueError("it is too large or too deep once its aliases are followed")
+
+
+def _plain(value: Any, budget: _Budget, depth: int = 0) -> Any:
+    """What JSON can say of it; raises ValueError for what it cannot."""
+    budget.spend(depth)
+    if isinstance(value, dict):
+        # null: as if it were not there, as Go's decoder has it
+        given = {key: item for key, item in value.items() if item is not None}
+        return {_key(key): _plain(item, budget, depth + 1) for key, item in given.items()}
+    if isinstance(value, list):
+        return [_plain(item, budget, depth + 1) for item in value]
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    raise ValueError(f"a value of type {type(value).__name__} has no place in a manifest")
+
+
+def _key(key: Any) -> str:
+    if isinstance(key, bool):
+        return str(key).lower()
+    if isinstance(key, str | int | float):
+        return str(key)
+    raise ValueError(f"{key!r} cannot be the name of a field")
+
+
+def _items(document: Any, origin: Origin) -> list[Json]:
+    if not isinstance(document, dict):
+        raise _refusal(origin, ["it must be a mapping with apiVersion: v1 and kind: Pod"])
+    kind, version = document.get("kind"), document.get("apiVersion")
+    if (version, kind) == ("v1", "Pod"):
+        return [document]
+    if (version, kind) == ("v1", "PodList") and origin.source == "http":
+        items = document.get("items") or []
+        if isinstance(items, list) and all(isinstance(item, dict) for item in items):
+            return items
+        raise _refusal(origin, ["items: must be a list of Pods"])
+    wanted = "one v1 Pod or one v1 PodList" if origin.source == "http" else "one v1 Pod"
+    raise _refusal(origin, [f"it is {version!r} {kind!r}; what is run from here is {wanted}"])
+
+
+def _static_pod(raw: Json, origin: Origin, now: str) -> Pod:
+    meta, spec = dict(raw.get("metadata") or {}), raw.get("spec") or {}
+    if not meta.get("name"):
+        raise _refusal(origin, ["metadata.name: is required"])
+    uid = meta.get("uid") or _hash(raw, origin)
+    notes = {**(meta.get("annotations") or {}), labels.CONFIG_HASH: uid, labels.CONFIG_SEEN: now}
+    meta.update(
+        name=f"{meta['name']}-{origin.node_name.lower()}",
+        namespace=meta.get("namespace") or "default",
+        uid=uid,
+        annotations={**notes, labels.CONFIG_SOURCE: origin.source},
+    )
+    tolerations = [one for one in spec.get("tolerations") or [] if one != _TOLERATION]
+    if origin.source == "file":
+        tolerations.append(dict(_TOLERATION))
+    spec = {**spec, "nodeName": origin.node_name, **({"tolerations": tolerations} if tolerations else {})}
+    body = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
+    try:
+        complete = defaulted(body)
+    except Invalid as error:
+        raise _refusal(origin, [error.message]) from error
+    return Pod({**complete, "status": {"phase": "Pending", "startTime": now}}, origin.source)
+
+
+def _hash(raw: Json, origin: Origin) -> str:
+    """Before defaults: an agent with other defaults must not take a running pod for another one."""
+    stated = {key: value for key, value in raw.items() if key != "status"}
+    said = json.dumps([stated, origin.source, origin.place, origin.node_name], sort_keys=True)
+    return hashlib.blake2b(said.encode(), digest_size=16).hexdigest()
+
+
+def _check(pod: Pod, origin: Origin) -> None:
+    found = list(rules.problems(pod))
+    reference = "" if found else rules.api_reference(pod)
+    if reference:
+        found.append(f"static pods may not reference {reference}")
+    if found:
+        raise _refusal(origin, found)
+
+
+def _refusal(origin: Origin, found: Iterable[str]) -> Invalid:
+    return Invalid("; ".join(found), obj=f"manifest {origin.place}", step="read static pods", action=_ACTION)

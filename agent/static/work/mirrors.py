@@ -1,0 +1,146 @@
+"""Keeps the mirror pods in the API as the static pods of this node are."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from agent.common.model.pods import Json, Pod
+from agent.common.ports import Events
+from agent.pods.plan import mirrors as plan
+from agent.pods.plan.mirrors import CreateMirror, DeleteMirror, MirrorStep
+from nodelib.clock import Clock
+from nodelib.errors import NodewrightError, Temporary
+from nodelib.kube.client import ApiError
+from nodelib.runner import BoundedFrequencyRunner
+
+log = logging.getLogger(__name__)
+
+_AUDIT = 60.0  # seconds
+_RETRY = 2.0
+
+
+class MirrorApi(Protocol):
+    """pods/edge/api_pods.py PodsApi. Every call raises ApiError or ApiUnreachable."""
+
+    async def create(self, body: Json) -> Json: ...
+
+    async def delete(self, pod: Pod) -> None: ...
+
+
+class StaticView(Protocol):
+    """static/work/registry.py StaticPods."""
+
+    def wanted(self) -> dict[str, Pod]: ...
+
+    def dying(self) -> frozenset[str]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorHooks:
+    """`node_uid()`: "" while there is no Node; no mirror is made then. `all_known()`: every pod of this node has been
+    told. `changed(uid)`: the mirror of this static pod is another one; `forget(uid)`: a mirror is no more.
+    """
+
+    node_uid: Callable[[], str]
+    all_known: Callable[[], bool]
+    changed: Callable[[str], None]
+    forget: Callable[[str], None]
+
+
+class Mirrors:
+    """on_pod() is told of every mirror pod that the API has."""
+
+    def __init__(self, api: MirrorApi, static: StaticView, events: Events, clock: Clock, hooks: MirrorHooks) -> None:
+        self._api, self._static, self._events, self._hooks = api, static, events, hooks
+        self._shown: dict[str, Pod] = {}
+        self._synced = False
+        self._refused: dict[str, str] = {}
+        self._runner = BoundedFrequencyRunner(
+            "mirror pods", self.sync, min_interval=0.05, retry_interval=_RETRY, max_interval=_AUDIT, clock=clock
+        )
+
+    def on_pod(self, change: str, raw: Json, old: Json | None) -> None:
+        """A change of the API watch that concerns a mirror pod."""
+        mirror = Pod(raw)
+        known = self._shown.get(mirror.full_name)
+        if known is not None and (change == "DELETED" or known.uid != mirror.uid):
+            self._hooks.forget(known.uid)
+        if change == "DELETED":
+            if known is not None and known.uid == mirror.uid:
+                del self._shown[mirror.full_name]
+        else:
+            self._shown[mirror.full_name] = mirror
+        pod = self._static.wanted().get(mirror.full_name)
+        if pod is not None:
+            self._hooks.changed(pod.uid)
+        self.poke()
+
+    def api_synced(self) -> None:
+        """The API has told all pods of this node: a mirror that is not known does not exist."""
+        self._synced = True
+        self.poke()
+
+    def poke(self) -> None:
+        """What is wanted or shown has changed."""
+        self._runner.poke()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        await self._runner.run()
+
+    def of(self, pod: Pod) -> Pod | None:
+        """The mirror pod that shows this static pod."""
+        mirror = self._shown.get(pod.full_name)
+        return mirror if mirror is not None and not mirror.is_deleted and plan.mirrors(mirror, pod) else None
+
+    def translate(self, uid: str) -> str:
+        """A mirror pod's UID to that of the static pod that it shows; any other as it is."""
+        for name, mirror in self._shown.items():
+            pod = self._static.wanted().get(name)
+            if mirror.uid == uid and pod is not None:
+                return pod.uid
+        return uid
+
+    async def sync(self) -> None:
+        """Make and delete what has to be; one that fails holds up no other. Raises Temporary to be called again."""
+        if not self._synced or not self._hooks.node_uid():
+            return
+        wanted = self._static.wanted()
+        todo = list(plan.steps(wanted, dict(self._shown), self._static.dying(), all_known=self._hooks.all_known()))
+        failed = ""
+        for step in todo:
+            try:
+                await self._walk(step)
+            except NodewrightError as error:
+                failed = self._failed(step, error) or failed
+        self._refused = {
+            uid: text for uid, text in self._refused.items() if uid in {one.uid for one in wanted.values()}
+        }
+        if failed:
+            raise Temporary(failed)
+
+    async def _walk(self, step: MirrorStep) -> None:
+        if isinstance(step, DeleteMirror):
+            log.info("mirror pod %s is deleted: %s", step.mirror.full_name, step.why)
+            await self._api.delete(step.mirror)
+            return
+        created = await self._api.create(plan.mirror_object(step.pod, self._hooks.node_uid()))
+        self._refused.pop(step.pod.uid, None)
+        if step.pod.full_name not in self._shown:
+            self.on_pod("ADDED", created, None)
+
+    def _failed(self, step: MirrorStep, error: NodewrightError) -> str:
+        """Tell it once; "" when it is for the watch to tell more."""
+        if isinstance(step, DeleteMirror):
+            return str(error)
+        if isinstance(error, ApiError) and error.is_already_exists:
+            # The watch has not told of it yet, or it is no mirror pod: somebody else's has the name.
+            error = ApiError(error.code, error.reason, "a pod of that name is there already", obj=error.obj)
+        text = f"mirror pod of {step.pod.full_name} is not created: {error}"
+        if isinstance(step, CreateMirror) and self._refused.get(step.pod.uid) != text:
+            self._refused[step.pod.uid] = text
+            self._events.emit(step.pod.raw, "Warning", "FailedCreateMirrorPod", text)
+        return text

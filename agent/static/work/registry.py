@@ -1,0 +1,91 @@
+"""The static pods that are wanted now, each handed to the pod table when its name is free.
+
+Two pods of one name must not run at a time: a manifest that has changed asks for another pod,
+which waits here until nothing of the old one is left (pkg/kubelet/pod_workers.go,
+waitingToStartStaticPodsByFullname).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable
+from typing import Protocol
+
+from agent.common.model.pods import Pod
+from agent.pods.work.memory import PodMemory
+
+log = logging.getLogger(__name__)
+
+
+class Table(Protocol):
+    """What is asked of pods/work/pod_table.py."""
+
+    def put(self, pod: Pod) -> None: ...
+
+    def drop(self, pod: Pod) -> None: ...
+
+    def told(self, source: str, wanted: Collection[str] = ()) -> None: ...
+
+    def memories(self) -> Iterable[PodMemory]: ...
+
+
+class StaticPods:
+    """`on_change()` is called when what is wanted or runs has changed."""
+
+    def __init__(self, table: Table, on_change: Callable[[], None]) -> None:
+        self._table, self._on_change = table, on_change
+        self._wanted: dict[str, dict[str, Pod]] = {}
+
+    def replace(self, source: str, pods: Iterable[Pod]) -> None:
+        """Everything that `source` wants now."""
+        before, fresh = self._wanted.get(source, {}), {pod.full_name: pod for pod in pods}
+        self._wanted[source] = fresh
+        for name, old in before.items():
+            if name not in fresh or fresh[name].uid != old.uid:
+                log.info("static pod %s (%s) is no longer wanted", name, old.uid)
+                self._table.drop(old)
+        self._table.told(source, [pod.uid for pod in fresh.values()])
+        for name, pod in fresh.items():
+            if before.get(name) is not pod:
+                self._start(pod)
+        self._on_change()
+
+    def wanted(self) -> dict[str, Pod]:
+        """By full name; of two sources that want the same name the first in the alphabet has it."""
+        return {
+            name: pod for source in sorted(self._wanted, reverse=True) for name, pod in self._wanted[source].items()
+        }
+
+    def wanted_by(self, source: str) -> dict[str, Pod]:
+        """By full name."""
+        return dict(self._wanted.get(source, {}))
+
+    def dying(self) -> frozenset[str]:
+        """Full names of static pods that are not wanted any more and of which something is left."""
+        wanted = {pod.uid for pod in self.wanted().values()}
+        left = (memory.pod for memory in self._table.memories() if memory.pod.source != "api")
+        return frozenset(pod.full_name for pod in left if pod.uid not in wanted)
+
+    def on_gone(self, uid: str) -> None:
+        """Nothing of this pod is left: its name is free."""
+        for pod in self.wanted().values():
+            if self._holder(pod) is None:
+                self._start(pod)
+        self._on_change()
+
+    def _start(self, pod: Pod) -> None:
+        if self.wanted().get(pod.full_name) is not pod:
+            return
+        holder = self._holder(pod)
+        if holder is None or (holder.pod.uid == pod.uid and not holder.gone):
+            self._table.put(pod)
+            return
+        # The same manifest again while its pod still ends: its containers are the next attempts, not the first ones.
+        holder.succeeded = holder.pod.uid == pod.uid and pod.restart_policy == "Always"
+        log.info("static pod %s waits for the end of %s", pod.full_name, holder.pod.uid)
+
+    def _holder(self, pod: Pod) -> PodMemory | None:
+        named = [
+            one for one in self._table.memories() if one.pod.full_name == pod.full_name and one.pod.source != "api"
+        ]
+        return next((one for one in named if one.gone or one.pod.uid != pod.uid), next(iter(named), None))

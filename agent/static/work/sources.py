@@ -1,0 +1,201 @@
+"""The two sources of static pods: a directory (or file) of manifests, and a URL.
+
+Level-triggered: everything is looked at after any change and every fileCheckFrequency. A manifest
+that cannot be used is told once, with its file and cause; what ran from it runs on until it can be
+read again or is removed (upstream ends such a pod at its next periodic read).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from agent.common.model.pods import Pod
+from agent.static.model import ManifestFile
+from agent.static.plan.manifest import Manifest, Origin, decode
+from agent.static.work.registry import StaticPods
+from nodelib.clock import Clock
+from nodelib.errors import Invalid, NodewrightError
+from nodelib.kube.times import format_rfc3339
+
+
+class Folder(Protocol):
+    """static/edge.py ManifestFolder."""
+
+    @property
+    def path(self) -> str: ...
+
+    async def read(self) -> tuple[ManifestFile, ...] | None: ...
+
+
+class Changes(Protocol):
+    """common/edge/folder_watch.py FolderWatch."""
+
+    def renew(self) -> None: ...
+
+    async def wait(self, timeout: float) -> frozenset[str]: ...
+
+
+class Url(Protocol):
+    """static/edge.py ManifestUrl."""
+
+    @property
+    def url(self) -> str: ...
+
+    async def read(self) -> bytes: ...
+
+
+class Complaints:
+    """Each complaint is told once while it lasts, its end as well. `tell(is_problem, text)`."""
+
+    def __init__(self, tell: Callable[[bool, str], None]) -> None:
+        self._tell = tell
+        self._open: dict[str, str] = {}
+
+    def add(self, about: str, text: str, *, bad: bool = True) -> None:
+        if self._open.get(about) != text:
+            self._open[about] = text
+            self._tell(bad, text)
+
+    def clear(self, about: str) -> None:
+        if self._open.pop(about, None) is not None:
+            self._tell(False, f"manifest {about}: it is well again")
+
+    def keep(self, abouts: Iterable[str]) -> None:
+        """Forget what was said of all others."""
+        kept = set(abouts)
+        self._open = {about: text for about, text in self._open.items() if about in kept}
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    file: ManifestFile
+    pods: tuple[Pod, ...]
+
+
+class FileSource:
+    """staticPodPath. `period` (fileCheckFrequency) in seconds."""
+
+    def __init__(
+        self,
+        folder: Folder,
+        changes: Changes,
+        pods: StaticPods,
+        complaints: Complaints,
+        clock: Clock,
+        *,
+        node_name: str,
+        period: float,
+    ) -> None:
+        self._folder, self._changes, self._pods, self._complaints = folder, changes, pods, complaints
+        self._clock, self._node_name, self._period = clock, node_name, period
+        self._known: dict[str, _Read] = {}
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        deleted: frozenset[str] = frozenset()
+        while True:
+            self._changes.renew()
+            await self.look(deleted)
+            deleted = await self._changes.wait(self._period)
+
+    async def look(self, deleted: frozenset[str] = frozenset()) -> None:
+        """Read everything afresh. `deleted`: names that were gone for a moment, so their pods begin anew."""
+        try:
+            files = await self._folder.read()
+        except NodewrightError as error:
+            self._complaints.add(self._folder.path, str(error))
+            return
+        if files is None:
+            # Normal before `kubeadm init` has written the first one.
+            text = f"static pod path {self._folder.path} is not there: nothing is run from it"
+            self._complaints.add(self._folder.path, text, bad=False)
+        else:
+            self._complaints.clear(self._folder.path)
+        before, self._known = self._known, {}
+        for file in files or ():
+            self._known[file.path] = self._understood(file, before.get(file.path))
+        again = {path for path in self._known if path in before and os.path.basename(path) in deleted}
+        if again:
+            self._pods.replace("file", self._unique(path for path in self._known if path not in again))
+        self._pods.replace("file", self._unique(self._known))
+        self._complaints.keep([*self._known, self._folder.path])
+
+    def _understood(self, file: ManifestFile, before: _Read | None) -> _Read:
+        if before is not None and before.file is file:
+            return before
+        pods = before.pods if before is not None else ()
+        if file.problem:
+            self._complaints.add(file.path, f"manifest {file.path}: {file.problem}: nothing is run from it")
+            return _Read(file, pods)
+        try:
+            found = _decoded(file.data, Origin("file", file.path, self._node_name), self._clock, pods)
+        except Invalid as error:
+            self._complaints.add(file.path, str(error))
+            return _Read(file, pods)
+        self._complaints.clear(file.path)
+        for warning in found.warnings:
+            self._complaints.add(file.path, warning)
+        return _Read(file, found.pods)
+
+    def _unique(self, paths: Iterable[str]) -> list[Pod]:
+        """Of several manifests of one pod, the one that is run already, or else the first by name."""
+        wanted = self._pods.wanted_by("file")
+        found: dict[str, tuple[str, Pod]] = {}
+        for path in paths:
+            for pod in self._known[path].pods:
+                name = pod.full_name
+                if name not in found:
+                    found[name] = path, pod
+                    continue
+                other = found[name][0]
+                runs = name in wanted and wanted[name].uid == pod.uid
+                used, left = (path, other) if runs else (other, path)
+                text = f"manifest {left}: pod {name} is in {used} too; it is run from there. Remove one of the two."
+                self._complaints.add(left, text)
+                if runs:
+                    found[name] = path, pod
+        return [pod for _, pod in found.values()]
+
+
+class UrlSource:
+    """staticPodURL. `period` (httpCheckFrequency) in seconds."""
+
+    def __init__(
+        self, url: Url, pods: StaticPods, complaints: Complaints, clock: Clock, *, node_name: str, period: float
+    ) -> None:
+        self._url, self._pods, self._complaints, self._clock = url, pods, complaints, clock
+        self._origin, self._period = Origin("http", url.url, node_name), period
+        self._data: bytes | None = None
+        self._last: tuple[Pod, ...] = ()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            await self.look()
+            await self._clock.sleep(self._period)
+
+    async def look(self) -> None:
+        """Ask once. An answer that cannot be used, or none, leaves what runs as it is."""
+        try:
+            data = await self._url.read()
+            if data == self._data:
+                return
+            found = _decoded(data, self._origin, self._clock, self._last)
+        except NodewrightError as error:
+            self._complaints.add(self._url.url, str(error))
+            return
+        self._complaints.clear(self._url.url)
+        for warning in found.warnings:
+            self._complaints.add(self._url.url, warning)
+        self._data, self._last = data, found.pods
+        self._pods.replace("http", found.pods)
+
+
+def _decoded(data: bytes, origin: Origin, clock: Clock, before: tuple[Pod, ...]) -> Manifest:
+    """A pod that is the same as before stays the very same value. Raises Invalid."""
+    found = decode(data, origin, format_rfc3339(clock.now()))
+    known = {pod.uid: pod for pod in before}
+    return Manifest(tuple(known.get(pod.uid, pod) for pod in found.pods), found.warnings)

@@ -1,0 +1,377 @@
+"""Figures on demand: one snapshot from cgroups, /proc, file systems and the runtime, shared by who asks close together.
+
+Nothing runs between requests. `snapshot()` is what the summary, the metrics and the eviction
+read; the size of logs and volumes and the runtime's own figures cost more and come only with
+`storage=True`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+
+from agent.common.model.pods import Json, ObservedPod, Pod
+from agent.common.ports import PodView
+from agent.runtime.model import ImageService, RuntimeService
+from agent.stats.model import (
+    CgroupSample,
+    ContainerFigures,
+    Details,
+    FsUsage,
+    Interface,
+    Layer,
+    NodeFigures,
+    PodCgroup,
+    PodFigures,
+    Snapshot,
+    VolumeFigures,
+)
+from agent.stats.ports import CgroupFigures, MachineFigures
+from nodelib.clock import Clock
+from nodelib.errors import NodewrightError
+
+log = logging.getLogger(__name__)
+
+_FRESH = 3.0  # seconds for which a snapshot serves everybody
+_VOLUMES_FRESH = 60.0  # seconds; upstream's volumeStatsAggPeriod
+_VOLUMES_SOON = 10.0  # seconds; as soon as that where it costs little: whoever writes beyond a limit is to go soon
+_VOLUMES_SHARE = 100  # measuring may take that part of the time
+_OLDEST_BASE = 120.0  # seconds; a rate over a longer time says nothing of now
+_FIRST_BASE = 0.5  # seconds between two readings when there is no earlier one
+_PLUGIN = "kubernetes.io~"
+_SERVED = f"{_PLUGIN}csi"
+_ON_TMPFS = {"secret", "projected", "downward-api"}
+
+
+@dataclass(frozen=True, slots=True)
+class StatsSettings:
+    """Where things are. `kubepods`: the cgroup of all pods, as in /proc/<pid>/cgroup; `node_cgroup`: the whole node's,
+    whose memory limit, if it has one, is what the node has (a node may be a namespace of a bigger machine);
+    `runtime_cgroup`: the container runtime's own, "" if it is not known."""
+
+    node_name: str
+    kubepods: str = "/kubepods"
+    root_dir: str = "/var/lib/kubelet"
+    pod_logs_dir: str = "/var/log/pods"
+    node_cgroup: str = "/"
+    runtime_cgroup: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Storage:
+    """What the runtime says of writable layers (by container id) and of its images."""
+
+    layers: Mapping[str, Layer]
+    image_fs: FsUsage | None
+    served: Mapping[str, tuple[VolumeFigures, ...]] = field(default_factory=dict)
+
+
+async def _none_served() -> Mapping[str, tuple[VolumeFigures, ...]]:
+    return {}
+
+
+@dataclass(frozen=True, slots=True)
+class StatsSources:
+    """Who is asked; `images` None: there is no image file system to tell of.
+
+    `served()`: volumes by pod UID that a driver tells of, and nobody may walk.
+    """
+
+    pods: PodView
+    runtime: RuntimeService
+    images: ImageService | None
+    cgroups: CgroupFigures
+    machine: MachineFigures
+    served: Callable[[], Awaitable[Mapping[str, tuple[VolumeFigures, ...]]]] = _none_served
+
+
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    """The volumes of a pod, and when (monotonic seconds) they are worth another walk."""
+
+    again: float
+    volumes: tuple[VolumeFigures, ...]
+
+
+class StatsProvider:
+    """Collects snapshots; at most one collection of a kind runs at a time."""
+
+    def __init__(self, settings: StatsSettings, sources: StatsSources, clock: Clock) -> None:
+        self._settings = settings
+        self._pods, self._runtime, self._images = sources.pods, sources.runtime, sources.images
+        self._reader, self._machine = sources.cgroups, sources.machine
+        self._served = sources.served
+        self._clock = clock
+        self._boot_at = self._machine.boot_time()
+        self._kept: dict[bool, tuple[float, Snapshot]] = {}
+        self._locks = {False: asyncio.Lock(), True: asyncio.Lock()}
+        self._base: tuple[float, Mapping[str, tuple[int, int]]] = (float("-inf"), {})
+        self._volumes: dict[str, _Measured] = {}
+
+    async def snapshot(self, *, storage: bool = False, rates: bool = False) -> Snapshot:
+        """At most 3 s old. `rates`: with CPU usage of an earlier moment, which may cost the first caller 0.5 s."""
+        async with self._locks[storage]:
+            kept = self._kept.get(storage)
+            now = self._clock.monotonic()
+            if kept is not None and now - kept[0] < _FRESH:
+                return kept[1]
+            if rates and now - self._base[0] > _OLDEST_BASE:
+                first = await asyncio.to_thread(self._collect, None)
+                self._base = (now, _usage(first))
+                await self._clock.sleep(_FIRST_BASE)
+            snapshot = await asyncio.to_thread(self._collect, await self._storage() if storage else None)
+            now = self._clock.monotonic()
+            snapshot = replace(snapshot, earlier=self._base[1] if now - self._base[0] <= _OLDEST_BASE else {})
+            self._base = (now, _usage(snapshot))
+            self._kept[storage] = (now, snapshot)
+            return snapshot
+
+    async def with_layers(self, snapshot: Snapshot) -> Snapshot:
+        """The same with the sizes of writable layers and the file system of images. Only the runtime is asked, and
+        no volume: its server may be gone, and whoever looks at it waits."""
+        layers, image_fs = await self._layers(), await self._image_fs()
+        pods = (
+            replace(pod, containers=tuple(replace(one, layer=layers.get(one.id)) for one in pod.containers))
+            for pod in snapshot.pods
+        )
+        return replace(snapshot, node=replace(snapshot.node, image_fs=image_fs), pods=tuple(pods))
+
+    async def details(self, snapshot: Snapshot) -> Details:
+        """What else is told of the containers of a snapshot, sandboxes included, and of the node's disks."""
+        return await asyncio.to_thread(self._details, snapshot)
+
+    async def node(self) -> NodeFigures:
+        """Memory, CPU, file systems and processes of the machine alone: cheap enough for every few seconds."""
+        image_fs = await self._image_fs()
+        return await asyncio.to_thread(self._node, image_fs)
+
+    async def usage(self, uids: Collection[str]) -> Mapping[str, PodFigures]:
+        """What these pods use now, storage included, by UID; nothing is remembered but the size of volumes."""
+        storage = await self._storage()
+        return await asyncio.to_thread(self._usage, uids, storage)
+
+    def _details(self, snapshot: Snapshot) -> Details:
+        entries = (entry for pod in snapshot.pods for entry in (*pod.containers, pod.sandbox) if entry is not None)
+        read = {entry.sample.path: self._reader.details(entry.sample.path) for entry in entries}
+        shown = (snapshot.node.fs, snapshot.node.image_fs)
+        used = {usage.device: usage for usage in shown if usage is not None}
+        disks = ((self._machine.disk(device), usage) for device, usage in used.items())
+        return Details(
+            {path: found for path, found in read.items() if found is not None},
+            tuple((disk, usage) for disk, usage in disks if disk is not None),
+        )
+
+    def _usage(self, uids: Collection[str], storage: _Storage) -> dict[str, PodFigures]:
+        desired = {pod.uid: pod for pod in self._pods.pods()}
+        groups = self._reader.pods(self._settings.kubepods)
+        found = {uid: self._pod(uid, groups[uid], desired.get(uid), storage) for uid in uids if uid in groups}
+        return {uid: figures for uid, figures in found.items() if figures is not None}
+
+    async def _storage(self) -> _Storage:
+        return _Storage(await self._layers(), await self._image_fs(), await self._served())
+
+    async def _layers(self) -> Mapping[str, Layer]:
+        layers: dict[str, Layer] = {}
+        try:
+            for sandbox in await self._runtime.sandbox_stats():
+                for entry in (sandbox.get("linux") or {}).get("containers") or ():
+                    layer = _layer(entry.get("writable_layer") or {})
+                    if layer is not None:
+                        layers[entry["attributes"]["id"]] = layer
+        except NodewrightError as error:
+            log.warning("sizes of writable layers are missing from this answer: %s", error)
+        return layers
+
+    async def _image_fs(self) -> FsUsage | None:
+        if self._images is None:
+            return None
+        try:
+            info = await self._images.image_fs_info()
+        except NodewrightError as error:
+            log.warning("the image file system is missing from this answer: %s", error)
+            return None
+        if not info:
+            return None
+        found = self._machine.filesystem((info[0].get("fs_id") or {}).get("mountpoint", ""))
+        return (
+            replace(found, used=_value(info[0], "used_bytes"), inodes_used=_value(info[0], "inodes_used"))
+            if found
+            else None
+        )
+
+    def _collect(self, storage: _Storage | None) -> Snapshot:
+        desired = {pod.uid: pod for pod in self._pods.pods()}
+        found = self._reader.pods(self._settings.kubepods)
+        figures = (self._pod(uid, group, desired.get(uid), storage) for uid, group in found.items())
+        if storage is not None:
+            self._volumes = {uid: kept for uid, kept in self._volumes.items() if uid in found}
+        pods = sorted((entry for entry in figures if entry is not None), key=lambda pod: (pod.namespace, pod.name))
+        return Snapshot(self._node(storage.image_fs if storage else None), tuple(pods))
+
+    def _node(self, image_fs: FsUsage | None) -> NodeFigures:
+        memory, capacity, swap = self._machine.node_memory()
+        whole = self._reader.sample(self._settings.node_cgroup) if self._settings.node_cgroup != "/" else None
+        if whole is not None and 0 < whole.memory.limit < capacity:
+            memory, capacity = whole.memory, whole.memory.limit
+        root = self._reader.sample("/")
+        at = self._clock_ns()
+        cpu = root.cpu if root is not None and root.cpu.usage else self._machine.node_cpu()
+        if root is not None and root.memory.page_faults:
+            memory = replace(
+                memory, page_faults=root.memory.page_faults, major_page_faults=root.memory.major_page_faults
+            )
+        waits_cpu, waits_memory, waits_io = self._machine.node_pressure()
+        most, processes = self._machine.process_limits()
+        own_cpu, own_memory = self._machine.own_process()
+        systems = {"kubelet": CgroupSample("kubelet", at, own_cpu, own_memory)}
+        for name, path in (("pods", self._settings.kubepods), ("runtime", self._settings.runtime_cgroup)):
+            found = self._reader.sample(path) if path else None
+            if found is not None:
+                systems[name] = found
+        return NodeFigures(
+            name=self._settings.node_name,
+            boot_at=self._boot_at,
+            sample=CgroupSample(
+                "/",
+                at,
+                replace(cpu, pressure=waits_cpu),
+                replace(memory, pressure=waits_memory),
+                processes,
+                waits_io,
+            ),
+            memory_capacity=capacity,
+            cpus=os.cpu_count() or 1,
+            interfaces=self._machine.interfaces(),
+            default_interface=self._machine.default_interface(),
+            fs=self._machine.filesystem(self._settings.root_dir),
+            image_fs=image_fs,
+            max_pid=most,
+            processes=processes,
+            swap_total=swap,
+            systems=systems,
+        )
+
+    def _pod(self, uid: str, group: PodCgroup, pod: Pod | None, storage: _Storage | None) -> PodFigures | None:
+        observed: ObservedPod = self._pods.observed(uid)
+        sandbox = observed.sandbox
+        sample = self._reader.sample(group.path)
+        if sample is None or (pod is None and sandbox is None):
+            return None
+        namespace = pod.namespace if pod is not None else sandbox.namespace if sandbox is not None else ""
+        name = pod.name if pod is not None else sandbox.name if sandbox is not None else ""
+        containers = tuple(self._containers(group, observed, storage, f"{namespace}_{name}_{uid}"))
+        own = self._sandbox(group, observed)
+        on_host = pod.host_network if pod is not None else sandbox is not None and sandbox.network_mode == "NODE"
+        return PodFigures(
+            uid=uid,
+            namespace=namespace,
+            name=name,
+            started_at=_started(observed),
+            sample=sample,
+            containers=containers,
+            sandbox=own,
+            interfaces=() if on_host or own is None else self._interfaces(own.sample.path),
+            volumes=(*self._volumes_of(uid, pod), *storage.served.get(uid, ())) if storage is not None else (),
+            extra_storage=self._machine.tree(os.path.join(self._settings.root_dir, "pods", uid, "etc-hosts"))[0]
+            if storage is not None
+            else 0,
+        )
+
+    def _containers(
+        self, group: PodCgroup, observed: ObservedPod, storage: _Storage | None, log_folder: str
+    ) -> list[ContainerFigures]:
+        found = []
+        for entry in observed.containers:
+            path = group.containers.get(entry.id)
+            sample = self._reader.sample(path) if path else None
+            if sample is None:
+                continue
+            logs = None
+            if storage is not None:
+                used, inodes = self._machine.tree(os.path.join(self._settings.pod_logs_dir, log_folder, entry.name))
+                logs = FsUsage(at=sample.at, used=used, inodes_used=inodes)
+            found.append(
+                ContainerFigures(
+                    id=entry.id,
+                    name=entry.name,
+                    image=entry.image,
+                    started_at=entry.started_at or entry.created_at,
+                    sample=sample,
+                    layer=storage.layers.get(entry.id) if storage is not None else None,
+                    logs=logs,
+                )
+            )
+        return found
+
+    def _sandbox(self, group: PodCgroup, observed: ObservedPod) -> ContainerFigures | None:
+        for sandbox in observed.sandboxes:
+            path = group.containers.get(sandbox.id)
+            sample = self._reader.sample(path) if path else None
+            if sample is not None:
+                return ContainerFigures(sandbox.id, "", "", sandbox.created_at, sample)
+        return None
+
+    def _interfaces(self, cgroup: str) -> tuple[Interface, ...]:
+        pid = self._reader.a_process(cgroup)
+        return self._machine.interfaces(pid) if pid is not None else ()
+
+    def _volumes_of(self, uid: str, pod: Pod | None) -> tuple[VolumeFigures, ...]:
+        kept = self._volumes.get(uid)
+        began = self._clock.monotonic()
+        if kept is not None and began < kept.again:
+            return kept.volumes
+        specs = {entry["name"]: entry for entry in (pod.spec.get("volumes") or [] if pod is not None else [])}
+        found = tuple(
+            volume
+            for plugin, name, path in self._machine.volumes_of(os.path.join(self._settings.root_dir, "pods"), uid)
+            if plugin != _SERVED
+            and (volume := self._volume(plugin.removeprefix(_PLUGIN), name, path, specs.get(name, {}), pod)) is not None
+        )
+        now = self._clock.monotonic()
+        again = now + min(max((now - began) * _VOLUMES_SHARE, _VOLUMES_SOON), _VOLUMES_FRESH)
+        self._volumes[uid] = _Measured(again, found)
+        return found
+
+    def _volume(self, plugin: str, name: str, path: str, spec: Json, pod: Pod | None) -> VolumeFigures | None:
+        usage = self._machine.filesystem(path)
+        if usage is None:
+            return None
+        claim = (spec.get("persistentVolumeClaim") or {}).get("claimName", "")
+        if "ephemeral" in spec and pod is not None:
+            claim = f"{pod.name}-{name}"
+        if claim:
+            return VolumeFigures(name, usage, claim=claim)
+        used, inodes = self._machine.tree(path)
+        on_disk = plugin not in _ON_TMPFS and (spec.get("emptyDir") or {}).get("medium") != "Memory"
+        ephemeral = on_disk and plugin in ("empty-dir", "configmap", "git-repo")
+        return VolumeFigures(name, replace(usage, used=used, inodes_used=inodes), ephemeral=ephemeral)
+
+    def _clock_ns(self) -> int:
+        return int(self._clock.now() * 1_000_000_000)
+
+
+def _started(observed: ObservedPod) -> int:
+    if observed.sandbox is not None:
+        return observed.sandbox.created_at
+    return min((entry.created_at for entry in observed.containers), default=0)
+
+
+def _layer(figures: Json) -> Layer | None:
+    # The runtime measures layers every few seconds: the first time 0 means not yet.
+    if not figures.get("timestamp"):
+        return None
+    return Layer(int(figures.get("timestamp", 0)), _value(figures, "used_bytes"), _value(figures, "inodes_used"))
+
+
+def _value(figures: Json, key: str) -> int:
+    return int((figures.get(key) or {}).get("value", 0))
+
+
+def _usage(snapshot: Snapshot) -> dict[str, tuple[int, int]]:
+    samples = [snapshot.node.sample, *snapshot.node.systems.values()]
+    for pod in snapshot.pods:
+        samples += [pod.sample, *(entry.sample for entry in pod.containers)]
+    return {sample.path: (sample.at, sample.cpu.usage) for sample in samples}

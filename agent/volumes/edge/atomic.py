@@ -1,0 +1,128 @@
+"""Write the files of a volume so that a reader sees either all of the old or all of the new.
+
+The layout is that of upstream's pkg/volume/util/atomic_writer.go, which applications rely on:
+  NAME -> ..data/NAME        what the user sees, made once
+  ..data -> ..2026_01_02_03_04_05.123/    replaced by one rename(2)
+Paths are checked by volumes/plan/payload.py; here nothing is followed that the agent did not make itself.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+
+from agent.volumes.model.volumes import FileProjection
+
+_DATA = "..data"
+_NEW_DATA = "..data_tmp"
+
+
+def write(target: str, files: Mapping[str, FileProjection], set_permissions: Callable[[], None] | None = None) -> bool:
+    """Make `target` hold exactly `files`; False when it did already. Raises OSError."""
+    old = _current(target)
+    if old and _same(os.path.join(target, old), files):
+        _show(target, files)
+        return False
+    fresh = tempfile.mkdtemp(prefix=time.strftime("..%Y_%m_%d_%H_%M_%S.", time.gmtime()), dir=target)
+    try:
+        os.chmod(fresh, 0o755)
+        for path, file in files.items():
+            _write_file(fresh, path, file)
+        if set_permissions is not None:
+            set_permissions()
+        _switch(target, os.path.basename(fresh))
+    except OSError:
+        shutil.rmtree(fresh, ignore_errors=True)
+        raise
+    _show(target, files)
+    _hide(target, files)
+    _sweep(target, os.path.basename(fresh))
+    return True
+
+
+def _current(target: str) -> str:
+    try:
+        name = os.readlink(os.path.join(target, _DATA))
+    except FileNotFoundError:
+        return ""
+    except OSError:
+        return ""
+    return name if os.path.isdir(os.path.join(target, name)) else ""
+
+
+def _same(directory: str, files: Mapping[str, FileProjection]) -> bool:
+    found = {
+        os.path.relpath(os.path.join(root, name), directory) for root, _, names in os.walk(directory) for name in names
+    }
+    if found != set(files):
+        return False
+    for path, file in files.items():
+        with open(os.path.join(directory, path), "rb") as handle:
+            if handle.read() != file.data:
+                return False
+    return True
+
+
+def _write_file(directory: str, path: str, file: FileProjection) -> None:
+    full = os.path.join(directory, path)
+    parent = os.path.dirname(full)
+    if parent != directory:
+        _make_parents(directory, os.path.dirname(path))
+    handle = os.open(full, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        with memoryview(file.data) as data:
+            done = 0
+            while done < len(data):
+                done += os.write(handle, data[done:])
+        if file.uid is not None:
+            os.fchown(handle, file.uid, -1)
+        os.fchmod(handle, stat.S_IMODE(file.mode))
+    finally:
+        os.close(handle)
+
+
+def _make_parents(directory: str, relative: str) -> None:
+    at = directory
+    for part in relative.split("/"):
+        at = os.path.join(at, part)
+        if not os.path.isdir(at):
+            os.mkdir(at)
+            os.chmod(at, 0o755)
+
+
+def _switch(target: str, fresh: str) -> None:
+    new = os.path.join(target, _NEW_DATA)
+    try:
+        os.symlink(fresh, new)
+    except FileExistsError:  # an agent that was killed between the two calls left it
+        os.unlink(new)
+        os.symlink(fresh, new)
+    os.rename(new, os.path.join(target, _DATA))
+
+
+def _show(target: str, files: Mapping[str, FileProjection]) -> None:
+    for name in {path.split("/", 1)[0] for path in files}:
+        visible = os.path.join(target, name)
+        if not os.path.lexists(visible):
+            os.symlink(os.path.join(_DATA, name), visible)
+
+
+def _hide(target: str, files: Mapping[str, FileProjection]) -> None:
+    """Remove links of ours to names that are no more; directories for nested mounts are not links and stay."""
+    kept = {path.split("/", 1)[0] for path in files}
+    for entry in os.scandir(target):
+        if entry.name in kept or entry.name == _DATA or not entry.is_symlink():
+            continue
+        if os.readlink(entry.path) == os.path.join(_DATA, entry.name):
+            os.unlink(entry.path)
+
+
+def _sweep(target: str, current: str) -> None:
+    """Remove older generations, also those that a killed agent left behind."""
+    for entry in os.scandir(target):
+        if entry.name.startswith("..2") and entry.name != current and entry.is_dir(follow_symlinks=False):
+            shutil.rmtree(entry.path)

@@ -1,0 +1,117 @@
+"""CSI volumes on disk: the directories that drivers mount into, and the vol_data.json files that outlive the agent.
+
+The layout is upstream's (pkg/volume/csi): pods/UID/volumes/kubernetes.io~csi/NAME/{mount,vol_data.json} and
+plugins/kubernetes.io/csi/DRIVER/HASH/{globalmount,vol_data.json}. Blocking calls, short ones.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+
+from agent.common.model.pod_settings import PodPaths
+from agent.volumes.edge import mounts
+from agent.volumes.edge.ownership import apply_fs_group
+from agent.volumes.edge.setup import make_directories
+from agent.volumes.model.csi import Published, Staged, VolumeKey
+from nodelib import files
+
+_DATA = "vol_data.json"
+_FILESYSTEM, _BLOCK = "volumes/kubernetes.io~csi", "volumeDevices/kubernetes.io~csi"
+
+
+class CsiDisk:
+    """Everything raises OSError."""
+
+    def __init__(self, root_dir: str) -> None:
+        self._root_dir = root_dir
+
+    def save(self, folder: str, data: Mapping[str, str]) -> None:
+        """Write vol_data.json: old or new, never half, and on disk when this returns.
+
+        After a power failure it alone tells which driver must be asked to unpublish.
+        """
+        make_directories(folder)
+        files.replace(f"{folder}/{_DATA}", json.dumps(dict(data)), durable=True)
+
+    def make(self, path: str) -> None:
+        make_directories(path)
+
+    def is_mounted(self, path: str) -> bool:
+        return mounts.mount_at(path) is not None
+
+    def give_to_group(self, path: str, group: int, policy: str) -> None:
+        apply_fs_group(path, group, read_only=False, policy=policy)
+
+    def published(self, paths: PodPaths) -> list[Published]:
+        """The volumes that a pod's directory tells of. A directory whose file says nothing is left out."""
+        return [*self._published(paths.pod, _FILESYSTEM), *self._published(paths.pod, _BLOCK, block=True)]
+
+    def all_published(self) -> dict[str, list[Published]]:
+        """By pod UID."""
+        pods = f"{self._root_dir}/pods"
+        return {uid: self.published(PodPaths(self._root_dir, uid)) for uid in _names(pods)}
+
+    def all_staged(self) -> list[Staged]:
+        base = f"{self._root_dir}/plugins/kubernetes.io/csi"
+        found = [self._staged(f"{base}/{driver}/{name}", "globalmount") for driver, name in _pairs(base)]
+        blocks = f"{base}/volumeDevices"
+        found += [self._staged(f"{blocks}/{name}", "staging") for name in _names(blocks)]
+        return [one for one in found if one is not None]
+
+    def unbind_sub_paths(self, paths: PodPaths) -> None:
+        """They hold the volumes that they are parts of."""
+        for found in reversed(mounts.mounts_below(paths.sub_paths)):
+            mounts.unmount(found.path, mounts.MNT_DETACH | mounts.UMOUNT_NOFOLLOW)
+
+    def remove(self, folder: str, mount: str) -> None:
+        """Take away the `folder` of a volume that its driver has let go of. Raises OSError when `mount` holds files."""
+        if self.is_mounted(mount):
+            mounts.unmount(mount)
+        with contextlib.suppress(FileNotFoundError):
+            os.rmdir(mount)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(f"{folder}/{_DATA}")
+        with contextlib.suppress(FileNotFoundError):
+            os.rmdir(folder)
+
+    def _published(self, pod: str, below: str, *, block: bool = False) -> Iterator[Published]:
+        for name in _names(f"{pod}/{below}"):
+            folder = f"{pod}/{below}/{name}"
+            data = _read(folder)
+            if data.get("driverName") and data.get("volumeHandle"):
+                key = VolumeKey(data["driverName"], data["volumeHandle"])
+                ephemeral = data.get("volumeLifecycleMode") == "Ephemeral"
+                spec_name = data.get("specVolID") or name
+                yield Published(key, spec_name, f"{folder}/{'device' if block else 'mount'}", ephemeral, block)
+
+    def _staged(self, folder: str, below: str) -> Staged | None:
+        data = _read(folder)
+        if not (data.get("driverName") and data.get("volumeHandle")):
+            return None
+        return Staged(VolumeKey(data["driverName"], data["volumeHandle"]), f"{folder}/{below}")
+
+
+def _read(folder: str) -> dict[str, str]:
+    try:
+        with open(f"{folder}/{_DATA}", encoding="utf-8") as file:
+            found = json.load(file)
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return sorted(entry.name for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False))
+    except FileNotFoundError:
+        return []
+
+
+def _pairs(base: str) -> Iterator[tuple[str, str]]:
+    for driver in _names(base):
+        if driver != "volumeDevices":
+            for name in _names(f"{base}/{driver}"):
+                yield driver, name

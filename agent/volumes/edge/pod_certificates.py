@@ -1,0 +1,80 @@
+"""PodCertificateRequests of this node, and the keys they are made with.
+
+The Node authorizer lets a node list and watch requests by spec.nodeName only, and read a service
+account that one of its pods runs as.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from agent.common.model.pods import Json
+from nodelib.kube.client import KubeClient
+from nodelib.kube.reflector import Reflector
+from nodelib.tasks import Work
+
+_GROUP = "/apis/certificates.k8s.io/v1"
+
+
+class PodCertificateRequests:
+    """`on_change(namespace, name, gone)` for every request of this node that changes; run() must be kept running."""
+
+    def __init__(self, client: KubeClient, node: str) -> None:
+        self._client = client
+        self._wanted = asyncio.Event()
+        self._on_change: Callable[[str, str, bool], None] = lambda namespace, name, gone: None
+        # One key at a time: those of a node full of pods must not take all of its cores.
+        self._making = asyncio.Lock()
+        self._requests = Reflector(
+            client,
+            f"{_GROUP}/podcertificaterequests",
+            name="pod certificate requests",
+            params={"fieldSelector": f"spec.nodeName={node}"},
+            on_change=self._changed,
+        )
+
+    def follow(self, on_change: Callable[[str, str, bool], None]) -> None:
+        self._on_change = on_change
+
+    async def run(self) -> None:
+        """Nothing is watched before the first request is made."""
+        await self._wanted.wait()
+        await self._requests.run()
+
+    async def key(self, kind: str) -> tuple[bytes, bytes]:
+        """(PKCS #8 in PEM, an empty PKCS #10 request in DER that it has signed). Raises Invalid for an unknown kind.
+
+        OpenSSL lets go of the interpreter meanwhile; an RSA key takes seconds on a busy node.
+        """
+        async with self._making:
+            return await asyncio.to_thread(_make_key, kind)
+
+    async def account_uid(self, namespace: str, name: str) -> str:
+        """UID of a service account. Raises ApiError or ApiUnreachable."""
+        found = await self._client.get(f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}")
+        return str(found["metadata"]["uid"])
+
+    async def create(self, request: Json) -> str:
+        """Its name. Raises ApiError or ApiUnreachable."""
+        self._wanted.set()
+        path = f"{_GROUP}/namespaces/{request['metadata']['namespace']}/podcertificaterequests"
+        return str((await self._client.post(path, request))["metadata"]["name"])
+
+    def find(self, namespace: str, name: str) -> Json | None:
+        """As last seen; None when it has not been seen yet, or is gone."""
+        return self._requests.store.get((namespace, name))
+
+    def _changed(self, kind: str, item: Json, old: Json | None) -> None:
+        meta = item["metadata"]
+        self._on_change(str(meta.get("namespace", "")), str(meta["name"]), kind == "DELETED")
+
+    def tasks(self) -> list[tuple[str, Work]]:
+        """(name, work) of the long-lived tasks."""
+        return [("pod certificate requests", self.run)]
+
+
+def _make_key(kind: str) -> tuple[bytes, bytes]:
+    from agent.volumes.edge import pod_keys
+
+    return pod_keys.make_key(kind)

@@ -1,0 +1,87 @@
+"""Undo a pod's directory: unmount what stands in it, then remove it, never through a live mount.
+
+People have lost data to `rm -rf` of a directory that something was still mounted in
+(kubernetes issues 60987 and 134075): here nothing is removed while the mount table still
+shows a mount below, and the removal never crosses onto another file system or follows a link.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from agent.common.model.pod_settings import PodPaths
+from agent.volumes.edge import mounts
+from nodelib.errors import Temporary
+
+
+def tear_down(paths: PodPaths) -> None:
+    """Idempotent. Raises Temporary when a mount cannot be undone yet; everything is left in place then."""
+    try:
+        os.lstat(paths.pod)
+    except FileNotFoundError:
+        return
+    _unmount_all(paths)
+    left = mounts.mounts_below(paths.pod)
+    if left:
+        raise _still_mounted(paths, left[-1].path)
+    try:
+        device = os.lstat(paths.pod).st_dev
+        _remove(paths.pod, device, None)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise Temporary(
+            f"the directory cannot be removed: {error}",
+            obj=f"pod directory {paths.pod}",
+            step="release",
+            action="It is tried again.",
+            retry_after=2,
+        ) from error
+
+
+def pods_on_disk(root_dir: str) -> list[str]:
+    """UIDs that have a directory."""
+    try:
+        return [entry.name for entry in os.scandir(f"{root_dir}/pods") if entry.is_dir(follow_symlinks=False)]
+    except FileNotFoundError:
+        return []
+
+
+def _unmount_all(paths: PodPaths) -> None:
+    for found in reversed(mounts.mounts_below(paths.pod)):
+        try:
+            mounts.unmount(found.path)
+        except mounts.MountError as error:
+            # A bind of a sub path names files that live elsewhere: detaching it loses nothing.
+            if not found.path.startswith(paths.sub_paths + "/"):
+                raise _still_mounted(paths, found.path) from error
+            mounts.unmount(found.path, mounts.MNT_DETACH | mounts.UMOUNT_NOFOLLOW)
+
+
+def _still_mounted(paths: PodPaths, path: str) -> Temporary:
+    return Temporary(
+        f"{path} is still mounted",
+        obj=f"pod directory {paths.pod}",
+        step="release",
+        action="It is tried again; `findmnt` and `fuser -vm` on that path show what holds it.",
+        retry_after=1,
+    )
+
+
+def _remove(path: str, device: int, parent: int | None) -> None:
+    """Remove a directory tree by open directories: no name is followed twice, no mount is entered."""
+    name = path if parent is None else os.path.basename(path)
+    handle = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+    try:
+        if os.fstat(handle).st_dev != device:
+            raise OSError(f"{path} is on another file system")
+        for entry in os.listdir(handle):
+            found = os.lstat(entry, dir_fd=handle)
+            if stat.S_ISDIR(found.st_mode):
+                _remove(f"{path}/{entry}", device, handle)
+            else:
+                os.unlink(entry, dir_fd=handle)
+    finally:
+        os.close(handle)
+    os.rmdir(name, dir_fd=parent)

@@ -1,0 +1,95 @@
+"""Facts and plan values of what containers are made from: volumes, files, mounts, paths on the node.
+
+Shared by the plans that decide them, the edges that carry them out, and work/materials/ between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from agent.volumes.model.csi import CsiVolume
+
+
+@dataclass(frozen=True, slots=True)
+class FileProjection:
+    """One file of an atomic volume. `uid` None: root owns it."""
+
+    data: bytes
+    mode: int
+    uid: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EmptyDir:
+    """A directory of the pod's own. `medium`: "" disk, "Memory", "HugePages[-SIZE]". `size` in bytes, 0: no limit."""
+
+    name: str
+    medium: str = ""
+    size: int = 0
+    fs_group: int | None = None
+    page_size: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AtomicVolume:
+    """Files that change together: configMap, secret, downwardAPI, projected."""
+
+    name: str
+    plugin: str
+    files: Mapping[str, FileProjection]
+    in_memory: bool
+    size: int = 0
+    fs_group: int | None = None
+    nested: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HostPath:
+    """A path of the node, used where it is. `type` as in the API, "" for no check; `block`: a raw block device."""
+
+    name: str
+    path: str
+    type: str = ""
+    read_only: bool = False
+    fs_group: int | None = None
+    fs_group_policy: str = "Always"
+    block: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ImageVolume:
+    """An OCI image that the runtime mounts."""
+
+    name: str
+    reference: str
+    pull_policy: str = "IfNotPresent"
+
+
+DiskVolume = EmptyDir | AtomicVolume | HostPath | ImageVolume
+VolumePlan = DiskVolume | CsiVolume
+
+
+@dataclass(frozen=True, slots=True)
+class SubPath:
+    """A path inside a volume that a container mounts alone; resolved without ever leaving the volume."""
+
+    volume: str
+    path: str
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class MountedVolume:
+    """A volume that stands: its path on the node, and what a mount of it must say.
+
+    `image`: the reference of an image volume; `image_ref`: what the runtime knows it by, once it is there.
+    `block`: a raw device, for volumeDevices and not for volumeMounts.
+    """
+
+    name: str
+    path: str
+    read_only: bool = False
+    image: str = ""
+    image_ref: str = ""
+    block: bool = False

@@ -1,0 +1,64 @@
+"""Whether a mounted volume is to be grown, and what its claim says of that.
+
+Follows pkg/volume/util/resize_util.go and operationexecutor/node_expander.go (KEP-1790).
+"""
+
+from __future__ import annotations
+
+from agent.common.model.pods import Json
+from nodelib import quantity
+
+_IN_PROGRESS, _INFEASIBLE = "NodeResizeInProgress", "NodeResizeInfeasible"
+_RESIZING = ("Resizing", "FileSystemResizePending", "NodeResizeError", "ControllerResizeError")
+
+
+def wanted_size(claim: Json, volume: Json) -> int:
+    """Bytes to grow to; 0: nothing is to be done. The controller has grown the PersistentVolume before."""
+    has = _storage((claim.get("status") or {}).get("capacity"))
+    size = _storage((volume.get("spec") or {}).get("capacity"))
+    state = ((claim.get("status") or {}).get("allocatedResourceStatuses") or {}).get("storage", "")
+    if size <= has or state == _INFEASIBLE or state.startswith("Controller"):
+        return 0
+    return size
+
+
+def asks_for_more(claim: Json) -> bool:
+    """The claim wants more than it has: its volume is worth a look."""
+    requests = ((claim.get("spec") or {}).get("resources") or {}).get("requests")
+    return _storage(requests) > _storage((claim.get("status") or {}).get("capacity"))
+
+
+def in_progress() -> Json:
+    """Strategic merge patch of the claim's status while the driver is at it."""
+    return {"status": {"allocatedResourceStatuses": {"storage": _IN_PROGRESS}}}
+
+
+def done(claim: Json, volume: Json) -> Json:
+    """The same once the volume has grown."""
+    size = volume["spec"]["capacity"]["storage"]
+    kept = [one for one in (claim.get("status") or {}).get("conditions") or [] if one["type"] not in _RESIZING]
+    status: Json = {"capacity": {"storage": size}, "allocatedResourceStatuses": {"storage": None}}
+    gone = [one["type"] for one in (claim.get("status") or {}).get("conditions") or [] if one["type"] in _RESIZING]
+    if gone:
+        status["conditions"] = [*kept, *({"type": kind, "$patch": "delete"} for kind in gone)]
+    return {"status": status}
+
+
+def infeasible(message: str, stamp: str) -> Json:
+    """The same when the driver says that it can never be."""
+    condition = {
+        "type": "NodeResizeError",
+        "status": "True",
+        "lastTransitionTime": stamp,
+        "message": message,
+    }
+    return {"status": {"allocatedResourceStatuses": {"storage": _INFEASIBLE}, "conditions": [condition]}}
+
+
+def is_infeasible(code: str) -> bool:
+    """Whether a driver that fails with this gRPC code will fail for ever."""
+    return code in ("INVALID_ARGUMENT", "OUT_OF_RANGE", "NOT_FOUND")
+
+
+def _storage(listed: Json | None) -> int:
+    return quantity.value((listed or {}).get("storage") or "0")

@@ -1,0 +1,89 @@
+"""What a registered CSI driver makes of the Node and its CSINode. Follows pkg/volume/csi/nodeinfomanager."""
+
+from __future__ import annotations
+
+import json
+
+from agent.common.model.pods import Json
+from agent.volumes.model.csi import DriverFacts
+from nodelib.errors import Invalid, Permanent
+
+NODE_ID = "csi.volume.kubernetes.io/nodeid"
+
+
+def check_driver(name: str, versions: tuple[str, ...]) -> None:
+    """Raises Invalid for a driver without a 1.x version of CSI."""
+    if not any(version.removeprefix("v").startswith("1.") for version in versions):
+        raise Invalid(
+            f"none of the versions specified {list(versions)} are supported",
+            obj=f"CSI driver {name}",
+            step="register",
+            action="The driver's registrar must offer CSI 1.x (supported_versions).",
+        )
+
+
+def node_patch(node: Json, name: str, facts: DriverFacts | None) -> Json:
+    """Merge patch that puts the driver into the Node's annotation and its topology into labels; None takes it out.
+
+    {} when nothing is to be changed. Raises Permanent for a topology that contradicts the Node's labels.
+    """
+    meta = node["metadata"]
+    ids = _known_ids(meta)
+    before = dict(ids)
+    patch: Json = {}
+    if facts is None:
+        ids.pop(name, None)
+    else:
+        ids[name] = facts.node_id
+        labels = meta.get("labels") or {}
+        wrong = [key for key, value in facts.topology.items() if labels.get(key, value) != value]
+        if wrong:
+            raise Permanent(
+                f"detected topology value collision: driver reported {wrong[0]}={facts.topology[wrong[0]]} "
+                f"but the Node has {wrong[0]}={labels[wrong[0]]}",
+                obj=f"CSI driver {name}",
+                step="register",
+                action="Correct the Node's label or the driver's topology.",
+            )
+        added = {key: value for key, value in facts.topology.items() if key not in labels}
+        if added:
+            patch["labels"] = added
+    if ids != before:
+        patch["annotations"] = {NODE_ID: json.dumps(ids, sort_keys=True, separators=(",", ":")) if ids else None}
+    return {"metadata": patch} if patch else {}
+
+
+def csi_node(existing: Json | None, node: Json, name: str, facts: DriverFacts | None) -> Json | None:
+    """The CSINode with this driver put in, or taken out (`facts` None); None when it is that way already."""
+    owner = {"apiVersion": "v1", "kind": "Node", "name": node["metadata"]["name"], "uid": node["metadata"]["uid"]}
+    made = existing or {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "CSINode",
+        "metadata": {"name": node["metadata"]["name"], "ownerReferences": [owner]},
+        "spec": {"drivers": []},
+    }
+    drivers = list((made.get("spec") or {}).get("drivers") or [])
+    others = [one for one in drivers if one["name"] != name]
+    if facts is not None:
+        entry: Json = {"name": name, "nodeID": facts.node_id}
+        if facts.topology:
+            entry["topologyKeys"] = sorted(facts.topology)
+        if facts.max_volumes > 0:
+            entry["allocatable"] = {"count": facts.max_volumes}
+        others.append(entry)
+    if sorted(others, key=_name) == sorted(drivers, key=_name) and existing is not None:
+        return None
+    return {**made, "spec": {**(made.get("spec") or {}), "drivers": others}}
+
+
+def _name(entry: Json) -> str:
+    return str(entry["name"])
+
+
+def _known_ids(meta: Json) -> dict[str, str]:
+    text = (meta.get("annotations") or {}).get(NODE_ID) or "{}"
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return {}  # not ours, and of no use to anybody
+    return dict(found) if isinstance(found, dict) else {}

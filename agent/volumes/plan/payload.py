@@ -1,0 +1,212 @@
+"""The files of configMap, secret, downwardAPI and projected volumes.
+
+Follows MakePayload and CollectData of pkg/volume/{configmap,secret,downwardapi,projected}; path
+rules are those of pkg/volume/util/atomic_writer.go.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import posixpath
+
+from agent.common.model.pod_settings import NodeContext
+from agent.common.model.pods import Json, Pod
+from agent.common.plan import downward
+from agent.common.plan.secrets import decode_secret
+from agent.volumes.model.sources import (
+    CONFIG_MAP,
+    SECRET,
+    CertificateNeed,
+    ObjectRef,
+    TokenNeed,
+    TrustNeed,
+    VolumeSources,
+)
+from agent.volumes.model.volumes import FileProjection
+from nodelib.errors import Invalid, NodewrightError, Temporary
+
+Files = dict[str, FileProjection]
+_DEFAULT_MODE = 0o644
+_DEFAULT_TOKEN_SECONDS = 3600
+_MAX_NAME, _MAX_PATH = 255, 4096
+_SHOWN = {CONFIG_MAP: "ConfigMap", SECRET: "Secret"}
+
+
+def checked_path(path: str) -> str:
+    """The path, normalized. Raises Invalid unless it stays inside the volume and out of the writer's own names."""
+    parts = path.split("/")
+    problem = ""
+    if not path or posixpath.normpath(path) == ".":
+        problem = "must not be empty"
+    elif path.startswith("/"):
+        problem = "must be relative path"
+    elif "\0" in path:
+        problem = "must not contain a NUL byte"
+    elif ".." in parts:
+        problem = "must not contain '..'"
+    elif parts[0].startswith("..") or posixpath.normpath(path).startswith(".."):
+        problem = "must not start with '..'"
+    elif len(path.encode()) > _MAX_PATH or any(len(part.encode()) > _MAX_NAME for part in parts):
+        problem = f"must be at most {_MAX_PATH} bytes, each name at most {_MAX_NAME}"
+    if problem:
+        raise Invalid(f"invalid path {path!r}: {problem}", step="volume files", action="Change the item's path.")
+    return posixpath.normpath(path)
+
+
+def object_files(pod: Pod, volume: str, ref: ObjectRef, source: Json, found: Json | None, default_mode: int) -> Files:
+    """Files of a ConfigMap or Secret: all keys, or `items`. Raises Temporary when something needed is missing."""
+    optional = bool(source.get("optional"))
+    if found is None and not optional:
+        raise _missing(pod, volume, ref, "")
+    data = _data(ref, found or {})
+    items = source.get("items") or []
+    if not items:
+        return {checked_path(key): FileProjection(content, default_mode) for key, content in data.items()}
+    files: Files = {}
+    for item in items:
+        key = item.get("key", "")
+        if key not in data:
+            if optional:
+                continue
+            raise _missing(pod, volume, ref, key)
+        mode = item["mode"] if item.get("mode") is not None else default_mode
+        files[checked_path(item.get("path", ""))] = FileProjection(data[key], mode)
+    return files
+
+
+def downward_files(pod: Pod, source: Json, node: NodeContext, default_mode: int) -> Files:
+    """Files of downwardAPI items."""
+    files: Files = {}
+    for item in source.get("items") or []:
+        text = ""
+        if ref := item.get("fieldRef"):
+            text = downward.pod_field(pod, ref.get("fieldPath", ""))
+        elif ref := item.get("resourceFieldRef"):
+            text = downward.resource_field(pod, ref, node)
+        mode = item["mode"] if item.get("mode") is not None else default_mode
+        files[checked_path(item.get("path", ""))] = FileProjection(text.encode(), mode)
+    return files
+
+
+def projected_files(pod: Pod, volume: str, source: Json, gathered: VolumeSources, node: NodeContext) -> Files:
+    """Files of a projected volume; a later source wins a path over an earlier one."""
+    mode = default_mode(source)
+    files: Files = {}
+    for index, part in enumerate(source.get("sources") or []):
+        for key, kind in (("configMap", CONFIG_MAP), ("secret", SECRET)):
+            if origin := part.get(key):
+                ref = ObjectRef(kind, origin.get("name", ""))
+                files |= object_files(pod, volume, ref, origin, gathered.objects.get(ref), mode)
+        if origin := part.get("downwardAPI"):
+            files |= downward_files(pod, origin, node, mode)
+        if origin := part.get("serviceAccountToken"):
+            token = gathered.tokens[token_need(origin)]
+            files[checked_path(origin.get("path", ""))] = _credential(pod, token.encode(), mode)
+        if origin := part.get("clusterTrustBundle"):
+            files[checked_path(origin.get("path", ""))] = _credential(
+                pod, _anchors(pod, volume, origin, gathered), mode
+            )
+        if origin := part.get("podCertificate"):
+            files |= _certificate_files(pod, volume, index, origin, gathered, mode)
+    return files
+
+
+def token_need(origin: Json) -> TokenNeed:
+    return TokenNeed(origin.get("audience") or "", int(origin.get("expirationSeconds") or _DEFAULT_TOKEN_SECONDS))
+
+
+def trust_need(origin: Json) -> TrustNeed:
+    """A selector that is absent matches nothing, an empty one everything: "" and "{}" here."""
+    if origin.get("name"):
+        return TrustNeed(name=origin["name"])
+    selector = origin.get("labelSelector")
+    text = "" if selector is None else json.dumps(selector, sort_keys=True)
+    return TrustNeed(signer=origin.get("signerName") or "", selector=text)
+
+
+def certificate_need(volume: str, index: int, origin: Json) -> CertificateNeed:
+    """`index`: the source's place in the projected volume."""
+    return CertificateNeed(
+        volume,
+        index,
+        str(origin.get("signerName") or ""),
+        str(origin.get("keyType") or ""),
+        int(origin.get("maxExpirationSeconds") or 0),
+        tuple(sorted((origin.get("userAnnotations") or {}).items())),
+    )
+
+
+def default_mode(source: Json) -> int:
+    mode = source.get("defaultMode")
+    return _DEFAULT_MODE if mode is None else int(mode)
+
+
+def fs_user(pod: Pod) -> int | None:
+    """The one user that all containers run as, or None: files of credentials belong to it."""
+    of_pod = (pod.spec.get("securityContext") or {}).get("runAsUser")
+    users = {(c.get("securityContext") or {}).get("runAsUser", of_pod) for _, c in pod.containers()}
+    return users.pop() if len(users) == 1 else None
+
+
+def fs_group(pod: Pod) -> int | None:
+    group = (pod.spec.get("securityContext") or {}).get("fsGroup")
+    return None if group is None else int(group)
+
+
+def _credential(pod: Pod, data: bytes, mode: int) -> FileProjection:
+    # With an fsGroup the ownership pass widens 0600 to 0640; without either, the default mode lets everyone read.
+    owner = fs_user(pod)
+    return FileProjection(data, 0o600 if owner is not None or fs_group(pod) is not None else mode, owner)
+
+
+def _anchors(pod: Pod, volume: str, origin: Json, gathered: VolumeSources) -> bytes:
+    anchors = gathered.bundles.get(trust_need(origin))
+    if anchors is not None:
+        return anchors
+    if origin.get("optional"):
+        return b""
+    wanted = origin.get("name") or f"signer {origin.get('signerName')!r} with its labelSelector"
+    raise Temporary(
+        f"no ClusterTrustBundle matches {wanted}",
+        obj=f"pod {pod.full_name}",
+        step=f"volume {volume}",
+        action="Create it, or mark the source optional; the pod starts as soon as it is there.",
+    )
+
+
+def _certificate_files(pod: Pod, volume: str, index: int, origin: Json, gathered: VolumeSources, mode: int) -> Files:
+    found = gathered.certificates[certificate_need(volume, index, origin)]
+    if isinstance(found, NodewrightError):
+        raise found
+    shown = (
+        ("credentialBundlePath", found.key + found.chain),
+        ("keyPath", found.key),
+        ("certificateChainPath", found.chain),
+    )
+    return {checked_path(origin[key]): _credential(pod, data, mode) for key, data in shown if origin.get(key)}
+
+
+def _data(ref: ObjectRef, found: Json) -> dict[str, bytes]:
+    if ref.kind == SECRET:
+        return {key: decode_secret(value) for key, value in (found.get("data") or {}).items()}
+    data = {key: value.encode() for key, value in (found.get("data") or {}).items()}
+    try:
+        return data | {key: base64.b64decode(value) for key, value in (found.get("binaryData") or {}).items()}
+    except (binascii.Error, ValueError) as error:
+        raise Invalid(f"binaryData of ConfigMap {ref.name} is not base64") from error
+
+
+def _missing(pod: Pod, volume: str, ref: ObjectRef, key: str) -> Temporary:
+    shown = f"{_SHOWN[ref.kind]} {pod.namespace}/{ref.name}"
+    if key:
+        message = f'volume "{volume}" references non-existent key {key!r} of {shown}'
+        todo = "Add the key, or mark the reference optional"
+    else:
+        singular = ref.kind.removesuffix("s")
+        message = f'MountVolume.SetUp failed for volume "{volume}" : {singular} "{ref.name}" not found'
+        todo = f"Create {shown}, or mark the reference optional"
+    return Temporary(
+        message, obj=f"pod {pod.full_name}", action=f"{todo}; the pod starts as soon as it is there.", retry_after=60
+    )

@@ -1,0 +1,63 @@
+"""Trust anchors out of ClusterTrustBundles. Follows pkg/kubelet/clustertrustbundle."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Sequence
+
+from agent.common.model.pods import Json
+from agent.volumes.model.sources import TrustNeed
+from nodelib.errors import Invalid
+
+_PEM = re.compile(r"-----BEGIN CERTIFICATE-----\s*([A-Za-z0-9+/=\s]+?)\s*-----END CERTIFICATE-----")
+_LINE = 64
+
+
+def anchors(need: TrustNeed, bundles: Sequence[Json]) -> bytes | None:
+    """The certificates as PEM, each once, in a stable order; None when no bundle matches."""
+    chosen = [bundle for bundle in bundles if _wanted(need, bundle)]
+    if not chosen:
+        return None
+    found: set[str] = set()
+    for bundle in chosen:
+        for match in _PEM.finditer((bundle.get("spec") or {}).get("trustBundle") or ""):
+            found.add("".join(match[1].split()))
+    return b"".join(_pem(body) for body in sorted(found))
+
+
+def _wanted(need: TrustNeed, bundle: Json) -> bool:
+    if need.name:
+        return bool(bundle["metadata"]["name"] == need.name)
+    if (bundle.get("spec") or {}).get("signerName") != need.signer or not need.signer:
+        return False
+    return need.selector != "" and matches(json.loads(need.selector), bundle["metadata"].get("labels") or {})
+
+
+def matches(selector: Json, labels: Json) -> bool:
+    """metav1.LabelSelector on labels; an empty selector matches everything. Raises Invalid on an unknown operator."""
+    for key, value in (selector.get("matchLabels") or {}).items():
+        if labels.get(key) != value:
+            return False
+    return all(_expression(item, labels) for item in selector.get("matchExpressions") or [])
+
+
+def _expression(item: Json, labels: Json) -> bool:
+    key, values = item.get("key", ""), item.get("values") or []
+    match item.get("operator"):
+        case "In":
+            return key in labels and labels[key] in values
+        case "NotIn":
+            return key not in labels or labels[key] not in values
+        case "Exists":
+            return key in labels
+        case "DoesNotExist":
+            return key not in labels
+    raise Invalid(f"{item.get('operator')!r} is not a valid label selector operator", step="labelSelector")
+
+
+def _pem(body: str) -> bytes:
+    raw = base64.b64encode(base64.b64decode(body)).decode()
+    lines = "\n".join(raw[at : at + _LINE] for at in range(0, len(raw), _LINE))
+    return f"-----BEGIN CERTIFICATE-----\n{lines}\n-----END CERTIFICATE-----\n".encode()

@@ -1,0 +1,300 @@
+"""What stands behind each volume of a pod, and what must be fetched to build it.
+
+Sizes and media follow pkg/volume/emptydir and the wrapped volumes of pkg/volume/{secret,configmap,
+projected,downwardapi}; nested mount points pkg/volume/util/nested_volumes.go.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from agent.common.model.pod_settings import NodeContext
+from agent.common.model.pods import Json, Pod
+from agent.resources.plan import cgroups
+from agent.volumes.model.sources import (
+    CONFIG_MAP,
+    SECRET,
+    CertificateNeed,
+    ObjectRef,
+    TokenNeed,
+    TrustNeed,
+    VolumeSources,
+)
+from agent.volumes.model.volumes import AtomicVolume, EmptyDir, HostPath, ImageVolume, VolumePlan
+from agent.volumes.plan import csi, payload
+from nodelib import quantity
+from nodelib.errors import Invalid, NodewrightError, Permanent, Temporary
+
+_SIMPLE = frozenset({"configMap", "secret", "projected", "downwardAPI", "emptyDir"})
+_HOST_PATH_TYPES = ("", "DirectoryOrCreate", "Directory", "FileOrCreate", "File", "Socket", "CharDevice", "BlockDevice")
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """Everything outside the pod that its volumes are built from."""
+
+    objects: frozenset[ObjectRef] = frozenset()
+    tokens: frozenset[TokenNeed] = frozenset()
+    bundles: frozenset[TrustNeed] = frozenset()
+    claims: frozenset[str] = frozenset()
+    certificates: frozenset[CertificateNeed] = frozenset()
+
+
+def needs(pod: Pod) -> Needs:
+    """What must be fetched before plan_volumes can be asked."""
+    objects: set[ObjectRef] = set()
+    tokens: set[TokenNeed] = set()
+    bundles: set[TrustNeed] = set()
+    claims: set[str] = set()
+    certificates: set[CertificateNeed] = set()
+    for volume in pod.spec.get("volumes") or []:
+        if source := volume.get("configMap"):
+            objects.add(ObjectRef(CONFIG_MAP, source.get("name", "")))
+        if source := volume.get("secret"):
+            objects.add(ObjectRef(SECRET, source.get("secretName", "")))
+        if source := volume.get("persistentVolumeClaim"):
+            claims.add(source.get("claimName", ""))
+        if volume.get("ephemeral") is not None:
+            claims.add(f"{pod.name}-{volume['name']}")
+        for index, part in enumerate((volume.get("projected") or {}).get("sources") or []):
+            for key, kind in (("configMap", CONFIG_MAP), ("secret", SECRET)):
+                if part.get(key):
+                    objects.add(ObjectRef(kind, part[key].get("name", "")))
+            if part.get("serviceAccountToken"):
+                tokens.add(payload.token_need(part["serviceAccountToken"]))
+            if part.get("clusterTrustBundle"):
+                bundles.add(payload.trust_need(part["clusterTrustBundle"]))
+            if part.get("podCertificate"):
+                certificates.add(payload.certificate_need(volume["name"], index, part["podCertificate"]))
+    known = frozenset(ref for ref in objects if ref.name)
+    return Needs(known, frozenset(tokens), frozenset(bundles), frozenset(claims), frozenset(certificates))
+
+
+def simple(pod: Pod, wanted: Needs) -> bool:
+    """Whether the volumes are made of nothing but objects, tokens and directories: no driver, host path or image."""
+    if wanted.claims or wanted.certificates or wanted.bundles:
+        return False
+    return all(_is_simple(volume) for volume in pod.spec.get("volumes") or [])
+
+
+def fits(pod: Pod, objects: Mapping[ObjectRef, Json | None], wanted: Needs, node: NodeContext) -> bool:
+    """Whether these objects have all that the volumes take from them, whatever the tokens will be."""
+    gathered = VolumeSources(objects=dict(objects), tokens=dict.fromkeys(wanted.tokens, "-"))
+    try:
+        plan_volumes(pod, gathered, node)
+    except NodewrightError:
+        return False
+    return True
+
+
+def _is_simple(volume: Json) -> bool:
+    kinds = {key for key, value in volume.items() if key != "name" and value is not None}
+    medium = str((volume.get("emptyDir") or {}).get("medium") or "")
+    return kinds <= _SIMPLE and not medium.startswith("HugePages")
+
+
+def plan_volumes(pod: Pod, gathered: VolumeSources, node: NodeContext) -> list[VolumePlan]:
+    """One plan per volume. Raises Temporary for what may still appear, Permanent or Invalid for what cannot be."""
+    return [_plan(pod, volume, gathered, node) for volume in pod.spec.get("volumes") or []]
+
+
+def plan_updates(
+    pod: Pod, gathered: VolumeSources, node: NodeContext
+) -> tuple[list[VolumePlan], list[NodewrightError]]:
+    """Plans of the volumes that can be brought up to date now, and why the others cannot."""
+    plans: list[VolumePlan] = []
+    problems: list[NodewrightError] = []
+    for volume in pod.spec.get("volumes") or []:
+        try:
+            plans.append(_plan(pod, volume, gathered, node))
+        except NodewrightError as error:
+            problems.append(error)
+    return plans, problems
+
+
+def _plan(pod: Pod, volume: Json, gathered: VolumeSources, node: NodeContext) -> VolumePlan:
+    for key, planner in _PLANNERS.items():
+        if volume.get(key) is not None:
+            return planner(pod, volume["name"], volume[key] or {}, gathered, node)
+    kinds = [key for key, value in volume.items() if key != "name" and value is not None]
+    if not kinds:
+        return EmptyDir(volume["name"], fs_group=payload.fs_group(pod))
+    raise Permanent(
+        f"the volume type {kinds[0]} is not supported by this agent",
+        obj=f"pod {pod.full_name}",
+        step=f'volume "{volume["name"]}"',
+        action="Use emptyDir, configMap, secret, downwardAPI, projected, hostPath, image, csi "
+        "or a claim bound to a csi, local or hostPath volume.",
+    )
+
+
+def _empty_dir(pod: Pod, name: str, source: Json, gathered: VolumeSources, node: NodeContext) -> VolumePlan:
+    medium, group = source.get("medium") or "", payload.fs_group(pod)
+    limit = quantity.value(source.get("sizeLimit") or "0")
+    if medium == "":
+        return EmptyDir(name, "", limit, group)
+    if medium == "Memory":
+        return EmptyDir(name, medium, _memory_size(pod, node, limit), group)
+    if medium == "HugePages" or medium.startswith("HugePages-"):
+        return EmptyDir(name, "HugePages", limit, group, _page_size(pod, name, medium))
+    raise Invalid(
+        f'unknown storage medium "{medium}"',
+        obj=f"pod {pod.full_name}",
+        step=f'volume "{name}"',
+        action="Leave it out for the node's disk, or use Memory or HugePages.",
+    )
+
+
+def _config_map(pod: Pod, name: str, source: Json, gathered: VolumeSources, node: NodeContext) -> VolumePlan:
+    ref = ObjectRef(CONFIG_MAP, source.get("name", ""))
+    mode = payload.default_mode(source)
+    files = payload.object_files(pod, name, ref, source, gathered.objects.get(ref), mode)
+    return _atomic(pod, name, "kubernetes.io~configmap", files, node, in_memory=False)
+
+
+def _secret(pod: Pod, name: str, source: Json, gathered: VolumeSources, node: NodeContext) -> VolumePlan:
+    ref = ObjectRef(SECRET, source.get("secretName", ""))
+    mode = payload.default_mode(source)
+    files = payload.object_files(pod, name, ref, source, gathered.objects.get(ref), mode)
+    return _atomic(pod, name, "kubernetes.io~secret", files, node)
+
+
+def _downward(pod: Pod, name: str, source: Json, gathered: VolumeSources, node: NodeContext) -> VolumePlan:
+    files = payload.downward_files(pod, source, node, payload.default_mode(source))
+    return _atomic(pod, name, "kubernetes.io~downward-api", files, node)
+
+
+def _projected(pod: Pod, name: str, source: Json, gathered: VolumeSources, node: NodeContext) -> VolumePlan:
+    files = payload.projected_files(pod, name, source, gathered, node)
+    return _atomic(pod, name, "kubernetes.io~projected", files, node)
+
+
+def _host_path(pod: Pod, name: str, source: Json, gathered: VolumeSources, node: NodeContext) -> VolumePlan:
+    path, kind = source.get("path") or "", source.get("type") or ""
+    if not path.startswith("/") or ".." in path.split("/") or "\0" in path:
+        raise Invalid(
+            f"hostPath {path!r} must be an absolute path without '..'",
+            obj=f"pod {pod.full_name}",
+            step=f'volume "{name}"',
+            action="Write the path as it is on the node.",
+        )
+    if kind not in _HOST_PATH_TYPES:
+        raise Invalid(
+            f"{kind!r} is an invalid volume type",
+            obj=f"pod {pod.full_name}",
+            step=f'volume "{name}"',
+            action=f"Use one of {', '.join(_HOST_PATH_TYPES[1:])}, or none.",
+        )
+    return HostPath(name, posixpath.normpath(path), kind)
+
+
+def _image(pod: Pod, name: str, source: Json, gathered: VolumeSources, node: NodeContext) -> VolumePlan:
+    return ImageVolume(name, source.get("reference") or "", source.get("pullPolicy") or "IfNotPresent")
+
+
+def _claim(pod: Pod, name: str, source: Json, gathered: VolumeSources, node: NodeContext) -> VolumePlan:
+    claim = source.get("claimName") or f"{pod.name}-{name}"
+    spec = (gathered.claims[claim].get("spec") or {}) if claim in gathered.claims else None
+    if spec is None:
+        raise Temporary(
+            f'persistentvolumeclaim "{claim}" is not bound yet',
+            obj=f"pod {pod.full_name}",
+            step=f'volume "{name}"',
+            action=f"Bind claim {pod.namespace}/{claim} to a volume.",
+        )
+    read_only = bool(source.get("readOnly"))
+    policy = csi.change_policy(pod)
+    if spec.get("csi"):
+        return csi.claimed_volume(pod, name, claim, gathered.claims[claim], read_only=read_only)
+    if local := spec.get("local"):
+        if spec.get("volumeMode") == "Block":
+            return HostPath(name, local.get("path") or "", "BlockDevice", read_only, block=True)
+        return HostPath(name, local.get("path") or "", "Directory", read_only, payload.fs_group(pod), policy)
+    if spec.get("volumeMode") == "Block":
+        raise _unsupported_volume(pod, name, claim, "a raw block device that is neither local nor CSI")
+    if host_path := spec.get("hostPath"):
+        return HostPath(name, host_path.get("path") or "", host_path.get("type") or "", read_only)
+    kinds = [key for key in spec if key in ("nfs", "iscsi", "fc", "awsElasticBlockStore", "gcePersistentDisk")]
+    raise _unsupported_volume(pod, name, claim, kinds[0] if kinds else "of an unknown type")
+
+
+def _csi(pod: Pod, name: str, source: Json, gathered: VolumeSources, node: NodeContext) -> VolumePlan:
+    return csi.inline_volume(pod, name, source)
+
+
+_Planner = Callable[[Pod, str, Json, VolumeSources, NodeContext], VolumePlan]
+_PLANNERS: dict[str, _Planner] = {
+    "emptyDir": _empty_dir,
+    "configMap": _config_map,
+    "secret": _secret,
+    "downwardAPI": _downward,
+    "projected": _projected,
+    "hostPath": _host_path,
+    "image": _image,
+    "persistentVolumeClaim": _claim,
+    "ephemeral": _claim,
+    "csi": _csi,
+}
+
+
+def _atomic(
+    pod: Pod, name: str, plugin: str, files: payload.Files, node: NodeContext, *, in_memory: bool = True
+) -> AtomicVolume:
+    size = _memory_size(pod, node, 0) if in_memory else 0
+    return AtomicVolume(name, plugin, files, in_memory, size, payload.fs_group(pod), nested_mount_points(pod, name))
+
+
+def nested_mount_points(pod: Pod, volume: str) -> tuple[str, ...]:
+    """Directories, relative to the volume, that other mounts of the pod's containers go on top of."""
+    found: dict[str, None] = {}
+    for _, container in pod.containers():
+        mounts = container.get("volumeMounts") or []
+        paths = sorted(posixpath.normpath("/" + m.get("mountPath", "").lstrip("/")) for m in mounts)
+        own = [m for m in mounts if m.get("name") == volume and not m.get("subPath") and not m.get("subPathExpr")]
+        for mount in own:
+            base = posixpath.normpath("/" + mount.get("mountPath", "").lstrip("/")).rstrip("/") + "/"
+            covered: list[str] = []
+            for path in paths:
+                if path.startswith(base) and path != base and not any(path.startswith(done) for done in covered):
+                    covered.append(path + "/")
+                    found[path[len(base) :]] = None
+    return tuple(found)
+
+
+def _memory_size(pod: Pod, node: NodeContext, limit: int) -> int:
+    size = quantity.value(node.allocatable.get("memory", "0"))
+    for smaller in (cgroups.limits_of_pod(pod, cgroups.Policy()).memory or 0, limit):
+        if 0 < smaller <= size or (smaller > 0 and size == 0):
+            size = smaller
+    return size
+
+
+def _page_size(pod: Pod, name: str, medium: str) -> int:
+    """Bytes; the medium's own size, or the only one that the containers ask for."""
+    if medium != "HugePages":
+        return quantity.value(medium.removeprefix("HugePages-"))
+    asked = {
+        resource.removeprefix("hugepages-")
+        for _, container in pod.containers()
+        for resource in ((container.get("resources") or {}).get("requests") or {})
+        if resource.startswith("hugepages-")
+    }
+    if len(asked) != 1:
+        raise Invalid(
+            "medium HugePages needs containers that ask for huge pages of one size",
+            obj=f"pod {pod.full_name}",
+            step=f'volume "{name}"',
+            action="Request hugepages-2Mi, or name the size: medium HugePages-2Mi.",
+        )
+    return quantity.value(asked.pop())
+
+
+def _unsupported_volume(pod: Pod, name: str, claim: str, kind: str) -> Permanent:
+    return Permanent(
+        f"claim {claim} is bound to a volume ({kind}) that this agent does not support",
+        obj=f"pod {pod.full_name}",
+        step=f'volume "{name}"',
+        action="Use a PersistentVolume of type csi, local or hostPath.",
+    )

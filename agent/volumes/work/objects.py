@@ -1,0 +1,219 @@
+"""ConfigMaps, Secrets and other objects that pods of this node refer to, each watched alone.
+
+The Node authorizer grants exactly single-object list and watch (fieldSelector metadata.name=…)
+of what pods bound to this node refer to, so there is one watch per object, kept as long as a
+pod uses it (upstream: pkg/kubelet/util/manager/watch_based_manager.go). An object that is
+immutable is read once and not watched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+
+from agent.volumes.plan import watches as plan
+from agent.volumes.plan.watches import Move
+from nodelib.backoff import Backoff
+from nodelib.clock import Clock
+from nodelib.errors import NodewrightError, Temporary
+from nodelib.kube.client import ApiError, Json, KubeClient
+
+log = logging.getLogger(__name__)
+
+_PATIENCE = 3.0  # seconds that get() waits for a first answer
+_FIRST_PAUSE = 0.004  # the authorizer may learn of a pod a few milliseconds after this node does
+_PAUSE_GROWTH = 1.6
+_LONGEST_PAUSE = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectKey:
+    """`api`: "api/v1" or "apis/GROUP/VERSION"; `kind`: the plural; namespace "" for cluster-wide ones."""
+
+    kind: str
+    namespace: str
+    name: str
+    api: str = "api/v1"
+
+    @property
+    def collection(self) -> str:
+        where = f"namespaces/{self.namespace}/" if self.namespace else ""
+        return f"/{self.api}/{where}{self.kind}"
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.namespace}/{self.name}".replace(" /", " ")
+
+
+@dataclass(slots=True)
+class _Entry:
+    users: set[str] = field(default_factory=set)
+    current: Json | None = None
+    version: str = ""
+    listed: str = ""
+    watching: bool = False
+    known: asyncio.Event = field(default_factory=asyncio.Event)
+    failure: NodewrightError | None = None
+    disappointed: bool = False
+    task: asyncio.Task[None] | None = None
+
+
+class WatchedObjects:
+    """`notify(uid)` is called for every user of an object that changed, appeared or vanished."""
+
+    def __init__(self, client: KubeClient, clock: Clock, notify: Callable[[str], None]) -> None:
+        self._client = client
+        self._clock = clock
+        self._notify = notify
+        self._entries: dict[ObjectKey, _Entry] = {}
+
+    async def get(self, user: str, key: ObjectKey) -> Json | None:
+        """The object as last seen, None when it does not exist; `user` keeps it watched until it lets go.
+
+        Raises Temporary when the API server gives no answer or refuses.
+        """
+        entry = self._entry(key)
+        if user not in entry.users and entry.known.is_set() and not entry.watching:
+            # Nobody looks at it just now: a new pod must not start from what an earlier one saw.
+            with contextlib.suppress(ApiError, Temporary):
+                await self._read(key, entry)
+        entry.users.add(user)
+        if not entry.known.is_set():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(entry.known.wait(), _PATIENCE)
+        if not entry.known.is_set():
+            entry.disappointed = True
+            raise self._no_answer(key, entry.failure)
+        return entry.current
+
+    def keep_only(self, user: str, keys: set[ObjectKey]) -> None:
+        """`user` no longer needs any other object."""
+        for key, entry in list(self._entries.items()):
+            if user in entry.users and key not in keys:
+                self._release(user, key, entry)
+
+    def forget(self, user: str) -> None:
+        self.keep_only(user, set())
+
+    async def close(self) -> None:
+        tasks = [entry.task for entry in self._entries.values() if entry.task is not None]
+        self._entries.clear()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _entry(self, key: ObjectKey) -> _Entry:
+        entry = self._entries.get(key)
+        if entry is None:
+            entry = self._entries[key] = _Entry()
+            entry.task = asyncio.create_task(self._guard(key, entry), name=f"watch {key}")
+        return entry
+
+    def _release(self, user: str, key: ObjectKey, entry: _Entry) -> None:
+        entry.users.discard(user)
+        if not entry.users:
+            asyncio.get_running_loop().call_later(plan.LINGER, self._drop, key, entry)
+
+    def _drop(self, key: ObjectKey, entry: _Entry) -> None:
+        """Unless a pod has come back to it meanwhile."""
+        if not entry.users and self._entries.get(key) is entry:
+            del self._entries[key]
+            if entry.task is not None:
+                entry.task.cancel()
+
+    async def _guard(self, key: ObjectKey, entry: _Entry) -> None:
+        while True:
+            try:
+                await self._follow(key, entry)
+                return
+            except Exception:
+                log.exception("the watch of %s failed, it starts again", key)
+                await self._clock.sleep(_LONGEST_PAUSE)
+
+    async def _follow(self, key: ObjectKey, entry: _Entry) -> None:
+        pause = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE, growth=_PAUSE_GROWTH)
+        while True:
+            try:
+                match plan.next_move(known=entry.known.is_set(), listed=entry.listed, current=entry.current):
+                    case Move.READ:
+                        await self._read(key, entry)
+                        if plan.settles(entry.current):
+                            await self._clock.sleep(plan.SETTLE)
+                    case Move.LIST:
+                        await self._list(key, entry)
+                    case Move.REST:
+                        return
+                    case Move.WATCH:
+                        entry.watching = True
+                        async for seen in self._watch(key, entry, entry.listed):
+                            entry.listed = seen
+                            pause.reset()
+            except ApiError as error:
+                entry.watching, entry.listed = False, ""
+                if not error.is_gone:
+                    await self._failed(key, entry, error, pause)
+            except Temporary as error:
+                entry.watching = False
+                await self._failed(key, entry, error, pause)
+
+    async def _read(self, key: ObjectKey, entry: _Entry) -> None:
+        """A get is answered at once; a list may wait 100 ms for the server's cache to catch up (KEP-2340)."""
+        try:
+            found = await self._client.get(f"{key.collection}/{key.name}")
+        except ApiError as error:
+            if not error.is_not_found:
+                raise
+            self._see(entry, None)
+            return
+        self._see(entry, found)
+
+    async def _list(self, key: ObjectKey, entry: _Entry) -> None:
+        """The version to watch from, and what has changed since the read."""
+        answer = await self._client.get(key.collection, {"fieldSelector": f"metadata.name={key.name}"})
+        items = answer.get("items") or []
+        self._see(entry, items[0] if items else None)
+        entry.listed = str((answer.get("metadata") or {}).get("resourceVersion", ""))
+
+    async def _watch(self, key: ObjectKey, entry: _Entry, version: str) -> AsyncIterator[str]:
+        params = {
+            "fieldSelector": f"metadata.name={key.name}",
+            "resourceVersion": version,
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": "570",
+        }
+        async for event in self._client.stream(key.collection, params):
+            item = event["object"]
+            if event["type"] == "DELETED":
+                self._see(entry, None)
+            elif event["type"] != "BOOKMARK":
+                self._see(entry, item)
+            yield str(item["metadata"].get("resourceVersion", ""))
+
+    def _see(self, entry: _Entry, item: Json | None) -> None:
+        version = str(item["metadata"].get("resourceVersion", "")) if item else ""
+        changed = version != entry.version
+        tell = plan.is_news(changed=changed, known_before=entry.known.is_set(), disappointed=entry.disappointed)
+        entry.current, entry.version, entry.failure, entry.disappointed = item, version, None, False
+        entry.known.set()
+        if tell:
+            for user in sorted(entry.users):
+                self._notify(user)
+
+    async def _failed(self, key: ObjectKey, entry: _Entry, error: NodewrightError, pause: Backoff) -> None:
+        if pause.current > 0.1 and entry.failure is None:
+            log.info("%s: %s", key, error)
+            entry.failure = error
+        if not entry.users:
+            self._drop(key, entry)
+        await self._clock.sleep(pause.next())
+
+    def _no_answer(self, key: ObjectKey, failure: NodewrightError | None) -> Temporary:
+        return Temporary(
+            str(failure) if failure else "no answer from the API server yet",
+            obj=str(key),
+            step="read",
+            action="It is tried again as soon as the API server answers.",
+            retry_after=1,
+        )

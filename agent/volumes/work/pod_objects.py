@@ -1,0 +1,131 @@
+"""All that pods need from the API server, behind one face: objects, tokens, trust bundles, volumes, Services."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+
+from agent.common.model.pods import Json, Pod
+from agent.volumes.model.sources import ObjectRef, TokenNeed
+from agent.volumes.work.objects import ObjectKey, WatchedObjects
+from agent.volumes.work.tokens import TokenCache
+from nodelib.clock import Clock
+from nodelib.errors import Temporary
+from nodelib.kube.client import ApiError, KubeClient
+from nodelib.kube.reflector import Reflector
+from nodelib.tasks import Work
+
+_PATIENCE = 5.0  # seconds
+_BUNDLES = "/apis/certificates.k8s.io/v1/clustertrustbundles"
+
+
+class PodObjects:
+    """`notify(uid)` is called when something that the pod uses has changed or its token wants renewal.
+
+    `tasks()` must be kept running by the agent's supervisor; close() ends the single-object watches.
+    """
+
+    def __init__(self, client: KubeClient, clock: Clock, notify: Callable[[str], None]) -> None:
+        self._client = client
+        self._clock = clock
+        self._notify = notify
+        self._watched = WatchedObjects(client, clock, notify)
+        self._tokens = TokenCache(client, clock)
+        self._renewals = asyncio.Event()
+        self._services = Reflector(client, "/api/v1/services", name="services")
+        self._bundles = Reflector(
+            client, _BUNDLES, name="clustertrustbundles", on_change=lambda *_: self._bundles_changed()
+        )
+        self._bundle_users: set[str] = set()
+        self._bundles_wanted = asyncio.Event()
+
+    def tasks(self) -> list[tuple[str, Work]]:
+        """(name, work) of the long-lived tasks."""
+        return [
+            ("services", self._services.run),
+            ("trust bundles", self._run_bundles),
+            ("token renewal", self._run_renewals),
+        ]
+
+    async def close(self) -> None:
+        await self._watched.close()
+
+    async def object(self, pod: Pod, ref: ObjectRef) -> Json | None:
+        if pod.source != "api":
+            raise Temporary(
+                f"a static pod cannot use {ref.kind} {ref.name}",
+                obj=f"pod {pod.full_name}",
+                action="Use files of the node instead (hostPath), or make it an ordinary pod.",
+                retry_after=3600,
+            )
+        return await self._watched.get(pod.uid, ObjectKey(ref.kind, pod.namespace, ref.name))
+
+    async def token(self, pod: Pod, need: TokenNeed) -> str:
+        text = await self._tokens.get(pod, need)
+        self._renewals.set()
+        return text
+
+    async def trust_bundles(self, pod: Pod) -> Sequence[Json]:
+        self._bundle_users.add(pod.uid)
+        self._bundles_wanted.set()
+        await self._synced(self._bundles)
+        return list(self._bundles.store.values())
+
+    async def claim(self, pod: Pod, name: str) -> Json | None:
+        path = f"/api/v1/namespaces/{pod.namespace}/persistentvolumeclaims/{name}"
+        try:
+            claim = await self._client.get(path)
+            volume = (claim.get("spec") or {}).get("volumeName")
+            if not volume or (claim.get("status") or {}).get("phase") != "Bound":
+                return None
+            found = await self._client.get(f"/api/v1/persistentvolumes/{volume}")
+        except ApiError as error:
+            if error.is_not_found:
+                return None
+            raise Temporary(
+                error.message, obj=f"claim {pod.namespace}/{name}", step="read", action="It is tried again."
+            ) from error
+        owner = ((found.get("spec") or {}).get("claimRef") or {}).get("uid")
+        return found if owner == claim["metadata"]["uid"] else None
+
+    async def services(self) -> Sequence[Json]:
+        await self._synced(self._services)
+        return list(self._services.store.values())
+
+    def forget(self, uid: str) -> None:
+        self._watched.forget(uid)
+        self._tokens.forget(uid)
+        self._bundle_users.discard(uid)
+
+    def _bundles_changed(self) -> None:
+        for uid in sorted(self._bundle_users):
+            self._notify(uid)
+
+    async def _run_bundles(self) -> None:
+        await self._bundles_wanted.wait()
+        await self._bundles.run()
+
+    async def _run_renewals(self) -> None:
+        while True:
+            self._renewals.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._renewals.wait(), max(self._tokens.next_due(), 0.2))
+            for uid in sorted(self._tokens.due()):
+                self._notify(uid)
+            if self._tokens.due():
+                await self._clock.sleep(1)  # the pods' workers renew; do not ask them again at once
+
+    async def _synced(self, reflector: Reflector) -> None:
+        if reflector.synced.is_set():
+            return
+        try:
+            await asyncio.wait_for(reflector.synced.wait(), _PATIENCE)
+        except TimeoutError:
+            raise Temporary(
+                reflector.last_error or "not read yet",
+                obj=reflector.name,
+                step="first list",
+                action="It is tried again as soon as the API server answers.",
+                retry_after=1,
+            ) from None

@@ -1,1 +1,0 @@
-"""How each step of a plan is walked: `walker.py` knows which module walks which."""

@@ -1,0 +1,227 @@
+"""The environment of containers from every source."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+
+from agent.common.model.pod_settings import NodeContext
+from agent.containers.plan.env import (
+    EnvSources,
+    environment,
+    file_references,
+    parse_env_file,
+    references,
+    service_variables,
+)
+from agent.volumes.model.sources import CONFIG_MAP, SECRET, ObjectRef
+from nodelib.errors import Invalid, NotFound, Permanent
+from tests.builders.pods import container, pod
+
+Json = dict[str, Any]
+
+
+def service(name: str, namespace: str, ip: str, *ports: Json) -> Json:
+    return {"metadata": {"name": name, "namespace": namespace}, "spec": {"clusterIP": ip, "ports": list(ports)}}
+
+
+KUBERNETES = service("kubernetes", "default", "10.96.0.1", {"name": "https", "port": 443, "protocol": "TCP"})
+DB = service("my-db", "shop", "10.96.1.1", {"port": 5432}, {"name": "admin-ui", "port": 80, "protocol": "UDP"})
+HEADLESS = service("quiet", "shop", "None", {"port": 1})
+NODE = NodeContext(host_ips=("10.89.0.11", "fd00::11"), allocatable={"cpu": "2", "memory": "4Gi"})
+CM = ObjectRef(CONFIG_MAP, "settings")
+SEC = ObjectRef(SECRET, "keys")
+OBJECTS: dict[ObjectRef, Json | None] = {
+    CM: {"data": {"color": "blue", "b-y": "2"}},
+    SEC: {"data": {"pass": base64.b64encode(b"s3cret").decode(), "raw": base64.b64encode(b"\xff\xfe").decode()}},
+}
+
+
+def env_of(
+    *variables: Json, env_from: list[Json] | None = None, services: list[Json] | None = None, **kw: Any
+) -> dict[str, str]:
+    made = container(env=list(variables), envFrom=env_from or [], **kw)
+    sources = EnvSources(OBJECTS, services or [], ("10.244.1.5", "fd01::5"), NODE, {("vol", "f.env"): "K='v'\n"})
+    return environment(pod(made), made, sources)
+
+
+def value_from(name: str, **source: Json) -> Json:
+    return {"name": name, "valueFrom": source}
+
+
+@pytest.mark.parametrize(
+    ("variable", "expected"),
+    [
+        pytest.param({"name": "X", "value": "plain"}, "plain", id="value"),
+        pytest.param({"name": "X"}, "", id="no value"),
+        pytest.param(value_from("X", fieldRef={"fieldPath": "metadata.name"}), "web", id="name"),
+        pytest.param(value_from("X", fieldRef={"fieldPath": "metadata.namespace"}), "shop", id="namespace"),
+        pytest.param(value_from("X", fieldRef={"fieldPath": "metadata.uid"}), "0b5c5f5e-1", id="uid"),
+        pytest.param(value_from("X", fieldRef={"fieldPath": "spec.nodeName"}), "n1", id="node"),
+        pytest.param(value_from("X", fieldRef={"fieldPath": "spec.serviceAccountName"}), "default", id="account"),
+        pytest.param(value_from("X", fieldRef={"fieldPath": "status.podIP"}), "10.244.1.5", id="podIP"),
+        pytest.param(value_from("X", fieldRef={"fieldPath": "status.podIPs"}), "10.244.1.5,fd01::5", id="podIPs"),
+        pytest.param(value_from("X", fieldRef={"fieldPath": "status.hostIP"}), "10.89.0.11", id="hostIP"),
+        pytest.param(value_from("X", fieldRef={"fieldPath": "status.hostIPs"}), "10.89.0.11,fd00::11", id="hostIPs"),
+        pytest.param(value_from("X", configMapKeyRef={"name": "settings", "key": "color"}), "blue", id="configMap"),
+        pytest.param(value_from("X", secretKeyRef={"name": "keys", "key": "pass"}), "s3cret", id="secret"),
+        pytest.param(value_from("X", resourceFieldRef={"resource": "limits.cpu"}), "2", id="limit from allocatable"),
+        pytest.param(value_from("X", resourceFieldRef={"resource": "requests.cpu"}), "0", id="request not set"),
+        pytest.param(value_from("X", fileKeyRef={"volumeName": "vol", "path": "f.env", "key": "K"}), "v", id="file"),
+    ],
+)
+def test_sources(variable: Json, expected: str) -> None:
+    assert env_of(variable) == {"X": expected}
+
+
+@pytest.mark.parametrize(
+    "variable",
+    [
+        pytest.param(value_from("X", configMapKeyRef={"name": "gone", "key": "a", "optional": True}), id="object"),
+        pytest.param(value_from("X", configMapKeyRef={"name": "settings", "key": "a", "optional": True}), id="key"),
+        pytest.param(value_from("X", secretKeyRef={"name": "gone", "key": "a", "optional": True}), id="secret"),
+        pytest.param(
+            value_from("X", fileKeyRef={"volumeName": "vol", "path": "n", "key": "K", "optional": True}), id="file"
+        ),
+    ],
+)
+def test_optional_sources_leave_the_variable_out(variable: Json) -> None:
+    assert env_of(variable) == {}
+
+
+@pytest.mark.parametrize(
+    ("variable", "error", "said"),
+    [
+        pytest.param(
+            value_from("X", configMapKeyRef={"name": "gone", "key": "a"}),
+            NotFound,
+            'configmap "gone" not found',
+            id="object",
+        ),
+        pytest.param(
+            value_from("X", configMapKeyRef={"name": "settings", "key": "a"}),
+            NotFound,
+            "couldn't find key a in ConfigMap shop/settings",
+            id="key",
+        ),
+        pytest.param(
+            value_from("X", secretKeyRef={"name": "gone", "key": "a"}), NotFound, 'secret "gone" not found', id="secret"
+        ),
+        pytest.param(value_from("X", secretKeyRef={"name": "keys", "key": "raw"}), Permanent, "not UTF-8", id="binary"),
+        pytest.param(
+            value_from("X", fieldRef={"fieldPath": "spec.color"}), Invalid, "unsupported fieldPath", id="field"
+        ),
+        pytest.param(
+            value_from("X", resourceFieldRef={"resource": "limits.gpu"}), Invalid, "unsupported", id="resource"
+        ),
+        pytest.param(value_from("X", newRef={"a": 1}), Invalid, "names no source", id="unknown source"),
+    ],
+)
+def test_errors_name_what_is_missing(variable: Json, error: type[Exception], said: str) -> None:
+    with pytest.raises(error, match=said):
+        env_of(variable)
+
+
+def test_env_from_with_prefix_then_env_over_it() -> None:
+    made = env_of(
+        {"name": "color", "value": "red"},
+        {"name": "both", "value": "$(color)-$(P_color)-$(P_pass)"},
+        env_from=[
+            {"configMapRef": {"name": "settings"}},
+            {"prefix": "P_", "configMapRef": {"name": "settings"}},
+            {"prefix": "Q_", "configMapRef": {"name": "gone", "optional": True}},
+        ],
+    )
+    assert made == {"color": "red", "b-y": "2", "P_color": "blue", "P_b-y": "2", "both": "red-blue-$(P_pass)"}
+
+
+def test_values_refer_to_what_stands_before_and_to_services() -> None:
+    made = env_of(
+        {"name": "LATE", "value": "$(EARLY)"},
+        {"name": "EARLY", "value": "1"},
+        {"name": "HOST", "value": "$(MY_DB_SERVICE_HOST)"},
+        services=[DB],
+    )
+    assert (made["LATE"], made["HOST"]) == ("$(EARLY)", "10.96.1.1")
+
+
+def test_service_variables() -> None:
+    assert service_variables([KUBERNETES, DB, HEADLESS], "shop", True) == {
+        "KUBERNETES_SERVICE_HOST": "10.96.0.1",
+        "KUBERNETES_SERVICE_PORT": "443",
+        "KUBERNETES_SERVICE_PORT_HTTPS": "443",
+        "KUBERNETES_PORT": "tcp://10.96.0.1:443",
+        "KUBERNETES_PORT_443_TCP": "tcp://10.96.0.1:443",
+        "KUBERNETES_PORT_443_TCP_PROTO": "tcp",
+        "KUBERNETES_PORT_443_TCP_PORT": "443",
+        "KUBERNETES_PORT_443_TCP_ADDR": "10.96.0.1",
+        "MY_DB_SERVICE_HOST": "10.96.1.1",
+        "MY_DB_SERVICE_PORT": "5432",
+        "MY_DB_SERVICE_PORT_ADMIN_UI": "80",
+        "MY_DB_PORT": "tcp://10.96.1.1:5432",
+        "MY_DB_PORT_5432_TCP": "tcp://10.96.1.1:5432",
+        "MY_DB_PORT_5432_TCP_PROTO": "tcp",
+        "MY_DB_PORT_5432_TCP_PORT": "5432",
+        "MY_DB_PORT_5432_TCP_ADDR": "10.96.1.1",
+        "MY_DB_PORT_80_UDP": "udp://10.96.1.1:80",
+        "MY_DB_PORT_80_UDP_PROTO": "udp",
+        "MY_DB_PORT_80_UDP_PORT": "80",
+        "MY_DB_PORT_80_UDP_ADDR": "10.96.1.1",
+    }
+
+
+@pytest.mark.parametrize(
+    ("namespace", "links", "hosts"),
+    [
+        pytest.param("shop", True, {"KUBERNETES_SERVICE_HOST", "MY_DB_SERVICE_HOST"}, id="own and master"),
+        pytest.param("shop", False, {"KUBERNETES_SERVICE_HOST"}, id="no links: master only"),
+        pytest.param("other", True, {"KUBERNETES_SERVICE_HOST"}, id="another namespace"),
+    ],
+)
+def test_which_services(namespace: str, links: bool, hosts: set[str]) -> None:
+    found = service_variables([KUBERNETES, DB], namespace, links)
+    assert {name for name in found if name.endswith("_SERVICE_HOST")} == hosts
+
+
+def test_ipv6_service_is_bracketed() -> None:
+    found = service_variables([service("six", "shop", "fd00::1", {"port": 80})], "shop", True)
+    assert found["SIX_PORT"] == "tcp://[fd00::1]:80"
+
+
+def test_references() -> None:
+    made = container(
+        env=[
+            value_from("A", configMapKeyRef={"name": "c"}),
+            value_from("B", secretKeyRef={"name": "s"}),
+            {"name": "C"},
+        ],
+        envFrom=[{"configMapRef": {"name": "d"}}, {"secretRef": {"name": "t"}}],
+    )
+    wanted = {ObjectRef(CONFIG_MAP, "c"), ObjectRef(CONFIG_MAP, "d"), ObjectRef(SECRET, "s"), ObjectRef(SECRET, "t")}
+    assert references(made) == wanted
+    assert file_references(container(env=[value_from("A", fileKeyRef={"volumeName": "v", "path": "p"})])) == {
+        ("v", "p")
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("K='v'", "v", id="simple"),
+        pytest.param("# c\n\n  K='v' # why\n", "v", id="comments and blanks"),
+        pytest.param("A='1\n2'\nK='x\ny'\n", "x\ny", id="several lines"),
+        pytest.param("K= 'v'", "", id="blank before the value is empty"),
+        pytest.param("OTHER='v'", "", id="not there"),
+        pytest.param("K='a=b $(C)'", "a=b $(C)", id="taken literally"),
+    ],
+)
+def test_env_file(text: str, expected: str) -> None:
+    assert parse_env_file(text, "K") == expected
+
+
+@pytest.mark.parametrize("text", ["K", "=x", "K ='v'", "K=v", "K='v", "K='v'x"])
+def test_env_file_refuses(text: str) -> None:
+    with pytest.raises(Invalid, match="line 1"):
+        parse_env_file(text, "K")

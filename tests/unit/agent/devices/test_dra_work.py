@@ -1,0 +1,141 @@
+"""Claims through drivers that fail and agents that start again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from agent.common.model.errors import PluginError
+from agent.common.model.pods import Pod
+from agent.devices.model.dra import ClaimRef
+from agent.devices.work.dra import DraEdges, DraManager
+from agent.plugins.model import PluginInfo
+from nodelib.errors import NodewrightError, Temporary
+from tests.builders.pods import container, pod
+from tests.fakes.checkpoints import MemoryFiles
+from tests.fakes.clock import FakeClock
+
+Json = dict[str, Any]
+INFO = PluginInfo("DRAPlugin", "drv", "/p/drv.sock", ("v1.DRAPlugin",))
+
+
+class World:
+    """The one driver and the API; the files outlive the agent."""
+
+    endpoint = INFO.endpoint
+
+    def __init__(self) -> None:
+        self.files, self.clock = MemoryFiles(), FakeClock()
+        self.calls: list[str] = []
+        self.error = ""
+        self.wiped: list[str] = []
+        self.known: set[str] | None = set()
+        self.drivers = 0
+
+    async def start(self, *, with_driver: bool = True) -> None:
+        self.desk = DraManager(
+            DraEdges(self.files, self, lambda name, endpoint: self, self.clock, lambda: self.known, self.came)
+        )
+        await self.desk.load()
+        if with_driver:
+            await self.desk.register(INFO)
+
+    def came(self) -> None:
+        self.drivers += 1
+
+    async def claim(self, namespace: str, name: str) -> Json | None:
+        reserved = [{"uid": "a"}, {"uid": "b"}]
+        status = {"reservedFor": reserved, "allocation": {"devices": {"results": [{"driver": "drv"}]}}}
+        return {"metadata": {"namespace": namespace, "name": name, "uid": f"uid-{name}"}, "status": status}
+
+    async def delete_slices(self, driver: str) -> None:
+        self.wiped.append(driver)
+
+    async def prepare(self, claims: Sequence[ClaimRef]) -> dict[str, Json]:
+        self.calls.append("prepare")
+        if self.error:
+            raise PluginError(self.error)
+        device = {"request_names": ["r"], "pool_name": "p", "device_name": "d", "share_id": ""}
+        return {one.uid: {"devices": [{**device, "cdi_device_ids": [f"v/c={one.uid}"]}]} for one in claims}
+
+    async def unprepare(self, claims: Sequence[ClaimRef]) -> dict[str, Json]:
+        self.calls.append("unprepare")
+        return {one.uid: {"error": self.error} for one in claims}
+
+    async def close(self) -> None:
+        return None
+
+
+BOX = container(resources={"claims": [{"name": "acc"}]})
+
+
+def user(uid: str) -> Pod:
+    return pod(BOX, meta={"uid": uid}, resourceClaims=[{"name": "acc", "resourceClaimName": "c1"}])
+
+
+@pytest.fixture
+async def world() -> World:
+    made = World()
+    await made.start()
+    return made
+
+
+async def test_prepared_once_for_two_pods_and_unprepared_after_both(world: World) -> None:
+    await asyncio.gather(world.desk.prepare(user("a")), world.desk.prepare(user("b")))
+    assert world.calls == ["prepare"] and world.desk.grant(user("a"), BOX).cdi_devices == ("v/c=uid-c1",)
+    await world.desk.release("a")
+    assert world.calls == ["prepare"]
+    await world.desk.release("b")
+    assert world.calls == ["prepare", "unprepare"] and not list(world.desk.states)
+
+
+async def test_a_restarted_agent_asks_nobody_for_what_is_prepared(world: World) -> None:
+    await world.desk.prepare(user("a"))
+    await world.start(with_driver=False)
+    await world.desk.prepare(user("a"))
+    assert world.desk.grant(user("a"), BOX).cdi_devices and world.calls == ["prepare"]
+    with pytest.raises(Temporary, match="not registered"):
+        await world.desk.release("a")
+
+
+async def test_a_failed_preparation_is_undone_with_the_pod(world: World) -> None:
+    world.error = "on fire"
+    with pytest.raises(NodewrightError, match="on fire"):
+        await world.desk.prepare(user("a"))
+    assert world.desk.grant(user("a"), BOX).cdi_devices == ()
+    await world.start()
+    world.error = ""
+    await world.desk.release("a")
+    assert world.calls == ["prepare", "unprepare"]
+
+
+async def test_claims_of_pods_that_went_without_a_word(world: World) -> None:
+    await world.desk.prepare(user("a"))
+    run = asyncio.create_task(world.desk.run())
+    world.known = None
+    await world.clock.advance(61)
+    assert world.calls == ["prepare"]
+    world.known = set()
+    await world.clock.advance(61)
+    assert world.calls == ["prepare", "unprepare"]
+    run.cancel()
+
+
+async def test_slices_of_a_driver_that_stays_away_are_deleted(world: World) -> None:
+    await world.desk.deregister(INFO)
+    await world.clock.advance(20)
+    await world.desk.register(INFO)
+    await world.clock.advance(60)
+    assert world.wiped == [] and world.drivers == 2
+    await world.desk.deregister(INFO)
+    await world.clock.advance(31)
+    assert world.wiped == ["drv"]
+
+
+async def test_pods_without_claims_cost_nothing(world: World) -> None:
+    await world.desk.prepare(pod(container()))
+    await world.desk.release("x")
+    assert world.calls == []

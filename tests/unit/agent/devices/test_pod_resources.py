@@ -1,0 +1,103 @@
+"""Both versions of the podresources API on one real socket."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+
+from agent.common.model.errors import PluginError
+from agent.devices.edge.pod_resources import PodResourcesServer
+from agent.devices.edge.pod_resources_metrics import PodResourcesMetrics
+from agent.plugins.edge.apis import POD_RESOURCES, POD_RESOURCES_ALPHA
+from agent.plugins.edge.rate_limit import TokenBucket
+from agent.plugins.edge.rpc import PluginClient
+from nodelib.errors import NodewrightError, NotFound
+from tests.waiting import until
+
+_DEVICE = {"resource_name": "example.com/gpu", "device_ids": ["a", "b"], "topology": {"nodes": [{"ID": 1}]}}
+_POD = {
+    "name": "web",
+    "namespace": "ns",
+    "containers": [{"name": "main", "devices": [_DEVICE], "dynamic_resources": [], "cpu_ids": [3]}],
+}
+
+
+async def _list(request: dict[str, Any]) -> dict[str, Any]:
+    return {"pod_resources": [_POD]}
+
+
+async def _get(request: dict[str, Any]) -> dict[str, Any]:
+    raise NotFound("no such pod")
+
+
+async def test_each_version_tells_what_it_has_fields_for(tmp_path: Path) -> None:
+    socket = tmp_path / "kubelet.sock"
+    registry = CollectorRegistry()
+    methods = {"List": _list, "Get": _get}
+    server = PodResourcesServer(str(socket), methods, PodResourcesMetrics(registry), monotonic=lambda: 0.0)
+    serving = asyncio.create_task(server.run())
+    await until(socket.exists)
+    new = PluginClient(POD_RESOURCES, "podresources", str(socket))
+    old = PluginClient(POD_RESOURCES_ALPHA, "podresources", str(socket))
+    try:
+        (pod,) = (await new.call("PodResourcesLister.List", {}, timeout=10))["pod_resources"]
+        assert pod["containers"][0]["cpu_ids"] == [3]
+        (pod,) = (await old.call("PodResourcesLister.List", {}, timeout=10))["pod_resources"]
+        device = {"resource_name": "example.com/gpu", "device_ids": ["a", "b"]}
+        assert pod == {
+            "name": "web",
+            "namespace": "ns",
+            "containers": [{"name": "main", "devices": [device]}],
+        }
+        with pytest.raises(NodewrightError, match="no such pod"):
+            await new.call("PodResourcesLister.Get", {"pod_name": "x"}, timeout=10)
+        name = "kubelet_pod_resources_endpoint"
+        text = generate_latest(registry).decode()
+        assert f'{name}_requests_total{{server_api_version="v1"}} 2.0' in text
+        assert f'{name}_requests_list{{server_api_version="v1alpha1"}} 1.0' in text
+        assert f'{name}_requests_get{{server_api_version="v1"}} 1.0' in text
+        assert f'{name}_errors_get{{server_api_version="v1"}} 1.0' in text
+        assert f"{name}_requests_get_allocatable{{" not in text, "nobody asked"
+    finally:
+        for client in (new, old):
+            await client.close()
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
+
+
+async def test_who_asks_too_often_is_refused_in_upstreams_words_and_not_counted(tmp_path: Path) -> None:
+    socket = tmp_path / "kubelet.sock"
+    registry, now = CollectorRegistry(), [0.0]
+    server = PodResourcesServer(str(socket), {"List": _list}, PodResourcesMetrics(registry), monotonic=lambda: now[0])
+    serving = asyncio.create_task(server.run())
+    await until(socket.exists)
+    new = PluginClient(POD_RESOURCES, "podresources", str(socket))
+    old = PluginClient(POD_RESOURCES_ALPHA, "podresources", str(socket))
+    try:
+        for client in (new, old) * 5:
+            await client.call("PodResourcesLister.List", {}, timeout=10)
+        with pytest.raises(PluginError) as refused:
+            await new.call("PodResourcesLister.List", {}, timeout=10)
+        assert (refused.value.code, refused.value.message) == ("RESOURCE_EXHAUSTED", "rejected by rate limit")
+        now[0] = 0.0101  # a token comes every 10 ms
+        await new.call("PodResourcesLister.List", {}, timeout=10)
+        with pytest.raises(PluginError, match="rate limit"):
+            await old.call("PodResourcesLister.List", {}, timeout=10)
+        text = generate_latest(registry).decode()
+        assert 'kubelet_pod_resources_endpoint_requests_total{server_api_version="v1"} 6.0' in text
+    finally:
+        for client in (new, old):
+            await client.close()
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
+
+
+def test_the_bucket_holds_no_more_than_its_burst() -> None:
+    now = [0.0]
+    bucket = TokenBucket(100, 10, lambda: now[0])
+    now[0] = 3600.0
+    assert [bucket.take() for _ in range(12)] == [True] * 10 + [False] * 2

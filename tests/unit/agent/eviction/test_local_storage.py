@@ -1,0 +1,82 @@
+"""Limits of ephemeral storage, which only an eviction enforces."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from agent.eviction.plan.local_storage import is_limited, violation
+from tests.builders.pods import Json, container, pod
+from tests.unit.agent.eviction.figures import MIB, used_by
+
+
+def limited(amount: str, **spec: Any) -> Json:
+    return container(resources={"limits": {"ephemeral-storage": amount}}, **spec)
+
+
+CACHE: Json = {"name": "cache", "emptyDir": {"sizeLimit": "10Mi"}}
+
+
+@pytest.mark.parametrize(
+    ("containers", "spec", "use", "signal", "message"),
+    [
+        pytest.param(
+            [container()],
+            {"volumes": [CACHE]},
+            {"volume": 11 * MIB},
+            "emptydirfs.limit",
+            'Usage of EmptyDir volume "cache" exceeds the limit "10Mi". ',
+            id="emptyDir",
+        ),
+        pytest.param(
+            [limited("10Mi")],
+            {},
+            {"layer": 6 * MIB, "volume": 5 * MIB},
+            "ephemeralpodfs.limit",
+            "Pod ephemeral local storage usage exceeds the total limit of containers 10Mi. ",
+            id="all of the pod together",
+        ),
+        pytest.param(
+            [limited("10Mi"), limited("100Mi", name="other")],
+            {},
+            {"layer": 6 * MIB, "logs": 5 * MIB},
+            "ephemeralcontainerfs.limit",
+            'Container main exceeded its local ephemeral storage limit "10Mi". ',
+            id="one container",
+        ),
+    ],
+)
+def test_over(containers: list[Json], spec: Json, use: dict[str, int], signal: str, message: str) -> None:
+    made = pod(*containers, **spec)
+    found = violation(made, used_by(made.uid, **use), image_fs=False)
+    assert found is not None and is_limited(made)
+    if not containers[0].get("resources") or len(containers) > 1:
+        assert found.signal == signal
+    assert (found.signal, found.message, found.grace, found.disrupted) == (signal, message, 1, False)
+
+
+@pytest.mark.parametrize(
+    ("containers", "spec", "use"),
+    [
+        ([container()], {"volumes": [CACHE]}, {"volume": 10 * MIB}),
+        ([container()], {"volumes": [{"name": "cache", "emptyDir": {}}]}, {"volume": 99 * MIB}),
+        ([container()], {}, {"layer": 99 * MIB}),
+        ([limited("10Mi")], {}, {"layer": 10 * MIB}),
+    ],
+    ids=["emptyDir at its limit", "emptyDir without one", "no limit", "pod at its limit"],
+)
+def test_within(containers: list[Json], spec: Json, use: dict[str, int]) -> None:
+    made = pod(*containers, **spec)
+    assert violation(made, used_by(made.uid, **use), image_fs=False) is None
+
+
+def test_layers_on_another_disk_do_not_count_against_a_container() -> None:
+    made = pod(limited("10Mi"), limited("90Mi", name="other"))
+    assert violation(made, used_by(made.uid, layer=20 * MIB), image_fs=True) is None
+
+
+def test_an_ordinary_init_container_has_no_limit_of_its_own() -> None:
+    made = pod(container(), initContainers=[limited("1Mi", name="setup")])
+    assert is_limited(made)
+    assert violation(made, used_by(made.uid), image_fs=False) is None

@@ -1,0 +1,263 @@
+"""explain() as a table: what the node's record says, what a user is told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from agent.common.model.pods import ContainerState, ImageFacts, ObservedPod, RunState
+from agent.common.model.states import BackOff, Failure, ImagePhase, ImageState, Waiting
+from agent.explain.plan.explain import Record, explain
+from agent.explain.plan.remedies import Subject, action_for
+from agent.images.model.pulls import PullFigures
+from agent.pods.model.facts import Cause, Termination
+from agent.pods.model.timeline import TimelineEntry
+from agent.pods.plan.pod import backoff_key
+from agent.probes.model import Outcome, ProbeAnswer, ProbeKind, Verdict
+from tests.builders.pods import Json, container, pod
+
+NOW = 1_767_225_600.0
+WEB = pod(container("app"))
+
+
+def record(**fields: Any) -> Record:
+    base: dict[str, Any] = {"now": NOW, "node": "n1", "pod": WEB, "status": {}, "seen": ObservedPod(WEB.uid)}
+    return Record(**{**base, **fields})
+
+
+def waiting(reason: str, message: str = "") -> Json:
+    state = {"waiting": {"reason": reason, "message": message}}
+    return {"phase": "Pending", "containerStatuses": [{"name": "app", "state": state, "ready": False}]}
+
+
+def running(*, ready: bool = False, started: bool = True, **more: Any) -> Json:
+    one = {"name": "app", "state": {"running": {}}, "ready": ready, "started": started}
+    return {"phase": "Running", "containerStatuses": [one], **more}
+
+
+def exited(code: int, reason: str = "Error", message: str = "") -> ObservedPod:
+    times: Json = {"created_at": 1, "started_at": int((NOW - 20) * 1e9), "finished_at": int((NOW - 10) * 1e9)}
+    one = ContainerState("c1", "s", WEB.uid, "app", 0, RunState.EXITED, exit_code=code, reason=reason, **times)
+    return ObservedPod(WEB.uid, (), (one if not message else _with(one, message),))
+
+
+def _with(one: ContainerState, message: str) -> ContainerState:
+    from dataclasses import replace
+
+    return replace(one, message=message)
+
+
+CASES = {
+    "missing config map": (
+        record(
+            status=waiting("CreateContainerConfigError", 'configmap "settings" not found'),
+            failures={
+                "app": Failure(
+                    "CreateContainerConfigError", 'configmap "settings" not found', NOW + 4, 3, NOW - 9, "Create it."
+                )
+            },
+        ),
+        ("container app", "CreateContainerConfigError", NOW - 9, NOW + 4, 3, "Create it."),
+    ),
+    "volume": (
+        record(
+            blocked=Failure("FailedMount", 'secret "keys" not found', NOW + 2, 2, NOW - 3, "Create Secret shop/keys.")
+        ),
+        ("volumes", "FailedMount", NOW - 3, NOW + 2, 2, "Create Secret shop/keys."),
+    ),
+    "image": (
+        record(
+            status=waiting("ImagePullBackOff", "Back-off: not found"),
+            images={"app": ImageState(0, ImagePhase.FAILED, waiting=Waiting("x"), retry_at=NOW + 20)},
+            timeline=(TimelineEntry(NOW - 30, "pull for app", 0.2, "not found", times=2, last_at=NOW - 10),),
+        ),
+        ("image of container app", "ImagePullBackOff", NOW - 30, NOW + 20, 2, "registry has no such one"),
+    ),
+    "pulling": (
+        record(
+            status=waiting("ContainerCreating"),
+            images={"app": ImageState(0, ImagePhase.PULLING)},
+            under_way=(TimelineEntry(NOW - 5, "pull for app"),),
+            pulls={"app": PullFigures(done=1 << 20, total=1 << 24)},
+        ),
+        ("image of container app", "Pulling", NOW - 5, None, 0, ""),
+    ),
+    "crash loop": (
+        record(
+            status=waiting("CrashLoopBackOff", "back-off 10s"),
+            seen=exited(7),
+            backoff={backoff_key(container("app")): BackOff(20, NOW - 15)},
+            timeline=(TimelineEntry(NOW - 60, "ended app", 1, "exit code 7", times=4, last_at=NOW - 10),),
+        ),
+        ("container app", "CrashLoopBackOff", NOW - 60, NOW + 10, 4, "--previous"),
+    ),
+    "network": (
+        record(node_problems=("network not ready: cni plugin not initialized",), wait_until=NOW + 1),
+        ("network", "NetworkNotReady", None, NOW + 1, 0, "/etc/cni/net.d"),
+    ),
+    "readiness probe": (
+        record(
+            status=running(),
+            probes=(
+                ProbeAnswer(
+                    "app", ProbeKind.READINESS, Outcome(Verdict.FAILURE, "connection refused"), NOW, NOW - 8, 8, 3, 1
+                ),
+            ),
+        ),
+        ("container app", "ReadinessProbeFailed", NOW - 8, NOW + 1, 8, "Nothing listens"),
+    ),
+    "startup probe, not the readiness probe behind it": (
+        record(
+            status=running(started=False),
+            probes=(
+                ProbeAnswer("app", ProbeKind.STARTUP, None, NOW - 2, NOW - 2, 0, 30, 10),
+                ProbeAnswer("app", ProbeKind.READINESS, None, NOW - 2, NOW - 2, 0, 1, 1),
+            ),
+        ),
+        ("container app", "StartupProbePending", NOW - 2, NOW + 8, 0, ""),
+    ),
+    "readiness gate": (
+        record(
+            status=running(
+                ready=True,
+                conditions=[
+                    {
+                        "type": "Ready",
+                        "status": "False",
+                        "reason": "ReadinessGatesNotReady",
+                        "message": 'gate "lb" does not exist',
+                        "lastTransitionTime": "2026-01-01T00:00:00Z",
+                    }
+                ],
+            )
+        ),
+        ("readiness gates", "ReadinessGatesNotReady", NOW, None, 0, "Whoever owns the gate"),
+    ),
+    "preStop hook": (
+        record(
+            ending=Termination(Cause.DELETED, NOW - 5, 30),
+            under_way=(
+                TimelineEntry(NOW - 5, "stop app", note="x"),
+                TimelineEntry(NOW - 5, "preStop app", of="stop app"),
+            ),
+        ),
+        ("container app", "Stopping", NOW - 5, NOW + 25, 0, "SIGKILL"),
+    ),
+    "unmount that fails": (
+        record(
+            ending=Termination(Cause.DELETED, NOW - 50, 30),
+            blocked=Failure("FailedKillPod", "device is busy", NOW + 5, 4, NOW - 12, "Stop what uses it."),
+        ),
+        ("end", "FailedKillPod", NOW - 12, NOW + 5, 4, "Stop what uses it."),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_a_pod_waits_for(name: str) -> None:
+    given, (on, reason, since, next_try, tries, action) = CASES[name]
+    (wait,) = explain(given).waits
+    assert (wait.on, wait.reason, wait.since, wait.next_try, wait.tries) == (on, reason, since, next_try, tries)
+    assert action in wait.action
+
+
+def test_a_pod_that_is_well_waits_for_nothing() -> None:
+    found = explain(record(status=running(ready=True)))
+    assert (found.waits, found.summary) == ((), "Running and ready")
+
+
+def test_why_a_container_was_killed_is_what_was_said_when_it_was() -> None:
+    stop = TimelineEntry(NOW - 12, "stop app", 2.0, note="Container app failed liveness probe, will be restarted")
+    (end,) = explain(record(status=running(), seen=exited(137), timeline=(stop,))).ends
+    assert end.how == "exit code 137 = SIGKILL"
+    assert end.why == "Container app failed liveness probe, will be restarted"
+
+
+def test_a_crash_loop_by_a_liveness_probe_names_the_probe_and_what_it_said() -> None:
+    refused = Outcome(Verdict.FAILURE, "dial tcp 10.0.0.9:80: connection refused")
+    fatal = ProbeAnswer("app", ProbeKind.LIVENESS, refused, NOW - 13, NOW - 14, 2, 2, 1)
+    stop = TimelineEntry(NOW - 12, "stop app", 2.0, note="Container app failed liveness probe, will be restarted")
+    loop: dict[str, Any] = {"status": waiting("CrashLoopBackOff"), "seen": exited(0), "probes": (fatal,)}
+    found = explain(record(**loop, timeline=(stop,)))
+    assert "because its liveness probe fails: dial tcp 10.0.0.9:80: connection refused" in found.summary
+    assert "Nothing listens" in found.waits[0].action
+    by_itself = explain(record(**loop))
+    assert "it ends by itself" in by_itself.summary, "the probe's word is of another attempt"
+    unknown = explain(record(**{**loop, "probes": ()}, timeline=(stop,)))
+    assert "failed liveness probe" in unknown.summary
+
+
+def test_a_liveness_probe_that_fails_is_told_before_it_ends_the_container() -> None:
+    failing = ProbeAnswer("app", ProbeKind.LIVENESS, Outcome(Verdict.FAILURE, "HTTP 500"), NOW, NOW - 5, 1, 3, 5)
+    (wait,) = explain(record(status=running(ready=True), probes=(failing,))).waits
+    assert (wait.reason, wait.error, wait.tries) == ("LivenessProbeFailed", "HTTP 500", 1)
+    silent = ProbeAnswer("app", ProbeKind.LIVENESS, None, NOW, NOW, 0, 3, 5)
+    assert explain(record(status=running(ready=True), probes=(silent,))).waits == ()
+
+
+def test_out_of_memory_names_the_limit() -> None:
+    limited = pod(container("app", resources={"limits": {"memory": "16Mi"}}))
+    (end,) = explain(record(pod=limited, status=running(), seen=exited(137, "OOMKilled"))).ends
+    assert "its limit of 16Mi" in end.why and "resources.limits.memory" in end.why
+
+
+def test_the_last_words_of_a_container_are_told() -> None:
+    (end,) = explain(record(status=running(), seen=exited(3, message="no database\n"))).ends
+    assert (end.how, end.why) == ("exit code 3", "no database")
+
+
+def test_steps_under_way_are_what_a_starting_pod_waits_for() -> None:
+    steps = (TimelineEntry(NOW - 1, "prepare"), TimelineEntry(NOW - 1, "volumes", of="prepare"))
+    found = explain(record(status=waiting("ContainerCreating"), under_way=steps))
+    assert [(wait.on, wait.reason) for wait in found.waits] == [("volumes", "UnderWay")]
+
+
+def test_images_that_are_there_are_no_wait() -> None:
+    there = {"app": ImageState(0, ImagePhase.PRESENT, facts=ImageFacts("x"))}
+    assert explain(record(status=waiting("ContainerCreating"), images=there)).waits == ()
+
+
+@pytest.mark.parametrize(
+    ("reason", "message", "expected"),
+    [
+        ("ErrImagePull", "401 Unauthorized", "pull secret"),
+        ("ErrImagePull", "manifest unknown", "name and tag"),
+        ("ErrImagePull", "dial tcp: lookup x: no such host", "cannot reach the registry"),
+        ("Unschedulable", "0/2 nodes are available: 2 Insufficient nvidia.com/gpu. x", "Ask for less nvidia.com/gpu,"),
+        ("Unschedulable", "node(s) had untolerated taint {a: b}", "Tolerate"),
+        ("RunContainerError", 'exec: "x": executable file not found in $PATH', "`command` and `args` of container app"),
+        (
+            "FailedCreatePodSandBox",
+            'plugin type="loopback" failed (add): failed to find plugin "loopback" in path [/opt/cni/bin]',
+            "use_internal_loopback",
+        ),
+        ("FailedCreatePodSandBox", 'failed to find plugin "x" in path [/opt/cni/bin]', "x into /opt/cni/bin"),
+        ("SomethingNew", "no rule knows it", ""),
+    ],
+)
+def test_advice(reason: str, message: str, expected: str) -> None:
+    found = action_for(reason, message, Subject("shop", "web", "app"))
+    assert expected in found if expected else found == ""
+
+
+def test_how_far_a_pull_is_or_which_turn_it_has() -> None:
+    pulled = {"status": waiting("ContainerCreating"), "images": {"app": ImageState(0, ImagePhase.PULLING)}}
+    found = explain(record(**pulled, pulls={"app": PullFigures(done=1 << 20, total=1 << 24)}))
+    assert (found.waits[0].progress, found.waits[0].error) == ("1.0 of 16 MiB", "")
+    assert found.summary == "Pending, waits on image of container app: Pulling: 1.0 of 16 MiB"
+    found = explain(record(**pulled, pulls={"app": PullFigures(turn=2, at_once=5)}))
+    assert found.waits[0].progress == "2nd in the queue of pulls (5 at once)"
+
+
+def test_the_image_of_a_volume_is_waited_for() -> None:
+    under_way = (TimelineEntry(NOW - 9, "pull for volume/data"),)
+    pulls = {"volume/data": PullFigures(done=1 << 20, total=1 << 24)}
+    found = explain(record(status=waiting("ContainerCreating"), under_way=under_way, pulls=pulls))
+    [wait] = found.waits
+    assert (wait.on, wait.reason, wait.since, wait.progress) == (
+        "image of volume data",
+        "Pulling",
+        NOW - 9,
+        "1.0 of 16 MiB",
+    )

@@ -1,0 +1,243 @@
+"""Whole CPUs through the whole pod pipeline: a real table and workers over fakes, in virtual time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from decimal import Decimal
+
+import pytest
+
+from agent.managers.model.cpus import CpuTopology
+from agent.managers.plan import cpus
+from agent.managers.plan.admission import Policies
+from agent.managers.plan.checkpoint import CPU_FILE
+from agent.managers.plan.memory_checkpoint import MEMORY_FILE
+from agent.managers.plan.memory_policy import memory_policy
+from agent.managers.plan.options import CpuOptions, TopologyOptions
+from agent.managers.plan.topology import topology_policy
+from nodelib.errors import Permanent
+from tests.builders.pods import Json
+from tests.fakes.clock import settle
+from tests.fakes.pod_world import World, container
+from tests.unit.agent.managers.machines import SMT, TWO, asks
+from tests.unit.agent.managers.test_memory_blocks import PAIR
+
+LOOSE: Json = {"requests": {"cpu": "100m"}}
+
+
+def static(topology: CpuTopology = TWO, **options: bool) -> Policies:
+    return Policies(cpus.static_policy(topology, 1, frozenset(), CpuOptions(**options)))
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    made = World()
+    made.node = made.node.__class__(name="n1", allocatable={"cpu": "8", "memory": "4Gi", "pods": "10"})
+    made.policies = static()
+    await made.start_agent()
+    yield made
+    await made.kill_agent()
+
+
+def where(world: World, uid: str = "u1", name: str = "main") -> str:
+    found = [one for one in world.cri.containers.values() if (one.uid, one.name) == (uid, name)]
+    return str(found[-1].resources.get("cpuset_cpus", ""))
+
+
+def kept(world: World) -> Json:
+    return json.loads(json.loads(world.checkpoints.files[CPU_FILE])["data"])  # type: ignore[no-any-return]
+
+
+async def test_a_guaranteed_pod_has_a_cpu_and_others_leave_it(world: World) -> None:
+    world.create(container(resources=LOOSE), name="loose", uid="u0")
+    await world.until(lambda: world.is_ready("u0"))
+    assert where(world, "u0") == "0-1"
+    world.create(container(resources=asks("1")))
+    await world.until(world.is_ready)
+    assert where(world) == "1"
+    assert world.cri.containers[next(iter(_ids(world, "u1")))].resources["cpu_quota"] == -1
+    await world.until(lambda: where(world, "u0") == "0", seconds=1)
+    assert kept(world) == {"policyName": "static", "defaultCpuSet": "0", "entries": {"u1": {"main": "1"}}}
+
+
+def _ids(world: World, uid: str) -> list[str]:
+    return [one.id for one in world.cri.containers.values() if one.uid == uid]
+
+
+async def test_what_does_not_fit_is_refused_and_told_why(world: World) -> None:
+    world.create(container(resources=asks("1")))
+    await world.until(world.is_ready)
+    world.create(container(resources=asks("1")), name="second", uid="u2")
+    await world.until(lambda: world.phase("u2") == "Failed")
+    assert world.status("u2")["reason"] == "UnexpectedAdmissionError"
+    assert "not enough cpus available to satisfy request: requested=1, available=0" in world.status("u2")["message"]
+    assert "1 exclusive CPUs asked for, 0 free" in world.exclusive.detail("u2")
+
+
+async def test_a_pod_that_is_gone_gives_back(world: World) -> None:
+    world.create(container(resources=LOOSE), name="loose", uid="u0")
+    world.create(container(resources=asks("1")))
+    await world.until(lambda: where(world, "u0") == "0")
+    world.api.ask_deletion("u1", 1)
+    await world.until(lambda: "u1" not in world.api.pods)
+    await world.until(lambda: where(world, "u0") == "0-1")
+    assert "entries" not in kept(world)
+
+
+async def test_who_takes_the_place_of_a_pod_deleted_by_force_has_its_cpus(world: World) -> None:
+    """As in active(): the scheduler counts them as free while the containers linger, which leave them."""
+    world.create(container(resources=asks("1")))
+    await world.until(world.is_ready)
+    world.cri.ignores_term.add("main")
+    world.api.vanish("u1")
+    world.create(container(resources=asks("1")), name="second", uid="u2")
+    await world.until(lambda: world.is_ready("u2") or world.phase("u2") == "Failed", seconds=20)
+    assert (world.phase("u2"), where(world, "u2")) == ("Running", "1")
+    assert (where(world, "u1"), world.cri.running()) == ("0", ["main", "main"])
+    assert list(world.exclusive.held.cpus.held) == [("u2", "main")]
+
+
+async def test_the_next_agent_goes_on_with_the_same(world: World) -> None:
+    world.create(container(resources=asks("1")))
+    await world.until(world.is_ready)
+    await world.kill_agent()
+    await world.start_agent()
+    await world.until(world.is_ready)
+    assert world.exclusive.held.cpus.held == {("u1", "main"): frozenset({1})}
+    world.create(container(resources=asks("1")), name="second", uid="u2")
+    await world.until(lambda: world.phase("u2") == "Failed")
+    assert where(world) == "1"
+
+
+async def test_pods_that_left_while_no_agent_ran_hold_nothing(world: World) -> None:
+    await world.kill_agent()
+    entries = {"policyName": "static", "defaultCpuSet": "0", "entries": {"gone": {"main": "1"}}, "checksum": 0}
+    world.checkpoints.files[CPU_FILE] = json.dumps(entries)
+    await world.start_agent()
+    await world.until(lambda: kept(world)["defaultCpuSet"] == "0-1")
+
+
+async def test_a_new_pod_of_the_first_list_has_what_one_that_left_had(world: World) -> None:
+    world.create(container(resources=asks("1")))
+    await world.until(world.is_ready)
+    await world.kill_agent()
+    del world.api.pods["u1"]
+    world.create(container(resources=asks("1")), name="second", uid="u2")
+    await world.start_agent()
+    await world.until(lambda: world.is_ready("u2") or world.phase("u2") == "Failed")
+    assert (world.phase("u2"), list(world.exclusive.held.cpus.held)) == ("Running", [("u2", "main")])
+
+
+async def test_a_new_pod_of_the_first_list_has_what_nobody_is_left_of(world: World) -> None:
+    await world.kill_agent()
+    entries = {"policyName": "static", "defaultCpuSet": "0", "entries": {"gone": {"main": "1"}}, "checksum": 0}
+    world.checkpoints.files[CPU_FILE] = json.dumps(entries)
+    world.create(container(resources=asks("1")))
+    await world.start_agent()
+    await world.until(lambda: world.is_ready() or world.phase() == "Failed")
+    assert (world.phase(), list(world.exclusive.held.cpus.held)) == ("Running", [("u1", "main")])
+
+
+async def test_whoever_runs_comes_before_what_is_new_in_the_first_list(world: World) -> None:
+    world.create(container(resources=asks("1")))
+    await world.until(world.is_ready)
+    await world.kill_agent()
+    del world.checkpoints.files[CPU_FILE]
+    world.create(container(resources=asks("1")), name="second", uid="u2")
+    world.api.pods = {uid: world.api.pods[uid] for uid in ("u2", "u1")}
+    await world.start_agent()
+    await world.until(lambda: world.phase("u2") == "Failed")
+    assert (world.phase(), list(world.exclusive.held.cpus.held)) == ("Running", [("u1", "main")])
+
+
+async def test_a_running_pod_gets_its_cpus_from_an_agent_with_another_policy(world: World) -> None:
+    await world.kill_agent()
+    del world.checkpoints.files[CPU_FILE]
+    world.policies = Policies()
+    await world.start_agent()
+    world.create(container(resources=asks("1")))
+    await world.until(world.is_ready)
+    assert (where(world), CPU_FILE in world.checkpoints.files) == ("", False)
+    await world.kill_agent()
+    world.policies = static()
+    await world.start_agent()
+    await world.until(lambda: where(world) == "1")
+
+
+@pytest.mark.parametrize("policies", [Policies(), static(SMT)])
+async def test_a_foreign_file_is_refused_with_what_to_do(world: World, policies: Policies) -> None:
+    await world.kill_agent()
+    world.policies = policies
+    with pytest.raises(Permanent) as told:
+        await world.start_agent()
+    assert 'drain this node and delete the CPU manager checkpoint file "/var/lib/kubelet/cpu_manager_state"' in str(
+        told.value
+    )
+
+
+async def test_memory_is_on_nodes_of_its_own(world: World) -> None:
+    await world.kill_agent()
+    del world.checkpoints.files[CPU_FILE]
+    reserved = [(0, {"memory": 1 << 30})]
+    world.policies = Policies(memory=memory_policy(PAIR.nodes, reserved, {"memory": Decimal(1 << 30)}))
+    await world.start_agent()
+    first = container("first", resources=asks("500m", "1Gi"))
+    world.create(container(resources=asks("500m", "3Gi")), initContainers=[first])
+    await world.until(lambda: world.container_status("first").get("state", {}).get("running"))
+    (one,) = world.cri.containers.values()
+    assert (one.resources["cpuset_mems"], "cpuset_cpus" in one.resources) == ("0", False)
+    world.cri.exit("first")
+    await world.until(world.is_ready)
+    main = next(one for one in world.cri.containers.values() if one.name == "main")
+    assert main.resources["cpuset_mems"] == "0"
+    assert list(world.exclusive.held.memory.held) == [("u1", "main")]
+    kept = json.loads(json.loads(world.checkpoints.files[MEMORY_FILE])["data"])
+    assert kept["entries"] == {"u1": {"main": [{"numaAffinity": [0], "type": "memory", "size": 3 << 30}]}}
+    await world.kill_agent()
+    await world.start_agent()
+    await world.until(world.is_ready)
+    assert list(world.exclusive.held.memory.held) == [("u1", "main")]
+
+
+async def test_a_resize_of_its_cpus_is_infeasible(world: World) -> None:
+    world.create(container(resources=asks("1")))
+    await world.until(world.is_ready)
+
+    def change(raw: Json) -> None:
+        raw["spec"]["containers"][0]["resources"] = asks("2")
+        raw["metadata"]["generation"] = 2
+
+    world.api.update("u1", change)
+    await settle()
+    await world.until(lambda: any(one["type"] == "PodResizePending" for one in world.status().get("conditions") or []))
+    found = next(one for one in world.status()["conditions"] if one["type"] == "PodResizePending")
+    assert found["reason"] == "Infeasible"
+    assert found["message"] == 'Resize is infeasible for Guaranteed Pods alongside CPU Manager policy "static"'
+
+
+async def test_a_pod_that_another_rule_refuses_holds_nothing(world: World) -> None:
+    world.create(container(resources=asks("1", "64Gi")))
+    await world.until(lambda: world.phase() == "Failed")
+    assert world.status()["reason"] == "OutOfmemory"
+    assert not world.exclusive.held.cpus.held
+
+
+async def test_what_is_measured(world: World) -> None:
+    world.create(container(resources=asks("1")))
+    await world.until(world.is_ready)
+    world.create(container(resources=asks("1")), name="second", uid="u2")
+    await world.until(lambda: world.phase("u2") == "Failed")
+    found = world.exclusive.figures()
+    assert (found.tally.cpu_requests, found.tally.cpu_errors, found.tally.topology_requests) == (2, 1, 2)
+    assert (found.shared, found.exclusive, found.per_numa, sum(found.took)) == (0, 1, {0: 1}, 2)
+
+
+async def test_the_topology_manager_alone_writes_nothing(world: World) -> None:
+    await world.kill_agent()
+    del world.checkpoints.files[CPU_FILE]
+    world.policies = Policies(None, topology_policy("restricted", "pod", TWO.nodes, TopologyOptions()))
+    await world.start_agent()
+    world.create(container(resources=asks("1")))
+    await world.until(world.is_ready)
+    assert (where(world), CPU_FILE in world.checkpoints.files) == ("", False)

@@ -1,0 +1,122 @@
+"""The node's status with a runtime that takes calls and never answers them (frozen, out of memory, a stuck disk)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from agent.common.model.pods import ImageFacts, Json
+from agent.node.model import MachineFacts
+from agent.node.plan.node import NodePolicy
+from agent.node.work.node import NodeEdges, NodeHooks, NodeKeeper, NodeTimes
+from tests.fakes.clock import FakeClock
+
+
+class Runtime:
+    """Answers until it is frozen."""
+
+    def __init__(self) -> None:
+        self.frozen = False
+
+    async def status(self) -> Json:
+        await self._answer()
+        conditions = [{"type": kind, "status": True} for kind in ("RuntimeReady", "NetworkReady")]
+        return {"status": {"conditions": conditions}}
+
+    async def version(self) -> Json:
+        return {"runtime_name": "containerd", "runtime_version": "v2"}
+
+    async def list_images(self) -> tuple[ImageFacts, ...]:
+        await self._answer()
+        return (ImageFacts(id="i", repo_tags=("pause:1",), size=1),)
+
+    async def image_fs_info(self) -> list[Json]:
+        return []
+
+    async def _answer(self) -> None:
+        if self.frozen:
+            await asyncio.Event().wait()
+
+
+class TheMachine:
+    def facts(self) -> MachineFacts:
+        return MachineFacts("m", "s", "b", "6.1", "Linux", "amd64", 2, 1 << 30, 1 << 30, 1000)
+
+
+class Client:
+    """The API: takes the Node and every patch of its status."""
+
+    def __init__(self) -> None:
+        self.patches: list[Json] = []
+
+    async def post(self, path: str, body: Json) -> Json:
+        return {**body, "metadata": {**body["metadata"], "uid": "u", "resourceVersion": "1"}}
+
+    async def patch(self, path: str, body: Json, kind: str) -> Json:
+        self.patches.append(body)
+        metadata = {"name": "n", "uid": "u", "resourceVersion": str(len(self.patches) + 1)}
+        return {"metadata": metadata, "status": body.get("status", {})}
+
+
+class Events:
+    def emit(self, *_: object, **__: object) -> None:
+        return
+
+
+async def addresses() -> tuple[str, ...]:
+    return ("10.0.0.1",)
+
+
+@pytest.fixture
+def bench() -> tuple[NodeKeeper, Runtime, Client, FakeClock]:
+    runtime, client, clock = Runtime(), Client(), FakeClock()
+    parts: list[Any] = [client, runtime, runtime, TheMachine(), Events(), clock, addresses]
+    keeper = NodeKeeper(
+        NodeEdges(*cast(Any, parts)),
+        NodeHooks(),
+        NodePolicy(name="n", labels={}),
+        times=NodeTimes(answer=0.05),
+    )
+    return keeper, runtime, client, clock
+
+
+async def test_a_frozen_runtime_is_told(bench: tuple[NodeKeeper, Runtime, Client, FakeClock]) -> None:
+    keeper, runtime, _, clock = bench
+    watch = asyncio.create_task(keeper.watch.run())
+    await clock.advance(1)
+    assert keeper.runtime.problems == ()
+    runtime.frozen = True
+    async with asyncio.timeout(10):
+        while not keeper.runtime.problems:
+            await clock.advance(5)
+            await asyncio.sleep(0.02)
+    assert keeper.runtime.problems == ("container runtime is down: no answer in 0.05 s",)
+    watch.cancel()
+
+
+async def test_the_status_does_not_wait_for_a_list_of_images(
+    bench: tuple[NodeKeeper, Runtime, Client, FakeClock],
+) -> None:
+    keeper, runtime, client, clock = bench
+    await keeper.register()
+    runtime.frozen = True
+    await clock.advance(60)  # the list is old
+    await asyncio.wait_for(keeper.sync(), 10)
+    assert client.patches
+
+
+async def test_a_label_of_the_platform_that_was_changed_is_set_right_at_the_next_look(
+    bench: tuple[NodeKeeper, Runtime, Client, FakeClock],
+) -> None:
+    keeper, _, client, _ = bench
+    await keeper.register()
+    await keeper.sync()
+    assert keeper.node is not None
+    keeper.node["metadata"]["labels"] = {"kubernetes.io/os": "dummy", "kubernetes.io/arch": "amd64"}
+    await keeper.sync()
+    assert client.patches[-1]["metadata"] == {"labels": {"kubernetes.io/os": "linux"}}
+    keeper.node["metadata"]["labels"] = {"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
+    await keeper.sync()
+    assert "metadata" not in client.patches[-1]

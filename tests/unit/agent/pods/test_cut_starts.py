@@ -1,0 +1,157 @@
+"""An agent that is killed while the runtime starts a container: no restart is counted, and none is seen, for it.
+
+Either its call goes on without it (runtime/edge/starts.py) and the next agent finds it under way or done; or containerd
+has cancelled it, and leaves a container that can never be started. The container's own process never ran then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+
+from agent.common.model.errors import CriError
+from agent.common.model.pods import ContainerState, RunState
+from tests.fakes.clock import settle
+from tests.fakes.pod_world import World, container
+
+
+@pytest.fixture
+async def killed() -> AsyncIterator[World]:
+    """A world whose agent was killed in the middle of a start; the runtime has not begun with it."""
+    world = World()
+    await world.start_agent()
+    reached, held = asyncio.Event(), asyncio.get_running_loop().create_future()
+
+    def hold(_: str) -> asyncio.Future[None]:
+        reached.set()
+        return held
+
+    world.cri.before["start_container"] = hold
+    yield_when = asyncio.create_task(reached.wait())
+    world.create(container("main"), restartPolicy="Never")
+    await asyncio.wait_for(yield_when, 5)
+    world.cri.before.clear()
+    await world.kill_agent()
+    yield world
+    await world.kill_agent()
+
+
+def only(world: World) -> ContainerState:
+    found = list(world.cri.containers.values())
+    assert len(found) == 1
+    return found[0]
+
+
+async def test_a_start_that_was_cut_is_made_again_as_the_same_attempt(killed: World) -> None:
+    """With restartPolicy Never too: upstream's pod would have Failed."""
+    cut = only(killed)
+    killed.cri.containers[cut.id] = replace(cut, cut=True)
+    await killed.start_agent()
+    await killed.until(killed.is_ready)
+    now = only(killed)
+    assert (now.id != cut.id, now.attempt, now.state) == (True, 0, RunState.RUNNING)
+    assert killed.container_status()["restartCount"] == 0 and killed.container_status()["lastState"] == {}
+    assert killed.phase() == "Running" and "Failed" not in killed.events.reasons()
+
+
+async def test_killed_again_before_the_second_making_it_is_still_the_first_attempt(killed: World) -> None:
+    """By then only the API knows of the container, as one that waits."""
+    cut = only(killed)
+    killed.cri.containers[cut.id] = replace(cut, cut=True)
+    reached, held = asyncio.Event(), asyncio.get_running_loop().create_future()
+
+    def hold(_: str) -> asyncio.Future[None]:
+        reached.set()
+        return held
+
+    killed.cri.before["create_container"] = hold
+    await killed.start_agent()
+    await asyncio.wait_for(reached.wait(), 5)
+    await killed.clock.advance(1)
+    await killed.kill_agent()
+    killed.cri.before.clear()
+    assert killed.cri.containers == {}
+    killed.api.update("u1", lambda raw: raw["status"]["containerStatuses"][0].update(containerID="containerd://c1"))
+    await killed.start_agent()
+    await killed.until(killed.is_ready)
+    assert killed.container_status()["restartCount"] == 0
+
+
+async def test_a_start_that_is_still_under_way_is_waited_for(killed: World) -> None:
+    one, asked = only(killed), 0
+
+    def under_way(_: str) -> None:
+        nonlocal asked
+        asked += 1
+        if asked < 4:
+            raise CriError("failed to set starting state: container is already in starting state")
+        if asked == 4:
+            started = replace(only(killed), state=RunState.RUNNING, started_at=1)
+            killed.cri.containers[one.id] = started
+
+    killed.cri.before["start_container"] = under_way
+    await killed.start_agent()
+    await killed.until(killed.is_ready)
+    assert only(killed).id == one.id and asked == 4
+    assert killed.container_status()["restartCount"] == 0
+    assert "Failed" not in killed.events.reasons()
+
+
+async def test_a_start_that_does_not_end_is_told(killed: World) -> None:
+    def under_way(_: str) -> None:
+        raise CriError("container is already in starting state")
+
+    killed.cri.before["start_container"] = under_way
+    await killed.start_agent()
+    await killed.until(lambda: "Failed" in killed.events.reasons(), seconds=90)
+    killed.cri.before.clear()
+
+
+async def test_a_stop_that_is_asked_for_lets_a_start_come_to_its_end() -> None:
+    """SIGTERM: the start under way is waited for, and nothing new is begun."""
+    world = World()
+    await world.start_agent()
+    reached, go_on = asyncio.Event(), asyncio.Event()
+
+    async def hold(_: str) -> None:
+        reached.set()
+        await go_on.wait()
+
+    world.cri.before["start_container"] = hold
+    world.create(container("main", lifecycle={"postStart": {"exec": {"command": ["hook"]}}}))
+    await asyncio.wait_for(reached.wait(), 5)
+    closing = asyncio.create_task(world.table.close(patience=30))
+    await settle()
+    assert not closing.done()
+    go_on.set()
+    await asyncio.wait_for(closing, 5)
+    assert world.cri.running() == ["main"]
+    await world.kill_agent()
+
+
+async def test_a_start_that_fails_while_its_pod_is_deleted_is_no_stray_exception() -> None:
+    world, stray, reached, go_on = World(), list[object](), asyncio.Event(), asyncio.Event()
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: stray.append(context))
+    await world.start_agent()
+
+    async def fail_late(_: str) -> None:
+        reached.set()
+        await go_on.wait()
+        raise CriError("no room")
+
+    world.cri.before["create_container"] = fail_late
+    uid = world.create(container("main"), terminationGracePeriodSeconds=1)
+    await asyncio.wait_for(reached.wait(), 5)
+    world.api.ask_deletion(uid, 1)
+    await settle()
+    go_on.set()
+    world.cri.before.clear()
+    await world.until(world.is_gone)
+    await world.kill_agent()
+    gc.collect()
+    await settle()
+    assert stray == []

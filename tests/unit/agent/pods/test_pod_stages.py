@@ -1,0 +1,42 @@
+"""What upstream's metrics say of a pod, from what its worker remembers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from agent.common.model.pods import Pod, PodStage
+from agent.pods.model.facts import Cause, Termination
+from agent.pods.work.memory import PodMemory
+from agent.pods.work.pod_stages import stages
+from agent.pods.work.timeline import Timeline
+from tests.builders.pods import pod as make_pod
+from tests.fakes.clock import FakeClock
+
+_ENDING = Termination(Cause.EVICTED, 0.0, 1, "Evicted", "")
+
+
+def _memory(source: str, **known: object) -> PodMemory:
+    pod: Pod = replace(make_pod(), source=source)
+    memory = PodMemory(pod, pod, Timeline(FakeClock()))
+    for name, value in known.items():
+        setattr(memory, name, value)
+    return memory
+
+
+@pytest.mark.parametrize(
+    ("memory", "wanted"),
+    [
+        (_memory("api"), PodStage("sync", "desired", "", True)),
+        (_memory("file", mirror="m"), PodStage("sync", "desired", "true", True, True)),
+        (_memory("file", mirror="m", gone=True), PodStage("terminating", "orphan", "true", True, True)),
+        (_memory("api", ending=_ENDING), PodStage("terminating", "desired", "", True)),
+        (_memory("api", released=True), PodStage("terminated", "desired", "", True)),
+        (_memory("runtime", gone=True), PodStage("terminating", "runtime_only", "unknown", True)),
+    ],
+    ids=["runs", "static", "static, its manifest removed", "evicted", "over", "left by nobody"],
+)
+def test_stage(memory: PodMemory, wanted: PodStage) -> None:
+    assert list(stages([memory], {memory.pod.uid})) == [wanted]
+    assert list(stages([memory], ())) == [replace(wanted, active=False)]

@@ -1,0 +1,40 @@
+"""The table as it is read from other threads: whoever collects figures does so while pods come and go."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agent.pods.work.memory import PodMemory
+from agent.pods.work.pod_worker import PodWorker
+from tests.fakes.pod_world import World
+
+
+class _Looked:
+    """A worker; each time that it is looked at, another pod comes."""
+
+    def __init__(self, workers: dict[str, Any], worker: PodWorker) -> None:
+        self._workers, self._worker = workers, worker
+
+    @property
+    def memory(self) -> PodMemory:
+        self._workers[f"more{len(self._workers)}"] = self._worker
+        return self._worker.memory
+
+
+async def test_pods_may_come_while_all_are_read() -> None:
+    world = World()
+    await world.start_agent()
+    try:
+        world.create()
+        await world.until(world.is_ready)
+        workers: dict[str, Any] = world.table._workers
+        worker = workers["u1"]
+        for read in (world.table.pods, world.table.memories, world.table.active):
+            workers["u1"] = _Looked(workers, worker)
+            try:
+                assert len(list(read())) == 1
+            finally:
+                workers.clear()
+                workers["u1"] = worker
+    finally:
+        await world.kill_agent()

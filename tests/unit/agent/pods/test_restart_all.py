@@ -1,0 +1,125 @@
+"""A container whose rule restarts all containers of its pod (KEP-5532), over the whole pod pipeline."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from agent.common.model.errors import CriError
+from agent.common.model.pods import RunState
+from tests.fakes.pod_world import World, container
+
+RULE = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [42]}}
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    made = World()
+    await made.start_agent()
+    yield made
+    await made.kill_agent()
+
+
+def source(name: str = "source", policy: str = "Never") -> Any:
+    return container(name, restartPolicy=policy, restartPolicyRules=[RULE])
+
+
+async def test_all_containers_start_again_in_the_same_sandbox(world: World) -> None:
+    world.create(
+        source(),
+        container("other"),
+        initContainers=[container("first"), container("side", restartPolicy="Always")],
+        restartPolicy="Never",
+    )
+    await world.until(lambda: world.cri.running() == ["first"])
+    world.cri.exit("first")
+    await world.until(world.is_ready)
+    assert world.condition("AllContainersRestarting") == "False"
+    told = len(world.api.statuses)
+    world.cri.exit("source", 42)
+    await world.until(lambda: world.cri.running() == ["first"], step=0.01)
+    # Once the first one runs, it initializes once more.
+    phases = {
+        status["phase"]
+        for status in world.api.statuses[told:]
+        if "running" not in status["initContainerStatuses"][0]["state"]
+    }
+    assert any(
+        one["type"] == "AllContainersRestarting" and one["status"] == "True"
+        for status in world.api.statuses
+        for one in status["conditions"]
+    )
+    world.cri.exit("first")
+    await world.until(world.is_ready)
+    assert phases == {"Running"}
+    for name in ("first", "side", "source", "other"):
+        status = world.container_status(name)
+        assert status["restartCount"] == 1, name
+        assert status["lastState"]["terminated"]["reason"] == "RestartingAllContainers"
+    assert world.cri.done("run_sandbox") == ["web/0"]
+    assert world.condition("AllContainersRestarting") == "False"
+    assert world.condition("Initialized") == "True"
+
+
+async def test_an_agent_killed_in_the_middle_goes_on_with_it(world: World) -> None:
+    world.create(source(), container("other"), restartPolicy="Never")
+    await world.until(world.is_ready)
+    await world.kill_agent()
+    world.cri.exit("source", 42)
+    await world.start_agent()
+    await world.until(lambda: world.is_ready() and world.container_status("other")["restartCount"] == 1)
+    assert world.container_status("source")["restartCount"] == 1
+
+
+async def test_another_exit_code_is_not_meant(world: World) -> None:
+    world.create(source(), container("other"), restartPolicy="Never")
+    await world.until(world.is_ready)
+    world.cri.exit("source", 1)
+    await world.until(lambda: "terminated" in world.container_status("source")["state"])
+    assert world.cri.running() == ["other"]
+    assert world.container_status("other")["restartCount"] == 0
+
+
+@pytest.mark.parametrize("cut", [False, True])
+async def test_an_agent_that_stops_while_the_first_container_starts_anew_goes_on_with_it(
+    world: World, cut: bool
+) -> None:
+    """The runtime goes on with that start, or has cancelled it before anything of it ran."""
+    world.create(source(), container("other"), initContainers=[container("first")], restartPolicy="Never")
+    await world.until(lambda: world.cri.running() == ["first"])
+    world.cri.exit("first")
+    await world.until(world.is_ready)
+    reached, held, asked = asyncio.Event(), asyncio.get_running_loop().create_future(), 0
+
+    def hold(_: str) -> asyncio.Future[None]:
+        reached.set()
+        return held
+
+    world.cri.before["start_container"] = hold
+    world.cri.exit("source", 42)
+    await world.until(reached.is_set)
+    await world.stop_agent()
+    del world.cri.before["start_container"]
+    first = next(iter(world.cri.containers.values()))
+    assert (len(world.cri.containers), first.name, first.state) == (1, "first", RunState.CREATED)
+
+    def under_way(_: str) -> None:
+        nonlocal asked
+        asked += 1
+        if asked < 4:
+            raise CriError("failed to set starting state: container is already in starting state")
+        world.cri.before.clear()
+
+    if cut:
+        world.cri.containers[first.id] = replace(first, cut=True)
+    else:
+        world.cri.before["start_container"] = under_way
+    await world.start_agent()
+    await world.until(lambda: world.cri.running() == ["first"])
+    world.cri.exit("first")
+    await world.until(world.is_ready)
+    assert {world.container_status(name)["restartCount"] for name in ("source", "other", "first")} == {1}

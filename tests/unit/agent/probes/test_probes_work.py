@@ -1,0 +1,262 @@
+"""The wheel of probes on a virtual clock: what is asked when, who is told, what is cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import pytest
+
+from agent.common.metrics_port import ProbeLabels
+from agent.common.model.pods import ContainerState, Pod, RunState
+from agent.probes.model import Ask, Outcome, ProbeKind, Verdict
+from agent.probes.work import ProbeKeeper
+from tests.builders.pods import Json, container, pod
+from tests.fakes.clock import FakeClock, settle
+from tests.fakes.figures import FakeFigures
+
+EXEC = {"exec": {"command": ["true"]}}
+
+
+class Answers:
+    """Says what it is told to say; counts the questions."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        self.verdict = Verdict.SUCCESS
+        self.output = "out"
+        self.asked: list[float] = []
+        self.hang = False
+        self.cancelled = 0
+        self._clock = clock
+
+    async def run(self, ask: Ask, container_id: str, timeout: float) -> Outcome:
+        self.asked.append(round(self._clock.monotonic(), 2))
+        if self.hang:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                self.cancelled += 1
+                raise
+        return Outcome(self.verdict, self.output)
+
+
+class Observable:
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def emit(
+        self,
+        about: Json,
+        kind: str,
+        reason: str,
+        message: str,
+        *,
+        container: str = "",
+        host: str = "",
+        annotations: Mapping[str, str] | None = None,
+    ) -> None:
+        self.lines.append(f"{kind} {reason} {container}: {message}")
+
+
+class Bench:
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.io = Answers(self.clock)
+        self.events = Observable()
+        self.changes: list[str] = []
+        self.figures = FakeFigures()
+        self.keeper = ProbeKeeper(self.io, self.events, self.changes.append, self.clock, self.figures)
+
+    def running(self, found: Pod, *, age: float = 0.0, container_id: str = "c1") -> None:
+        at = int((self.clock.now() - age) * 1e9)
+        state = ContainerState(container_id, "s", found.uid, "main", 0, RunState.RUNNING, at, started_at=at)
+        self.keeper.ensure(found, {"main": state}, ("10.0.0.1",))
+
+    def state(self, found: Pod, container_id: str = "c1") -> Any:
+        return self.keeper.states(found.uid)[container_id]
+
+
+@pytest.fixture
+async def bench() -> AsyncIterator[Bench]:
+    found = Bench()
+    task = asyncio.create_task(found.keeper.run())
+    yield found
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+def probed(**probes: Any) -> Pod:
+    return pod(container(**probes))
+
+
+async def test_readiness_success_is_told_once(bench: Bench) -> None:
+    found = probed(readinessProbe={**EXEC, "periodSeconds": 2})
+    bench.running(found)
+    assert (bench.state(found).started, bench.state(found).ready) == (True, False)
+    await bench.clock.advance(7)
+    assert bench.state(found).ready
+    assert bench.io.asked == [0.0, 2.0, 4.0, 6.0] and bench.changes == [found.uid]
+
+
+async def test_a_container_without_probes_is_not_listed(bench: Bench) -> None:
+    found = probed()
+    bench.running(found)
+    assert bench.keeper.states(found.uid) == {}
+
+
+async def test_liveness_failure_is_told_after_its_threshold_and_held(bench: Bench) -> None:
+    bench.io.verdict = Verdict.FAILURE
+    found = probed(livenessProbe={**EXEC, "periodSeconds": 2, "failureThreshold": 2})
+    bench.running(found)
+    await bench.clock.advance(20)
+    assert bench.io.asked == [2.0, 4.0] and not bench.state(found).live
+    assert bench.events.lines == ["Warning Unhealthy main: Liveness probe failed: out"] * 2
+    bench.keeper.ensure(found, {}, ("10.0.0.1",))
+    (fatal,) = bench.keeper.findings(found.uid)
+    assert fatal.outcome is not None and (fatal.kind, fatal.outcome.output) == (ProbeKind.LIVENESS, "out")
+    bench.running(found, container_id="c2")
+    assert bench.state(found, "c2").live and "c1" not in bench.keeper.states(found.uid)
+    assert [one.outcome for one in bench.keeper.findings(found.uid)] == [None], "a new attempt, no answer yet"
+
+
+async def test_startup_gates_and_then_lets_the_others_go(bench: Bench) -> None:
+    bench.io.verdict = Verdict.FAILURE
+    found = probed(startupProbe={**EXEC, "periodSeconds": 10}, readinessProbe={**EXEC, "periodSeconds": 10})
+    bench.running(found)
+    await bench.clock.advance(1)
+    assert not bench.state(found).started and bench.events.lines == []
+    bench.io.verdict = Verdict.SUCCESS
+    await bench.clock.advance(1)
+    assert bench.state(found).started and bench.state(found).ready
+    assert bench.clock.monotonic() < 10
+
+
+async def test_readiness_lost_and_found(bench: Bench) -> None:
+    found = probed(readinessProbe={**EXEC, "periodSeconds": 1, "failureThreshold": 2})
+    bench.running(found)
+    await bench.clock.advance(1.5)
+    bench.io.verdict = Verdict.FAILURE
+    await bench.clock.advance(1)
+    assert bench.state(found).ready
+    await bench.clock.advance(1)
+    assert not bench.state(found).ready
+    bench.io.verdict = Verdict.SUCCESS
+    await bench.clock.advance(1)
+    assert bench.state(found).ready and len(bench.changes) == 3
+
+
+async def test_an_attempt_that_cannot_be_made_says_nothing_of_the_container(bench: Bench) -> None:
+    found = probed(readinessProbe={**EXEC, "periodSeconds": 5})
+    bench.running(found)
+    await bench.clock.advance(1)
+    bench.io.verdict, bench.io.output = Verdict.ERROR, "no runtime"
+    await bench.clock.advance(20)
+    assert bench.state(found).ready
+    assert (
+        bench.events.lines[0]
+        == "Warning Unhealthy main: Readiness probe errored and resulted in unknown state: no runtime"
+    )
+    assert len(bench.io.asked) == 1 + 4 * 3
+
+
+async def test_a_warning_counts_as_success(bench: Bench) -> None:
+    bench.io.verdict = Verdict.WARNING
+    found = probed(readinessProbe=EXEC)
+    bench.running(found)
+    await settle()
+    await bench.clock.advance(0.1)
+    assert bench.state(found).ready
+    assert bench.events.lines == ["Warning ProbeWarning main: Readiness probe warning: out"]
+
+
+async def test_a_port_that_is_not_there_is_told(bench: Bench) -> None:
+    found = probed(readinessProbe={"httpGet": {"port": "nope"}})
+    bench.running(found)
+    await bench.clock.advance(0.1)
+    assert 'port "nope" not found' in bench.events.lines[0] and not bench.state(found).ready
+
+
+async def test_readiness_holds_over_a_restart_of_the_agent(bench: Bench) -> None:
+    known = {"name": "main", "containerID": "containerd://c1", "ready": True, "started": True}
+    found = pod(
+        container(readinessProbe={**EXEC, "failureThreshold": 2, "periodSeconds": 1}),
+        status={"containerStatuses": [known]},
+    )
+    bench.io.verdict = Verdict.FAILURE
+    bench.running(found, age=1000)
+    assert bench.state(found).ready and bench.changes == []
+    await bench.clock.advance(3.5)
+    assert not bench.state(found).ready and bench.changes == [found.uid]
+
+
+async def test_what_is_not_urgent_waits_for_the_first_round_after_a_restart(bench: Bench) -> None:
+    await bench.keeper.first_round()  # nothing was there before the agent
+    found = probed(livenessProbe={**EXEC, "periodSeconds": 1})
+    bench.running(found, age=1000)
+    waiting = asyncio.ensure_future(bench.keeper.first_round())
+    await settle()
+    assert not waiting.done()
+    await bench.clock.advance(0.3)
+    assert len(bench.io.asked) == 1 and waiting.done()
+
+
+async def test_the_first_round_is_not_waited_for_longer_than_a_second(bench: Bench) -> None:
+    bench.io.hang = True
+    bench.running(probed(livenessProbe=EXEC), age=1000)
+    waiting = asyncio.ensure_future(bench.keeper.first_round())
+    await bench.clock.advance(0.9)
+    assert not waiting.done()
+    await bench.clock.advance(0.2)
+    assert waiting.done()
+
+
+async def test_readiness_is_recalled_where_no_probe_has_answered(bench: Bench) -> None:
+    """A static pod: its probes begin before the API has shown its mirror pod."""
+    known = {"name": "main", "containerID": "containerd://c1", "ready": True, "started": True}
+    mirror = pod(container(), status={"containerStatuses": [known]})
+    found = probed(readinessProbe={**EXEC, "failureThreshold": 2, "periodSeconds": 1})
+    bench.io.verdict = Verdict.FAILURE
+    bench.running(found, age=1000)
+    bench.keeper.recall(found.uid, mirror)
+    assert bench.state(found).ready and bench.changes == []
+    await bench.clock.advance(3.5)
+    assert not bench.state(found).ready
+    bench.keeper.recall(found.uid, mirror)
+    assert not bench.state(found).ready, "an answer outlives what was shown before it"
+
+
+async def test_deletion_quiets_liveness_and_keeps_readiness(bench: Bench) -> None:
+    probes: Json = {
+        "livenessProbe": {**EXEC, "periodSeconds": 1},
+        "readinessProbe": {**EXEC, "periodSeconds": 1},
+    }
+    found = probed(**probes)
+    bench.running(found)
+    await bench.clock.advance(0.5)
+    gone = pod(container(**probes), meta={"deletionTimestamp": "2026-01-01T00:00:00Z"})
+    bench.io.verdict = Verdict.FAILURE
+    bench.running(gone)
+    await bench.clock.advance(5)
+    assert bench.state(gone).live and not bench.state(gone).ready
+    assert {line.split(": ")[1].split()[0] for line in bench.events.lines} == {"Readiness"}
+
+
+async def test_forgetting_cancels_what_is_under_way(bench: Bench) -> None:
+    bench.io.hang = True
+    found = probed(readinessProbe=EXEC)
+    bench.running(found)
+    await bench.clock.advance(0.1)
+    bench.keeper.forget(found.uid)
+    await settle()
+    assert bench.io.cancelled == 1 and bench.keeper.states(found.uid) == {}
+
+
+async def test_results_are_counted_for_the_metric(bench: Bench) -> None:
+    found = probed(readinessProbe={**EXEC, "periodSeconds": 1})
+    bench.running(found)
+    await bench.clock.advance(2.5)
+    labels = ProbeLabels(ProbeKind.READINESS.value, "main", "web", "shop", found.uid)
+    assert [(one, result) for one, result, _ in bench.figures.told["probed"]] == [(labels, "successful")] * 3
+    bench.keeper.forget(found.uid)
+    assert bench.figures.told["probe_gone"] == [(labels,)]

@@ -1,0 +1,56 @@
+"""Limits that cannot be written yet are tried again; a cgroup that is not there is told before anything starts."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from agent.resources.edge import CgroupTree
+from agent.resources.plan.node_allocatable import Reservation, reserved
+from agent.resources.work.node_allocatable import AllocatableParts, NodeAllocatable
+from nodelib.cgroups import Mounts
+from nodelib.errors import Permanent, Temporary
+from tests.fakes.cgroup_files import FakeCgroupFiles
+from tests.fakes.clock import FakeClock
+from tests.fakes.pod_world import FakeEvents
+
+KUBE = Reservation("kube-reserved", {"memory": "1Gi"}, "/kube.slice")
+
+
+class Node:
+    def __init__(self, fails: int = 0) -> None:
+        self.files, self.clock, self.events = FakeCgroupFiles(), FakeClock(), FakeEvents()
+        self.tree, self.fails = CgroupTree(Mounts(2, {"": self.files.top}), self.files), fails
+        parts = AllocatableParts(self.tree, None, self.enforce, self.events, self.clock, lambda: {"name": "n1"})
+        self.allocatable = NodeAllocatable(reserved({"kube-reserved"}, (KUBE,), 2), parts)
+
+    async def enforce(self) -> None:
+        if self.fails:
+            self.fails -= 1
+            raise Temporary("Device or resource busy", obj="/kubepods")
+
+
+async def test_a_cgroup_that_is_there_is_bounded() -> None:
+    node = Node()
+    await node.tree.make("/kube.slice", [])
+    await node.allocatable.reserve()
+    assert node.files.dump()["/kube.slice"] == {"memory.max": str(1 << 30)}
+    assert node.events.reasons() == ["NodeAllocatableEnforced"]
+
+
+async def test_a_cgroup_that_is_not_there_stops_the_agent() -> None:
+    with pytest.raises(Permanent, match=r"/kube.slice: enforce kube-reserved: there is no such cgroup .of memory"):
+        await Node().allocatable.reserve()
+
+
+async def test_the_pods_limit_is_tried_until_it_holds() -> None:
+    node = Node(fails=2)
+    running = asyncio.create_task(node.allocatable.run())
+    try:
+        await node.clock.advance(121)
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+    failed = "FailedNodeAllocatableEnforcement"
+    assert node.events.reasons() == [failed, failed, "NodeAllocatableEnforced"]

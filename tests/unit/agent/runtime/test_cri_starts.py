@@ -1,0 +1,140 @@
+"""A start that is under way when the agent is killed or stops comes to its end: containerd would cancel it else."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import sys
+import uuid
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import grpc.aio
+import pytest
+from cri_api.v1 import api_pb2, api_pb2_grpc
+
+from agent.runtime.edge.cri import Cri
+from agent.runtime.edge.starts import _connections
+from tests.waiting import until
+
+pb: Any = api_pb2
+
+# The agent of these tests: it starts one container, on the kept connection or before there is one. A line tells it to
+# stop as an agent does whose patience is over.
+_AGENT = """
+import asyncio, sys
+from agent.runtime.edge.cri import Cri
+from agent.runtime.edge.starts import _connections
+
+async def main(socket, kept):
+    cri = Cri(socket)
+    if kept:
+        keeping = asyncio.create_task(cri.keep_starts())
+        while cri._starts.stub is None:
+            await asyncio.sleep(0.005)
+    starting = asyncio.create_task(cri.start_container("c"))
+    await asyncio.to_thread(sys.stdin.readline)
+    starting.cancel()
+    await asyncio.gather(starting, return_exceptions=True)
+    await cri.close()
+    if kept:
+        keeping.cancel()
+        await asyncio.gather(keeping, return_exceptions=True)
+
+asyncio.run(main(sys.argv[1], sys.argv[2] == "kept"))
+"""
+
+
+class _Runtime(api_pb2_grpc.RuntimeServiceServicer):  # type: ignore[misc]
+    """As containerd does it: the start of a caller whose connection ends is cancelled."""
+
+    def __init__(self) -> None:
+        self.begun, self.go_on, self.ends = asyncio.Event(), asyncio.Event(), list[str]()
+
+    async def StartContainer(self, request: Any, context: Any) -> Any:
+        self.begun.set()
+        try:
+            await self.go_on.wait()
+        except asyncio.CancelledError:
+            self.ends.append("cancelled")
+            raise
+        self.ends.append("started")
+        return pb.StartContainerResponse()
+
+
+@pytest.fixture
+async def runtime(tmp_path: Path) -> AsyncIterator[tuple[_Runtime, str]]:
+    server, served, path = grpc.aio.server(), _Runtime(), f"{tmp_path}/r.sock"
+    api_pb2_grpc.add_RuntimeServiceServicer_to_server(served, server)
+    server.add_insecure_port(f"unix:{path}")
+    await server.start()
+    yield served, path
+    await server.stop(None)
+
+
+@pytest.mark.parametrize("how", ["killed", "stopped"])
+@pytest.mark.parametrize(("way", "end"), [("kept", "started"), ("plain", "cancelled")])
+async def test_a_start_outlives_the_agent_that_asked_for_it(
+    runtime: tuple[_Runtime, str], way: str, end: str, how: str
+) -> None:
+    served, path = runtime
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    agent = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", _AGENT, path, way, env=environment, stdin=asyncio.subprocess.PIPE
+    )
+    try:
+        await asyncio.wait_for(served.begun.wait(), 30)
+        if how == "stopped":
+            await asyncio.wait_for(agent.communicate(b"\n"), 30)
+            assert agent.returncode == 0
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            agent.kill()
+        await agent.wait()
+    if end == "cancelled":
+        await until(lambda: served.ends)
+    served.go_on.set()
+    await until(lambda: served.ends)
+    assert served.ends == [end]
+
+
+async def test_without_a_runtime_it_is_tried_again_and_ends_when_asked(tmp_path: Path) -> None:
+    cri = Cri(f"{tmp_path}/nobody.sock")
+    keeping = asyncio.create_task(cri.keep_starts())
+    await asyncio.sleep(0)
+    keeping.cancel()
+    await asyncio.gather(keeping, return_exceptions=True)
+    await cri.close()
+
+
+async def test_the_end_may_come_while_the_runtime_is_being_dialled(tmp_path: Path) -> None:
+    """At a stop connections are closed before tasks are cancelled."""
+    (tmp_path / "mute.sock").touch()  # there, and nobody listens
+    cri = Cri(f"{tmp_path}/mute.sock")
+    keeping = asyncio.create_task(cri.keep_starts())
+    await until(lambda: cri._starts._channel is not None)
+    await cri.close()
+    await asyncio.wait({keeping}, timeout=0.2)
+    assert not keeping.done()
+    keeping.cancel()
+    await asyncio.gather(keeping, return_exceptions=True)
+
+
+def test_connections_are_told_apart_by_the_socket_they_lead_to(tmp_path: Path) -> None:
+    """Through a symlink too; a peer without a path (an abstract name, a pair) is none of them."""
+    (tmp_path / "alias").symlink_to("r.sock")
+    abstract = f"\0nodewright-{uuid.uuid4().hex}"
+    with contextlib.ExitStack() as stack:
+        ends = [stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(4)]
+        for end in socket.socketpair():
+            stack.enter_context(end)
+        for server, name in ((ends[0], f"{tmp_path}/r.sock"), (ends[1], abstract)):
+            server.bind(name)
+            server.listen()
+        ends[2].connect(f"{tmp_path}/r.sock")
+        ends[3].connect(abstract)
+        found = _connections(f"{tmp_path}/alias")
+        assert [number for number, _ in found] == [ends[2].fileno()]

@@ -1,0 +1,131 @@
+"""What the runtime is asked, and when: a step's own look, an end that an event tells, and the audit."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+
+from agent.common.model.pods import ContainerState, RunState
+from agent.runtime.model import RuntimeEvent
+from tests.fakes.clock import settle
+from tests.fakes.pod_world import World, container
+
+LISTS = ("list_sandboxes", "list_containers")
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    made = World()
+    await made.start_agent(audits=False)
+    yield made
+    await made.kill_agent()
+
+
+def asked(world: World, *methods: str) -> list[str]:
+    return [method for method, _ in world.cri.calls if method in methods]
+
+
+def seen(world: World, name: str = "main") -> ContainerState:
+    found = world.parts.observer.seen("u1").latest(name)
+    assert found is not None
+    return found
+
+
+async def started(world: World) -> None:
+    world.create(container("main"), container("other"), restartPolicy="Never")
+    await world.until(world.is_ready)
+    world.cri.calls.clear()
+
+
+async def test_a_pod_comes_and_goes_without_a_list(world: World) -> None:
+    world.cri.calls.clear()
+    world.create()
+    await world.until(world.is_ready)
+    world.api.ask_deletion("u1", 1)
+    await world.until(world.is_gone)
+    assert asked(world, *LISTS) == []
+    assert asked(world, "sandbox_status", "container_status").count("sandbox_status") == 2
+
+
+async def test_an_end_that_an_event_tells_is_not_asked_for(world: World) -> None:
+    await started(world)
+    world.cri.exit("main", 3)
+    await world.until(lambda: "terminated" in world.container_status().get("state", {}))
+    assert asked(world, *LISTS, "container_status") == []
+    assert world.container_status()["state"]["terminated"]["exitCode"] == 3
+    assert seen(world).sandbox_id == seen(world, "other").sandbox_id
+
+
+async def test_an_end_beside_other_news_is_looked_into(world: World) -> None:
+    await started(world)
+    ended = world.cri.exit("main", 3)
+    world.parts.observer.hint("u1", ended)
+    world.parts.observer.hint("u1")
+    await world.until(lambda: seen(world).state is RunState.EXITED)
+    assert set(asked(world, *LISTS)) == set(LISTS)
+
+
+async def test_an_end_of_what_nobody_saw_run_is_looked_into(world: World) -> None:
+    await started(world)
+    strange = replace(seen(world), id="c99", state=RunState.EXITED)
+    world.cri._events.put_nowait(RuntimeEvent("u1", "c99", "CONTAINER_STOPPED_EVENT", strange))
+    await settle()
+    assert set(asked(world, *LISTS)) == set(LISTS)
+    assert world.parts.observer.seen("u1").latest("main") == seen(world) and len(world.cri.containers) == 2
+
+
+async def test_a_look_that_began_before_the_end_does_not_take_it_back(world: World) -> None:
+    """The list shows it running still, and is slow to come."""
+    await started(world)
+    reached, held = asyncio.Event(), asyncio.get_running_loop().create_future()
+
+    def hold(_: str) -> asyncio.Future[None]:
+        reached.set()
+        return held
+
+    world.cri.before["list_containers"] = hold
+    looking = asyncio.create_task(world.parts.observer.refresh("u1"))
+    await asyncio.wait_for(reached.wait(), 10)
+    world.cri.before.clear()
+    world.cri.exit("main", 3)
+    await settle()
+    held.set_result(None)
+    await looking
+    await world.until(lambda: seen(world).state is RunState.EXITED)
+    await world.clock.advance(30)
+    assert seen(world).exit_code == 3
+
+
+async def test_an_audit_that_began_before_a_step_does_not_undo_what_it_saw(world: World) -> None:
+    world.create()
+    reached, held = asyncio.Event(), asyncio.get_running_loop().create_future()
+
+    def hold(uid: str) -> asyncio.Future[None] | None:
+        if uid:
+            return None
+        reached.set()
+        return held
+
+    world.cri.before["list_containers"] = hold
+    auditing = asyncio.create_task(world.parts.observer.audit())
+    await asyncio.wait_for(reached.wait(), 10)
+    await world.until(world.is_ready)
+    held.set_result(None)
+    world.cri.before.clear()
+    await auditing
+    assert seen(world).state is RunState.RUNNING
+
+
+async def test_nothing_is_kept_of_pods_that_are_gone(world: World) -> None:
+    for number in range(3):
+        uid = f"u{number}"
+        world.create(name=f"web{number}", uid=uid)
+        await world.until(lambda uid=uid: world.is_ready(uid))  # type: ignore[misc]
+        world.api.ask_deletion(uid, 1)
+        await world.until(lambda uid=uid: world.is_gone(uid))  # type: ignore[misc]
+    await settle()
+    observer = world.parts.observer
+    assert not observer._pods and not observer._locks and not observer._changed and not observer._acting

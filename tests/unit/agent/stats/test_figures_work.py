@@ -1,0 +1,100 @@
+"""What the pod pipeline measures on the way of a pod, and how long a start is said to have taken."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from agent.common.model.errors import CriError
+from agent.common.model.pods import ImageFacts, Kind
+from agent.pods.plan.startup import has_started, is_stateful, start_times
+from nodelib.kube.times import parse_rfc3339
+from tests.builders.pods import Json, pod
+from tests.fakes.pod_world import World, container
+
+CREATED = "2026-01-01T00:00:00Z"
+AT = parse_rfc3339(CREATED)
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    made = World()
+    await made.start_agent()
+    yield made
+    await made.kill_agent()
+
+
+async def test_a_pods_way_is_measured(world: World) -> None:
+    world.cri.registry["app:1"] = ImageFacts("sha256:2", ("app:1",), size=20 << 20)
+    world.cri.before["pull_image"] = lambda reference: world.clock.sleep(3)
+    world.create(container(image="app:1"), initContainers=[container("one")], terminationGracePeriodSeconds=1)
+    await world.until(lambda: world.cri.running() == ["one"])
+    world.cri.exit("one")
+    await world.until(world.is_ready)
+    told = world.figures.told
+    assert told["sandbox_begun"] == [()]
+    assert told["container_begun"] == [(Kind.INIT,), (Kind.MAIN,)]
+    assert [(size, seconds >= 3) for seconds, size in told["image_pulled"]] == [(20 << 20, True)]
+    assert len(told["pod_running"]) == 1 and told["pod_running"][0][0] >= 3
+    assert len(told["pod_started"]) == 1
+    assert told["status_sent"] and told["relisted"]
+    assert told["pod_synced"][0][0] == "create" and {"sync"} == {kind for kind, _ in told["pod_synced"][1:]}
+    world.api.ask_deletion("u1", 1)
+    await world.until(world.is_gone)
+    assert told["pod_synced"][-1][0] == "kill"
+
+
+async def test_failed_starts_are_counted_by_their_reason(world: World) -> None:
+    world.cri.fail["start_container"] = [CriError("exec format error")]
+    world.create()
+    await world.until(world.is_ready)
+    assert world.figures.told["container_failed"] == [(Kind.MAIN, "RunContainerError")]
+
+
+async def test_a_restarted_agent_measures_no_start_again(world: World) -> None:
+    world.create()
+    await world.until(world.is_ready)
+    await world.kill_agent()
+    world.figures.told.clear()
+    await world.start_agent()
+    await world.clock.advance(30)
+    assert not world.figures.told["pod_running"] and not world.figures.told["pod_started"]
+
+
+def started(**fields: Json) -> Json:
+    return {"containerStatuses": [{"name": "main", "state": {"running": {"startedAt": CREATED}}}], **fields}
+
+
+def test_a_pod_has_started_when_all_its_containers_have() -> None:
+    assert has_started(pod(status=started()))
+    assert not has_started(pod())
+    waiting = {"name": "b", "state": {"waiting": {}}}
+    assert not has_started(pod(status={"containerStatuses": [*started()["containerStatuses"], waiting]}))
+
+
+@pytest.mark.parametrize(
+    ("volume", "stateful"),
+    [
+        pytest.param({"emptyDir": {}}, False, id="emptydir"),
+        pytest.param({"projected": {}}, False, id="projected"),
+        pytest.param({"hostPath": {"path": "/"}}, True, id="hostpath"),
+        pytest.param({"image": {}}, True, id="image"),
+    ],
+)
+def test_stateful(volume: Json, stateful: bool) -> None:
+    of = pod(volumes=[{"name": "v", **volume}], meta={"creationTimestamp": CREATED})
+    assert is_stateful(of) is stateful
+    assert (start_times(of, AT + 5, [])[1] is None) is stateful
+
+
+def test_pulls_and_init_containers_are_not_the_nodes_doing() -> None:
+    ran = {"terminated": {"startedAt": "2026-01-01T00:00:06Z", "finishedAt": "2026-01-01T00:00:08Z"}}
+    side = {"name": "side", "state": ran}
+    of = pod(
+        initContainers=[{"name": "one"}, {"name": "side", "restartPolicy": "Always"}],
+        meta={"creationTimestamp": CREATED},
+        status=started(initContainerStatuses=[{"name": "one", "state": ran}, side]),  # type: ignore[arg-type]
+    )
+    pulls = [(AT + 1, AT + 3), (AT + 2, AT + 5), (AT + 2, AT + 4)]
+    assert start_times(of, AT + 10, pulls) == (10, 4)

@@ -1,0 +1,57 @@
+"""Whether a volume is to be grown, and what its claim then says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from agent.volumes.plan import csi_expand as plan
+
+Json = dict[str, Any]
+
+
+def claim(asked: str, has: str, **status: Any) -> Json:
+    return {
+        "spec": {"resources": {"requests": {"storage": asked}}},
+        "status": {"capacity": {"storage": has}, **status},
+    }
+
+
+def volume(size: str) -> Json:
+    return {"spec": {"capacity": {"storage": size}}}
+
+
+@pytest.mark.parametrize(
+    ("state", "size", "expected"),
+    [
+        pytest.param("", "1Gi", 0, id="it has what it is"),
+        pytest.param("", "2Gi", 2 << 30, id="the volume has grown"),
+        pytest.param("NodeResizePending", "2Gi", 2 << 30, id="it waits for the node"),
+        pytest.param("NodeResizeInProgress", "2Gi", 2 << 30, id="an earlier life was at it"),
+        pytest.param("NodeResizeInfeasible", "2Gi", 0, id="it can never be"),
+        pytest.param("ControllerResizeInProgress", "2Gi", 0, id="the controller is at it"),
+    ],
+)
+def test_wanted_size(state: str, size: str, expected: int) -> None:
+    one = claim("2Gi", "1Gi", allocatedResourceStatuses={"storage": state})
+    assert plan.wanted_size(one, volume(size)) == expected
+
+
+def test_only_claims_that_ask_for_more_are_worth_a_look() -> None:
+    assert plan.asks_for_more(claim("2Gi", "1Gi")) and not plan.asks_for_more(claim("1Gi", "1Gi"))
+
+
+def test_done_takes_back_what_waited() -> None:
+    one = claim("2Gi", "1Gi", conditions=[{"type": "FileSystemResizePending"}, {"type": "Other"}])
+    status = plan.done(one, volume("2Gi"))["status"]
+    assert status["capacity"] == {"storage": "2Gi"} and status["allocatedResourceStatuses"] == {"storage": None}
+    assert {"type": "FileSystemResizePending", "$patch": "delete"} in status["conditions"]
+    assert {"type": "Other"} in status["conditions"]
+
+
+def test_what_can_never_be_is_said_once() -> None:
+    status = plan.infeasible("too big", "2026-01-01T00:00:00Z")["status"]
+    assert status["allocatedResourceStatuses"] == {"storage": "NodeResizeInfeasible"}
+    assert status["conditions"][0]["message"] == "too big"
+    assert plan.is_infeasible("OUT_OF_RANGE") and not plan.is_infeasible("INTERNAL")

@@ -1,0 +1,158 @@
+"""CSI volumes through drivers that fail and agents that start again. The disk outlives the agent."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from agent.common.model.pod_settings import PodPaths
+from agent.common.model.pods import Pod
+from agent.plugins.model import PluginInfo
+from agent.volumes.model.csi import STAGE, CsiVolume, DriverFacts
+from agent.volumes.work.csi import CsiEdges, CsiVolumes
+from agent.volumes.work.csi_drivers import CsiDrivers
+from nodelib.errors import NodewrightError, Permanent, Temporary
+from tests.builders.pods import container, pod
+from tests.fakes.clock import FakeClock, settle
+from tests.fakes.csi import FakeCsiApi, FakeCsiDisk, FakeDriver
+
+FACTS = DriverFacts("drv", "/p/drv.sock", "node-7", capabilities=frozenset({STAGE}))
+INFO = PluginInfo("CSIPlugin", "drv", "/p/drv.sock", ("1.0.0",))
+VOLUME = CsiVolume("v", "pv", "drv", "h", fs_type="ext4", access_modes=("ReadWriteOnce",))
+SCRATCH = CsiVolume("s", "s", "drv", "csi-s", ephemeral=True)
+
+
+class World:
+    """`agent` is one life of the agent's part; restart() begins another on the same disk."""
+
+    def __init__(self) -> None:
+        self.disk, self.api, self.clock = FakeCsiDisk(), FakeCsiApi(), FakeClock()
+        self.api.drivers["drv"] = {"spec": {"attachRequired": False}}
+        self.driver = FakeDriver(self.disk, FACTS)
+        self.told: list[frozenset[str]] = []
+        self.settled = asyncio.Event()
+        self.settled.set()
+
+    async def restart(self, *, with_driver: bool = True) -> None:
+        drivers = CsiDrivers(self.api, lambda name, endpoint: self.driver, self.clock, lambda: None)
+        if with_driver:
+            await drivers.register(INFO)
+
+        async def in_use(names: frozenset[str]) -> None:
+            self.told.append(names)
+
+        edges = CsiEdges(drivers, self.api, self.disk, self.clock, in_use, self.settled)
+        self.agent = CsiVolumes("/k", "n", edges)
+        self.driver.calls.clear()
+        await self.agent.load()
+
+    async def mount(self, who: Pod, *volumes: CsiVolume) -> None:
+        await self.agent.mount(who, PodPaths("/k", who.uid), list(volumes or (VOLUME,)))
+
+    async def release(self, who: Pod) -> None:
+        await self.agent.release(PodPaths("/k", who.uid))
+
+
+@pytest.fixture
+async def world() -> World:
+    made = World()
+    await made.restart()
+    return made
+
+
+A, B = pod(container(), meta={"uid": "a"}), pod(container(), meta={"uid": "b"})
+
+
+async def test_two_pods_share_one_staging(world: World) -> None:
+    await asyncio.gather(world.mount(A), world.mount(B))
+    assert world.driver.calls == ["stage", "publish", "publish"]
+    assert world.agent.names_in_use() == {"kubernetes.io/csi/drv^h"}
+    await world.release(A)
+    assert "unstage" not in world.driver.calls
+    await world.release(B)
+    assert world.driver.calls[-2:] == ["unpublish", "unstage"]
+    assert not world.disk.files and not world.disk.mounted and not world.agent.names_in_use()
+
+
+async def test_an_agent_that_starts_again_needs_no_driver_for_what_stands(world: World) -> None:
+    await world.mount(A)
+    await world.restart(with_driver=False)
+    assert world.agent.names_in_use() == {"kubernetes.io/csi/drv^h"}
+    await world.mount(A)
+    assert world.driver.calls == []
+    with pytest.raises(Temporary, match="not found in the list of registered CSI drivers"):
+        await world.release(A)
+    assert world.disk.mounted and world.agent.names_in_use()
+
+
+@pytest.mark.parametrize("step", ["stage", "publish"])
+async def test_a_call_without_an_answer_is_undone_with_the_pod(world: World, step: str) -> None:
+    """The driver may still be at it: what it was given is remembered, over a restart too."""
+    world.driver.fail[step] = "DEADLINE_EXCEEDED"
+    with pytest.raises(NodewrightError, match=r"MountVolume.SetUp failed for volume \"pv\""):
+        await world.mount(A)
+    await world.restart()
+    world.driver.fail.clear()
+    await world.release(A)
+    run = asyncio.create_task(world.agent.run())
+    await settle(200)
+    for _ in range(50):
+        if not world.disk.files:
+            break
+        await asyncio.sleep(0.01)
+    run.cancel()
+    assert not world.disk.files and "unstage" in world.driver.calls
+
+
+async def test_a_refusal_leaves_nothing_behind(world: World) -> None:
+    world.driver.fail["publish"] = "INVALID_ARGUMENT"
+    with pytest.raises(NodewrightError):
+        await world.mount(A, SCRATCH)
+    assert not world.disk.files
+
+
+async def test_a_pod_that_gives_up_releases_what_was_only_staged(world: World) -> None:
+    world.driver.fail["publish"] = "INTERNAL"
+    with pytest.raises(NodewrightError):
+        await world.mount(A)
+    await world.release(A)
+    assert world.driver.calls[-1] == "unstage" and not world.disk.files
+
+
+async def test_it_waits_for_the_attachment_and_says_so(world: World) -> None:
+    del world.api.drivers["drv"]
+    waiting = asyncio.create_task(world.mount(A))
+    for _ in range(12):
+        await asyncio.sleep(0.01)
+        await world.clock.advance(1)
+    with pytest.raises(Temporary, match="no VolumeAttachment yet"):
+        await waiting
+    assert world.told == [{"kubernetes.io/csi/drv^h"}] and world.driver.calls == []
+
+
+async def test_ephemeral_volumes_need_a_driver_object_that_offers_them(world: World) -> None:
+    with pytest.raises(Permanent, match="not supported"):
+        await world.mount(A, SCRATCH)
+    world.api.drivers["drv"] = {"spec": {"volumeLifecycleModes": ["Ephemeral"], "attachRequired": False}}
+    await world.mount(A, SCRATCH)
+    assert world.driver.calls == ["publish"] and not world.agent.names_in_use()
+
+
+async def test_republished_until_the_pod_goes(world: World) -> None:
+    world.api.drivers["drv"]["spec"]["requiresRepublish"] = True
+    run = asyncio.create_task(world.agent.run())
+    await world.mount(A)
+    for _ in range(3):
+        world.driver.fail["publish"] = "INTERNAL"  # what stands is left standing
+        await asyncio.sleep(0.02)
+        await world.clock.advance(61)
+    await asyncio.sleep(0.05)
+    assert world.driver.calls.count("publish") >= 2 and world.disk.mounted
+    await world.release(A)
+    run.cancel()
+
+
+async def test_the_node_knows_its_drivers(world: World) -> None:
+    assert world.api.the_csi_node is not None
+    assert [one["nodeID"] for one in world.api.the_csi_node["spec"]["drivers"]] == ["node-7"]

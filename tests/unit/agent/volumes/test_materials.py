@@ -1,0 +1,316 @@
+"""The way of a pod through its materials, and that no manifest whatever makes it crash."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from cri_api.v1 import api_pb2
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from agent.common.model.pod_settings import NodeContext, PodDefaults
+from agent.common.model.pods import ImageFacts, Kind, Pod
+from agent.containers.model import ContainerInputs
+from agent.containers.work.pod import PodMaterialsWork
+from agent.resources.plan.cgroups import Machine, Policy
+from agent.volumes.model.sources import CONFIG_MAP, SECRET, Credential, ObjectRef
+from agent.volumes.model.volumes import AtomicVolume
+from agent.volumes.work.world import CgroupFacts, VolumeEdges
+from nodelib.errors import NodewrightError, Permanent, Temporary
+from tests.builders.pods import container, pod
+from tests.fakes.pod_materials import FakeCertificates, FakeCsi, FakeDisk, FakeObjects
+
+Json = dict[str, Any]
+CM, SEC = ObjectRef(CONFIG_MAP, "settings"), ObjectRef(SECRET, "keys")
+KUBERNETES = {
+    "metadata": {"name": "kubernetes", "namespace": "default"},
+    "spec": {"clusterIP": "10.96.0.1", "ports": [{"port": 443}]},
+}
+
+
+class World:
+    def __init__(self) -> None:
+        self.objects, self.disk, self.certificates = FakeObjects(), FakeDisk(), FakeCertificates()
+        self.csi = FakeCsi()
+        self.objects.all_services = [KUBERNETES]
+        self.objects.found = {CM: {"data": {"a": "1"}}, SEC: {"data": {"k": "dg=="}}}
+        self.warned: list[tuple[str, str]] = []
+        facts = NodeContext(
+            ("10.89.0.11",), {"cpu": "2", "memory": "1Gi"}, recursive_read_only_handlers=frozenset({""})
+        )
+        edges = VolumeEdges(
+            self.objects,
+            self.certificates,
+            self.disk,
+            self.csi,
+            lambda: facts,
+            lambda _, reason, message: self.warned.append((reason, message)),
+            CgroupFacts(Policy(), Machine(1 << 30, 1)),
+        )
+        self.materials = PodMaterialsWork(PodDefaults("n1", cluster_dns=("10.96.0.10",)), edges)
+
+    async def configs(self, subject: Pod, ips: tuple[str, ...] = ("10.244.1.5",), target_id: str = "") -> list[Any]:
+        made = await self.materials.prepare(subject)
+        messages: list[Any] = [api_pb2.PodSandboxConfig(**await self.materials.sandbox_config(subject, made, 0))]
+        for kind, one in subject.containers():
+            creation = ContainerInputs(0, ips, ImageFacts("i"), "r", target_id if kind is Kind.EPHEMERAL else "")
+            config = await self.materials.container_config(subject, one, made, creation)
+            messages.append(api_pb2.ContainerConfig(**config))
+        return messages
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+async def test_a_plain_pod(world: World) -> None:
+    sandbox, config = await world.configs(pod())
+    assert sandbox.dns_config.servers == ["10.96.0.10"]
+    targets = {mount.container_path: mount.host_path for mount in config.mounts}
+    assert targets["/etc/hosts"] == "/var/lib/kubelet/pods/0b5c5f5e-1/etc-hosts"
+    message = targets["/dev/termination-log"]
+    assert message.startswith("/var/lib/kubelet/pods/0b5c5f5e-1/containers/main/")
+    assert len(message.rpartition("/")[2]) == 8
+    assert world.disk.texts[message] == ""
+    assert "/var/log/pods/shop_web_0b5c5f5e-1/main" in world.disk.directories
+    assert {item.key: item.value for item in config.envs}["KUBERNETES_SERVICE_HOST"] == "10.96.0.1"
+
+
+async def test_every_attempt_has_its_own_message_file(world: World) -> None:
+    (_, one), (_, two) = await world.configs(pod()), await world.configs(pod())
+    paths = [
+        mount.host_path for config in (one, two) for mount in config.mounts if "termination" in mount.container_path
+    ]
+    assert len(set(paths)) == 2
+
+
+async def test_no_hosts_file_before_there_is_an_address(world: World) -> None:
+    _, config = await world.configs(pod(), ips=())
+    assert "/etc/hosts" not in {mount.container_path for mount in config.mounts}
+
+
+async def test_host_network_shows_the_nodes_hosts(world: World) -> None:
+    _, config = await world.configs(pod(hostNetwork=True), ips=())
+    path = {mount.container_path: mount.host_path for mount in config.mounts}["/etc/hosts"]
+    assert world.disk.texts[path].endswith("NODE\n")
+
+
+async def test_ephemeral_container_joins_its_target(world: World) -> None:
+    messages = await world.configs(pod(ephemeralContainers=[container("debug")]), target_id="abc")
+    options = messages[-1].linux.security_context.namespace_options
+    assert (options.pid, options.target_id) == (api_pb2.TARGET, "abc")
+
+
+async def test_file_key_ref(world: World) -> None:
+    source = {"valueFrom": {"fileKeyRef": {"volumeName": "e", "path": "f", "key": "K"}}}
+    subject = pod(container(env=[{"name": "A", **source}]), volumes=[{"name": "e", "emptyDir": {}}])
+    world.disk.texts["/var/lib/kubelet/pods/0b5c5f5e-1/volumes/e/f"] = "K='v'\n"
+    _, config = await world.configs(subject)
+    assert {item.key: item.value for item in config.envs}["A"] == "v"
+    without = pod(container(env=[{"name": "A", **source}]))
+    with pytest.raises(Permanent, match="referenced by FileKeyRef"):
+        await world.configs(without)
+
+
+async def test_refresh_updates_what_it_can(world: World) -> None:
+    subject = pod(
+        volumes=[{"name": "c", "configMap": {"name": "settings"}}, {"name": "s", "secret": {"secretName": "keys"}}]
+    )
+    await world.materials.prepare(subject)
+    world.objects.found = {SEC: {"data": {"k": "bmV3"}}}
+    with pytest.raises(Temporary, match='configmap "settings" not found'):
+        await world.materials.refresh(subject)
+    standing = {plan.name: plan for plan in world.disk.volumes[subject.uid] if isinstance(plan, AtomicVolume)}
+    assert standing["s"].files["k"].data == b"new"
+    assert standing["c"].files["a"].data == b"1"
+
+
+CERTIFICATE = {"podCertificate": {"signerName": "example.com/s", "keyType": "ED25519", "credentialBundlePath": "b"}}
+
+
+async def test_what_is_sure_is_known_without_a_token(world: World) -> None:
+    token = {"serviceAccountToken": {"path": "token"}}
+    projected = {"name": "v", "projected": {"sources": [token, {"configMap": {"name": "settings"}}]}}
+    assert await world.materials.sure(pod(container("a"), volumes=[projected]))
+    assert not world.disk.volumes
+    missing = {"name": "v", "configMap": {"name": "missing"}}
+    assert not await world.materials.sure(pod(container("a"), volumes=[projected, {**missing, "name": "w"}]))
+    world.objects.down = True
+    with pytest.raises(Temporary):
+        await world.materials.sure(pod(container("a"), volumes=[missing]))
+
+
+async def test_a_signer_holds_up_its_own_volume_only(world: World) -> None:
+    projected = {"name": "tls", "projected": {"sources": [CERTIFICATE]}}
+    subject = pod(volumes=[{"name": "c", "configMap": {"name": "settings"}}, projected])
+    with pytest.raises(Temporary, match="not issued yet"):
+        await world.materials.prepare(subject)
+    world.certificates.issued["tls"] = Credential(b"KEY", b"1")
+    await world.materials.prepare(subject)
+    world.objects.found = {CM: {"data": {"a": "2"}}}
+    del world.certificates.issued["tls"]
+    with pytest.raises(Temporary, match="not issued yet"):
+        await world.materials.refresh(subject)
+    standing = {plan.name: plan for plan in world.disk.volumes[subject.uid] if isinstance(plan, AtomicVolume)}
+    assert standing["c"].files["a"].data == b"2"
+    assert standing["tls"].files["b"].data == b"KEY1"
+    assert standing["tls"].in_memory
+    await world.materials.release(subject.uid)
+    assert world.certificates.forgotten == [subject.uid]
+
+
+async def test_static_pods_start_without_an_api_server(world: World) -> None:
+    world.objects.down = True
+    _, config = await world.configs(pod(source="file"))
+    assert list(config.envs) == []
+    with pytest.raises(Temporary):
+        await world.configs(pod())
+
+
+async def test_sub_path_errors_keep_the_nodes_secrets(world: World) -> None:
+    world.disk.refuse_sub_paths = True
+    mounts = [{"name": "e", "mountPath": "/e", "subPath": "x"}]
+    with pytest.raises(Permanent, match='failed to prepare subPath for volumeMount "e"') as raised:
+        await world.configs(pod(container(volumeMounts=mounts), volumes=[{"name": "e", "emptyDir": {}}]))
+    assert "secret detail" not in str(raised.value)
+
+
+async def test_warnings_are_said_once(world: World) -> None:
+    subject = pod(dnsConfig={"nameservers": ["1.1.1.1", "1.1.1.2", "1.1.1.3"]}, imagePullSecrets=[{"name": "gone"}])
+    for _ in range(3):
+        await world.configs(subject)
+        await world.materials.pull_auth(subject, "img")
+    assert sorted(reason for reason, _ in world.warned) == ["DNSConfigForming", "FailedToRetrieveImagePullSecret"]
+
+
+async def test_a_volume_that_stays_mounted_is_told_with_its_pod(world: World) -> None:
+    subject = pod()
+    await world.materials.prepare(subject)
+    world.disk.busy.add(subject.uid)
+    with pytest.raises(Temporary, match="take its volumes down") as raised:
+        await world.materials.release(subject.uid)
+    assert subject.uid in str(raised.value)
+    world.disk.busy.clear()
+    await world.materials.release(subject.uid)
+    assert await world.materials.pods_on_disk() == []
+
+
+async def test_release_forgets(world: World) -> None:
+    subject = pod()
+    await world.materials.prepare(subject)
+    assert await world.materials.pods_on_disk() == [subject.uid]
+    await world.materials.release(subject.uid)
+    assert (await world.materials.pods_on_disk(), world.objects.forgotten) == ([], [subject.uid])
+
+
+async def test_a_refresh_after_the_release_keeps_nothing_watched(world: World) -> None:
+    subject = pod()
+    await world.materials.prepare(subject)
+    await world.materials.release(subject.uid)
+    await world.materials.refresh(subject)
+    assert world.objects.forgotten == [subject.uid] * 2
+
+
+async def test_user_namespaces_are_refused_not_ignored(world: World) -> None:
+    with pytest.raises(Permanent, match="user namespaces"):
+        await world.configs(pod(hostUsers=False))
+
+
+FULL: Json = {
+    "metadata": {"name": "web", "namespace": "shop", "uid": "u-1", "labels": {"a": "1"}, "annotations": {"b": "2"}},
+    "spec": {
+        "dnsPolicy": "ClusterFirst",
+        "dnsConfig": {"nameservers": ["1.1.1.1"], "options": [{"name": "ndots", "value": "2"}]},
+        "hostAliases": [{"ip": "1.2.3.4", "hostnames": ["x"]}],
+        "securityContext": {"runAsUser": 1, "fsGroup": 2, "sysctls": [{"name": "kernel.x", "value": "1"}]},
+        "imagePullSecrets": [{"name": "p"}],
+        "volumes": [
+            {"name": "e", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}},
+            {"name": "c", "configMap": {"name": "settings", "items": [{"key": "a", "path": "p", "mode": 256}]}},
+            {
+                "name": "p",
+                "projected": {
+                    "sources": [
+                        {"serviceAccountToken": {"path": "t", "expirationSeconds": 600}},
+                        {"downwardAPI": {"items": [{"path": "l", "fieldRef": {"fieldPath": "metadata.labels"}}]}},
+                        {"clusterTrustBundle": {"signerName": "s", "labelSelector": {}, "path": "r", "optional": True}},
+                    ]
+                },
+            },
+            {"name": "h", "hostPath": {"path": "/tmp", "type": ""}},
+        ],
+        "containers": [
+            {
+                "name": "main",
+                "image": "i",
+                "command": ["$(A)"],
+                "env": [
+                    {"name": "A", "value": "x"},
+                    {"name": "B", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu", "divisor": "1m"}}},
+                    {"name": "C", "valueFrom": {"secretKeyRef": {"name": "keys", "key": "k"}}},
+                ],
+                "envFrom": [{"prefix": "P", "configMapRef": {"name": "settings"}}],
+                "ports": [{"containerPort": 80, "hostPort": 81}],
+                "resources": {"limits": {"cpu": "1", "memory": "1Mi"}, "requests": {"cpu": "1m"}},
+                "securityContext": {"capabilities": {"add": ["X"]}, "seccompProfile": {"type": "RuntimeDefault"}},
+                "lifecycle": {"preStop": {"exec": {"command": ["x"]}}, "stopSignal": "SIGTERM"},
+                "volumeMounts": [
+                    {"name": "e", "mountPath": "/e", "subPathExpr": "$(A)"},
+                    {"name": "c", "mountPath": "/c", "readOnly": True, "recursiveReadOnly": "IfPossible"},
+                ],
+            }
+        ],
+    },
+}
+JUNK = st.sampled_from(
+    [None, True, -1, 2**70, 1.5, "", "x", "\0", "$(A)", "..", [], [None], ["x"], {}, {"x": None}, {"name": "e"}]
+)
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    found = [path] if path else []
+    for key, inner in items:
+        found += places(inner, (*path, key))
+    return found
+
+
+PLACES = [path for path in places(FULL) if path[0] == "spec" and len(path) > 1]
+
+
+async def test_the_full_pod_itself_is_accepted(world: World) -> None:
+    assert len(await world.configs(Pod(FULL))) == 2
+
+
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(st.sampled_from(PLACES), JUNK), min_size=1, max_size=3))
+async def test_malformed_pods_are_refused_with_a_reason_and_never_crash(
+    changes: list[tuple[tuple[Any, ...], Any]],
+) -> None:
+    raw = copy.deepcopy(FULL)
+    for path, junk in changes:
+        at = raw
+        try:
+            for key in path[:-1]:
+                at = at[key]
+            at[path[-1]] = junk
+        except (KeyError, IndexError, TypeError):
+            continue
+    subject = Pod(raw, "file")
+    try:
+        await World().configs(subject)
+    except NodewrightError as error:
+        assert error.message
+    except (TypeError, ValueError) as error:
+        # The one place that may still refuse a value is the runtime's own message class.
+        assert _from_protobuf(error), repr(error)
+
+
+def _from_protobuf(error: BaseException) -> bool:
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is not None and trace.tb_frame.f_code.co_name == "configs"

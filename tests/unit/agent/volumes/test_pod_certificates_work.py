@@ -1,0 +1,247 @@
+"""The life of a pod's certificate: asked for, waited for, shown, renewed, refused."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from agent.common.model.pod_settings import NodeContext
+from agent.common.model.pods import Pod
+from agent.volumes.model.sources import CertificateNeed, Credential
+from agent.volumes.work.pod_certificates import PodCertificateManager, Reports
+from nodelib.errors import Permanent, Temporary
+from nodelib.kube.times import format_rfc3339
+from tests.builders.pods import pod
+from tests.fakes.certificate_requests import FakeRequests
+from tests.fakes.clock import FakeClock, settle
+from tests.fakes.signer import refused
+
+Json = dict[str, Any]
+NEED = CertificateNeed("tls", 0, "example.com/s", "ECDSAP256")
+HOUR = 3600.0
+
+
+CHAIN = "-----BEGIN CERTIFICATE-----\nY2VydGlmaWNhdGU=\n-----END CERTIFICATE-----\n"
+
+
+class World:
+    def __init__(self) -> None:
+        self.clock, self.requests = FakeClock(), FakeRequests()
+        self.told: list[str] = []
+        self.warned: list[tuple[str, str]] = []
+        self.facts = NodeContext(uid="node uid")
+        self.desk = PodCertificateManager(
+            self.requests,
+            self.clock,
+            "n1",
+            lambda: self.facts,
+            Reports(self.told.append, lambda _, reason, message: self.warned.append((reason, message))),
+        )
+
+    def ask(self, subject: Pod | None = None, need: CertificateNeed = NEED) -> asyncio.Task[Credential]:
+        return asyncio.create_task(self.desk.get(subject or pod(), need))
+
+    def issue(self, number: int | None = None, lifetime: float = 2 * HOUR) -> None:
+        now = self.clock.now()
+        self.requests.answer(
+            {
+                "conditions": [{"type": "Issued"}],
+                "certificateChain": CHAIN,
+                "beginRefreshAt": format_rfc3339(now + lifetime / 2),
+                "notAfter": format_rfc3339(now + lifetime),
+            },
+            number,
+        )
+
+    async def first(self) -> Credential:
+        task = self.ask()
+        await settle()
+        self.issue()
+        return await task
+
+    async def until_overdue(self) -> None:
+        """Past the refresh of a certificate of two hours, whatever its jitter."""
+        await self.clock.advance(HOUR + 301)
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    made = World()
+    yield made
+    await made.desk.close()
+
+
+async def test_a_signer_that_answers_at_once(world: World) -> None:
+    found = await world.first()
+    assert found == Credential(b"KEY 1\n", CHAIN.encode())
+    assert world.requests.made[0]["spec"]["nodeUID"] == "node uid"
+    assert world.requests.made[0]["spec"]["serviceAccountUID"] == "uid of shop/default"
+    assert world.told == []
+    assert await world.desk.get(pod(), NEED) == found
+    assert len(world.requests.made) == 1
+
+
+async def test_one_request_for_all_who_ask(world: World) -> None:
+    tasks = [world.ask() for _ in range(5)]
+    await settle()
+    world.issue()
+    assert len(set(map(id, await asyncio.gather(*tasks)))) == 1
+    assert len(world.requests.made) == 1
+
+
+async def test_each_source_of_each_pod_has_its_own(world: World) -> None:
+    other = CertificateNeed("tls", 1, "example.com/s", "ED25519")
+    tasks = [world.ask(), world.ask(need=other), world.ask(pod(meta={"uid": "u2"}))]
+    await settle()
+    assert len(world.requests.made) == 3
+    assert sorted(world.requests.keys) == ["ECDSAP256", "ECDSAP256", "ED25519"]
+    for number in (1, 2, 3):
+        world.issue(number)
+    assert len({one.key for one in await asyncio.gather(*tasks)}) == 3
+
+
+async def test_a_signer_that_takes_its_time(world: World) -> None:
+    task = world.ask()
+    await world.clock.advance(3)
+    with pytest.raises(Temporary, match=r"not issued yet: PodCertificateRequest shop/req-1 waits for its signer"):
+        await task
+    assert world.told == []
+    world.issue()
+    await settle()
+    assert world.told == [pod().uid]
+    assert (await world.desk.get(pod(), NEED)).key == b"KEY 1\n"
+    assert len(world.requests.made) == 1
+
+
+@pytest.mark.parametrize("how", ["Denied", "Failed"])
+async def test_a_refusal_is_final(world: World, how: str) -> None:
+    task = world.ask()
+    await settle()
+    world.requests.answer(refused(how, "UnsupportedKeyType", "use ED25519", 0))
+    with pytest.raises(
+        Permanent, match=f'permanently {how.lower()}: reason="UnsupportedKeyType" message="use ED25519"'
+    ):
+        await task
+    said = {"Denied": "was denied", "Failed": "failed"}[how]
+    assert world.warned == [
+        (how, f'PodCertificateRequest shop/req-1 {said}, reason="UnsupportedKeyType", message="use ED25519"')
+    ]
+    await world.clock.advance(10 * HOUR)
+    with pytest.raises(Permanent):
+        await world.desk.get(pod(), NEED)
+    assert len(world.requests.made) == 1
+    assert world.desk.states() == {("example.com/s", how.lower()): 1}
+
+
+async def test_renewal(world: World) -> None:
+    await world.first()
+    await world.clock.advance(HOUR - 1)
+    assert len(world.requests.made) == 1
+    await world.clock.advance(302)
+    assert len(world.requests.made) == 2
+    assert (await world.desk.get(pod(), NEED)).key == b"KEY 1\n"
+    world.issue()
+    await settle()
+    assert world.told == [pod().uid]
+    assert (await world.desk.get(pod(), NEED)).key == b"KEY 2\n"
+    assert world.warned == []
+
+
+async def test_a_signer_that_forgets_to_renew(world: World) -> None:
+    await world.first()
+    await world.until_overdue()
+    assert world.desk.states() == {("example.com/s", "fresh"): 1}
+    await world.clock.advance(700)
+    assert [reason for reason, _ in world.warned] == ["CertificateOverdueForRefresh"]
+    assert world.desk.states() == {("example.com/s", "overdue_for_refresh"): 1}
+    await world.clock.advance(HOUR)
+    assert [reason for reason, _ in world.warned] == ["CertificateOverdueForRefresh", "CertificateExpired"]
+    assert world.desk.states() == {("example.com/s", "expired"): 1}
+    assert (await world.desk.get(pod(), NEED)).key == b"KEY 1\n"
+
+
+async def test_a_renewal_that_is_refused(world: World) -> None:
+    await world.first()
+    await world.until_overdue()
+    world.requests.answer(refused("Denied", "R", "no more", 0))
+    await settle()
+    with pytest.raises(Permanent, match="no more"):
+        await world.desk.get(pod(), NEED)
+
+
+async def test_a_request_that_somebody_deletes_is_made_again(world: World) -> None:
+    task = world.ask()
+    await settle()
+    world.requests.answer({})
+    await settle()
+    world.requests.delete()
+    await world.clock.advance(1)
+    assert len(world.requests.made) == 2
+    world.issue()
+    assert (await task).key == b"KEY 2\n"
+
+
+async def test_a_request_that_never_shows_is_made_again(world: World) -> None:
+    world.ask().add_done_callback(lambda task: task.exception())
+    await world.clock.advance(599)
+    assert len(world.requests.made) == 1
+    await world.clock.advance(62)
+    assert len(world.requests.made) == 2
+
+
+async def test_an_answer_that_comes_before_the_name(world: World) -> None:
+    request = {"metadata": {"namespace": "shop", "name": "req-1"}, "status": refused("Denied", "R", "at once", 0)}
+    world.requests.visible["shop", "req-1"] = request
+    with pytest.raises(Permanent, match="at once"):
+        await world.desk.get(pod(), NEED)
+
+
+async def test_the_server_does_not_know_the_pod_yet(world: World) -> None:
+    world.requests.failures = [Temporary("pod not found") for _ in range(4)]
+    task = world.ask()
+    await world.clock.advance(1)
+    world.issue()
+    assert (await task).key == b"KEY 1\n"
+    assert world.requests.keys == ["ECDSAP256"]
+
+
+async def test_a_server_that_keeps_refusing_is_named(world: World) -> None:
+    world.requests.failures = [Temporary("quota exceeded") for _ in range(100)]
+    task = world.ask()
+    await world.clock.advance(3)
+    with pytest.raises(Temporary, match="not issued yet: quota exceeded"):
+        await task
+    await world.clock.advance(HOUR)
+    assert 20 < len(world.requests.failures) < 60
+
+
+async def test_no_request_before_the_node_is_known(world: World) -> None:
+    world.facts = NodeContext()
+    task = world.ask()
+    await world.clock.advance(1)
+    assert world.requests.made == []
+    world.facts = NodeContext(uid="node uid")
+    await world.clock.advance(1.5)
+    world.issue()
+    await task
+
+
+async def test_a_pod_that_is_gone(world: World) -> None:
+    await world.first()
+    world.desk.forget(pod().uid)
+    await world.clock.advance(10 * HOUR)
+    assert len(world.requests.made) == 1
+    assert world.desk.states() == {}
+
+
+async def test_static_pods_have_none(world: World) -> None:
+    with pytest.raises(Permanent, match="static pod"):
+        await world.desk.get(pod(source="file"), NEED)
+    assert world.requests.made == []
+
+
+async def test_keys_do_not_show(world: World) -> None:
+    assert "KEY" not in repr(await world.first())

@@ -1,0 +1,69 @@
+"""Trust anchors out of ClusterTrustBundles."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import pytest
+
+from agent.volumes.model.sources import TrustNeed
+from agent.volumes.plan.trust import anchors, matches
+from nodelib.errors import Invalid
+
+Json = dict[str, Any]
+
+
+def pem(body: bytes, width: int = 64) -> str:
+    text = base64.b64encode(body).decode()
+    lines = "\n".join(text[at : at + width] for at in range(0, len(text), width))
+    return f"-----BEGIN CERTIFICATE-----\n{lines}\n-----END CERTIFICATE-----\n"
+
+
+def bundle(name: str, signer: str, content: str, **labels: str) -> Json:
+    return {"metadata": {"name": name, "labels": labels}, "spec": {"signerName": signer, "trustBundle": content}}
+
+
+ONE, TWO = b"1" * 100, b"2" * 100
+BUNDLES = [
+    bundle("a", "s", pem(ONE) + "comment\n" + pem(TWO), env="prod"),
+    bundle("b", "s", pem(ONE, 32), env="test"),
+    bundle("c", "", pem(TWO)),
+]
+
+
+@pytest.mark.parametrize(
+    ("need", "expected"),
+    [
+        pytest.param(TrustNeed(name="c"), [TWO], id="by name"),
+        pytest.param(TrustNeed(name="gone"), None, id="by name, gone"),
+        pytest.param(TrustNeed(signer="s", selector="{}"), [ONE, TWO], id="signer, everything, each once"),
+        pytest.param(TrustNeed(signer="s"), None, id="signer, no selector matches nothing"),
+        pytest.param(TrustNeed(signer="s", selector=json.dumps({"matchLabels": {"env": "test"}})), [ONE], id="labels"),
+        pytest.param(TrustNeed(signer="t", selector="{}"), None, id="another signer"),
+    ],
+)
+def test_anchors(need: TrustNeed, expected: list[bytes] | None) -> None:
+    found = anchors(need, BUNDLES)
+    assert found == (None if expected is None else "".join(pem(body) for body in expected).encode())
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ({"key": "a", "operator": "In", "values": ["1", "2"]}, True),
+        ({"key": "a", "operator": "NotIn", "values": ["1"]}, False),
+        ({"key": "z", "operator": "NotIn", "values": ["1"]}, True),
+        ({"key": "a", "operator": "Exists"}, True),
+        ({"key": "a", "operator": "DoesNotExist"}, False),
+    ],
+    ids=lambda value: value["operator"] if isinstance(value, dict) else None,
+)
+def test_expressions(expression: Json, expected: bool) -> None:
+    assert matches({"matchExpressions": [expression]}, {"a": "1"}) is expected
+
+
+def test_unknown_operator() -> None:
+    with pytest.raises(Invalid, match="operator"):
+        matches({"matchExpressions": [{"key": "a", "operator": "Like"}]}, {})

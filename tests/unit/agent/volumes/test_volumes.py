@@ -1,0 +1,228 @@
+"""What stands behind volumes, and what must be fetched first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.common.model.pod_settings import NodeContext
+from agent.volumes.model.sources import CONFIG_MAP, SECRET, ObjectRef, TokenNeed, TrustNeed, VolumeSources
+from agent.volumes.model.volumes import AtomicVolume, EmptyDir, HostPath, ImageVolume, VolumePlan
+from agent.volumes.plan.volumes import Needs, fits, needs, nested_mount_points, plan_volumes, simple
+from nodelib.errors import Invalid, NodewrightError, Permanent, Temporary
+from tests.builders.pods import container, pod
+
+Json = dict[str, Any]
+NODE = NodeContext(allocatable={"memory": "1Gi"})
+GIB = 1 << 30
+
+
+def plan(volume: Json, gathered: VolumeSources | None = None, **spec: Any) -> VolumePlan:
+    containers = spec.pop("containers", [])
+    return plan_volumes(pod(*containers, volumes=[{"name": "v", **volume}], **spec), gathered or VolumeSources(), NODE)[
+        0
+    ]
+
+
+@pytest.mark.parametrize(
+    ("volume", "expected"),
+    [
+        pytest.param({}, EmptyDir("v"), id="no source is an emptyDir"),
+        pytest.param({"emptyDir": {}}, EmptyDir("v"), id="emptyDir"),
+        pytest.param({"emptyDir": {"sizeLimit": "1Mi"}}, EmptyDir("v", size=1 << 20), id="emptyDir with a limit"),
+        pytest.param({"emptyDir": {"medium": "Memory"}}, EmptyDir("v", "Memory", GIB), id="memory: allocatable"),
+        pytest.param(
+            {"emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}, EmptyDir("v", "Memory", 1 << 20), id="memory: limit"
+        ),
+        pytest.param(
+            {"emptyDir": {"medium": "Memory", "sizeLimit": "8Gi"}}, EmptyDir("v", "Memory", GIB), id="memory: too much"
+        ),
+        pytest.param(
+            {"emptyDir": {"medium": "HugePages-2Mi"}}, EmptyDir("v", "HugePages", page_size=2 << 20), id="huge pages"
+        ),
+        pytest.param({"hostPath": {"path": "/tmp/x/"}}, HostPath("v", "/tmp/x"), id="hostPath"),
+        pytest.param({"hostPath": {"path": "/x", "type": "File"}}, HostPath("v", "/x", "File"), id="hostPath type"),
+        pytest.param({"image": {"reference": "r/a:1"}}, ImageVolume("v", "r/a:1"), id="image"),
+    ],
+)
+def test_plans(volume: Json, expected: VolumePlan) -> None:
+    assert plan(volume) == expected
+
+
+def test_pod_memory_limit_bounds_memory_volumes() -> None:
+    limited = container(resources={"limits": {"memory": "64Mi"}, "requests": {"memory": "64Mi"}})
+    assert plan({"emptyDir": {"medium": "Memory"}}, containers=[limited]) == EmptyDir("v", "Memory", 64 << 20)
+
+
+def test_huge_page_size_from_requests() -> None:
+    asks = container(resources={"requests": {"hugepages-2Mi": "4Mi"}})
+    assert plan({"emptyDir": {"medium": "HugePages"}}, containers=[asks]) == EmptyDir(
+        "v", "HugePages", page_size=2 << 20
+    )
+    with pytest.raises(Invalid, match="one size"):
+        plan({"emptyDir": {"medium": "HugePages"}})
+
+
+def test_fs_group_reaches_the_plans() -> None:
+    found = plan({"emptyDir": {}}, securityContext={"fsGroup": 7})
+    assert found == EmptyDir("v", fs_group=7)
+
+
+@pytest.mark.parametrize(
+    ("volume", "in_memory", "plugin"),
+    [
+        pytest.param({"configMap": {"name": "c"}}, False, "kubernetes.io~configmap", id="configMap"),
+        pytest.param({"secret": {"secretName": "s"}}, True, "kubernetes.io~secret", id="secret"),
+        pytest.param({"downwardAPI": {"items": []}}, True, "kubernetes.io~downward-api", id="downwardAPI"),
+        pytest.param({"projected": {"sources": []}}, True, "kubernetes.io~projected", id="projected"),
+    ],
+)
+def test_atomic_volumes(volume: Json, in_memory: bool, plugin: str) -> None:
+    gathered = VolumeSources({ObjectRef(CONFIG_MAP, "c"): {"data": {}}, ObjectRef(SECRET, "s"): {"data": {}}})
+    found = plan(volume, gathered)
+    assert isinstance(found, AtomicVolume)
+    assert (found.in_memory, found.plugin, found.size) == (in_memory, plugin, GIB if in_memory else 0)
+
+
+@pytest.mark.parametrize(
+    ("volume", "error", "said"),
+    [
+        pytest.param({"emptyDir": {"medium": "Tape"}}, Invalid, 'unknown storage medium "Tape"', id="medium"),
+        pytest.param({"hostPath": {"path": "x"}}, Invalid, "absolute path", id="relative hostPath"),
+        pytest.param({"hostPath": {"path": "/a/../b"}}, Invalid, "without '..'", id="backsteps"),
+        pytest.param({"hostPath": {"path": "/a", "type": "Odd"}}, Invalid, "invalid volume type", id="hostPath type"),
+        pytest.param({"nfs": {"server": "x"}}, Permanent, "volume type nfs is not supported", id="nfs"),
+        pytest.param({"persistentVolumeClaim": {"claimName": "c"}}, Temporary, "not bound yet", id="unbound claim"),
+        pytest.param({"configMap": {"name": "c"}}, Temporary, 'configmap "c" not found', id="missing"),
+    ],
+)
+def test_refusals(volume: Json, error: type[NodewrightError], said: str) -> None:
+    with pytest.raises(error, match=said) as raised:
+        plan(volume)
+    assert raised.value.action
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        pytest.param(
+            {"local": {"path": "/mnt/d"}}, HostPath("v", "/mnt/d", "Directory", True, 5, "Always"), id="local"
+        ),
+        pytest.param({"hostPath": {"path": "/mnt/e"}}, HostPath("v", "/mnt/e", "", True), id="hostPath"),
+    ],
+)
+def test_claims(spec: Json, expected: HostPath) -> None:
+    volume = {"persistentVolumeClaim": {"claimName": "c", "readOnly": True}}
+    assert plan(volume, VolumeSources(claims={"c": {"spec": spec}}), securityContext={"fsGroup": 5}) == expected
+
+
+def test_generic_ephemeral_claims_have_the_pods_name() -> None:
+    found = plan({"ephemeral": {}}, VolumeSources(claims={"web-v": {"spec": {"local": {"path": "/m"}}}}))
+    assert isinstance(found, HostPath)
+
+
+@pytest.mark.parametrize(
+    "spec", [{"nfs": {}}, {"volumeMode": "Block", "hostPath": {"path": "/dev/x"}}], ids=["nfs", "block"]
+)
+def test_claims_on_other_volumes_are_refused(spec: Json) -> None:
+    with pytest.raises(Permanent, match="does not support"):
+        plan({"persistentVolumeClaim": {"claimName": "c"}}, VolumeSources(claims={"c": {"spec": spec}}))
+
+
+def test_needs() -> None:
+    sources = [
+        {"configMap": {"name": "pc"}},
+        {"secret": {"name": "ps"}},
+        {"serviceAccountToken": {"path": "t"}},
+        {"clusterTrustBundle": {"signerName": "s", "labelSelector": {}, "path": "p"}},
+    ]
+    volumes = [
+        {"name": "a", "configMap": {"name": "c"}},
+        {"name": "b", "secret": {"secretName": "s"}},
+        {"name": "c", "projected": {"sources": sources}},
+        {"name": "d", "persistentVolumeClaim": {"claimName": "claim"}},
+        {"name": "e", "ephemeral": {}},
+    ]
+    assert needs(pod(volumes=volumes)) == Needs(
+        frozenset(
+            {ObjectRef(CONFIG_MAP, "c"), ObjectRef(CONFIG_MAP, "pc"), ObjectRef(SECRET, "s"), ObjectRef(SECRET, "ps")}
+        ),
+        frozenset({TokenNeed("", 3600)}),
+        frozenset({TrustNeed(signer="s", selector="{}")}),
+        frozenset({"claim", "web-e"}),
+    )
+
+
+@pytest.mark.parametrize(
+    ("paths", "expected"),
+    [
+        pytest.param([("v", "/dir")], (), id="alone"),
+        pytest.param([("v", "/dir"), ("w", "/dir/nested")], ("nested",), id="nested"),
+        pytest.param(
+            [("v", "/dir"), ("w", "/dir/nested"), ("x", "/dir/nested/deep")], ("nested",), id="only the first"
+        ),
+        pytest.param(
+            [("v", "/dir"), ("w", "/dir/nested"), ("x", "/dir/nested-vol"), ("y", "/dir/nested2")],
+            ("nested", "nested-vol", "nested2"),
+            id="names that begin alike",
+        ),
+        pytest.param([("v", "/dir"), ("w", "/directory")], (), id="not below"),
+        pytest.param([("v", "/"), ("w", "/a")], ("a",), id="root"),
+        pytest.param([("v", "dir/../../etc"), ("w", "/etc/x")], ("x",), id="never above the root"),
+    ],
+)
+def test_nested_mount_points(paths: list[tuple[str, str]], expected: tuple[str, ...]) -> None:
+    mounts = [{"name": name, "mountPath": path} for name, path in paths]
+    assert nested_mount_points(pod(container(volumeMounts=mounts)), "v") == expected
+
+
+@given(st.lists(st.tuples(st.sampled_from("vw"), st.text(alphabet="./ab", max_size=8)), max_size=5))
+def test_nested_mount_points_stay_inside(paths: list[tuple[str, str]]) -> None:
+    mounts = [{"name": name, "mountPath": path} for name, path in paths]
+    for found in nested_mount_points(pod(container(volumeMounts=mounts)), "v"):
+        assert found and not found.startswith("/") and ".." not in found.split("/")
+
+
+TOKEN = {"projected": {"sources": [{"serviceAccountToken": {"path": "token"}}, {"configMap": {"name": "ca"}}]}}
+KEYED = {"configMap": {"name": "ca", "items": [{"key": "a", "path": "a"}]}}
+CA = ObjectRef(CONFIG_MAP, "ca")
+
+
+@pytest.mark.parametrize(
+    ("volume", "expected"),
+    [
+        pytest.param({}, True, id="a-directory"),
+        pytest.param({"emptyDir": {"medium": "Memory"}}, True, id="in-memory"),
+        pytest.param({"emptyDir": {"medium": "HugePages-2Mi"}}, False, id="in-pages-that-may-be-missing"),
+        pytest.param(TOKEN, True, id="a-token"),
+        pytest.param({"hostPath": {"path": "/x", "type": "File"}}, False, id="the-nodes-files"),
+        pytest.param({"image": {"reference": "r"}}, False, id="an-image"),
+        pytest.param({"csi": {"driver": "d"}}, False, id="a-drivers"),
+        pytest.param({"nfs": {"server": "s"}}, False, id="not-supported"),
+        pytest.param({"persistentVolumeClaim": {"claimName": "c"}}, False, id="a-claim"),
+        pytest.param({"projected": {"sources": [{"podCertificate": {"signerName": "s"}}]}}, False, id="a-signers"),
+        pytest.param({"projected": {"sources": [{"clusterTrustBundle": {"name": "b"}}]}}, False, id="a-bundle"),
+    ],
+)
+def test_volumes_that_only_objects_and_tokens_make(volume: Json, expected: bool) -> None:
+    subject = pod(volumes=[{"name": "v", **volume}])
+    assert simple(subject, needs(subject)) is expected
+
+
+@pytest.mark.parametrize(
+    ("volume", "found", "expected"),
+    [
+        pytest.param(TOKEN, {"data": {"a": "1"}}, True, id="whatever-the-token-is"),
+        pytest.param(TOKEN, None, False, id="no-object"),
+        pytest.param(KEYED, {"data": {"a": "1"}}, True, id="the-key-is-there"),
+        pytest.param(KEYED, {"data": {"b": "1"}}, False, id="no-such-key"),
+    ],
+)
+def test_objects_fit_when_the_volumes_can_be_planned_from_them(
+    volume: Json, found: Json | None, expected: bool
+) -> None:
+    subject = pod(volumes=[{"name": "v", **volume}])
+    assert fits(subject, {CA: found}, needs(subject), NODE) is expected
