@@ -87,7 +87,7 @@ async def run(settings: Settings, *, extra: Extra | None = None) -> None:
         await core.start_server()
         if extra.on_ready is not None:
             extra.on_ready(core)
-        tell_systemd(supervisor, core.health, core.clock)
+        tell_systemd(supervisor, core.health, core.base.clock)
         await supervisor.wait()
         log.info("stopping; pods run on")
 

@@ -1,17 +1,18 @@
-"""What every other part stands on, made first: settings, time, connections, and who is told what happens."""
+"""What every other part is made from: settings, time, connections, and inboxes by which one part informs others."""
 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from agent.build import credentials
-from agent.build.core import Connections, HostAddresses
 from agent.build.metrics import Metrics
 from agent.common.edge.no_api import NoApi
+from agent.common.model.pods import Json
 from agent.common.work.events import EventRecorder
-from agent.common.work.observable import Observable
-from agent.node.edge.machine import Machine, apply_limits, check_swap
+from agent.common.work.observable import Observable, Signal
+from agent.node.edge.machine import Machine, addresses_towards, apply_limits, check_swap
+from agent.pods.work.registry import PodRegistry
 from agent.runtime.edge.cri import Cri
 from agent.settings import Settings
 from nodelib.clock import Clock
@@ -25,20 +26,59 @@ USER_AGENT = "nodewright-agent"
 _HEARTBEAT_LIMIT = 5.0  # seconds
 
 
+@dataclass(slots=True)
+class Connections:
+    """What reaches outside the process; the heartbeat has a connection that nothing else can clog."""
+
+    api: KubeClient
+    heartbeat: KubeClient
+    cri: Cri
+
+    async def reconnect(self) -> None:
+        """Dial anew, with the credentials as they are now."""
+        await self.api.reconnect()
+        await self.heartbeat.reconnect()
+
+    async def close(self) -> None:
+        await self.api.close()
+        await self.heartbeat.close()
+        await self.cri.close()
+
+
+class HostAddresses:
+    """This node's addresses, asked for again whenever the node's status is made."""
+
+    def __init__(self, server: str, wanted: tuple[str, ...]) -> None:
+        self._server, self._wanted = server, wanted
+        self.current: tuple[str, ...] = ()
+
+    async def look(self) -> tuple[str, ...]:
+        """Raises Permanent when there is none."""
+        self.current = await addresses_towards(self._server, self._wanted)
+        return self.current
+
+
 @dataclass(frozen=True, slots=True)
 class Base:
-    """What every other part stands on: settings, time, connections, and who is told what happens."""
+    """What every other part is made from.
+
+    The inboxes: `pods` (which pods there are; wake one), `own_node` (the Node as the API shows it), `pressures` (the
+    pressure conditions that hold), `shutting_down` (the machine is), `node_changed` (make the node's status again).
+    """
 
     settings: Settings
     clock: Clock
     credentials: credentials.Credentials
-    made: Connections
+    connections: Connections
     metrics: Metrics
     events: EventRecorder
     addresses: HostAddresses
     machine: Machine
-    pressures: Observable[tuple[str, ...]]
-    going: Observable[bool]
+    pods: PodRegistry = field(default_factory=PodRegistry)
+    own_node: Observable[Json | None] = field(default_factory=lambda: Observable(None))
+    pressures: Observable[tuple[str, ...]] = field(default_factory=lambda: Observable(()))
+    shutting_down: Observable[bool] = field(default_factory=lambda: Observable(False))
+    node_changed: Signal = field(default_factory=Signal)
 
 
 def build_base(settings: Settings, clock: Clock, found: credentials.Credentials) -> Base:
@@ -62,13 +102,11 @@ def build_base(settings: Settings, clock: Clock, found: credentials.Credentials)
         settings=settings,
         clock=clock,
         credentials=found,
-        made=made,
+        connections=made,
         metrics=metrics,
         events=EventRecorder(made.api, settings.node.name, clock, sent=not settings.standalone),
         addresses=HostAddresses(access.server, settings.node.ips),
         machine=Machine(settings.paths.root_dir, settings.cgroups.root),
-        pressures=Observable(()),
-        going=Observable(False),
     )
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agent.build.base import Base
-from agent.build.managers import build_exclusive
+from agent.build.managers import build_managers
 from agent.common.edge.checkpoint import CheckpointFiles
+from agent.devices.work.devices import DeviceManager
 from agent.images.plan.pull_records import VerifyPolicy
 from agent.images.work.pull_records import PullRecords
-from agent.managers.work import ResourceManagers
+from agent.managers.work import ResourceManagers, TopologyAffinity
 from agent.pods.work.terminations import Terminations
 from agent.resources.work.allocations import Allocations
 from nodelib.tasks import Work
@@ -22,17 +23,21 @@ class Checkpoints:
     allocations: Allocations
     endings: Terminations
     pulls: PullRecords
-    exclusive: ResourceManagers
+    managers: ResourceManagers
 
     def tasks(self) -> dict[str, Work]:
         """What writes the files soon after a change."""
-        return {"allocations": self.allocations.run, "endings": self.endings.run, "exclusive": self.exclusive.run}
+        return {
+            "allocations": self.allocations.run,
+            "endings": self.endings.run,
+            "resource-managers": self.managers.run,
+        }
 
 
-async def build_checkpoints(ground: Base) -> Checkpoints:
+async def build_checkpoints(base: Base, devices: DeviceManager, affinity: TopologyAffinity) -> Checkpoints:
     """With what earlier agents wrote. Raises NodewrightError for a file that cannot be read."""
-    root, clock = ground.settings.paths.root_dir, ground.clock
-    images = ground.settings.images
+    root, clock = base.settings.paths.root_dir, base.clock
+    images = base.settings.images
     checkpoints = CheckpointFiles(root)
     pulling, pulled = (CheckpointFiles(f"{root}/image_manager/{name}") for name in ("pulling", "pulled"))
     for records in (pulling, pulled):
@@ -41,9 +46,9 @@ async def build_checkpoints(ground: Base) -> Checkpoints:
         Allocations(checkpoints, clock),
         Terminations(checkpoints, clock),
         PullRecords(VerifyPolicy(images.verify, images.allowlist), pulling, pulled, clock),
-        await build_exclusive(ground),
+        await build_managers(base, devices, affinity),
     )
     await found.allocations.load()
     await found.endings.load()
-    await found.pulls.load(ground.made.cri.list_images)
+    await found.pulls.load(base.connections.cri.list_images)
     return found

@@ -1,45 +1,21 @@
-"""Put together what keeps a node from running out: eviction, removal of images. Called by the composition root."""
+"""What keeps a node from running out of room, wired: eviction and image garbage collection."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from agent.build import derive
-from agent.common.metrics_port import Figures
-from agent.common.model.pods import ContainerState
-from agent.common.ports import Events
-from agent.common.work.observable import Observable
+from agent.build.base import Base
+from agent.common.model.pods import ContainerState, Json
 from agent.eviction.work.eviction import EvictionParts, Evictor
 from agent.eviction.work.reclaim import NodeReclaim
 from agent.images.work.image_gc import CollectorParts, ImageCollector
 from agent.images.work.pull_records import PullRecords
 from agent.node.work.node import NodeKeeper
-from agent.pods.work.pod_table import PodTable
-from agent.runtime.edge.cri import Cri
 from agent.runtime.work.relist import Observer
-from agent.settings import Settings
 from agent.stats.work import StatsProvider
-from nodelib.clock import Clock
 from nodelib.tasks import Work
-
-
-@dataclass(frozen=True, slots=True)
-class EvictionDeps:
-    """The parts that are made already."""
-
-    settings: Settings
-    clock: Clock
-    cri: Cri
-    events: Events
-    figures: Figures
-    keeper: NodeKeeper
-    table: PodTable
-    observer: Observer
-    stats: StatsProvider
-    pressures: Observable[tuple[str, ...]]
-    pulls: PullRecords
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,37 +39,37 @@ class BuiltEviction:
         await self.images.run()
 
 
-def build_eviction(around: EvictionDeps) -> BuiltEviction:
-    """The node's conditions are told through `around.pressures`."""
-    settings, clock = around.settings, around.clock
+def build_eviction(
+    base: Base, keeper: NodeKeeper, observer: Observer, stats: StatsProvider, pulls: PullRecords
+) -> BuiltEviction:
+    """The node's pressure conditions are set in `base.pressures`."""
+    settings, clock, pods = base.settings, base.clock, base.pods
 
-    def node_ref() -> dict[str, Any]:
-        return around.keeper.ref
+    def node_ref() -> Json:
+        return keeper.ref
 
     def mounted() -> Iterator[tuple[str, ContainerState]]:
-        for uid in around.observer.uids():
-            for one in around.observer.seen(uid).containers:
+        for uid in observer.uids():
+            for one in observer.seen(uid).containers:
                 yield from ((name, one) for mount in one.mounts if (name := (mount.get("image") or {}).get("image")))
 
     async def ready() -> None:
-        await around.table.synced.wait()
-        await around.observer.audited.wait()
+        await pods.synced.wait()
+        await observer.audited.wait()
 
     images = ImageCollector(
         derive.image_gc_policy(settings),
-        CollectorParts(
-            around.cri, around.stats, around.events, around.figures, clock, node_ref, mounted, around.pulls.prune
-        ),
+        CollectorParts(base.connections.cri, stats, base.events, base.metrics, clock, node_ref, mounted, pulls.prune),
     )
     evictor = Evictor(
         derive.eviction_policy(settings),
         EvictionParts(
-            usage=around.stats,
-            pods=around.table,
-            garbage=NodeReclaim(around.table, images, clock),
-            events=around.events,
-            pressures=around.pressures,
-            figures=around.figures,
+            usage=stats,
+            pods=pods,
+            garbage=NodeReclaim(pods, images, clock),
+            events=base.events,
+            pressures=base.pressures,
+            figures=base.metrics,
             clock=clock,
             node_ref=node_ref,
         ),

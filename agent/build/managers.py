@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from decimal import Decimal
-from functools import partial
 
 from agent.build import derive
 from agent.build.base import Base
 from agent.common.edge.checkpoint import CheckpointFiles
-from agent.common.model.pods import ContainerState, RunState
 from agent.devices.work.devices import DeviceManager
 from agent.managers.edge.cpu_topology import read_topology
 from agent.managers.edge.metrics import ManagerMetrics
@@ -18,48 +15,45 @@ from agent.managers.plan import cpus
 from agent.managers.plan.admission import Policies
 from agent.managers.plan.memory_policy import memory_policy
 from agent.managers.plan.topology import topology_policy
-from agent.managers.work import ResourceManagerHooks, ResourceManagers
+from agent.managers.work import ResourceManagerHooks, ResourceManagers, TopologyAffinity
 from agent.node.plan import node as node_plan
-from agent.pods.work.pod_table import PodTable
 from agent.settings import Settings
 from nodelib.errors import Invalid
 
 
-async def build_exclusive(ground: Base) -> ResourceManagers:
-    """With what earlier agents gave. Raises Invalid: a policy that cannot be had here; Permanent: a foreign state."""
-    settings = ground.settings
-    root = settings.paths.root_dir
-    period = settings.managers.reconcile_period
-    desk = ResourceManagers(_policies(ground), CheckpointFiles(root), root, ground.made.cri, ground.clock, period)
-    await desk.load()
-    ground.metrics.registry.register(ManagerMetrics(desk.figures))
-    return desk
+async def build_managers(base: Base, devices: DeviceManager, affinity: TopologyAffinity) -> ResourceManagers:
+    """With what earlier agents assigned.
+
+    Raises Invalid for a policy that this machine cannot have, Permanent for a checkpoint of another policy.
+    """
+    root = base.settings.paths.root_dir
+    managers = ResourceManagers(
+        _policies(base),
+        CheckpointFiles(root),
+        root,
+        base.connections.cri,
+        base.clock,
+        base.settings.managers.reconcile_period,
+        ResourceManagerHooks(base.pods.running, devices.topology_hints, affinity),
+    )
+    await managers.load()
+    base.metrics.registry.register(ManagerMetrics(managers.figures))
+    return managers
 
 
-def connect(desk: ResourceManagers, table: PodTable, devices: DeviceManager) -> None:
-    """Late: devices are given near to what the desk gave, and the desk asks where devices are."""
-    desk.hooks = ResourceManagerHooks(partial(running, table), devices.topology_hints)
-
-
-def running(table: PodTable) -> Iterator[ContainerState]:
-    """All containers that run on the node."""
-    for memory in table.memories():
-        yield from (one for one in memory.seen.containers if one.state is RunState.RUNNING)
-
-
-def _policies(ground: Base) -> Policies:
-    managers = ground.settings.managers
+def _policies(base: Base) -> Policies:
+    managers = base.settings.managers
     if not (managers.static_cpus or managers.static_memory or managers.reserved_cpus) and managers.topology == "none":
         return Policies()
-    topology = read_topology(memory=ground.machine.facts().memory)
-    _check_reserved(ground.settings, topology)
+    topology = read_topology(memory=base.machine.facts().memory)
+    _check_reserved(base.settings, topology)
     try:
         return Policies(
             cpus.static_policy(topology, managers.reserve, managers.reserved_cpus, managers.cpu_options)
             if managers.static_cpus
             else None,
             topology_policy(managers.topology, managers.scope, topology.nodes, managers.topology_options),
-            memory_policy(topology.nodes, managers.reserved_memory, _kept_memory(ground))
+            memory_policy(topology.nodes, managers.reserved_memory, _kept_memory(base))
             if managers.static_memory
             else None,
         )
@@ -72,10 +66,10 @@ def _policies(ground: Base) -> Policies:
         ) from error
 
 
-def _kept_memory(ground: Base) -> dict[str, Decimal]:
+def _kept_memory(base: Base) -> dict[str, Decimal]:
     """Memory and huge pages that the node keeps back in all, eviction thresholds included."""
-    policy = derive.node_policy(ground.settings)
-    return node_plan.kept_back(node_plan.capacity(ground.machine.facts(), policy), policy)
+    policy = derive.node_policy(base.settings)
+    return node_plan.kept_back(node_plan.capacity(base.machine.facts(), policy), policy)
 
 
 def _check_reserved(settings: Settings, topology: CpuTopology) -> None:

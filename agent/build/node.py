@@ -8,7 +8,7 @@ from functools import partial
 
 from agent.build import derive
 from agent.build.base import Base
-from agent.build.core import NodesFollower
+from agent.build.plugins import BuiltPlugins
 from agent.common.model.pods import Pod
 from agent.node.model import NodePlace
 from agent.node.plan.shutdown import NOT_READY
@@ -25,23 +25,38 @@ from agent.volumes.work.world import CgroupFacts
 
 log = logging.getLogger(__name__)
 
+NodesFollower = Callable[[list[NodePlace]], None]
 
-def node_keeper(ground: Base, followers: list[NodesFollower] | None) -> NodeKeeper:
-    """The keeper of the Node object, or of nothing but this process where there is no API server."""
-    settings, made = ground.settings, ground.made
 
-    def told(nodes: list[NodePlace]) -> None:
+def node_keeper(base: Base, plugins: BuiltPlugins, followers: list[NodesFollower] | None) -> NodeKeeper:
+    """The keeper of the Node object, or of nothing but this process where there is no API server.
+
+    `followers` are called with all Nodes; None: nobody follows them, and they are not watched.
+    """
+    settings, connections = base.settings, base.connections
+
+    def on_nodes(nodes: list[NodePlace]) -> None:
         for follower in followers or ():
             follower(nodes)
 
     make = partial(LocalNode, pod_cidr=settings.node.pod_cidr) if settings.standalone else NodeKeeper
-    return make(
-        NodeEdges(made.api, made.cri, made.cri, ground.machine, ground.events, ground.clock, ground.addresses.look),
+    keeper = make(
+        NodeEdges(
+            connections.api,
+            connections.cri,
+            connections.cri,
+            base.machine,
+            base.events,
+            base.clock,
+            base.addresses.look,
+        ),
         NodeHooks(
-            on_nodes=told if followers is not None else None,
-            conditions=ground.credentials.conditions,
-            pressures=lambda: ground.pressures.now,
-            problems=lambda: [NOT_READY] if ground.going.now else [],
+            on_nodes=on_nodes if followers is not None else None,
+            extras=plugins.node_extras,
+            own_node=base.own_node,
+            conditions=base.credentials.conditions,
+            pressures=lambda: base.pressures.now,
+            problems=lambda: [NOT_READY] if base.shutting_down.now else [],
         ),
         derive.node_policy(settings),
         port=settings.server.port,
@@ -51,16 +66,19 @@ def node_keeper(ground: Base, followers: list[NodesFollower] | None) -> NodeKeep
             settings.status.report_frequency,
         ),
     )
+    for changed in (base.pressures, base.shutting_down, base.node_changed):
+        changed.follow(keeper.poke)
+    return keeper
 
 
-def lease(ground: Base, keeper: NodeKeeper) -> LeaseKeeper:
+def lease(base: Base, keeper: NodeKeeper) -> LeaseKeeper:
     """The heartbeat, over a connection of its own."""
     return LeaseKeeper(
-        ground.made.heartbeat,
-        ground.settings.node.name,
+        base.connections.heartbeat,
+        base.settings.node.name,
         lambda: keeper.uid,
-        duration=ground.settings.status.lease_duration,
-        clock=ground.clock,
+        duration=base.settings.status.lease_duration,
+        clock=base.clock,
     )
 
 
@@ -75,18 +93,18 @@ async def kubepods(
     return cgroups, sizes
 
 
-def node_allocatable(ground: Base, tree: CgroupTree, cgroups: KubepodsTree, keeper: NodeKeeper) -> NodeAllocatable:
+def node_allocatable(base: Base, tree: CgroupTree, cgroups: KubepodsTree, keeper: NodeKeeper) -> NodeAllocatable:
     """What the machine keeps for itself, enforced as the configuration says."""
-    slices = SystemdSlices() if ground.settings.cgroups.driver == "systemd" else None
-    parts = AllocatableParts(tree, slices, cgroups.enforce, ground.events, ground.clock, lambda: keeper.ref)
-    return NodeAllocatable(derive.reserved(ground.settings, tree.version), parts)
+    slices = SystemdSlices() if base.settings.cgroups.driver == "systemd" else None
+    parts = AllocatableParts(tree, slices, cgroups.enforce, base.events, base.clock, lambda: keeper.ref)
+    return NodeAllocatable(derive.reserved(base.settings, tree.version), parts)
 
 
 def cgroup_facts(
-    ground: Base, tree: CgroupTree, sizes: tuple[int, ...], unthrottled: Callable[[Pod], bool]
+    base: Base, tree: CgroupTree, sizes: tuple[int, ...], unthrottled: Callable[[Pod], bool]
 ) -> CgroupFacts:
     """What decides the limits of pods: the configuration, this machine, and who has CPUs for himself."""
-    facts, wanted = ground.machine.facts(), ground.settings.cgroups
+    facts, wanted = base.machine.facts(), base.settings.cgroups
     if wanted.swap_behavior == LIMITED and tree.version == 1:
         log.warning("memorySwap.swapBehavior: LimitedSwap needs cgroup v2: containers get no swap here")
     machine = cgroup_plan.Machine(
@@ -96,4 +114,4 @@ def cgroup_facts(
         swap=Swap(swap_limits(tree), wanted.swap_behavior, facts.swap, facts.memory),
         single_process_oom_kill=wanted.single_process_oom_kill,
     )
-    return CgroupFacts(derive.cgroup_policy(ground.settings), machine, unthrottled)
+    return CgroupFacts(derive.cgroup_policy(base.settings), machine, unthrottled)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
+from agent.build.base import Base
 from agent.common.edge.checkpoint import CheckpointFiles
-from agent.common.ports import Events
+from agent.common.model.pods import Json, Pod
+from agent.common.work.observable import until
 from agent.devices.edge.device_plugin import DevicePluginEndpoint, DevicePluginServer
 from agent.devices.edge.dra_driver import DraDriver
 from agent.devices.edge.dra_objects import DraObjects
@@ -15,12 +18,11 @@ from agent.devices.edge.pod_resources_metrics import PodResourcesMetrics
 from agent.devices.work.devices import DeviceHooks, DeviceManager
 from agent.devices.work.dra import DraEdges, DraManager
 from agent.devices.work.pod_resources import PodResources
-from agent.managers.work import ResourceManagers
-from agent.node.work.node import NodeKeeper
+from agent.managers.work import ResourceManagers, TopologyAffinity
 from agent.plugins.edge.registration import PluginSockets, Registrars
 from agent.plugins.model import CSI_PLUGIN, DEVICE_PLUGIN, DRA_PLUGIN, NodeExtras
 from agent.plugins.work import PluginHandler, PluginManager
-from agent.pods.work.pod_table import PodTable
+from agent.pods.work.registry import PodRegistry
 from agent.stats.edge.readings import filesystem
 from agent.volumes.edge.csi_disk import CsiDisk
 from agent.volumes.edge.csi_driver import CsiDriver
@@ -30,13 +32,10 @@ from agent.volumes.work.csi_expand import CsiExpander
 from agent.volumes.work.csi_objects import CsiObjects
 from agent.volumes.work.csi_stats import CsiStats
 from agent.volumes.work.tokens import TokenCache
-from nodelib.clock import Clock
 from nodelib.errors import Temporary
-from nodelib.kube.client import KubeClient
 from nodelib.tasks import Work
 
 _PATIENCE = 10.0  # seconds that a volume waits for the Node to name it
-_PAUSE = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +43,7 @@ class BuiltPlugins:
     """`tasks()` are to be supervised, `close()` called at the end."""
 
     sockets: PluginSockets
-    desk: PluginManager
+    manager: PluginManager
     objects: CsiObjects
     drivers: CsiDrivers
     csi: CsiVolumes
@@ -58,7 +57,7 @@ class BuiltPlugins:
     def tasks(self) -> list[tuple[str, Work]]:
         """(name, work) of the long-lived tasks."""
         return [
-            ("plugins", self.desk.run),
+            ("plugins", self.manager.run),
             ("csi volumes", self.csi.run),
             ("csi figures", self.csi_stats.run),
             ("csi expansion", self.expander.run),
@@ -69,8 +68,8 @@ class BuiltPlugins:
             *self.objects.tasks(),
         ]
 
-    def extras(self) -> NodeExtras:
-        """What the Node's status says of plugins."""
+    def node_extras(self) -> NodeExtras:
+        """What plugins add to the Node's status."""
         return replace(self.devices.extras(), volumes_in_use=tuple(sorted(self.csi.names_in_use())))
 
     async def _serve_device_plugins(self) -> None:
@@ -82,78 +81,74 @@ class BuiltPlugins:
         self.sockets.close()
 
 
-async def build_plugins(
-    client: KubeClient,
-    root_dir: str,
-    node: str,
-    *,
-    clock: Clock,
-    keeper: NodeKeeper,
-    table: PodTable,
-    exclusive: ResourceManagers,
-    events: Events,
-    figures: PodResourcesMetrics,
-) -> BuiltPlugins:
-    """What is on disk about volumes and devices is read here. Raises Temporary."""
-    objects = CsiObjects(client, TokenCache(client, clock), node)
-    drivers = CsiDrivers(objects, CsiDriver, clock, table.retry_blocked)
-    in_use = _in_use(node, keeper, clock)
-    csi = CsiVolumes(root_dir, node, CsiEdges(drivers, objects, CsiDisk(root_dir), clock, in_use, table.synced))
-    await csi.load()
-    devices = _devices(f"{root_dir}/device-plugins", clock, keeper, table, exclusive)
+async def build_devices(base: Base, affinity: TopologyAffinity) -> DeviceManager:
+    """With the devices that earlier agents gave. Raises Temporary."""
+    hooks = DeviceHooks(_if_synced(base.pods, base.pods.active), base.node_changed.fire, base.pods.wake, affinity.of)
+    folder = f"{base.settings.paths.root_dir}/device-plugins"
+    devices = DeviceManager(CheckpointFiles(folder), DevicePluginEndpoint, base.clock, hooks)
     await devices.load()
-    claims = _claims(client, root_dir, node, clock, table)
+    return devices
+
+
+async def build_plugins(base: Base, devices: DeviceManager, managers: ResourceManagers) -> BuiltPlugins:
+    """What is on disk about volumes and claims is read here. Raises Temporary."""
+    client, clock, pods = base.connections.api, base.clock, base.pods
+    root_dir, node = base.settings.paths.root_dir, base.settings.node.name
+    objects = CsiObjects(client, TokenCache(client, clock), node)
+    drivers = CsiDrivers(objects, CsiDriver, clock, pods.retry_blocked)
+    csi = CsiVolumes(root_dir, node, CsiEdges(drivers, objects, CsiDisk(root_dir), clock, _in_use(base), pods.synced))
+    await csi.load()
+    claims = DraManager(
+        DraEdges(
+            CheckpointFiles(root_dir),
+            DraObjects(client, node),
+            DraDriver,
+            clock,
+            _if_synced(pods, pods.pods),
+            pods.retry_blocked,
+        )
+    )
     await claims.load()
     sockets = PluginSockets(f"{root_dir}/plugins_registry")
     handlers: dict[str, PluginHandler] = {CSI_PLUGIN: drivers, DEVICE_PLUGIN: devices, DRA_PLUGIN: claims}
-    answers = PodResources(table, devices, claims, exclusive)
-    built = BuiltPlugins(
+    answers = PodResources(pods, devices, claims, managers)
+    return BuiltPlugins(
         sockets=sockets,
-        desk=PluginManager(sockets, Registrars(), handlers, clock),
+        manager=PluginManager(sockets, Registrars(), handlers, clock),
         objects=objects,
         drivers=drivers,
         csi=csi,
         csi_stats=CsiStats(csi, drivers, filesystem, clock),
-        expander=CsiExpander(csi, drivers, objects, events, clock),
+        expander=CsiExpander(csi, drivers, objects, base.events, clock),
         device_server=DevicePluginServer(f"{root_dir}/device-plugins"),
         devices=devices,
         claims=claims,
         pod_resources=PodResourcesServer(
-            f"{root_dir}/pod-resources/kubelet.sock", answers.methods(), figures, monotonic=clock.monotonic
+            f"{root_dir}/pod-resources/kubelet.sock",
+            answers.methods(),
+            PodResourcesMetrics(base.metrics.registry),
+            monotonic=clock.monotonic,
         ),
     )
-    keeper.extras = built.extras
-    return built
 
 
-def _devices(
-    folder: str, clock: Clock, keeper: NodeKeeper, table: PodTable, exclusive: ResourceManagers
-) -> DeviceManager:
-    def holding() -> set[str] | None:
-        return {pod.uid for pod in table.active()} if table.synced.is_set() else None
-
-    hooks = DeviceHooks(holding, keeper.poke, table.on_probe, exclusive.affinity)
-    return DeviceManager(CheckpointFiles(folder), DevicePluginEndpoint, clock, hooks)
+def _if_synced(registry: PodRegistry, pods: Callable[[], list[Pod]]) -> Callable[[], set[str] | None]:
+    """UIDs of these pods; None while not all pods of the node are known."""
+    return lambda: {pod.uid for pod in pods()} if registry.synced.is_set() else None
 
 
-def _claims(client: KubeClient, root_dir: str, node: str, clock: Clock, table: PodTable) -> DraManager:
-    def known() -> set[str] | None:
-        return {pod.uid for pod in table.pods()} if table.synced.is_set() else None
-
-    return DraManager(
-        DraEdges(CheckpointFiles(root_dir), DraObjects(client, node), DraDriver, clock, known, table.retry_blocked)
-    )
-
-
-def _in_use(node: str, keeper: NodeKeeper, clock: Clock) -> Callable[[frozenset[str]], Awaitable[None]]:
+def _in_use(base: Base) -> Callable[[frozenset[str]], Awaitable[None]]:
     """Wait until the Node names these volumes as in use."""
 
     async def in_use(names: frozenset[str]) -> None:
-        keeper.poke()
-        until = clock.monotonic() + _PATIENCE
-        while not names <= set(((keeper.node or {}).get("status") or {}).get("volumesInUse") or ()):
-            if clock.monotonic() >= until:
-                raise Temporary("the Node does not name the volume as in use yet", obj=f"Node {node}", step="attach")
-            await clock.sleep(_PAUSE)
+        def named(node: Json | None) -> bool:
+            return names <= set(((node or {}).get("status") or {}).get("volumesInUse") or ())
+
+        base.node_changed.fire()
+        try:
+            await asyncio.wait_for(until(base.own_node, named), _PATIENCE)
+        except TimeoutError:
+            obj = f"Node {base.settings.node.name}"
+            raise Temporary("the Node does not name the volume as in use yet", obj=obj, step="attach") from None
 
     return in_use

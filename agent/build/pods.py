@@ -22,7 +22,7 @@ from agent.pods.edge.pod_files import PodFiles
 from agent.pods.ports import PodCgroups
 from agent.pods.work.hooks import Hooks
 from agent.pods.work.parts import Parts
-from agent.pods.work.pod_table import PodTable
+from agent.pods.work.refreshes import Refreshes
 from agent.pods.work.report import Reporter
 from agent.pods.work.startup import StartupLatencyTracker
 from agent.probes.work import ProbeKeeper
@@ -31,71 +31,69 @@ from agent.volumes.work.csi import CsiVolumes
 from agent.volumes.work.world import CgroupFacts
 
 
-def pod_materials(
-    ground: Base, keeper: NodeKeeper, table: PodTable, cgroups: CgroupFacts, csi: CsiVolumes
-) -> BuiltVolumes:
+def pod_volumes(base: Base, keeper: NodeKeeper, cgroups: CgroupFacts, csi: CsiVolumes) -> BuiltVolumes:
     """Volumes, hosts files and cgroups of pods, and what keeps them up to date."""
     return build_volumes(
-        ground.made.api,
-        derive.material_settings(ground.settings),
-        clock=ground.clock,
-        node=lambda: derive.material_node(keeper, ground.addresses.current),
+        base.connections.api,
+        derive.material_settings(base.settings),
+        clock=base.clock,
+        node=lambda: derive.material_node(keeper, base.addresses.current),
         cgroups=cgroups,
-        notify=table.refresh,
-        warn=lambda pod, reason, message: ground.events.emit(pod.raw, "Warning", reason, message),
+        notify=base.pods.refresh,
+        warn=lambda pod, reason, message: base.events.emit(pod.raw, "Warning", reason, message),
         csi=csi,
     )
 
 
 def pod_parts(
-    ground: Base,
+    base: Base,
     keeper: NodeKeeper,
-    table: PodTable,
     built: BuiltVolumes,
     cgroups: PodCgroups,
-    ledgers: Checkpoints,
+    checkpoints: Checkpoints,
     plugins: BuiltPlugins,
     probes: ProbeKeeper,
     mirror: Callable[[Pod], Pod | None],
 ) -> Parts:
     """What the pods' workers work with."""
-    settings, cri, clock, metrics = ground.settings, ground.made.cri, ground.clock, ground.metrics
+    settings, cri, clock, metrics = base.settings, base.connections.cri, base.clock, base.metrics
     files = PodFiles(settings.paths.pod_logs_dir, settings.paths.container_logs_dir)
     startups = StartupLatencyTracker(metrics, clock)
-    api = PodsApi(ground.made.api)
-    desk = ImageManagerDeps(
+    api = PodsApi(base.connections.api)
+    image_deps = ImageManagerDeps(
         images=cri,
         credentials=build_pull_credentials(settings, built.materials, clock),
-        events=ground.events,
+        events=base.events,
         clock=clock,
-        records=ledgers.pulls,
+        records=checkpoints.pulls,
         figures=metrics,
         on_pulled=startups.pulled,
         watch=PullWatch(ImageContent(settings.runtime.endpoint), clock),
     )
-    images = ImageManager(desk, settings.images.parallel_pulls or 32)
+    images = ImageManager(image_deps, settings.images.parallel_pulls or 32)
     return Parts(
         runtime=cri,
         images=images,
         materials=built.materials,
         cgroups=cgroups,
-        allocations=ledgers.allocations,
-        endings=ledgers.endings,
-        exclusive=ledgers.exclusive,
+        allocations=checkpoints.allocations,
+        endings=checkpoints.endings,
+        exclusive=checkpoints.managers,
         devices=plugins.devices,
         claims=plugins.claims,
         probes=probes,
-        events=ground.events,
+        events=base.events,
         api=api,
         reporter=Reporter(api, clock, metrics),
-        observer=Observer(cri, files, clock, table.on_seen, metrics),
+        observer=Observer(cri, files, clock, metrics),
         files=files,
         hooks=Hooks(cri, HttpHooks(), clock),
         figures=metrics,
+        refreshes=Refreshes(built.materials, base.pods.refresh),
         startups=startups,
         clock=clock,
-        host_ips=lambda: ground.addresses.current,
+        host_ips=lambda: base.addresses.current,
         network_ready=lambda: keeper.runtime.network_ready,
         mirror=mirror,
-        sandboxes=Gate(2 * ground.machine.facts().cpus),
+        sandboxes=Gate(2 * base.machine.facts().cpus),
     )

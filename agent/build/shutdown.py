@@ -1,36 +1,31 @@
-"""Put together what makes a shutdown of the machine wait for its pods; called by the composition root."""
+"""Graceful node shutdown, wired: a shutdown of the machine waits for its pods."""
 
 from __future__ import annotations
 
 from agent.build import derive
+from agent.build.base import Base
 from agent.common.edge.checkpoint import CheckpointFiles
-from agent.common.metrics_port import Figures
-from agent.common.ports import Events
-from agent.common.work.observable import Observable
 from agent.node.work.node import NodeKeeper
 from agent.node.work.shutdown import ShutdownKeeper, ShutdownParts
-from agent.pods.work.pod_table import PodTable
-from agent.settings import Settings
-from nodelib.clock import Clock
 from nodelib.tasks import Work
 
 
-def shutdown_tasks(
-    settings: Settings,
-    clock: Clock,
-    events: Events,
-    figures: Figures,
-    keeper: NodeKeeper,
-    table: PodTable,
-    going: Observable[bool],
-) -> dict[str, Work]:
+def shutdown_tasks(base: Base, keeper: NodeKeeper) -> dict[str, Work]:
     """Name -> long-lived work; none when no grace period is configured."""
-    periods = derive.shutdown_periods(settings)
+    periods = derive.shutdown_periods(base.settings)
     if not periods:
         return {}
     # Only a node that asks for it pays for the bus (5 MB).
     from agent.node.edge.logind import LogindBus
 
-    checkpoints = CheckpointFiles(settings.paths.root_dir)
-    parts = ShutdownParts(LogindBus(), table, checkpoints, events, figures, clock, going, lambda: keeper.ref)
+    parts = ShutdownParts(
+        LogindBus(),
+        base.pods,
+        CheckpointFiles(base.settings.paths.root_dir),
+        base.events,
+        base.metrics,
+        base.clock,
+        base.shutting_down,
+        lambda: keeper.ref,
+    )
     return {"node-shutdown": ShutdownKeeper(periods, parts).run}

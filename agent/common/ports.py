@@ -80,7 +80,7 @@ class PodFiles(Protocol):
 
 
 class PodView(Protocol):
-    """What the server and the node status may ask of the pod table (pods/work/pod_table.py)."""
+    """What the server and the node status may ask of the pods of this node (pods/work/registry.py)."""
 
     def pods(self) -> list[Pod]: ...
 

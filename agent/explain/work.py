@@ -12,7 +12,7 @@ from agent.explain.plan.explain import Record, explain
 from agent.explain.plan.resource_cost import costs
 from agent.images.work.images import ImageManager
 from agent.pods.ports import Probes
-from agent.pods.work.pod_table import PodTable
+from agent.pods.work.registry import PodRegistry
 from agent.stats.model import Snapshot
 from nodelib.clock import Clock
 
@@ -29,20 +29,22 @@ class Explainer:
     def __init__(
         self,
         node: str,
-        table: PodTable,
+        pods: PodRegistry,
+        admission_detail: Callable[[str], str],
         probes: Probes,
         images: ImageManager,
         stats: Snapshots,
         problems: Callable[[], tuple[str, ...]],
         clock: Clock,
     ) -> None:
-        self._node, self._table, self._probes, self._images = node, table, probes, images
+        self._node, self._pods, self._probes, self._images = node, pods, probes, images
+        self._admission_detail = admission_detail
         self._stats, self._problems, self._clock = stats, problems, clock
 
     async def pod(self, namespace: str, name: str) -> Explanation | None:
         """With what it costs. None: this node has no such pod."""
         await self._images.look()
-        found = self._table.pod(namespace, name)
+        found = self._pods.pod(namespace, name)
         if found is None or (explanation := self._explain(found)) is None:
             return None
         figures = next((one for one in (await self._stats.snapshot()).pods if one.uid == found.uid), None)
@@ -51,11 +53,11 @@ class Explainer:
     async def all(self) -> list[Explanation]:
         """Every pod of the node, by namespace and name."""
         await self._images.look()
-        pods = sorted(self._table.pods(), key=lambda pod: (pod.namespace, pod.name))
+        pods = sorted(self._pods.pods(), key=lambda pod: (pod.namespace, pod.name))
         return [found for pod in pods if (found := self._explain(pod)) is not None]
 
     def _explain(self, pod: Pod) -> Explanation | None:
-        memory = self._table.memory(pod.uid)
+        memory = self._pods.memory(pod.uid)
         if memory is None:
             return None
         record = Record(
@@ -78,6 +80,6 @@ class Explainer:
             timeline=memory.timeline.entries(),
             under_way=memory.timeline.under_way(),
             node_problems=self._problems(),
-            refused_for=self._table.parts.exclusive.detail(pod.uid),
+            refused_for=self._admission_detail(pod.uid),
         )
         return explain(record)

@@ -35,12 +35,35 @@ from nodelib.errors import Invalid, NodewrightError, Permanent
 log = logging.getLogger(__name__)
 
 
+class TopologyAffinity:
+    """Which NUMA nodes were chosen for each container when its pod was admitted. Made before those who write and ask.
+
+    Upstream: the store of pkg/kubelet/cm/topologymanager (GetAffinity).
+    """
+
+    def __init__(self) -> None:
+        self._hints: dict[str, Mapping[str, Hint]] = {}
+
+    def set(self, uid: str, hints: Mapping[str, Hint]) -> None:
+        """`hints` by container name."""
+        self._hints[uid] = hints
+
+    def of(self, uid: str, container: str) -> Mask | None:
+        """None: any."""
+        hint = self._hints.get(uid, {}).get(container)
+        return hint.affinity if hint is not None else None
+
+    def drop(self, uid: str) -> None:
+        self._hints.pop(uid, None)
+
+
 @dataclass(frozen=True, slots=True)
 class ResourceManagerHooks:
-    """`running()`: all containers that run; `hints(pod, container)`: where its devices could be."""
+    """`running()`: all running containers; `hints(pod, container)`: where its devices could be; `affinity` is filled."""
 
     running: Callable[[], Iterable[ContainerState]]
     hints: DeviceHints
+    affinity: TopologyAffinity
 
 
 class ResourceManagers:
@@ -54,15 +77,15 @@ class ResourceManagers:
         runtime: RuntimeService,
         clock: Clock,
         period: float,
+        hooks: ResourceManagerHooks,
     ) -> None:
         self.policies, self._files, self._folder = policies, files, folder
         self._runtime, self._clock, self._period = runtime, clock, period
-        self.hooks = ResourceManagerHooks(lambda: (), lambda pod, container: {})
+        self._hooks = hooks
         self.held = Held()
         self._saved = Held()
         self._told: dict[Owner, Cpus] = {}
         self._details: dict[str, str] = {}
-        self._affinity: dict[str, Mapping[str, Hint]] = {}
         self._tally = Tally()
         self._took = [0] * (len(TOOK_BUCKETS) + 1)
         self._took_sum = 0.0
@@ -96,13 +119,13 @@ class ResourceManagers:
     def admit(self, pod: Pod) -> Refusal | None:
         """Give the pod what is to be its alone; None: it has that now. release() takes it back."""
         began = self._clock.monotonic()
-        outcome = admitted(self.policies, self.held, pod, self.hooks.hints)
+        outcome = admitted(self.policies, self.held, pod, self._hooks.hints)
         self._measure(outcome.tally, (self._clock.monotonic() - began) * 1000)
         if outcome.refusal is not None:
             self._details[pod.uid] = outcome.detail
             log.info("pod %s: %s: %s", pod.full_name, outcome.refusal.reason, outcome.detail)
             return outcome.refusal
-        self._affinity[pod.uid] = outcome.affinity
+        self._hooks.affinity.set(pod.uid, outcome.affinity)
         self._set(outcome.held)
         return None
 
@@ -110,7 +133,7 @@ class ResourceManagers:
         """The pod runs here already: what it has it keeps; what it should have it gets, if that is there."""
         if pod.uid in owners(self.held):
             return
-        outcome = admitted(self.policies, self.held, pod, self.hooks.hints)
+        outcome = admitted(self.policies, self.held, pod, self._hooks.hints)
         if outcome.refusal is not None:
             text = "pod %s runs on as it is: %s (%s)"
             log.warning(text, pod.full_name, outcome.refusal.message, outcome.detail)
@@ -126,7 +149,7 @@ class ResourceManagers:
         """The pod is gone."""
         self.release(uid)
         self._details.pop(uid, None)
-        self._affinity.pop(uid, None)
+        self._hooks.affinity.drop(uid)
 
     def keep(self, uids: Collection[str]) -> None:
         """Release all other pods."""
@@ -134,11 +157,6 @@ class ResourceManagers:
         if gone:
             log.info("CPUs of pods that are gone are given back: %s", ", ".join(sorted(gone)))
             self._set(released(self.held, gone))
-
-    def affinity(self, uid: str, container: str) -> Mask | None:
-        """The NUMA nodes that were chosen when the pod was admitted; None: any."""
-        hint = self._affinity.get(uid, {}).get(container)
-        return hint.affinity if hint is not None else None
 
     def detail(self, uid: str) -> str:
         """Of a pod that was refused: what was there, and what it asked for."""
@@ -233,7 +251,7 @@ class ResourceManagers:
         return ManagerCounts(self._tally, shared, len(exclusive), per_numa, tuple(self._took), self._took_sum)
 
     async def _reconcile(self) -> None:
-        for one in list(self.hooks.running()):
+        for one in list(self._hooks.running()):
             owner = one.uid, one.name
             where = self.held.cpus.of(owner)
             if not where or self._told.get(owner) == where:

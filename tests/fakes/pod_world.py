@@ -6,11 +6,9 @@ import asyncio
 import copy
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from agent.admission.plan.admit import NodeView
-from agent.build.managers import running
 from agent.common.model import labels
 from agent.common.model.pods import ContainerState, ImageFacts, Json, Pod, ProbeState
 from agent.containers.model import ContainerInputs, PreparedPod
@@ -21,11 +19,13 @@ from agent.images.plan.pull_records import VerifyPolicy
 from agent.images.work.images import ImageManager, ImageManagerDeps
 from agent.images.work.pull_records import PullRecords
 from agent.managers.plan.admission import Policies
-from agent.managers.work import ResourceManagerHooks, ResourceManagers
+from agent.managers.work import ResourceManagerHooks, ResourceManagers, TopologyAffinity
 from agent.pods.plan.mirrors import is_mirror
 from agent.pods.work.hooks import Hooks
 from agent.pods.work.parts import Parts
 from agent.pods.work.pod_table import PodTable
+from agent.pods.work.refreshes import Refreshes
+from agent.pods.work.registry import PodRegistry
 from agent.pods.work.report import Reporter
 from agent.pods.work.startup import StartupLatencyTracker
 from agent.pods.work.terminations import Terminations
@@ -381,23 +381,29 @@ class World:
         self._tasks: list[asyncio.Task[Any]] = []
 
     async def start_agent(self, *, events: bool = True, audits: bool = True) -> None:
-        self.table = PodTable(lambda: self.node, self.sources)
+        self.registry = PodRegistry()
         files = self.files
         startups = StartupLatencyTracker(self.figures, self.clock)
         allocations = Allocations(self.checkpoints, self.clock)
         await allocations.load()
+        affinity = TopologyAffinity()
+        devices = self.device_manager(affinity)
+        await devices.load()
         self.exclusive = ResourceManagers(
-            self.policies, self.checkpoints, "/var/lib/kubelet", self.cri, self.clock, 10.0
+            self.policies,
+            self.checkpoints,
+            "/var/lib/kubelet",
+            self.cri,
+            self.clock,
+            10.0,
+            ResourceManagerHooks(self.registry.running, devices.topology_hints, affinity),
         )
         await self.exclusive.load()
-        devices = self.device_desk()
-        await devices.load()
         self.records = PullRecords(VerifyPolicy(), self.pulling, self.pulled, self.clock)
         await self.records.load(self.cri.list_images)
         self.endings = Terminations(self.checkpoints, self.clock)
         await self.endings.load()
-        observer = Observer(self.cri, files, self.clock, self.table.on_seen, self.figures)
-        self.exclusive.hooks = ResourceManagerHooks(partial(running, self.table), devices.topology_hints)
+        observer = Observer(self.cri, files, self.clock, self.figures)
         self.parts = Parts(
             runtime=self.cri,
             images=ImageManager(
@@ -420,12 +426,13 @@ class World:
             files=files,
             hooks=Hooks(self.cri, FakeHookHttp(), self.clock),
             figures=self.figures,
+            refreshes=Refreshes(self.materials, self.registry.refresh),
             startups=startups,
             clock=self.clock,
             host_ips=lambda: ("10.89.0.11",),
             mirror=self.mirror,
         )
-        self.table.connect(self.parts)
+        self.table = PodTable(self.registry, self.parts, lambda: self.node, self.sources)
         inbox = self.connected()
         await observer.audit()
         works = [observer.run_hints, self.table.run_sweeps, self.table.resizes.run, allocations.run, self.endings.run]
@@ -441,10 +448,10 @@ class World:
         self.table.told("api")
         await settle()
 
-    def device_desk(self) -> DeviceManager:
+    def device_manager(self, affinity: TopologyAffinity) -> DeviceManager:
         """Nobody offers a device here before a test says so; the plugins that were dialled are in `plugins`."""
         hooks = DeviceHooks(
-            lambda: {pod.uid for pod in self.table.active()}, lambda: None, self.table.on_probe, self.exclusive.affinity
+            lambda: {pod.uid for pod in self.registry.active()}, lambda: None, self.registry.wake, affinity.of
         )
 
         def dial(resource: str, socket: str) -> FakeEndpoint:
@@ -500,7 +507,7 @@ class World:
         await settle()
         while not what():
             if passed >= seconds:
-                raise AssertionError(f"not within {seconds} s; {self.cri.dump()}; {self.table.memory('u1')}")
+                raise AssertionError(f"not within {seconds} s; {self.cri.dump()}; {self.registry.memory('u1')}")
             await self.clock.advance(step)
             await settle()
             passed += step
@@ -529,7 +536,7 @@ class World:
         return self.condition("Ready", uid) == "True"
 
     def is_gone(self, uid: str = "u1") -> bool:
-        return uid not in self.api.pods and not self.cri.dump() and not self.table.pods() and not self.files.logs
+        return uid not in self.api.pods and not self.cri.dump() and not self.registry.pods() and not self.files.logs
 
 
 def container(name: str = "main", **fields: Any) -> Json:

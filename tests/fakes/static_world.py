@@ -10,7 +10,7 @@ from typing import Any
 from agent.common.model.pods import Json, Pod
 from agent.pods.plan.mirrors import is_mirror
 from agent.static.model import ManifestFile
-from agent.static.work.mirrors import MirrorHooks, Mirrors
+from agent.static.work.mirrors import MirrorHooks, MirrorKeeper, MirrorPods
 from agent.static.work.registry import StaticPods
 from agent.static.work.sources import Complaints, FileSource
 from nodelib.kube.client import ApiError
@@ -90,20 +90,21 @@ class StaticWorld(World):
         self.node_uid = "node-uid"
 
     def mirror(self, pod: Pod) -> Pod | None:
-        return self.mirrors.of(pod)
+        return self.mirror_pods.of(pod)
 
     def connected(self) -> Callable[[str, Json, Json | None], None]:
-        self.static = StaticPods(self.table, lambda: self.mirrors.poke())
-        self.mirrors = Mirrors(
+        self.mirror_pods = MirrorPods()
+        self.static = StaticPods(self.table, self.registry)
+        self.mirrors = MirrorKeeper(
             self.mirror_api,
+            self.mirror_pods,
             self.static,
             self.events,
             self.clock,
             MirrorHooks(
-                lambda: self.node_uid, self.table.synced.is_set, self.table.on_probe, self.parts.reporter.forget
+                lambda: self.node_uid, self.registry.synced.is_set, self.registry.wake, self.parts.reporter.forget
             ),
         )
-        self.table.on_gone = self.static.on_gone
         self.source = FileSource(
             self.folder,
             self.changes,

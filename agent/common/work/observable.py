@@ -1,26 +1,59 @@
-"""A value that one part writes and others read or follow."""
+"""Values and signals that one part sets and others follow. Made before either of them."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
 
+class Signal:
+    """Something that happens: fire() calls every follower at once."""
+
+    def __init__(self) -> None:
+        self._followers: list[Callable[[], None]] = []
+
+    def follow(self, follower: Callable[[], None]) -> None:
+        """Call `follower` each time."""
+        self._followers.append(follower)
+
+    def unfollow(self, follower: Callable[[], None]) -> None:
+        self._followers.remove(follower)
+
+    def fire(self) -> None:
+        for follower in tuple(self._followers):
+            follower()
+
+
 class Observable(Generic[T]):
-    """`now` is the newest."""
+    """`now` is the newest value."""
 
     def __init__(self, first: T) -> None:
         self.now = first
-        self._followers: list[Callable[[], None]] = []
+        self._changed = Signal()
 
-    def follow(self, told: Callable[[], None]) -> None:
-        """Call `told` whenever it changes."""
-        self._followers.append(told)
+    def follow(self, follower: Callable[[], None]) -> None:
+        """Call `follower` whenever the value changes."""
+        self._changed.follow(follower)
+
+    def unfollow(self, follower: Callable[[], None]) -> None:
+        self._changed.unfollow(follower)
 
     def set(self, fresh: T) -> None:
         before, self.now = self.now, fresh
         if fresh != before:
-            for told in self._followers:
-                told()
+            self._changed.fire()
+
+
+async def until(value: Observable[T], holds: Callable[[T], bool]) -> None:
+    """Return as soon as `holds(value.now)`; the caller limits the time."""
+    changed = asyncio.Event()
+    value.follow(changed.set)
+    try:
+        while not holds(value.now):
+            changed.clear()
+            await changed.wait()
+    finally:
+        value.unfollow(changed.set)

@@ -17,7 +17,7 @@ Method = Callable[[Json], Awaitable[Json]]
 
 
 class Pods(Protocol):
-    """pods/work/pod_table.py PodTable."""
+    """pods/work/registry.py PodRegistry."""
 
     def active(self) -> list[Pod]: ...
 

@@ -40,7 +40,7 @@ class Usage(Protocol):
 
 
 class Evictable(Protocol):
-    """pods/work/pod_table.py PodTable."""
+    """pods/work/registry.py PodRegistry."""
 
     def active(self) -> list[Pod]: ...
 

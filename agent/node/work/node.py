@@ -11,13 +11,14 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from agent.admission.plan.sysctls import kernel_version
 from agent.common.model.pods import ImageFacts, Json
 from agent.common.plan.demand import Amounts
 from agent.common.ports import Events
+from agent.common.work.observable import Observable
 from agent.node.model import MachineFacts, NodeCondition, NodeEvent, NodeInputs, NodePlace
 from agent.node.plan import node as plan
 from agent.plugins.model import NodeExtras
@@ -62,15 +63,17 @@ class NodeEdges:
 
 @dataclass(frozen=True, slots=True)
 class NodeHooks:
-    """Who is told, and who is asked. `problems()`: reasons, in words, why this node is not ready beside the runtime's;
-    `conditions()`: what else the Node shows; `pressures()`: the conditions of pressure that hold now; poke() when they
-    change.
+    """What the keeper asks when it makes a status, and whom it informs.
 
     `on_nodes` (None: not wanted) is called with all Nodes whenever one of them comes, goes or changes its addresses or
-    ranges; it may not block.
+    ranges; it may not block. `own_node` is set to this Node as the API last showed it. `extras()`: what plugins add to
+    the status; `problems()`: reasons, in words, why this node is not ready beside the runtime's; `conditions()`: more
+    conditions; `pressures()`: the pressure conditions that hold now. Call poke() when one of these changes.
     """
 
     on_nodes: Callable[[list[NodePlace]], None] | None = None
+    extras: Callable[[], NodeExtras] = NodeExtras
+    own_node: Observable[Json | None] = field(default_factory=lambda: Observable(None))
     problems: Callable[[], list[str]] = list
     conditions: Callable[[], list[NodeCondition]] = list
     pressures: Callable[[], Iterable[str]] = tuple
@@ -88,7 +91,6 @@ class NodeTimes:
 
 class NodeKeeper:
     """Owner of the Node object. Spawn `tasks()`; `node` is the object as the API last showed it, None before.
-    `extras()` is asked for what plugins make of the node at each look.
 
     Making one raises Permanent when more is reserved than the machine has.
     """
@@ -104,9 +106,7 @@ class NodeKeeper:
         times: NodeTimes | None = None,
     ) -> None:
         self.registered = asyncio.Event()
-        self.node: Json | None = None
         self.last_error = ""
-        self.extras: Callable[[], NodeExtras] = NodeExtras
         self._edges, self._hooks, self._policy = edges, hooks, policy
         self._port, self._register, self._times = port, register, times or NodeTimes()
         self._machine = edges.machine.facts()
@@ -133,6 +133,11 @@ class NodeKeeper:
     def runtime(self) -> RuntimeFacts:
         """What the runtime last said of itself."""
         return self.watch.facts
+
+    @property
+    def node(self) -> Json | None:
+        """The object as the API last showed it, None before."""
+        return self._hooks.own_node.now
 
     @property
     def uid(self) -> str:
@@ -290,7 +295,7 @@ class NodeKeeper:
             port=self._port,
             declared_features=plan.DECLARED_FEATURES,
             more=tuple(self._hooks.conditions()),
-            extras=self.extras(),
+            extras=self._hooks.extras(),
         )
 
     async def _look_at_images(self) -> None:
@@ -323,7 +328,7 @@ class NodeKeeper:
     def _own_changed(self, kind: str, node: Json, old: Json | None) -> None:
         if kind == "DELETED":
             log.error("Node %s was deleted; restart the agent to register it again", self._policy.name)
-            self.node = None
+            self._hooks.own_node.set(None)
             return
         if old is None or (old.get("spec") or {}) != (node.get("spec") or {}):
             self._emit(plan.schedulable_events(old, node))
@@ -333,7 +338,7 @@ class NodeKeeper:
     def _learn(self, node: Json) -> None:
         if self.node is not None and _version(node) < _version(self.node) and _uid(node) == _uid(self.node):
             return  # the watch is behind our own patch
-        self.node = node
+        self._hooks.own_node.set(node)
         cidrs = plan.node_facts(node).pod_cidrs
         if cidrs and cidrs != self._pod_cidrs:
             log.info("pod ranges of this node: %s", ", ".join(cidrs))

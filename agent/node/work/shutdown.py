@@ -54,7 +54,7 @@ class Logind(Protocol):
 
 
 class Stoppable(Protocol):
-    """pods/work/pod_table.py PodTable."""
+    """pods/work/registry.py PodRegistry."""
 
     def active(self) -> list[Pod]: ...
 

@@ -16,6 +16,7 @@ from agent.managers.work import ResourceManagers
 from agent.pods.ports import ApiPods, PodCgroups, PodMaterials, Probes
 from agent.pods.work.deferred_removal import DeferredRemoval
 from agent.pods.work.hooks import Hooks
+from agent.pods.work.refreshes import Refreshes
 from agent.pods.work.report import Reporter
 from agent.pods.work.startup import StartupLatencyTracker
 from agent.pods.work.terminations import Terminations
@@ -46,6 +47,7 @@ class Parts:
     files: PodFiles
     hooks: Hooks
     figures: Figures
+    refreshes: Refreshes
     startups: StartupLatencyTracker
     clock: Clock
     host_ips: Callable[[], tuple[str, ...]]

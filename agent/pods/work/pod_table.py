@@ -1,4 +1,4 @@
-"""All pods of the node: from the sources to their workers, and the cleaning up after those nobody wants.
+"""From the sources of pods to their workers, and the cleaning up after pods that nobody wants any more.
 
 A source only says what is desired; a worker of its own brings each pod there. Pods that the
 runtime, the disk or the cgroup tree know and no source wants are brought down too, but only
@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from agent.admission.plan.admit import NodeView
 from agent.admission.plan.preempt import admission
 from agent.common.model import labels
-from agent.common.model.eviction import Eviction
 from agent.common.model.pods import Json, ObservedPod, Pod
 from agent.common.model.refusal import Refusal
 from agent.pods.model.facts import Cause, Termination
@@ -24,10 +23,9 @@ from agent.pods.plan.orphans import orphan_pod
 from agent.pods.plan.status import TERMINAL
 from agent.pods.plan.termination import rejection
 from agent.pods.work import orphan_cleanup as remains
-from agent.pods.work.memory import PodMemory
 from agent.pods.work.parts import Parts
 from agent.pods.work.pod_worker import PodWorker
-from agent.pods.work.refreshes import Refreshes
+from agent.pods.work.registry import PodRegistry
 from agent.pods.work.resizes import Resizes
 from agent.resources.plan import resize_status
 from agent.resources.plan.allocation import allocation_of, same
@@ -41,47 +39,23 @@ _BREATH = 16  # pods of the first list between two looks at the rest of the loop
 
 
 class PodTable:
-    """agent.common.ports.PodView, and the inbox of every source. Made once `parts` exist; see connect().
+    """`registry` is filled here. `sources`: all that tell of pods; each says told() once it has listed its own."""
 
-    `sources`: all that are to tell of pods; each says told() once it has. `on_gone(uid)`: nothing of a pod is left.
-    """
-
-    def __init__(self, node: Callable[[], NodeView], sources: Collection[str] = ("api",)) -> None:
-        self._node = node
+    def __init__(
+        self,
+        registry: PodRegistry,
+        parts: Parts,
+        node: Callable[[], NodeView],
+        sources: Collection[str] = ("api",),
+    ) -> None:
+        self._registry, self.parts, self._node = registry, parts, node
         self._sources, self._told = frozenset(sources), frozenset[str]()
-        self.on_gone: Callable[[str], None] = lambda uid: None
-        self._parts: Parts | None = None
-        self._resizes: Resizes | None = None
-        self._refreshes: Refreshes | None = None
-        self._workers: dict[str, PodWorker] = {}
+        self._workers = registry.workers
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._unfit: set[str] = set()
         self._arriving: set[str] = set()  # UIDs that the first list names and that have yet to be put
-        self.synced = asyncio.Event()
-
-    def connect(self, parts: Parts) -> None:
-        """The parts know the table and the table knows them: this closes the ring."""
-        self._parts = parts
-        self._resizes = Resizes(parts, self._workers, self.active, self._node, self.refresh)
-        self._refreshes = Refreshes(parts.materials, self.refresh)
-
-    @property
-    def parts(self) -> Parts:
-        if self._parts is None:
-            raise RuntimeError("connect() comes first")
-        return self._parts
-
-    @property
-    def resizes(self) -> Resizes:
-        if self._resizes is None:
-            raise RuntimeError("connect() comes first")
-        return self._resizes
-
-    @property
-    def refreshes(self) -> Refreshes:
-        if self._refreshes is None:
-            raise RuntimeError("connect() comes first")
-        return self._refreshes
+        self.resizes = Resizes(parts, self._workers, registry.active, node, registry.refresh)
+        parts.observer.follow(self.on_seen)
 
     # --- what the sources say
 
@@ -126,7 +100,7 @@ class PodTable:
         allocated = self.parts.allocations.applied(pod)
         worker.desire(allocated, pod)
         if _visible(before) != _visible(pod):
-            self.refresh(pod.uid)
+            worker.refresh_volumes()
         if not same(allocation_of(wanted), allocation_of(pod)):
             self.resizes.ask(pod.uid)
         self.resizes.changed(before, allocated)
@@ -151,7 +125,7 @@ class PodTable:
             if pod.is_deleted:
                 worker.desire(self.parts.allocations.applied(pod), pod)
             worker.desire(None)
-            # The scheduler has given its room away already, CPUs and memory of its own included (see active()).
+            # The scheduler has already given its room away, exclusive CPUs and memory included (PodRegistry.active).
             self.parts.exclusive.release(pod.uid)
             self.resizes.retry()
 
@@ -159,7 +133,7 @@ class PodTable:
         """This source has said everything that it wants; `wanted`: UIDs that it is about to put. Its orphans go."""
         self._tell(source, wanted)
         if self._told >= self._sources:
-            self.synced.set()
+            self._registry.synced.set()
 
     def _tell(self, source: str, wanted: Collection[str]) -> None:
         self._told |= {source}
@@ -177,56 +151,9 @@ class PodTable:
         else:
             self._adopt(seen)
 
-    def on_probe(self, uid: str) -> None:
-        """A probe's answer has changed."""
-        worker = self._workers.get(uid)
-        if worker is not None:
-            worker.poke()
-
-    def refresh(self, uid: str) -> None:
-        """What the pod's volumes show has changed: write it, without its worker waiting for that."""
-        worker = self._workers.get(uid)
-        if worker is None:
-            return
-        if worker.memory.materials is None:
-            worker.memory.blocked, worker.memory.outdated = None, True
-            worker.poke()
-        else:
-            self.refreshes.ask(worker.memory)
-
-    def retry_blocked(self) -> None:
-        """Something that pods may have waited for is there (a driver): whatever failed is tried again now."""
-        for worker in self._workers.values():
-            if worker.memory.blocked is not None:
-                worker.memory.blocked = None
-                worker.poke()
-
-    def evict(self, eviction: Eviction) -> None:
-        """Fail a pod for a reason of the node's own."""
-        worker = self._workers.get(eviction.pod.uid)
-        if worker is not None:
-            now, one = self.parts.clock.now(), eviction
-            worker.end(Termination(Cause.EVICTED, now, one.grace, one.reason, one.message, one.disrupted))
-
-    def drop_records(self) -> int:
-        """Let go of the containers of pods that have ended; how many pods still have some."""
-        holding = [
-            worker
-            for worker in self._workers.values()
-            if worker.memory.released and (worker.memory.seen.containers or worker.memory.seen.sandboxes)
-        ]
-        for worker in holding:
-            worker.drop_records()
-        return len(holding)
-
-    def is_over(self, uid: str) -> bool:
-        """Nothing of the pod runs or is held any more."""
-        worker = self._workers.get(uid)
-        return worker is None or worker.memory.released
-
     async def run_sweeps(self) -> None:
         """Until cancelled: bring down what no source wants. Starts once the sources and the runtime have spoken."""
-        await self.synced.wait()
+        await self._registry.synced.wait()
         await self.parts.observer.audited.wait()
         self.parts.allocations.keep(self._workers.keys())
         self.parts.endings.keep(self._workers.keys())
@@ -248,36 +175,7 @@ class PodTable:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        if self._refreshes is not None:
-            await self._refreshes.close()
-
-    # --- agent.common.ports.PodView
-
-    def pods(self) -> list[Pod]:
-        """Desired pods, those on their way out included."""
-        return [memory.pod for memory in self.memories() if memory.pod.source != "runtime"]
-
-    def pod(self, namespace: str, name: str) -> Pod | None:
-        """The pod of that name; of two, the one that is not on its way out."""
-        found = [pod for pod in self.pods() if (pod.namespace, pod.name) == (namespace, name)]
-        return min(found, key=lambda pod: pod.is_deleted, default=None)
-
-    def status(self, uid: str) -> Json:
-        worker = self._workers.get(uid)
-        return worker.memory.status if worker else {}
-
-    def observed(self, uid: str) -> ObservedPod:
-        return self.parts.observer.seen(uid)
-
-    def memory(self, uid: str) -> PodMemory | None:
-        """All that the pod's worker knows, to be read only."""
-        worker = self._workers.get(uid)
-        return worker.memory if worker else None
-
-    def memories(self) -> Iterable[PodMemory]:
-        """Of all pods, those on their way out included; to be read only."""
-        # Figures are collected in a thread, while pods come and go here: the copy is made in one step.
-        return [worker.memory for worker in tuple(self._workers.values())]
+        await self.parts.refreshes.close()
 
     # --- workers
 
@@ -320,13 +218,13 @@ class PodTable:
         refused = self.parts.exclusive.admit(pod)
         if refused is not None:
             return refused
-        refused, evictions = admission(pod, self.active(), self._node())
+        refused, evictions = admission(pod, self._registry.active(), self._node())
         if refused is not None:
             self.parts.exclusive.release(pod.uid)
         for one in evictions:
             self.parts.events.emit(one.pod.raw, "Warning", one.reason, one.message)
             log.info("pod %s makes room for critical pod %s", one.pod.full_name, pod.full_name)
-            self.evict(one)
+            self._registry.evict(one)
         return refused
 
     def _give_up(self, worker: PodWorker, problem: str) -> None:
@@ -352,27 +250,16 @@ class PodTable:
             await self.parts.clock.sleep(_RESTART_PAUSE)
 
     def _gone(self, uid: str) -> None:
-        self._workers.pop(uid, None)
         self._tasks.pop(uid, None)
+        self._workers.pop(uid, None)
         self._unfit.discard(uid)
-        self.refreshes.forget(uid)
+        self.parts.refreshes.forget(uid)
         self.parts.allocations.forget(uid)
         self.parts.endings.forget(uid)
         self.parts.exclusive.forget(uid)
         self.parts.startups.forget(uid)
         self.resizes.retry()
-        self.on_gone(uid)
-
-    def active(self) -> list[Pod]:
-        """Pods that hold what they asked for. A pod whose object is gone does not, though its containers may linger:
-        the scheduler has given its room away already (upstream: GetActivePods)."""
-        return [
-            memory.pod
-            for memory in self.memories()
-            if not memory.gone
-            and memory.status.get("phase", memory.pod.status.get("phase")) not in TERMINAL
-            and (memory.ending is None or not memory.ending.fails)
-        ]
+        self._registry.removed(uid)
 
     def _adopt(self, seen: ObservedPod) -> None:
         orphan = orphan_pod(seen)
@@ -387,7 +274,7 @@ class PodTable:
 
     def _is_known(self, source: str) -> bool:
         """Everything that this source wants has been told; nobody tells of pods of a source that is no more."""
-        return self.synced.is_set() or source in self._told
+        return self._registry.synced.is_set() or source in self._told
 
     async def _sweep(self) -> None:
         for uid in self.parts.observer.uids():

@@ -14,11 +14,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from agent.common.model.eviction import Eviction
 from agent.common.model.pods import ContainerState, ObservedPod, Pod, RunState
 from agent.common.model.states import Failure, Waiting
 from agent.common.plan import backoff
 from agent.common.plan.restart import is_sidecar
-from agent.pods.model.facts import Facts, Termination
+from agent.pods.model.facts import Cause, Facts, Termination
 from agent.pods.model.steps import EnsureImage, Forget, Kill, PodPlan, Prepare, PreStop, Resize, RunSandbox, Start, Step
 from agent.pods.plan import container_exits as changes
 from agent.pods.plan import resize
@@ -84,6 +85,11 @@ class PodWorker:
         self._urgent = self._urgent or self.memory.ending is not before
         self._awake.set()
 
+    def evict(self, eviction: Eviction) -> None:
+        """Fail the pod for a reason of the node's own."""
+        now, one = self._parts.clock.now(), eviction
+        self.end(Termination(Cause.EVICTED, now, one.grace, one.reason, one.message, one.disrupted))
+
     def drop_records(self) -> None:
         """Keep no records in the runtime once the pod has ended: the node needs the room."""
         if not self.memory.drop_records:
@@ -98,6 +104,20 @@ class PodWorker:
     def poke(self) -> None:
         """Something that a plan depends on has changed."""
         self._awake.set()
+
+    def refresh_volumes(self) -> None:
+        """What the pod's volumes show has changed: write it beside the steps, or in the first Prepare."""
+        if self.memory.materials is None:
+            self.memory.blocked, self.memory.outdated = None, True
+            self._awake.set()
+        else:
+            self._parts.refreshes.ask(self.memory)
+
+    def retry_blocked(self) -> None:
+        """Something that a failed step may have waited for has come: try it again now."""
+        if self.memory.blocked is not None:
+            self.memory.blocked = None
+            self._awake.set()
 
     async def run(self) -> None:
         """Until nothing of the pod is left, or cancelled (containers run on then)."""

@@ -17,7 +17,7 @@ from agent.common.model.errors import CriError
 from agent.common.model.pods import ContainerState, RunState, SandboxState
 from agent.common.ports import PodFiles
 from agent.runtime.model import RuntimeEvent, RuntimeService
-from agent.runtime.work.views import OnSeen, Views
+from agent.runtime.work.views import Views
 from nodelib.backoff import Backoff
 from nodelib.clock import Clock, at_most
 
@@ -32,10 +32,8 @@ _SIGHTS_AT_ONCE = 8
 class Observer(Views):
     """The views, kept fresh."""
 
-    def __init__(
-        self, runtime: RuntimeService, files: PodFiles, clock: Clock, on_seen: OnSeen, figures: Figures | None = None
-    ) -> None:
-        super().__init__(runtime, files, on_seen)
+    def __init__(self, runtime: RuntimeService, files: PodFiles, clock: Clock, figures: Figures | None = None) -> None:
+        super().__init__(runtime, files)
         self._clock, self._figures = clock, figures or Unmeasured()
         self._hints: asyncio.Queue[str] = asyncio.Queue()
         self._hinted: dict[str, list[ContainerState | None]] = {}

@@ -21,15 +21,20 @@ OnSeen = Callable[[ObservedPod], None]
 
 
 class Views:
-    """`on_seen` is called with a pod's view whenever it is not the one before."""
+    """The newest view of every pod; follow() what changes."""
 
-    def __init__(self, runtime: RuntimeService, files: PodFiles, on_seen: OnSeen) -> None:
-        self._runtime, self._files, self._on_seen = runtime, files, on_seen
+    def __init__(self, runtime: RuntimeService, files: PodFiles) -> None:
+        self._runtime, self._files = runtime, files
+        self._on_seen: list[OnSeen] = []
         self._pods: dict[str, ObservedPod] = {}
         self._sequence = 0
         self._looked: dict[str, int] = {}  # when the newest look at all of a pod began
         self._changed: dict[str, int] = {}  # and the newest one at all or a part of it
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    def follow(self, on_seen: OnSeen) -> None:
+        """Call `on_seen` with a pod's view whenever it differs from the one before."""
+        self._on_seen.append(on_seen)
 
     def seen(self, uid: str) -> ObservedPod:
         """The newest view; an empty one of a pod that the runtime does not know."""
@@ -197,7 +202,8 @@ class Views:
             for one in (self._pods, self._looked, self._changed):
                 one.pop(view.uid, None)
         if view != (before or ObservedPod(view.uid)):
-            self._on_seen(view)
+            for on_seen in self._on_seen:
+                on_seen(view)
 
 
 def _pod(uid: str, sandboxes: Iterable[SandboxState], containers: Iterable[ContainerState]) -> ObservedPod:

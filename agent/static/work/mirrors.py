@@ -37,6 +37,8 @@ class StaticView(Protocol):
 
     def dying(self) -> frozenset[str]: ...
 
+    def follow(self, on_change: Callable[[], None]) -> None: ...
+
 
 @dataclass(frozen=True, slots=True)
 class MirrorHooks:
@@ -50,17 +52,38 @@ class MirrorHooks:
     forget: Callable[[str], None]
 
 
-class Mirrors:
-    """on_pod() is told of every mirror pod that the API has."""
+class MirrorPods:
+    """The mirror pods of this node as the API shows them, by full name. Made before what asks for them."""
 
-    def __init__(self, api: MirrorApi, static: StaticView, events: Events, clock: Clock, hooks: MirrorHooks) -> None:
+    def __init__(self) -> None:
+        self.shown: dict[str, Pod] = {}
+
+    def of(self, pod: Pod) -> Pod | None:
+        """The mirror pod that shows this static pod."""
+        mirror = self.shown.get(pod.full_name)
+        return mirror if mirror is not None and not mirror.is_deleted and plan.mirrors(mirror, pod) else None
+
+
+class MirrorKeeper:
+    """Creates and deletes mirror pods. on_pod() takes every change of a mirror pod in the API."""
+
+    def __init__(
+        self,
+        api: MirrorApi,
+        mirrors: MirrorPods,
+        static: StaticView,
+        events: Events,
+        clock: Clock,
+        hooks: MirrorHooks,
+    ) -> None:
         self._api, self._static, self._events, self._hooks = api, static, events, hooks
-        self._shown: dict[str, Pod] = {}
+        self._shown = mirrors.shown
         self._synced = False
         self._refused: dict[str, str] = {}
         self._runner = BoundedFrequencyRunner(
             "mirror pods", self.sync, min_interval=0.05, retry_interval=_RETRY, max_interval=_AUDIT, clock=clock
         )
+        static.follow(self.poke)
 
     def on_pod(self, change: str, raw: Json, old: Json | None) -> None:
         """A change of the API watch that concerns a mirror pod."""
@@ -90,11 +113,6 @@ class Mirrors:
     async def run(self) -> None:
         """Until cancelled."""
         await self._runner.run()
-
-    def of(self, pod: Pod) -> Pod | None:
-        """The mirror pod that shows this static pod."""
-        mirror = self._shown.get(pod.full_name)
-        return mirror if mirror is not None and not mirror.is_deleted and plan.mirrors(mirror, pod) else None
 
     def translate(self, uid: str) -> str:
         """A mirror pod's UID to that of the static pod that it shows; any other as it is."""

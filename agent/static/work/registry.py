@@ -12,13 +12,15 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Protocol
 
 from agent.common.model.pods import Pod
+from agent.common.work.observable import Signal
 from agent.pods.work.memory import PodMemory
+from agent.pods.work.registry import PodRegistry
 
 log = logging.getLogger(__name__)
 
 
 class Table(Protocol):
-    """What is asked of pods/work/pod_table.py."""
+    """pods/work/pod_table.py PodTable."""
 
     def put(self, pod: Pod) -> None: ...
 
@@ -26,15 +28,19 @@ class Table(Protocol):
 
     def told(self, source: str, wanted: Collection[str] = ()) -> None: ...
 
-    def memories(self) -> Iterable[PodMemory]: ...
-
 
 class StaticPods:
-    """`on_change()` is called when what is wanted or runs has changed."""
+    """follow() what is wanted or runs."""
 
-    def __init__(self, table: Table, on_change: Callable[[], None]) -> None:
-        self._table, self._on_change = table, on_change
+    def __init__(self, table: Table, pods: PodRegistry) -> None:
+        self._table, self._pods = table, pods
         self._wanted: dict[str, dict[str, Pod]] = {}
+        self._changed = Signal()
+        pods.follow_removals(self._on_removed)
+
+    def follow(self, on_change: Callable[[], None]) -> None:
+        """Call `on_change` whenever what is wanted or runs has changed."""
+        self._changed.follow(on_change)
 
     def replace(self, source: str, pods: Iterable[Pod]) -> None:
         """Everything that `source` wants now."""
@@ -48,7 +54,7 @@ class StaticPods:
         for name, pod in fresh.items():
             if before.get(name) is not pod:
                 self._start(pod)
-        self._on_change()
+        self._changed.fire()
 
     def wanted(self) -> dict[str, Pod]:
         """By full name; of two sources that want the same name the first in the alphabet has it."""
@@ -63,15 +69,15 @@ class StaticPods:
     def dying(self) -> frozenset[str]:
         """Full names of static pods that are not wanted any more and of which something is left."""
         wanted = {pod.uid for pod in self.wanted().values()}
-        left = (memory.pod for memory in self._table.memories() if memory.pod.source != "api")
+        left = (memory.pod for memory in self._pods.memories() if memory.pod.source != "api")
         return frozenset(pod.full_name for pod in left if pod.uid not in wanted)
 
-    def on_gone(self, uid: str) -> None:
+    def _on_removed(self, uid: str) -> None:
         """Nothing of this pod is left: its name is free."""
         for pod in self.wanted().values():
             if self._holder(pod) is None:
                 self._start(pod)
-        self._on_change()
+        self._changed.fire()
 
     def _start(self, pod: Pod) -> None:
         if self.wanted().get(pod.full_name) is not pod:
@@ -85,7 +91,5 @@ class StaticPods:
         log.info("static pod %s waits for the end of %s", pod.full_name, holder.pod.uid)
 
     def _holder(self, pod: Pod) -> PodMemory | None:
-        named = [
-            one for one in self._table.memories() if one.pod.full_name == pod.full_name and one.pod.source != "api"
-        ]
+        named = [one for one in self._pods.memories() if one.pod.full_name == pod.full_name and one.pod.source != "api"]
         return next((one for one in named if one.gone or one.pod.uid != pod.uid), next(iter(named), None))

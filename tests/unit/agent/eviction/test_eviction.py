@@ -67,7 +67,7 @@ class Node:
         policy = EvictionPolicy((MEMORY, DISK), transition=30)
         parts = EvictionParts(
             self.usage,
-            world.table,
+            world.registry,
             self.garbage,
             world.events,
             self.pressures,
@@ -117,7 +117,7 @@ async def test_the_pod_that_uses_most_fails_and_is_told_why(there: Node) -> None
     assert told == [("MemoryPressure",)]
     assert {"EvictionThresholdMet", "Evicted"} <= set(there.world.events.reasons())
     assert there.world.figures.told["pod_evicted"] == [("memory.available",)]
-    assert [pod.uid for pod in there.world.table.active()] == ["a"]
+    assert [pod.uid for pod in there.world.registry.active()] == ["a"]
 
 
 async def test_a_critical_pod_stays(there: Node) -> None:
@@ -215,7 +215,7 @@ async def test_a_pod_that_is_being_deleted_fails_all_the_same_and_sooner(there: 
     await settle()
     there.usage.now = node(memory=0)
     assert await there.evictor.look() == ["a"]
-    memory = there.world.table.memory("a")
+    memory = there.world.registry.memory("a")
     assert memory is not None and memory.ending is not None
     assert memory.ending.fails and memory.ending.grace == 1
 

@@ -59,7 +59,7 @@ class Machine:
         self.world, self.logind, self.going = world, FakeLogind(), Observable(False)
         parts = ShutdownParts(
             self.logind,
-            world.table,
+            world.registry,
             world.checkpoints,
             world.events,
             world.figures,

@@ -41,9 +41,9 @@ async def test_the_grace_does_not_start_anew(world: World) -> None:
 
 async def test_an_eviction_is_not_forgotten(world: World) -> None:
     await _running(world)
-    pod = world.table.pod("shop", "web")
+    pod = world.registry.pod("shop", "web")
     assert pod is not None
-    world.table.evict(Eviction(pod, "Evicted", "The node was low on resource: memory. ", 10, disrupted=True))
+    world.registry.evict(Eviction(pod, "Evicted", "The node was low on resource: memory. ", 10, disrupted=True))
     await world.clock.advance(3)
     await world.kill_agent()
     await world.start_agent()

@@ -65,6 +65,6 @@ async def test_pods_go_on_at_once_when_what_they_wait_for_comes(world: World) ->
     for _ in range(20):
         await world.clock.advance(5)
     world.materials.missing = ""
-    world.table.retry_blocked()
+    world.registry.retry_blocked()
     await settle(300)
     assert world.is_ready()

@@ -29,7 +29,7 @@ async def test_pods_may_come_while_all_are_read() -> None:
         await world.until(world.is_ready)
         workers: dict[str, Any] = world.table._workers
         worker = workers["u1"]
-        for read in (world.table.pods, world.table.memories, world.table.active):
+        for read in (world.registry.pods, world.registry.memories, world.registry.active):
             workers["u1"] = _Looked(workers, worker)
             try:
                 assert len(list(read())) == 1

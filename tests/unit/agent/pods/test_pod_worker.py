@@ -159,7 +159,7 @@ async def test_a_failed_liveness_probe_restarts_the_container(world: World) -> N
     await world.until(lambda: world.cri.running() == ["main"])
     first = next(iter(world.cri.containers.values())).id
     world.probes.answers[uid] = {first: ProbeState(started=True, ready=True, live=False)}
-    world.table.on_probe(uid)
+    world.registry.wake(uid)
     await world.until(lambda: world.cri.starts[uid, "main", 1] == 1)
     assert ("Normal", "Killing", "Container main failed liveness probe, will be restarted") in world.events.told
 
@@ -186,7 +186,7 @@ async def test_an_image_changed_after_a_failed_startup_probe_is_run_under_on_fai
     first = next(iter(world.cri.containers.values())).id
     world.cri.before["start_container"] = lambda what: world.clock.sleep(2)  # made, and not started for a while
     world.probes.answers[uid] = {first: ProbeState(started=False, ready=False, live=False)}
-    world.table.on_probe(uid)
+    world.registry.wake(uid)
     await world.until(lambda: world.container_status().get("restartCount") == 1 and world.cri.running() == ["main"])
     world.api.update(uid, lambda raw: raw["spec"]["containers"][0].update(image="other:2"))
     await world.until(lambda: world.container_status().get("restartCount") == 2, seconds=30)
@@ -199,7 +199,7 @@ async def test_readiness_is_what_the_probe_says(world: World) -> None:
     assert not world.is_ready()
     one = next(iter(world.cri.containers.values())).id
     world.probes.answers[uid] = {one: ProbeState(started=True, ready=True)}
-    world.table.on_probe(uid)
+    world.registry.wake(uid)
     await world.until(world.is_ready, seconds=0.1)
 
 
@@ -241,7 +241,7 @@ async def test_a_sandbox_that_fails_is_still_told_when_the_volumes_are_there(wor
     await world.until(lambda: "FailedCreatePodSandBox" in world.events.reasons())
     world.materials.slow.set()
     await settle(50)
-    memory = world.table.memory(uid)
+    memory = world.registry.memory(uid)
     assert memory is not None and memory.materials is not None
     assert memory.blocked is not None and memory.blocked.reason == "FailedCreatePodSandBox"
     await world.until(world.is_ready, seconds=15)
@@ -265,7 +265,7 @@ async def test_a_change_of_what_a_pod_waits_for_is_tried_at_once(world: World) -
     for _ in range(20):
         await world.clock.advance(5)
     world.materials.missing = ""
-    world.table.refresh(uid)
+    world.registry.refresh(uid)
     await settle(300)
     assert world.is_ready()
 
@@ -578,7 +578,7 @@ async def test_a_restart_of_the_agent_disturbs_nothing(world: World) -> None:
     await world.until(lambda: world.cri.running() == ["main"])
     one = next(one for one in world.cri.containers.values() if one.name == "main").id
     world.probes.answers[uid] = {one: ProbeState(started=True, ready=True)}
-    world.table.on_probe(uid)
+    world.registry.wake(uid)
     await world.until(world.is_ready)
     world.probes.answers.clear()
     told, calls = len(world.api.statuses), len(world.cri.done("start_container"))
@@ -713,7 +713,7 @@ async def test_a_pod_of_the_same_name_comes_beside_the_one_that_goes(world: Worl
     world.create(uid="u2")
     world.api.inbox = world.table.on_pod
     world.table.on_pod("MODIFIED", world.api.pods["u2"], old)
-    await world.until(lambda: world.is_ready("u2") and world.table.status("u1") == {})
+    await world.until(lambda: world.is_ready("u2") and world.registry.status("u1") == {})
     assert sorted({one.uid for one in world.cri.containers.values()}) == ["u2"]
 
 

@@ -39,7 +39,7 @@ async def running() -> AsyncIterator[tuple[World, SlowMaterials]]:
     world.materials = materials
     await world.start_agent()
     world.create()
-    await world.until(lambda: (found := world.table.memory("u1")) is not None and found.materials is not None)
+    await world.until(lambda: (found := world.registry.memory("u1")) is not None and found.materials is not None)
     yield world, materials
     await world.kill_agent()
 
@@ -47,7 +47,7 @@ async def running() -> AsyncIterator[tuple[World, SlowMaterials]]:
 async def test_a_change_during_an_update(running: tuple[World, SlowMaterials]) -> None:
     world, materials = running
     for _ in range(3):
-        world.table.refresh("u1")
+        world.registry.refresh("u1")
         await settle()
     assert materials.refreshed == ["u1"]
     materials.open.set()
@@ -69,7 +69,7 @@ async def test_an_update_that_fails(
     world, materials = running
     materials.open.set()
     materials.failures = [failure]
-    world.table.refresh("u1")
+    world.registry.refresh("u1")
     for _ in range(500):
         if len(materials.refreshed) >= times:
             break
@@ -113,7 +113,7 @@ async def test_a_change_while_the_volumes_are_filled_is_not_lost() -> None:
     await world.start_agent()
     world.create()
     await world.until(lambda: materials.filled == 1)
-    world.table.refresh("u1")
+    world.registry.refresh("u1")
     materials.slow.set()
     await world.until(world.is_ready)
     assert materials.filled == 2

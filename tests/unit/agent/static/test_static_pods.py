@@ -43,7 +43,7 @@ async def test_a_manifest_becomes_a_pod_and_a_mirror_pod(world: StaticWorld) -> 
     mirror = world.mirror_of("web-n1")
     assert mirror is not None
     notes = mirror["metadata"]["annotations"]
-    assert notes[labels.CONFIG_MIRROR] == notes[labels.CONFIG_HASH] == world.table.pods()[0].uid
+    assert notes[labels.CONFIG_MIRROR] == notes[labels.CONFIG_HASH] == world.registry.pods()[0].uid
     assert mirror["metadata"]["ownerReferences"][0]["uid"] == "node-uid"
     assert mirror["metadata"]["uid"] != notes[labels.CONFIG_HASH]
     assert "observedGeneration" not in mirror["status"]
@@ -93,7 +93,7 @@ async def test_a_removed_manifest_takes_pod_and_mirror_with_it(world: StaticWorl
     await world.write("web.yaml", manifest())
     await world.until(lambda: world.mirror_phase("web-n1") == "Running")
     await world.remove("web.yaml")
-    await world.until(lambda: not world.api.pods and not world.table.pods())
+    await world.until(lambda: not world.api.pods and not world.registry.pods())
     assert not running(world)
     assert not world.files.logs
 
@@ -159,7 +159,7 @@ async def test_a_directory_that_goes_takes_its_pods_with_it(world: StaticWorld) 
     await world.until(lambda: running(world) == ["main"])
     world.folder.files = None
     world.changes.tell()
-    await world.until(lambda: not world.table.pods())
+    await world.until(lambda: not world.registry.pods())
     assert not running(world)
 
 
@@ -183,9 +183,9 @@ async def test_a_restarted_agent_takes_no_readiness_away_before_it_has_probed(wo
     )
     await world.write("web.yaml", text)
     await world.until(lambda: world.mirror_phase("web-n1") == "Running")
-    uid, (box,) = world.table.pods()[0].uid, world.cri.containers
+    uid, (box,) = world.registry.pods()[0].uid, world.cri.containers
     world.probes.answers[uid] = {box: ProbeState(started=True, ready=True)}
-    world.table.on_probe(uid)
+    world.registry.wake(uid)
 
     def is_ready() -> bool:
         told = (world.mirror_of("web-n1") or {})["status"]["conditions"]
