@@ -59,7 +59,7 @@ class TopologyAffinity:
 
 @dataclass(frozen=True, slots=True)
 class ResourceManagerHooks:
-    """`running()`: all running containers; `hints(pod, container)`: where its devices could be; `affinity` is filled."""
+    """`running()`: containers that run; `hints(pod, container)`: where its devices could be; `affinity` is filled."""
 
     running: Callable[[], Iterable[ContainerState]]
     hints: DeviceHints
