@@ -34,7 +34,7 @@ from nodelib.tasks import Supervisor
 log = logging.getLogger(__name__)
 
 LiveSandboxes = Callable[[], Awaitable[frozenset[str] | None]]
-NetworkTold = Callable[[str, str, float, str], None]
+OnNetworkCall = Callable[[str, str, float, str], None]
 
 
 class PodNetwork(Protocol):
@@ -57,7 +57,7 @@ class Extra:
     command, seconds, and what failed ("" when nothing did).
     """
 
-    network: Callable[[LiveSandboxes, NetworkTold], PodNetwork] | None = None
+    network: Callable[[LiveSandboxes, OnNetworkCall], PodNetwork] | None = None
     on_ready: Callable[[Core], None] | None = None
 
 
@@ -78,7 +78,7 @@ async def run(settings: Settings, *, extra: Extra | None = None) -> None:
             return
         supervisor.on_stop("edges", core.close)
         if extra.network is not None:
-            network = extra.network(core.live_sandboxes, core.network_told)
+            network = extra.network(core.live_sandboxes, core.on_network_call)
             core.follow_nodes(network.set_nodes)
             supervisor.spawn("pod-network", network.run)
         for name, work in core.tasks().items():

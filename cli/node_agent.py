@@ -14,7 +14,7 @@ import ipaddress
 import sys
 from collections.abc import Iterable, Sequence
 
-from agent.app import Extra, LiveSandboxes, NetworkTold
+from agent.app import Extra, LiveSandboxes, OnNetworkCall
 from agent.app import main as run_agent
 from agent.config.parse import parse
 from agent.node.model import NodePlace
@@ -58,7 +58,7 @@ def _clean_up(settings: CniSettings) -> int:
 class Network:
     """The pod network as the agent's composition root takes it."""
 
-    def __init__(self, settings: CniSettings, live_sandboxes: LiveSandboxes, told: NetworkTold) -> None:
+    def __init__(self, settings: CniSettings, live_sandboxes: LiveSandboxes, told: OnNetworkCall) -> None:
         self._node = CniNode(settings, live_sandboxes=live_sandboxes, told=told)
 
     def set_nodes(self, nodes: Iterable[NodePlace]) -> None:

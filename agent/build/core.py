@@ -20,6 +20,7 @@ from agent.explain.work import Explainer
 from agent.logs.work import LogRotation
 from agent.node.work.lease import LeaseKeeper
 from agent.node.work.node import NodeKeeper
+from agent.pods.model.timeline import Activity, ActivityKind
 from agent.pods.work.parts import Parts
 from agent.pods.work.pod_table import PodTable
 from agent.probes.edge import ProbeIo
@@ -30,7 +31,10 @@ from agent.stats.work import StatsProvider
 from nodelib.kube.reflector import Reflector
 from nodelib.tasks import Work
 
-_NETWORK_STEPS = {"ADD": ("network", "sandbox"), "DEL": ("remove network", "stop sandbox")}
+_NETWORK_STEPS = {
+    "ADD": (Activity(ActivityKind.NETWORK), Activity(ActivityKind.SANDBOX)),
+    "DEL": (Activity(ActivityKind.REMOVE_NETWORK), Activity(ActivityKind.STOP_SANDBOX)),
+}
 _PATIENCE = 3.0  # seconds for containers that are being started when the agent stops; supervisors kill after five
 _AUDIT_LATE = 180.0  # seconds; upstream's PLEG is unhealthy after as long
 
@@ -106,7 +110,7 @@ class Core:
         except CriError:
             return None
 
-    def network_told(self, uid: str, command: str, seconds: float, failed: str) -> None:
+    def on_network_call(self, uid: str, command: str, seconds: float, failed: str) -> None:
         """The pod network did something for a pod: it is a part of the pod's sandbox step."""
         memory = self.base.pods.memory(uid)
         if memory is not None and command in _NETWORK_STEPS:

@@ -5,7 +5,28 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from agent.pods.model.timeline import TimelineEntry
+
+@dataclass(frozen=True, slots=True)
+class TimelineLine:
+    """Something that was done for the pod, or came of it, as people and other programs read it.
+
+    `step` in words, `of` the step that it is a part of; `kind`, `container`, `attempt` and `of_kind` say the same as
+    values. `seconds` None: under way. `outcome`: "ok", or what went wrong; `note`: why it was done. It was done `times`
+    times with that outcome, the newest at `last_at`.
+    """
+
+    at: float
+    step: str
+    seconds: float | None = None
+    outcome: str = "ok"
+    of: str = ""
+    note: str = ""
+    times: int = 1
+    last_at: float = 0.0
+    kind: str = ""
+    container: str = ""
+    attempt: int | None = None
+    of_kind: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,5 +82,5 @@ class Explanation:
     summary: str
     waits: tuple[Wait, ...] = ()
     ends: tuple[End, ...] = ()
-    timeline: tuple[TimelineEntry, ...] = ()
+    timeline: tuple[TimelineLine, ...] = ()
     costs: tuple[Cost, ...] = ()

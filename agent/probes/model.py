@@ -13,6 +13,11 @@ class ProbeKind(Enum):
     READINESS = "Readiness"
     LIVENESS = "Liveness"
 
+    @property
+    def field(self) -> str:
+        """Its name in a container's spec."""
+        return f"{self.value.lower()}Probe"
+
 
 @dataclass(frozen=True, slots=True)
 class ExecAsk:

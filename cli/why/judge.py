@@ -10,9 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from agent.explain.model import Cost, End, Explanation, Wait
+from agent.explain.model import Cost, End, Explanation, TimelineLine, Wait
 from agent.explain.plan.remedies import Subject, action_for
-from agent.pods.model.timeline import TimelineEntry
 from nodelib.kube.times import parse_rfc3339
 
 Json = dict[str, Any]
@@ -59,7 +58,7 @@ def parse(document: Json) -> Explanation:
         **rest,
         waits=tuple(Wait(**one) for one in document["waits"]),
         ends=tuple(End(**one) for one in document["ends"]),
-        timeline=tuple(TimelineEntry(**one) for one in document["timeline"]),
+        timeline=tuple(TimelineLine(**one) for one in document["timeline"]),
         costs=tuple(Cost(**one) for one in document.get("costs") or ()),
     )
 
@@ -114,12 +113,12 @@ def _deleted_waits(meta: Json, subject: Subject, node: str) -> Iterator[Wait]:
         yield Wait(f"node {node}", "Terminating", text, f"Run `nodewright why` on {node}.", since)
 
 
-def _happening(event: Json) -> TimelineEntry:
+def _happening(event: Json) -> TimelineLine:
     at = _time(event.get("firstTimestamp") or event.get("eventTime") or event["metadata"].get("creationTimestamp"))
     last = _time(event.get("lastTimestamp")) or at or 0.0
     good = event.get("type") == "Normal"
     text = str(event.get("message", ""))
-    return TimelineEntry(
+    return TimelineLine(
         at or 0.0,
         str(event.get("reason", "")),
         seconds=0.0,

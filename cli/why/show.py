@@ -8,8 +8,7 @@ from collections.abc import Iterable, Iterator
 from rich.console import Console
 from rich.table import Table
 
-from agent.explain.model import End, Explanation, Wait
-from agent.pods.model.timeline import TimelineEntry
+from agent.explain.model import End, Explanation, TimelineLine, Wait
 from cli.why.judge import Told
 
 _TEXT = 400  # characters of one error
@@ -94,23 +93,27 @@ def _timeline(found: Explanation, now: float, said: set[str]) -> Table:
     return table
 
 
-def ordered(timeline: Iterable[TimelineEntry]) -> list[TimelineEntry]:
+def ordered(timeline: Iterable[TimelineLine]) -> list[TimelineLine]:
     """By when each was done last, so that the newest round reads from top to bottom; a step before its parts."""
     entries = sorted(timeline, key=_newest)
     parts = [entry for entry in entries if entry.of]
-    tops = {entry.step for entry in entries if not entry.of}
+    tops = {(entry.kind, entry.container) for entry in entries if not entry.of}
     found = []
     for entry in entries:
-        if entry.of and entry.of in tops:
+        if entry.of and (entry.of_kind, entry.container) in tops:
             continue
         found.append(entry)
-        found += [part for part in parts if part.of == entry.step and not entry.of]
+        found += [part for part in parts if _is_part(part, entry)]
     return found
 
 
-def _newest(entry: TimelineEntry) -> float:
+def _is_part(part: TimelineLine, entry: TimelineLine) -> bool:
+    return not entry.of and (part.of_kind, part.container) == (entry.kind, entry.container)
+
+
+def _newest(entry: TimelineLine) -> float:
     # What is told of a container's end is how long it lived: it is placed at its end.
-    lived = (entry.seconds or 0.0) if entry.step.startswith("ended ") else 0.0
+    lived = (entry.seconds or 0.0) if entry.kind == "ended" else 0.0
     return max(entry.at, entry.last_at) + lived
 
 

@@ -13,12 +13,12 @@ from agent.common.model.pods import ContainerState, Json, Kind, ObservedPod, Pod
 from agent.common.model.states import BackOff, Failure, ImagePhase, ImageState, Waiting
 from agent.common.plan import backoff
 from agent.common.plan.restart import is_sidecar
-from agent.explain.model import End, Explanation, Wait
+from agent.explain.model import End, Explanation, TimelineLine, Wait
 from agent.explain.plan.remedies import Subject, action_for
 from agent.images.model.pulls import PullFigures
 from agent.images.plan.pull_progress import words
 from agent.pods.model.facts import Termination
-from agent.pods.model.timeline import TimelineEntry
+from agent.pods.model.timeline import Activity, ActivityKind, TimelineEntry
 from agent.pods.plan.container_exits import how
 from agent.pods.plan.container_status import LISTED
 from agent.pods.plan.pod import backoff_key
@@ -77,7 +77,24 @@ def explain(record: Record) -> Explanation:
         summary=_summary(record, phase, waits),
         waits=waits,
         ends=tuple(_ends(record)),
-        timeline=(*record.timeline, *record.under_way),
+        timeline=tuple(_line(one) for one in (*record.timeline, *record.under_way)),
+    )
+
+
+def _line(entry: TimelineEntry) -> TimelineLine:
+    return TimelineLine(
+        at=entry.at,
+        step=entry.what.words,
+        seconds=entry.seconds,
+        outcome=entry.outcome,
+        of=entry.of.words if entry.of else "",
+        note=entry.note,
+        times=entry.times,
+        last_at=entry.last_at,
+        kind=entry.what.kind.value,
+        container=entry.what.container,
+        attempt=entry.attempt,
+        of_kind=entry.of.kind.value if entry.of else "",
     )
 
 
@@ -138,7 +155,7 @@ def _not_started(record: Record, container: Json, waiting: Json) -> Iterator[Wai
     elif failure is not None:
         yield _failed(record, on, failure, name)
     elif image is not None and image.phase is ImagePhase.FAILED:
-        began = _since(record, f"pull for {name}", f"image {name}")
+        began = _since(record, Activity(ActivityKind.PULL, name), Activity(ActivityKind.IMAGE, name))
         yield _wait(record, f"image of {on}", reason, message, container=name, next_try=image.retry_at, begun=began)
     elif image is not None and image.phase is ImagePhase.PULLING:
         yield _pulling(record, f"image of {on}", name)
@@ -147,7 +164,8 @@ def _not_started(record: Record, container: Json, waiting: Json) -> Iterator[Wai
 
 
 def _pulling(record: Record, on: str, key: str) -> Wait:
-    began = next((one for one in record.under_way if one.step == f"pull for {key}"), None)
+    pulls = (one for one in record.under_way if one.what.kind is ActivityKind.PULL)
+    began = next((one for one in pulls if one.what.image_key == key), None)
     return Wait(on, "Pulling", since=began.at if began else None, progress=words(record.pulls.get(key, PullFigures())))
 
 
@@ -157,7 +175,7 @@ def _crash_loop(record: Record, container: Json, on: str) -> Wait:
     if latest is None:
         return _wait(record, on, "CrashLoopBackOff", container=name)
     at = backoff.until(record.backoff.get(backoff_key(container)), latest.finished_at / 1e9)
-    begun = _since(record, f"ended {name}")
+    begun = _since(record, Activity(ActivityKind.ENDED, name))
     fatal = _fatal_probe(record, latest)
     if fatal is not None and fatal.outcome is not None:
         error = f"it is stopped because its {fatal.kind.value.lower()} probe fails: {fatal.outcome.output}"
@@ -209,13 +227,14 @@ def _gates(record: Record) -> Iterator[Wait]:
 
 
 def _steps_under_way(record: Record) -> Iterator[Wait]:
-    inner = {one.of for one in record.under_way}
+    parents = {one.of for one in record.under_way}
     for one in record.under_way:
-        key = one.step.removeprefix("pull for ")
-        if key != one.step:
-            yield _pulling(record, f"image of {key.replace('/', ' ') if '/' in key else f'container {key}'}", key)
-        elif one.step not in inner:
-            yield Wait(one.step, "UnderWay", since=one.at)
+        what = one.what
+        if what.kind is ActivityKind.PULL:
+            on = f"image of volume {what.volume}" if what.volume else f"image of container {what.container}"
+            yield _pulling(record, on, what.image_key)
+        elif what not in parents:
+            yield Wait(what.words, "UnderWay", since=one.at)
 
 
 def _ending_waits(record: Record) -> Iterator[Wait]:
@@ -224,17 +243,18 @@ def _ending_waits(record: Record) -> Iterator[Wait]:
         return
     if record.blocked is not None:
         yield _failed(record, _STEP_OF.get(record.blocked.reason, "end"), record.blocked)
-    hooks = {one.of: one for one in record.under_way if one.step.startswith("preStop ")}
+    hooks = {one.of: one for one in record.under_way if one.what.kind is ActivityKind.PRE_STOP}
     for one in record.under_way:
-        if one.step.startswith("stop ") and one.step != "stop sandbox":
-            name, hook = one.step.removeprefix("stop "), hooks.get(one.step)
+        if one.what.kind is ActivityKind.STOP:
+            name, hook = one.what.container, hooks.get(one.what)
             text = "its preStop hook runs" if hook else "it has been told to stop (SIGTERM) and runs on"
             until = ending.since + ending.grace
             action = action_for("Stopping", text, Subject(record.pod.namespace, record.pod.name, name))
             yield Wait(f"container {name}", "Stopping", text, action, hook.at if hook else one.at, until)
     if not record.blocked:
-        stops = [one for one in record.under_way if one.step in ("stop sandbox", "release", "confirm")]
-        yield from (Wait(one.step, "UnderWay", since=one.at) for one in stops)
+        for one in record.under_way:
+            if one.what.kind in (ActivityKind.STOP_SANDBOX, ActivityKind.RELEASE, ActivityKind.CONFIRM):
+                yield Wait(one.what.words, "UnderWay", since=one.at)
     finalizers = record.pod.meta.get("finalizers")
     if record.confirmed and finalizers:
         yield _wait(record, "finalizers", "Finalizers", ", ".join(finalizers))
@@ -264,14 +284,12 @@ def _action(record: Record, reason: str, error: str, container: str) -> str:
     return action_for(reason, error, Subject(record.pod.namespace, record.pod.name, container))
 
 
-def _since(record: Record, *steps: str) -> TimelineEntry | None:
-    """The newest run of failures of the first of these steps that has one."""
-    for step in steps:
-        for one in reversed(record.timeline):
-            if one.step == step:
-                if one.outcome != "ok" or step.startswith("ended "):
-                    return one
-                break
+def _since(record: Record, *activities: Activity) -> TimelineEntry | None:
+    """The newest run of failures of the first of these that has one."""
+    for what in activities:
+        newest = next((one for one in reversed(record.timeline) if one.what == what), None)
+        if newest is not None and (newest.outcome != "ok" or what.kind is ActivityKind.ENDED):
+            return newest
     return None
 
 
@@ -289,23 +307,28 @@ def _why_ended(record: Record, one: ContainerState) -> str:
 
 def _fatal_probe(record: Record, one: ContainerState) -> ProbeAnswer | None:
     """The probe that this attempt was stopped for, where its answer is still known."""
-    note = _stopped_for(record, one)
+    stop = _stop_of(record, one)
     for answer in record.probes:
-        named = f"Container {answer.container} failed {answer.kind.value.lower()} probe"
-        if answer.container == one.name and answer.outcome is not None and note.startswith(named):
+        if stop is not None and answer.container == one.name and answer.kind is stop.probe and answer.outcome:
             return answer
     return None
 
 
 def _stopped_for(record: Record, one: ContainerState) -> str:
     """Why the node stopped it, "" when it ended by itself."""
-    at = one.finished_at / 1e9
-    stops = [step for step in record.timeline if step.step == f"stop {one.name}" and step.note]
-    for stop in stops:
-        # What was said when it was stopped, if it is this attempt that the stop was for.
-        if stop.at <= at <= max(stop.last_at, stop.at) + (stop.seconds or 0) + 1:
-            return stop.note
-    return ""
+    stop = _stop_of(record, one)
+    return stop.note if stop is not None else ""
+
+
+def _stop_of(record: Record, one: ContainerState) -> TimelineEntry | None:
+    """The stop that this attempt ended by."""
+    at, stopping = one.finished_at / 1e9, Activity(ActivityKind.STOP, one.name)
+    for stop in record.timeline:
+        # The newest stop that the entry counts, if it is this attempt that it was for.
+        newest = max(stop.last_at, stop.at) + (stop.seconds or 0) + 1
+        if stop.what == stopping and stop.note and stop.at <= at <= newest:
+            return stop
+    return None
 
 
 def _oom(record: Record, name: str) -> str:

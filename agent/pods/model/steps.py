@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from agent.common.model.pods import Json, Kind
 from agent.common.model.states import Waiting
+from agent.probes.model import ProbeKind
 from agent.resources.model import Allocation, ContainerResize
 
 
@@ -54,7 +55,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """preStop hook, SIGTERM, and after what is left of `grace` seconds SIGKILL."""
+    """preStop hook, SIGTERM, and after what is left of `grace` seconds SIGKILL. `probe`: the one that failed."""
 
     container_id: str
     name: str
@@ -62,6 +63,7 @@ class Kill:
     grace: int
     hook: Json | None = None
     restart: bool = False
+    probe: ProbeKind | None = None
 
 
 @dataclass(frozen=True, slots=True)

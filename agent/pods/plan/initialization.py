@@ -14,6 +14,7 @@ from agent.common.model.pods import ContainerState, Json, Kind, ObservedPod, Pod
 from agent.common.plan.restart import grace_seconds, is_sidecar, may_restart, restarts
 from agent.pods.model.facts import Facts
 from agent.pods.model.steps import Kill
+from agent.probes.model import ProbeKind
 
 
 @dataclass(slots=True)
@@ -104,7 +105,7 @@ def _sidecar(
     if container.get("startupProbe") and (state is None or not state.started):
         if state is not None and not state.live:
             message = f"Init container {name} failed startup probe"
-            found.kills.append(_kill(pod, container, latest, message, "startupProbe"))
+            found.kills.append(_kill(pod, container, latest, message, ProbeKind.STARTUP))
         return
     if following is None:
         found.done = True
@@ -115,7 +116,7 @@ def _sidecar(
         found.kills.append(_kill(pod, container, latest, f"Init container {name} definition changed"))
     elif state is not None and not state.live:
         message = f"Init container {name} failed liveness probe"
-        found.kills.append(_kill(pod, container, latest, message, "livenessProbe"))
+        found.kills.append(_kill(pod, container, latest, message, ProbeKind.LIVENESS))
 
 
 def _succeeded(following: Json | None, found: InitActions) -> None:
@@ -129,9 +130,17 @@ def _active(seen: ObservedPod, name: str, sandbox_id: str) -> ContainerState | N
     return next((one for one in seen.containers if one.name == name and one.sandbox_id == sandbox_id), None)
 
 
-def _kill(pod: Pod, container: Json, latest: ContainerState, message: str, probe: str = "") -> Kill:
+def _kill(pod: Pod, container: Json, latest: ContainerState, message: str, probe: ProbeKind | None = None) -> Kill:
     hook = (container.get("lifecycle") or {}).get("preStop")
-    return Kill(latest.id, container["name"], message, grace_seconds(pod, container, probe), hook, restart=True)
+    return Kill(
+        latest.id,
+        container["name"],
+        message,
+        grace_seconds(pod, container, probe.field if probe else ""),
+        hook,
+        True,
+        probe,
+    )
 
 
 def _unknown() -> str:

@@ -37,6 +37,7 @@ from agent.pods.model.steps import (
 from agent.pods.plan import resize, restart_all
 from agent.pods.plan.initialization import init_actions
 from agent.pods.plan.termination import deadline, early_hooks, kills_of, plan_ending, sandbox_stops
+from agent.probes.model import ProbeKind
 
 Candidate = tuple[Kind, Json]
 
@@ -210,15 +211,22 @@ def _fault(pod: Pod, container: Json, latest: ContainerState, facts: Facts) -> K
     state = facts.probes.get(latest.id)
     if state is None or state.live:
         return None
-    probe = "startup" if container.get("startupProbe") and not state.started else "liveness"
+    probe = ProbeKind.STARTUP if container.get("startupProbe") and not state.started else ProbeKind.LIVENESS
     restart = may_restart(pod, container)
-    message = f"Container {name} failed {probe} probe" + (", will be restarted" if restart else "")
-    return replace(_kill(pod, container, latest, message, f"{probe}Probe"), restart=restart)
+    message = f"Container {name} failed {probe.value.lower()} probe" + (", will be restarted" if restart else "")
+    return replace(_kill(pod, container, latest, message, probe), restart=restart)
 
 
-def _kill(pod: Pod, container: Json, latest: ContainerState, message: str, probe: str = "") -> Kill:
+def _kill(pod: Pod, container: Json, latest: ContainerState, message: str, probe: ProbeKind | None = None) -> Kill:
     hook = (container.get("lifecycle") or {}).get("preStop")
-    return Kill(latest.id, container["name"], message, grace_seconds(pod, container, probe), hook)
+    return Kill(
+        latest.id,
+        container["name"],
+        message,
+        grace_seconds(pod, container, probe.field if probe else ""),
+        hook,
+        probe=probe,
+    )
 
 
 def _wind_up(pod: Pod, seen: ObservedPod, facts: Facts) -> PodPlan:

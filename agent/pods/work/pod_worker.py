@@ -12,7 +12,7 @@ import logging
 import random
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypedDict
 
 from agent.common.model.eviction import Eviction
 from agent.common.model.pods import ContainerState, ObservedPod, Pod, RunState
@@ -21,18 +21,20 @@ from agent.common.plan import backoff
 from agent.common.plan.restart import is_sidecar
 from agent.pods.model.facts import Cause, Facts, Termination
 from agent.pods.model.steps import EnsureImage, Forget, Kill, PodPlan, Prepare, PreStop, Resize, RunSandbox, Start, Step
-from agent.pods.plan import container_exits as changes
+from agent.pods.model.timeline import Activity, ActivityKind
+from agent.pods.plan import container_exits as exits
 from agent.pods.plan import resize
+from agent.pods.plan.activities import activity_of
 from agent.pods.plan.mirrors import continued
 from agent.pods.plan.pod import backoff_key, plan_pod
 from agent.pods.plan.starting import ips_for
 from agent.pods.plan.status import StatusFacts, pod_status
-from agent.pods.plan.step_names import name_of, why_of
 from agent.pods.plan.termination import ending_of, hastened
 from agent.pods.work.memory import PodMemory
 from agent.pods.work.parts import Parts
 from agent.pods.work.steps.walker import Walker
 from agent.pods.work.timeline import Timeline
+from agent.probes.model import ProbeKind
 from agent.resources.model import ResizeState
 from agent.resources.plan import resize_status
 from nodelib.errors import NodewrightError
@@ -40,6 +42,12 @@ from nodelib.errors import NodewrightError
 log = logging.getLogger(__name__)
 
 _RESIZE_PAUSE = 10.0  # seconds before a resize that failed is tried again; upstream's backOffPeriod
+
+
+class _Reasons(TypedDict, total=False):
+    note: str
+    probe: ProbeKind | None
+    attempt: int
 
 
 class PodWorker:
@@ -73,8 +81,9 @@ class PodWorker:
 
     def see(self, seen: ObservedPod) -> None:
         """The runtime's newest view."""
-        for one in changes.ended(self.memory.seen, seen):
-            self.memory.timeline.mark(f"ended {one.name}", changes.lifetime(one), changes.how(one))
+        for one in exits.ended(self.memory.seen, seen):
+            ended = Activity(ActivityKind.ENDED, one.name)
+            self.memory.timeline.mark(ended, exits.lifetime(one), exits.how(one), attempt=one.attempt)
         self.memory.seen = seen
         self._awake.set()
 
@@ -225,7 +234,7 @@ class PodWorker:
         before, was_ready = memory.status.get("phase") or memory.pod.status.get("phase") or "Pending", memory.is_ready
         memory.status = pod_status(memory.pod, memory.seen, facts)
         if memory.is_ready != was_ready:
-            memory.timeline.mark("ready" if memory.is_ready else "not ready")
+            memory.timeline.mark(Activity(ActivityKind.READY if memory.is_ready else ActivityKind.NOT_READY))
         if before == "Pending" and memory.status["phase"] == "Running":
             self._parts.figures.pod_running(self._parts.clock.monotonic() - self._born)
         if shown_by is not None:
@@ -254,11 +263,11 @@ class PodWorker:
         self._parts.probes.ensure(memory.pod, running, ips)
 
     async def _walk(self, step: Step) -> None:
-        memory = self.memory
+        memory, what = self.memory, activity_of(step)
         if isinstance(step, Start):
             self._parts.figures.container_begun(step.kind)
         try:
-            with memory.timeline.step(name_of(step), note=why_of(step)):
+            with memory.timeline.step(what, **_reasons(step)):
                 await self._steps.walk(step)
             self._succeeded(step)
         except NodewrightError as error:
@@ -266,10 +275,10 @@ class PodWorker:
             self._failed(step, reason, error.message, error.action)
             if isinstance(step, Start):
                 self._parts.figures.container_failed(step.kind, reason)
-            log.warning("pod %s: %s: %s", memory.pod.full_name, name_of(step), error)
+            log.warning("pod %s: %s: %s", memory.pod.full_name, what.words, error)
         except Exception as error:
             self._failed(step, "InternalError", repr(error))
-            log.exception("pod %s: %s", memory.pod.full_name, name_of(step))
+            log.exception("pod %s: %s", memory.pod.full_name, what.words)
 
     def _succeeded(self, step: Step) -> None:
         if isinstance(step, Start):
@@ -338,6 +347,13 @@ def _kept_waiting(plan: PodPlan, before: dict[str, Waiting]) -> dict[str, Waitin
     """A container that is being started shows why it last waited, until it runs."""
     starting = {step.container["name"] for step in plan.steps if isinstance(step, Start | EnsureImage)}
     return {name: why for name, why in before.items() if name in starting}
+
+
+def _reasons(step: Step) -> _Reasons:
+    """Why it is done, and of which attempt, where that is known."""
+    if isinstance(step, Kill):
+        return {"note": step.message, "probe": step.probe}
+    return {"attempt": step.attempt} if isinstance(step, Start | RunSandbox | EnsureImage) else {}
 
 
 def _interrupt(walking: dict[asyncio.Task[None], Step]) -> None:

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from agent.pods.model.timeline import TimelineEntry
+from agent.pods.model.timeline import Activity, TimelineEntry
+from agent.probes.model import ProbeKind
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError
 
@@ -30,9 +31,18 @@ class Timeline:
         self._numbers = itertools.count()
 
     @contextmanager
-    def step(self, name: str, *, of: str = "", note: str = "") -> Iterator[None]:
+    def step(
+        self,
+        what: Activity,
+        *,
+        of: Activity | None = None,
+        note: str = "",
+        probe: ProbeKind | None = None,
+        attempt: int | None = None,
+    ) -> Iterator[None]:
         """A step that lasts as long as the block; what the block raises is its outcome."""
-        key = self.begin(name, of=of, note=note)
+        now = self._clock.now()
+        key = self._open_entry(TimelineEntry(now, what, of=of, note=note, probe=probe, attempt=attempt))
         outcome = "ok"
         try:
             yield
@@ -48,11 +58,9 @@ class Timeline:
         finally:
             self.end(key, outcome)
 
-    def begin(self, name: str, *, of: str = "", note: str = "") -> int:
+    def begin(self, what: Activity) -> int:
         """A step that end() is called for."""
-        key = next(self._numbers)
-        self._open[key] = (self._clock.monotonic(), TimelineEntry(self._clock.now(), name, of=of, note=note))
-        return key
+        return self._open_entry(TimelineEntry(self._clock.now(), what))
 
     def end(self, key: int, outcome: str = "ok") -> None:
         """Nothing for a key that has ended."""
@@ -60,9 +68,17 @@ class Timeline:
             began, begun = self._open.pop(key)
             self._add(replace(begun, seconds=self._clock.monotonic() - began, outcome=outcome))
 
-    def mark(self, name: str, seconds: float = 0.0, outcome: str = "ok", *, of: str = "", note: str = "") -> None:
+    def mark(
+        self,
+        what: Activity,
+        seconds: float = 0.0,
+        outcome: str = "ok",
+        *,
+        of: Activity | None = None,
+        attempt: int | None = None,
+    ) -> None:
         """Something that is over already: it took `seconds` until now."""
-        self._add(TimelineEntry(self._clock.now() - seconds, name, seconds, outcome, of, note))
+        self._add(TimelineEntry(self._clock.now() - seconds, what, seconds, outcome, of, attempt=attempt))
 
     def entries(self) -> tuple[TimelineEntry, ...]:
         """What is done, in the order in which it first began."""
@@ -71,13 +87,20 @@ class Timeline:
     def under_way(self) -> tuple[TimelineEntry, ...]:
         return tuple(begun for _, begun in self._open.values())
 
+    def _open_entry(self, entry: TimelineEntry) -> int:
+        key = next(self._numbers)
+        self._open[key] = (self._clock.monotonic(), entry)
+        return key
+
     def _add(self, fresh: TimelineEntry) -> None:
         for index in range(len(self._done) - 1, -1, -1):
             known = self._done[index]
-            if (known.step, known.of) == (fresh.step, fresh.of):
+            if (known.what, known.of) == (fresh.what, fresh.of):
                 if (_comparable(known.outcome), known.note) != (_comparable(fresh.outcome), fresh.note):
                     break
-                self._done[index] = replace(known, seconds=fresh.seconds, times=known.times + 1, last_at=fresh.at)
+                self._done[index] = replace(
+                    known, seconds=fresh.seconds, attempt=fresh.attempt, times=known.times + 1, last_at=fresh.at
+                )
                 return
         self._done.append(replace(fresh, last_at=fresh.at))
         del self._done[:-_KEPT]

@@ -6,8 +6,7 @@ import io
 from dataclasses import asdict, replace
 from typing import Any
 
-from agent.explain.model import End, Explanation, Wait
-from agent.pods.model.timeline import TimelineEntry
+from agent.explain.model import End, Explanation, TimelineLine, Wait
 from cli.terminal import new_console
 from cli.why import judge, show
 
@@ -86,10 +85,10 @@ def test_events_are_the_timeline_of_a_pod_that_no_agent_here_knows() -> None:
 def test_what_is_shown_of_one_pod() -> None:
     wait = Wait("container app", "CrashLoopBackOff", "exit code 1", "Read its log.", NOW - 75, NOW + 9, 3)
     steps = (
-        TimelineEntry(NOW - 90, "start app", 0.25),
-        TimelineEntry(NOW - 80, "sandbox", 0.1),
-        TimelineEntry(NOW - 89, "run app", 0.2, of="start app"),
-        TimelineEntry(NOW - 70, "stop app", note="failed liveness probe"),
+        TimelineLine(NOW - 90, "start app", 0.25, kind="start", container="app"),
+        TimelineLine(NOW - 80, "sandbox", 0.1),
+        TimelineLine(NOW - 89, "run app", 0.2, of="start app", kind="run", container="app", of_kind="start"),
+        TimelineLine(NOW - 70, "stop app", note="failed liveness probe"),
     )
     found = explained("web", "u1", wait, ends=(End("app", NOW - 20, "exit code 1", "no disk"),), timeline=steps)
     out = io.StringIO()
@@ -106,7 +105,7 @@ def test_what_is_shown_of_one_pod() -> None:
 def test_brackets_in_what_a_runtime_says_are_shown_as_they_are() -> None:
     error = 'failed to find plugin "loopback" in path [/opt/cni/bin]'
     found = explained(
-        "web", "u1", Wait("sandbox", error, error), timeline=(TimelineEntry(NOW - 9, "sandbox", 0.1, outcome=error),)
+        "web", "u1", Wait("sandbox", error, error), timeline=(TimelineLine(NOW - 9, "sandbox", 0.1, outcome=error),)
     )
     out = io.StringIO()
     show.one(judge.Told(found, True), NOW, new_console(out, width=200))
@@ -117,12 +116,12 @@ def test_brackets_in_what_a_runtime_says_are_shown_as_they_are() -> None:
 def test_the_newest_round_reads_from_top_to_bottom_and_nothing_is_said_twice() -> None:
     error = "its liveness probe fails: refused"
     steps = (
-        TimelineEntry(NOW - 90, "start app", 0.2, times=3, last_at=NOW - 30),
-        TimelineEntry(NOW - 89, "ended app", 5.0, outcome="exit code 0", times=3, last_at=NOW - 29),
-        TimelineEntry(NOW - 88, "ready", 0.0, times=3, last_at=NOW - 29.5),
-        TimelineEntry(NOW - 85, "stop app", 1.0, times=3, last_at=NOW - 25),
-        TimelineEntry(NOW - 84, "hook", 1.0, outcome=error, last_at=NOW - 26),
-        TimelineEntry(NOW - 40, "remove container", 0.1),
+        TimelineLine(NOW - 90, "start app", 0.2, times=3, last_at=NOW - 30),
+        TimelineLine(NOW - 89, "ended app", 5.0, outcome="exit code 0", times=3, last_at=NOW - 29, kind="ended"),
+        TimelineLine(NOW - 88, "ready", 0.0, times=3, last_at=NOW - 29.5),
+        TimelineLine(NOW - 85, "stop app", 1.0, times=3, last_at=NOW - 25),
+        TimelineLine(NOW - 84, "hook", 1.0, outcome=error, last_at=NOW - 26),
+        TimelineLine(NOW - 40, "remove container", 0.1),
     )
     ends = tuple(End("app", NOW - 24 - 20 * again, "exit code 0", "failed liveness probe") for again in range(2))
     wait = Wait("container app", "CrashLoopBackOff", error, "Mend it.")

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 from agent.common.model.states import ImagePhase, ImageState
 from agent.images.plan.images import wanted
 from agent.pods.model.steps import EnsureImage
+from agent.pods.model.timeline import Activity, ActivityKind
+from agent.pods.plan.activities import image_activity
 from agent.pods.work.steps.context import Context
 
 
@@ -15,11 +18,14 @@ class ImageSteps:
 
     def __init__(self, context: Context, poke: asyncio.Event) -> None:
         self._context, self._poke = context, poke
-        self._pulls: dict[str, int] = {}
+        self._pulls: dict[str, int] = {}  # timeline keys by Wanted.key
 
     async def ensure(self, step: EnsureImage) -> None:
         want = wanted(step.container, step.volume)
-        await self._context.parts.images.ensure(self._context.memory.pod, want, step.attempt, self._heard)
+        pull = image_activity(ActivityKind.PULL, step.container, step.volume)
+        await self._context.parts.images.ensure(
+            self._context.memory.pod, want, step.attempt, partial(self._on_state, pull)
+        )
 
     def give_up(self) -> None:
         """The pod waits for no image any more."""
@@ -28,11 +34,11 @@ class ImageSteps:
         while self._pulls:
             memory.timeline.end(self._pulls.popitem()[1], "given up")
 
-    def _heard(self, name: str, state: ImageState) -> None:
+    def _on_state(self, pull: Activity, name: str, state: ImageState) -> None:
         memory = self._context.memory
         memory.images[name] = state
         if state.phase is ImagePhase.PULLING:
-            self._pulls[name] = memory.timeline.begin(f"pull for {name}")
+            self._pulls[name] = memory.timeline.begin(pull)
         elif name in self._pulls:
             failed = state.waiting if state.phase is ImagePhase.FAILED else None
             memory.timeline.end(self._pulls.pop(name), failed.message or failed.reason if failed else "ok")

@@ -9,6 +9,7 @@ from agent.common.model.pods import Pod
 from agent.common.model.refusal import UNEXPECTED
 from agent.containers.model import PreparedPod
 from agent.pods.model.steps import Prepare
+from agent.pods.model.timeline import Activity, ActivityKind
 from agent.pods.plan.termination import hastened, rejection
 from agent.pods.work.steps import resize
 from agent.pods.work.steps.context import Context, StepFailed
@@ -40,7 +41,7 @@ async def _cgroup(context: Context, sized: Pod, *, keep: bool) -> str:
     """And what the pod has of drivers by its claims. The path of the cgroup, as the runtime wants it."""
     memory, parts = context.memory, context.parts
     try:
-        with memory.timeline.step("cgroup", of="prepare"):
+        with memory.timeline.step(Activity(ActivityKind.CGROUP), of=Activity(ActivityKind.PREPARE)):
             parent = await parts.cgroups.ensure_pod(sized, keep=keep)
             memory.limits = await parts.cgroups.limits(memory.pod)
     except NodewrightError as error:
@@ -59,7 +60,7 @@ async def _volumes(context: Context, *, may_leave: bool) -> PreparedPod | None:
     that cannot be had keeps the sandbox from being made, as upstream's PodReadyToStartContainers has it."""
     memory, materials = context.memory, context.parts.materials
     try:
-        with memory.timeline.step("volumes", of="prepare"):
+        with memory.timeline.step(Activity(ActivityKind.VOLUMES), of=Activity(ActivityKind.PREPARE)):
             if may_leave and await materials.sure(memory.pod):
                 return None
             while True:

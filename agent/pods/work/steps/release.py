@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 
 from agent.pods.model.steps import RemoveContainer, RemoveSandbox
+from agent.pods.model.timeline import Activity, ActivityKind
 from agent.pods.work.steps.context import Context, StepFailed
 from nodelib.errors import NodewrightError
 from nodelib.kube.client import ApiError
@@ -16,10 +17,10 @@ async def release(context: Context) -> None:
     with parts.leftovers.first():
         parts.probes.forget(memory.pod.uid)
         try:
-            with memory.timeline.step("unmount volumes", of="release"):
+            with memory.timeline.step(Activity(ActivityKind.UNMOUNT), of=Activity(ActivityKind.RELEASE)):
                 await parts.materials.release(memory.pod.uid)
             await parts.claims.release(memory.pod.uid)
-            with memory.timeline.step("remove cgroup", of="release"):
+            with memory.timeline.step(Activity(ActivityKind.REMOVE_CGROUP), of=Activity(ActivityKind.RELEASE)):
                 await parts.cgroups.remove_pod(memory.pod.uid)
         except NodewrightError as error:
             context.warn("FailedKillPod", f"error releasing the pod's volumes and cgroup: {error}")

@@ -11,6 +11,7 @@ from agent.containers.model import ContainerInputs
 from agent.devices.plan.devices import merged
 from agent.images.plan.images import image_volumes, volume_key
 from agent.pods.model.steps import RemoveContainer, Start
+from agent.pods.model.timeline import Activity, ActivityKind
 from agent.pods.plan.pod import backoff_key
 from agent.pods.plan.starting import after_failed_hook, target_of, with_volume_images
 from agent.pods.work.steps import adopt_created as taken_up
@@ -57,9 +58,9 @@ class Starts:
         try:
             if step.instead_of:
                 await release.drop_container(context, RemoveContainer(step.instead_of))
-            with memory.timeline.step(f"create {name}", of=f"start {name}"):
+            with memory.timeline.step(Activity(ActivityKind.CREATE, name), of=Activity(ActivityKind.START, name)):
                 container_id, log_path = await (self._take_up(step) if step.made else self._create(step))
-            with memory.timeline.step(f"run {name}", of=f"start {name}"):
+            with memory.timeline.step(Activity(ActivityKind.RUN, name), of=Activity(ActivityKind.START, name)):
                 await both(self._run(step, container_id), self._link_log(name, container_id, log_path))
             started = container_id
         finally:
@@ -133,7 +134,7 @@ class Starts:
         context, memory, name = self._context, self._context.memory, step.container["name"]
         ips = context.ips(memory.seen.sandbox)
         try:
-            with memory.timeline.step(f"postStart {name}", of=f"start {name}"):
+            with memory.timeline.step(Activity(ActivityKind.POST_START, name), of=Activity(ActivityKind.START, name)):
                 await context.parts.hooks.run(memory.pod, step.container, container_id, hook, ips)
         except NodewrightError as error:
             context.warn("FailedPostStartHook", "PostStartHook failed", name)

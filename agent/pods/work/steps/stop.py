@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from agent.common.model.errors import CriError
 from agent.common.model.pods import Json
 from agent.pods.model.steps import Kill, PreStop
+from agent.pods.model.timeline import Activity, ActivityKind
 from agent.pods.plan.termination import grace_left, hook_due, without_turn
 from agent.pods.work.steps.context import Context, StepFailed
 from nodelib.backoff import Backoff
@@ -36,15 +37,15 @@ class Stops:
             context.tell("Killing", step.message, step.name)
         if step.restart:
             memory.restart_wanted.add(step.container_id)
-        began = context.parts.clock.monotonic()
+        began, stopping = context.parts.clock.monotonic(), Activity(ActivityKind.STOP, step.name)
         try:
             async with contextlib.AsyncExitStack() as stack:
                 if hook:
-                    with memory.timeline.step(f"preStop {step.name}", of=f"stop {step.name}"):
+                    with memory.timeline.step(Activity(ActivityKind.PRE_STOP, step.name), of=stopping):
                         await stack.enter_async_context(self._pre_stop(step.container_id, step.name, hook, step.grace))
                 left = grace_left(step.grace, context.parts.clock.monotonic() - began)
                 stack.enter_context(context.acting(step.container_id))
-                with memory.timeline.step(f"signal {step.name}", of=f"stop {step.name}"):
+                with memory.timeline.step(Activity(ActivityKind.SIGNAL, step.name), of=stopping):
                     await context.parts.runtime.stop_container(step.container_id, left)
         except CriError as error:
             context.warn("FailedKillPod", f"error killing container {step.name}: {error.message}", step.name)

@@ -12,7 +12,7 @@ from agent.explain.plan.explain import Record, explain
 from agent.explain.plan.remedies import Subject, action_for
 from agent.images.model.pulls import PullFigures
 from agent.pods.model.facts import Cause, Termination
-from agent.pods.model.timeline import TimelineEntry
+from agent.pods.model.timeline import Activity, ActivityKind, TimelineEntry
 from agent.pods.plan.pod import backoff_key
 from agent.probes.model import Outcome, ProbeAnswer, ProbeKind, Verdict
 from tests.builders.pods import Json, container, pod
@@ -48,6 +48,9 @@ def _with(one: ContainerState, message: str) -> ContainerState:
     return replace(one, message=message)
 
 
+PULL, ENDED = Activity(ActivityKind.PULL, "app"), Activity(ActivityKind.ENDED, "app")
+PREPARE = Activity(ActivityKind.PREPARE)
+
 CASES = {
     "missing config map": (
         record(
@@ -70,7 +73,7 @@ CASES = {
         record(
             status=waiting("ImagePullBackOff", "Back-off: not found"),
             images={"app": ImageState(0, ImagePhase.FAILED, waiting=Waiting("x"), retry_at=NOW + 20)},
-            timeline=(TimelineEntry(NOW - 30, "pull for app", 0.2, "not found", times=2, last_at=NOW - 10),),
+            timeline=(TimelineEntry(NOW - 30, PULL, 0.2, "not found", times=2, last_at=NOW - 10),),
         ),
         ("image of container app", "ImagePullBackOff", NOW - 30, NOW + 20, 2, "registry has no such one"),
     ),
@@ -78,7 +81,7 @@ CASES = {
         record(
             status=waiting("ContainerCreating"),
             images={"app": ImageState(0, ImagePhase.PULLING)},
-            under_way=(TimelineEntry(NOW - 5, "pull for app"),),
+            under_way=(TimelineEntry(NOW - 5, PULL),),
             pulls={"app": PullFigures(done=1 << 20, total=1 << 24)},
         ),
         ("image of container app", "Pulling", NOW - 5, None, 0, ""),
@@ -88,7 +91,7 @@ CASES = {
             status=waiting("CrashLoopBackOff", "back-off 10s"),
             seen=exited(7),
             backoff={backoff_key(container("app")): BackOff(20, NOW - 15)},
-            timeline=(TimelineEntry(NOW - 60, "ended app", 1, "exit code 7", times=4, last_at=NOW - 10),),
+            timeline=(TimelineEntry(NOW - 60, ENDED, 1, "exit code 7", times=4, last_at=NOW - 10),),
         ),
         ("container app", "CrashLoopBackOff", NOW - 60, NOW + 10, 4, "--previous"),
     ),
@@ -138,8 +141,8 @@ CASES = {
         record(
             ending=Termination(Cause.DELETED, NOW - 5, 30),
             under_way=(
-                TimelineEntry(NOW - 5, "stop app", note="x"),
-                TimelineEntry(NOW - 5, "preStop app", of="stop app"),
+                TimelineEntry(NOW - 5, Activity(ActivityKind.STOP, "app"), note="x"),
+                TimelineEntry(NOW - 5, Activity(ActivityKind.PRE_STOP, "app"), of=Activity(ActivityKind.STOP, "app")),
             ),
         ),
         ("container app", "Stopping", NOW - 5, NOW + 25, 0, "SIGKILL"),
@@ -167,17 +170,20 @@ def test_a_pod_that_is_well_waits_for_nothing() -> None:
     assert (found.waits, found.summary) == ((), "Running and ready")
 
 
+KILLED = "Container app failed liveness probe, will be restarted"
+
+
 def test_why_a_container_was_killed_is_what_was_said_when_it_was() -> None:
-    stop = TimelineEntry(NOW - 12, "stop app", 2.0, note="Container app failed liveness probe, will be restarted")
+    stop = TimelineEntry(NOW - 12, Activity(ActivityKind.STOP, "app"), 2.0, note=KILLED, probe=ProbeKind.LIVENESS)
     (end,) = explain(record(status=running(), seen=exited(137), timeline=(stop,))).ends
     assert end.how == "exit code 137 = SIGKILL"
-    assert end.why == "Container app failed liveness probe, will be restarted"
+    assert end.why == KILLED
 
 
 def test_a_crash_loop_by_a_liveness_probe_names_the_probe_and_what_it_said() -> None:
     refused = Outcome(Verdict.FAILURE, "dial tcp 10.0.0.9:80: connection refused")
     fatal = ProbeAnswer("app", ProbeKind.LIVENESS, refused, NOW - 13, NOW - 14, 2, 2, 1)
-    stop = TimelineEntry(NOW - 12, "stop app", 2.0, note="Container app failed liveness probe, will be restarted")
+    stop = TimelineEntry(NOW - 12, Activity(ActivityKind.STOP, "app"), 2.0, note=KILLED, probe=ProbeKind.LIVENESS)
     loop: dict[str, Any] = {"status": waiting("CrashLoopBackOff"), "seen": exited(0), "probes": (fatal,)}
     found = explain(record(**loop, timeline=(stop,)))
     assert "because its liveness probe fails: dial tcp 10.0.0.9:80: connection refused" in found.summary
@@ -208,7 +214,10 @@ def test_the_last_words_of_a_container_are_told() -> None:
 
 
 def test_steps_under_way_are_what_a_starting_pod_waits_for() -> None:
-    steps = (TimelineEntry(NOW - 1, "prepare"), TimelineEntry(NOW - 1, "volumes", of="prepare"))
+    steps = (
+        TimelineEntry(NOW - 1, Activity(ActivityKind.PREPARE)),
+        TimelineEntry(NOW - 1, Activity(ActivityKind.VOLUMES), of=Activity(ActivityKind.PREPARE)),
+    )
     found = explain(record(status=waiting("ContainerCreating"), under_way=steps))
     assert [(wait.on, wait.reason) for wait in found.waits] == [("volumes", "UnderWay")]
 
@@ -251,7 +260,7 @@ def test_how_far_a_pull_is_or_which_turn_it_has() -> None:
 
 
 def test_the_image_of_a_volume_is_waited_for() -> None:
-    under_way = (TimelineEntry(NOW - 9, "pull for volume/data"),)
+    under_way = (TimelineEntry(NOW - 9, Activity(ActivityKind.PULL, volume="data")),)
     pulls = {"volume/data": PullFigures(done=1 << 20, total=1 << 24)}
     found = explain(record(status=waiting("ContainerCreating"), under_way=under_way, pulls=pulls))
     [wait] = found.waits
@@ -261,3 +270,20 @@ def test_the_image_of_a_volume_is_waited_for() -> None:
         NOW - 9,
         "1.0 of 16 MiB",
     )
+
+
+def test_a_container_named_sandbox_is_not_the_sandbox() -> None:
+    ending = Termination(Cause.DELETED, NOW - 5, 30)
+    steps = (
+        TimelineEntry(NOW - 5, Activity(ActivityKind.STOP, "sandbox"), note="x"),
+        TimelineEntry(NOW - 4, Activity(ActivityKind.STOP_SANDBOX)),
+    )
+    found = explain(record(ending=ending, under_way=steps))
+    assert [(wait.on, wait.reason) for wait in found.waits] == [
+        ("container sandbox", "Stopping"),
+        ("stop sandbox", "UnderWay"),
+    ]
+    assert [(line.step, line.kind, line.container) for line in found.timeline] == [
+        ("stop sandbox", "stop", "sandbox"),
+        ("stop sandbox", "stop sandbox", ""),
+    ]

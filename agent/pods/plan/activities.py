@@ -1,0 +1,52 @@
+"""What a step of a plan is in the pod's timeline."""
+
+from __future__ import annotations
+
+from agent.common.model.pods import Json
+from agent.pods.model.steps import (
+    Confirm,
+    EnsureImage,
+    Forget,
+    Kill,
+    Prepare,
+    PreStop,
+    Release,
+    RemoveContainer,
+    RemoveSandbox,
+    Resize,
+    RunSandbox,
+    Start,
+    Step,
+    StopSandbox,
+)
+from agent.pods.model.timeline import Activity, ActivityKind
+
+_OF_POD: dict[type[object], ActivityKind] = {
+    Prepare: ActivityKind.PREPARE,
+    RunSandbox: ActivityKind.SANDBOX,
+    Resize: ActivityKind.RESIZE,
+    StopSandbox: ActivityKind.STOP_SANDBOX,
+    RemoveContainer: ActivityKind.REMOVE_CONTAINER,
+    RemoveSandbox: ActivityKind.REMOVE_SANDBOX,
+    Release: ActivityKind.RELEASE,
+    Confirm: ActivityKind.CONFIRM,
+    Forget: ActivityKind.FORGET,
+}
+
+
+def activity_of(step: Step) -> Activity:
+    """The step as the timeline and the log name it."""
+    if isinstance(step, EnsureImage):
+        return image_activity(ActivityKind.IMAGE, step.container, step.volume)
+    if isinstance(step, Start):
+        return Activity(ActivityKind.START, step.container["name"])
+    if isinstance(step, Kill):
+        return Activity(ActivityKind.STOP, step.name)
+    if isinstance(step, PreStop):
+        return Activity(ActivityKind.PRE_STOP, step.name)
+    return Activity(_OF_POD[type(step)])
+
+
+def image_activity(kind: ActivityKind, container: Json, volume: Json | None) -> Activity:
+    """Something done for the image of a container, or of an image volume."""
+    return Activity(kind, volume=volume["name"]) if volume is not None else Activity(kind, container["name"])
