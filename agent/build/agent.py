@@ -22,6 +22,7 @@ from agent.logs.edge import log_folder
 from agent.logs.work import LogRotation
 from agent.node.work.node import NodeKeeper
 from agent.pods.edge.api_pods import PodsApi
+from agent.pods.edge.pod_counts import PodCounts
 from agent.pods.work.pod_stages import stages
 from agent.pods.work.pod_table import PodTable
 from agent.probes.edge import ProbeIo
@@ -31,6 +32,7 @@ from agent.runtime.work.relist import Observer
 from agent.settings import Settings
 from agent.stats.edge import readings as machine_figures
 from agent.stats.work import StatsProvider, StatsSources
+from agent.volumes.edge.certificate_metrics import PodCertificateCounts
 from agent.volumes.edge.volume_metrics import VolumeCounts
 from nodelib.clock import SystemClock
 from nodelib.kube.reflector import Reflector
@@ -69,7 +71,7 @@ async def build_core(settings: Settings, *, wants_nodes: bool = False) -> Core:
         table=table,
         exclusive=ledgers.exclusive,
         events=ground.events,
-        figures=PodResourcesMetrics(ground.metrics.registry),
+        metrics=PodResourcesMetrics(ground.metrics.registry),
     )
     built = pod_materials(ground, keeper, table, cgroup_facts(ground, tree, sizes, alone), plugins.csi)
     connect(ledgers.exclusive, table, plugins.devices)
@@ -82,10 +84,13 @@ async def build_core(settings: Settings, *, wants_nodes: bool = False) -> Core:
         settings, table, PodsApi(ground.made.api), ground.events, clock, parts.reporter, keeper
     )
     table.connect(parts)
-    ground.metrics.watch_pods(table, lambda: stages(table.memories(), {pod.uid for pod in table.active()}))
-    ground.metrics.registry.register(ground.credentials.collector(clock))
-    ground.metrics.registry.register(VolumeCounts(plugins.csi_stats.latest))
-    ground.metrics.watch_certificates(built.certificates.states)
+    for collector in (
+        PodCounts(table, lambda: stages(table.memories(), {pod.uid for pod in table.active()})),
+        ground.credentials.collector(clock),
+        VolumeCounts(plugins.csi_stats.latest),
+        PodCertificateCounts(built.certificates.states),
+    ):
+        ground.metrics.registry.register(collector)
     stats = _stats(ground, table, plugins)
     return Core(
         settings=settings,
@@ -137,7 +142,7 @@ def _pressure(
             clock=ground.clock,
             cri=ground.made.cri,
             events=ground.events,
-            figures=ground.metrics,
+            metrics=ground.metrics,
             keeper=keeper,
             table=table,
             observer=observer,
@@ -153,7 +158,7 @@ def _rotation(ground: Base, table: PodTable) -> LogRotation:
         for pod in table.pods():
             yield from table.observed(pod.uid).containers
 
-    on_rotated = ground.metrics.log_rotations.inc
+    on_rotated = ground.metrics.container_log_rotations.inc
     return LogRotation(ground.settings.logs, ground.made.cri, log_folder, containers, ground.clock, on_rotated)
 
 

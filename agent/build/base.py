@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from agent.build import credentials
 from agent.build.core import Connections, HostAddresses
-from agent.build.metrics import Metrics
 from agent.common.edge.no_api import NoApi
+from agent.common.metrics import Metrics
 from agent.common.work.events import EventRecorder
 from agent.common.work.observable import Observable
 from agent.node.edge.machine import Machine, apply_limits, check_swap

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from agent.build import derive
 from agent.build.credentials import Credentials
 from agent.build.eviction import BuiltEviction
-from agent.build.metrics import Metrics
 from agent.build.plugins import BuiltPlugins
 from agent.build.server import server_edges
 from agent.build.static import StaticParts
 from agent.build.volumes import BuiltVolumes
+from agent.common.metrics import Metrics
 from agent.common.model.errors import CriError
 from agent.common.work.events import EventRecorder
 from agent.explain.work import Explainer

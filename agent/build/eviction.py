@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent.build import derive
-from agent.common.metrics_port import Figures
+from agent.common.metrics import Metrics
 from agent.common.model.pods import ContainerState
 from agent.common.ports import Events
 from agent.common.work.observable import Observable
@@ -33,7 +33,7 @@ class EvictionDeps:
     clock: Clock
     cri: Cri
     events: Events
-    figures: Figures
+    metrics: Metrics
     keeper: NodeKeeper
     table: PodTable
     observer: Observer
@@ -82,7 +82,7 @@ def build_eviction(around: EvictionDeps) -> BuiltEviction:
     images = ImageCollector(
         derive.image_gc_policy(settings),
         CollectorParts(
-            around.cri, around.stats, around.events, around.figures, clock, node_ref, mounted, around.pulls.prune
+            around.cri, around.stats, around.events, around.metrics, clock, node_ref, mounted, around.pulls.prune
         ),
     )
     evictor = Evictor(
@@ -93,7 +93,7 @@ def build_eviction(around: EvictionDeps) -> BuiltEviction:
             garbage=NodeReclaim(around.table, images, clock),
             events=around.events,
             pressures=around.pressures,
-            figures=around.figures,
+            metrics=around.metrics,
             clock=clock,
             node_ref=node_ref,
         ),

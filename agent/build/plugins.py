@@ -92,7 +92,7 @@ async def build_plugins(
     table: PodTable,
     exclusive: ResourceManagers,
     events: Events,
-    figures: PodResourcesMetrics,
+    metrics: PodResourcesMetrics,
 ) -> BuiltPlugins:
     """What is on disk about volumes and devices is read here. Raises Temporary."""
     objects = CsiObjects(client, TokenCache(client, clock), node)
@@ -119,7 +119,7 @@ async def build_plugins(
         devices=devices,
         claims=claims,
         pod_resources=PodResourcesServer(
-            f"{root_dir}/pod-resources/kubelet.sock", answers.methods(), figures, monotonic=clock.monotonic
+            f"{root_dir}/pod-resources/kubelet.sock", answers.methods(), metrics, monotonic=clock.monotonic
         ),
     )
     keeper.extras = built.extras

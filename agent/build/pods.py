@@ -69,7 +69,7 @@ def pod_parts(
         events=ground.events,
         clock=clock,
         records=ledgers.pulls,
-        figures=metrics,
+        metrics=metrics,
         on_pulled=startups.pulled,
         watch=PullWatch(ImageContent(settings.runtime.endpoint), clock),
     )
@@ -91,7 +91,7 @@ def pod_parts(
         observer=Observer(cri, files, clock, table.on_seen, metrics),
         files=files,
         hooks=Hooks(cri, HttpHooks(), clock),
-        figures=metrics,
+        metrics=metrics,
         startups=startups,
         clock=clock,
         host_ips=lambda: ground.addresses.current,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agent.build import derive
 from agent.common.edge.checkpoint import CheckpointFiles
-from agent.common.metrics_port import Figures
+from agent.common.metrics import Metrics
 from agent.common.ports import Events
 from agent.common.work.observable import Observable
 from agent.node.work.node import NodeKeeper
@@ -19,7 +19,7 @@ def shutdown_tasks(
     settings: Settings,
     clock: Clock,
     events: Events,
-    figures: Figures,
+    metrics: Metrics,
     keeper: NodeKeeper,
     table: PodTable,
     going: Observable[bool],
@@ -32,5 +32,5 @@ def shutdown_tasks(
     from agent.node.edge.logind import LogindBus
 
     checkpoints = CheckpointFiles(settings.paths.root_dir)
-    parts = ShutdownParts(LogindBus(), table, checkpoints, events, figures, clock, going, lambda: keeper.ref)
+    parts = ShutdownParts(LogindBus(), table, checkpoints, events, metrics, clock, going, lambda: keeper.ref)
     return {"node-shutdown": ShutdownKeeper(periods, parts).run}

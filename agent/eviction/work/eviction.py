@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from agent.common.metrics_port import Figures
+from agent.common.metrics import Metrics
 from agent.common.model.eviction import Eviction
 from agent.common.model.pods import Json, Pod
 from agent.common.plan import demand
@@ -66,7 +66,7 @@ class EvictionParts:
     garbage: Garbage
     events: Events
     pressures: Observable[tuple[str, ...]]
-    figures: Figures
+    metrics: Metrics
     clock: Clock
     node_ref: Callable[[], Json]
 
@@ -169,7 +169,7 @@ class Evictor:
     def _evict(self, one: Eviction) -> None:
         self._parts.events.emit(one.pod.raw, "Warning", one.reason, one.message, annotations=one.annotations)
         self._parts.pods.evict(one)
-        self._parts.figures.pod_evicted(one.signal)
+        self._parts.metrics.evictions.labels(one.signal).inc()
 
     async def _wait_until_over(self, uids: Iterable[str]) -> None:
         left = _CLEANUP_LIMIT

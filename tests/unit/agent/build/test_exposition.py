@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from agent.build.metrics import Metrics
 from agent.certificates.edge.metrics import CertificateCollector, CertificateFigures
-from agent.common.metrics_port import ProbeLabels
-from agent.common.model.pods import Kind
+from agent.common.metrics import CONTAINER_TYPES, Metrics, image_size_class
 from agent.devices.edge.pod_resources_metrics import PodResourcesMetrics
 from agent.managers.edge.metrics import ManagerMetrics
 from agent.managers.model.counts import TOOK_BUCKETS, ManagerCounts, Tally
+from agent.pods.edge.pod_counts import PodCounts
 from agent.server.work.requests import RequestMetrics
 from agent.stats.model import FsUsage
+from agent.volumes.edge.certificate_metrics import PodCertificateCounts
 from agent.volumes.edge.volume_metrics import VolumeCounts
 from tests.fakes.agent_view import FakeView
 
@@ -39,10 +39,10 @@ def metrics() -> Metrics:
     for method in ("List", "GetAllocatableResources", "Get"):
         resources.asked("v1", method)
         resources.failed("v1", method)
-    made.watch_pods(FakeView(), lambda: [])
+    registry.register(PodCounts(FakeView(), lambda: []))
     registry.register(CertificateCollector(CertificateFigures, CertificateFigures))
     registry.register(VolumeCounts(lambda: [(("shop", "data"), FsUsage(at=1))]))
-    made.watch_certificates(lambda: {("example.com/signer", "Issued"): 1})
+    registry.register(PodCertificateCounts(lambda: {("example.com/signer", "Issued"): 1}))
     RequestMetrics(registry)
     return made
 
@@ -52,16 +52,16 @@ def feed(metrics: Metrics) -> None:
         pass
     with pytest.raises(RuntimeError), metrics.runtime_operation("version"):
         raise RuntimeError
-    metrics.pod_synced("sync", 0.1)
-    for kind in Kind:
-        metrics.container_begun(kind)
-        metrics.container_failed(kind, "RunContainerError")
-    metrics.pod_evicted("memory.available")
-    metrics.image_pulled(2.0, 20 << 20)
-    metrics.images_collected("space", 1)
-    labels = ProbeLabels("Liveness", "main", "web", "shop", "u1")
+    metrics.pod_worker_duration.labels("sync").observe(0.1)
+    for container_type in CONTAINER_TYPES.values():
+        metrics.started_containers.labels(container_type).inc()
+        metrics.started_containers_errors.labels(container_type, "RunContainerError").inc()
+    metrics.evictions.labels("memory.available").inc()
+    metrics.image_pull_duration.labels(image_size_class(20 << 20)).observe(2.0)
+    metrics.image_garbage_collected.labels("space").inc()
     for result in ("successful", "failed", "unknown"):
-        metrics.probed(labels, result, 0.1)
+        metrics.prober_probe.labels("Liveness", result, "main", "web", "shop", "u1").inc()
+    metrics.prober_probe_duration.labels("Liveness", "main", "web", "shop").observe(0.1)
 
 
 def test_everything_on_metrics(metrics: Metrics) -> None:
