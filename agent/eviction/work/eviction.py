@@ -20,7 +20,7 @@ from agent.common.ports import Events
 from agent.common.work.observable import Observable
 from agent.eviction.model import Candidate, EvictionPolicy, EvictionState, Observations, Round, Threshold
 from agent.eviction.plan import local_storage, messages, ranking, signals, thresholds
-from agent.stats.model import NodeFigures, PodFigures
+from agent.stats.model import NodeStats, PodStats
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError
 
@@ -34,9 +34,9 @@ _CLEANUP_LIMIT, _CLEANUP_POLL = 30.0, 1.0  # upstream's podCleanupTimeout and po
 class Usage(Protocol):
     """stats/work.py StatsProvider."""
 
-    async def node(self) -> NodeFigures: ...
+    async def node(self) -> NodeStats: ...
 
-    async def usage(self, uids: Collection[str]) -> Mapping[str, PodFigures]: ...
+    async def usage(self, uids: Collection[str]) -> Mapping[str, PodStats]: ...
 
 
 class Evictable(Protocol):

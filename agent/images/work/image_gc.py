@@ -17,7 +17,7 @@ from agent.images.model.images import Collected, HeldImage, ImageReport
 from agent.images.plan import image_gc as plan
 from agent.images.plan import image_holds as holds
 from agent.images.plan.image_gc import ImageGcPolicy, ImageRecord
-from agent.stats.model import NodeFigures
+from agent.stats.model import NodeStats
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError, Temporary
 
@@ -39,7 +39,7 @@ class ImageStore(Protocol):
 class NodeUsage(Protocol):
     """stats/work.py StatsProvider."""
 
-    async def node(self) -> NodeFigures: ...
+    async def node(self) -> NodeStats: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from agent.common.work.observable import Observable
 from agent.eviction.model import EvictionPolicy, Threshold
 from agent.eviction.plan.thresholds import share
 from agent.eviction.work.eviction import EvictionParts, Evictor
-from agent.stats.model import FsUsage, NodeFigures, PodFigures
+from agent.stats.model import FsUsage, NodeStats, PodStats
 from nodelib.errors import Temporary
 from tests.builders.metrics import series
 from tests.fakes.clock import settle
@@ -29,16 +29,16 @@ class Usage:
 
     def __init__(self) -> None:
         self.now = node()
-        self.pods: dict[str, PodFigures] = {}
+        self.pods: dict[str, PodStats] = {}
         self.measured: list[list[str]] = []
         self.fail = False
 
-    async def node(self) -> NodeFigures:
+    async def node(self) -> NodeStats:
         if self.fail:
             raise Temporary("no figures")
         return self.now
 
-    async def usage(self, uids: Collection[str]) -> Mapping[str, PodFigures]:
+    async def usage(self, uids: Collection[str]) -> Mapping[str, PodStats]:
         self.measured.append(sorted(uids))
         return {uid: self.pods[uid] for uid in uids if uid in self.pods}
 

@@ -11,7 +11,7 @@ from agent.common.metrics import Metrics
 from agent.common.model.pods import ContainerState, ImageFacts, RunState
 from agent.images.plan.image_gc import ImageGcPolicy
 from agent.images.work.image_gc import INTERVAL, CollectorParts, ImageCollector
-from agent.stats.model import FsUsage, NodeFigures
+from agent.stats.model import FsUsage, NodeStats
 from nodelib.errors import Temporary
 from tests.builders.metrics import metrics, series
 from tests.fakes.clock import FakeClock
@@ -42,7 +42,7 @@ class Store:
     async def prune(self, left: Collection[str], began: float) -> None:
         self.left = sorted(left)
 
-    async def node(self) -> NodeFigures:
+    async def node(self) -> NodeStats:
         taken = sum(one.size for one in self.images.values()) + self.other
         return node(fs=FsUsage(1, 1000, 1000 - taken, inodes=10, inodes_free=9))
 
