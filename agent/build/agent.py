@@ -19,6 +19,7 @@ from agent.common.model.pods import ContainerState
 from agent.logs.edge import log_folder
 from agent.logs.work import LogRotation
 from agent.managers.work import TopologyAffinity
+from agent.pods.edge.pod_counts import PodCounts
 from agent.pods.work.pod_stages import stages
 from agent.pods.work.pod_table import PodTable
 from agent.probes.edge import ProbeIo
@@ -28,6 +29,7 @@ from agent.settings import Settings
 from agent.static.work.mirrors import MirrorPods
 from agent.stats.edge import readings
 from agent.stats.work import StatsProvider, StatsSources
+from agent.volumes.edge.certificate_metrics import PodCertificateCounts
 from agent.volumes.edge.volume_metrics import VolumeCounts
 from nodelib.clock import SystemClock
 
@@ -107,14 +109,17 @@ def _rotation(base: Base) -> LogRotation:
         for pod in base.pods.pods():
             yield from base.pods.observed(pod.uid).containers
 
-    on_rotated = base.metrics.log_rotations.inc
+    on_rotated = base.metrics.container_log_rotations.inc
     return LogRotation(base.settings.logs, base.connections.cri, log_folder, containers, base.clock, on_rotated)
 
 
 def _register_metrics(base: Base, plugins: BuiltPlugins, volumes: BuiltVolumes) -> None:
     """What is computed when somebody scrapes."""
     pods = base.pods
-    base.metrics.watch_pods(pods, lambda: stages(pods.memories(), {pod.uid for pod in pods.active()}))
-    base.metrics.registry.register(base.credentials.collector(base.clock))
-    base.metrics.registry.register(VolumeCounts(plugins.csi_stats.latest))
-    base.metrics.watch_certificates(volumes.certificates.states)
+    for collector in (
+        PodCounts(pods, lambda: stages(pods.memories(), {pod.uid for pod in pods.active()})),
+        base.credentials.collector(base.clock),
+        VolumeCounts(plugins.csi_stats.latest),
+        PodCertificateCounts(volumes.certificates.states),
+    ):
+        base.metrics.registry.register(collector)

@@ -69,7 +69,7 @@ def build_eviction(
             garbage=NodeReclaim(pods, images, clock),
             events=base.events,
             pressures=base.pressures,
-            figures=base.metrics,
+            metrics=base.metrics,
             clock=clock,
             node_ref=node_ref,
         ),

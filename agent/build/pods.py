@@ -66,7 +66,7 @@ def pod_parts(
         events=base.events,
         clock=clock,
         records=checkpoints.pulls,
-        figures=metrics,
+        metrics=metrics,
         on_pulled=startups.pulled,
         watch=PullWatch(ImageContent(settings.runtime.endpoint), clock),
     )
@@ -88,7 +88,7 @@ def pod_parts(
         observer=Observer(cri, files, clock, metrics),
         files=files,
         hooks=Hooks(cri, HttpHooks(), clock),
-        figures=metrics,
+        metrics=metrics,
         refreshes=Refreshes(built.materials, base.pods.refresh),
         startups=startups,
         clock=clock,

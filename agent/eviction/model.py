@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 
 from agent.common.model.pods import Pod
-from agent.stats.model import PodFigures
+from agent.stats.model import PodStats
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,4 +92,4 @@ class Candidate:
     """A pod that could go, and what it uses; None: nothing is known of that."""
 
     pod: Pod
-    figures: PodFigures | None
+    figures: PodStats | None

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
-from agent.common.metrics_port import Figures, ProbeLabels, Unmeasured
+from agent.common.metrics import Metrics
 from agent.common.model.pods import ContainerState, Json, Pod, ProbeState
 from agent.common.ports import Events, Notify
 from agent.probes import plan
@@ -65,10 +65,9 @@ class _PodProbes:
 class ProbeKeeper:
     """Spawn run(). Due times are monotonic: a step of the wall clock moves no probe."""
 
-    def __init__(self, io: Io, events: Events, on_change: Notify, clock: Clock, figures: Figures | None = None) -> None:
-        self._figures = figures or Unmeasured()
-        self._measured: defaultdict[str, set[ProbeLabels]] = defaultdict(set)
-        self._io, self._events, self._on_change, self._clock = io, events, on_change, clock
+    def __init__(self, io: Io, events: Events, on_change: Notify, clock: Clock, metrics: Metrics) -> None:
+        self._io, self._events, self._on_change, self._clock, self._metrics = io, events, on_change, clock, metrics
+        self._measured: defaultdict[str, set[tuple[str, ...]]] = defaultdict(set)
         self._agent_started = clock.now()
         self._pods: dict[str, _PodProbes] = {}
         self._wheel: list[tuple[float, int, Key]] = []
@@ -137,8 +136,10 @@ class ProbeKeeper:
         for container_id in list(kept.watched) if kept else []:
             self._drop(uid, container_id)
         self._pods.pop(uid, None)
+        self._metrics.prober_probe.remove_by_labels({"pod_uid": uid})
+        names = Metrics.prober_probe_duration.labels
         for labels in self._measured.pop(uid, ()):
-            self._figures.probe_gone(labels)
+            self._metrics.prober_probe_duration.remove_by_labels(dict(zip(names, labels, strict=True)))
 
     async def run(self) -> None:
         """Until cancelled; attempts under way are cancelled with it."""
@@ -299,6 +300,9 @@ class ProbeKeeper:
         self._events.emit(pod.raw, "Warning", reason, message, container=container["name"])
 
     def _count(self, pod: Pod, container: Json, kind: ProbeKind, outcome: Outcome, seconds: float) -> None:
-        labels = ProbeLabels(kind.value, container["name"], pod.name, pod.namespace, pod.uid)
+        result = _RESULT_WORDS.get(outcome.verdict, "unknown")
+        labels = (kind.value, container["name"], pod.name, pod.namespace)
         self._measured[pod.uid].add(labels)
-        self._figures.probed(labels, _RESULT_WORDS.get(outcome.verdict, "unknown"), seconds)
+        self._metrics.prober_probe.labels(kind.value, result, *labels[1:], pod.uid).inc()
+        if outcome.verdict is not Verdict.FAILURE:
+            self._metrics.prober_probe_duration.labels(*labels).observe(seconds)

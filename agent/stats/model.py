@@ -175,7 +175,7 @@ class Layer:
 
 
 @dataclass(frozen=True, slots=True)
-class ContainerFigures:
+class ContainerStats:
     """A running container, or (name "") the sandbox's own process."""
 
     id: str
@@ -188,7 +188,7 @@ class ContainerFigures:
 
 
 @dataclass(frozen=True, slots=True)
-class VolumeFigures:
+class VolumeStats:
     """A mounted volume. `ephemeral`: it lives on the node's own disk and counts as local ephemeral storage."""
 
     name: str
@@ -198,7 +198,7 @@ class VolumeFigures:
 
 
 @dataclass(frozen=True, slots=True)
-class PodFigures:
+class PodStats:
     """A pod with a cgroup. Network figures are those of its namespace; a pod on the host's has none."""
 
     uid: str
@@ -206,15 +206,15 @@ class PodFigures:
     name: str
     started_at: int
     sample: CgroupSample
-    containers: tuple[ContainerFigures, ...] = ()
-    sandbox: ContainerFigures | None = None
+    containers: tuple[ContainerStats, ...] = ()
+    sandbox: ContainerStats | None = None
     interfaces: tuple[Interface, ...] = ()
-    volumes: tuple[VolumeFigures, ...] = ()
+    volumes: tuple[VolumeStats, ...] = ()
     extra_storage: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class NodeFigures:
+class NodeStats:
     """The machine as this node sees it."""
 
     name: str
@@ -236,6 +236,6 @@ class NodeFigures:
 class Snapshot:
     """Everything at (nearly) one moment, and the CPU usage of an earlier one to make rates from, by cgroup path."""
 
-    node: NodeFigures
-    pods: tuple[PodFigures, ...] = ()
+    node: NodeStats
+    pods: tuple[PodStats, ...] = ()
     earlier: Mapping[str, tuple[int, int]] = field(default_factory=dict)

@@ -7,7 +7,7 @@ from typing import Protocol
 from agent.stats.model import CgroupSample, ContainerDetails, Cpu, Disk, FsUsage, Interface, Memory, PodCgroup, Pressure
 
 
-class CgroupFigures(Protocol):
+class CgroupReadings(Protocol):
     """Accounting of cgroups (edge/readings.py). Blocks: call it in a thread."""
 
     def sample(self, path: str) -> CgroupSample | None: ...
@@ -19,7 +19,7 @@ class CgroupFigures(Protocol):
     def details(self, path: str) -> ContainerDetails | None: ...
 
 
-class MachineFigures(Protocol):
+class MachineReadings(Protocol):
     """Accounting of the machine, of file systems and of folders (edge/readings.py). Blocks: call it in a thread."""
 
     def node_memory(self) -> tuple[Memory, int, int]: ...

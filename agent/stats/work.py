@@ -18,18 +18,18 @@ from agent.common.ports import PodView
 from agent.runtime.model import ImageService, RuntimeService
 from agent.stats.model import (
     CgroupSample,
-    ContainerFigures,
+    ContainerStats,
     Details,
     FsUsage,
     Interface,
     Layer,
-    NodeFigures,
+    NodeStats,
     PodCgroup,
-    PodFigures,
+    PodStats,
     Snapshot,
-    VolumeFigures,
+    VolumeStats,
 )
-from agent.stats.ports import CgroupFigures, MachineFigures
+from agent.stats.ports import CgroupReadings, MachineReadings
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError
 
@@ -66,10 +66,10 @@ class _Storage:
 
     layers: Mapping[str, Layer]
     image_fs: FsUsage | None
-    served: Mapping[str, tuple[VolumeFigures, ...]] = field(default_factory=dict)
+    served: Mapping[str, tuple[VolumeStats, ...]] = field(default_factory=dict)
 
 
-async def _none_served() -> Mapping[str, tuple[VolumeFigures, ...]]:
+async def _none_served() -> Mapping[str, tuple[VolumeStats, ...]]:
     return {}
 
 
@@ -83,9 +83,9 @@ class StatsSources:
     pods: PodView
     runtime: RuntimeService
     images: ImageService | None
-    cgroups: CgroupFigures
-    machine: MachineFigures
-    served: Callable[[], Awaitable[Mapping[str, tuple[VolumeFigures, ...]]]] = _none_served
+    cgroups: CgroupReadings
+    machine: MachineReadings
+    served: Callable[[], Awaitable[Mapping[str, tuple[VolumeStats, ...]]]] = _none_served
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class _Measured:
     """The volumes of a pod, and when (monotonic seconds) they are worth another walk."""
 
     again: float
-    volumes: tuple[VolumeFigures, ...]
+    volumes: tuple[VolumeStats, ...]
 
 
 class StatsProvider:
@@ -143,12 +143,12 @@ class StatsProvider:
         """What else is told of the containers of a snapshot, sandboxes included, and of the node's disks."""
         return await asyncio.to_thread(self._details, snapshot)
 
-    async def node(self) -> NodeFigures:
+    async def node(self) -> NodeStats:
         """Memory, CPU, file systems and processes of the machine alone: cheap enough for every few seconds."""
         image_fs = await self._image_fs()
         return await asyncio.to_thread(self._node, image_fs)
 
-    async def usage(self, uids: Collection[str]) -> Mapping[str, PodFigures]:
+    async def usage(self, uids: Collection[str]) -> Mapping[str, PodStats]:
         """What these pods use now, storage included, by UID; nothing is remembered but the size of volumes."""
         storage = await self._storage()
         return await asyncio.to_thread(self._usage, uids, storage)
@@ -164,7 +164,7 @@ class StatsProvider:
             tuple((disk, usage) for disk, usage in disks if disk is not None),
         )
 
-    def _usage(self, uids: Collection[str], storage: _Storage) -> dict[str, PodFigures]:
+    def _usage(self, uids: Collection[str], storage: _Storage) -> dict[str, PodStats]:
         desired = {pod.uid: pod for pod in self._pods.pods()}
         groups = self._reader.pods(self._settings.kubepods)
         found = {uid: self._pod(uid, groups[uid], desired.get(uid), storage) for uid in uids if uid in groups}
@@ -211,7 +211,7 @@ class StatsProvider:
         pods = sorted((entry for entry in figures if entry is not None), key=lambda pod: (pod.namespace, pod.name))
         return Snapshot(self._node(storage.image_fs if storage else None), tuple(pods))
 
-    def _node(self, image_fs: FsUsage | None) -> NodeFigures:
+    def _node(self, image_fs: FsUsage | None) -> NodeStats:
         memory, capacity, swap = self._machine.node_memory()
         whole = self._reader.sample(self._settings.node_cgroup) if self._settings.node_cgroup != "/" else None
         if whole is not None and 0 < whole.memory.limit < capacity:
@@ -231,7 +231,7 @@ class StatsProvider:
             found = self._reader.sample(path) if path else None
             if found is not None:
                 systems[name] = found
-        return NodeFigures(
+        return NodeStats(
             name=self._settings.node_name,
             boot_at=self._boot_at,
             sample=CgroupSample(
@@ -254,7 +254,7 @@ class StatsProvider:
             systems=systems,
         )
 
-    def _pod(self, uid: str, group: PodCgroup, pod: Pod | None, storage: _Storage | None) -> PodFigures | None:
+    def _pod(self, uid: str, group: PodCgroup, pod: Pod | None, storage: _Storage | None) -> PodStats | None:
         observed: ObservedPod = self._pods.observed(uid)
         sandbox = observed.sandbox
         sample = self._reader.sample(group.path)
@@ -265,7 +265,7 @@ class StatsProvider:
         containers = tuple(self._containers(group, observed, storage, f"{namespace}_{name}_{uid}"))
         own = self._sandbox(group, observed)
         on_host = pod.host_network if pod is not None else sandbox is not None and sandbox.network_mode == "NODE"
-        return PodFigures(
+        return PodStats(
             uid=uid,
             namespace=namespace,
             name=name,
@@ -282,7 +282,7 @@ class StatsProvider:
 
     def _containers(
         self, group: PodCgroup, observed: ObservedPod, storage: _Storage | None, log_folder: str
-    ) -> list[ContainerFigures]:
+    ) -> list[ContainerStats]:
         found = []
         for entry in observed.containers:
             path = group.containers.get(entry.id)
@@ -294,7 +294,7 @@ class StatsProvider:
                 used, inodes = self._machine.tree(os.path.join(self._settings.pod_logs_dir, log_folder, entry.name))
                 logs = FsUsage(at=sample.at, used=used, inodes_used=inodes)
             found.append(
-                ContainerFigures(
+                ContainerStats(
                     id=entry.id,
                     name=entry.name,
                     image=entry.image,
@@ -306,19 +306,19 @@ class StatsProvider:
             )
         return found
 
-    def _sandbox(self, group: PodCgroup, observed: ObservedPod) -> ContainerFigures | None:
+    def _sandbox(self, group: PodCgroup, observed: ObservedPod) -> ContainerStats | None:
         for sandbox in observed.sandboxes:
             path = group.containers.get(sandbox.id)
             sample = self._reader.sample(path) if path else None
             if sample is not None:
-                return ContainerFigures(sandbox.id, "", "", sandbox.created_at, sample)
+                return ContainerStats(sandbox.id, "", "", sandbox.created_at, sample)
         return None
 
     def _interfaces(self, cgroup: str) -> tuple[Interface, ...]:
         pid = self._reader.a_process(cgroup)
         return self._machine.interfaces(pid) if pid is not None else ()
 
-    def _volumes_of(self, uid: str, pod: Pod | None) -> tuple[VolumeFigures, ...]:
+    def _volumes_of(self, uid: str, pod: Pod | None) -> tuple[VolumeStats, ...]:
         kept = self._volumes.get(uid)
         began = self._clock.monotonic()
         if kept is not None and began < kept.again:
@@ -335,7 +335,7 @@ class StatsProvider:
         self._volumes[uid] = _Measured(again, found)
         return found
 
-    def _volume(self, plugin: str, name: str, path: str, spec: Json, pod: Pod | None) -> VolumeFigures | None:
+    def _volume(self, plugin: str, name: str, path: str, spec: Json, pod: Pod | None) -> VolumeStats | None:
         usage = self._machine.filesystem(path)
         if usage is None:
             return None
@@ -343,11 +343,11 @@ class StatsProvider:
         if "ephemeral" in spec and pod is not None:
             claim = f"{pod.name}-{name}"
         if claim:
-            return VolumeFigures(name, usage, claim=claim)
+            return VolumeStats(name, usage, claim=claim)
         used, inodes = self._machine.tree(path)
         on_disk = plugin not in _ON_TMPFS and (spec.get("emptyDir") or {}).get("medium") != "Memory"
         ephemeral = on_disk and plugin in ("empty-dir", "configmap", "git-repo")
-        return VolumeFigures(name, replace(usage, used=used, inodes_used=inodes), ephemeral=ephemeral)
+        return VolumeStats(name, replace(usage, used=used, inodes_used=inodes), ephemeral=ephemeral)
 
     def _clock_ns(self) -> int:
         return int(self._clock.now() * 1_000_000_000)

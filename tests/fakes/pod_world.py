@@ -37,11 +37,11 @@ from agent.runtime.work.relist import Observer
 from agent.volumes.model.volumes import MountedVolume
 from nodelib.errors import Temporary
 from nodelib.kube.client import ApiError
+from tests.builders.metrics import metrics
 from tests.fakes.clock import FakeClock, settle
 from tests.fakes.devices import FakeEndpoint
 from tests.fakes.dra import NoClaims, no_driver
 from tests.fakes.fake_cri import FakeCri
-from tests.fakes.figures import FakeFigures
 
 IMAGE = "busybox:1"
 
@@ -370,7 +370,7 @@ class World:
         self.materials = FakeMaterials()
         self.cgroups = FakeCgroups(self.cri.calls)
         self.checkpoints, self.pulling, self.pulled = FakeCheckpoints(), FakeCheckpoints(), FakeCheckpoints()
-        self.figures = FakeFigures()
+        self.metrics = metrics()
         self.files = FakeFiles()
         self.probes = FakeProbes()
         self.events = FakeEvents()
@@ -383,7 +383,7 @@ class World:
     async def start_agent(self, *, events: bool = True, audits: bool = True) -> None:
         self.registry = PodRegistry()
         files = self.files
-        startups = StartupLatencyTracker(self.figures, self.clock)
+        startups = StartupLatencyTracker(self.metrics, self.clock)
         allocations = Allocations(self.checkpoints, self.clock)
         await allocations.load()
         affinity = TopologyAffinity()
@@ -403,12 +403,12 @@ class World:
         await self.records.load(self.cri.list_images)
         self.endings = Terminations(self.checkpoints, self.clock)
         await self.endings.load()
-        observer = Observer(self.cri, files, self.clock, self.figures)
+        observer = Observer(self.cri, files, self.clock, self.metrics)
         self.parts = Parts(
             runtime=self.cri,
             images=ImageManager(
                 ImageManagerDeps(
-                    self.cri, self.materials, self.events, self.clock, self.records, self.figures, startups.pulled
+                    self.cri, self.materials, self.events, self.clock, self.records, self.metrics, startups.pulled
                 )
             ),
             materials=self.materials,
@@ -421,11 +421,11 @@ class World:
             probes=self.probes,
             events=self.events,
             api=self.api,
-            reporter=Reporter(self.api, self.clock, self.figures),
+            reporter=Reporter(self.api, self.clock, self.metrics),
             observer=observer,
             files=files,
             hooks=Hooks(self.cri, FakeHookHttp(), self.clock),
-            figures=self.figures,
+            metrics=self.metrics,
             refreshes=Refreshes(self.materials, self.registry.refresh),
             startups=startups,
             clock=self.clock,

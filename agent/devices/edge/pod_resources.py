@@ -25,11 +25,11 @@ class PodResourcesServer:
         self,
         socket: str,
         methods: Mapping[str, Unary],
-        figures: PodResourcesMetrics,
+        metrics: PodResourcesMetrics,
         *,
         monotonic: Callable[[], float],
     ) -> None:
-        self._socket, self._methods, self._figures = socket, methods, figures
+        self._socket, self._methods, self._metrics = socket, methods, metrics
         self._bucket = TokenBucket(_CALLS_A_SECOND, _BURST, monotonic)
 
     async def run(self) -> None:
@@ -47,11 +47,11 @@ class PodResourcesServer:
     def _counted(self, version: str, methods: Mapping[str, Unary]) -> dict[str, Unary]:
         def counted(method: str, work: Unary) -> Unary:
             async def answer(request: dict[str, Any]) -> dict[str, Any]:
-                self._figures.asked(version, method)
+                self._metrics.asked(version, method)
                 try:
                     return await work(request)
                 except NodewrightError:
-                    self._figures.failed(version, method)
+                    self._metrics.failed(version, method)
                     raise
 
             return answer

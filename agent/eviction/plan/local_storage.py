@@ -12,7 +12,7 @@ from agent.common.model.pods import Kind, Pod
 from agent.common.plan import demand
 from agent.common.plan.restart import is_sidecar
 from agent.eviction.plan.messages import AT_ONCE
-from agent.stats.model import ContainerFigures, PodFigures
+from agent.stats.model import ContainerStats, PodStats
 from agent.stats.plan.summary import ephemeral_storage
 from nodelib.quantity import format_exact, parse
 
@@ -22,7 +22,7 @@ def is_limited(pod: Pod) -> bool:
     return bool(_volume_limits(pod) or _container_limits(pod) or demand.pod_limits(pod).get(demand.STORAGE))
 
 
-def violation(pod: Pod, figures: PodFigures, *, image_fs: bool) -> Eviction | None:
+def violation(pod: Pod, figures: PodStats, *, image_fs: bool) -> Eviction | None:
     """The pod's end if it uses more than it may. `image_fs`: layers are not on the disk that logs are on."""
     used = {volume.name: volume.usage.used for volume in figures.volumes}
     for name, (limit, text) in _volume_limits(pod).items():
@@ -43,7 +43,7 @@ def violation(pod: Pod, figures: PodFigures, *, image_fs: bool) -> Eviction | No
     return None
 
 
-def _written(one: ContainerFigures, image_fs: bool) -> int:
+def _written(one: ContainerStats, image_fs: bool) -> int:
     logs = one.logs.used if one.logs is not None else 0
     return logs + (one.layer.used if one.layer is not None and not image_fs else 0)
 

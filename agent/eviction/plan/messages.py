@@ -10,7 +10,7 @@ from agent.common.plan import demand
 from agent.common.plan.restart import grace_seconds
 from agent.eviction.model import Candidate, EvictionPolicy, Observations, Threshold
 from agent.eviction.plan.signals import INODES, MEMORY, PIDS, RESOURCES, STORAGE
-from agent.stats.model import ContainerFigures
+from agent.stats.model import ContainerStats
 from nodelib.quantity import format_bytes, format_exact
 
 AT_ONCE = 1  # seconds; upstream's immediateEvictionGracePeriodSeconds
@@ -70,7 +70,7 @@ def _over(one: Candidate, resource: str) -> list[tuple[str, str, str]]:
     return found
 
 
-def _container_use(figures: ContainerFigures, resource: str) -> int | None:
+def _container_use(figures: ContainerStats, resource: str) -> int | None:
     if resource == MEMORY:
         return figures.sample.memory.working_set
     if resource == STORAGE and figures.layer is not None and figures.logs is not None:

@@ -19,7 +19,7 @@ from agent.eviction.plan.signals import (
     RESOURCES,
     STORAGE,
 )
-from agent.stats.model import PodFigures
+from agent.stats.model import PodStats
 
 LAYERS, LOGS, VOLUMES = "layers", "logs", "volumes"
 _EVERYTHING = (LAYERS, LOGS, VOLUMES)
@@ -51,7 +51,7 @@ def reclaimable(signal: str, *, image_fs: bool) -> tuple[str, ...]:
     return () if image_fs and signal in _NODE_SIGNALS else _RECLAIM
 
 
-def use_of(figures: PodFigures, resource: str, parts: Iterable[str] = _EVERYTHING) -> int:
+def use_of(figures: PodStats, resource: str, parts: Iterable[str] = _EVERYTHING) -> int:
     """Bytes or pieces of a resource; `parts` of a disk."""
     if resource == MEMORY:
         return figures.sample.memory.working_set

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from agent.common.model.eviction import DISK_PRESSURE, MEMORY_PRESSURE, PID_PRESSURE
 from agent.eviction.model import Observation, Threshold
-from agent.stats.model import FsUsage, NodeFigures
+from agent.stats.model import FsUsage, NodeStats
 
 MEMORY_AVAILABLE = "memory.available"
 ALLOCATABLE_MEMORY = "allocatableMemory.available"
@@ -41,7 +41,7 @@ def urgency(threshold: Threshold) -> tuple[bool, str, float]:
     return RESOURCES[threshold.signal] != MEMORY, threshold.signal, threshold.grace
 
 
-def observe(node: NodeFigures) -> dict[str, Observation]:
+def observe(node: NodeStats) -> dict[str, Observation]:
     """What is left of everything that can be read now (makeSignalObservations)."""
     found = {
         MEMORY_AVAILABLE: Observation(
@@ -58,7 +58,7 @@ def observe(node: NodeFigures) -> dict[str, Observation]:
     return found
 
 
-def has_image_fs(node: NodeFigures) -> bool:
+def has_image_fs(node: NodeStats) -> bool:
     """Whether images live on another file system than volumes and logs."""
     return node.fs is not None and node.image_fs is not None and node.fs.device != node.image_fs.device
 

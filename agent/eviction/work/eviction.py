@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from agent.common.metrics_port import Figures
+from agent.common.metrics import Metrics
 from agent.common.model.eviction import Eviction
 from agent.common.model.pods import Json, Pod
 from agent.common.plan import demand
@@ -20,7 +20,7 @@ from agent.common.ports import Events
 from agent.common.work.observable import Observable
 from agent.eviction.model import Candidate, EvictionPolicy, EvictionState, Observations, Round, Threshold
 from agent.eviction.plan import local_storage, messages, ranking, signals, thresholds
-from agent.stats.model import NodeFigures, PodFigures
+from agent.stats.model import NodeStats, PodStats
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError
 
@@ -34,9 +34,9 @@ _CLEANUP_LIMIT, _CLEANUP_POLL = 30.0, 1.0  # upstream's podCleanupTimeout and po
 class Usage(Protocol):
     """stats/work.py StatsProvider."""
 
-    async def node(self) -> NodeFigures: ...
+    async def node(self) -> NodeStats: ...
 
-    async def usage(self, uids: Collection[str]) -> Mapping[str, PodFigures]: ...
+    async def usage(self, uids: Collection[str]) -> Mapping[str, PodStats]: ...
 
 
 class Evictable(Protocol):
@@ -66,7 +66,7 @@ class EvictionParts:
     garbage: Garbage
     events: Events
     pressures: Observable[tuple[str, ...]]
-    figures: Figures
+    metrics: Metrics
     clock: Clock
     node_ref: Callable[[], Json]
 
@@ -169,7 +169,7 @@ class Evictor:
     def _evict(self, one: Eviction) -> None:
         self._parts.events.emit(one.pod.raw, "Warning", one.reason, one.message, annotations=one.annotations)
         self._parts.pods.evict(one)
-        self._parts.figures.pod_evicted(one.signal)
+        self._parts.metrics.evictions.labels(one.signal).inc()
 
     async def _wait_until_over(self, uids: Iterable[str]) -> None:
         left = _CLEANUP_LIMIT

@@ -14,19 +14,19 @@ from agent.explain.model import Cost
 from agent.explain.plan.remedies import Subject, action_for
 from agent.probes.model import ProbeAnswer
 from agent.probes.plan import FIELDS
-from agent.stats.model import ContainerFigures, PodFigures
+from agent.stats.model import ContainerStats, PodStats
 
 _FEW = 50  # periods of 0.1 s, or so many probes, say little
 _THROTTLED, _STALLED, _SLOW = 0.05, 20.0, 0.2  # from which share (percent for PSI) on advice is given
 
 
-def costs(pod: Pod, figures: PodFigures | None, probes: Iterable[ProbeAnswer]) -> tuple[Cost, ...]:
+def costs(pod: Pod, figures: PodStats | None, probes: Iterable[ProbeAnswer]) -> tuple[Cost, ...]:
     """Of every running container, then of every probe that has run."""
     containers = figures.containers if figures is not None else ()
     return (*(_container(pod, one) for one in containers), *_probes(pod, probes))
 
 
-def _container(pod: Pod, one: ContainerFigures) -> Cost:
+def _container(pod: Pod, one: ContainerStats) -> Cost:
     cpu, memory = one.sample.cpu, one.sample.memory
     seconds = max((one.sample.at - one.started_at) / 1e9, 0.0)
     share = cpu.throttled_periods / cpu.periods if cpu.periods else 0.0

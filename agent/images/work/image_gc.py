@@ -10,14 +10,14 @@ from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from agent.common.metrics_port import Figures
+from agent.common.metrics import Metrics
 from agent.common.model.pods import ContainerState, ImageFacts, Json
 from agent.common.ports import Events
 from agent.images.model.images import Collected, HeldImage, ImageReport
 from agent.images.plan import image_gc as plan
 from agent.images.plan import image_holds as holds
 from agent.images.plan.image_gc import ImageGcPolicy, ImageRecord
-from agent.stats.model import NodeFigures
+from agent.stats.model import NodeStats
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError, Temporary
 
@@ -39,7 +39,7 @@ class ImageStore(Protocol):
 class NodeUsage(Protocol):
     """stats/work.py StatsProvider."""
 
-    async def node(self) -> NodeFigures: ...
+    async def node(self) -> NodeStats: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class CollectorParts:
     store: ImageStore
     usage: NodeUsage
     events: Events
-    figures: Figures
+    metrics: Metrics
     clock: Clock
     node_ref: Callable[[], Json]
     mounted: Callable[[], Iterable[tuple[str, ContainerState]]]
@@ -175,7 +175,7 @@ class ImageCollector:
             problem = str(failures[0]) if failures else ""
             self._last = Collected(began, enough or 0, freed, self._named(removed), problem)
         if removed:
-            self._parts.figures.images_collected(reason, len(removed))
+            self._parts.metrics.image_garbage_collected.labels(reason).inc(len(removed))
             await self._parts.prune(self._records.keys() - set(removed), began)
         if failures:
             raise Temporary(

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import dataclass
 
-from agent.common.metrics_port import Figures
+from agent.common.metrics import Metrics, image_size_class
 from agent.common.model.errors import CriError, CriUnavailable
 from agent.common.model.pods import ImageFacts, Pod
 from agent.common.model.states import BackOff, ImagePhase, ImageState, Waiting
@@ -48,7 +48,7 @@ class ImageManagerDeps:
     events: Events
     clock: Clock
     records: PullRecords
-    figures: Figures
+    metrics: Metrics
     on_pulled: OnPulled
     watch: PullWatch | None = None
 
@@ -59,7 +59,7 @@ class ImageManager:
     def __init__(self, parts: ImageManagerDeps, parallel: int = 5) -> None:
         self._images, self._credentials, self._events = parts.images, parts.credentials, parts.events
         self._clock, self._records, self._watch = parts.clock, parts.records, parts.watch
-        self._figures, self._on_pulled = parts.figures, parts.on_pulled
+        self._metrics, self._on_pulled = parts.metrics, parts.on_pulled
         self._slots = Gate(parallel, longest=None)
         self._backoff: dict[tuple[str, str], tuple[BackOff, Waiting]] = {}
         self._pulls: dict[tuple[str, str], asyncio.Task[None]] = {}
@@ -172,7 +172,7 @@ class ImageManager:
         self._backoff.pop((pod.uid, want.image), None)
         done = self._clock.monotonic()
         size = found.size if found else 0
-        self._figures.image_pulled(done - asked, size)
+        self._metrics.image_pull_duration.labels(image_size_class(size)).observe(done - asked)
         message = (
             f'Successfully pulled image "{want.image}" in {_took(done - began)} '
             f"({_took(done - asked)} including waiting). Image size: {size} bytes."

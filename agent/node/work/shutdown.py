@@ -13,7 +13,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Protocol
 
-from agent.common.metrics_port import Figures
+from agent.common.metrics import Metrics
 from agent.common.model.eviction import Eviction
 from agent.common.model.pods import Json, Pod
 from agent.common.ports import CheckpointStore, Events
@@ -71,7 +71,7 @@ class ShutdownParts:
     pods: Stoppable
     checkpoints: CheckpointStore
     events: Events
-    figures: Figures
+    metrics: Metrics
     clock: Clock
     going: Observable[bool]
     node_ref: Callable[[], Json]
@@ -161,7 +161,7 @@ class ShutdownKeeper:
             await clock.sleep(_POLL)
 
     async def _note(self, began: float, ended: float | None) -> None:
-        self._parts.figures.shut_down(began, ended or 0.0)
+        self._measure(began, ended or 0.0)
         state = {"startTime": format_rfc3339(began), "endTime": format_rfc3339(ended) if ended else None}
         try:
             await self._parts.checkpoints.write(_STATE, json.dumps(state))
@@ -169,14 +169,18 @@ class ShutdownKeeper:
             log.warning("the times of this shutdown are not kept: %s", error)
 
     async def _tell_last(self) -> None:
-        """The figures of the shutdown before this start."""
+        """Expose the times of the shutdown before this start."""
         try:
             state = json.loads(await self._parts.checkpoints.read(_STATE) or "{}")
             times = [parse_rfc3339(state[key]) if state.get(key) else 0.0 for key in ("startTime", "endTime")]
         except (NodewrightError, ValueError, AttributeError) as error:
             log.warning("the times of the last shutdown cannot be read: %s", error)
             return
-        self._parts.figures.shut_down(*times)
+        self._measure(*times)
+
+    def _measure(self, began: float, ended: float) -> None:
+        self._parts.metrics.graceful_shutdown_start_time.set(began)
+        self._parts.metrics.graceful_shutdown_end_time.set(ended)
 
     def _tell(self, message: str) -> None:
         self._parts.events.emit(self._parts.node_ref(), "Normal", "NodeShutdown", message)

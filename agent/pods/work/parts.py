@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from agent.common.metrics_port import Figures
+from agent.common.metrics import Metrics
 from agent.common.model.pods import Pod
 from agent.common.ports import Events, PodFiles
 from agent.common.work.gate import Gate
@@ -46,7 +46,7 @@ class Parts:
     observer: Observer
     files: PodFiles
     hooks: Hooks
-    figures: Figures
+    metrics: Metrics
     refreshes: Refreshes
     startups: StartupLatencyTracker
     clock: Clock

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypedDict
 
+from agent.common.metrics import CONTAINER_TYPES
 from agent.common.model.eviction import Eviction
 from agent.common.model.pods import ContainerState, ObservedPod, Pod, RunState
 from agent.common.model.states import Failure, Waiting
@@ -164,7 +165,7 @@ class PodWorker:
     def _synced(self, operation: str, began: float) -> str:
         """One plan is walked; what the next one is called."""
         kind = "kill" if self.memory.ending is not None else operation
-        self._parts.figures.pod_synced(kind, self._parts.clock.monotonic() - began)
+        self._parts.metrics.pod_worker_duration.labels(kind).observe(self._parts.clock.monotonic() - began)
         return "sync"
 
     def _settle_ending(self) -> bool:
@@ -236,7 +237,7 @@ class PodWorker:
         if memory.is_ready != was_ready:
             memory.timeline.mark(Activity(ActivityKind.READY if memory.is_ready else ActivityKind.NOT_READY))
         if before == "Pending" and memory.status["phase"] == "Running":
-            self._parts.figures.pod_running(self._parts.clock.monotonic() - self._born)
+            self._parts.metrics.pod_start_duration.observe(self._parts.clock.monotonic() - self._born)
         if shown_by is not None:
             self._parts.reporter.set(shown_by, memory.status)
         if memory.ending is None and memory.status.get("phase") in ("Succeeded", "Failed"):
@@ -265,7 +266,7 @@ class PodWorker:
     async def _walk(self, step: Step) -> None:
         memory, what = self.memory, activity_of(step)
         if isinstance(step, Start):
-            self._parts.figures.container_begun(step.kind)
+            self._parts.metrics.started_containers.labels(CONTAINER_TYPES[step.kind]).inc()
         try:
             with memory.timeline.step(what, **_reasons(step)):
                 await self._steps.walk(step)
@@ -274,7 +275,7 @@ class PodWorker:
             reason = getattr(error, "reason", type(error).__name__)
             self._failed(step, reason, error.message, error.action)
             if isinstance(step, Start):
-                self._parts.figures.container_failed(step.kind, reason)
+                self._parts.metrics.started_containers_errors.labels(CONTAINER_TYPES[step.kind], reason).inc()
             log.warning("pod %s: %s: %s", memory.pod.full_name, what.words, error)
         except Exception as error:
             self._failed(step, "InternalError", repr(error))

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from dataclasses import dataclass, field
 
-from agent.common.metrics_port import Figures, Unmeasured
+from agent.common.metrics import Metrics
 from agent.common.model.pods import Json, Pod
 from agent.pods.plan.patch import presses, status_patch
 from agent.pods.ports import ApiPods
@@ -44,9 +44,8 @@ class _Slot:
 class Reporter:
     """One writer a pod: what the API shows becomes what was last said of it."""
 
-    def __init__(self, api: ApiPods, clock: Clock, figures: Figures | None = None) -> None:
-        self._api, self._clock = api, clock
-        self._figures = figures or Unmeasured()
+    def __init__(self, api: ApiPods, clock: Clock, metrics: Metrics) -> None:
+        self._api, self._clock, self._metrics = api, clock, metrics
         self._slots: dict[str, _Slot] = {}
 
     def set(self, pod: Pod, status: Json) -> None:
@@ -124,7 +123,7 @@ class Reporter:
                     self._answered(slot, answer)
                     if presses(slot.shown, slot.wanted) or slot.awaited:
                         slot.hurry.set()
-                    self._figures.status_sent(self._clock.monotonic() - slot.since)
+                    self._metrics.pod_status_sync_duration.observe(self._clock.monotonic() - slot.since)
                     slot.since = self._clock.monotonic()
                     if status_patch(slot.pod, slot.shown, slot.wanted) == patch:
                         # The server keeps something as it was: sending the same again would never end.

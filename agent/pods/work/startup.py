@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from agent.common.metrics_port import Figures
+from agent.common.metrics import Metrics
 from agent.common.model.pods import Pod
 from agent.pods.plan.startup import has_started, start_times
 from nodelib.clock import Clock
@@ -20,8 +20,8 @@ class _Start:
 class StartupLatencyTracker:
     """Only pods that were seen before anything of them ran: a restarted agent measures nothing twice."""
 
-    def __init__(self, figures: Figures, clock: Clock) -> None:
-        self._figures, self._clock = figures, clock
+    def __init__(self, metrics: Metrics, clock: Clock) -> None:
+        self._metrics, self._clock = metrics, clock
         self._starting: dict[str, _Start] = {}
 
     def appeared(self, pod: Pod) -> None:
@@ -38,7 +38,10 @@ class StartupLatencyTracker:
             self.forget(pod.uid)
         elif has_started(pod):
             self.forget(pod.uid)
-            self._figures.pod_started(*start_times(pod, self._clock.now(), start.pulls))
+            total, sli = start_times(pod, self._clock.now(), start.pulls)
+            self._metrics.pod_start_total_duration.observe(total)
+            if sli is not None:
+                self._metrics.pod_start_sli_duration.observe(sli)
 
     def pulled(self, uid: str, began: float, ended: float) -> None:
         """An image was pulled for it, or could not be (wall seconds)."""

@@ -12,7 +12,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Iterator
 
-from agent.common.metrics_port import Figures, Unmeasured
+from agent.common.metrics import Metrics
 from agent.common.model.errors import CriError
 from agent.common.model.pods import ContainerState, RunState, SandboxState
 from agent.common.ports import PodFiles
@@ -32,9 +32,9 @@ _SIGHTS_AT_ONCE = 8
 class Observer(Views):
     """The views, kept fresh."""
 
-    def __init__(self, runtime: RuntimeService, files: PodFiles, clock: Clock, figures: Figures | None = None) -> None:
+    def __init__(self, runtime: RuntimeService, files: PodFiles, clock: Clock, metrics: Metrics) -> None:
         super().__init__(runtime, files)
-        self._clock, self._figures = clock, figures or Unmeasured()
+        self._clock, self._metrics = clock, metrics
         self._hints: asyncio.Queue[str] = asyncio.Queue()
         self._hinted: dict[str, list[ContainerState | None]] = {}
         self._acting: defaultdict[str, list[str]] = defaultdict(list)
@@ -77,7 +77,7 @@ class Observer(Views):
         uids = set(by_uid) | set(self._pods)
         await asyncio.gather(*(self.settle(uid, by_uid.get(uid), began, limit) for uid in uids if uid))
         self.last_audit = self._clock.monotonic()
-        self._figures.relisted(self.last_audit - at, self._clock.now())
+        self._metrics.relisted(self.last_audit - at, self._clock.now())
         self.audited.set()
 
     async def run_audits(self) -> None:

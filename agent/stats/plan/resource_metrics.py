@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from agent.stats.model import CgroupSample, ContainerFigures, Details, Interface, PodFigures, Pressure, Snapshot
+from agent.stats.model import CgroupSample, ContainerStats, Details, Interface, PodStats, Pressure, Snapshot
 from agent.stats.plan.container_metrics import families_of
 from agent.stats.plan.disk_metrics import disk_families, usage_of
 from agent.stats.plan.exposition import Family, Labels, Sample, render
@@ -232,11 +232,11 @@ def _groups(snapshot: Snapshot) -> Iterator[tuple[Labels, CgroupSample, int]]:
             yield _labels(pod, entry), entry.sample, entry.started_at
 
 
-def _processes_of(pod: PodFigures) -> tuple[ContainerFigures, ...]:
+def _processes_of(pod: PodStats) -> tuple[ContainerStats, ...]:
     return (*pod.containers, pod.sandbox) if pod.sandbox else pod.containers
 
 
-def _labels(pod: PodFigures, entry: ContainerFigures) -> Labels:
+def _labels(pod: PodStats, entry: ContainerStats) -> Labels:
     return {"id": entry.sample.path, "name": entry.id, "image": entry.image, **_pod(pod), "container": entry.name}
 
 
@@ -244,9 +244,9 @@ def _at(labels: Labels, sample: CgroupSample, read: Read) -> Sample:
     return labels, read(sample), sample.at // 1_000_000
 
 
-def _of(pod: PodFigures, entry: ContainerFigures) -> Labels:
+def _of(pod: PodStats, entry: ContainerStats) -> Labels:
     return {"container": entry.name, **_pod(pod)}
 
 
-def _pod(pod: PodFigures) -> Labels:
+def _pod(pod: PodStats) -> Labels:
     return {"pod": pod.name, "namespace": pod.namespace}

@@ -12,15 +12,15 @@ from typing import Any
 
 from agent.stats.model import (
     CgroupSample,
-    ContainerFigures,
+    ContainerStats,
     FsUsage,
     Interface,
-    NodeFigures,
-    PodFigures,
+    NodeStats,
+    PodStats,
     Pressure,
     Snapshot,
     Stall,
-    VolumeFigures,
+    VolumeStats,
 )
 from nodelib.kube.times import format_rfc3339
 
@@ -38,7 +38,7 @@ def summary(snapshot: Snapshot, *, only_cpu_and_memory: bool = False) -> Json:
     return {"node": node, "pods": pods}
 
 
-def ephemeral_storage(pod: PodFigures) -> tuple[int, int]:
+def ephemeral_storage(pod: PodStats) -> tuple[int, int]:
     """(bytes, inodes) of local ephemeral storage: writable layers, logs, emptyDir and the like, the pod's own files."""
     used, inodes = pod.extra_storage, 0
     for container in pod.containers:
@@ -65,7 +65,7 @@ class _Rates:
         return (sample.cpu.usage - before[1]) * _NANO // (sample.at - before[0])
 
 
-def _node(node: NodeFigures, rates: _Rates, brief: bool) -> Json:
+def _node(node: NodeStats, rates: _Rates, brief: bool) -> Json:
     memory = _memory(node.sample, capacity=node.memory_capacity)
     answer: Json = {
         "nodeName": node.name,
@@ -96,7 +96,7 @@ def _node(node: NodeFigures, rates: _Rates, brief: bool) -> Json:
     return answer
 
 
-def _pod(pod: PodFigures, rates: _Rates, fs: FsUsage | None, image_fs: FsUsage | None, brief: bool) -> Json:
+def _pod(pod: PodStats, rates: _Rates, fs: FsUsage | None, image_fs: FsUsage | None, brief: bool) -> Json:
     answer: Json = {
         "podRef": {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid},
         "startTime": _time(pod.started_at),
@@ -118,9 +118,7 @@ def _pod(pod: PodFigures, rates: _Rates, fs: FsUsage | None, image_fs: FsUsage |
     return answer
 
 
-def _container(
-    entry: ContainerFigures, rates: _Rates, fs: FsUsage | None, image_fs: FsUsage | None, brief: bool
-) -> Json:
+def _container(entry: ContainerStats, rates: _Rates, fs: FsUsage | None, image_fs: FsUsage | None, brief: bool) -> Json:
     answer: Json = {
         "name": entry.name,
         "startTime": _time(entry.started_at),
@@ -138,7 +136,7 @@ def _container(
     return answer
 
 
-def _volume(volume: VolumeFigures, namespace: str) -> Json:
+def _volume(volume: VolumeStats, namespace: str) -> Json:
     answer = {**_fs(volume.usage), "name": volume.name}
     if volume.claim:
         answer["pvcRef"] = {"name": volume.claim, "namespace": namespace}

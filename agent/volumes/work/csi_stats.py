@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from agent.stats.model import FsUsage, VolumeFigures
+from agent.stats.model import FsUsage, VolumeStats
 from agent.volumes.model.csi import STATS
 from agent.volumes.plan.csi import usage_figures
 from agent.volumes.work.csi import CsiVolumes, Standing
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 _FRESH = 60.0  # seconds; upstream's volumeStatsAggPeriod
 _PATIENCE = 5.0  # seconds that one answer waits for a driver
 
-Figures = Mapping[str, tuple[VolumeFigures, ...]]
+Figures = Mapping[str, tuple[VolumeStats, ...]]
 
 
 class CsiStats:
@@ -31,7 +31,7 @@ class CsiStats:
         self, volumes: CsiVolumes, drivers: CsiDrivers, filesystem: Callable[[str], FsUsage | None], clock: Clock
     ) -> None:
         self._volumes, self._drivers, self._filesystem, self._clock = volumes, drivers, filesystem, clock
-        self._known: dict[str, tuple[float, VolumeFigures]] = {}
+        self._known: dict[str, tuple[float, VolumeStats]] = {}
         self._asked: set[str] = set()
 
     async def figures(self) -> Figures:
@@ -40,7 +40,7 @@ class CsiStats:
         targets = {one.target for one in standing}
         self._known = {target: known for target, known in self._known.items() if target in targets}
         await asyncio.gather(*(self._look(one) for one in standing))
-        found: dict[str, tuple[VolumeFigures, ...]] = {}
+        found: dict[str, tuple[VolumeStats, ...]] = {}
         for one in standing:
             if one.target in self._known:
                 found[one.pod.uid] = (*found.get(one.pod.uid, ()), self._known[one.target][1])
@@ -72,7 +72,7 @@ class CsiStats:
             log.debug("volume %s of %s is not measured: %s", one.volume.handle, one.volume.driver, error)
             return
         if usage is not None:
-            self._known[one.target] = now, VolumeFigures(one.volume.name, usage, claim=one.volume.claim)
+            self._known[one.target] = now, VolumeStats(one.volume.name, usage, claim=one.volume.claim)
 
     async def _measured(self, one: Standing) -> FsUsage | None:
         facts = self._drivers.facts.get(one.volume.driver)

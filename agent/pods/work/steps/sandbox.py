@@ -26,7 +26,7 @@ class Sandboxes:
                 raise Permanent("nothing is prepared", obj=context.memory.pod.full_name, step="sandbox")
             if step.replaces:
                 context.tell("SandboxChanged", "Pod sandbox changed, it will be killed and re-created.")
-            context.parts.figures.sandbox_begun()
+            context.parts.metrics.started_pods.inc()
             try:
                 made = await self._make(step, materials)
             except NodewrightError as error:

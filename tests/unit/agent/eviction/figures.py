@@ -5,13 +5,13 @@ from __future__ import annotations
 from agent.eviction.model import Candidate
 from agent.stats.model import (
     CgroupSample,
-    ContainerFigures,
+    ContainerStats,
     FsUsage,
     Layer,
     Memory,
-    NodeFigures,
-    PodFigures,
-    VolumeFigures,
+    NodeStats,
+    PodStats,
+    VolumeStats,
 )
 from tests.builders.pods import Json, container, pod
 
@@ -20,13 +20,13 @@ MIB = 1 << 20
 
 def used_by(
     uid: str, *, memory: int = 0, layer: int = 0, logs: int = 0, volume: int = 0, processes: int = 0, inodes: int = 0
-) -> PodFigures:
+) -> PodStats:
     sample = CgroupSample(f"/pod{uid}", 1, memory=Memory(usage=memory, working_set=memory), processes=processes)
-    one = ContainerFigures(
+    one = ContainerStats(
         f"{uid}-main", "main", "busybox", 1, sample, Layer(1, layer, inodes), FsUsage(1, used=logs, inodes_used=0)
     )
-    volumes = (VolumeFigures("cache", FsUsage(1, used=volume), ephemeral=True),)
-    return PodFigures(uid, "shop", uid, 1, sample, (one,), volumes=volumes)
+    volumes = (VolumeStats("cache", FsUsage(1, used=volume), ephemeral=True),)
+    return PodStats(uid, "shop", uid, 1, sample, (one,), volumes=volumes)
 
 
 def candidate(name: str, *, priority: int = 0, request: str = "", known: bool = True, **use: int) -> Candidate:
@@ -35,12 +35,12 @@ def candidate(name: str, *, priority: int = 0, request: str = "", known: bool = 
     return Candidate(made, used_by(name, **use) if known else None)
 
 
-def node(*, memory: int = 1024 * MIB, fs: FsUsage | None = None, image_fs: FsUsage | None = None) -> NodeFigures:
+def node(*, memory: int = 1024 * MIB, fs: FsUsage | None = None, image_fs: FsUsage | None = None) -> NodeStats:
     """1 GiB of memory of which `memory` is left; 1000 processes of which 900 run."""
     sample = CgroupSample("/", 1, memory=Memory(working_set=1024 * MIB - memory))
     pods = CgroupSample("/kubepods", 1, memory=Memory(working_set=100 * MIB, limit=512 * MIB))
     disk = fs or FsUsage(1, 1000, 500, inodes=100, inodes_free=50, device=1)
-    return NodeFigures(
+    return NodeStats(
         "n1",
         1,
         sample,

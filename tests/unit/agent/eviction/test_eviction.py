@@ -13,8 +13,9 @@ from agent.common.work.observable import Observable
 from agent.eviction.model import EvictionPolicy, Threshold
 from agent.eviction.plan.thresholds import share
 from agent.eviction.work.eviction import EvictionParts, Evictor
-from agent.stats.model import FsUsage, NodeFigures, PodFigures
+from agent.stats.model import FsUsage, NodeStats, PodStats
 from nodelib.errors import Temporary
+from tests.builders.metrics import series
 from tests.fakes.clock import settle
 from tests.fakes.pod_world import World, container
 from tests.unit.agent.eviction.figures import MIB, node, used_by
@@ -28,16 +29,16 @@ class Usage:
 
     def __init__(self) -> None:
         self.now = node()
-        self.pods: dict[str, PodFigures] = {}
+        self.pods: dict[str, PodStats] = {}
         self.measured: list[list[str]] = []
         self.fail = False
 
-    async def node(self) -> NodeFigures:
+    async def node(self) -> NodeStats:
         if self.fail:
             raise Temporary("no figures")
         return self.now
 
-    async def usage(self, uids: Collection[str]) -> Mapping[str, PodFigures]:
+    async def usage(self, uids: Collection[str]) -> Mapping[str, PodStats]:
         self.measured.append(sorted(uids))
         return {uid: self.pods[uid] for uid in uids if uid in self.pods}
 
@@ -71,7 +72,7 @@ class Node:
             self.garbage,
             world.events,
             self.pressures,
-            world.figures,
+            world.metrics,
             world.clock,
             lambda: {"kind": "Node", "name": "n1", "uid": "n1"},
         )
@@ -116,7 +117,7 @@ async def test_the_pod_that_uses_most_fails_and_is_told_why(there: Node) -> None
     assert there.world.phase("a") == "Running"
     assert told == [("MemoryPressure",)]
     assert {"EvictionThresholdMet", "Evicted"} <= set(there.world.events.reasons())
-    assert there.world.figures.told["pod_evicted"] == [("memory.available",)]
+    assert series(there.world.metrics, "kubelet_evictions_total") == {("memory.available",): 1}
     assert [pod.uid for pod in there.world.registry.active()] == ["a"]
 
 
@@ -164,7 +165,7 @@ async def test_one_pod_at_a_time_and_the_next_only_when_it_is_over(there: Node) 
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
-    assert len(there.world.figures.told["pod_evicted"]) == 2
+    assert series(there.world.metrics, "kubelet_evictions_total") == {("memory.available",): 2}
 
 
 async def test_the_condition_ends_after_the_transition_period(there: Node) -> None:

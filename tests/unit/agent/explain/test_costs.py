@@ -6,7 +6,7 @@ from agent.explain.model import Cost
 from agent.explain.plan.resource_cost import costs
 from agent.probes.model import Outcome, ProbeAnswer, ProbeCost, ProbeKind, Verdict
 from agent.probes.plan import answered, specs
-from agent.stats.model import CgroupSample, ContainerFigures, Cpu, Memory, PodFigures, Pressure, Stall
+from agent.stats.model import CgroupSample, ContainerStats, Cpu, Memory, PodStats, Pressure, Stall
 from tests.builders.pods import Json, container, pod
 
 SECOND, MIB = 1_000_000_000, 1 << 20
@@ -14,10 +14,10 @@ EXEC = {"exec": {"command": ["true"]}, "periodSeconds": 1}
 GET = {"httpGet": {"port": 80}, "periodSeconds": 10}
 
 
-def figures(cpu: Cpu) -> PodFigures:
+def figures(cpu: Cpu) -> PodStats:
     sample = CgroupSample("/pod/app", 100 * SECOND, cpu, Memory(30 * MIB, 20 * MIB), 1)
-    one = ContainerFigures("c1", "app", "r/app:1", 0, sample)
-    return PodFigures("u", "shop", "web", 0, sample, (one,))
+    one = ContainerStats("c1", "app", "r/app:1", 0, sample)
+    return PodStats("u", "shop", "web", 0, sample, (one,))
 
 
 def told(used: Cpu, limit: str = "") -> Cost:

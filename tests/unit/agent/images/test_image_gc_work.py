@@ -7,13 +7,14 @@ from collections.abc import Collection
 
 import pytest
 
+from agent.common.metrics import Metrics
 from agent.common.model.pods import ContainerState, ImageFacts, RunState
 from agent.images.plan.image_gc import ImageGcPolicy
 from agent.images.work.image_gc import INTERVAL, CollectorParts, ImageCollector
-from agent.stats.model import FsUsage, NodeFigures
+from agent.stats.model import FsUsage, NodeStats
 from nodelib.errors import Temporary
+from tests.builders.metrics import metrics, series
 from tests.fakes.clock import FakeClock
-from tests.fakes.figures import FakeFigures
 from tests.fakes.pod_world import FakeEvents
 from tests.unit.agent.eviction.figures import node
 
@@ -41,23 +42,23 @@ class Store:
     async def prune(self, left: Collection[str], began: float) -> None:
         self.left = sorted(left)
 
-    async def node(self) -> NodeFigures:
+    async def node(self) -> NodeStats:
         taken = sum(one.size for one in self.images.values()) + self.other
         return node(fs=FsUsage(1, 1000, 1000 - taken, inodes=10, inodes_free=9))
 
 
-def collector(store: Store, policy: ImageGcPolicy) -> tuple[ImageCollector, FakeClock, FakeEvents, FakeFigures]:
-    clock, events, figures = FakeClock(), FakeEvents(), FakeFigures()
+def collector(store: Store, policy: ImageGcPolicy) -> tuple[ImageCollector, FakeClock, FakeEvents, Metrics]:
+    clock, events, measured = FakeClock(), FakeEvents(), metrics()
     parts = CollectorParts(
-        store, store, events, figures, clock, lambda: {"kind": "Node", "name": "n"}, tuple, store.prune
+        store, store, events, measured, clock, lambda: {"kind": "Node", "name": "n"}, tuple, store.prune
     )
-    return ImageCollector(policy, parts), clock, events, figures
+    return ImageCollector(policy, parts), clock, events, measured
 
 
 async def test_only_as_many_as_it_takes() -> None:
     store = Store("a", "b", "c", "d")
     store.used, store.other = ["a"], 500
-    found, clock, events, figures = collector(store, ImageGcPolicy(90, 75, min_age=60))
+    found, clock, events, measured = collector(store, ImageGcPolicy(90, 75, min_age=60))
     with pytest.raises(Temporary, match="Insufficient free disk space"):
         await found.collect()
     assert len(store.images) == 4, "all of them may just have been pulled"
@@ -65,7 +66,7 @@ async def test_only_as_many_as_it_takes() -> None:
     await clock.advance(60)
     await found.collect()
     assert sorted(store.images) == store.left == ["a", "d"]
-    assert figures.told["images_collected"] == [("space", 2)]
+    assert series(measured, "kubelet_image_garbage_collected_total") == {("space",): 2}
 
 
 async def test_not_enough_is_told_and_a_second_failure_is_an_event_of_its_own() -> None:
@@ -94,12 +95,12 @@ async def test_one_that_cannot_be_removed_holds_up_none() -> None:
 async def test_what_nothing_has_used_for_too_long_goes_whatever_the_disk_says() -> None:
     store = Store("a", "b")
     store.used = ["a"]
-    found, clock, _, figures = collector(store, ImageGcPolicy(max_age=600))
+    found, clock, _, measured = collector(store, ImageGcPolicy(max_age=600))
     await found.collect()
     await clock.advance(601)
     await found.collect()
     assert list(store.images) == ["a"]
-    assert figures.told["images_collected"] == [("age", 1)]
+    assert series(measured, "kubelet_image_garbage_collected_total") == {("age",): 1}
 
 
 async def test_a_policy_that_is_off_removes_nothing() -> None:

@@ -17,10 +17,10 @@ from agent.images.work.images import ImageManager, ImageManagerDeps
 from agent.images.work.pull_progress import PullWatch
 from agent.images.work.pull_records import PullRecords
 from agent.pods.work.startup import StartupLatencyTracker
+from tests.builders.metrics import metrics
 from tests.builders.pods import pod
 from tests.fakes.clock import FakeClock, settle
 from tests.fakes.fake_cri import FakeCri
-from tests.fakes.figures import FakeFigures
 from tests.fakes.pod_world import FakeCheckpoints, FakeEvents, FakeMaterials
 
 MIB = 1 << 20
@@ -64,11 +64,11 @@ class Desk:
         self.go = asyncio.Event()
         self.cri.before["pull_image"] = lambda what: self.go.wait()
         records = PullRecords(VerifyPolicy(), FakeCheckpoints(), FakeCheckpoints(), self.clock)
-        figures = FakeFigures()
-        startups = StartupLatencyTracker(figures, self.clock)
+        measured = metrics()
+        startups = StartupLatencyTracker(measured, self.clock)
         watch = PullWatch(self.content, self.clock)
         parts = ImageManagerDeps(
-            self.cri, FakeMaterials(), self.events, self.clock, records, figures, startups.pulled, watch
+            self.cri, FakeMaterials(), self.events, self.clock, records, measured, startups.pulled, watch
         )
         self.desk = ImageManager(parts, parallel)
 

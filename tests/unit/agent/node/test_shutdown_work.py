@@ -12,6 +12,7 @@ from agent.common.work.observable import Observable
 from agent.node.plan.shutdown import Period
 from agent.node.work.shutdown import ShutdownKeeper, ShutdownParts
 from nodelib.errors import Temporary
+from tests.builders.metrics import series
 from tests.fakes.clock import settle
 from tests.fakes.pod_world import World
 
@@ -62,7 +63,7 @@ class Machine:
             world.registry,
             world.checkpoints,
             world.events,
-            world.figures,
+            world.metrics,
             world.clock,
             self.going,
             lambda: {"kind": "Node", "name": "n1"},
@@ -108,8 +109,9 @@ async def test_pods_go_by_priority_and_then_the_machine_may(machine: Machine) ->
         assert status["reason"] == "Terminated"
         assert status["message"] == "Pod was terminated in response to imminent node shutdown."
         assert any(one["type"] == "DisruptionTarget" for one in status["conditions"])
-    (began, ended) = machine.world.figures.told["shut_down"][-1]
-    assert ended > began
+    (began,) = series(machine.world.metrics, "kubelet_graceful_shutdown_start_time_seconds").values()
+    (ended,) = series(machine.world.metrics, "kubelet_graceful_shutdown_end_time_seconds").values()
+    assert ended > began > 0
     assert "endTime" in machine.world.checkpoints.files["graceful_node_shutdown_state"]
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from agent.common.model.pods import Json, Pod
 from agent.pods.work.report import Reporter
+from tests.builders.metrics import metrics
 from tests.fakes.clock import FakeClock, settle
 
 
@@ -39,7 +40,7 @@ def pod() -> Pod:
 
 async def test_a_field_that_the_server_keeps_is_not_sent_for_ever() -> None:
     api = KeepingApi(keeps=("allocatedResources",))
-    reporter = Reporter(api, FakeClock())
+    reporter = Reporter(api, FakeClock(), metrics())
     reporter.set(pod(), {"phase": "Running", "allocatedResources": {"cpu": "1"}})
     await asyncio.wait_for(reporter.flush("u"), 10)
     await settle()
@@ -49,7 +50,7 @@ async def test_a_field_that_the_server_keeps_is_not_sent_for_ever() -> None:
 
 async def test_the_next_change_is_sent_all_the_same() -> None:
     api = KeepingApi(keeps=("allocatedResources",))
-    reporter = Reporter(api, FakeClock())
+    reporter = Reporter(api, FakeClock(), metrics())
     for phase in ("Running", "Succeeded"):
         reporter.set(pod(), {"phase": phase, "allocatedResources": {"cpu": "1"}})
         await asyncio.wait_for(reporter.flush("u"), 10)
@@ -58,7 +59,7 @@ async def test_the_next_change_is_sent_all_the_same() -> None:
 
 async def test_changes_during_a_call_make_one_more_call() -> None:
     api = KeepingApi()
-    reporter = Reporter(api, FakeClock())
+    reporter = Reporter(api, FakeClock(), metrics())
     for message in ("a", "b", "c"):
         reporter.set(pod(), {"phase": "Pending", "message": message})
     await asyncio.wait_for(reporter.flush("u"), 10)
@@ -68,7 +69,7 @@ async def test_changes_during_a_call_make_one_more_call() -> None:
 
 async def test_a_change_nobody_waits_for_goes_with_the_next_one() -> None:
     api, clock = KeepingApi(), FakeClock()
-    reporter = Reporter(api, clock)
+    reporter = Reporter(api, clock, metrics())
     reporter.set(pod(), {"phase": "Running"})
     await settle()
     assert api.calls == 1
@@ -89,7 +90,7 @@ def waits(reason: str, **fields: Any) -> Json:
 
 async def test_that_a_pod_is_being_created_goes_with_what_comes_of_it() -> None:
     api = KeepingApi()
-    reporter = Reporter(api, FakeClock())
+    reporter = Reporter(api, FakeClock(), metrics())
     reporter.set(pod(), waits("ContainerCreating"))
     await settle()
     assert api.calls == 0
@@ -100,7 +101,7 @@ async def test_that_a_pod_is_being_created_goes_with_what_comes_of_it() -> None:
 
 async def test_that_a_pod_is_created_again_is_told_at_once() -> None:
     api = KeepingApi()
-    reporter = Reporter(api, FakeClock())
+    reporter = Reporter(api, FakeClock(), metrics())
     reporter.set(pod(), waits("ContainerCreating", lastState={"terminated": {"exitCode": 1}}))
     await settle()
     assert api.calls == 1
@@ -108,7 +109,7 @@ async def test_that_a_pod_is_created_again_is_told_at_once() -> None:
 
 async def test_a_change_nobody_waits_for_is_sent_before_long() -> None:
     api, clock = KeepingApi(), FakeClock()
-    reporter = Reporter(api, clock)
+    reporter = Reporter(api, clock, metrics())
     reporter.set(pod(), {"podIP": "10.0.0.7"})
     await settle()
     assert api.calls == 0
@@ -119,7 +120,7 @@ async def test_a_change_nobody_waits_for_is_sent_before_long() -> None:
 
 async def test_of_a_pod_that_is_being_deleted_it_waits_for_the_end_of_its_containers() -> None:
     api, clock = KeepingApi(), FakeClock()
-    reporter = Reporter(api, clock)
+    reporter = Reporter(api, clock, metrics())
     going = Pod({**pod().raw, "metadata": {**pod().meta, "deletionTimestamp": "2026-01-01T00:00:00Z"}})
     reporter.set(going, {"observedGeneration": 2})
     await clock.advance(2.0)

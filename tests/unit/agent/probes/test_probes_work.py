@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
-from agent.common.metrics_port import ProbeLabels
 from agent.common.model.pods import ContainerState, Pod, RunState
 from agent.probes.model import Ask, Outcome, ProbeKind, Verdict
 from agent.probes.work import ProbeKeeper
+from tests.builders.metrics import metrics, series
 from tests.builders.pods import Json, container, pod
 from tests.fakes.clock import FakeClock, settle
-from tests.fakes.figures import FakeFigures
 
 EXEC = {"exec": {"command": ["true"]}}
 
@@ -65,8 +64,8 @@ class Bench:
         self.io = Answers(self.clock)
         self.events = Observable()
         self.changes: list[str] = []
-        self.figures = FakeFigures()
-        self.keeper = ProbeKeeper(self.io, self.events, self.changes.append, self.clock, self.figures)
+        self.metrics = metrics()
+        self.keeper = ProbeKeeper(self.io, self.events, self.changes.append, self.clock, self.metrics)
 
     def running(self, found: Pod, *, age: float = 0.0, container_id: str = "c1") -> None:
         at = int((self.clock.now() - age) * 1e9)
@@ -256,7 +255,24 @@ async def test_results_are_counted_for_the_metric(bench: Bench) -> None:
     found = probed(readinessProbe={**EXEC, "periodSeconds": 1})
     bench.running(found)
     await bench.clock.advance(2.5)
-    labels = ProbeLabels(ProbeKind.READINESS.value, "main", "web", "shop", found.uid)
-    assert [(one, result) for one, result, _ in bench.figures.told["probed"]] == [(labels, "successful")] * 3
+    who = ("main", "web", "shop")
+    assert series(bench.metrics, "prober_probe_total") == {("Readiness", "successful", *who, found.uid): 3}
+    bench.io.verdict = Verdict.FAILURE
+    await bench.clock.advance(1)
+    assert series(bench.metrics, "prober_probe_total")["Readiness", "failed", *who, found.uid] == 1
+    assert series(bench.metrics, "prober_probe_duration_seconds_count") == {("Readiness", *who): 3}
     bench.keeper.forget(found.uid)
-    assert bench.figures.told["probe_gone"] == [(labels,)]
+    assert series(bench.metrics, "prober_probe_total") == {}
+    assert series(bench.metrics, "prober_probe_duration_seconds_count") == {}
+
+
+async def test_the_series_of_other_pods_stay(bench: Bench) -> None:
+    every_second = {**EXEC, "periodSeconds": 1}
+    for name in ("web", "db"):
+        found = pod(container(livenessProbe=every_second), meta={"name": name, "uid": name})
+        bench.running(found, container_id=name)
+    await bench.clock.advance(2)
+    assert {labels[3] for labels in series(bench.metrics, "prober_probe_total")} == {"web", "db"}
+    bench.keeper.forget("web")
+    assert [labels[3] for labels in series(bench.metrics, "prober_probe_total")] == ["db"]
+    assert [labels[2] for labels in series(bench.metrics, "prober_probe_duration_seconds_count")] == ["db"]

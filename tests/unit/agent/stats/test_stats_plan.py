@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from agent.stats.model import (
     CgroupSample,
     ContainerDetails,
-    ContainerFigures,
+    ContainerStats,
     Cpu,
     Details,
     Device,
@@ -18,12 +18,12 @@ from agent.stats.model import (
     Interface,
     Layer,
     Memory,
-    NodeFigures,
-    PodFigures,
+    NodeStats,
+    PodStats,
     Pressure,
     Snapshot,
     Stall,
-    VolumeFigures,
+    VolumeStats,
 )
 from agent.stats.plan import resource_metrics as stats_metrics
 from agent.stats.plan import summary as stats
@@ -38,7 +38,7 @@ def _sample(path: str, usage: int = 5_000_000_000, limit: int = 0) -> CgroupSamp
 
 
 _FS = FsUsage(_AT, capacity=10_000, available=4_000, used=6_000, inodes=100, inodes_free=40, inodes_used=60)
-_MAIN = ContainerFigures(
+_MAIN = ContainerStats(
     "c1",
     "main",
     "img",
@@ -47,8 +47,8 @@ _MAIN = ContainerFigures(
     Layer(_AT, 50, 5),
     FsUsage(_AT, used=7, inodes_used=2),
 )
-_SANDBOX = ContainerFigures("s1", "", "", _AT, _sample("/kubepods/podu/s1"))
-_POD = PodFigures(
+_SANDBOX = ContainerStats("s1", "", "", _AT, _sample("/kubepods/podu/s1"))
+_POD = PodStats(
     "u",
     "ns",
     'we"b',
@@ -58,12 +58,12 @@ _POD = PodFigures(
     _SANDBOX,
     (Interface("lo"), Interface("eth0", rx_bytes=11, tx_bytes=22)),
     (
-        VolumeFigures("cache", replace(_FS, used=100, inodes_used=3), ephemeral=True),
-        VolumeFigures("data", _FS, claim="data-0"),
+        VolumeStats("cache", replace(_FS, used=100, inodes_used=3), ephemeral=True),
+        VolumeStats("data", _FS, claim="data-0"),
     ),
     extra_storage=1,
 )
-_NODE = NodeFigures(
+_NODE = NodeStats(
     "node-1",
     _AT,
     _sample("/"),

@@ -7,10 +7,13 @@ from collections.abc import AsyncIterator
 import pytest
 
 from agent.common.model.errors import CriError
-from agent.common.model.pods import ImageFacts, Kind
+from agent.common.model.pods import ImageFacts
 from agent.pods.plan.startup import has_started, is_stateful, start_times
+from agent.pods.work.startup import StartupLatencyTracker
 from nodelib.kube.times import parse_rfc3339
+from tests.builders.metrics import metrics, series
 from tests.builders.pods import Json, pod
+from tests.fakes.clock import FakeClock
 from tests.fakes.pod_world import World, container
 
 CREATED = "2026-01-01T00:00:00Z"
@@ -32,34 +35,50 @@ async def test_a_pods_way_is_measured(world: World) -> None:
     await world.until(lambda: world.cri.running() == ["one"])
     world.cri.exit("one")
     await world.until(world.is_ready)
-    told = world.figures.told
-    assert told["sandbox_begun"] == [()]
-    assert told["container_begun"] == [(Kind.INIT,), (Kind.MAIN,)]
-    assert [(size, seconds >= 3) for seconds, size in told["image_pulled"]] == [(20 << 20, True)]
-    assert len(told["pod_running"]) == 1 and told["pod_running"][0][0] >= 3
-    assert len(told["pod_started"]) == 1
-    assert told["status_sent"] and told["relisted"]
-    assert told["pod_synced"][0][0] == "create" and {"sync"} == {kind for kind, _ in told["pod_synced"][1:]}
+    measured = world.metrics
+    assert series(measured, "kubelet_started_pods_total") == {(): 1}
+    assert series(measured, "kubelet_started_containers_total") == {("init_container",): 1, ("container",): 1}
+    assert series(measured, "kubelet_image_pull_duration_seconds_count") == {("10MB-100MB",): 1}
+    assert series(measured, "kubelet_image_pull_duration_seconds_sum")["10MB-100MB",] >= 3
+    assert series(measured, "kubelet_pod_start_duration_seconds_count") == {(): 1}
+    assert series(measured, "kubelet_pod_start_duration_seconds_sum")[()] >= 3
+    assert series(measured, "kubelet_pod_start_total_duration_seconds_count") == {(): 1}
+    assert series(measured, "kubelet_pod_start_sli_duration_seconds_count") == {(): 1}
+    assert series(measured, "kubelet_pod_status_sync_duration_seconds_count")[()] > 0
+    assert series(measured, "kubelet_pleg_relist_duration_seconds_count")[()] > 0
+    synced = series(measured, "kubelet_pod_worker_duration_seconds_count")
+    assert list(synced) == [("create",), ("sync",)] and synced["create",] == 1
     world.api.ask_deletion("u1", 1)
     await world.until(world.is_gone)
-    assert told["pod_synced"][-1][0] == "kill"
+    assert list(series(measured, "kubelet_pod_worker_duration_seconds_count")) == [("create",), ("sync",), ("kill",)]
 
 
 async def test_failed_starts_are_counted_by_their_reason(world: World) -> None:
     world.cri.fail["start_container"] = [CriError("exec format error")]
     world.create()
     await world.until(world.is_ready)
-    assert world.figures.told["container_failed"] == [(Kind.MAIN, "RunContainerError")]
+    assert series(world.metrics, "kubelet_started_containers_errors_total") == {("container", "RunContainerError"): 1}
 
 
 async def test_a_restarted_agent_measures_no_start_again(world: World) -> None:
     world.create()
     await world.until(world.is_ready)
     await world.kill_agent()
-    world.figures.told.clear()
+    world.metrics = metrics()
     await world.start_agent()
     await world.clock.advance(30)
-    assert not world.figures.told["pod_running"] and not world.figures.told["pod_started"]
+    assert series(world.metrics, "kubelet_pod_start_duration_seconds_count") == {(): 0}
+    assert series(world.metrics, "kubelet_pod_start_total_duration_seconds_count") == {(): 0}
+
+
+def test_a_stateful_pod_has_no_start_time_of_the_sli() -> None:
+    measured, clock = metrics(), FakeClock()
+    startups = StartupLatencyTracker(measured, clock)
+    for path in ("/", "/tmp"):
+        startups.appeared(pod(meta={"uid": path}))
+        startups.shown(pod(volumes=[{"name": "v", "hostPath": {"path": path}}], meta={"uid": path}, status=started()))
+    assert series(measured, "kubelet_pod_start_total_duration_seconds_count") == {(): 2}
+    assert series(measured, "kubelet_pod_start_sli_duration_seconds_count") == {(): 0}
 
 
 def started(**fields: Json) -> Json:

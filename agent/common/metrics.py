@@ -1,0 +1,193 @@
+"""The agent's own metrics, each declared once, under upstream's names (pkg/kubelet/metrics, pkg/kubelet/prober).
+
+Code that measures something gets the agent's `Metrics` and uses its fields as any other Counter, Gauge or Histogram.
+Values that are counted only when somebody scrapes come from collectors in the rooms they are about; agent/build
+registers those. process_* metrics come from prometheus_client.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, disable_created_metrics
+
+from agent.common.model.pods import Kind
+
+# They begin at 25 ms: upstream's first bucket (0.5 s) is beyond what a pod needs here.
+_POD_START = (
+    0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.75,
+    1, 1.5, 2, 3, 4, 5, 6, 8, 10, 20, 30, 45, 60, 120, 180, 240, 300, 600, 1800, 3600,
+)  # fmt: skip
+_IMAGE_PULL = (1, 5, 10, 20, 30, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600)
+_PROBES = "/metrics/probes"
+_MB, _GB = 1 << 20, 1 << 30
+_IMAGE_SIZES = (
+    (100 * _GB, "GT100GB"), (60 * _GB, "60GB-100GB"), (40 * _GB, "40GB-60GB"), (30 * _GB, "30GB-40GB"),
+    (20 * _GB, "20GB-30GB"), (10 * _GB, "10GB-20GB"), (5 * _GB, "5GB-10GB"), (_GB, "1GB-5GB"),
+    (500 * _MB, "500MB-1GB"), (100 * _MB, "100MB-500MB"), (10 * _MB, "10MB-100MB"), (0, "0-10MB"),
+)  # fmt: skip
+CONTAINER_TYPES = {Kind.INIT: "init_container", Kind.MAIN: "container", Kind.EPHEMERAL: "ephemeral_container"}
+
+
+def image_size_class(size: int) -> str:
+    """Upstream's label of an image's size in bytes; 0: not known."""
+    return next((label for least, label in _IMAGE_SIZES if size > least), "N/A")
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One metric, as upstream declares it. Read from a `Metrics`, it is that agent's Counter, Gauge or Histogram.
+
+    prometheus_client adds `_total` to a counter's name. `buckets` None: the library's.
+    """
+
+    kind: Callable[..., Any]
+    name: str
+    help: str
+    labels: tuple[str, ...] = ()
+    buckets: tuple[float, ...] | None = None
+    stability: str = "ALPHA"
+    endpoint: str = "/metrics"
+
+    def __get__(self, metrics: Metrics | None, owner: type) -> Any:
+        return self if metrics is None else metrics.series[self.name]
+
+    def make(self, registry: CollectorRegistry) -> Any:
+        buckets = {} if self.buckets is None else {"buckets": self.buckets}
+        return self.kind(self.name, self.help, self.labels, registry=registry, **buckets)
+
+
+class Metrics:
+    """One agent's metrics: `registry` is for /metrics, `probe_registry` for /metrics/probes. Times are in seconds."""
+
+    node_name = Metric(Gauge, "kubelet_node_name", "The node's name. The count is always 1.", ("node",))
+    build_info = Metric(
+        Gauge, "kubernetes_build_info",
+        "A metric with a constant '1' value labeled by the version that this kubelet reports.",
+        ("git_version",), stability="BETA",
+    )  # fmt: skip
+    pod_start_duration = Metric(
+        Histogram, "kubelet_pod_start_duration_seconds",
+        "Duration in seconds from kubelet seeing a pod for the first time to the pod starting to run",
+        buckets=_POD_START,
+    )  # fmt: skip
+    pod_start_sli_duration = Metric(
+        Histogram, "kubelet_pod_start_sli_duration_seconds",
+        "Duration in seconds to start a pod, excluding time to pull images and run init containers, measured from pod "
+        "creation timestamp to when all its containers are reported as started and observed via watch",
+        buckets=_POD_START,
+    )  # fmt: skip
+    pod_start_total_duration = Metric(
+        Histogram, "kubelet_pod_start_total_duration_seconds",
+        "Duration in seconds to start a pod since creation, including time to pull images and run init containers, "
+        "measured from pod creation timestamp to when all its containers are reported as started and observed via "
+        "watch",
+        buckets=_POD_START,
+    )  # fmt: skip
+    pod_worker_duration = Metric(
+        Histogram, "kubelet_pod_worker_duration_seconds",
+        "Duration in seconds to sync a single pod. Broken down by operation type: create, update, or sync",
+        ("operation_type",),
+    )  # fmt: skip
+    pod_status_sync_duration = Metric(
+        Histogram, "kubelet_pod_status_sync_duration_seconds", "Duration in seconds to sync a pod status update."
+    )
+    started_pods = Metric(Counter, "kubelet_started_pods", "Cumulative number of pods started")
+    started_containers = Metric(
+        Counter, "kubelet_started_containers", "Cumulative number of containers started", ("container_type",)
+    )
+    started_containers_errors = Metric(
+        Counter, "kubelet_started_containers_errors", "Cumulative number of errors when starting containers",
+        ("container_type", "code"),
+    )  # fmt: skip
+    evictions = Metric(
+        Counter, "kubelet_evictions", "Cumulative number of pod evictions by eviction signal", ("eviction_signal",)
+    )
+    runtime_operations = Metric(
+        Counter, "kubelet_runtime_operations", "Cumulative number of runtime operations by operation type.",
+        ("operation_type",),
+    )  # fmt: skip
+    runtime_operations_errors = Metric(
+        Counter, "kubelet_runtime_operations_errors",
+        "Cumulative number of runtime operation errors by operation type.", ("operation_type",),
+    )  # fmt: skip
+    runtime_operations_duration = Metric(
+        Histogram, "kubelet_runtime_operations_duration_seconds",
+        "Duration in seconds of runtime operations. Broken down by operation type.", ("operation_type",),
+    )  # fmt: skip
+    image_pull_duration = Metric(
+        Histogram, "kubelet_image_pull_duration_seconds", "Duration in seconds to pull an image.",
+        ("image_size_in_bytes",), _IMAGE_PULL,
+    )  # fmt: skip
+    graceful_shutdown_start_time = Metric(
+        Gauge, "kubelet_graceful_shutdown_start_time_seconds",
+        "Last graceful shutdown start time since unix epoch in seconds",
+    )  # fmt: skip
+    graceful_shutdown_end_time = Metric(
+        Gauge, "kubelet_graceful_shutdown_end_time_seconds",
+        "Last graceful shutdown end time since unix epoch in seconds",
+    )  # fmt: skip
+    image_garbage_collected = Metric(
+        Counter, "kubelet_image_garbage_collected", "Total number of images garbage collected by the kubelet.",
+        ("reason",),
+    )  # fmt: skip
+    pleg_relist_duration = Metric(
+        Histogram, "kubelet_pleg_relist_duration_seconds", "Duration in seconds for relisting pods."
+    )
+    pleg_relist_interval = Metric(
+        Histogram, "kubelet_pleg_relist_interval_seconds", "Interval in seconds between relisting in PLEG."
+    )
+    pleg_last_seen = Metric(
+        Gauge, "kubelet_pleg_last_seen_seconds", "Timestamp in seconds when the pods were last relisted."
+    )
+    container_log_rotations = Metric(
+        Counter, "kubelet_container_log_rotations", "Cumulative number of container logs that were rotated."
+    )
+    prober_probe = Metric(
+        Counter, "prober_probe",
+        "Cumulative number of a liveness, readiness or startup probe for a container by result.",
+        ("probe_type", "result", "container", "pod", "namespace", "pod_uid"), stability="BETA", endpoint=_PROBES,
+    )  # fmt: skip
+    prober_probe_duration = Metric(
+        Histogram, "prober_probe_duration_seconds", "Duration in seconds for a probe response.",
+        ("probe_type", "container", "pod", "namespace"), endpoint=_PROBES,
+    )  # fmt: skip
+
+    def __init__(self, node_name: str, version: str) -> None:
+        # The text format has no place for the times when series were created: each would be a metric of its own.
+        disable_created_metrics()
+        self.registry, self.probe_registry = CollectorRegistry(), CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        self.series = {
+            metric.name: metric.make(self.probe_registry if metric.endpoint == _PROBES else self.registry)
+            for metric in vars(Metrics).values()
+            if isinstance(metric, Metric)
+        }
+        self.node_name.labels(node_name).set(1)
+        self.build_info.labels(version).set(1)
+        self._relisted_at = 0.0
+
+    @contextmanager
+    def runtime_operation(self, kind: str) -> Iterator[None]:
+        """Count and time one CRI call; `kind` as upstream's operation_type, e.g. "run_podsandbox"."""
+        self.runtime_operations.labels(kind).inc()
+        started = time.monotonic()
+        try:
+            yield
+        except Exception:
+            self.runtime_operations_errors.labels(kind).inc()
+            raise
+        finally:
+            self.runtime_operations_duration.labels(kind).observe(time.monotonic() - started)
+
+    def relisted(self, seconds: float, now: float) -> None:
+        """Listing all pods took `seconds` and ended at `now` (wall clock)."""
+        self.pleg_relist_duration.observe(seconds)
+        if self._relisted_at:
+            self.pleg_relist_interval.observe(now - self._relisted_at)
+        self._relisted_at = now
+        self.pleg_last_seen.set(now)

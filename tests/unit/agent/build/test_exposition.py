@@ -1,0 +1,72 @@
+"""Everything that an agent exposes: names, help, types, labels and buckets, in their order, without the values."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+
+from agent.certificates.edge.metrics import CertificateCollector, CertificateFigures
+from agent.common.metrics import CONTAINER_TYPES, Metrics, image_size_class
+from agent.devices.edge.pod_resources_metrics import PodResourcesMetrics
+from agent.managers.edge.metrics import ManagerMetrics
+from agent.managers.model.counts import TOOK_BUCKETS, ManagerCounts, Tally
+from agent.pods.edge.pod_counts import PodCounts
+from agent.server.work.requests import RequestMetrics
+from agent.stats.model import FsUsage
+from agent.volumes.edge.certificate_metrics import PodCertificateCounts
+from agent.volumes.edge.volume_metrics import VolumeCounts
+from tests.fakes.agent_view import FakeView
+
+GOLDEN = Path(__file__).parents[3] / "golden" / "agent"
+
+
+def names_and_labels(registry: CollectorRegistry) -> str:
+    lines = generate_latest(registry).decode().splitlines()
+    return "\n".join(line if line.startswith("#") else line.rsplit(" ", 1)[0] for line in lines) + "\n"
+
+
+@pytest.fixture
+def metrics() -> Metrics:
+    """A series of each metric that has labels, and all that the composition root registers."""
+    made = Metrics("node-1", "v1.37.1")
+    feed(made)
+    registry = made.registry
+    counts = ManagerCounts(Tally(), 1, 1, {0: 1}, took=(0,) * (len(TOOK_BUCKETS) + 1))
+    registry.register(ManagerMetrics(lambda: counts))
+    resources = PodResourcesMetrics(registry)
+    for method in ("List", "GetAllocatableResources", "Get"):
+        resources.asked("v1", method)
+        resources.failed("v1", method)
+    registry.register(PodCounts(FakeView(), lambda: []))
+    registry.register(CertificateCollector(CertificateFigures, CertificateFigures))
+    registry.register(VolumeCounts(lambda: [(("shop", "data"), FsUsage(at=1))]))
+    registry.register(PodCertificateCounts(lambda: {("example.com/signer", "Issued"): 1}))
+    RequestMetrics(registry)
+    return made
+
+
+def feed(metrics: Metrics) -> None:
+    with metrics.runtime_operation("version"):
+        pass
+    with pytest.raises(RuntimeError), metrics.runtime_operation("version"):
+        raise RuntimeError
+    metrics.pod_worker_duration.labels("sync").observe(0.1)
+    for container_type in CONTAINER_TYPES.values():
+        metrics.started_containers.labels(container_type).inc()
+        metrics.started_containers_errors.labels(container_type, "RunContainerError").inc()
+    metrics.evictions.labels("memory.available").inc()
+    metrics.image_pull_duration.labels(image_size_class(20 << 20)).observe(2.0)
+    metrics.image_garbage_collected.labels("space").inc()
+    for result in ("successful", "failed", "unknown"):
+        metrics.prober_probe.labels("Liveness", result, "main", "web", "shop", "u1").inc()
+    metrics.prober_probe_duration.labels("Liveness", "main", "web", "shop").observe(0.1)
+
+
+def test_everything_on_metrics(metrics: Metrics) -> None:
+    assert names_and_labels(metrics.registry) == (GOLDEN / "metrics.txt").read_text()
+
+
+def test_everything_on_metrics_probes(metrics: Metrics) -> None:
+    assert names_and_labels(metrics.probe_registry) == (GOLDEN / "metrics_probes.txt").read_text()
