@@ -11,7 +11,7 @@ from rich.table import Table
 
 from cli.commands.kubectl import find
 from cli.terminal import new_console
-from controlplane.work.status import Status, look
+from controlplane.cluster.work.status import Status, look
 
 
 def run(name: str, *, as_json: bool) -> None:

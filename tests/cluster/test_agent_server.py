@@ -28,9 +28,9 @@ from agent.settings import AuthSettings, LogSettings, ServerSettings
 from agent.work.logrotate import LogRotation
 from agent.work.server import KubeletServer, ServedNode, ServerDeps, start
 from agent.work.stats import StatsProvider, StatsSettings, StatsSources
-from controlplane.binaries import ensure
-from controlplane.edge import oom
-from controlplane.images import binaries_for, ensure_images
+from controlplane.binaries.work import ensure
+from controlplane.images.work import binaries_for, ensure_images
+from controlplane.machine.edge import oom
 from nodelib.clock import SystemClock
 from nodelib.command import run
 from tests.fakes.agent_view import FakeView

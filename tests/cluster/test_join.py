@@ -19,10 +19,10 @@ from typing import Any
 
 import pytest
 
-from controlplane.edge import cgroups
-from controlplane.edge.spaces import entered
-from controlplane.model import Cluster
-from controlplane.work.install import install
+from controlplane.cluster.model import Cluster
+from controlplane.host.work.install import install
+from controlplane.machine.edge import cgroups
+from controlplane.machine.edge.namespaces import entered
 from nodelib.version import KUBERNETES_VERSION
 from tests.cluster.machine import PROJECT, STATE, cli, differences, traces, until
 

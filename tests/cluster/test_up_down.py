@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from controlplane.edge import units
-from controlplane.model import CONTROL_PLANE, Cluster
+from controlplane.cluster.model import CONTROL_PLANE, Cluster
+from controlplane.supervisor.edge import units
 from tests.cluster.machine import (
     STATE,
     cli,

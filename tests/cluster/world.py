@@ -21,9 +21,9 @@ from typing import Any
 from agent.edge.cri import Cri
 from agent.errors import CriUnavailable
 from agent.model.pods import ContainerState, SandboxState
-from controlplane.edge import units
-from controlplane.edge.procfs import start_time
-from controlplane.model import CONTROL_PLANE, Cluster
+from controlplane.cluster.model import CONTROL_PLANE, Cluster
+from controlplane.supervisor.edge import units
+from controlplane.supervisor.edge.procfs import start_time
 from nodelib.command import Completed, run
 from nodelib.errors import NodewrightError
 from nodelib.kube.client import ApiError, KubeClient

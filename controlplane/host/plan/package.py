@@ -1,0 +1,202 @@
+"""What is in the Debian package: the node's daemons in the place of upstream's kubelet package.
+
+dpkg's own database is the record of what was installed, so what `nodewright install` writes (host_files) is shipped
+as files of the package, where packages have theirs. Nothing is enabled or started: a node becomes one by kubeadm, by
+`nodewright join`, or by an administrator. https://www.debian.org/doc/debian-policy/
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from controlplane.host.plan.host_files import MODULES, RECORD, HostFile, Layout, host_files
+from nodelib.errors import Invalid
+from nodelib.version import KUBERNETES_VERSION
+
+NAME = "nodewright"
+HOME = f"/usr/lib/{NAME}"
+PROJECT, SITE = f"{HOME}/project", f"{HOME}/site"
+DOC = f"/usr/share/doc/{NAME}"
+TREE = ("agent", "bin", "cli", "cni", "controlplane", "nodelib", "proxy", "nodewright", "LICENSE")  # of the project
+# Of packages.txt what a node runs on; the rest raises, builds and tests clusters.
+RUNTIME = ("ca-certificates", "conntrack", "iproute2", "iptables", "mount", "nftables", "procps", "util-linux")
+# kubeadm's package has 10-kubeadm.conf: its drop-in comes after ours and says the same.
+_LAYOUT = Layout(
+    commands="/usr/bin",
+    units="/usr/lib/systemd/system",
+    drop_in="05-nodewright.conf",
+)
+_UNITS = "kubelet.service nodewright-proxy.service"
+_MACHINES = {"x86_64": "amd64", "aarch64": "arm64", "ppc64le": "ppc64el", "s390x": "s390x", "riscv64": "riscv64"}
+_TAG = re.compile(r"^Tag: cp(\d)(\d+)-(\w+)-manylinux(?:_(\d+)_(\d+)|\d+)_([a-z]\w+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Platform:
+    """What the compiled wheels run on: Python's minor version, Debian's architecture, the oldest glibc."""
+
+    python: tuple[int, int]
+    architecture: str
+    glibc: tuple[int, int]
+
+
+def platform(wheels: Iterable[str]) -> Platform:
+    """From the WHEEL files of the installed packages. A wheel of several tags runs where any of them does.
+
+    Raises Invalid when none is compiled for one version of Python, or they are for several.
+    """
+    found = [list(_TAG.finditer(text)) for text in wheels]
+    tags = [tag for one in found for tag in one]
+    # The stable ABI serves every later version.
+    pythons = {(int(tag[1]), int(tag[2])) for tag in tags if tag[3] != "abi3"}
+    machines = {_MACHINES.get(tag[6], tag[6]) for tag in tags}
+    if len(pythons) != 1 or len(machines) != 1:
+        raise Invalid(
+            f"are compiled for {sorted(pythons)} and {sorted(machines)}, not for one",
+            obj="Python packages",
+            step="read their WHEEL files",
+            action="Make the package with the interpreter that its machines have.",
+        )
+    # Tags without a version of glibc (manylinux1 to 2014) stand beside one that names it.
+    oldest = [min((_glibc(tag) for tag in one), default=(0, 0)) for one in found]
+    return Platform(pythons.pop(), machines.pop(), max(oldest))
+
+
+def _glibc(tag: re.Match[str]) -> tuple[int, int]:
+    return (int(tag[4]), int(tag[5])) if tag[4] else (2, 17)
+
+
+def runtime_lock(lock: str, wanted: Collection[str]) -> str:
+    """The part of a lock file that `wanted` (requirements of pyproject.toml) and what they need make up."""
+    head, *entries = re.split(r"^(?=[a-z0-9][\w.-]*==)", lock, flags=re.MULTILINE)
+    names = {re.match(r"[\w-]+", one)[0].lower() for one in wanted}  # type: ignore[index]
+    parents = {entry.partition("==")[0]: _parents(entry) for entry in entries}
+    kept = {name for name in parents if name in names}
+    while more := {name for name, above in parents.items() if above & kept} - kept:
+        kept |= more
+    return head + "".join(entry for entry in entries if entry.partition("==")[0] in kept)
+
+
+def _parents(entry: str) -> set[str]:
+    return {name.lower() for name in re.findall(r"^    #(?: via)?\s+([\w-]+)", entry, re.MULTILINE)}
+
+
+def files() -> tuple[HostFile, ...]:
+    """Commands, units, sysctls and modules, for what lies below HOME."""
+    return host_files(PROJECT, {"NODEWRIGHT_PYTHON": "/usr/bin/python3", "PYTHONPATH": SITE}, _LAYOUT)
+
+
+def conffiles(paths: Iterable[str]) -> str:
+    """What an administrator may change: everything below /etc."""
+    return "".join(f"{path}\n" for path in paths if path.startswith("/etc/"))
+
+
+def version(release: str, date: str, commit: str) -> str:
+    """Of the package: the project's, and the commit that it was made of (`date` as YYYYMMDDHHMM)."""
+    return f"{release}+git{date}.{commit[:8]}"
+
+
+def control(version: str, made_for: Platform, installed: Mapping[str, str], size_kib: int) -> str:
+    """DEBIAN/control. `installed`: the versions of RUNTIME on the machine where the package is made and was tested."""
+    major, minor = made_for.python
+    depends = [
+        f"python3 (>= {major}.{minor}~)",
+        f"python3 (<< {major}.{minor + 1}~)",
+        "libc6 (>= {}.{})".format(*made_for.glibc),
+        *(f"{name} (>= {_upstream(installed[name])}~)" if name in installed else name for name in RUNTIME),
+    ]
+    fields = {
+        "Package": NAME,
+        "Version": version,
+        "Architecture": made_for.architecture,
+        "Maintainer": "nodewright <nodewright@localhost>",
+        "Section": "admin",
+        "Priority": "optional",
+        "Installed-Size": str(size_kib),
+        "Depends": ", ".join(depends),
+        "Recommends": "containerd (>= 1.6.20~) | containerd.io",
+        # What kubeadm's package asks for; files of both would lie at the same paths.
+        "Provides": f"kubelet (= {KUBERNETES_VERSION.removeprefix('v')})",
+        "Conflicts": "kubelet",
+        "Replaces": "kubelet",
+        "Description": "Kubernetes node agent, pod network and service proxy in Python",
+    }
+    long = (
+        f" kubelet and kube-proxy of Kubernetes {KUBERNETES_VERSION.removeprefix('v')} by nodewright, with upstream's",
+        " flags and files. No unit is enabled or started by the installation:",
+        " kubeadm init, kubeadm join or an administrator does that.",
+    )
+    return "".join(f"{name}: {value}\n" for name, value in fields.items()) + "".join(f"{line}\n" for line in long)
+
+
+def _upstream(version: str) -> str:
+    """A Debian version without its revision: a security update of the machine is no requirement."""
+    return re.sub(r"\+deb\d+u\d+$", "", version.rpartition("-")[0] or version)
+
+
+def scripts() -> dict[str, str]:
+    """The maintainer's scripts. In another root (DPKG_ROOT, an image) only files count."""
+    here = '[ -z "$DPKG_ROOT" ]'
+    systemd = f"{here} && [ -d /run/systemd/system ]"
+    sysctls = next(one.path for one in files() if one.path.startswith("/etc/sysctl.d/"))
+    return {
+        "preinst": _script(
+            f'if [ "$1" = install ] && [ -e "$DPKG_ROOT{RECORD}" ]; then',
+            f'  echo "{NAME}: its own install command was run here; first: nodewright uninstall" >&2',
+            "  exit 1",
+            "fi",
+        ),
+        "postinst": _script(
+            f'if [ "$1" = configure ] && {here} && command -v py3compile >/dev/null; then',
+            f"  py3compile -p {NAME} {HOME}",
+            "fi",
+            f'if [ "$1" = configure ] && {systemd}; then',
+            f"  modprobe -a {' '.join(MODULES)} || true",
+            f"  sysctl -q -p {sysctls} || true",
+            "  systemctl daemon-reload",
+            "  # An upgrade: no pod is disturbed by a restart of the agent. What does not run is not started.",
+            f"  systemctl try-restart {_UNITS} || true",
+            "fi",
+        ),
+        "prerm": _script(
+            f'if [ "$1" = remove ] && {systemd}; then',
+            f"  systemctl disable --now {_UNITS} || true",
+            "fi",
+            # Whatever has compiled them: no other package has a file there.
+            f'find "$DPKG_ROOT{HOME}" -name __pycache__ -type d -exec rm -rf {{}} +',
+        ),
+        "postrm": _script(f"if {systemd}; then", "  systemctl daemon-reload", "fi"),
+    }
+
+
+def _script(*lines: str) -> str:
+    return "".join(f"{line}\n" for line in ("#!/bin/sh", "set -e", *lines))
+
+
+def changelog(version: str, stamp: str) -> str:
+    """Debian's changelog of the package, which points at the project's. `stamp`: RFC 2822."""
+    return f"""{NAME} ({version}) unstable; urgency=medium
+
+  * Made by `nodewright package`; CHANGELOG.md of the project says more.
+
+ -- nodewright <nodewright@localhost>  {stamp}
+"""
+
+
+def copyright_file() -> str:
+    """Third parties' terms lie beside their code."""
+    return f"""Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
+Upstream-Name: {NAME}
+
+Files: *
+Copyright: the nodewright authors
+License: Apache-2.0
+ On Debian systems the full text is in /usr/share/common-licenses/Apache-2.0.
+
+Files: {SITE.lstrip("/")}/*
+Copyright: their authors, as their *.dist-info directories say
+License: as-in-dist-info
+ Each package in this directory brings its licence in its *.dist-info directory.
+"""
