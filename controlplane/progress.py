@@ -1,4 +1,4 @@
-"""How work tells what it does; the CLI shows it."""
+"""How long work reports what it is doing; the command line shows it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ Say = Callable[[str], None]
 
 
 class Progress(Protocol):
-    """Steps run side by side; each is shown with its time, and marked failed when its block raises."""
+    """Steps may run side by side; each is shown with its time, and as failed when its block raises."""
 
     def step(self, title: str) -> AbstractContextManager[Say]:
-        """A step that lasts as long as the block; the value tells a detail of it."""
+        """A step that lasts as long as the block; call the value to add a detail to it."""
         ...

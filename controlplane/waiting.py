@@ -1,4 +1,4 @@
-"""Waiting for what other processes do: looked at again and again, and the last reason told when it takes too long."""
+"""Waits for other processes by polling, and reports the last reason when it takes too long."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ async def until(
     action: str,
     pause: float = 0.1,
 ) -> None:
-    """Until `waits_for()` has nothing to say. Raises Temporary with what it said last after `timeout` seconds."""
+    """Poll until `waits_for()` returns "". Raises Temporary with its last answer after `timeout` seconds."""
     deadline = clock.monotonic() + timeout
     while reason := await waits_for():
         if clock.monotonic() > deadline:

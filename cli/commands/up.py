@@ -13,7 +13,7 @@ from cli.errors import need_root
 from cli.project import PROJECT
 from controlplane.cluster.model import DEFAULT_NAME, Cluster, Options, in_url
 from controlplane.cluster.plan import addons
-from controlplane.cluster.work.workloads import Sight
+from controlplane.cluster.work.workloads import DemoAnswer as Sight
 from controlplane.up.work import Request, up
 from nodelib.clock import SystemClock
 

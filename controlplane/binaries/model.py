@@ -1,7 +1,7 @@
-"""What can be built, from which Go module, with which flags: facts only.
+"""What can be built, from which Go module and with which flags. Facts only.
 
 A binary's cache key covers everything that decides its bytes (module files, flags, GOARCH),
-so a changed pin builds anew beside the old one and a run that still uses the old one is undisturbed.
+so a changed pin is built beside the old one, and a run that still uses the old one is not disturbed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _STAMPED = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
 
 
 class Kind(StrEnum):
-    """How Go makes it."""
+    """How Go builds it."""
 
     BUILD = "build"  # go build of a package of a required module
     TEST = "test"  # go test -c
@@ -44,7 +44,7 @@ class Binary:
 
 
 def _kubernetes_ldflags(version: str) -> tuple[str, ...]:
-    """Without them every component reports v0.0.0-master, and clients refuse that by version skew."""
+    """Without them every component reports v0.0.0-master, which clients refuse as version skew."""
     major, minor, _ = version.removeprefix("v").split(".")
     values = {"gitVersion": version, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
     component, client = ([f"-X {package}.{name}={value}" for name, value in values.items()] for package in _STAMPED)
@@ -109,8 +109,9 @@ BINARIES: tuple[Binary, ...] = (
     Binary("metrics-server", "metrics-server", "sigs.k8s.io/metrics-server/cmd/metrics-server", cold="about 2 min"),
 )
 
-# Control planes of other minor versions, by the word that `up --kubernetes` takes: a cluster amid its upgrade has newer
-# nodes than API server (https://kubernetes.io/releases/version-skew-policy/ allows the reverse; ours serves both).
+# Control planes of other minor versions, by the value of `up --kubernetes`. During an upgrade a cluster may have nodes
+# newer than its API server; upstream's version skew policy allows only the reverse, and our nodes serve both
+# (https://kubernetes.io/releases/version-skew-policy/).
 OLDER = {
     "1.36": Binary(
         "nodewright-controlplane-1.36",
@@ -126,7 +127,7 @@ TABLE: dict[str, Binary] = {name: binary for binary in BINARIES for name in (bin
 
 
 def of_release(release: str) -> dict[str, Binary]:
-    """TABLE, with the control plane of the minor version `release`; "" is ours. Raises KeyError for an unknown one."""
+    """TABLE with the control plane of minor version `release` ("": ours). Raises KeyError for an unknown one."""
     if not release or KUBERNETES_VERSION.startswith(f"v{release}."):
         return TABLE
     older = OLDER[release]
@@ -134,7 +135,7 @@ def of_release(release: str) -> dict[str, Binary]:
 
 
 def go_arguments(binary: Binary, output: str) -> list[str]:
-    """The arguments after `go` that build it to the path `output`."""
+    """The arguments of `go` that build it at the path `output`."""
     verb = ["test", "-c"] if binary.kind is Kind.TEST else ["build"]
     tags = ["-tags", ",".join(binary.tags)] if binary.tags else []
     return [*verb, "-trimpath", *tags, "-ldflags", " ".join(binary.ldflags), "-o", output, binary.package]
@@ -143,7 +144,7 @@ def go_arguments(binary: Binary, output: str) -> list[str]:
 def cache_key(binary: Binary, module_files: Sequence[tuple[str, bytes]], goarch: str) -> str:
     """Key of the folder that holds the binary; `module_files` are (name, content) of go.mod, go.sum and *.go.
 
-    Binaries of one module with the same flags share a folder: containerd looks for its shim beside itself.
+    Binaries of one module with the same flags share a folder: containerd looks for its shim beside its own binary.
     """
     digest = hashlib.sha256()
     for part in (goarch, *binary.ldflags, *binary.tags):

@@ -21,19 +21,19 @@ Progress = Callable[[str], None]
 
 MODULES = Path(__file__).resolve().parent.parent / "go"
 _BUILD_TIMEOUT = 3600.0  # seconds; a cold build of the largest takes minutes on two cores
-_SAY_EVERY = 15.0  # seconds between two lines of one long build
+_SAY_EVERY = 15.0  # seconds between progress lines of a long build
 _ERROR_LINES = 15
 _GOARCH = {"x86_64": "amd64", "aarch64": "arm64", "ppc64le": "ppc64le", "s390x": "s390x", "riscv64": "riscv64"}
 
 
 @dataclass(frozen=True, slots=True)
 class BinDir:
-    """Where each binary lies. Aliases (etcd, kube-apiserver, …) are links beside the multi-call binary."""
+    """The path of each binary. Aliases (etcd, kube-apiserver, …) are links beside the multi-call binary."""
 
     paths: Mapping[str, Path]
 
     def path(self, name: str) -> Path:
-        """Raises NotFound for a name that was not asked for from ensure()."""
+        """Raises NotFound for a name that ensure() was not asked for."""
         try:
             return self.paths[name]
         except KeyError:
@@ -48,12 +48,12 @@ def ensure(
     binaries_dir: Path | None = None,
     release: str = "",
 ) -> BinDir:
-    """Each named binary, from `binaries_dir` (official releases or ours) where it is there, else built into the cache.
+    """Each named binary: from `binaries_dir` (official releases or ours) if it is there, else built into the cache.
 
-    `release`: of the control plane, as of_release() takes it.
+    `release`: the control plane's minor version, as in of_release().
 
-    Blocking: minutes when cold, a few milliseconds when all is there. Two runs at once build once.
-    Raises NotFound for an unknown name or directory, Permanent with Go's last words when a build fails.
+    Blocking: minutes when cold, a few milliseconds when everything is cached. Two runs at once build only once.
+    Raises NotFound for an unknown name or directory, Permanent with the end of Go's output when a build fails.
     """
     if binaries_dir is not None and not binaries_dir.is_dir():
         raise NotFound(
@@ -70,7 +70,7 @@ def ensure(
 
 
 def module_files(module: str) -> list[tuple[str, bytes]]:
-    """Name and content of every file that decides what the Go module builds."""
+    """Name and content of every file that determines what the Go module builds."""
     folder = MODULES / module
     wanted = [*folder.glob("*.go"), folder / "go.mod", folder / "go.sum"]
     return [(path.name, path.read_bytes()) for path in wanted]
@@ -87,7 +87,7 @@ def _cached(binary: Binary, name: str, cache_dir: Path, progress: Progress) -> P
     if wanted.exists():
         return wanted
     folder.mkdir(parents=True, exist_ok=True)
-    with cache_lock(folder / ".lock", progress, f"another run builds {binary.module} binaries"):
+    with cache_lock(folder / ".lock", progress, f"another run is building {binary.module} binaries"):
         if not (folder / binary.name).exists():
             _build(binary, folder / binary.name, cache_dir, progress)
         for alias in binary.aliases:
@@ -116,7 +116,7 @@ def _build(binary: Binary, target: Path, cache_dir: Path, progress: Progress) ->
             last or error.message,
             obj=binary.name,
             step=f"go build in {MODULES / binary.module}",
-            action="Mend what Go reports (a full disk and an unreachable module proxy are the usual causes),"
+            action="Fix what Go reports (a full disk and an unreachable module proxy are the usual causes),"
             " or pass --binaries DIR with ready binaries",
         ) from error
     finally:

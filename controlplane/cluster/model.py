@@ -1,4 +1,4 @@
-"""Facts about a cluster on one machine: what was asked for, its addresses and its paths.
+"""A cluster on one machine: its options, addresses and paths.
 
 Everything else (links, certificates, flags, files) is derived from a `Cluster`.
 """
@@ -19,42 +19,42 @@ POD_CIDR = "10.244.0.0/16"
 SERVICE_CIDR = "10.96.0.0/16"
 POD_CIDR6 = "fd00:10:244::/56"
 SERVICE_CIDR6 = "fd00:10:96::/112"
-FAMILIES = {"ipv4": (4,), "ipv6": (6,), "dual": (4, 6)}  # of --ip-family; the first is what single addresses are of
+FAMILIES = {"ipv4": (4,), "ipv6": (6,), "dual": (4, 6)}  # of --ip-family; single addresses are of the first
 CLUSTER_DOMAIN = "cluster.local"
 API_PORT = 6443
 CGROUP_ROOT = "/nodewright"
 STATE_ROOT = "/var/lib/nodewright"
 CONTROL_PLANE = "control-plane"
-BALANCER = "balancer"  # the unit that spreads clients over several control planes
-BALANCER_HOST = 10  # host number of its address
+BALANCER = "balancer"  # the unit of the load balancer in front of several control planes
+BALANCER_HOST = 10  # its host number in the nodes' subnet
 
 IPNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 def in_url(address: str) -> str:
-    """An address as a URL's host has it."""
+    """An address as the host of a URL."""
     return f"[{address}]" if ":" in address else address
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a cluster was asked to be; kept in its state directory, so that a second `up` mends the same."""
+    """The options of a cluster; kept in its state directory, so that a second `up` repairs the same cluster."""
 
     nodes: int = 2
     proxy_mode: str = "iptables"
-    agent: str = "nodewright"  # or upstream: the peer of every measurement
+    agent: str = "nodewright"  # or upstream, for comparison
     proxy: str = "nodewright"
     ip_family: str = "ipv4"  # a key of FAMILIES
-    routed: bool = False  # every node on a link of its own, a router between them
+    routed: bool = False  # every node on its own link, with a router between them
     uplink: bool = True
     durable: bool = False
     demo: bool = True
-    kubeadm: bool = False  # raised by kubeadm, the control plane as static pods
-    control_planes: int = 1  # of kubeadm's nodes
-    joined: int = 0  # the last of kubeadm's nodes, made nodes by `nodewright join`
-    network: str = "nodewright"  # or kindnet: a CNI DaemonSet as kind has it
+    kubeadm: bool = False  # raised by kubeadm, with the control plane as static pods
+    control_planes: int = 1  # number of control plane nodes, with kubeadm
+    joined: int = 0  # the last nodes, which `nodewright join` adds instead of kubeadm
+    network: str = "nodewright"  # or kindnet: a CNI DaemonSet like kind's
     kubernetes: str = RELEASE  # the control plane's minor version
-    addons: str = ""  # names of controlplane.cluster.plan.addons, separated by commas
+    addons: str = ""  # names from controlplane.cluster.plan.addons, separated by commas
 
     @property
     def addon_names(self) -> tuple[str, ...]:
@@ -71,17 +71,17 @@ class Node:
     """One node: a network, mount and UTS namespace with its own containerd, agent and proxy."""
 
     name: str
-    addresses: tuple[str, ...]  # one of each family of the cluster
+    addresses: tuple[str, ...]  # one of each IP family of the cluster
 
     @property
     def address(self) -> str:
-        """Of the first family."""
+        """The address of the first family."""
         return self.addresses[0]
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A cluster with its addresses chosen. `root`: the directory of all clusters' state, not kept in its record."""
+    """A cluster with its addresses. `root`, the directory of all clusters' state, is not part of its record."""
 
     name: str
     subnet: str
@@ -89,7 +89,7 @@ class Cluster:
     pod_cidr: str = POD_CIDR
     service_cidr: str = SERVICE_CIDR
     domain: str = CLUSTER_DOMAIN
-    tools: Mapping[str, str] = field(default_factory=dict)  # paths of the binaries it runs on
+    tools: Mapping[str, str] = field(default_factory=dict)  # paths of its binaries
     root: str = STATE_ROOT
 
     @property
@@ -99,11 +99,11 @@ class Cluster:
 
     @property
     def networks(self) -> tuple[IPNetwork, ...]:
-        """The nodes' subnets, one of each family."""
+        """The nodes' subnets, one for each family."""
         return tuple(map(self.network, self.families))
 
     def network(self, version: int = 4) -> IPNetwork:
-        """The nodes' subnet of one family. IPv6's follows from IPv4's: 10.89.7.0/24 has fd00:a59:700::/64."""
+        """The nodes' subnet of one family. The IPv6 one follows from IPv4: 10.89.7.0/24 gives fd00:a59:700::/64."""
         chosen = ipaddress.IPv4Network(self.subnet)
         if version == 4:
             return chosen
@@ -119,7 +119,7 @@ class Cluster:
 
     @property
     def host_addresses(self) -> tuple[str, ...]:
-        """This machine's own on the cluster's wire."""
+        """This machine's own addresses on the cluster's wire."""
         return tuple(str(network[1]) for network in self.networks)
 
     @property
@@ -128,7 +128,7 @@ class Cluster:
 
     @property
     def router_addresses(self) -> tuple[str, ...]:
-        """The wire's, where nodes have links of their own."""
+        """The wire's addresses, where it is a router (Options.routed)."""
         return tuple(str(network[2]) for network in self.networks)
 
     @property
@@ -138,7 +138,7 @@ class Cluster:
 
     @property
     def api_address(self) -> str:
-        """Where clients dial: the first node, or what spreads them over several control planes."""
+        """Where clients connect: the first node, or the load balancer in front of several control planes."""
         many = self.options.control_planes > 1
         return str(self.networks[0][BALANCER_HOST]) if many else self.nodes[0].address
 
@@ -191,7 +191,7 @@ class Cluster:
         return posixpath.join(self.ns_dir, f"{space}.{kind}")
 
     def unit_dir(self, unit: str) -> str:
-        """Where the supervisor of a node (or of the control plane) keeps its specification and state."""
+        """The folder with the supervisor's specification and state; `unit` is a node or the control plane."""
         return posixpath.join(self.dir, unit, "supervisor")
 
     def log_dir(self, unit: str) -> str:

@@ -1,4 +1,4 @@
-"""Facts about the machine that a cluster is to run on, as `doctor` sees them."""
+"""Facts about the machine that clusters run on, as `doctor` reads them."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ NODE_PORTS = (10248, 10250, 10256)  # kubelet health, kubelet API, proxy health
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Everything the preflight judges; unknown is "" or 0."""
+    """Everything that the preflight judges; "" or 0 if unknown."""
 
     root: bool = True
     python: tuple[int, int] = (3, 11)
     kernel: str = ""
     namespaces: str = ""  # why namespaces cannot be made, "" if they can
-    kernel_features: dict[str, str] = field(default_factory=dict)  # feature -> why not, "" if there
+    kernel_features: dict[str, str] = field(default_factory=dict)  # feature -> why it is missing, "" if it is there
     iptables: str = ""  # version line
     foreign_rules: int = 0  # rules in the other iptables backend
     cgroup_mode: str = ""
@@ -27,7 +27,7 @@ class Machine:
     ports_taken: tuple[int, ...] = ()  # of NODE_PORTS, by this machine's own listeners
     memory: int = 0  # bytes available
     swap: int = 0  # bytes in use
-    state_free: int = 0  # bytes free where the state lies
+    state_free: int = 0  # bytes free where the state is
     cache_free: int = 0
     state_root: str = ""
     cache_root: str = ""

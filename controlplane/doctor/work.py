@@ -1,4 +1,4 @@
-"""Gathers the machine's facts and judges them: all for `doctor`, the fatal ones for `up`."""
+"""Reads the machine's facts and judges them: `doctor` shows all findings, `up` stops at the fatal ones."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ PACKAGES_FILE = "packages.txt"
 
 
 async def examine(project: str, binaries_dir: Path | None = None) -> tuple[Finding, ...]:
-    """Every check of this machine, now."""
+    """Check this machine."""
     await machine.load_modules()
-    facts = await machine.look(
+    facts = await machine.read_facts(
         state_root=state_root(),
         cache_root=cache_root(),
         built=await asyncio.to_thread(_built, binaries_dir),
@@ -37,7 +37,7 @@ async def examine(project: str, binaries_dir: Path | None = None) -> tuple[Findi
 
 
 async def examine_nodes(name: str) -> tuple[Finding, ...]:
-    """The pod networks of this machine (a node of a cluster elsewhere) and of the nodes of the cluster `name`."""
+    """Check the pod networks of this machine (as a node of some cluster) and of the nodes of the cluster `name`."""
     places: list[tuple[str, str, str]] = []
     if os.path.exists("/sys/class/net/nw0"):
         places.append(("this machine", "", ""))
@@ -46,25 +46,25 @@ async def examine_nodes(name: str) -> tuple[Finding, ...]:
         net = cluster.namespace(node.name, "net") if cluster else ""
         if namespaces.is_bound(net) and cluster:
             places.append((f"{name}/{node.name}", net, cluster.dns_service))
-    looked = await asyncio.gather(*(_look(*where) for where in places))
+    checked = await asyncio.gather(*(_check_network(*where) for where in places))
     others = [one for one in state.clusters() if one != name]
-    told = f"{', '.join(others)} (`./nodewright doctor --name NAME` looks at their nodes)" if others else "none"
-    return (*(finding for found in looked for finding in found), Finding("other clusters", "ok", told))
+    names = f"{', '.join(others)} (`./nodewright doctor --name NAME` checks their nodes)" if others else "none"
+    return (*(finding for found in checked for finding in found), Finding("other clusters", "ok", names))
 
 
 def _readable(name: str) -> Cluster | None:
     try:
         return state.load(name)
     except Invalid:
-        return None  # `status` says so
+        return None  # `status` reports it
 
 
-async def _look(name: str, net: str, dns: str) -> tuple[Finding, ...]:
+async def _check_network(name: str, net: str, dns: str) -> tuple[Finding, ...]:
     argv = [sys.executable, "-I", "-S", pod_network.__file__, dns]
     done = await command.run(namespaces.entered(net, argv) if net else argv, check=False, timeout=60)
     if done.returncode != 0:
         why = done.stderr.decode(errors="replace").strip()[-200:]
-        return (Finding(f"{name}: pod network", "warning", f"could not be looked at: {why}"),)
+        return (Finding(f"{name}: pod network", "warning", f"could not be checked: {why}"),)
     return netcheck.check(netcheck.place(name, json.loads(done.stdout)))
 
 
@@ -74,12 +74,12 @@ async def refuse_if_fatal(project: str, binaries_dir: Path | None = None) -> Non
     if found:
         lines = [f"{finding.check}: {finding.found}. Fix: {finding.fix}" for finding in found]
         raise Permanent(
-            "\n    ".join(lines), step="preflight", action="Fix these, and look again with `./nodewright doctor`."
+            "\n    ".join(lines), step="preflight", action="Fix these, then check again with `./nodewright doctor`."
         )
 
 
 def debian_packages(project: str) -> tuple[str, ...]:
-    """Names in the launcher's list of packages."""
+    """The names in the launcher's list of packages."""
     path = Path(project, "controlplane", PACKAGES_FILE)
     lines = (line.partition("#")[0].strip() for line in path.read_text(encoding="utf-8").splitlines())
     return tuple(line for line in lines if line)

@@ -1,4 +1,4 @@
-"""From recipes to archives in the cache: each layer and each image is made once, and only when asked for."""
+"""Builds image archives in the cache from recipes: each layer and each image once, and only when asked for."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ from nodelib.errors import NotFound
 
 Progress = Callable[[str], None]
 
-# Raise them when the same recipe should give other bytes.
+# Increase them when the same recipe should give different bytes.
 _LAYER_FORMAT = "2"
 _IMAGE_FORMAT = "3"
 _COMPRESSED = False  # see docs/images.md: an uncompressed layer imports faster, and the cache is local
 
 
 def binaries_for(names: Iterable[str]) -> tuple[str, ...]:
-    """The names to ask controlplane.binaries for before ensure_images(names)."""
+    """The binaries that ensure_images(names) needs."""
     wanted: dict[str, None] = {}
     for name in names:
         recipe = _recipe(name)
@@ -59,7 +59,7 @@ def binaries_for(names: Iterable[str]) -> tuple[str, ...]:
 def ensure_images(
     names: Iterable[str], *, cache_dir: Path, binaries: BinDir, progress: Progress = lambda line: None
 ) -> dict[str, Path]:
-    """The OCI archive of each named image, built if it is not in the cache. Blocking; milliseconds when all is there.
+    """The OCI archive of each named image, built if it is not cached. Blocking; milliseconds when all are there.
 
     Raises NotFound for a name without a recipe, Permanent when a package or a source cannot be fetched or built.
     """
@@ -92,7 +92,7 @@ class _Workshop:
         if archive.exists():
             os.utime(archive)  # the newest archive of a name is the one in use
             return archive
-        with cache_lock(archive.with_name(".lock"), self.progress, f"another run builds {recipe.name}"):
+        with cache_lock(archive.with_name(".lock"), self.progress, f"another run is building {recipe.name}"):
             if not archive.exists():
                 self.progress(f"building image {recipe.name}")
                 layers = [self.layer(layer, key) for layer, key in zip(recipe.layers, keys, strict=True)]
@@ -125,7 +125,7 @@ class _Workshop:
     def layer(self, layer: LayerRecipe, key: str) -> tuple[Descriptor, Path]:
         blob = self.images / "layers" / f"{key}.tar"
         facts = blob.with_suffix(".json")
-        with cache_lock(blob.with_suffix(".lock"), self.progress, f"another run makes the layer {layer.title}"):
+        with cache_lock(blob.with_suffix(".lock"), self.progress, f"another run is building the layer {layer.title}"):
             if not (blob.exists() and facts.exists()):
                 with self._work() as work:
                     entries = [

@@ -16,17 +16,17 @@ import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-_DIAL = 1.0  # seconds for a backend to take a connection
+_DIAL = 1.0  # seconds for a backend to accept a connection
 _PIECE = 1 << 16
-_EVERY = 1.0  # seconds between two questions
+_EVERY = 1.0  # seconds between two checks
 _ANSWER = 1.5  # seconds for an answer
-_MISSED = 2  # unanswered questions in a row that make a backend silent
+_MISSED = 2  # unanswered checks in a row after which a backend counts as silent
 Check = Callable[[str, int], Awaitable[bool]]
 
 
 @dataclass(slots=True)
 class _Backend:
-    """An API server, and what goes through this process to it."""
+    """An API server, and the connections to it that go through this process."""
 
     host: str
     port: int
@@ -42,7 +42,7 @@ class Balancer:
         self._turn = itertools.cycle(range(len(backends)))
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One client's connection, to its end."""
+        """Serve one client's connection until it ends."""
         found = await self._dial()
         if found is None:
             writer.close()
@@ -59,10 +59,10 @@ class Balancer:
             side.transport.abort() if backend.silent else side.close()
 
     async def watch(self, answers: Check) -> None:
-        """Until cancelled: the sessions of a backend that has fallen silent end, and others are tried before it."""
+        """Until cancelled: close the sessions of a backend that has stopped answering, and prefer the others."""
         async with asyncio.TaskGroup() as group:
             for backend in self._backends:
-                group.create_task(self._watch_one(backend, answers), name=f"ask {backend.host}")
+                group.create_task(self._watch_one(backend, answers), name=f"check {backend.host}")
 
     async def _watch_one(self, backend: _Backend, answers: Check) -> None:
         missed = 0
@@ -77,7 +77,7 @@ class Balancer:
     async def _dial(self) -> tuple[_Backend, asyncio.StreamReader, asyncio.StreamWriter] | None:
         first = next(self._turn)
         order = self._backends[first:] + self._backends[:first]
-        # The silent ones last: all may be, for a moment, on a machine that has too much to do.
+        # Silent backends come last, but they are tried: on an overloaded machine all may be silent for a moment.
         for backend in sorted(order, key=lambda one: one.silent):
             with contextlib.suppress(OSError, TimeoutError):
                 async with asyncio.timeout(_DIAL):
@@ -86,7 +86,7 @@ class Balancer:
 
 
 async def answers_livez(host: str, port: int) -> bool:
-    """Whether anything is answered to GET /livez over TLS. The certificate is not looked at: nothing is told to it."""
+    """Whether anything answers GET /livez over TLS. The certificate is not verified: no secret is sent."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -116,11 +116,11 @@ def _place(text: str) -> tuple[str, int]:
 
 
 async def run(listen: str, backends: list[str]) -> None:
-    """Until cancelled. Raises OSError when it cannot listen."""
+    """Serve until cancelled. Raises OSError when it cannot listen."""
     balancer = Balancer([_place(text) for text in backends])
     host, port = _place(listen)
     async with await asyncio.start_server(balancer.serve, host, port) as server, asyncio.TaskGroup() as group:
-        group.create_task(balancer.watch(answers_livez), name="ask the backends")
+        group.create_task(balancer.watch(answers_livez), name="check the backends")
         await server.serve_forever()
 
 

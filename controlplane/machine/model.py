@@ -1,10 +1,10 @@
-"""Links, addresses and routes that a cluster needs, as values: each says what must be so."""
+"""Links, addresses and routes as values: each says what must exist in a network namespace."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-HOST = ""  # the namespace that the command runs in
+HOST = ""  # the namespace that this command runs in
 WIRE = "wire"
 
 
@@ -16,7 +16,7 @@ class Bridge:
 
 @dataclass(frozen=True, slots=True)
 class Veth:
-    """A pair: `name` in `space`, `peer` in `peer_space` as a port of `bridge` ("": of none)."""
+    """A pair: `name` in `space`, `peer` in `peer_space` as a port of `bridge` ("": no bridge)."""
 
     space: str
     name: str
@@ -40,7 +40,7 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """`via` a gateway, or `dev` a link, or (neither) unreachable."""
+    """Through the gateway `via` or the link `dev`; with neither, an unreachable route."""
 
     space: str
     destination: str
@@ -50,4 +50,4 @@ class Route:
     metric: int = 0
 
 
-Wish = Bridge | Veth | Up | Address | Route
+NetworkObject = Bridge | Veth | Up | Address | Route

@@ -1,10 +1,10 @@
-"""A system bus for a node that has no systemd: its configuration, and the programs that are on it."""
+"""A system bus for a node that has no systemd: its configuration and its programs. Pure."""
 
 from __future__ import annotations
 
 from controlplane.supervisor.model import Program
 
-SOCKET = "/run/dbus/system_bus_socket"  # where every client of the system bus looks
+SOCKET = "/run/dbus/system_bus_socket"  # where every client expects the system bus
 
 _CONFIG = """<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
  "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
@@ -18,20 +18,22 @@ _CONFIG = """<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configura
   </policy>
 </busconfig>
 """
-# A node's /run is its own: on the host's bus a test would stop the host's own units.
+# The node has its own /run: on the host's bus a test would stop the host's units.
 _IN_ITS_FOLDER = 'mkdir -p "${0%/*}"; rm -f "$0"; exec "$@"'
 
 
 def config(socket: str = SOCKET) -> str:
-    """dbus-daemon(1): a bus on which everybody may do everything."""
+    """The configuration of dbus-daemon(1): a bus without any restriction."""
     return _CONFIG.format(socket=socket)
 
 
 def programs(
     daemon: str, config_file: str, unit: str, *, python: str, environment: dict[str, str], logs: str
 ) -> tuple[Program, ...]:
-    """The bus, and what stands in for systemd and logind on it: its units are the programs of the supervisor of
-    `unit`, all of them in a node."""
+    """The bus, and the stand-in for systemd and logind on it.
+
+    Its units are the programs of the supervisor in the folder `unit`; all of them run on one node.
+    """
     bus = (daemon, f"--config-file={config_file}", "--nofork", "--nopidfile")
     return (
         Program("dbus", ("/bin/sh", "-c", _IN_ITS_FOLDER, SOCKET, *bus), f"{logs}/dbus.log", environment),

@@ -33,13 +33,13 @@ from controlplane.supervisor.edge import units
 _SYSTEMD, _LOGIND = "org.freedesktop.systemd1", "org.freedesktop.login1"
 _PATHS = {_SYSTEMD: "/org/freedesktop/systemd1", _LOGIND: "/org/freedesktop/login1"}
 _LONGEST_DELAY = 3_600_000_000  # microseconds: more than any test asks for, so that no kubelet writes to /etc/systemd
-_SENT = 1.0  # seconds until a descriptor has left with its answer
+_SENT = 1.0  # seconds until a descriptor has certainly been sent
 
 Removed = Annotated[list[Any], DBusSignature("uoss")]
 
 
 class Systemd(ServiceInterface):
-    """org.freedesktop.systemd1.Manager, as far as the suite and kubelets use it."""
+    """The part of org.freedesktop.systemd1.Manager that the suite and kubelets use."""
 
     def __init__(self, folder: str) -> None:
         super().__init__(f"{_SYSTEMD}.Manager")
@@ -68,7 +68,7 @@ class Systemd(ServiceInterface):
 
     @dbus_method()
     def KillUnit(self, unit: DBusStr, who: DBusStr, number: DBusInt32) -> None:
-        """Kubelets have logind read its configuration again: this one has none."""
+        """Kubelets make logind reload its configuration; this one has none."""
         if unit != "systemd-logind.service":
             raise DBusError(f"{_SYSTEMD}.NoSuchUnit", f"Unit {unit} not loaded.")
 
@@ -90,7 +90,7 @@ class Systemd(ServiceInterface):
 
 
 class Logind(ServiceInterface):
-    """org.freedesktop.login1.Manager: it gives locks and never shuts down."""
+    """org.freedesktop.login1.Manager that grants inhibitor locks and never shuts down."""
 
     def __init__(self) -> None:
         super().__init__(f"{_LOGIND}.Manager")
@@ -100,7 +100,7 @@ class Logind(ServiceInterface):
     def Inhibit(self, what: DBusStr, who: DBusStr, why: DBusStr, mode: DBusStr) -> DBusUnixFd:
         ours, theirs = os.pipe2(os.O_CLOEXEC)
         self._locks.append(ours)
-        # Sent with the answer: this side's copy would keep the lock for ever.
+        # The descriptor is sent with the answer; if our copy stayed open, the lock would never be released.
         asyncio.get_running_loop().call_later(_SENT, os.close, theirs)
         return theirs
 
@@ -114,13 +114,13 @@ class Logind(ServiceInterface):
 
 
 def unit_path(unit: str) -> str:
-    """The object of a unit: what is neither letter nor digit as _XX (sd_bus_path_encode(3))."""
+    """The object path of a unit: all but letters and digits are escaped as _XX (sd_bus_path_encode(3))."""
     escaped = "".join(char if char.isascii() and char.isalnum() else f"_{ord(char):02x}" for char in unit)
     return f"{_PATHS[_SYSTEMD]}/unit/{escaped}"
 
 
 async def serve(folder: str, address: str = "") -> MessageBus:
-    """On the bus when this returns; `address` "": the system bus."""
+    """Connect to the bus and take the names; `address` "": the system bus."""
     bus = MessageBus(bus_address=address or None, bus_type=BusType.SYSTEM, negotiate_unix_fd=True)
     await bus.connect()
     bus.export(_PATHS[_SYSTEMD], Systemd(folder))
@@ -131,7 +131,7 @@ async def serve(folder: str, address: str = "") -> MessageBus:
 
 
 async def main(argv: list[str]) -> None:
-    """Until the bus ends."""
+    """Serve until the bus disconnects."""
     bus = await serve(*argv)
     await bus.wait_for_disconnect()  # type: ignore[no-untyped-call]
 

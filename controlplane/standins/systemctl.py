@@ -105,7 +105,7 @@ def _until(folder: str, name: str, *, alive: bool) -> int:
     deadline = time.monotonic() + _PATIENCE
     while bool(units.programs(folder).get(name, {}).get("alive")) is not alive:
         if time.monotonic() > deadline:
-            print(f"{name}: {'not started' if alive else 'still runs'} after {_PATIENCE:g} s", file=sys.stderr)
+            print(f"{name}: {'not started' if alive else 'still running'} after {_PATIENCE:g} s", file=sys.stderr)
             return 1
         time.sleep(0.02)
     return 0
@@ -114,7 +114,7 @@ def _until(folder: str, name: str, *, alive: bool) -> int:
 _VERBS = {
     "start": _start,
     "stop": _stop,
-    "kill": _stop,  # nothing of ours starts it again before somebody asks for it, as with a unit of Restart=no
+    "kill": _stop,  # the supervisor does not restart it, as with a unit of Restart=no
     "restart": _restart,
     "is-active": _is_active,
     "is-enabled": _is_enabled,

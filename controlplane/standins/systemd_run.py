@@ -22,7 +22,7 @@ _VERSION = "systemd 252 (stand-in of nodewright)"  # tests read the number: from
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What was asked for; `log` is "" when it was not said where the output goes."""
+    """The parsed command line; `log` is "" when no place for the output was given."""
 
     unit: str
     command: tuple[str, ...]
@@ -42,12 +42,12 @@ def parse(words: list[str]) -> Call:
             unit = word.partition("=")[2].removesuffix(".service")
     if not unit or not rest:
         raise ValueError("--unit=NAME and a command are needed")
-    # systemd would expand $NAME and %X: the suite doubles both signs.
+    # systemd would expand $NAME and %X, so the suite doubles both characters.
     return Call(unit, tuple(word.replace("$$", "$").replace("%%", "%") for word in rest), log)
 
 
 def main(argv: list[str]) -> int:
-    """Exit status 0 once the command runs."""
+    """Exit status 0 once the command is running."""
     folder, words = argv[0], argv[1:]
     if "--version" in words:
         print(_VERSION)

@@ -1,4 +1,4 @@
-"""A program that a supervisor keeps running, as a value."""
+"""A program that a supervisor keeps running."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Program:
 
     @property
     def digest(self) -> str:
-        """Changes when the program must be started anew to be what it should be."""
+        """Changes whenever the running program must be restarted."""
         text = json.dumps([self.argv, sorted(self.env.items())])
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 

@@ -1,4 +1,4 @@
-"""What a supervisor does next with its programs: pure decisions over a table of states."""
+"""What a supervisor does next with its programs, decided from a table of states. Pure."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 from controlplane.supervisor.model import Program
 
-FIRST_PAUSE = 0.2  # seconds before a program that ended is started again; doubles
+FIRST_PAUSE = 0.2  # seconds before a program that exited is restarted; doubles each time
 LONGEST_PAUSE = 10.0
-STEADY = 10.0  # a program that ran this long has its pause forgotten
+STEADY = 10.0  # seconds; a program that ran this long starts again with the first pause
 
 
 @dataclass(frozen=True)
 class State:
-    """A program as it is: running (pid > 0) or waiting until `start_at` (monotonic seconds)."""
+    """The state of a program: running (pid > 0), or waiting until `start_at` (monotonic seconds)."""
 
     pid: int = 0
     digest: str = ""
@@ -25,7 +25,7 @@ class State:
 
 @dataclass(frozen=True)
 class Decision:
-    """Names to stop and to start now, and the time to look again (None: nothing waits)."""
+    """Names to stop and to start now, and when to decide again (None: nothing is waiting)."""
 
     stop: tuple[str, ...]
     start: tuple[str, ...]
@@ -33,7 +33,7 @@ class Decision:
 
 
 def decide(wanted: dict[str, Program], states: dict[str, State], now: float) -> Decision:
-    """Stop what is not wanted any more or has changed, start what is due."""
+    """Stop what is no longer wanted or has changed, start what is due."""
     stop = tuple(
         name
         for name, state in states.items()
@@ -52,9 +52,9 @@ def decide(wanted: dict[str, Program], states: dict[str, State], now: float) -> 
 
 
 def after_exit(state: State, now: float, *, killed: bool = False) -> State:
-    """The state of a program that has just ended: its pause doubles unless it ran steadily.
+    """The state of a program that has just exited: its pause doubles unless it ran for a while.
 
-    `killed`: by SIGKILL. That is somebody else's doing, and no sign that it cannot run.
+    `killed`: by SIGKILL. Somebody else did that, so it does not mean that the program cannot run.
     """
     steady = now - state.started_at >= STEADY
     pause = FIRST_PAUSE if steady or killed or not state.pause else min(state.pause * 2, LONGEST_PAUSE)

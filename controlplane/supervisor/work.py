@@ -1,13 +1,13 @@
 """The process that keeps the daemons of one node (or of the control plane) running, as systemd would.
 
-`python -S -m controlplane.supervisor DIR` enters the cgroups and namespaces that DIR/spec.json names, starts its
-programs with their output in log files, and starts again what ends. Invariants:
-- DIR/lock is held (flock) while it lives: there is never a second one, and nobody needs to guess from a pid.
-- DIR/state.json always says which pid is which program (with the start time, as pids are used again), so a new
-  supervisor takes over the programs of one that was killed: they run on, undisturbed.
-- SIGHUP: read spec.json again; stop what is gone from it, restart what changed, start what is new.
-- SIGTERM: stop all in reverse order and end. SIGKILL of it stops nothing.
-Only the standard library: it costs 10 MB a node otherwise well spent.
+`python -S -m controlplane.supervisor DIR` enters the cgroups and namespaces that DIR/spec.json names, starts the
+programs listed there with their output in log files, and restarts those that exit. Invariants:
+- It holds DIR/lock (flock) as long as it lives: there is never a second one, and nobody needs to guess from a pid.
+- DIR/state.json always says which pid is which program (with its start time, as pids are reused), so a new supervisor
+  takes over the programs of one that was killed, and they keep running.
+- SIGHUP: read spec.json again; stop what was removed from it, restart what changed, start what is new.
+- SIGTERM: stop all programs in reverse order and exit. SIGKILL of the supervisor stops none of them.
+It uses only the standard library, which saves 10 MB of memory for each node.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from controlplane.supervisor.model import Program
 from controlplane.supervisor.plan import State, after_exit, decide
 from nodelib import files
 
-_KEEP_LOG = 32 * 1024 * 1024  # bytes; a longer log is set aside at the next start of its program
+_KEEP_LOG = 32 * 1024 * 1024  # bytes; a longer log is renamed at the next start of its program
 
 
 class Supervisor:
@@ -111,7 +111,7 @@ class Supervisor:
         os.close(self.pidfds.pop(name))
         self.states[name] = after_exit(state, time.monotonic(), killed=how == signal.SIGKILL.name)
         self.last_exit[name] = how
-        say(f"{name}: pid {state.pid} ended ({how}), starts again in {self.states[name].pause:g} s")
+        say(f"{name}: pid {state.pid} exited ({how}), starting again in {self.states[name].pause:g} s")
         self._save()
 
     def _stop(self, name: str) -> None:
@@ -124,7 +124,7 @@ class Supervisor:
         try:
             signal.pidfd_send_signal(handle, signal.SIGTERM)
             if not poll.poll(timeout * 1000):
-                say(f"{name}: pid {state.pid} still runs {timeout:g} s after SIGTERM: SIGKILL")
+                say(f"{name}: pid {state.pid} is still running {timeout:g} s after SIGTERM: SIGKILL")
                 signal.pidfd_send_signal(handle, signal.SIGKILL)
                 poll.poll(5000)
         except ProcessLookupError:
@@ -161,7 +161,7 @@ class Supervisor:
 
 
 def spawn(program: Program) -> int:
-    """Start it in a session of its own, output appended to its log. Raises OSError if it cannot be executed."""
+    """Start it in its own session, with its output appended to its log. Raises OSError if it cannot be executed."""
     if os.path.exists(program.log) and os.path.getsize(program.log) > _KEEP_LOG:
         os.rename(program.log, program.log + ".1")
     log = os.open(program.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
@@ -186,7 +186,7 @@ def spawn(program: Program) -> int:
 
 
 def reap(pid: int) -> str:
-    """How a process ended, in words; "unknown" for one that was taken over, which another parent reaps."""
+    """How a process exited, in words; "unknown" for one that was taken over and has another parent."""
     try:
         _, status = os.waitpid(pid, 0)
     except ChildProcessError:
@@ -197,7 +197,7 @@ def reap(pid: int) -> str:
 
 
 def read_programs(folder: str) -> dict[str, Program]:
-    """The programs of spec.json, in their order; one with a file stopped.NAME beside it is to stand still."""
+    """The programs of spec.json in their order, without those that a file stopped.NAME keeps from running."""
     with open(os.path.join(folder, "spec.json"), encoding="utf-8") as file:
         spec = json.load(file)
     programs = [Program.from_json(entry) for entry in spec["programs"]]
@@ -205,7 +205,7 @@ def read_programs(folder: str) -> dict[str, Program]:
 
 
 def enter(folder: str) -> None:
-    """Join the cgroups and namespaces of spec.json: they are those of every program started from here."""
+    """Join the cgroups and namespaces of spec.json; every program started from here inherits them."""
     with open(os.path.join(folder, "spec.json"), encoding="utf-8") as file:
         spec = json.load(file)
     for path in spec["cgroups"]:
@@ -223,7 +223,7 @@ def say(text: str) -> None:
 
 
 def main() -> int:
-    """Exit status 3 when another supervisor of this directory lives."""
+    """Exit status 3 when another supervisor of this directory is running."""
     folder = sys.argv[1]
     lock = os.open(os.path.join(folder, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

@@ -29,22 +29,22 @@ def check_options(options: Options) -> None:
             "upstream's kubelet brings no pod network, and the one it gets here has IPv4 and plain routes only",
             obj="--agent upstream",
             step="check the options",
-            action="Leave --routed and --ip-family away, or take our agent with --proxy upstream.",
+            action="Leave out --routed and --ip-family, or use our agent with --proxy upstream.",
         )
 
 
 def options_problem(options: Options) -> str:
-    """Why these options do not go together, or ""."""
+    """Why these options do not go together, "" if they do."""
     if not options.kubeadm and (options.control_planes > 1 or options.joined or options.network != "nodewright"):
-        return "--control-planes, --joined and --network belong to a cluster that kubeadm raises: give --kubeadm too"
+        return "--control-planes, --joined and --network are for clusters that kubeadm raises: give --kubeadm too"
     if options.kubeadm and options.kubernetes != RELEASE:
-        return f"kubeadm's control plane is of images, which are built of {RELEASE} alone: leave --kubernetes out"
+        return f"kubeadm's control plane runs from images, which are built for {RELEASE} only: leave out --kubernetes"
     if options.control_planes + options.joined > options.nodes:
         return (
             f"{options.nodes} nodes are fewer than {options.control_planes} control planes and {options.joined} joined"
         )
     if options.control_planes > 1 and options.routed:
-        return "several control planes share an address of the nodes' wire, which --routed does not have"
+        return "several control planes need a shared address on the nodes' bridge, and --routed has no bridge"
     return ""
 
 
@@ -72,5 +72,5 @@ def cannot_change(name: str, option: str, there: object, asked: object) -> Inval
         f"the cluster has {option} {there}, and {asked} was asked for: that cannot change while it lives",
         obj=name,
         step="check the options",
-        action=f"`./nodewright down --name {name}` first, or choose another --name.",
+        action=f"Run `./nodewright down --name {name}` first, or choose another --name.",
     )

@@ -1,4 +1,4 @@
-"""`up`: raises a cluster, or mends what is missing of one. What can run side by side does."""
+"""`up`: raises a cluster, or repairs whatever is missing from one. Steps run side by side where they can."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from controlplane.cluster.edge.roots import cache_root, state_root
 from controlplane.cluster.model import CONTROL_PLANE, POD_CIDR, SERVICE_CIDR, Cluster, Node, Options
 from controlplane.cluster.plan import addons, addresses, components, manifests
 from controlplane.cluster.plan.components import Tools
-from controlplane.cluster.work import control_plane, host_changes, network, nodes, peer, workloads
+from controlplane.cluster.work import bridge_network, control_plane, host_changes, network, nodes, workloads
 from controlplane.cluster.work.node_images import import_images
-from controlplane.cluster.work.workloads import Sight
+from controlplane.cluster.work.workloads import DemoAnswer
 from controlplane.doctor import work as doctor
 from controlplane.kubeadm import work as kubeadm
 from controlplane.machine.edge import cgroups
@@ -30,22 +30,22 @@ from nodelib.kube.client import KubeClient
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What the user asked `up` for. `options` None means: as the cluster is, or the defaults."""
+    """What the user asked `up` for."""
 
     name: str
     options: Options
-    explicit: frozenset[str]  # names of the options that were given, not defaulted
+    explicit: frozenset[str]  # names of the options that were given on the command line
     subnet: str = ""
     binaries_dir: Path | None = None
-    images: str = "demo"  # or "conformance": what the nodes hold from the start
+    images: str = "demo"  # or "conformance": the images on the nodes from the start
     project: str = ""
     python: str = ""
 
 
-async def up(request: Request, progress: Progress, clock: Clock) -> tuple[Cluster, list[Sight]]:
-    """Raise or mend the cluster. Raises NodewrightError that names step, cause and what to do.
+async def up(request: Request, progress: Progress, clock: Clock) -> tuple[Cluster, list[DemoAnswer]]:
+    """Raise or repair the cluster. Raises NodewrightError with step, cause and action.
 
-    Run again after a failure or a crash at any point, it goes on from what is there.
+    Run again after a failure or crash at any point, it continues with what is there.
     """
     addresses.check_name(request.name)
     with progress.step("preflight"):
@@ -54,15 +54,15 @@ async def up(request: Request, progress: Progress, clock: Clock) -> tuple[Cluste
         try:
             cluster = await asyncio.to_thread(settle, request)
         except NodewrightError:
-            await asyncio.to_thread(host_changes.forget_empty, request.name)
+            await asyncio.to_thread(host_changes.remove_if_empty, request.name)
             raise
         raising = _Raising(cluster, request, progress, clock)
-        sights = await raising.run()
-        return raising.cluster, sights
+        answers = await raising.run()
+        return raising.cluster, answers
 
 
 def settle(request: Request) -> Cluster:
-    """The cluster's record: the one there is, with the changes that a living cluster can take, or a new one."""
+    """The cluster's record: the existing one with the changes that a living cluster can take, or a new one."""
     known = state.load(request.name)
     options = request.options
     if known is not None:
@@ -96,7 +96,7 @@ def _readable(name: str) -> Cluster | None:
 
 
 class _Raising:
-    """One run of `up`: holds what its steps share."""
+    """One run of `up`, with what its steps share."""
 
     def __init__(self, cluster: Cluster, request: Request, progress: Progress, clock: Clock) -> None:
         self.cluster = cluster
@@ -106,7 +106,7 @@ class _Raising:
         self.tools = Tools({}, request.python, request.project)
         self.relinked: frozenset[str] = frozenset()
 
-    async def run(self) -> list[Sight]:
+    async def run(self) -> list[DemoAnswer]:
         images = await self._binaries_and_images()
         if self.cluster.options.kubeadm:
             return await self._by_kubeadm(images)
@@ -122,9 +122,9 @@ class _Raising:
         finally:
             await client.close()
 
-    async def _by_kubeadm(self, images: Mapping[str, Path]) -> list[Sight]:
+    async def _by_kubeadm(self, images: Mapping[str, Path]) -> list[DemoAnswer]:
         await self._network(images)
-        await kubeadm.raise_cluster(kubeadm.Ground(self.cluster, self.tools, self.progress, self.clock), images)
+        await kubeadm.raise_cluster(kubeadm.Context(self.cluster, self.tools, self.progress, self.clock), images)
         client = KubeClient(load_kubeconfig(self.cluster.admin_kubeconfig), user_agent="nodewright-up")
         try:
             with self.progress.step("nodes Ready"):
@@ -135,15 +135,15 @@ class _Raising:
         finally:
             await client.close()
 
-    async def _with_client(self, client: KubeClient, images: Mapping[str, Path]) -> list[Sight]:
+    async def _with_client(self, client: KubeClient, images: Mapping[str, Path]) -> list[DemoAnswer]:
         ready = asyncio.Event()
         async with asyncio.TaskGroup() as group:
             group.create_task(self._control_plane(client, ready), name="control plane")
             for node in self.cluster.nodes:
                 group.create_task(self._node(node, images, ready), name=node.name)
         if self.cluster.options.agent == "upstream":
-            with self.progress.step("peer's pod network"):
-                await peer.ensure_network(self.cluster, client, self.clock)
+            with self.progress.step("pod network for upstream's kubelet"):
+                await bridge_network.ensure_network(self.cluster, client, self.clock)
         with self.progress.step("nodes Ready"):
             await workloads.wait_nodes(self.cluster, client, self.clock)
         return await self._workloads(client)
@@ -204,7 +204,7 @@ class _Raising:
             objects = manifests.rights() + manifests.dns_base(self.cluster)
             if self.cluster.options.demo:
                 objects += manifests.demo_base()
-            async with asyncio.TaskGroup() as group:  # the agents are waiting for their rights already
+            async with asyncio.TaskGroup() as group:  # the agents are already waiting for their permissions
                 group.create_task(workloads.apply(client, objects, self.clock))
                 group.create_task(control_plane.start_controllers(self.cluster, self.tools))
 
@@ -218,7 +218,7 @@ class _Raising:
                 nodes.restart_agent(self.cluster, node)
             await asyncio.to_thread(nodes.start_daemons, self.cluster, node, self.tools)
 
-    async def _workloads(self, client: KubeClient) -> list[Sight]:
+    async def _workloads(self, client: KubeClient) -> list[DemoAnswer]:
         deployments = [] if self.cluster.options.kubeadm else [manifests.dns_deployment()]
         if self.cluster.options.demo:
             deployments.append(manifests.demo_deployment(self.cluster))
@@ -233,9 +233,9 @@ class _Raising:
         if not self.cluster.options.demo:
             return []
         with self.progress.step("demo answers") as say:
-            sights = await workloads.see_demo(self.cluster, client, self.clock)
-            say(f"by {len(sights)} ways")
-            return sights
+            answers = await workloads.query_demo(self.cluster, client, self.clock)
+            say(f"by {len(answers)} ways")
+            return answers
 
 
 def _import_client() -> None:

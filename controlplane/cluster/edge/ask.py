@@ -1,4 +1,4 @@
-"""HTTP questions to the demo, from this machine or from inside a node's network namespace."""
+"""HTTP requests to the demo, from this machine or from inside a node's network namespace."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nodelib import command
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """Bodies that came back, and the last error on the way."""
+    """Bodies of the answers, and the last error."""
 
     bodies: tuple[str, ...]
     error: str = ""
@@ -29,9 +29,9 @@ async def ask(
     seconds: float = 5,
     want: int = 1,
 ) -> Answers:
-    """GET http://address:port/path up to `times` in `seconds`, until `want` different answers came.
+    """GET http://address:port/path up to `times` times within `seconds`, until there are `want` different answers.
 
-    Never raises for a server that does not answer: that is the finding.
+    Never raises when the server does not answer: the error is part of the result.
     """
     argv = [sys.executable, "-I", "-S", probe.__file__, address, str(port), path, str(times), str(seconds), str(want)]
     done = await command.run(entered(net, argv) if net else argv, check=False, timeout=seconds + 10)

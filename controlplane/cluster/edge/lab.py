@@ -1,7 +1,7 @@
-"""A bare etcd and kube-apiserver, and namespaces beside them, for measurements: no nodes, no controllers.
+"""A bare etcd and kube-apiserver with namespaces beside them, for measurements: no nodes, no controllers.
 
-`enter()` moves this process into a network namespace of its own, so whatever is made here ends with it: every
-child is killed by the kernel when the process dies, and a namespace lives as long as its holder.
+`enter()` moves this process into a new network namespace. Everything made here disappears with the process: the kernel
+kills every child, and a namespace lives only as long as the process that holds it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _READY = 60.0  # seconds
 
 
 def enter() -> None:
-    """This process into a new network namespace. Before any thread or event loop. Raises Permanent."""
+    """Move this process into a new network namespace, before any thread or event loop starts. Raises Permanent."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(_CLONE_NEWNET) != 0:
         reason = os.strerror(ctypes.get_errno())
@@ -39,7 +39,7 @@ def enter() -> None:
 
 @dataclass(slots=True)
 class Process:
-    """A child that dies with this process; its output is in `log`."""
+    """A child that dies with this process; its output goes to `log`."""
 
     name: str
     handle: asyncio.subprocess.Process
@@ -94,7 +94,7 @@ class Space:
 
 
 class Lab:
-    """Owns the namespace that this process has entered; `folder` is for logs, keys and etcd's data."""
+    """The namespace that this process has entered; `folder` is for logs, keys and etcd's data."""
 
     def __init__(self, folder: Path, binaries: Path, clock: Clock) -> None:
         self.folder = folder
@@ -109,7 +109,7 @@ class Lab:
         return ClusterAccess(server=f"https://{ADDRESS}:6443", token=self.token, insecure=True)
 
     async def prepare(self) -> None:
-        """The bridge that the namespaces share, and the keys of the API server."""
+        """Make the bridge that the namespaces share, and the keys of the API server."""
         await command.run(["ip", "link", "set", "lo", "up"])
         await command.run(["ip", "link", "add", _BRIDGE, "type", "bridge"])
         await command.run(["ip", "addr", "add", f"{ADDRESS}/24", "dev", _BRIDGE])
@@ -119,7 +119,7 @@ class Lab:
         (self.folder / "tokens.csv").write_text(f"{self.token},admin,admin,system:masters\n")
 
     async def start_etcd(self, data: Path) -> str:
-        """The client URL. `data` may hold an earlier etcd's."""
+        """Start etcd and return its client URL. `data` may come from an earlier etcd."""
         flags = ["--data-dir", str(data), "--unsafe-no-fsync", "--max-txn-ops=2000", "--max-request-bytes=33554432"]
         flags += ["--quota-backend-bytes=8589934592", "--log-level=warn"]
         self._servers.append(await self.spawn("etcd", [str(self._binaries / "etcd"), *flags]))
@@ -128,7 +128,7 @@ class Lab:
         return url
 
     async def start_api_server(self) -> None:
-        """Ready when this returns."""
+        """Start the API server and wait until it is ready."""
         key = str(self.folder / "sa.key")
         flags = [
             "--etcd-servers=http://127.0.0.1:2379",
@@ -150,12 +150,12 @@ class Lab:
         await self._answers("https://127.0.0.1:6443/readyz")
 
     async def stop_servers(self) -> None:
-        """The API server before etcd."""
+        """Stop the API server, then etcd."""
         while self._servers:
             await self._servers.pop().stop()
 
     async def space(self, name: str, number: int) -> Space:
-        """A namespace with the address 10.89.250.(10 + number) on its link eth0, and a default route."""
+        """Make a namespace with the address 10.89.250.(10 + number) on its link eth0 and a default route."""
         argv = ["setpriv", "--pdeathsig", "KILL", "unshare", "--net", "sh", "-c", "echo; exec sleep infinity"]
         holder = await asyncio.create_subprocess_exec(*argv, stdout=asyncio.subprocess.PIPE)
         assert holder.stdout is not None
@@ -176,7 +176,7 @@ class Lab:
         await space.close()
 
     async def spawn(self, name: str, argv: Sequence[str], *, pipes: bool = False, cwd: str | None = None) -> Process:
-        """Start a child. With `pipes` stdin and stdout are the caller's."""
+        """Start a child. With `pipes` the caller has its stdin and stdout."""
         log = self.folder / f"{name}.log"
         pipe = asyncio.subprocess.PIPE if pipes else None
         with log.open("ab") as file:

@@ -1,7 +1,7 @@
-"""Asks a URL a few times and prints who answered, as JSON; run by `up` inside a node's network namespace.
+"""Requests a URL several times and prints the answers as JSON; run by `up` inside a node's network namespace.
 
-Standard library only, like nsinit: `python -I -S probe.py ADDRESS PORT PATH TIMES SECONDS WANT`, where a PATH that
-starts with "dns:" asks ADDRESS for the A record of the name behind it instead, and its code is the answer.
+Standard library only, like nsinit: `python -I -S probe.py ADDRESS PORT PATH TIMES SECONDS WANT`. A PATH "dns:NAME" asks
+the DNS server at ADDRESS for the A record of NAME instead; the answer is then the response code.
 """
 
 import json
@@ -12,7 +12,7 @@ import time
 
 
 def ask(address: str, port: int, path: str, timeout: float) -> str:
-    """The body of one GET over a connection of its own. Raises OSError when there is no good answer."""
+    """The body of one GET over a new connection. Raises OSError without a good answer."""
     with socket.create_connection((address, port), timeout) as connection:
         connection.settimeout(timeout)
         host = f"[{address}]" if ":" in address else address
@@ -28,7 +28,7 @@ def ask(address: str, port: int, path: str, timeout: float) -> str:
 
 
 def resolve(address: str, port: int, name: str, timeout: float) -> str:
-    """The answer code ("0": found) of one DNS question (RFC 1035) over UDP. Raises OSError when nothing comes."""
+    """The response code ("0": found) of one DNS query (RFC 1035) over UDP. Raises OSError without an answer."""
     labels = b"".join(bytes([len(part)]) + part.encode() for part in name.rstrip(".").split("."))
     query = struct.pack(">HHHHHH", 4711, 0x0100, 1, 0, 0, 0) + labels + b"\0" + struct.pack(">HH", 1, 1)
     with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM) as connection:
@@ -43,14 +43,14 @@ def resolve(address: str, port: int, name: str, timeout: float) -> str:
 
 
 def once(address: str, port: int, path: str, timeout: float) -> str:
-    """One question of either kind."""
+    """One request of either kind."""
     if path.startswith("dns:"):
         return resolve(address, port, path.removeprefix("dns:"), min(timeout, 0.3))
     return ask(address, port, path, timeout)
 
 
 def main() -> int:
-    """Stops early once WANT different answers came; of errors the last one is told."""
+    """Stops early when there are WANT different answers; prints only the last error."""
     address, port, path = sys.argv[1], int(sys.argv[2]), sys.argv[3]
     times, seconds, want = int(sys.argv[4]), float(sys.argv[5]), int(sys.argv[6])
     deadline = time.monotonic() + seconds

@@ -1,4 +1,4 @@
-"""Where state and cache are on this machine: the one place that reads it from the environment."""
+"""Where state and cache are on this machine; the only place that reads this from the environment."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ def state_root() -> str:
 
 
 def cache_root() -> str:
-    """Binaries, images and environments that clusters share and `down` keeps."""
+    """The directory of binaries, images and environments that clusters share and `down` keeps."""
     return os.environ.get("NODEWRIGHT_CACHE") or os.path.join(os.path.expanduser("~"), ".cache", "nodewright")

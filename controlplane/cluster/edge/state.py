@@ -1,6 +1,6 @@
-"""The state directory: which clusters there are, who may change one, and what was changed on the host.
+"""The state directory: the records of clusters, and of what was changed on the host.
 
-Locks are flocks on the directories themselves, so that nothing needs to be left behind for them.
+Whoever changes a cluster holds the lock on its directory (machine.edge.locks), so no lock file stays behind.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _HOST_FILE = ".host.json"
 
 
 def load(name: str) -> Cluster | None:
-    """The cluster of that name, None if there is none. Raises Invalid when its record cannot be read."""
+    """The cluster of that name, or None. Raises Invalid when its record cannot be read."""
     path = os.path.join(state_root(), name, "cluster.json")
     try:
         with open(path, encoding="utf-8") as file:
@@ -35,17 +35,17 @@ def load(name: str) -> Cluster | None:
 
 
 def exists(name: str) -> bool:
-    """Whether anything of that cluster is in the state directory, even without a readable record."""
+    """Whether the cluster has a state directory, even without a readable record."""
     return os.path.isdir(os.path.join(state_root(), name))
 
 
 def save(cluster: Cluster) -> None:
-    """Write the cluster's record, all or nothing."""
+    """Write the cluster's record."""
     files.write(os.path.join(cluster.dir, "cluster.json"), json.dumps(cluster.to_json(), indent=1))
 
 
 def clusters() -> list[str]:
-    """Names of all clusters of this machine."""
+    """Names of all clusters on this machine."""
     try:
         names = sorted(os.listdir(state_root()))
     except FileNotFoundError:
@@ -54,7 +54,7 @@ def clusters() -> list[str]:
 
 
 def host_record() -> dict[str, Any]:
-    """What clusters changed on the host and the last `down` undoes: {"dirs": [made], "sysctls": {name: before}}."""
+    """What clusters changed on the host, for the last `down` to undo: {"dirs": [made], "sysctls": {name: before}}."""
     try:
         with open(os.path.join(state_root(), _HOST_FILE), encoding="utf-8") as file:
             record: dict[str, Any] = json.load(file)
@@ -64,11 +64,11 @@ def host_record() -> dict[str, Any]:
 
 
 def save_host_record(record: dict[str, Any]) -> None:
-    """Keep it; call with the lock of the state root held."""
+    """Write it; the caller holds the lock of the state root."""
     files.write(os.path.join(state_root(), _HOST_FILE), json.dumps(record))
 
 
-def forget_host_record() -> None:
-    """Nothing of ours is left on the host."""
+def delete_host_record() -> None:
+    """Delete it: nothing of ours is left on the host."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(os.path.join(state_root(), _HOST_FILE))

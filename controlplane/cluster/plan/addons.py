@@ -1,4 +1,4 @@
-"""What a cluster of `up` can have beyond DNS and the demo (`--addons`): one row each. Pure."""
+"""What a cluster can have beyond DNS and the demo (`up --addons`): one row for each addon. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from controlplane.cluster.plan.manifests import Object
 
 @dataclass(frozen=True, slots=True)
 class Addon:
-    """`objects`: all of it, workloads last; `selector` finds its pods in `namespace`; `hint`: what to try then."""
+    """`objects`: all its objects, workloads last; `selector` finds its pods in `namespace`; `hint`: what to try."""
 
     images: tuple[str, ...]
     objects: Callable[[], list[Object]]

@@ -1,4 +1,4 @@
-"""Which name and which subnet a cluster may have."""
+"""Which names and subnets a cluster may have. Pure."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from collections.abc import Iterable
 
 from nodelib.errors import Invalid, Permanent
 
-# The host's link is called nw-NAME, and a link's name has at most 15 characters (IFNAMSIZ).
+# The host's link is called nw-NAME, and the name of a link has at most 15 characters (IFNAMSIZ).
 _NAME = re.compile(r"[a-z]([a-z0-9-]{0,10}[a-z0-9])?")
 _POOL = ipaddress.IPv4Network("10.89.0.0/16")
 
 
 def check_name(name: str) -> str:
-    """Raises Invalid unless `name` can name a cluster."""
+    """Return `name`. Raises Invalid if it cannot be the name of a cluster."""
     if not _NAME.fullmatch(name):
         raise Invalid(
-            f"{name!r} cannot name a cluster: 1 to 12 of a-z, 0-9 and -, a letter first, no - last",
+            f"{name!r} cannot be the name of a cluster: 1 to 12 of a-z, 0-9 and -, a letter first, no - last",
             step="check --name",
             action="Choose another --name.",
         )
@@ -25,7 +25,7 @@ def check_name(name: str) -> str:
 
 
 def parse_networks(texts: Iterable[str]) -> tuple[ipaddress.IPv4Network, ...]:
-    """IPv4 networks of routes and addresses as the kernel prints them; other families are left out."""
+    """The IPv4 networks of routes and addresses as the kernel prints them; other families are left out."""
     networks = []
     for text in texts:
         network = ipaddress.ip_interface(text).network
@@ -35,7 +35,7 @@ def parse_networks(texts: Iterable[str]) -> tuple[ipaddress.IPv4Network, ...]:
 
 
 def choose_subnet(taken: Iterable[ipaddress.IPv4Network]) -> str:
-    """The first /24 of 10.89.0.0/16 that overlaps none of `taken`. Raises Permanent when none is left."""
+    """The first /24 of 10.89.0.0/16 that overlaps nothing in `taken`. Raises Permanent when there is none."""
     occupied = tuple(taken)
     for candidate in _POOL.subnets(new_prefix=24):
         if not any(candidate.overlaps(other) for other in occupied):
@@ -48,7 +48,7 @@ def choose_subnet(taken: Iterable[ipaddress.IPv4Network]) -> str:
 
 
 def check_subnet(text: str, taken: Iterable[ipaddress.IPv4Network], reserved: Iterable[str]) -> str:
-    """A subnet that the user gave. Raises Invalid when it is no /16 to /27, or overlaps something in use."""
+    """Check a subnet given by the user. Raises Invalid unless it is a /16 to /27 that overlaps nothing in use."""
     try:
         subnet = ipaddress.IPv4Network(text)
     except ValueError as error:
@@ -67,6 +67,6 @@ def check_subnet(text: str, taken: Iterable[ipaddress.IPv4Network], reserved: It
                 f"overlaps {other}, which is in use on this machine",
                 obj=f"--subnet {text}",
                 step="check the subnet",
-                action="Leave --subnet away (a free one is chosen) or give another; `ip route` shows what is taken.",
+                action="Leave out --subnet (a free one is chosen) or give another; `ip route` shows what is taken.",
             )
     return str(subnet)

@@ -1,7 +1,7 @@
-"""Which keys, certificates and kubeconfigs a cluster needs, and when one must be made again.
+"""Which keys, certificates and kubeconfigs a cluster needs, and when one must be issued again. Pure.
 
-The set is kubeadm's (https://kubernetes.io/docs/setup/best-practices/certificates/), with one difference: every
-node's kubelet serving certificate is signed by the cluster's authority, so the API server can verify it.
+The set is kubeadm's (https://kubernetes.io/docs/setup/best-practices/certificates/) with one difference: the cluster's
+authority signs every kubelet's serving certificate, so the API server can verify it.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from typing import Literal
 
 from controlplane.cluster.model import Cluster
 
-RENEW_BEFORE = 30 * 86400.0  # seconds before the end of validity
+RENEW_BEFORE = 30 * 86400.0  # seconds before a certificate expires
 Usage = Literal["ca", "server", "client", "peer"]
 
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """One certificate: `path` without suffix (.crt and .key are made), subject, issuer's path, names it is good for."""
+    """One certificate: `path` without suffix (.crt and .key are written), subject, the issuer's path, valid names."""
 
     path: str
     common_name: str
@@ -44,12 +44,12 @@ def service_account_key(cluster: Cluster) -> str:
 
 
 def authentication_config(cluster: Cluster) -> str:
-    """The file that names the issuers whose OIDC tokens the API server takes."""
+    """The file with the issuers whose OIDC tokens the API server accepts."""
     return f"{cluster.pki_dir}/authentication.json"
 
 
 def certificates(cluster: Cluster) -> tuple[Certificate, ...]:
-    """Every certificate of the cluster; issuers come before what they sign."""
+    """Every certificate of the cluster, each issuer before those it signs."""
     pki = cluster.pki_dir
     ca, front, etcd = f"{pki}/ca", f"{pki}/front-proxy-ca", f"{pki}/etcd/ca"
     local = ("127.0.0.1", "::1")
@@ -89,7 +89,7 @@ def certificates(cluster: Cluster) -> tuple[Certificate, ...]:
 
 
 def api_server(cluster: Cluster, issuer: str) -> Certificate:
-    """The serving certificate, good for every name and address that a client of any kind dials."""
+    """The serving certificate, valid for every name and address that any client connects to."""
     service = "kubernetes.default.svc"
     return Certificate(
         f"{cluster.pki_dir}/apiserver",
@@ -135,7 +135,7 @@ def kubeconfigs(cluster: Cluster) -> tuple[Kubeconfig, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A certificate as it is on disk: who signed it (key id), its names, when it ends (Unix seconds)."""
+    """A certificate on disk: its issuer's key id, its names, and when it expires (Unix seconds)."""
 
     issuer_key: str
     common_name: str
@@ -146,11 +146,11 @@ class Held:
 
 
 def must_issue(wanted: Certificate, held: Held | None, issuer_key: str, now: float) -> str:
-    """Why the certificate must be made (again), or "" to keep it."""
+    """Why the certificate must be issued (again), "" to keep it."""
     if held is None:
         return "missing"
     if held.not_after - now < RENEW_BEFORE:
-        return "near its end"
+        return "expires soon"
     if wanted.usage != "ca" and held.issuer_key != issuer_key:
         return "signed by another authority"
     if (held.common_name, held.organization) != (wanted.common_name, wanted.organization):

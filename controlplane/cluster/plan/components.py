@@ -1,4 +1,4 @@
-"""Command lines of every daemon of a cluster."""
+"""The command line of every daemon of a cluster. Pure."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """Where the executables are: `binaries` by name, the interpreter, the root of this project."""
+    """Where the executables are: `binaries` by name, the Python interpreter, the root of this project."""
 
     binaries: Mapping[str, str]
     python: str
     project: str
 
     def environment(self, binary: str = "", **more: str) -> dict[str, str]:
-        """What a daemon gets; the directory of its binary comes first (containerd's shim lies beside it)."""
+        """A daemon's environment; the directory of its binary is first in PATH (containerd's shim is beside it)."""
         path = f"{posixpath.dirname(self.binaries[binary])}:{_SYSTEM_PATH}" if binary else _SYSTEM_PATH
         return {"PATH": path, "HOME": "/root", "LANG": "C.UTF-8", **more}
 
@@ -32,7 +32,7 @@ class Tools:
 
 
 def needed(options: Options) -> tuple[str, ...]:
-    """Names of the binaries that a cluster with these options runs on."""
+    """Names of the binaries that a cluster with these options needs."""
     names = ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"]
     names += ["containerd", "containerd-shim-runc-v2", "ctr", "kubectl"]
     if options.kubeadm:
@@ -45,7 +45,7 @@ def needed(options: Options) -> tuple[str, ...]:
 
 
 def storage(cluster: Cluster, tools: Tools) -> tuple[Program, ...]:
-    """etcd and the API server: what must run before the rest can."""
+    """etcd and the API server, which must run before the rest can."""
     return (
         _control_plane(cluster, tools, "etcd", etcd_flags(cluster), stop_timeout=5),
         _control_plane(cluster, tools, "kube-apiserver", api_server_flags(cluster), stop_timeout=5),
@@ -53,7 +53,7 @@ def storage(cluster: Cluster, tools: Tools) -> tuple[Program, ...]:
 
 
 def controllers(cluster: Cluster, tools: Tools) -> tuple[Program, ...]:
-    """What needs a ready API server: started earlier, they exit for want of their roles."""
+    """Controller manager and scheduler; without a ready API server they would exit, as their roles are missing."""
     return (
         _control_plane(cluster, tools, "kube-controller-manager", controller_manager_flags(cluster)),
         _control_plane(cluster, tools, "kube-scheduler", scheduler_flags(cluster)),
@@ -111,7 +111,7 @@ def api_server_flags(cluster: Cluster) -> tuple[str, ...]:
         f"--etcd-cafile={pki}/etcd/ca.crt",
         f"--etcd-certfile={pki}/apiserver-etcd-client.crt",
         f"--etcd-keyfile={pki}/apiserver-etcd-client.key",
-        # The default of five minutes is six minutes of one conformance test; a small etcd compacts at once.
+        # With the default of five minutes one conformance test takes six; a small etcd compacts quickly.
         "--etcd-compaction-interval=30s",
         f"--encryption-provider-config={pki}/encryption.json",
         f"--authentication-config={authentication_config(cluster)}",
@@ -119,7 +119,7 @@ def api_server_flags(cluster: Cluster) -> tuple[str, ...]:
         f"--kubelet-client-certificate={pki}/apiserver-kubelet-client.crt",
         f"--kubelet-client-key={pki}/apiserver-kubelet-client.key",
         "--kubelet-preferred-address-types=InternalIP",
-        # Webhooks and aggregated servers are dialled at their endpoints: it works with any proxy, or none.
+        # Webhooks and aggregated servers are called at their endpoints, which works with any proxy or none.
         "--enable-aggregator-routing=true",
         f"--proxy-client-cert-file={pki}/front-proxy-client.crt",
         f"--proxy-client-key-file={pki}/front-proxy-client.key",
@@ -159,10 +159,10 @@ def controller_manager_flags(cluster: Cluster) -> tuple[str, ...]:
         f"--service-account-private-key-file={service_account_key(cluster)}.key",
         "--use-service-account-credentials=true",
         "--controllers=*,bootstrapsigner,tokencleaner",
-        # There is one of it: an election would only cost the first seconds.
+        # There is only one: an election would just cost the first seconds.
         "--leader-elect=false",
-        # The taint of a Node that became Ready goes at the next pass of the node monitor: with upstream's 5 s
-        # a new cluster would stand idle for most of its start.
+        # The node monitor removes the taint of a Node that became Ready in its next pass: with upstream's 5 s
+        # a new cluster would be idle for most of its start.
         "--node-monitor-period=500ms",
         "--kube-api-qps=200",
         "--kube-api-burst=400",
@@ -172,7 +172,7 @@ def controller_manager_flags(cluster: Cluster) -> tuple[str, ...]:
 
 
 def _mask_sizes(cluster: Cluster) -> tuple[str, ...]:
-    """How large a node's podCIDR is; with two families upstream wants the flags that name them."""
+    """Sizes of a node's podCIDRs; with two families upstream requires the flags that name the family."""
     sizes = {4: 24, 6: 64}
     if len(cluster.families) == 1:
         return (f"--node-cidr-mask-size={sizes[cluster.families[0]]}",)
@@ -196,7 +196,7 @@ def scheduler_flags(cluster: Cluster) -> tuple[str, ...]:
 
 
 def runtime(cluster: Cluster, node: Node, tools: Tools) -> Program:
-    """containerd of a node. Ending it does not end the containers: their shims live on."""
+    """containerd of a node. Stopping it does not stop the containers, as their shims keep running."""
     argv = (tools.binaries["containerd"], "--config", "/etc/containerd/config.toml", "--log-level", "info")
     log = f"{cluster.log_dir(node.name)}/containerd.log"
     return Program("containerd", argv, log, tools.environment("containerd"), stop_timeout=5)

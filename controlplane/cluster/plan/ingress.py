@@ -1,4 +1,4 @@
-"""Traefik as the Ingress controller of a cluster: its rights, its Deployment, its NodePort. Pure.
+"""The addon `ingress`: Traefik as the Ingress controller, with its rights, Deployment and NodePort. Pure.
 
 https://doc.traefik.io/traefik/reference/install-configuration/providers/kubernetes/kubernetes-ingress/
 """
@@ -20,7 +20,7 @@ _RBAC = "rbac.authorization.k8s.io/v1"
 
 
 def objects() -> list[Object]:
-    """Everything, the namespace first."""
+    """All objects, the namespace first."""
     account = {"kind": "ServiceAccount", "name": _NAME, "namespace": NAMESPACE}
     port = {"name": "web", "port": 80, "targetPort": _WEB, "nodePort": NODE_PORT, "protocol": "TCP"}
     return [
@@ -47,11 +47,11 @@ def objects() -> list[Object]:
 
 
 def _rules() -> list[Object]:
-    look = ["get", "list", "watch"]
+    read = ["get", "list", "watch"]
     return [
-        {"apiGroups": [""], "resources": ["services", "secrets", "nodes", "namespaces", "configmaps"], "verbs": look},
-        {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": look},
-        {"apiGroups": ["networking.k8s.io"], "resources": ["ingresses", "ingressclasses"], "verbs": look},
+        {"apiGroups": [""], "resources": ["services", "secrets", "nodes", "namespaces", "configmaps"], "verbs": read},
+        {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": read},
+        {"apiGroups": ["networking.k8s.io"], "resources": ["ingresses", "ingressclasses"], "verbs": read},
         {"apiGroups": ["networking.k8s.io"], "resources": ["ingresses/status"], "verbs": ["update"]},
     ]
 

@@ -1,4 +1,4 @@
-"""API objects that `up` applies: rights of the API server on kubelets, CoreDNS, the demo."""
+"""API objects that `up` applies: rights of API server and nodes, CoreDNS, the demo. Pure."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _RBAC = f"{_GROUP}/v1"
 
 
 def rights() -> list[Object]:
-    """What is needed beyond upstream's own roles.
+    """Roles and bindings needed beyond upstream's own.
 
     The API server is a client of the kubelets: without the first binding `kubectl logs` and `exec` are Forbidden.
     """
     return [
         binding("nodewright:kubelet-api", "system:kubelet-api-admin", _subject("Group", "nodewright:kubelet-api")),
-        # The Node authorizer lets a kubelet read its own Node only; the pod network in it needs every node's podCIDR.
+        # The Node authorizer lets a kubelet read only its own Node; its pod network needs every node's podCIDR.
         typed(
             _RBAC,
             "ClusterRole",
@@ -34,7 +34,7 @@ def rights() -> list[Object]:
 
 
 def dns_base(cluster: Cluster) -> list[Object]:
-    """CoreDNS without its Deployment: what may be applied before any node is there."""
+    """CoreDNS without its Deployment: all that can be applied before there are nodes."""
     account = {"kind": "ServiceAccount", "name": "coredns", "namespace": "kube-system"}
     labels = {"k8s-app": "kube-dns"}
     ports = [
@@ -71,7 +71,7 @@ def dns_base(cluster: Cluster) -> list[Object]:
 
 
 def corefile(cluster: Cluster) -> str:
-    """CoreDNS's configuration; names outside of the cluster are asked for only where an uplink can carry that."""
+    """CoreDNS's configuration; names outside of the cluster are forwarded only if there is an uplink."""
     forward = "    forward . /etc/resolv.conf {\n        max_concurrent 1000\n    }\n" if cluster.options.uplink else ""
     return (
         ".:53 {\n    errors\n    health {\n        lameduck 5s\n    }\n    ready\n"
@@ -83,7 +83,7 @@ def corefile(cluster: Cluster) -> str:
 
 
 def dns_deployment() -> Object:
-    """Two CoreDNS pods, on different nodes if there are two."""
+    """Two CoreDNS pods, on different nodes if possible."""
     labels = {"k8s-app": "kube-dns"}
     container = {
         "name": "coredns",
@@ -123,7 +123,7 @@ def dns_deployment() -> Object:
 
 
 def demo_base() -> list[Object]:
-    """The demo's Services and account."""
+    """The demo's Services and ServiceAccount."""
     selector = {"app": "demo"}
     port = {"name": "http", "port": DEMO_PORT, "targetPort": 8080, "protocol": "TCP"}
     both = {"ipFamilyPolicy": "PreferDualStack"}
@@ -141,7 +141,7 @@ def demo_base() -> list[Object]:
 
 
 def demo_deployment(cluster: Cluster) -> Object:
-    """One web server a node: it answers /hostname with its pod's name, and /dial asks another by name from inside."""
+    """One web server for each node: /hostname answers with its pod's name, /dial makes it call another server."""
     labels = {"app": "demo"}
     container = {
         "name": "web",
@@ -171,14 +171,14 @@ def _spread(labels: dict[str, str], otherwise: str) -> Object:
 
 
 def deployment(name: str, namespace: str, replicas: int, labels: dict[str, str], pod: Object) -> Object:
-    """With one kind of pod, found by its labels."""
+    """A Deployment whose selector is its pods' labels."""
     template = {"metadata": {"labels": labels}, "spec": pod}
     spec = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template}
     return typed("apps/v1", "Deployment", name, namespace, labels=labels, spec=spec)
 
 
 def http_get(path: str, port: int | str, *, scheme: str = "", **more: int) -> Object:
-    """A probe."""
+    """An HTTP probe."""
     asked: Object = {"path": path, "port": port}
     return {"httpGet": {**asked, "scheme": scheme} if scheme else asked, **more}
 
@@ -196,7 +196,7 @@ def _subject(kind: str, name: str) -> Object:
 def typed(
     api_version: str, kind: str, name: str, namespace: str = "", labels: dict[str, str] | None = None, **rest: Any
 ) -> Object:
-    """An object of that version and kind; `rest`: its spec, rules, data."""
+    """An object of this version and kind; `rest`: its spec, rules or data."""
     metadata: Object = {"name": name}
     if namespace:
         metadata["namespace"] = namespace

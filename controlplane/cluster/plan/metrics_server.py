@@ -17,7 +17,7 @@ _PORT = 10250
 
 
 def objects() -> list[Object]:
-    """As upstream's components.yaml, with the cluster's CA for the kubelets' certificates and the fastest scrape."""
+    """Upstream's components.yaml, with the cluster's CA for the kubelets' certificates and the shortest interval."""
     account = {"kind": "ServiceAccount", "name": _NAME, "namespace": NAMESPACE}
     labels = {"k8s-app": _NAME}
     port = {"name": "https", "port": 443, "targetPort": "https", "protocol": "TCP", "appProtocol": "https"}
@@ -38,7 +38,7 @@ def objects() -> list[Object]:
                 "version": "v1beta1",
                 "groupPriorityMinimum": 100,
                 "versionPriority": 100,
-                # It signs its own certificate at each start, as upstream's manifest has it.
+                # It signs its own certificate at each start, as with upstream's manifest.
                 "insecureSkipTLSVerify": True,
                 "service": {"name": _NAME, "namespace": NAMESPACE},
             },
@@ -76,7 +76,7 @@ def _pod() -> Object:
             "--kubelet-use-node-status-port",
             "--kubelet-certificate-authority=/var/run/secrets/kubernetes.io/serviceaccount/ca.crt",
             "--metric-resolution=10s",
-            "--kubelet-request-timeout=5s",  # has to be shorter than the resolution
+            "--kubelet-request-timeout=5s",  # must be shorter than the resolution
         ],
         "ports": [{"name": "https", "containerPort": _PORT, "protocol": "TCP"}],
         "readinessProbe": http_get("/readyz", "https", scheme="HTTPS", periodSeconds=1, failureThreshold=3),

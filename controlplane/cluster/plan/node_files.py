@@ -1,4 +1,4 @@
-"""What a node finds in its own file tree: mounts, daemon configuration, name resolution."""
+"""A node's own files: mounts, configuration of its daemons, name resolution. Pure."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ NODE_DIRS = {
     "cni/state": "/var/lib/cni",
     "etc-containerd": "/etc/containerd",
     "kubernetes": "/etc/kubernetes",
-    "etcd": "/var/lib/etcd",  # kubeadm's, on its control plane nodes
-    "libexec": "/usr/libexec/kubernetes",  # where a controller manager in a pod looks for FlexVolume plugins
+    "etcd": "/var/lib/etcd",  # kubeadm's etcd, on control plane nodes
+    "libexec": "/usr/libexec/kubernetes",  # where a controller manager in a pod expects FlexVolume plugins
 }
 NODE_FILES = {"hosts": "/etc/hosts", "resolv.conf": "/etc/resolv.conf", "hostname": "/etc/hostname"}
 
-# Each is per network namespace; a node without them would not forward, or would not see bridged packets.
+# All belong to a network namespace; without them a node would not forward packets or not see bridged ones.
 SYSCTLS = {
     "net/ipv4/ip_forward": "1",
     "net/ipv4/conf/all/rp_filter": "0",
@@ -40,7 +40,7 @@ _ROUTER_SYSCTLS = {"net/ipv4/ip_forward": "1", "net/ipv6/conf/all/forwarding": "
 
 
 def namespaces(cluster: Cluster, node: Node, holder: int) -> dict[str, Any]:
-    """The input of nsinit for a node. `holder`: a living process of it, 0 if there is none."""
+    """The input of nsinit for a node. `holder`: the pid of one of its processes, 0 if there is none."""
     own = cluster.node_dir(node.name)
     mounts: list[dict[str, str]] = [
         {"target": "/run", "source": "", "type": "tmpfs"},
@@ -62,7 +62,7 @@ def namespaces(cluster: Cluster, node: Node, holder: int) -> dict[str, Any]:
 
 
 def wire_namespace(cluster: Cluster) -> dict[str, Any]:
-    """The input of nsinit for the wire, which no process lives in."""
+    """The input of nsinit for the wire, in which no process runs."""
     return {
         "dir": cluster.ns_dir,
         "space": "wire",
@@ -82,10 +82,10 @@ def hosts(cluster: Cluster) -> str:
 
 
 def resolv_conf(host_text: str, resolved_text: str, uplink: bool) -> str:
-    """/etc/resolv.conf of a node: the host's servers, if a packet from the node can reach one.
+    """/etc/resolv.conf of a node: the host's name servers, if the node can reach one.
 
-    A loopback server (systemd-resolved's 127.0.0.53) means nothing in another network namespace: the servers
-    behind it are taken then. Without an uplink there is none.
+    A loopback server (systemd-resolved's 127.0.0.53) is useless in another network namespace, so the servers behind it
+    are used then. Without an uplink there are none.
     """
     if not uplink:
         return "# this cluster has no uplink: no name server outside of it can be reached\n"
@@ -96,11 +96,11 @@ def resolv_conf(host_text: str, resolved_text: str, uplink: bool) -> str:
         if any(not server.startswith("127.") and server != "::1" for server in servers):
             kept = [line for line in text.splitlines() if not line.startswith(("nameserver 127.", "nameserver ::1"))]
             return "\n".join(kept) + "\n"
-    return "# the host names no server that this node could reach\n"
+    return "# the host has no name server that this node could reach\n"
 
 
 def containerd_config(*, restrict_oom_score_adj: bool, durable: bool) -> str:
-    """config.toml, version 3 (containerd 2.x, docs/cri/config.md). Plugins that a node never uses are left out."""
+    """config.toml, version 3 (containerd 2.x, docs/cri/config.md). Plugins that nodes never use are disabled."""
     return f"""version = 3
 root = "/var/lib/containerd"
 state = "/run/containerd"
@@ -133,7 +133,7 @@ disabled_plugins = [
   enable_unprivileged_ports = true
   enable_unprivileged_icmp = true
   cdi_spec_dirs = ["/etc/cdi", "/var/run/cdi"]
-  # A process left behind by an exec probe may keep its output open: the kubelet must get its answer all the same.
+  # A process left behind by an exec probe may keep its output open; the kubelet must still get its answer.
   drain_exec_sync_io_timeout = "10s"
 
 [plugins."io.containerd.cri.v1.runtime".containerd]
@@ -145,7 +145,7 @@ disabled_plugins = [
 [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
   SystemdCgroup = false
 
-# Conformance tests select this handler by a RuntimeClass; it is the same runtime.
+# Conformance tests select this handler with a RuntimeClass; it is the same runtime.
 [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.test-handler]
   runtime_type = "io.containerd.runc.v2"
 
@@ -225,7 +225,7 @@ def proxy_config(cluster: Cluster, node: Node) -> str:
 
 
 def bridge_conflist(pod_cidr: str) -> str:
-    """The peer's pod network: the bridge plugin of the containernetworking project with the node's podCIDR."""
+    """The CNI configuration for upstream's kubelet: the reference bridge plugin with the node's podCIDR."""
     ranges = [[{"subnet": pod_cidr}]]
     plugins: list[dict[str, Any]] = [
         {

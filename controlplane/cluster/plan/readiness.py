@@ -12,7 +12,7 @@ from nodelib.version import skew
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """A pod in short."""
+    """A pod in brief."""
 
     name: str
     namespace: str
@@ -26,7 +26,7 @@ class Pod:
 
 
 def node_waits_for(node: dict[str, Any] | None) -> str:
-    """Why pods cannot be scheduled to the node, "" if they can."""
+    """Why no pods can be scheduled to the node, "" if they can."""
     if node is None:
         return "not registered"
     conditions = {c["type"]: c for c in node.get("status", {}).get("conditions", [])}
@@ -39,11 +39,11 @@ def node_waits_for(node: dict[str, Any] | None) -> str:
     return f"tainted {', '.join(taints)}" if taints else ""
 
 
-_EXPECTED = {"Ready": "True", "ServingCertificate": "True"}  # of all others: False
+_EXPECTED = {"Ready": "True", "ServingCertificate": "True"}  # all others: False
 
 
-def node_feels(node: dict[str, Any] | None) -> str:
-    """Conditions beside Ready and the certificate's that are not as they should be, "" for none."""
+def unexpected_conditions(node: dict[str, Any] | None) -> str:
+    """Other conditions than Ready and ServingCertificate that are not as they should be, "" if there are none."""
     conditions = ((node or {}).get("status") or {}).get("conditions") or []
     odd = [one["type"] for one in conditions if one["type"] not in _EXPECTED and one.get("status") != "False"]
     return ", ".join(odd)
@@ -55,12 +55,12 @@ def node_versions(node: dict[str, Any] | None) -> dict[str, str]:
 
 
 def skews(kubelets: Iterable[str], server: str) -> tuple[str, ...]:
-    """What upstream's version skew policy has against these kubelets beside that API server, each version once."""
+    """How these kubelets violate upstream's version skew policy with that API server; each version once."""
     return tuple(words for one in dict.fromkeys(kubelets) if (words := skew(one, server)))
 
 
 def settings(options: Options) -> dict[str, str]:
-    """What a cluster was raised with, in the words of `up`; what is as always is left out but for the first four."""
+    """The options of a cluster in the words of `up`; except for the first four, defaults are left out."""
     shown = {
         "proxy mode": options.proxy_mode,
         "IP family": options.ip_family,
@@ -79,14 +79,14 @@ def settings(options: Options) -> dict[str, str]:
 
 
 def serving_waits_for(node: dict[str, Any] | None) -> str:
-    """What a kubelet's serving certificate waits for, as its Node says; "" for nothing."""
+    """What a kubelet's serving certificate waits for, from its Node; "" if nothing."""
     conditions = ((node or {}).get("status") or {}).get("conditions") or []
     found: dict[str, Any] = next((one for one in conditions if one["type"] == "ServingCertificate"), {})
     return str(found.get("message", "")) if found.get("status") == "False" else ""
 
 
 def pod_facts(pod: dict[str, Any]) -> Pod:
-    """The fields of a pod that status displays and waits need."""
+    """The fields of a pod that `status` and waits need."""
     status, metadata = pod.get("status", {}), pod["metadata"]
     conditions = {c["type"]: c for c in status.get("conditions", [])}
     ready = conditions.get("Ready", {}).get("status") == "True"
@@ -117,7 +117,7 @@ def _reason(conditions: dict[str, Any], containers: list[dict[str, Any]]) -> str
 
 
 def pods_wait_for(pods: list[Pod], count: int) -> str:
-    """Why there are not `count` Ready pods, "" if there are."""
+    """Why there are fewer than `count` Ready pods, "" if there are enough."""
     living = [pod for pod in pods if not pod.deleting]
     ready = [pod for pod in living if pod.ready]
     if len(ready) >= count:

@@ -1,4 +1,4 @@
-"""The host's rules that let a cluster's nodes out to the world, and nothing in."""
+"""The host's rules that let a cluster's nodes reach the world, and let nothing in. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from controlplane.cluster.model import Cluster
 
 @dataclass(frozen=True, slots=True)
 class HostRule:
-    """One iptables rule: `table`, `chain`, and its arguments, which end in a comment that names its owner."""
+    """One iptables rule; its arguments include a comment with the name of its cluster."""
 
     table: str
     chain: str
@@ -17,12 +17,12 @@ class HostRule:
 
 
 def comment(cluster: str) -> str:
-    """By it `down` finds the rules again, whatever else is in the chains."""
+    """The comment by which `down` finds the rules among others."""
     return f"nodewright:{cluster}"
 
 
 def rules(cluster: Cluster) -> tuple[HostRule, ...]:
-    """Masquerade what leaves the nodes' subnet; forward it out, and answers back in."""
+    """Masquerade what leaves the nodes' subnet, forward it out, and let answers back in."""
     mark = ("-m", "comment", "--comment", comment(cluster.name))
     link, subnet = cluster.host_link, cluster.subnet
     return (
@@ -37,6 +37,6 @@ def rules(cluster: Cluster) -> tuple[HostRule, ...]:
 
 
 def owned(saved: str, cluster: str) -> list[str]:
-    """Of `iptables -S CHAIN` lines, those that carry the cluster's comment."""
+    """The lines of `iptables -S CHAIN` with the cluster's comment."""
     marks = (f'--comment "{comment(cluster)}"', f"--comment {comment(cluster)}")
     return [line for line in saved.splitlines() if any(f"{mark} " in f"{line} " for mark in marks)]

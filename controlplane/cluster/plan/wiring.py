@@ -1,76 +1,75 @@
-"""Links, addresses, routes and rules of a cluster, as a list of things that must be so.
+"""Links, addresses and routes of a cluster, as a list of what must exist. Pure.
 
-Nodes meet on a bridge in a namespace of its own, the wire, so that the host's iptables and
-bridge netfilter never see what they say to each other. One veth leads to the host: kubectl
-comes in by it, and (with an uplink) the nodes' way out.
+The nodes are connected by a bridge in a namespace of its own, the wire, so that the host's iptables and bridge
+netfilter never see their traffic. One veth leads to the host, for kubectl and, with an uplink, for the nodes' way out.
 
-A packet for a dead pod or service address must end on its node or on the wire. For pods an
-unreachable route of the highest metric does that. For services it may not: the kernel looks the
-route up before the rules that translate or refuse (nat OUTPUT, filter FORWARD), so a ClusterIP
-could not be reached, nor one without endpoints be refused. They are on the link: nobody there
-answers for an address that no rule translates. (On `lo` the kernel sends no ICMP for a REJECT.)
+A packet to a pod or service address that nobody has must end on its node or on the wire. For pods an unreachable route
+with the highest metric does that. For services it cannot: the kernel needs a route before it comes to the rules that
+translate or refuse (nat OUTPUT, filter FORWARD), so no ClusterIP could be reached, and none without endpoints refused.
+So service addresses are routed to the link, where nobody answers for an address that no rule translates. (Routed to
+`lo`, the kernel would send no ICMP for a REJECT.)
 
-Routed: no bridge; the wire is a router with a link to each node, which has its address alone on it. It knows no
-pod, so pod traffic between nodes must take the overlay.
+Routed: there is no bridge; the wire is a router with a link to each node, whose address is the only one on it. The
+router knows no pods, so pod traffic between nodes must use the overlay.
 """
 
 from __future__ import annotations
 
 from controlplane.cluster.model import Cluster, Node
-from controlplane.machine.model import HOST, WIRE, Address, Bridge, Route, Up, Veth, Wish
+from controlplane.machine.model import HOST, WIRE, Address, Bridge, NetworkObject, Route, Up, Veth
 
 BRIDGE = "br0"
 UPLINK = "eth0"
 LAST_METRIC = 1 << 24
 
 
-def wiring(cluster: Cluster) -> tuple[Wish, ...]:
-    """Everything that must exist, in the order in which it can be made."""
-    wishes: list[Wish] = [Up(WIRE, "lo")]
+def wiring(cluster: Cluster) -> tuple[NetworkObject, ...]:
+    """Everything that must exist, in an order in which it can be made."""
+    objects: list[NetworkObject] = [Up(WIRE, "lo")]
     if not cluster.options.routed:
-        wishes += [Bridge(WIRE, BRIDGE), Up(WIRE, BRIDGE)]
-    wishes += _link(cluster, HOST, cluster.host_link, "host", cluster.host_addresses)
-    if cluster.options.control_planes > 1:  # what spreads clients over them listens on the wire itself
-        wishes.append(Address(WIRE, BRIDGE, f"{cluster.api_address}/{cluster.networks[0].prefixlen}"))
+        objects += [Bridge(WIRE, BRIDGE), Up(WIRE, BRIDGE)]
+    objects += _link(cluster, HOST, cluster.host_link, "host", cluster.host_addresses)
+    if cluster.options.control_planes > 1:  # the load balancer listens on the wire itself
+        objects.append(Address(WIRE, BRIDGE, f"{cluster.api_address}/{cluster.networks[0].prefixlen}"))
     if cluster.options.routed and cluster.options.uplink:
-        wishes += _default_route(cluster, WIRE, cluster.host_addresses)
+        objects += _default_route(cluster, WIRE, cluster.host_addresses)
     for node in cluster.nodes:
-        wishes += node_wiring(cluster, node)
-    return tuple(wishes)
+        objects += node_wiring(cluster, node)
+    return tuple(objects)
 
 
-def node_wiring(cluster: Cluster, node: Node) -> list[Wish]:
-    """The part of one node."""
-    wishes: list[Wish] = [Up(node.name, "lo"), *_link(cluster, node.name, UPLINK, node.name, node.addresses)]
+def node_wiring(cluster: Cluster, node: Node) -> list[NetworkObject]:
+    """What one node needs."""
+    objects: list[NetworkObject] = [Up(node.name, "lo"), *_link(cluster, node.name, UPLINK, node.name, node.addresses)]
     if cluster.options.uplink:
         gateways = cluster.router_addresses if cluster.options.routed else cluster.host_addresses
-        wishes += _default_route(cluster, node.name, gateways)
-    wishes += [Route(node.name, cidr, metric=LAST_METRIC) for cidr in cluster.pod_cidrs]
+        objects += _default_route(cluster, node.name, gateways)
+    objects += [Route(node.name, cidr, metric=LAST_METRIC) for cidr in cluster.pod_cidrs]
     for address, cidr in zip(node.addresses, cluster.service_cidrs, strict=True):
-        wishes.append(Route(node.name, cidr, dev=UPLINK, source=address, metric=LAST_METRIC))
-    return wishes
+        objects.append(Route(node.name, cidr, dev=UPLINK, source=address, metric=LAST_METRIC))
+    return objects
 
 
-def _link(cluster: Cluster, space: str, name: str, peer: str, addresses: tuple[str, ...]) -> list[Wish]:
-    """A link to the wire and the addresses on it."""
+def _link(cluster: Cluster, space: str, name: str, peer: str, addresses: tuple[str, ...]) -> list[NetworkObject]:
+    """A link to the wire, and its addresses."""
     routed = cluster.options.routed
-    wishes: list[Wish] = [Veth(space, name, WIRE, peer, "" if routed else BRIDGE), Up(WIRE, peer)]
+    objects: list[NetworkObject] = [Veth(space, name, WIRE, peer, "" if routed else BRIDGE), Up(WIRE, peer)]
     if not routed:
         pairs = zip(addresses, cluster.networks, strict=True)
-        wishes += [Address(space, name, f"{address}/{network.prefixlen}") for address, network in pairs]
-        return [*wishes, Up(space, name)]
-    wishes += [Address(space, name, _host(address)) for address in addresses]
-    wishes += [Address(WIRE, peer, _host(router)) for router in cluster.router_addresses]
-    wishes.append(Up(space, name))
-    wishes += [Route(WIRE, _host(address), dev=peer) for address in addresses]
+        objects += [Address(space, name, f"{address}/{network.prefixlen}") for address, network in pairs]
+        return [*objects, Up(space, name)]
+    objects += [Address(space, name, _host(address)) for address in addresses]
+    objects += [Address(WIRE, peer, _host(router)) for router in cluster.router_addresses]
+    objects.append(Up(space, name))
+    objects += [Route(WIRE, _host(address), dev=peer) for address in addresses]
     for router, network in zip(cluster.router_addresses, cluster.networks, strict=True):
-        wishes.append(Route(space, _host(router), dev=name))
-        wishes.append(Route(space, str(network), via=router))
-    return wishes
+        objects.append(Route(space, _host(router), dev=name))
+        objects.append(Route(space, str(network), via=router))
+    return objects
 
 
-def _default_route(cluster: Cluster, space: str, gateways: tuple[str, ...]) -> list[Wish]:
-    """The way out is IPv4's only: this machine's own IPv6, if it has any, is left alone."""
+def _default_route(cluster: Cluster, space: str, gateways: tuple[str, ...]) -> list[NetworkObject]:
+    """The uplink is for IPv4 only: this machine's own IPv6, if it has any, is left alone."""
     ways = zip(cluster.families, gateways, strict=True)
     return [Route(space, "0.0.0.0/0", via=gateway) for version, gateway in ways if version == 4]
 

@@ -1,4 +1,4 @@
-"""Starts etcd, the API server, the controller manager and the scheduler, in the order that they need."""
+"""Starts etcd, the API server, the controller manager and the scheduler in the order they need."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from nodelib.clock import Clock
 from nodelib.errors import NodewrightError, Temporary
 from nodelib.kube.client import KubeClient
 
-_POLL = 0.03  # seconds between looks at a server that is starting
-_GIVE_UP_AFTER = 4  # starts of a program that keeps ending
+_POLL = 0.03  # seconds between requests to a server that is starting
+_GIVE_UP_AFTER = 4  # starts of a program that keeps exiting
 
 
 def start_unit(cluster: Cluster, unit: str, programs: tuple[Program, ...], project: str) -> None:
-    """Have the unit's supervisor run `programs`; what runs already as it should is left alone."""
+    """Let the unit's supervisor run `programs`; those that run already and have not changed are left alone."""
     directories = cgroups.ensure(cgroups.hierarchies(), f"{cluster.cgroup}/{unit}{_leaf(unit)}")
     units.write_spec(
         cluster.unit_dir(unit), cgroups=directories, namespaces=unit_namespaces(cluster, unit), programs=programs
@@ -30,12 +30,12 @@ def start_unit(cluster: Cluster, unit: str, programs: tuple[Program, ...], proje
 
 
 def _leaf(unit: str) -> str:
-    # On v2 a cgroup with controllers for its children may not hold processes: a node's pods are its siblings.
+    # On v2 a cgroup with controllers for its children may not have processes, so a node's pods are in sibling cgroups.
     return "" if unit in (CONTROL_PLANE, BALANCER) else "/system"
 
 
 async def start_storage(cluster: Cluster, tools: Tools) -> None:
-    """Start etcd and the API server (and, when they run already, keep the controllers in the same list)."""
+    """Start etcd and the API server; controllers that are running already stay in the list."""
     running = set(units.programs(cluster.unit_dir(CONTROL_PLANE)))
     programs = components.storage(cluster, tools)
     if "kube-scheduler" in running:
@@ -44,7 +44,7 @@ async def start_storage(cluster: Cluster, tools: Tools) -> None:
 
 
 async def wait_ready(cluster: Cluster, client: KubeClient, clock: Clock, *, timeout: float = 90) -> None:
-    """Until the API server says so on /readyz. Raises Temporary with the log's last words when it cannot start."""
+    """Wait until /readyz of the API server succeeds. Raises Temporary with the end of its log when it cannot start."""
 
     before = starts(cluster, CONTROL_PLANE)
 
@@ -52,7 +52,7 @@ async def wait_ready(cluster: Cluster, client: KubeClient, clock: Clock, *, time
         try:
             await client.get("/readyz")
         except NodewrightError as error:
-            fail_if_ending(cluster, CONTROL_PLANE, before)
+            fail_if_exiting(cluster, CONTROL_PLANE, before)
             return f"not ready: {error.message}"
         return ""
 
@@ -68,27 +68,27 @@ async def wait_ready(cluster: Cluster, client: KubeClient, clock: Clock, *, time
 
 
 def starts(cluster: Cluster, unit: str) -> dict[str, int]:
-    """How often each program of the unit has been started so far."""
+    """How often each program of the unit has been started."""
     return {name: int(row["starts"]) for name, row in units.programs(cluster.unit_dir(unit)).items()}
 
 
-def fail_if_ending(cluster: Cluster, unit: str, before: Mapping[str, int]) -> None:
-    """Raises Temporary when a program of the unit keeps ending: its log says why, waiting does not help.
+def fail_if_exiting(cluster: Cluster, unit: str, before: Mapping[str, int]) -> None:
+    """Raises Temporary when a program of the unit keeps exiting: waiting does not help, and its log says why.
 
-    `before` is starts() from when the waiting began: what ended earlier may have been mended since.
+    `before` is starts() from the beginning of the wait, as the cause of earlier exits may have been fixed since.
     """
     for name, row in units.programs(cluster.unit_dir(unit)).items():
         if not row["alive"] and int(row["starts"]) - before.get(name, 0) >= _GIVE_UP_AFTER:
             log = f"{cluster.log_dir(unit)}/{name}.log"
             raise Temporary(
-                f"ended {row['starts']} times ({row['last_exit']}); its last words: {units.tail(log, 3)}",
+                f"exited {row['starts']} times ({row['last_exit']}); the end of its log: {units.tail(log, 3)}",
                 obj=f"{unit}/{name}",
                 step="start",
-                action=f"Its whole log: {log}",
+                action=f"See its log: {log}",
             )
 
 
 async def start_controllers(cluster: Cluster, tools: Tools) -> None:
-    """Start the controller manager and the scheduler; call with a ready API server."""
+    """Start the controller manager and the scheduler; the API server must be ready."""
     programs = components.storage(cluster, tools) + components.controllers(cluster, tools)
     start_unit(cluster, CONTROL_PLANE, programs, tools.project)

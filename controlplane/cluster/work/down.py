@@ -1,7 +1,7 @@
-"""`down`: removes a cluster whatever state it is in, so that nothing of it stays.
+"""`down`: removes a cluster in whatever state it is, and leaves nothing behind.
 
-The order is what makes it safe to be cut short anywhere: first who would start things anew, then every process
-(found by cgroup, so also those that no file knows), then what only they held, the record last.
+It may be interrupted anywhere, thanks to its order: first the supervisors, which would restart programs, then every
+process (found by cgroup, so no file needs to list it), then mounts and links, and the cluster's record last.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from controlplane.supervisor.edge import units
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """What was there to be removed."""
+    """What `down` found and removed."""
 
     processes: int = 0
     mounts: int = 0
@@ -39,11 +39,11 @@ class Removed:
 
 
 async def down(name: str, progress: Progress) -> Removed:
-    """Remove the cluster of that name. Raises NodewrightError when something cannot be removed; run it again then."""
+    """Remove the cluster of that name. Raises NodewrightError when something cannot be removed; then run it again."""
     check_name(name)
     cluster = _of(name)
     if not state.exists(name):
-        removed = await _remove(cluster, progress)  # a record lost to a crash may still have left cgroups and a link
+        removed = await _remove(cluster, progress)  # after a crash there may be cgroups and a link without a record
     else:
         with directory_lock(cluster.dir):
             removed = await _remove(cluster, progress)
@@ -52,7 +52,7 @@ async def down(name: str, progress: Progress) -> Removed:
 
 
 def _of(name: str) -> Cluster:
-    # Only names and paths matter here: `down` must work with a record that cannot be read, or none.
+    # Only names and paths matter here: `down` must work even if the record is unreadable or missing.
     return Cluster(name, "10.89.0.0/24", Options(), root=state_root())
 
 
@@ -92,7 +92,7 @@ def _remove_link(cluster: Cluster) -> bool:
 def _remove_directory(cluster: Cluster) -> bool:
     if not os.path.isdir(cluster.dir):
         return False
-    # The record goes last: cut short, `down` is known to have work left.
+    # The record is removed last: after an interruption there is still a cluster to remove.
     for name in sorted(os.listdir(cluster.dir), key=lambda entry: entry == "cluster.json"):
         path = os.path.join(cluster.dir, name)
         if os.path.isdir(path) and not os.path.islink(path):

@@ -1,7 +1,7 @@
-"""What clusters change on the host itself, and its undoing by the last `down`.
+"""What clusters change on the host itself, and how the last `down` undoes it.
 
-Mount points of a node's tree must exist in the host's (bind mounts need them), and an uplink needs forwarding. Both
-are recorded before they are made, so that a crash in between loses nothing.
+Mount points in a node's file tree must exist in the host's (bind mounts need them), and an uplink needs forwarding.
+Both changes are recorded before they are made, so that none is forgotten after a crash.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _CHAINS = (("nat", "POSTROUTING"), ("filter", "FORWARD"))
 
 
 def ensure_mount_points() -> None:
-    """Directories and files that node mounts cover; what is missing is made and recorded."""
+    """Make and record the missing directories and files that node mounts cover."""
     with directory_lock(state_root(), wait=True):
         record = state.host_record()
         dirs = [part for target in NODE_DIRS.values() for part in _missing_parts(target)]
@@ -48,7 +48,7 @@ def _missing_parts(path: str) -> list[str]:
 
 
 async def ensure_uplink(cluster: Cluster) -> None:
-    """Masquerade and forwarding for the nodes. Only what was off is switched on, and remembered."""
+    """Masquerading and forwarding for the nodes. Forwarding that was off is recorded and switched on."""
     with directory_lock(state_root(), wait=True):
         with open(f"/proc/sys/{_FORWARDING}", encoding="ascii") as file:
             before = file.read().strip()
@@ -63,7 +63,7 @@ async def ensure_uplink(cluster: Cluster) -> None:
 
 
 async def remove_uplink(name: str) -> int:
-    """Delete the rules that carry the cluster's name. Returns how many."""
+    """Delete the rules with the cluster's name. Returns how many there were."""
     count = 0
     for table, chain in _CHAINS:
         for line in plan.owned(await iptables.list_rules(table, chain), name):
@@ -72,15 +72,15 @@ async def remove_uplink(name: str) -> int:
     return count
 
 
-def forget_empty(name: str) -> None:
+def remove_if_empty(name: str) -> None:
     """Remove the directory of a cluster that was refused before anything was made for it."""
-    with contextlib.suppress(OSError):  # not empty: there is a cluster, or the rest of one
+    with contextlib.suppress(OSError):  # not empty: there is a cluster, or parts of one
         os.rmdir(os.path.join(state_root(), name))
     undo_if_last()
 
 
 def undo_if_last() -> None:
-    """With the last cluster gone: sysctls back, the mount points that were made for us away, the state root too."""
+    """Once the last cluster is gone: restore sysctls, remove our mount points and the state root."""
     if state.clusters():
         return
     with directory_lock(state_root(), wait=True):
@@ -90,15 +90,15 @@ def undo_if_last() -> None:
         for name, before in record["sysctls"].items():
             with open(f"/proc/sys/{name}", "w", encoding="ascii") as file:
                 file.write(before)
-        # Removing a mount point takes away what is mounted on it in every other mount namespace (mount_namespaces(7)).
+        # Removing a mount point also unmounts what is mounted on it in other mount namespaces (mount_namespaces(7)).
         used = namespaces.mount_points_in_use()
         for path in record["files"]:
             if path not in used and os.path.isfile(path) and os.path.getsize(path) == 0:
                 os.unlink(path)
         for path in sorted(record["dirs"], key=len, reverse=True):
             if path not in used:
-                with contextlib.suppress(OSError):  # somebody uses it by now
+                with contextlib.suppress(OSError):  # somebody else uses it by now
                     os.rmdir(path)
-        state.forget_host_record()
+        state.delete_host_record()
         with contextlib.suppress(OSError):
             os.rmdir(state_root())

@@ -1,4 +1,4 @@
-"""Raises and mends the namespaces and links of a cluster."""
+"""Makes and repairs the namespaces and links of a cluster."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from controlplane.supervisor.edge import units
 
 
 async def ensure_network(cluster: Cluster, project: str) -> frozenset[str]:
-    """Namespaces, links, addresses, routes, rules, and the way out if the cluster has one.
+    """Make namespaces, links, addresses and routes, and the rules of an uplink if the cluster has one.
 
-    Returns the nodes whose link had to be made: routes that a pod network had over an earlier one are gone with it.
+    Returns the nodes whose link was made: routes of their pod network over an earlier link are lost.
     """
     await namespaces.make(
         node_files.wire_namespace(cluster), project
@@ -45,8 +45,8 @@ def _wire(cluster: Cluster) -> frozenset[str]:
         return None if space == HOST else cluster.namespace(WIRE if space == WIRE else space, "net")
 
     with Netlink(resolve) as netlink:
-        made = [wish for wish in wiring(cluster) if netlink.ensure(wish)]
-    return frozenset(wish.space for wish in made if isinstance(wish, Veth))
+        made = [wanted for wanted in wiring(cluster) if netlink.ensure(wanted)]
+    return frozenset(wanted.space for wanted in made if isinstance(wanted, Veth))
 
 
 def networks_in_use() -> list[str]:
@@ -56,7 +56,7 @@ def networks_in_use() -> list[str]:
 
 
 def unit_namespaces(cluster: Cluster, unit: str) -> list[tuple[str, str]]:
-    """Where a unit's programs live: the control plane in the first node's network, with the host's file tree."""
+    """Namespaces of a unit's programs: the control plane is in the first node's network, with the host's file tree."""
     if unit == BALANCER:
         return [("net", cluster.namespace(WIRE, "net"))]
     if unit == CONTROL_PLANE:

@@ -1,4 +1,4 @@
-"""Gives a node's containerd the images that it lacks, or that somebody brings; nothing is pulled."""
+"""Imports images into a node's containerd from archives; nothing is pulled."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _UNPACKED = re.compile(r"unpacking (\S+) \(")
 
 
 async def import_images(cluster: Cluster, node: Node, tools: Tools, images: Mapping[str, Path]) -> str:
-    """Import each archive whose image the node does not have yet. Returns a line about it."""
+    """Import each archive whose image the node does not have yet. Returns a summary of one line."""
     present = set((await _ctr(cluster, node, tools, "images", "ls", "-q")).text.split())
     missing = sorted({str(path) for name, path in images.items() if name not in present})
     for path in missing:
@@ -27,30 +27,32 @@ async def import_images(cluster: Cluster, node: Node, tools: Tools, images: Mapp
 
 
 async def name_only(cluster: Cluster, node: Node, tools: Tools, source: str, names: Sequence[str]) -> None:
-    """Let the node have `names` without their content: they are the image `source`, pinned, so that no collector of
-    images takes them away. For suites that look whether an image is there and never run it."""
+    """Tag the image `source` with `names`, pinned, so that image garbage collection keeps them.
+
+    For suites that check whether an image exists but never run it.
+    """
     present = set((await _ctr(cluster, node, tools, "images", "ls", "-q")).text.split())
     missing = [name for name in names if name not in present]
     if missing:
-        # --local: the other way splits a digest off a name, and finds that the content has another one.
+        # --local, because the transfer service takes the digest out of a name and finds that it does not match.
         await _ctr(cluster, node, tools, "images", "tag", "--local", source, *missing)
     for name in missing:
         await _ctr(cluster, node, tools, "images", "label", name, "io.cri-containerd.pinned=pinned")
 
 
 async def load(cluster: Cluster, node: Node, archive: Path, *, gzip: bool) -> list[str]:
-    """Give the node what is in the archive. Returns the names. Raises Temporary, Invalid with containerd's reason."""
+    """Import an archive. Returns the images' names. Raises Temporary, or Invalid with containerd's reason."""
     net, mnt = cluster.namespace(node.name, "net"), cluster.namespace(node.name, "mnt")
     if not is_bound(mnt):
         raise Temporary(
             "is not there",
             obj=f"node {node.name}",
             step="load an image",
-            action=f"`./nodewright up --name {cluster.name}` mends it.",
+            action=f"`./nodewright up --name {cluster.name}` repairs it.",
         )
     ctr = cluster.tools.get("ctr") or "ctr"
     inside = entered(net, [ctr, "-n", "k8s.io", "images", "import", "--local", "-"], mnt=mnt)
-    # By standard input: the file may lie where the node has mounts of its own.
+    # Through standard input: the file may be where the node has its own mounts.
     script = 'gzip -dc -- "$0" | "$@"' if gzip else 'exec "$@" < "$0"'
     done = await command.run(["sh", "-c", script, str(archive), *inside], timeout=_IMPORT_TIMEOUT, check=False)
     if done.returncode != 0:

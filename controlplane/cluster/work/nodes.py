@@ -1,4 +1,4 @@
-"""Raises the nodes: their files, containerd with images, agent and proxy."""
+"""Starts the nodes: their files, containerd with images, agent and proxy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from controlplane.cluster.edge.roots import cache_root
 from controlplane.cluster.model import Cluster, Node
 from controlplane.cluster.plan import components, node_files
 from controlplane.cluster.plan.components import Tools
-from controlplane.cluster.work.control_plane import fail_if_ending, start_unit, starts
+from controlplane.cluster.work.control_plane import fail_if_exiting, start_unit, starts
 from controlplane.machine.edge import files, oom
 from controlplane.progress import Say
 from controlplane.supervisor.edge import units
@@ -23,9 +23,9 @@ _RESOLVED = "/run/systemd/resolve/resolv.conf"
 
 
 def seed_runtime(cluster: Cluster, node: Node, images: Mapping[str, Path], containerd: Path, say: Say) -> bool:
-    """Give a node that has no containerd root yet one with the images in it. False if it has one.
+    """Give a node without a containerd root one that holds the images. False if it has one already.
 
-    Must come before the node's mounts: they bind the directory that is there then.
+    Call it before the node's mounts are made: they bind the directory that exists then.
     """
     from controlplane.images.edge.seed import seed_containerd_root
 
@@ -33,7 +33,7 @@ def seed_runtime(cluster: Cluster, node: Node, images: Mapping[str, Path], conta
     root, partial = own / "containerd", own / "containerd.new"
     if root.exists() and any(root.iterdir()):
         return False
-    shutil.rmtree(partial, ignore_errors=True)  # of an `up` that was cut short
+    shutil.rmtree(partial, ignore_errors=True)  # from an interrupted `up`
     seed_containerd_root(partial, images, containerd=containerd, cache_dir=Path(cache_root()), progress=say)
     if root.exists():
         root.rmdir()
@@ -42,13 +42,13 @@ def seed_runtime(cluster: Cluster, node: Node, images: Mapping[str, Path], conta
 
 
 def write_files(cluster: Cluster, node: Node) -> None:
-    """Directories and configuration of a node; what is as it should be is not touched."""
+    """Write directories and configuration of a node; files that are already right are not touched."""
     own = cluster.node_dir(node.name)
     for name in (
         *node_files.NODE_DIRS,
         "log",
         "kubernetes/manifests",
-    ):  # after seed_runtime: it wants no containerd yet
+    ):  # after seed_runtime, which needs an empty containerd root
         os.makedirs(f"{own}/{name}", mode=0o755, exist_ok=True)
     config = node_files.containerd_config(
         restrict_oom_score_adj=not oom.may_lower_score(), durable=cluster.options.durable
@@ -65,13 +65,13 @@ def write_files(cluster: Cluster, node: Node) -> None:
     for name, text in files.items():
         _rewrite(f"{own}/{name}", text)
     if cluster.options.kubeadm and "nameserver" not in resolv:
-        # kubeadm's CoreDNS forwards what it does not know, and ends when there is nobody to forward to.
+        # kubeadm's CoreDNS forwards unknown names, and exits if there is no server to forward to.
         resolv += f"nameserver {cluster.host_address}\n"
     _rewrite(f"{own}/resolv.conf", resolv)
 
 
 def _rewrite(path: str, text: str) -> None:
-    # In place: a bind-mounted file that is replaced would keep its old content inside of the node.
+    # In place: if a bind-mounted file were replaced, the node would keep the old one.
     if os.path.exists(path) and text_of(path) == text:
         return
     if os.path.exists(path):
@@ -82,7 +82,7 @@ def _rewrite(path: str, text: str) -> None:
 
 
 def start_runtime(cluster: Cluster, node: Node, tools: Tools) -> None:
-    """containerd (and what else of the node ran before, so that a second `up` leaves it alone)."""
+    """Start containerd; on a second `up` also what ran before, so that it is left alone."""
     if "agent" in units.programs(cluster.unit_dir(node.name)):
         start_daemons(cluster, node, tools)
     else:
@@ -90,7 +90,7 @@ def start_runtime(cluster: Cluster, node: Node, tools: Tools) -> None:
 
 
 def start_daemons(cluster: Cluster, node: Node, tools: Tools) -> None:
-    """containerd, agent and proxy."""
+    """Start containerd, agent and proxy."""
     programs = (
         components.runtime(cluster, node, tools),
         components.agent(cluster, node, tools),
@@ -100,21 +100,21 @@ def start_daemons(cluster: Cluster, node: Node, tools: Tools) -> None:
 
 
 def restart_agent(cluster: Cluster, node: Node) -> None:
-    """Have a running agent started anew by its supervisor: it sets up the pod network's routes when it starts."""
+    """Restart a running agent through its supervisor: it sets up the pod network's routes when it starts."""
     units.terminate(cluster.unit_dir(node.name), "agent")
 
 
 async def wait_runtime(cluster: Cluster, node: Node, clock: Clock, *, timeout: float = 60) -> None:
-    """Until the node's containerd listens. Raises Temporary with its last words when it cannot."""
+    """Wait until the node's containerd listens. Raises Temporary with the end of its log when it cannot start."""
     log = f"{cluster.log_dir(node.name)}/containerd.log"
     before = starts(cluster, node.name)
 
     async def waits_for() -> str:
         pid = units.living(cluster.unit_dir(node.name))
-        # The socket lies in the node's own /run; its processes' root is the way there.
+        # The socket is in the node's own /run, which is reached through the root of its processes.
         if pid and os.path.exists(f"/proc/{pid}/root{node_files.CONTAINERD_SOCKET}"):
             return ""
-        fail_if_ending(cluster, node.name, before)
+        fail_if_exiting(cluster, node.name, before)
         return f"no socket: {units.tail(log, 2)}"
 
     await until(

@@ -1,8 +1,8 @@
-"""Issues what plan.certificates asks for: keys, certificates, kubeconfigs, the key for secrets at rest.
+"""Issues the keys, certificates and kubeconfigs of plan.certificates, and the key for secrets at rest.
 
-Run again, it keeps what is good and makes again what is missing, near its end, or valid for other names. All keys
-are elliptic (P-256): made in microseconds, and service account tokens are then ES256, which every verifier of the
-suite takes. Private keys and kubeconfigs are 0600.
+Run again, it keeps what is valid and issues again what is missing, expires soon or has other names. All keys are
+elliptic (P-256): they are made in microseconds, and service account tokens are then ES256, which every verifier in the
+suites accepts. Private keys and kubeconfigs have mode 0600.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from controlplane.machine.edge import files
 from nodelib.kube.access import ClusterAccess, render_kubeconfig
 
 _CA_DAYS, _LEAF_DAYS = 3650, 365
-_BACKDATE = datetime.timedelta(minutes=5)  # clocks of the machines that verify may be behind
+_BACKDATE = datetime.timedelta(minutes=5)  # the clocks of machines that verify may be slow
 _EXTENDED = {
     "server": [ExtendedKeyUsageOID.SERVER_AUTH],
     "client": [ExtendedKeyUsageOID.CLIENT_AUTH],
@@ -43,7 +43,7 @@ class Pair:
 
 
 def ensure(cluster: Cluster, now: float) -> dict[str, str]:
-    """Make what is missing or must be renewed at `now` (Unix seconds). Returns path -> why, for what was made."""
+    """Issue what is missing or must be renewed at `now` (Unix seconds). Returns path -> reason for what was issued."""
     made: dict[str, str] = {}
     pairs: dict[str, Pair] = {}
     for wanted in plan.certificates(cluster):
@@ -69,7 +69,7 @@ def ensure(cluster: Cluster, now: float) -> dict[str, str]:
 
 
 def kubeconfig(config: plan.Kubeconfig, authority: bytes, pair: Pair) -> str:
-    """A kubeconfig with everything inside."""
+    """A kubeconfig with all certificates and keys embedded."""
     access = ClusterAccess(
         config.server, ca_data=authority, cert_data=_pem(pair.certificate), key_data=_key_pem(pair.key)
     )
@@ -77,7 +77,7 @@ def kubeconfig(config: plan.Kubeconfig, authority: bytes, pair: Pair) -> str:
 
 
 def ends(path: str) -> datetime.datetime | None:
-    """When the certificate in the file ends; None for what is no certificate."""
+    """When the certificate in the file expires; None if it is no certificate."""
     try:
         with open(path, "rb") as file:
             return x509.load_pem_x509_certificate(file.read()).not_valid_after_utc
@@ -133,7 +133,7 @@ def _name(common_name: str, organization: str) -> x509.Name:
 
 
 def _load(path: str) -> Pair | None:
-    # A file that cannot be read as what it should be is made again like one that is not there.
+    # An unreadable file is treated as a missing one.
     try:
         with open(f"{path}.crt", "rb") as file:
             certificate = x509.load_pem_x509_certificate(file.read())
@@ -188,7 +188,7 @@ def _service_account_key(cluster: Cluster) -> dict[str, str]:
 
 
 def _encryption_config(cluster: Cluster) -> dict[str, str]:
-    """Secrets are encrypted in etcd; its key lives as long as the cluster (a new one could not read the old ones)."""
+    """Secrets are encrypted in etcd with a key that never changes (a new key could not decrypt the old Secrets)."""
     path = f"{cluster.pki_dir}/encryption.json"
     if os.path.exists(path):
         return {}
@@ -203,7 +203,7 @@ def _encryption_config(cluster: Cluster) -> dict[str, str]:
 
 
 def _authentication_config(cluster: Cluster) -> dict[str, str]:
-    """Issuers of OIDC tokens: none to begin with. The API server follows the file; what its user wrote is kept.
+    """Issuers of OIDC tokens: none at first. Users may edit the file, which the API server watches.
 
     https://kubernetes.io/docs/reference/access-authn-authz/authentication/#using-authentication-configuration
     """

@@ -1,4 +1,4 @@
-"""What a cluster is doing, from its API server and from this machine; either may be gone."""
+"""What a cluster is doing, from its API server and from this machine; either may be unavailable."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from controlplane.cluster.edge import ask
 from controlplane.cluster.model import CONTROL_PLANE, Cluster
 from controlplane.cluster.plan.readiness import (
     Pod,
-    node_feels,
     node_versions,
     node_waits_for,
     pod_facts,
     serving_waits_for,
     settings,
     skews,
+    unexpected_conditions,
 )
 from controlplane.machine.edge import namespaces
 from controlplane.supervisor.edge import units
@@ -44,7 +44,7 @@ class Daemon:
 
 @dataclass(frozen=True, slots=True)
 class NodeStatus:
-    """A node as the API server knows it, and its proxy as it answers itself."""
+    """A node according to the API server, and its proxy according to its health check."""
 
     name: str
     address: str
@@ -52,14 +52,14 @@ class NodeStatus:
     pods: int
     proxy: str
     certificate: str = ""  # what its serving certificate waits for
-    feels: str = ""  # conditions beside Ready that are not as they should be
+    feels: str = ""  # other conditions than Ready that are not as they should be
     version: str = ""  # of its kubelet
     runtime: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """The whole picture; `api` is "" when the API server answers, else why not."""
+    """The status of a cluster; `api` is "" when the API server answers, else why it does not."""
 
     name: str
     subnet: str
@@ -69,17 +69,17 @@ class Status:
     missing: tuple[str, ...]
     daemons: tuple[Daemon, ...]
     nodes: tuple[NodeStatus, ...]
-    settings: dict[str, str]  # what it was raised with
+    settings: dict[str, str]  # the options it was raised with
     version: str  # of the API server, "" unknown
-    skew: tuple[str, ...]  # what upstream's version skew policy has against the nodes
-    certificates: str  # the first of the cluster's to end, and when
-    logs: str  # a pattern of their paths
+    skew: tuple[str, ...]  # how the nodes violate upstream's version skew policy
+    certificates: str  # the first one that expires, and when
+    logs: str  # a pattern for their paths
     pods: tuple[Pod, ...] = field(default=())
 
 
-async def look(cluster: Cluster) -> Status:
-    """Never raises for something that is down: that is the status."""
-    by_pods = cluster.options.kubeadm  # the control plane has no unit of its own: it runs in pods
+async def read_status(cluster: Cluster) -> Status:
+    """Read the status. Never raises because something is down: that is part of the status."""
+    by_pods = cluster.options.kubeadm  # the control plane has no unit, as it runs in pods
     unit_names = [*(() if by_pods else (CONTROL_PLANE,)), *(node.name for node in cluster.nodes)]
     api, api_nodes, pods, version = await _ask_api(cluster)
     by_name = {item["metadata"]["name"]: item for item in api_nodes}
@@ -92,7 +92,7 @@ async def look(cluster: Cluster) -> Status:
             sum(pod.node == node.name for pod in pods),
             proxy,
             serving_waits_for(by_name.get(node.name)),
-            node_feels(by_name.get(node.name)),
+            unexpected_conditions(by_name.get(node.name)),
             **node_versions(by_name.get(node.name)),
         )
         for node, proxy in zip(cluster.nodes, proxies, strict=True)
@@ -109,7 +109,7 @@ async def look(cluster: Cluster) -> Status:
         settings=settings(cluster.options),
         version=version,
         skew=skews((node.version for node in nodes), version),
-        certificates=await asyncio.to_thread(_first_to_end, cluster),
+        certificates=await asyncio.to_thread(_first_to_expire, cluster),
         logs=f"{cluster.log_dir('UNIT')}/DAEMON.log",
         pods=tuple(pods),
     )
@@ -137,8 +137,8 @@ def _missing(cluster: Cluster) -> tuple[str, ...]:
     return tuple(path for path in paths if path not in points)
 
 
-def _first_to_end(cluster: Cluster) -> str:
-    """Of the cluster's certificates, and those that nodes were given (they renew their own)."""
+def _first_to_expire(cluster: Cluster) -> str:
+    """The first to expire of the cluster's certificates and those given to nodes, which renew their own."""
     from controlplane.cluster.work.pki import ends
 
     patterns = (f"{cluster.pki_dir}/**/*.crt", f"{cluster.dir}/*/kubernetes/pki/**/*.crt")

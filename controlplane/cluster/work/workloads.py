@@ -1,4 +1,4 @@
-"""Applies what runs in the cluster, waits for it, and asks the demo for answers by every way there is."""
+"""Applies what runs in the cluster, waits until it is ready, and queries the demo in every possible way."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from controlplane.cluster.edge.ask import Answers, ask
 from controlplane.cluster.model import CONTROL_PLANE, Cluster, in_url
 from controlplane.cluster.plan import manifests
 from controlplane.cluster.plan.readiness import Pod, node_waits_for, pod_facts, pods_wait_for
-from controlplane.cluster.work.control_plane import fail_if_ending, starts
+from controlplane.cluster.work.control_plane import fail_if_exiting, starts
 from controlplane.waiting import until
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError
@@ -24,8 +24,8 @@ _PODS = "/api/v1/namespaces/{}/pods"
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
-    """One way to the demo and what answered: pods' names, and the nodes they run on."""
+class DemoAnswer:
+    """One way to reach the demo, the names of the pods that answered, and their nodes."""
 
     way: str
     address: str
@@ -34,7 +34,7 @@ class Sight:
 
 
 async def apply(client: KubeClient, objects: Iterable[dict[str, Any]], clock: Clock) -> None:
-    """Server-side apply, all at once. What a server that has just started refuses is tried again for ten seconds."""
+    """Server-side apply of all objects at once; what a server that just started refuses is retried for ten seconds."""
     async with asyncio.TaskGroup() as group:
         for obj in objects:
             group.create_task(_apply_one(client, obj, clock), name=f"apply {obj['kind']} {obj['metadata']['name']}")
@@ -55,7 +55,7 @@ async def _apply_one(client: KubeClient, obj: dict[str, Any], clock: Clock) -> N
 
 
 async def wait_nodes(cluster: Cluster, client: KubeClient, clock: Clock, *, timeout: float = 120) -> None:
-    """Until every node is Ready and schedulable. Raises Temporary with what each one waits for."""
+    """Wait until every node is Ready and schedulable. Raises Temporary with what each one waits for."""
     wanted = [node.name for node in cluster.nodes]
 
     async def waits() -> str:
@@ -78,7 +78,7 @@ async def wait_pods(
     *,
     timeout: float = 120,
 ) -> list[Pod]:
-    """Until `count` pods of the selector are Ready. Raises Temporary with the reason of the first that is not."""
+    """Wait until `count` pods of the selector are Ready. Raises Temporary with the reason of the first that is not."""
     found: list[Pod] = []
 
     async def waits() -> str:
@@ -100,7 +100,7 @@ async def wait_pods(
 async def _until(
     cluster: Cluster, waits: Callable[[], Awaitable[str]], clock: Clock, timeout: float, *, obj: str, action: str
 ) -> None:
-    """An API server that does not answer just now is one more thing to wait for; a daemon that keeps ending is not."""
+    """Wait for `waits`, even if the API server does not answer at the moment; fail if a daemon keeps exiting."""
 
     before = {unit: starts(cluster, unit) for unit in (CONTROL_PLANE, *(node.name for node in cluster.nodes))}
 
@@ -111,16 +111,16 @@ async def _until(
             reason = str(error)
         if reason:
             for unit, count in before.items():
-                fail_if_ending(cluster, unit, count)
+                fail_if_exiting(cluster, unit, count)
         return reason and f"not ready: {reason}"
 
     await until(waits_for, clock, timeout, obj=obj, step="wait until ready", action=action)
 
 
-async def see_demo(cluster: Cluster, client: KubeClient, clock: Clock) -> list[Sight]:
-    """Ask the demo by ClusterIP (from a node), by DNS name (from a pod) and by NodePort (on every node).
+async def query_demo(cluster: Cluster, client: KubeClient, clock: Clock) -> list[DemoAnswer]:
+    """Query the demo by ClusterIP (from a node), by DNS name (from a pod) and by NodePort (on every node).
 
-    Raises Temporary when one of the ways never leads to pods on every node, and says which and why.
+    Raises Temporary, saying which way and why, when one of them does not reach pods on every node.
     """
     pods = await wait_pods(cluster, client, clock, "default", "app=demo", max(2, cluster.options.nodes))
     service = await client.get("/api/v1/namespaces/default/services/demo")
@@ -135,7 +135,7 @@ async def see_demo(cluster: Cluster, client: KubeClient, clock: Clock) -> list[S
 
 
 class _Asker:
-    """Asks until pods on every node have answered, or says what was missing."""
+    """Queries until pods on every node have answered, or says which did not."""
 
     def __init__(self, cluster: Cluster, clock: Clock, node_of: dict[str, str]) -> None:
         self._cluster = cluster
@@ -143,20 +143,20 @@ class _Asker:
         self._node_of = node_of
         self._wanted = set(node_of.values())
 
-    async def cluster_ip(self, address: str, net: str, node: str) -> Sight:
+    async def cluster_ip(self, address: str, net: str, node: str) -> DemoAnswer:
         async def once() -> Answers:
             return await ask(address, manifests.DEMO_PORT, "/hostname", net=net, want=len(self._node_of))
 
         return await self._collect(f"ClusterIP, from {node}", f"http://{in_url(address)}:{manifests.DEMO_PORT}", once)
 
-    async def node_port(self, node: str, address: str) -> Sight:
+    async def node_port(self, node: str, address: str) -> DemoAnswer:
         async def once() -> Answers:
             return await ask(address, manifests.DEMO_NODE_PORT, "/hostname", want=len(self._node_of))
 
         where = f"http://{in_url(address)}:{manifests.DEMO_NODE_PORT}"
         return await self._collect(f"NodePort on {node}, from this machine", where, once)
 
-    async def name(self, pod: Pod) -> Sight:
+    async def name(self, pod: Pod) -> DemoAnswer:
         host = f"demo.default.svc.{self._cluster.domain}"
         query = {
             "host": host,
@@ -168,7 +168,7 @@ class _Asker:
         net = self._cluster.namespace(pod.node, "net")
 
         async def once() -> Answers:
-            # A resolver waits five seconds for a lost question; so ask for the name from the node first, impatiently.
+            # A resolver waits five seconds for a lost query: ask from the node first, with short timeouts.
             known = await ask(self._cluster.dns_service, 53, f"dns:{host}", net=net, times=200, seconds=10)
             if not known.bodies:
                 return Answers((), f"DNS at {self._cluster.dns_service}: {known.error}")
@@ -186,7 +186,7 @@ class _Asker:
 
     async def _collect(
         self, way: str, address: str, once: Callable[[], Awaitable[Answers]], *, timeout: float = 30
-    ) -> Sight:
+    ) -> DemoAnswer:
         seen: dict[str, str] = {}
 
         async def waits_for() -> str:
@@ -203,4 +203,4 @@ class _Asker:
             step=f"GET {address}",
             action=f"`./nodewright status --name {self._cluster.name}` shows the nodes' daemons and logs.",
         )
-        return Sight(way, address, tuple(sorted(seen)), tuple(sorted(set(seen.values()))))
+        return DemoAnswer(way, address, tuple(sorted(seen)), tuple(sorted(set(seen.values()))))

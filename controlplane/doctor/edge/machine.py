@@ -1,4 +1,4 @@
-"""Looks at this machine and reports facts; what they mean is decided in plan.preflight."""
+"""Reads the facts of this machine; plan.preflight decides what they mean."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _TOOLS = ("nsenter", "unshare", "mount", "ip")
 _MODULES = ("overlay", "br_netfilter", "veth", "nf_conntrack")
 
 
-async def look(
+async def read_facts(
     *, state_root: str, cache_root: str, built: bool, packages: tuple[str, ...], networks: list[str]
 ) -> Machine:
-    """Everything at once. Never raises for a thing that is missing: that is a fact."""
+    """All facts at once. Never raises because something is missing: that is a fact too."""
     root = os.geteuid() == 0
     namespaces = await _namespaces() if root else ""
     trees = _trees()
@@ -58,14 +58,14 @@ async def look(
 
 
 async def load_modules() -> None:
-    """Ask for the kernel's modules that a cluster uses; what is built in or refused is found out by look()."""
+    """Load the kernel modules that clusters use; read_facts() finds out which features are there."""
     if shutil.which("modprobe"):
         for name in _MODULES:
             await command.run(["modprobe", "--quiet", name], check=False, timeout=10)
 
 
 async def _namespaces() -> str:
-    # Tried in a child: this process must not leave its own namespaces.
+    # Tried in a child process: this one must not leave its own namespaces.
     code = f"import ctypes,os;r=ctypes.CDLL(None,use_errno=True).unshare({_NEWNS | _NEWUTS | _NEWNET});"
     code += "print(os.strerror(ctypes.get_errno()) if r else '')"
     done = await command.run([sys.executable, "-I", "-S", "-c", code], check=False, timeout=10)
@@ -73,7 +73,7 @@ async def _namespaces() -> str:
 
 
 async def _features() -> dict[str, str]:
-    """Each tried for real in a network and mount namespace that ends with the trial."""
+    """Each is really tried, in a network and mount namespace that ends with the trial."""
     trials = {
         "veth": "ip link add t0 type veth peer name t1",
         "bridge": "ip link add t0 type bridge",
@@ -97,10 +97,10 @@ async def _first_line(*argv: str) -> str:
 
 
 async def _foreign_rules() -> int:
-    """Rules of the iptables backend that the plain command does not speak to."""
+    """Number of rules in the iptables backend that the plain command does not use."""
     nft = "nf_tables" in await _first_line("iptables", "--version")
     other = "iptables-legacy-save" if nft else "iptables-nft-save"
-    # The legacy command loads its modules when asked: only look where tables are there already.
+    # The legacy command loads its modules when it runs: only run it where tables exist already.
     if not shutil.which(other) or (nft and not text_of("/proc/net/ip_tables_names").strip()):
         return 0
     done = await command.run([other], check=False, timeout=20)
@@ -123,7 +123,7 @@ def _trees() -> cgroups.Hierarchies | None:
 
 
 def _inotify_instances() -> int:
-    """How many this user's processes have open: fs.inotify.max_user_instances counts them by user."""
+    """How many this user's processes have open, as fs.inotify.max_user_instances counts them."""
     count = 0
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -131,12 +131,12 @@ def _inotify_instances() -> int:
                 folder = f"/proc/{pid}/fd"
                 count += sum(os.readlink(f"{folder}/{fd}") == "anon_inode:inotify" for fd in os.listdir(folder))
         except OSError:
-            continue  # it ended meanwhile
+            continue  # it has exited in the meantime
     return count
 
 
 def _listening() -> frozenset[int]:
-    """TCP ports that somebody listens on in this network namespace."""
+    """TCP ports with a listener in this network namespace."""
     rows = [line.split() for path in ("/proc/net/tcp", "/proc/net/tcp6") for line in text_of(path).splitlines()[1:]]
     return frozenset(int(row[1].rpartition(":")[2], 16) for row in rows if row[3] == "0A")
 
@@ -147,7 +147,7 @@ def _meminfo() -> dict[str, int]:
 
 
 def _free(path: str) -> int:
-    """Free space where `path` is or will be."""
+    """Free bytes on the file system where `path` is or will be."""
     while not os.path.isdir(path):
         path = os.path.dirname(path)
     status = os.statvfs(path)

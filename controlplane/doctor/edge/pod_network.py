@@ -1,6 +1,6 @@
-"""Looks at the pod network of the namespace it runs in and prints what it sees as JSON; run by `doctor` in each node.
+"""Prints facts about the pod network of the network namespace it runs in, as JSON; `doctor` runs it in each node.
 
-Standard library only, like nsinit: `python -I -S netlook.py DNS` (DNS: the cluster's DNS Service, "" to leave it out).
+Standard library only, like nsinit: `python -I -S pod_network.py DNS` (the cluster's DNS Service, "" to leave it out).
 """
 
 import json
@@ -19,7 +19,7 @@ _SYSCTLS = (
 
 
 def run(*argv: str) -> str:
-    """Standard output, "" when the tool is missing or refuses."""
+    """Standard output, "" when the tool is missing or fails."""
     try:
         return subprocess.run(argv, capture_output=True, text=True, timeout=20, check=True).stdout
     except (OSError, subprocess.SubprocessError):
@@ -51,7 +51,7 @@ def links() -> list[dict[str, object]]:
 
 
 def conntrack() -> dict[str, int]:
-    """Sums over the CPUs of `conntrack -S`: drop (table full), insert_failed (two packets raced for one entry)."""
+    """`conntrack -S` summed over the CPUs: drop (table full), insert_failed (two packets raced for one entry)."""
     sums: dict[str, int] = {}
     for word in run("conntrack", "-S").split():
         name, equals, value = word.partition("=")
@@ -61,15 +61,15 @@ def conntrack() -> dict[str, int]:
 
 
 def rules(variant: str) -> dict[str, int]:
-    """Number of rules of one variant, and of those that are not this node's own."""
+    """Number of all rules of one variant, and of this node's own."""
     if variant == "legacy" and not read("/proc/net/ip_tables_names"):
-        return {"all": 0, "own": 0}  # asking would create the tables
+        return {"all": 0, "own": 0}  # listing them would create the tables
     lines = [line for line in run(f"iptables-{variant}-save").splitlines() if line.startswith("-A")]
     return {"all": len(lines), "own": sum("KUBE-" in line or "NODEWRIGHT-" in line for line in lines)}
 
 
 def responses(dns: str) -> dict[str, int]:
-    """CoreDNS's answers by code, as the Service's metrics port tells them; {} when it does not answer."""
+    """CoreDNS's answers by code, from the Service's metrics port; {} when it does not answer."""
     host = f"[{dns}]" if ":" in dns else dns
     try:
         with urllib.request.urlopen(f"http://{host}:9153/metrics", timeout=2) as answer:

@@ -1,4 +1,4 @@
-"""Judges the pod network of one place (this machine, or a node of a cluster): what hangs, drops or slows it. Pure."""
+"""Judges the pod network of this machine or of one node: what blocks, drops or slows packets. Pure."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any
 from controlplane.doctor.plan.preflight import Finding
 
 _BRIDGE, _OVERLAY, _UPLINK = "nw0", "nwvx0", "eth0"
-_OVERHEAD = 50  # of VXLAN over IPv4; over IPv6 it is 70, which leaves less
+_OVERHEAD = 50  # bytes of VXLAN over IPv4; over IPv6 it is 70
 _NEARLY_FULL = 0.9
 _ENOUGH_QUESTIONS, _TOO_MANY = 500, 3.0
 
-Said = tuple[str, str] | None  # what was found and the fix; None: all is well
+Said = tuple[str, str] | None  # what was found and how to fix it; None: nothing is wrong
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """`rp_filter` as text; "" unknown."""
+    """A network link; `rp_filter` is text, "" if unknown."""
 
     name: str
     kind: str = ""
@@ -29,14 +29,14 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What edge.netlook saw. `uplink` is the link of the default route, or eth0."""
+    """The facts that edge.pod_network read. `uplink` is the link of the default route, or eth0."""
 
     name: str
     links: Mapping[str, Link] = field(default_factory=dict)
     uplink: str = _UPLINK
     sysctls: Mapping[str, str] = field(default_factory=dict)
     conntrack: Mapping[str, int] = field(default_factory=dict)
-    foreign: int = 0  # rules that stand in the backend in which the node's own do not
+    foreign: int = 0  # rules in the backend that the node does not use
     forward: str = ""  # iptables -S FORWARD
     dns: Mapping[str, int] = field(default_factory=dict)  # answers of CoreDNS by code
 
@@ -46,7 +46,7 @@ class Place:
 
 
 def place(name: str, seen: Mapping[str, Any]) -> Place:
-    """What edge.netlook printed, as facts."""
+    """The output of edge.pod_network as a Place."""
     links = {item["name"]: Link(**item) for item in seen["links"]}
     words = str(seen["default_link"]).split()
     nft, legacy = seen["rules"]["nft"], seen["rules"]["legacy"]
@@ -67,12 +67,12 @@ def place(name: str, seen: Mapping[str, Any]) -> Place:
 
 
 def check(here: Place) -> tuple[Finding, ...]:
-    """Every check; none where the node has no pod network (yet)."""
+    """Run every check; there is nothing to check where the node has no pod network yet."""
     if _BRIDGE not in here.links:
         return (Finding(f"{here.name}: pod network", "ok", f"no {_BRIDGE} here"),)
     found = []
-    for name, look in _CHECKS.items():
-        said = look(here)
+    for name, judge in _CHECKS.items():
+        said = judge(here)
         if said is not None:
             found.append(Finding(f"{here.name}: {name}", "warning", *said))
     return tuple(found) or (Finding(f"{here.name}: pod network", "ok", _summary(here)),)
@@ -116,7 +116,7 @@ def _mtu(here: Place) -> Said:
 
 
 def _rp_filter(here: Place) -> Said:
-    # The kernel takes the larger of all's and the link's (ip-sysctl, rp_filter); 1 is strict.
+    # The kernel uses the larger value of `all` and the link (ip-sysctl, rp_filter); 1 is strict.
     everywhere = here.sysctl("net.ipv4.conf.all.rp_filter")
     names = (_BRIDGE, _OVERLAY, here.uplink)
     values = {name: here.links[name].rp_filter for name in names if name in here.links}

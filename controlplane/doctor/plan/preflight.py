@@ -1,4 +1,4 @@
-"""Judges a machine: every check at once, each finding with its fix. Fatal ones stop `up`."""
+"""Judges a machine: all checks at once, each finding with its fix. Fatal findings stop `up`. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Level = Literal["ok", "warning", "fatal"]
 _NEEDED_CONTROLLERS = ("cpu", "memory", "pids")
 _MIN_INOTIFY_INSTANCES, _MIN_INOTIFY_WATCHES = 128, 8192
 _INOTIFY_FIX = "sysctl -w fs.inotify.max_user_instances=1024 fs.inotify.max_user_watches=65536"
-# Two nodes: agent, containerd and proxy hold a few each, CoreDNS one; the rest is for pods that watch files.
+# For two nodes: agent, containerd and proxy have a few each, CoreDNS one; the rest is for pods that watch files.
 _FREE_INOTIFY_INSTANCES = 32
 _STATE_BYTES, _CACHE_BYTES_COLD = 2 * GIB, 12 * GIB
 _MEMORY_BYTES = int(1.5 * GIB)
@@ -22,7 +22,7 @@ _MEMORY_BYTES = int(1.5 * GIB)
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One check: what was looked at, what was found, and what to do if it is not well."""
+    """The result of one check: its name, what was found, and how to fix it."""
 
     check: str
     level: Level
@@ -226,7 +226,7 @@ def _go(m: Machine) -> Finding:
         return Finding("Go", "ok", "not needed: the binaries are built")
     if m.go:
         return Finding("Go", "ok", m.go)
-    return Finding("Go", "warning", "not there: it is fetched for the build", "")
+    return Finding("Go", "warning", "not there: it is downloaded for the build", "")
 
 
 def _ranges(m: Machine) -> Finding:
@@ -238,6 +238,6 @@ def _ranges(m: Machine) -> Finding:
                     "address ranges",
                     "warning",
                     f"{network} of this machine overlaps {cidr} of the {name}: pods cannot reach it",
-                    "The cluster works all the same, in namespaces of its own",
+                    "The cluster still works: it has its own namespaces",
                 )
     return Finding("address ranges", "ok", f"pods {POD_CIDR} and services {SERVICE_CIDR} are free")

@@ -1,4 +1,4 @@
-"""What a machine asks of a cluster that it does not know yet."""
+"""Requests to a cluster that this machine does not know yet."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ USER_AGENT = "nodewright-join"
 
 
 async def cluster_info(server: str, ca_data: bytes | None) -> dict[str, Any]:
-    """The public ConfigMap. Without `ca_data` anybody may have answered: its signature must be checked.
+    """The public ConfigMap cluster-info. Without `ca_data` anybody may have answered: check its signature.
 
-    Raises Permanent when the cluster publishes none, ApiUnreachable when nobody answers.
+    Raises Permanent when the cluster publishes none, ApiUnreachable when there is no answer.
     """
     client = KubeClient(ClusterAccess(server, ca_data=ca_data, insecure=ca_data is None), user_agent=USER_AGENT)
     try:
@@ -37,7 +37,7 @@ async def cluster_info(server: str, ca_data: bytes | None) -> dict[str, Any]:
 
 
 def authority_of(text: str) -> bytes:
-    """The authority (PEM) in the kubeconfig of cluster-info, which names a cluster and no user. Raises Permanent."""
+    """The authority (PEM) in the kubeconfig of cluster-info, which has a cluster and no user. Raises Permanent."""
     try:
         return base64.b64decode(yaml.safe_load(text)["clusters"][0]["cluster"]["certificate-authority-data"])
     except (yaml.YAMLError, KeyError, IndexError, TypeError, ValueError) as error:
@@ -45,7 +45,7 @@ def authority_of(text: str) -> bytes:
 
 
 def public_key(pem: bytes) -> bytes:
-    """The public key, in DER, of the first certificate. Raises Permanent."""
+    """The public key (DER) of the first certificate. Raises Permanent."""
     try:
         certificate = x509.load_pem_x509_certificate(pem)
     except ValueError as error:

@@ -1,6 +1,6 @@
-"""What `install` puts on a host so that kubeadm, or an administrator, finds our agent where a kubelet is expected.
+"""The files that `install` puts on a host, so that kubeadm finds our agent where it expects a kubelet. Pure.
 
-Units as in the packages of kubeadm (kubelet.service with 10-kubeadm.conf), with readiness and a watchdog on top.
+The units follow kubeadm's packages (kubelet.service with 10-kubeadm.conf) and add readiness and a watchdog.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SYSCTLS: Mapping[str, str] = {
     "net.bridge.bridge-nf-call-ip6tables": "1",
 }
 MODULES = ("overlay", "br_netfilter")
-ENABLED = ("kubelet.service",)  # the proxy's is there for clusters without a kube-proxy DaemonSet
+ENABLED = ("kubelet.service",)  # the proxy's unit is for clusters without a kube-proxy DaemonSet
 
 _KUBELET = """[Unit]
 Description=nodewright: the node agent in the place of the kubelet
@@ -38,7 +38,7 @@ OOMScoreAdjust=-999
 [Install]
 WantedBy=multi-user.target
 """
-# Before `kubeadm init` or `join` there is no configuration: upstream's unit fails and starts over until it comes.
+# Before `kubeadm init` or `join` there is no configuration; upstream's unit fails and restarts until there is.
 _KUBEADM = """[Unit]
 ConditionPathExists=/var/lib/kubelet/config.yaml
 
@@ -72,7 +72,7 @@ WantedBy=multi-user.target
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where they lie: as an administrator installs, or as a package does; the name of the kubelet's drop-in."""
+    """Where the files go, for an administrator or in a package, and the name of the kubelet's drop-in."""
 
     commands: str = "/usr/local/bin"
     units: str = "/etc/systemd/system"
@@ -81,7 +81,7 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class HostFile:
-    """One file: its path on the host, its text, its mode."""
+    """One file: its path on the host, its text and its mode."""
 
     path: str
     text: str
@@ -93,14 +93,14 @@ class HostFile:
 
 
 def digest(content: bytes) -> str:
-    """By which `uninstall` knows a file that nobody has changed."""
+    """The hash by which `uninstall` recognizes a file that nobody has changed."""
     return hashlib.sha256(content).hexdigest()
 
 
 def host_files(
     project: str, environment: Mapping[str, str] | None = None, layout: Layout | None = None
 ) -> tuple[HostFile, ...]:
-    """Every file, for the sources in `project`; by `environment` the commands find the interpreter and its packages."""
+    """Every file, for the sources in `project`. In `environment` the commands find the interpreter and its packages."""
     exports = "".join(f"export {key}={shlex.quote(value)}\n" for key, value in sorted((environment or {}).items()))
     commands = {
         "kubelet": f"{project}/bin/kubelet",

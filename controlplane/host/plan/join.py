@@ -1,7 +1,7 @@
-"""What `join` decides: whether a cluster may be believed, what runs in it already, and what this node is told.
+"""What `join` decides: whether to trust a cluster, what it runs already, and what this node's daemons read. Pure.
 
 Discovery by token follows kubeadm (cmd/kubeadm/app/discovery/token): cluster-info is signed with the token's secret
-(JWS, detached content), and its authority must be the pinned one when a pin is given.
+(JWS, detached content), and its authority must match a pin if one is given.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from nodelib.errors import Invalid, Permanent
 
 Json = dict[str, Any]
 TOKEN = re.compile(r"([a-z0-9]{6})\.([a-z0-9]{16})")
-# What is known to bring a pod network, by the name of its DaemonSet.
+# Names of the DaemonSets that are known to bring a pod network.
 NETWORKS = ("kindnet", "kube-flannel-ds", "kube-flannel", "calico-node", "cilium", "weave-net", "kube-router", "antrea")
 PROXIES = ("kube-proxy",)
 GROUP = "system:bootstrappers:nodewright"
@@ -33,15 +33,15 @@ _RBAC = "rbac.authorization.k8s.io"
 
 @dataclass(frozen=True, slots=True)
 class Addons:
-    """Which DaemonSets of the cluster do what our pod network and our proxy would; "" for none."""
+    """DaemonSets of the cluster that replace our pod network and our proxy; "" for none."""
 
     network: str = ""
     proxy: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
-    """A right that a daemon of the node asks for."""
+class Permission:
+    """A permission that a daemon of the node needs."""
 
     verb: str
     resource: str
@@ -51,7 +51,7 @@ class Need:
         return f"{self.verb} {self.resource}"
 
     def review(self) -> Json:
-        """SelfSubjectAccessReview for it."""
+        """The SelfSubjectAccessReview that asks for it."""
         attributes = {"verb": self.verb, "resource": self.resource, "group": self.group}
         spec = {"resourceAttributes": attributes}
         return {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": spec}
@@ -62,7 +62,7 @@ def split_token(text: str) -> tuple[str, str]:
     found = TOKEN.fullmatch(text.strip())
     if found is None:
         raise Invalid(
-            "a bootstrap token is 6 and 16 of a-z and 0-9 with a dot between",
+            "a bootstrap token is 6 and 16 of a-z and 0-9 with a dot between them",
             obj="--token",
             action="Make one on a control plane node: kubeadm token create --print-join-command.",
         )
@@ -70,18 +70,18 @@ def split_token(text: str) -> tuple[str, str]:
 
 
 def is_signed(info: Json, identity: str) -> bool:
-    """Whether kube-public/cluster-info carries a signature for the token of this id."""
+    """Whether kube-public/cluster-info has a signature for the token with this id."""
     return bool((info.get("data") or {}).get(f"jws-kubeconfig-{identity}"))
 
 
 def check_cluster_info(info: Json, token: str) -> str:
-    """The kubeconfig of the ConfigMap kube-public/cluster-info. Raises Permanent when it is not signed by the token."""
+    """The kubeconfig in kube-public/cluster-info. Raises Permanent when it is not signed with the token."""
     identity, secret = split_token(token)
     data: Mapping[str, str] = info.get("data") or {}
     text, signature = data.get("kubeconfig", ""), data.get(f"jws-kubeconfig-{identity}", "")
     if not signature:
         raise Permanent(
-            f"the cluster does not know a token {identity}.*, or it has ended",
+            f"the cluster does not know a token {identity}.*, or it has expired",
             obj="--token",
             step="read kube-public/cluster-info",
             action="Make a new one: kubeadm token create --print-join-command.",
@@ -99,7 +99,7 @@ def check_cluster_info(info: Json, token: str) -> str:
 
 
 def check_pins(public_key: bytes, pins: Iterable[str]) -> None:
-    """`public_key` in DER of the cluster's authority. Raises Permanent when no pin is its hash."""
+    """Check the authority's `public_key` (DER). Raises Permanent when no pin matches its hash."""
     found = f"sha256:{hashlib.sha256(public_key).hexdigest()}"
     wanted = [pin.lower() for pin in pins]
     if wanted and found not in wanted:
@@ -113,16 +113,16 @@ def check_pins(public_key: bytes, pins: Iterable[str]) -> None:
 
 
 def addons(names: Iterable[str]) -> Addons:
-    """What DaemonSets of these names do."""
+    """Which of these DaemonSets bring a pod network and a proxy."""
     given = list(names)
     network = next((name for name in given if name in NETWORKS or name.startswith("kindnet")), "")
     return Addons(network, next((name for name in given if name in PROXIES), ""))
 
 
-def choice(network: str, proxy: str, found: Addons | None) -> tuple[str, str]:
-    """(pod network, proxy) to run, nodewright or none, of what was asked for (auto too).
+def resolve(network: str, proxy: str, found: Addons | None) -> tuple[str, str]:
+    """Which (pod network, proxy) to run, "nodewright" or "none" each; "auto" is decided by what was `found`.
 
-    Nothing is known of the cluster yet (None): none, so that nothing is in the way of its DaemonSets.
+    While nothing is known of the cluster (None) it is "none", so that its DaemonSets are not disturbed.
     """
     if network == "auto":
         network = "none" if found is None or found.network else "nodewright"
@@ -131,30 +131,30 @@ def choice(network: str, proxy: str, found: Addons | None) -> tuple[str, str]:
     return network, proxy
 
 
-def needs(network: str, proxy: str) -> list[Need]:
-    """What our own pod network and proxy read, with the node's credentials, beyond upstream's role of nodes."""
-    wanted = [Need("list", "nodes")] if network == "nodewright" else []
+def permissions(network: str, proxy: str) -> list[Permission]:
+    """What our pod network and proxy must read with the node's credentials, beyond upstream's role for nodes."""
+    wanted = [Permission("list", "nodes")] if network == "nodewright" else []
     if proxy == "nodewright":
-        wanted.append(Need("list", "endpointslices", "discovery.k8s.io"))
+        wanted.append(Permission("list", "endpointslices", "discovery.k8s.io"))
     return wanted
 
 
 def daemon_sets_of(pods: Iterable[Json]) -> list[str]:
-    """Names of the DaemonSets that the pods belong to."""
+    """Names of the DaemonSets that own the pods."""
     owners = [owner for pod in pods for owner in pod["metadata"].get("ownerReferences") or []]
     return [str(owner["name"]) for owner in owners if owner.get("kind") == "DaemonSet"]
 
 
 def node_problem(node: Json | None, name: str) -> str:
-    """Why a node of this name cannot join, or ""."""
+    """Why a node of this name cannot join, "" if it can."""
     conditions = ((node or {}).get("status") or {}).get("conditions") or []
     if any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions):
-        return f"the cluster has a node {name} that is Ready"
+        return f"the cluster already has a node {name} that is Ready"
     return ""
 
 
 def drop_in(*, systemd: bool) -> str:
-    """What holds on this machine, over the cluster's KubeletConfiguration."""
+    """Settings of this machine that override the cluster's KubeletConfiguration."""
     config = {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
@@ -169,7 +169,7 @@ def drop_in(*, systemd: bool) -> str:
 
 
 def plain_config(dns: str, domain: str) -> str:
-    """KubeletConfiguration for a cluster that keeps none for its nodes (kube-system/kubelet-config)."""
+    """KubeletConfiguration for a cluster that publishes none (kube-system/kubelet-config)."""
     config: Json = {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
@@ -181,7 +181,7 @@ def plain_config(dns: str, domain: str) -> str:
 
 
 def proxy_config(node: str, cluster_cidr: str, mode: str) -> str:
-    """KubeProxyConfiguration of our proxy, which speaks with the node's own certificate."""
+    """KubeProxyConfiguration of our proxy, which uses the node's own certificate."""
     config: Json = {
         "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
         "kind": "KubeProxyConfiguration",
@@ -195,7 +195,7 @@ def proxy_config(node: str, cluster_cidr: str, mode: str) -> str:
 
 
 def rights_text() -> str:
-    """rights() for `kubectl apply -f -`."""
+    """rights() as text for `kubectl apply -f -`."""
     head = f"""# What nodes that join with `nodewright join` need beyond upstream's roles. An admin applies it once.
 # A token of kubeadm's default group joins then; without kubeadm's own roles, make the token for the group below:
 #   kubeadm token create --groups {GROUP}
@@ -204,7 +204,7 @@ def rights_text() -> str:
 
 
 def rights() -> list[Json]:
-    """What nodes that join need beyond upstream's roles: applied by an admin's join, or before a join by token."""
+    """What joining nodes need beyond upstream's roles; applied by an admin's join, or before a join by token."""
     read_nodes = {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch"]}
     names = list(CONFIG_MAPS)
     read_config = {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": names, "verbs": ["get"]}
@@ -222,7 +222,7 @@ def rights() -> list[Json]:
 
 
 def token_secret(identity: str, secret: str, expires: str) -> Json:
-    """The Secret that is a bootstrap token (type bootstrap.kubernetes.io/token)."""
+    """The Secret of a bootstrap token (type bootstrap.kubernetes.io/token)."""
     return {
         "apiVersion": "v1",
         "kind": "Secret",

@@ -1,8 +1,8 @@
-"""What is in the Debian package: the node's daemons in the place of upstream's kubelet package.
+"""The contents of the Debian package, which replaces upstream's kubelet package. Pure.
 
-dpkg's own database is the record of what was installed, so what `nodewright install` writes (host_files) is shipped
-as files of the package, where packages have theirs. Nothing is enabled or started: a node becomes one by kubeadm, by
-`nodewright join`, or by an administrator. https://www.debian.org/doc/debian-policy/
+dpkg's database records what was installed, so the files that `nodewright install` writes (host_files) are files of the
+package, in the folders for packages. Nothing is enabled or started: that is up to kubeadm, `nodewright join` or an
+administrator. https://www.debian.org/doc/debian-policy/
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ HOME = f"/usr/lib/{NAME}"
 PROJECT, SITE = f"{HOME}/project", f"{HOME}/site"
 DOC = f"/usr/share/doc/{NAME}"
 TREE = ("agent", "bin", "cli", "cni", "controlplane", "nodelib", "proxy", "nodewright", "LICENSE")  # of the project
-# Of packages.txt what a node runs on; the rest raises, builds and tests clusters.
+# The part of packages.txt that a node needs to run; the rest is for raising, building and testing clusters.
 RUNTIME = ("ca-certificates", "conntrack", "iproute2", "iptables", "mount", "nftables", "procps", "util-linux")
-# kubeadm's package has 10-kubeadm.conf: its drop-in comes after ours and says the same.
+# kubeadm's package has 10-kubeadm.conf: that drop-in comes after ours and says the same.
 _LAYOUT = Layout(
     commands="/usr/bin",
     units="/usr/lib/systemd/system",
@@ -35,7 +35,7 @@ _TAG = re.compile(r"^Tag: cp(\d)(\d+)-(\w+)-manylinux(?:_(\d+)_(\d+)|\d+)_([a-z]
 
 @dataclass(frozen=True, slots=True)
 class Platform:
-    """What the compiled wheels run on: Python's minor version, Debian's architecture, the oldest glibc."""
+    """What the compiled wheels need: Python's minor version, Debian's architecture, the oldest glibc."""
 
     python: tuple[int, int]
     architecture: str
@@ -43,13 +43,13 @@ class Platform:
 
 
 def platform(wheels: Iterable[str]) -> Platform:
-    """From the WHEEL files of the installed packages. A wheel of several tags runs where any of them does.
+    """Read from the WHEEL files of the installed packages. A wheel with several tags runs where any of them does.
 
-    Raises Invalid when none is compiled for one version of Python, or they are for several.
+    Raises Invalid unless they are compiled for exactly one version of Python and one architecture.
     """
     found = [list(_TAG.finditer(text)) for text in wheels]
     tags = [tag for one in found for tag in one]
-    # The stable ABI serves every later version.
+    # The stable ABI runs on every later version.
     pythons = {(int(tag[1]), int(tag[2])) for tag in tags if tag[3] != "abi3"}
     machines = {_MACHINES.get(tag[6], tag[6]) for tag in tags}
     if len(pythons) != 1 or len(machines) != 1:
@@ -57,9 +57,9 @@ def platform(wheels: Iterable[str]) -> Platform:
             f"are compiled for {sorted(pythons)} and {sorted(machines)}, not for one",
             obj="Python packages",
             step="read their WHEEL files",
-            action="Make the package with the interpreter that its machines have.",
+            action="Make the package with the same version of Python as on the machines that will run it.",
         )
-    # Tags without a version of glibc (manylinux1 to 2014) stand beside one that names it.
+    # Tags without a glibc version (manylinux1 to 2014) come with one that has it.
     oldest = [min((_glibc(tag) for tag in one), default=(0, 0)) for one in found]
     return Platform(pythons.pop(), machines.pop(), max(oldest))
 
@@ -69,7 +69,7 @@ def _glibc(tag: re.Match[str]) -> tuple[int, int]:
 
 
 def runtime_lock(lock: str, wanted: Collection[str]) -> str:
-    """The part of a lock file that `wanted` (requirements of pyproject.toml) and what they need make up."""
+    """The part of a lock file for `wanted` (requirements of pyproject.toml) and their dependencies."""
     head, *entries = re.split(r"^(?=[a-z0-9][\w.-]*==)", lock, flags=re.MULTILINE)
     names = {re.match(r"[\w-]+", one)[0].lower() for one in wanted}  # type: ignore[index]
     parents = {entry.partition("==")[0]: _parents(entry) for entry in entries}
@@ -84,22 +84,22 @@ def _parents(entry: str) -> set[str]:
 
 
 def files() -> tuple[HostFile, ...]:
-    """Commands, units, sysctls and modules, for what lies below HOME."""
+    """Commands, units, sysctls and modules for the project below HOME."""
     return host_files(PROJECT, {"NODEWRIGHT_PYTHON": "/usr/bin/python3", "PYTHONPATH": SITE}, _LAYOUT)
 
 
 def conffiles(paths: Iterable[str]) -> str:
-    """What an administrator may change: everything below /etc."""
+    """The list of files that an administrator may change: everything below /etc."""
     return "".join(f"{path}\n" for path in paths if path.startswith("/etc/"))
 
 
 def version(release: str, date: str, commit: str) -> str:
-    """Of the package: the project's, and the commit that it was made of (`date` as YYYYMMDDHHMM)."""
+    """The package's version: the project's and its commit (`date` as YYYYMMDDHHMM)."""
     return f"{release}+git{date}.{commit[:8]}"
 
 
 def control(version: str, made_for: Platform, installed: Mapping[str, str], size_kib: int) -> str:
-    """DEBIAN/control. `installed`: the versions of RUNTIME on the machine where the package is made and was tested."""
+    """DEBIAN/control. `installed`: the versions of RUNTIME on the machine where the package is made and tested."""
     major, minor = made_for.python
     depends = [
         f"python3 (>= {major}.{minor}~)",
@@ -117,7 +117,7 @@ def control(version: str, made_for: Platform, installed: Mapping[str, str], size
         "Installed-Size": str(size_kib),
         "Depends": ", ".join(depends),
         "Recommends": "containerd (>= 1.6.20~) | containerd.io",
-        # What kubeadm's package asks for; files of both would lie at the same paths.
+        # What kubeadm's package depends on; both have files at the same paths.
         "Provides": f"kubelet (= {KUBERNETES_VERSION.removeprefix('v')})",
         "Conflicts": "kubelet",
         "Replaces": "kubelet",
@@ -132,19 +132,19 @@ def control(version: str, made_for: Platform, installed: Mapping[str, str], size
 
 
 def _upstream(version: str) -> str:
-    """A Debian version without its revision: a security update of the machine is no requirement."""
+    """A Debian version without its revision, so that a security update of this machine is not required elsewhere."""
     return re.sub(r"\+deb\d+u\d+$", "", version.rpartition("-")[0] or version)
 
 
 def scripts() -> dict[str, str]:
-    """The maintainer's scripts. In another root (DPKG_ROOT, an image) only files count."""
+    """The maintainer scripts. In another root (DPKG_ROOT, an image) they only care about files."""
     here = '[ -z "$DPKG_ROOT" ]'
     systemd = f"{here} && [ -d /run/systemd/system ]"
     sysctls = next(one.path for one in files() if one.path.startswith("/etc/sysctl.d/"))
     return {
         "preinst": _script(
             f'if [ "$1" = install ] && [ -e "$DPKG_ROOT{RECORD}" ]; then',
-            f'  echo "{NAME}: its own install command was run here; first: nodewright uninstall" >&2',
+            f'  echo "{NAME}: `install` was run on this machine; run this first: nodewright uninstall" >&2',
             "  exit 1",
             "fi",
         ),
@@ -156,7 +156,7 @@ def scripts() -> dict[str, str]:
             f"  modprobe -a {' '.join(MODULES)} || true",
             f"  sysctl -q -p {sysctls} || true",
             "  systemctl daemon-reload",
-            "  # An upgrade: no pod is disturbed by a restart of the agent. What does not run is not started.",
+            "  # After an upgrade: restarting the agent disturbs no pod. Units that are not running stay stopped.",
             f"  systemctl try-restart {_UNITS} || true",
             "fi",
         ),
@@ -164,7 +164,7 @@ def scripts() -> dict[str, str]:
             f'if [ "$1" = remove ] && {systemd}; then',
             f"  systemctl disable --now {_UNITS} || true",
             "fi",
-            # Whatever has compiled them: no other package has a file there.
+            # Remove them whoever made them: no other package has files there.
             f'find "$DPKG_ROOT{HOME}" -name __pycache__ -type d -exec rm -rf {{}} +',
         ),
         "postrm": _script(f"if {systemd}; then", "  systemctl daemon-reload", "fi"),
@@ -176,7 +176,7 @@ def _script(*lines: str) -> str:
 
 
 def changelog(version: str, stamp: str) -> str:
-    """Debian's changelog of the package, which points at the project's. `stamp`: RFC 2822."""
+    """The package's Debian changelog, which points to the project's. `stamp`: RFC 2822."""
     return f"""{NAME} ({version}) unstable; urgency=medium
 
   * Made by `nodewright package`; CHANGELOG.md of the project says more.
@@ -186,7 +186,7 @@ def changelog(version: str, stamp: str) -> str:
 
 
 def copyright_file() -> str:
-    """Third parties' terms lie beside their code."""
+    """The Debian copyright file; the licences of third parties are beside their code."""
     return f"""Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
 Upstream-Name: {NAME}
 

@@ -1,7 +1,7 @@
-"""`install` and `uninstall`: our daemons on a host, and off it again with nothing left.
+"""`install` puts our daemons on a host; `uninstall` removes them and leaves nothing behind.
 
-Everything is recorded before it is done, so that an `install` that was cut short can be undone too. With another
-root than / only files are written: an image is being made.
+Everything is recorded before it is done, so that an interrupted `install` can be undone too. With a root other than /
+only files are written, as for an image.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SYSTEMD = "/run/systemd/system"
 
 @dataclass(slots=True)
 class Done:
-    """What was written, removed, set; `kept`: files that somebody has changed since."""
+    """What was written, removed and set; `kept`: files that somebody has changed since."""
 
     files: list[str] = field(default_factory=list)
     kept: list[str] = field(default_factory=list)
@@ -33,7 +33,7 @@ class Done:
 
 
 async def install(project: str, root: str = "/", environment: Mapping[str, str] | None = None) -> Done:
-    """Raises Conflict, before anything is changed, for a file of another owner in the way.
+    """Install the files and start the daemons. Raises Conflict, before any change, if a file of another owner exists.
 
     `environment`: see host_files.
     """
@@ -41,7 +41,7 @@ async def install(project: str, root: str = "/", environment: Mapping[str, str] 
     foreign = [one.path for one in wanted if os.path.lexists(_at(root, one.path)) and one.path not in record["files"]]
     if foreign:
         raise Conflict(
-            f"are there already, and not ours: {', '.join(foreign)}",
+            f"already has files that are not ours: {', '.join(foreign)}",
             obj="host",
             step="install",
             action="Remove the package they belong to (kubelet, kube-proxy), then run this again.",
@@ -61,7 +61,7 @@ async def install(project: str, root: str = "/", environment: Mapping[str, str] 
 
 
 async def uninstall(root: str = "/") -> Done:
-    """Undo it; what was changed by hand since is kept and told. Nothing installed: nothing done."""
+    """Undo `install`. Files that were changed by hand are kept and reported. Does nothing if nothing is installed."""
     record, done = _record(root), Done()
     if os.path.abspath(root) == "/" and record["files"]:
         await _stop(done)
@@ -74,10 +74,10 @@ async def uninstall(root: str = "/") -> Done:
     with contextlib.suppress(FileNotFoundError):
         os.unlink(_at(root, plan.RECORD))
     for path in sorted([*record["dirs"], os.path.dirname(plan.RECORD)], key=len, reverse=True):
-        with contextlib.suppress(OSError):  # somebody uses it by now
+        with contextlib.suppress(OSError):  # somebody else uses it by now
             os.rmdir(_at(root, path))
     if os.path.abspath(root) == "/" and os.path.isdir(_SYSTEMD):
-        await _tell(done, "systemctl", "daemon-reload")
+        await _run(done, "systemctl", "daemon-reload")
     return done
 
 
@@ -97,7 +97,7 @@ def _remove(root: str, path: str, wanted: str, done: Done) -> None:
 
 async def _apply(done: Done) -> None:
     for name in plan.MODULES:
-        await _tell(done, "modprobe", name)
+        await _run(done, "modprobe", name)
     for key, value in plan.SYSCTLS.items():
         try:
             _set_sysctl(key, value)
@@ -105,18 +105,18 @@ async def _apply(done: Done) -> None:
         except OSError as error:
             done.notes.append(f"sysctl {key} cannot be set now: {error.strerror}")
     if os.path.isdir(_SYSTEMD):
-        await _tell(done, "systemctl", "daemon-reload")
-        await _tell(done, "systemctl", "enable", "--now", *plan.ENABLED)
+        await _run(done, "systemctl", "daemon-reload")
+        await _run(done, "systemctl", "enable", "--now", *plan.ENABLED)
     else:
-        done.notes.append("systemd does not run here: the units take effect when it does")
+        done.notes.append("systemd is not running here: the units take effect when it is")
 
 
 async def _stop(done: Done) -> None:
     if os.path.isdir(_SYSTEMD):
-        await _tell(done, "systemctl", "disable", "--now", *plan.ENABLED, "nodewright-proxy.service")
+        await _run(done, "systemctl", "disable", "--now", *plan.ENABLED, "nodewright-proxy.service")
 
 
-async def _tell(done: Done, *argv: str) -> None:
+async def _run(done: Done, *argv: str) -> None:
     if not shutil.which(argv[0]):
         done.notes.append(f"{argv[0]} is not installed: `{' '.join(argv)}` was not run")
         return

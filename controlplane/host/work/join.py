@@ -1,6 +1,6 @@
-"""Makes this machine (or the namespaces that this runs in) a node of a cluster that is there already.
+"""Makes this machine (or the namespaces it runs in) a node of an existing cluster.
 
-What the cluster runs on every node stays its business: where a CNI and a kube-proxy DaemonSet are, ours stay off.
+Where the cluster has DaemonSets for the pod network or kube-proxy, ours are not started.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from nodelib.errors import Conflict, Invalid, Permanent
 from nodelib.kube.access import ClusterAccess, load_kubeconfig, save_kubeconfig
 from nodelib.kube.client import ApiError, KubeClient
 
-FOLDER = "/var/lib/kubelet/nodewright"  # the supervisor's and the daemons' logs
+FOLDER = "/var/lib/kubelet/nodewright"  # of the supervisor and the daemons' logs
 SOCKET = node_files.CONTAINERD_SOCKET
 _ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz"
 _SIGNED_WITHIN = 15.0
@@ -40,7 +40,7 @@ _MAPS = "/api/v1/namespaces/kube-system/configmaps"
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What the user asked `join` for. `network` and `proxy`: auto, nodewright or none."""
+    """The options of `join`. `network` and `proxy`: auto, nodewright or none."""
 
     server: str = ""
     token: str = ""
@@ -52,7 +52,7 @@ class Request:
     network: str = "auto"
     proxy: str = "auto"
     cluster_cidr: str = ""
-    arguments: tuple[str, ...] = ()  # more flags of the agent
+    arguments: tuple[str, ...] = ()  # additional flags of the agent
     project: str = ""
     python: str = ""
     binaries: Mapping[str, str] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """What came of it."""
+    """The result of `join`."""
 
     node: str
     addons: plan.Addons
@@ -71,16 +71,16 @@ class Joined:
 
 @dataclass(slots=True)
 class _Known:
-    """The cluster as it is known so far."""
+    """What is known of the cluster so far."""
 
     access: ClusterAccess  # with the bootstrap token
     kubelet: str = ""
     cluster_cidrs: tuple[str, ...] = ()
-    addons: plan.Addons | None = None  # None: only the node itself will see
+    addons: plan.Addons | None = None  # None: unknown until the node has registered
 
 
 async def join(request: Request, progress: Progress, clock: Clock) -> Joined:
-    """Raises NodewrightError that names step, cause and what to do; run again, it goes on."""
+    """Join the cluster; run again after a failure, it continues. Raises NodewrightError with step, cause and action."""
     began = clock.monotonic()
     request = replace(request, node=request.node or socket.gethostname().lower())
     if not request.kubeconfig and not (request.server and request.token):
@@ -99,18 +99,18 @@ async def join(request: Request, progress: Progress, clock: Clock) -> Joined:
     with progress.step("files"):
         await asyncio.to_thread(_write_files, request, known)
     with progress.step("containerd and agent") as say:
-        network, proxy = plan.choice(request.network, request.proxy, known.addons)
+        network, proxy = plan.resolve(request.network, request.proxy, known.addons)
         await asyncio.to_thread(_start, request, known, network, proxy)
         await join_waits.until_certified(request.node, FOLDER, clock)
         say(f"pod network: {network}, proxy: {proxy}")
     if known.addons is None:
         with progress.step("DaemonSets of the cluster") as say:
             known.addons = await join_waits.addons_on_node(request.node, FOLDER, clock)
-            network, proxy = plan.choice(request.network, request.proxy, known.addons)
+            network, proxy = plan.resolve(request.network, request.proxy, known.addons)
             await asyncio.to_thread(_start, request, known, network, proxy)
             say(f"network {known.addons.network or 'none: ours'}, proxy {known.addons.proxy or 'none: ours'}")
     with progress.step("rights of nodes"):
-        await join_waits.until_allowed(request.node, plan.needs(network, proxy), clock)
+        await join_waits.until_allowed(request.node, plan.permissions(network, proxy), clock)
     with progress.step("node Ready"):
         await join_waits.until_ready(request.node, FOLDER, clock)
     return Joined(request.node, known.addons, network, proxy, clock.monotonic() - began)
@@ -121,7 +121,7 @@ async def _by_token(request: Request, clock: Clock) -> _Known:
     identity, _ = plan.split_token(request.token)
     deadline = clock.monotonic() + _SIGNED_WITHIN
     info = await discovery.cluster_info(request.server, given)
-    # The controller manager signs for a token that was just made a moment later.
+    # For a token that was just made, the controller manager signs a moment later.
     while not plan.is_signed(info, identity) and clock.monotonic() < deadline:
         await clock.sleep(0.5)
         info = await discovery.cluster_info(request.server, given)
@@ -141,7 +141,7 @@ async def _by_admin(request: Request, clock: Clock) -> _Known:
     try:
         await workloads.apply(client, [*plan.rights(), plan.token_secret(identity, secret, expires)], clock)
         sets = await client.get("/apis/apps/v1/namespaces/kube-system/daemonsets")
-    except* ApiError as refused:  # all are applied at once, so several may fail
+    except* ApiError as refused:  # all objects are applied at once, so several may fail
         problem = next(one for one in refused.exceptions if isinstance(one, ApiError))
     finally:
         await client.close()
@@ -150,7 +150,7 @@ async def _by_admin(request: Request, clock: Clock) -> _Known:
             problem.message,
             obj=request.kubeconfig,
             step="make a bootstrap token",
-            action="These rights are an admin's: give another kubeconfig, or a token with --token.",
+            action="Only an admin has these rights: give another kubeconfig, or a token with --token.",
         ) from problem
     found = plan.addons(item["metadata"]["name"] for item in sets["items"])
     access = ClusterAccess(server, ca_data=admin.ca_data, token=f"{identity}.{secret}", insecure=admin.insecure)
@@ -161,9 +161,9 @@ async def _check_name(request: Request, known: _Known) -> None:
     joined_as = _joined_as()
     if joined_as and joined_as != request.node:
         raise Conflict(
-            f"this machine is node {joined_as} already",
+            f"this machine is already the node {joined_as}",
             obj=f"node {request.node}",
-            action="`./nodewright leave` first, or join again under the same --node-name.",
+            action="Run `./nodewright leave` first, or join again with the same --node-name.",
         )
     client = KubeClient(known.access, user_agent=discovery.USER_AGENT)
     try:
@@ -175,7 +175,7 @@ async def _check_name(request: Request, known: _Known) -> None:
                 obj="--token",
                 action="Make a new one: kubeadm token create --print-join-command.",
             ) from error
-        return  # not there, or not ours to see: the agent looks once more when it registers
+        return  # it does not exist or we may not see it: the agent checks again when it registers
     finally:
         await client.close()
     problem = plan.node_problem(node, request.node)
@@ -212,7 +212,7 @@ async def _config_map(client: KubeClient, name: str) -> dict[str, str]:
 
 
 def _write_files(request: Request, known: _Known) -> None:
-    # All for root alone, as the CIS benchmark has it (4.1.1 to 4.1.10).
+    # Readable by root only, as the CIS benchmark requires (4.1.1 to 4.1.10).
     files.write(plan.CA_FILE, known.access.ca_data or b"")
     save_kubeconfig(plan.BOOTSTRAP_CONF, known.access)
     files.write_if_changed(plan.CONFIG, known.kubelet)
@@ -238,10 +238,10 @@ def _containerd(request: Request) -> Program:
     path = request.binaries.get("containerd") or shutil.which("containerd")
     if not path:
         raise Permanent(
-            "no container runtime answers, and containerd is not installed",
+            "no container runtime answers and containerd is not installed",
             obj=SOCKET,
             step="start containerd",
-            action="apt-get install containerd, or start the one that is there.",
+            action="Run apt-get install containerd, or start the container runtime that is there.",
         )
     env = {"PATH": f"{os.path.dirname(path)}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
     argv = (path, "--config", "/etc/containerd/config.toml")
@@ -276,7 +276,7 @@ def _python_program(request: Request, name: str, module: str, *flags: str) -> Pr
 
 
 def _joined_as() -> str:
-    """The name under which this machine was joined before, ""."""
+    """The node name that this machine joined with before, "" if it did not."""
     key = "--hostname-override="
     words = units.arguments(FOLDER, "agent")
     return next((word.removeprefix(key) for word in words if word.startswith(key)), "")

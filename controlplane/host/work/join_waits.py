@@ -1,6 +1,6 @@
-"""What a machine that joins waits for, once its agent runs: a certificate, the DaemonSets, its rights, Ready.
+"""What `join` waits for once the agent is running: a certificate, the DaemonSets, its permissions, Ready.
 
-All but the first is asked with the node's own credentials, as the daemons ask.
+All requests use the node's own credentials, as the daemons' do.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _RIGHTS = "An admin applies what nodes need: nodewright join --print-rights | ku
 
 
 async def until_certified(node: str, folder: str, clock: Clock) -> None:
-    """Until the agent, whose log is in `folder`, has a client certificate. Raises Temporary after three minutes."""
+    """Wait until the agent with its log in `folder` has a client certificate. Raises Temporary after three minutes."""
 
     async def waits() -> str:
         if os.path.exists(plan.KUBELET_CONF):
@@ -37,7 +37,7 @@ async def until_certified(node: str, folder: str, clock: Clock) -> None:
 
 
 async def addons_on_node(node: str, folder: str, clock: Clock) -> plan.Addons:
-    """What the cluster's DaemonSets put on this node: the controller does so as soon as the Node is there."""
+    """Which of the cluster's DaemonSets run on this node; they start as soon as the Node object exists."""
     found, pods = plan.Addons(), {"fieldSelector": f"spec.nodeName={node}"}
     async with _own_client() as client:
 
@@ -57,19 +57,19 @@ async def addons_on_node(node: str, folder: str, clock: Clock) -> plan.Addons:
     return found
 
 
-async def until_allowed(node: str, needs: Iterable[plan.Need], clock: Clock) -> None:
-    """Until this node may do all of `needs`: a binding that was just made counts a moment later.
+async def until_allowed(node: str, permissions: Iterable[plan.Permission], clock: Clock) -> None:
+    """Wait until this node has all `needs`: a new binding takes effect a moment later.
 
-    Raises Temporary with the first that is refused: without it the daemons would run, and do nothing.
+    Raises Temporary with the first that is refused: without it the daemons would run but do nothing.
     """
-    wanted = list(needs)
+    wanted = list(permissions)
     async with _own_client() as client:
 
         async def waits() -> str:
-            for need in wanted:
-                answer = await client.post(_REVIEWS, need.review())
+            for permission in wanted:
+                answer = await client.post(_REVIEWS, permission.review())
                 if not (answer.get("status") or {}).get("allowed"):
-                    return f"nodes of this cluster may not {need}"
+                    return f"nodes of this cluster may not {permission}"
             return ""
 
         await until(
@@ -84,7 +84,7 @@ async def until_allowed(node: str, needs: Iterable[plan.Need], clock: Clock) -> 
 
 
 async def until_ready(node: str, folder: str, clock: Clock) -> None:
-    """Until the Node is Ready. Raises Temporary with its condition's message."""
+    """Wait until the Node is Ready. Raises Temporary with its condition's message."""
     async with _own_client() as client:
 
         async def waits() -> str:

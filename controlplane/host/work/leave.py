@@ -1,6 +1,6 @@
-"""Undoes `join` on this machine: pods and daemons ended, mounts and files of the node gone.
+"""Undoes `join` on this machine: stops pods and daemons, removes mounts and files of the node.
 
-The Node object is the cluster's to delete (`kubectl delete node`): a node may not delete itself.
+A node may not delete its own Node object; an admin of the cluster does (`kubectl delete node`).
 """
 
 from __future__ import annotations
@@ -22,28 +22,30 @@ from nodelib.errors import NodewrightError, NotFound
 
 _KUBELET = "/var/lib/kubelet"
 _FILES = (plan.KUBELET_CONF, plan.BOOTSTRAP_CONF, plan.CA_FILE, plan.PROXY_CONFIG)
-_ENDS_WITHIN = 60.0
+_STOPS_WITHIN = 60.0
 
 
 async def leave(progress: Progress, clock: Clock) -> None:
-    """Raises NotFound when nothing was joined here; what fails on the way is raised, and `leave` may be run again."""
+    """Raises NotFound when this machine has not joined. After any other error `leave` may be run again."""
     if not os.path.isdir(FOLDER):
-        raise NotFound("this machine was not joined", obj=FOLDER, step="leave", action="Nothing is to be done.")
+        raise NotFound(
+            "this machine has not joined a cluster", obj=FOLDER, step="leave", action="There is nothing to do."
+        )
     with progress.step("agent and proxy"):
-        # The runtime stays for the pods to be removed by; nobody may start them again.
+        # The runtime stays, as it is needed to remove the pods; agent and proxy must not be restarted.
         for program in units.wanted(FOLDER):
             if program != "containerd":
                 units.hold(FOLDER, program)
         pid = units.supervisor_pid(FOLDER)
         if pid:
             os.kill(pid, signal.SIGHUP)
-            await until(_daemons_run, clock, _ENDS_WITHIN, obj=FOLDER, step="stop", action="See its logs.")
+            await until(_daemons_run, clock, _STOPS_WITHIN, obj=FOLDER, step="stop", action="See its logs.")
     with progress.step("pods") as say:
         say(f"{await _remove_pods()} removed")
     with progress.step("files and mounts"):
-        if pid:  # it also ends the runtime, when that was ours
+        if pid:  # this also stops the runtime if it is ours
             os.kill(pid, signal.SIGTERM)
-            await until(_supervisor_lives, clock, _ENDS_WITHIN, obj=FOLDER, step="stop", action="See its logs.")
+            await until(_supervisor_lives, clock, _STOPS_WITHIN, obj=FOLDER, step="stop", action="See its logs.")
         await asyncio.to_thread(_remove_files)
 
 

@@ -1,4 +1,4 @@
-"""`nodewright package`: the Debian package, made of the committed tree and of the packages that its daemons import."""
+"""`nodewright package`: makes the Debian package from the committed tree and the Python packages of the daemons."""
 
 from __future__ import annotations
 
@@ -26,24 +26,27 @@ _TIMEOUT = 600.0  # seconds for dpkg-deb on a busy machine
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """Of the tree that is packaged."""
+    """The commit of the packaged tree."""
 
     id: str
     time: int  # seconds since the epoch
 
     @property
     def date(self) -> str:
-        """To the minute: of two packages, the one of the later commit is the newer."""
+        """With minutes, so that the package of a later commit is the newer one."""
         return f"{datetime.fromtimestamp(self.time, UTC):%Y%m%d%H%M}"
 
     @property
     def stamp(self) -> str:
-        """RFC 2822."""
+        """The time as in RFC 2822."""
         return email.utils.formatdate(self.time)
 
 
 def write(folder: Path, project: Path, python: str, progress: Progress) -> Path:
-    """The package in `folder`. Blocking. Raises Invalid without dpkg-deb, CommandError when git, pip or it fails."""
+    """Make the package in `folder`. Blocking.
+
+    Raises Invalid without dpkg-deb, CommandError when git, pip or dpkg-deb fails.
+    """
     if not shutil.which("dpkg-deb"):
         raise Invalid("is not installed", obj="dpkg-deb", step="package", action="Run this on Debian or Ubuntu.")
     work = Path(cache_root(), "package")
@@ -64,7 +67,7 @@ def write(folder: Path, project: Path, python: str, progress: Progress) -> Path:
 
 
 def build(stage: Path, work: Path, version: str, commit: Commit, folder: Path) -> Path:
-    """Lay out what is gathered in `work` (site/, project.tar) below `stage` and make the .deb of it in `folder`."""
+    """Lay out the contents of `work` (site/, project.tar) below `stage`, and make the .deb in `folder`."""
     site, project = (stage / path.lstrip("/") for path in (plan.SITE, plan.PROJECT))
     skip = shutil.ignore_patterns("__pycache__", "python-version", "bin")
     shutil.copytree(work / "site", site, symlinks=True, ignore=skip)
@@ -84,7 +87,7 @@ def build(stage: Path, work: Path, version: str, commit: Commit, folder: Path) -
     folder.mkdir(parents=True, exist_ok=True)
     target = folder / f"{plan.NAME}_{version}_{made_for.architecture}.deb"
     environment = {**os.environ, "SOURCE_DATE_EPOCH": str(commit.time)}
-    # Debian's default, xz, took a hundred times as long (7 s for a tree without packages, on a busy machine).
+    # Debian's default, xz, took a hundred times as long (7 s for a tree without Python packages, on a busy machine).
     argv = ["dpkg-deb", "--root-owner-group", "-Zgzip", "--build", str(stage), str(target)]
     run_sync(argv, timeout=_TIMEOUT, env=environment)
     return target
@@ -101,7 +104,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def _set_modes(stage: Path) -> None:
-    """As Debian has them, whatever this process's umask and pip made: scripts may be executed, libraries need not."""
+    """Debian's usual modes, whatever umask and pip made: scripts are executable, libraries are not."""
     stage.chmod(0o755)
     for path in stage.rglob("*"):
         if not path.is_symlink():
@@ -128,7 +131,7 @@ def _write_control(stage: Path, version: str, made_for: plan.Platform) -> None:
 
 
 def _installed() -> Mapping[str, str]:
-    """Versions of what a node runs on, on this machine; what is not installed is left out."""
+    """Installed versions of plan.RUNTIME on this machine; missing packages are left out."""
     asked = ["dpkg-query", "-W", "-f", "${Package} ${Version} ${db:Status-Status}\n", *plan.RUNTIME]
     rows = [line.split() for line in run_sync(asked, check=False).text.splitlines()]
     return {row[0]: row[1] for row in rows if len(row) == 3 and row[2] == "installed"}

@@ -1,6 +1,7 @@
-"""What a machine without a way out needs to become a node, in a folder: the project, its packages, binaries, images.
+"""Writes a folder with all that a machine without internet access needs to become a node.
 
-The folder travels (a disk, rsync, scp); vagrant/provision/ shows what is done with it on the other side.
+It holds the project, its Python packages, binaries and images, and can be copied by disk, rsync or scp;
+vagrant/provision/ shows what to do with it on the other side.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from controlplane.progress import Progress
 from nodelib.command import run_sync
 from nodelib.errors import Invalid
 
-# What every node has, with a small image for tests (the big one of the demo would be unpacked for minutes where
-# machines are emulated), and what kubeadm runs on a control plane: components of one binary, so together a third.
+# The images of every node, with a small one for tests (unpacking the demo's big one takes minutes on an emulated
+# machine), and those of kubeadm's control plane: they share one binary, so a common archive is a third of the size.
 ARCHIVES = {
     "node": (PAUSE_NAME, COREDNS_NAME, BUSYBOX_NAME),
     "control-plane": (ETCD_NAME, *component_images()),
@@ -35,9 +36,9 @@ _PIP_TIMEOUT = 900.0
 
 
 def write(folder: Path, project: Path, python: str, binaries_dir: Path | None, progress: Progress) -> None:
-    """Make or mend `folder`; what is there and current is not written again.
+    """Write or update `folder`; what is current is not written again.
 
-    Blocking. Raises Invalid for a folder that holds something else, CommandError when git, pip or a build fails.
+    Blocking. Raises Invalid for a folder with other contents, CommandError when git, pip or a build fails.
     """
     _claim(folder)
     with progress.step("project") as say:
@@ -54,17 +55,17 @@ def write(folder: Path, project: Path, python: str, binaries_dir: Path | None, p
 
 
 def _claim(folder: Path) -> None:
-    """What is not wanted any more is deleted from the folder, so it must be ours."""
+    """Check that the folder is ours, as outdated files in it are deleted."""
     if folder.exists() and any(folder.iterdir()) and not (folder / _MARK).exists():
         raise Invalid(
-            "is not empty, and no payload", obj=str(folder), step="write the payload", action="Name an empty folder."
+            "is not empty and no payload", obj=str(folder), step="write the payload", action="Name an empty folder."
         )
     folder.mkdir(parents=True, exist_ok=True)
     (folder / _MARK).touch()
 
 
 def archive_project(archive: Path, project: Path) -> str:
-    """The tree as it is committed; local changes do not travel. Raises CommandError."""
+    """Write the committed tree, without local changes. Raises CommandError."""
     commit = run_sync(["git", "-C", str(project), "rev-parse", "HEAD"]).text.strip()
     mark = archive.with_suffix(".commit")
     if archive.exists() and mark.exists() and mark.read_text() == commit:
@@ -75,7 +76,7 @@ def archive_project(archive: Path, project: Path) -> str:
 
 
 def install_packages(folder: Path, lock: Path, python: str) -> str:
-    """The packages of the lock file, installed: for this machine's minor version of Python and its processor.
+    """Install the packages of the lock file, for this machine's processor and minor version of Python.
 
     Raises CommandError.
     """
@@ -93,7 +94,10 @@ def install_packages(folder: Path, lock: Path, python: str) -> str:
 
 
 def _images(folder: Path, built: Mapping[str, Path]) -> int:
-    """ARCHIVES, named by what is in them: one that was imported somewhere is known there. Returns how many are new."""
+    """Write ARCHIVES. Returns how many are new.
+
+    Their names follow from their contents, so that machines recognize what they have imported.
+    """
     folder.mkdir(exist_ok=True)
     wanted: dict[str, list[Path]] = {}
     for name, images in ARCHIVES.items():
@@ -109,7 +113,7 @@ def _images(folder: Path, built: Mapping[str, Path]) -> int:
 
 
 def _copy(folder: Path, wanted: Mapping[str, Path]) -> int:
-    """Hard links where source and folder share a file system. Returns how many were not there."""
+    """Copy files, by hard link on the same file system. Returns how many were not there."""
     folder.mkdir(exist_ok=True)
     for name in _surplus(folder, wanted):
         (folder / name).unlink()

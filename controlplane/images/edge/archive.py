@@ -1,4 +1,4 @@
-"""Layers and images as files: deterministic tar, written once, renamed into place."""
+"""Writes and reads layers and images: deterministic tar files, written once and renamed into place."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _TYPES = {
 
 
 class _Digesting(io.RawIOBase):
-    """Passes writes on and digests them."""
+    """Passes writes on and computes their digest."""
 
     def __init__(self, below: IO[bytes]) -> None:
         self._below = below
@@ -56,12 +56,14 @@ def read_layer(layer: Path, name: str) -> tuple[bytes, int]:
         member = next((one for one in tar if one.name == name and one.isfile()), None)
         opened = tar.extractfile(member) if member is not None else None
         if member is None or opened is None:
-            raise NotFound("no such file", obj=f"layer {layer}", step=f"take {name}", action="Remove the layer.")
+            raise NotFound(
+                "no such file", obj=f"layer {layer}", step=f"read {name}", action="Remove the layer; it is built again."
+            )
         return opened.read(), member.mode
 
 
 def write_layer(entries: Iterable[Entry], target: Path, *, compress: bool) -> Descriptor:
-    """The layer's tar (gzip with no time and no name when `compress`); the file appears whole or not at all."""
+    """Write the layer's tar, with gzip if `compress` (no time, no name); the file appears complete or not at all."""
     with replacing(target) as raw, ExitStack() as stack:
         outer = _Digesting(raw)
         below: IO[bytes] = cast(IO[bytes], outer)
@@ -76,7 +78,7 @@ def write_layer(entries: Iterable[Entry], target: Path, *, compress: bool) -> De
 
 
 def write_archive(image: Image, blobs: Mapping[str, Path], target: Path) -> None:
-    """An OCI image layout in one tar; `blobs` maps each layer's digest to its file."""
+    """Write an OCI image layout as one tar; `blobs` maps each layer's digest to its file."""
     memory = {
         image.config_descriptor.digest: image.config,
         image.manifest_descriptor.digest: image.manifest,
@@ -89,7 +91,7 @@ def write_archive(image: Image, blobs: Mapping[str, Path], target: Path) -> None
 
 
 def merge_archives(archives: Iterable[Path], target: Path) -> None:
-    """The images of several uncompressed archives in one; what they share (a layer of all) is there once."""
+    """Write the images of several uncompressed archives into one; shared blobs are stored once."""
     found = [read_archive(path) for path in archives]
     blobs = {digest: blob for archive in found for digest, blob in archive.blobs.items()}
     manifests = [one for archive in found for one in archive.names.values()]
@@ -106,7 +108,7 @@ def merge_archives(archives: Iterable[Path], target: Path) -> None:
 
 
 def entries_of_tree(root: Path) -> Iterator[Entry]:
-    """Every path below `root` as an entry, links never followed; device nodes and sockets are left out."""
+    """Every path below `root` as an entry; links are not followed, device nodes and sockets are left out."""
     seen: dict[tuple[int, int], str] = {}
     for folder, folders, files in os.walk(root):
         folders.sort()
@@ -129,7 +131,7 @@ def entries_of_tree(root: Path) -> Iterator[Entry]:
 
 @contextmanager
 def replacing(target: Path) -> Iterator[IO[bytes]]:
-    """A file that takes the place of `target` when the block ends well, and leaves no trace when it does not."""
+    """A file that replaces `target` when the block succeeds, and is removed when it fails."""
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_name(f".{target.name}.{os.getpid()}")
     try:

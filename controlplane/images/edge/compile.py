@@ -1,4 +1,4 @@
-"""The two things made by a C compiler: pause, and a busybox from the distribution's source package."""
+"""Builds the two C programs: pause, and busybox from the distribution's source package."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _COMPILER_PACKAGES = ("gcc", "libc6-dev", "make")
 
 
 def compile_c(source: str, target: Path, progress: Progress) -> None:
-    """A static, stripped binary from one C file."""
+    """Compile one C file into a static, stripped binary."""
     need_compiler(progress)
     target.parent.mkdir(parents=True, exist_ok=True)
     run_sync(
@@ -28,7 +28,7 @@ def compile_c(source: str, target: Path, progress: Progress) -> None:
 
 
 def need_compiler(progress: Progress) -> None:
-    """gcc, the static C library and make: installed by apt when missing."""
+    """Install gcc, the static C library and make with apt if they are missing."""
     if shutil.which("gcc") and shutil.which("make") and list(Path("/usr/lib").glob("*/libc.a")):
         return
     progress(f"installing {', '.join(_COMPILER_PACKAGES)}")
@@ -41,10 +41,10 @@ def need_compiler(progress: Progress) -> None:
 
 
 def build_busybox(options: Sequence[tuple[str, str]], work: Path, progress: Progress) -> tuple[Entry, ...]:
-    """/bin/busybox and a link in /bin for each of its programs; takes about two minutes on two cores.
+    """/bin/busybox and a link in /bin for each of its programs; building takes about two minutes on two cores.
 
     Debian's own binary will not do: its configuration lacks `nmeter` and milliseconds in `date`, and its shell
-    drops environment names that are no identifiers ("data-1"), which upstream's suites use.
+    drops environment variables whose names are no identifiers ("data-1"), which upstream's suites use.
     """
     need_compiler(progress)
     progress("fetching the source of busybox")
@@ -57,7 +57,7 @@ def build_busybox(options: Sequence[tuple[str, str]], work: Path, progress: Prog
             error.stderr.decode(errors="replace").strip()[-1000:] or error.message,
             obj="busybox image",
             step=f"make in {tree}",
-            action="Look at the compiler's message above",
+            action="See the compiler's message above",
         ) from error
     programs = sorted(set(run_sync([str(binary), "--list"], timeout=10).text.split()) - {"busybox", "linuxrc"})
     return (
@@ -88,7 +88,7 @@ def _unpack(archive: Path, target: Path) -> Path:
 
 
 def _fetch_source(package: str, work: Path) -> Path:
-    """The unpatched upstream archive of a source package, its hash checked by apt against the signed index."""
+    """Fetch the unpatched upstream archive of a source package; apt checks its hash against the signed index."""
     lists, sources = work / "lists", work / "sources.list"
     (lists / "partial").mkdir(parents=True, exist_ok=True)
     sources.write_text(source_lines(_apt_sources(), _codename()))
@@ -115,9 +115,9 @@ def _fetch_source(package: str, work: Path) -> Path:
 
 
 def source_lines(configured: str, codename: str) -> str:
-    """The machine's own apt sources as deb-src lines: those of the release itself, no third party's.
+    """The machine's apt sources as deb-src lines: only those of the release itself, no third party's.
 
-    Reads both the one-line form and deb822 stanzas, separated by blank lines.
+    Reads the one-line format and deb822 stanzas, separated by blank lines.
     """
     lines = []
     for stanza in re.split(r"\n\s*\n", configured):

@@ -1,4 +1,4 @@
-"""Looks at an archive that somebody else made (docker save, podman save, buildah, skopeo) before nodes are given it."""
+"""Checks an archive made elsewhere (docker save, podman save, buildah, skopeo) before nodes load it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MARKS = ("index.json", "manifest.json", "oci-layout")
 
 
 def refuse_if_no_image(path: Path) -> bool:
-    """Whether the archive is compressed by gzip. Raises NotFound, Invalid for what is no OCI or docker archive."""
+    """Whether the archive is compressed with gzip. Raises NotFound, or Invalid for what is no OCI or docker archive."""
     try:
         with path.open("rb") as file:
             head = file.read(6)
@@ -27,7 +27,7 @@ def refuse_if_no_image(path: Path) -> bool:
     for magic, name in _OTHER.items():
         if head.startswith(magic):
             raise Invalid(
-                f"it is compressed by {name}", obj=str(path), step=_STEP, action=f"Unpack it first: {name} -d {path}"
+                f"it is compressed with {name}", obj=str(path), step=_STEP, action=f"Unpack it first: {name} -d {path}"
             )
     if not _holds_an_image(path):
         raise Invalid(
@@ -48,5 +48,5 @@ def _holds_an_image(path: Path) -> bool:
             f"not a readable tar: {str(error).splitlines()[0]}",
             obj=str(path),
             step=_STEP,
-            action="Make it anew: `docker save -o FILE IMAGE`, or skopeo copy ... oci-archive:FILE",
+            action="Make it again: `docker save -o FILE IMAGE`, or skopeo copy ... oci-archive:FILE",
         ) from error

@@ -1,4 +1,4 @@
-"""Reads OCI archives where they lie: which names and blobs they hold, and at which offsets."""
+"""Reads OCI archives in place: which names and blobs they hold, and at which offsets."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ class Archive:
     names: Mapping[str, dict[str, Any]]
 
     def document(self, digest: str) -> dict[str, Any]:
-        """A JSON blob; raises KeyError when the archive does not hold it."""
+        """A JSON blob. Raises KeyError when it is not in the archive."""
         return cast(dict[str, Any], json.loads(self.blobs[digest].read()))
 
 
 def read_archive(path: Path) -> Archive:
-    """Only the tar's headers and index.json are read. Raises Invalid for a file that is no OCI archive."""
+    """Reads only the tar's headers and index.json. Raises Invalid for a file that is no OCI archive."""
     blobs: dict[str, Blob] = {}
     index: dict[str, Any] = {}
     try:

@@ -1,7 +1,7 @@
-"""Distribution packages as a userland: resolved and fetched by apt as for an empty machine, unpacked by tar.
+"""Distribution packages as a userland: apt resolves and fetches them as for an empty machine, tar unpacks them.
 
-The host's installed packages are neither read nor changed (apt is given an empty status file). Maintainer
-scripts do not run, so what they would make (awk, the certificate bundle) is made here or named in the recipe.
+The host's installed packages are neither read nor changed (apt gets an empty status file). Maintainer scripts do not
+run, so what they would make (awk, the certificate bundle) is made here or named in the recipe.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from nodelib.command import CommandError, run_sync
 from nodelib.errors import Permanent
 
-# Drawn in by dependencies of scripts that never run here, or only for managing packages and users.
+# Dependencies of scripts that never run here, or needed only for managing packages and users.
 _LEFT_OUT = re.compile(
     r"^(perl.*|libperl.*|libfile-find-rule-perl|libnumber-compare-perl|libtext-glob-perl|usrmerge|usr-is-merged|debconf"
     r"|dpkg|passwd|openssl|libgdbm.*|libsemanage.*|libsepol.*|init-system-helpers|libdebconfclient0|base-passwd"
@@ -49,9 +49,9 @@ _MERGED = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 def unpack_packages(
     names: Sequence[str], above: Sequence[str], root: Path, debs: Path, progress: Callable[[str], None]
 ) -> None:
-    """The files of `names` and all they need into `root`, less what `above` and its needs already hold.
+    """Unpack `names` and their dependencies into `root`, without what `above` and its dependencies already hold.
 
-    `debs` keeps the downloads. Raises Permanent when apt cannot resolve or fetch.
+    Downloads are kept in `debs`. Raises Permanent when apt cannot resolve or fetch.
     """
     below = set(_closure(above, debs)) if above else set()
     wanted = [deb for deb in _closure([*names, *above], debs) if deb not in below]
@@ -65,7 +65,7 @@ def unpack_packages(
     for deb in wanted:
         run_sync(["sh", "-ec", _UNPACK, "unpack", str(debs / deb), str(root)], timeout=120)
     _finish(root)
-    if above:  # the directories and merged links are the lower layer's
+    if above:  # the lower layer has the directories and merged links
         for name in _MERGED:
             (root / name).unlink()
 
@@ -95,10 +95,12 @@ def _finish(root: Path) -> None:
 
 
 def _closure(names: Sequence[str], debs: Path) -> list[str]:
-    """File names of the packages that an empty machine would get, in a stable order."""
+    """File names of the packages that apt would install on an empty machine, in a stable order."""
     found = re.findall(r"^'[^']+' (\S+\.deb) ", _apt(names, debs / "none", "--print-uris"), re.MULTILINE)
     if not found:
-        raise Permanent("apt resolved no package", obj=", ".join(names), action="Run apt-get update and look at it")
+        raise Permanent(
+            "apt resolved no package", obj=", ".join(names), action="Run apt-get update and see what it reports"
+        )
     return sorted(found)
 
 

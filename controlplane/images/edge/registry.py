@@ -1,7 +1,7 @@
 """A read-only image registry over OCI archives, for nodes that must pull (imagePullPolicy Always).
 
-Serves the pull half of the OCI distribution specification 1.1: /v2/, manifests by tag and digest, blobs with
-ranges. Blobs are read from the archives where they lie; nothing is unpacked or copied.
+Serves the pull part of the OCI distribution specification 1.1: /v2/, manifests by tag and digest, blobs with ranges.
+Blobs are read directly from the archives; nothing is unpacked or copied.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from nodelib.errors import Invalid, NodewrightError
 _CHUNK = 1 << 18
 _VERSION = {"Docker-Distribution-Api-Version": "registry/2.0"}
 
-# The registries whose names the images here carry.
+# The registries in the names of our images.
 UPSTREAM_REGISTRIES: tuple[str, ...] = ("registry.k8s.io",)
 
 
@@ -36,7 +36,7 @@ class Catalogue:
     blobs: Mapping[str, Blob]
 
     def manifest(self, repository: str, reference: str, registry: str | None) -> dict[str, Any] | None:
-        """The descriptor of `repository` at a tag or digest; `registry` is the upstream host a mirror request names."""
+        """The descriptor of `repository` at a tag or digest; `registry` is the upstream host of a mirror request."""
         for name, descriptor in self.names.items():
             host, _, rest = name.partition("/")
             path, _, tag = rest.rpartition(":")
@@ -50,7 +50,7 @@ class Catalogue:
 
 
 def catalogue(archives: Iterable[Path]) -> Catalogue:
-    """Reads the archives' indexes; of two that carry the same name, the one last used by ensure_images counts.
+    """Read the archives' indexes; of two with the same name, the one that ensure_images used last counts.
 
     Raises Invalid for a file that is no OCI archive.
     """
@@ -74,14 +74,14 @@ def archives_below(folder: Path) -> list[Path]:
 def hosts_toml(registry: str, endpoint: str, *, fallback: bool = True) -> str:
     """containerd's certs.d/REGISTRY/hosts.toml: pull from `endpoint` (http://IP:PORT) first.
 
-    Without `fallback` the real registry is never asked: for nodes without an uplink, where asking only costs time.
+    Without `fallback` the real registry is never asked: on nodes without an uplink that would only waste time.
     """
     server = f"https://{registry}" if fallback else endpoint
     return f'server = "{server}"\n\n[host."{endpoint}"]\n  capabilities = ["pull", "resolve"]\n'
 
 
 def application(served: Catalogue) -> web.Application:
-    """The aiohttp application; every request is logged by aiohttp's access log."""
+    """The aiohttp application; aiohttp's access log has every request."""
 
     async def version(request: web.Request) -> web.StreamResponse:
         return web.json_response({}, headers=_VERSION)
@@ -109,7 +109,7 @@ def application(served: Catalogue) -> web.Application:
 
 @contextlib.asynccontextmanager
 async def serving(served: Catalogue, host: str, port: int) -> AsyncIterator[int]:
-    """Serves until the block ends; yields the port (useful with port 0). Raises OSError when it cannot listen."""
+    """Serve until the block ends; yields the port (useful with port 0). Raises OSError when it cannot listen."""
     runner = web.AppRunner(application(served))
     await runner.setup()
     try:

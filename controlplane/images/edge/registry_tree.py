@@ -1,7 +1,7 @@
-"""An image in the folders that agnhost's fake-registry-server serves.
+"""An image laid out in the folders that agnhost's fake-registry-server serves.
 
 Its rules (test/images/agnhost/fakeregistryserver of Kubernetes): NAME/manifests/TAG holds a digest, everything else
-lies at NAME/{manifests,blobs}/ALGORITHM/first two digits/HASH/data.
+is at NAME/{manifests,blobs}/ALGORITHM/first two digits/HASH/data.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A containerd root that already holds the images, made once and then cloned per node.
+"""A containerd root that already holds the images, made once and then cloned for each node.
 
-Importing the demo images takes seconds (hashing, journalling and unpacking 300 MB); a clone takes milliseconds:
-content blobs and the files of committed snapshots are never written again (overlayfs copies up), so every node
-hard-links them; the two bolt databases are copied for real. On another file system the clone is a copy.
+Importing the demo images takes seconds (hashing, journalling and unpacking 300 MB), a clone takes milliseconds: content
+blobs and files of committed snapshots are never written again (overlayfs copies up), so every node has hard links to
+them, and only the two bolt databases are really copied. On another file system everything is copied.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from nodelib.errors import Conflict, Permanent
 Progress = Callable[[str], None]
 
 _FORMAT = "1"
-# What is one node's own (uuid) or only scratch: a clone starts without it.
+# What belongs to one node (uuid) or is only scratch: a clone starts without it.
 _OWN = ("io.containerd.grpc.v1.introspection", "io.containerd.content.v1.content/ingest", "tmpmounts")
 _DATABASES = ("io.containerd.metadata.v1.bolt/meta.db", "io.containerd.snapshotter.v1.overlayfs/metadata.db")
 
@@ -35,8 +35,8 @@ state = "{state}"
   address = "{state}/containerd.sock"
 """
 
-# Import, then wait until the CRI plugin has taken notice of every image (its label), so that a node's first
-# kubelet call finds them; a clean end flushes the databases.
+# Import, then wait until the CRI plugin has labelled every image, so that a node's first kubelet call finds them.
+# A clean exit flushes the databases.
 _SCRIPT = """set -eu
 containerd=$1; ctr="$2 -a $3/containerd.sock -n k8s.io"; log=$3/containerd.log; wanted=$4; shift 4
 "$containerd" --config "$CONFIG" --log-level warn >"$log" 2>&1 &
@@ -65,10 +65,10 @@ def seed_containerd_root(
     progress: Progress = lambda line: None,
     ctr: Path | None = None,
 ) -> None:
-    """Fills `dest` (a containerd root that does not exist or is empty) with `images` (name -> archive).
+    """Fill `dest` (a containerd root that is empty or does not exist) with `images` (name -> archive).
 
-    The path of `dest` does not matter to containerd, its snapshotter must be overlayfs. Blocking; `ctr` is the one
-    beside `containerd` unless given. Raises Conflict when `dest` is in use, Permanent when the seed cannot be made.
+    containerd does not mind the path of `dest`; its snapshotter must be overlayfs. Blocking; `ctr` is the one beside
+    `containerd` unless given. Raises Conflict when `dest` is in use, Permanent when the seed cannot be made.
     """
     if dest.exists() and any(dest.iterdir()):
         raise Conflict(
@@ -87,20 +87,20 @@ def seed_of(
     progress: Progress = lambda line: None,
     ctr: Path | None = None,
 ) -> Iterator[Path]:
-    """The seed of these images and this containerd, made if it is not in the cache (seconds).
+    """The seed for these images and this containerd; made, in seconds, if it is not in the cache.
 
-    It stays for as long as the context does; making one removes those that nobody has used for days.
+    It is not removed while the context lasts. Making a seed removes those that nobody has used for days.
     """
     seeds = cache_dir / "seeds"
     archives = sorted(set(images.values()))
     real = containerd.resolve()
     parts = [_FORMAT, real.parent.name, str(real.stat().st_size), *(path.parent.name for path in archives)]
     seed = seeds / hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
-    lock, busy = seeds / f"{seed.name}.lock", "another run prepares the images for containerd"
+    lock, busy = seeds / f"{seed.name}.lock", "another run is preparing the images for containerd"
     while True:
         with cache_lock(lock, progress, busy, shared=True):
             if seed.exists():
-                os.utime(seed)  # used now: remove_unused() goes by it
+                os.utime(seed)  # remove_unused() goes by the time of the last use
                 yield seed
                 return
         with cache_lock(lock, progress, busy):
@@ -114,7 +114,7 @@ def seed_of(
 
 
 def _fill(root: Path, archives: list[Path], wanted: int, containerd: Path, ctr: Path) -> None:
-    # Not in the cache: a unix socket's path may have 107 bytes at most.
+    # Not in the cache folder: the path of a unix socket has at most 107 bytes.
     with tempfile.TemporaryDirectory(prefix="nodewright-seed-") as state:
         config = Path(state, "config.toml")
         config.write_text(_CONFIG.format(root=root, state=state))

@@ -1,7 +1,6 @@
-"""Removes seeds of containerd's root that no run has used for days: each change of the set-up leaves one behind.
+"""Removes seeds of containerd's root that no run has used for days; each change of images or containerd leaves one.
 
-A standing cluster loses nothing: its nodes have names of their own for the files (hard links, or copies), and the
-databases are their own.
+Running clusters lose nothing: their nodes have their own links to the files (or copies) and their own databases.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ _GONE = ".gone-"
 
 
 def remove_unused(seeds: Path, now: float) -> list[str]:
-    """Every seed that was last used more than KEPT seconds before `now` (wall seconds) and is not in use; their names.
+    """Remove every seed that was last used more than KEPT seconds before `now` (wall clock) and is not in use.
 
-    With their locks, and with what runs that were killed have left.
+    Their locks are removed too, and whatever killed runs have left. Returns the names of the seeds.
     """
     for left in [*seeds.glob(f"{WORK}*"), *seeds.glob(f"{_GONE}*")]:
         if _is_old(left, now):
@@ -33,23 +32,25 @@ def remove_unused(seeds: Path, now: float) -> list[str]:
         if not _is_old(seed if seed.exists() else lock, now):
             continue
         with unused(lock) as ours:
-            # Looked at again: whoever held the lock until now has used it.
+            # Checked again: whoever held the lock until now has used the seed.
             if ours and _is_old(seed, now) and _remove(seed):
                 removed.append(seed.name)
     return removed
 
 
 def _remove(seed: Path) -> bool:
-    """Under another name first: nobody may find it half removed. False when it cannot have one: it stays whole, for
-    whoever comes next; no run fails for want of tidiness."""
-    aside = seed.with_name(f"{_GONE}{seed.name}")
-    shutil.rmtree(aside, ignore_errors=True)
+    """Rename it first, so that nobody finds a half-removed seed.
+
+    False when it cannot be renamed: it stays complete for the next run, and this run does not fail because of it.
+    """
+    renamed = seed.with_name(f"{_GONE}{seed.name}")
+    shutil.rmtree(renamed, ignore_errors=True)
     try:
-        seed.rename(aside)
+        seed.rename(renamed)
     except OSError as error:
-        log.warning("%s is not used and cannot be removed: %s", seed, error)
+        log.warning("%s is unused but cannot be removed: %s", seed, error)
         return False
-    shutil.rmtree(aside, ignore_errors=True)
+    shutil.rmtree(renamed, ignore_errors=True)
     return True
 
 

@@ -1,8 +1,8 @@
 """OCI images as values: entries make a layer, layers and a config make an image.
 
 Follows the OCI image specification 1.1 (image-layout.md, manifest.md, config.md, layer.md).
-Everything here is a pure function of its input: no clock, no host user names, sorted keys and entries,
-so the same inputs give the same digests on every machine.
+Everything here is a pure function of its input (no clock, no user names of the host, keys and entries sorted), so the
+same inputs give the same digests on every machine.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class EntryKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One path of a layer; `content` is bytes, or the host file that holds them; `target` is for links."""
+    """One path of a layer; `content` is bytes or the host file that contains them; `target` is for links."""
 
     path: str
     kind: EntryKind = EntryKind.FILE
@@ -53,7 +53,7 @@ def file(path: str, content: bytes | str | Path, mode: int = 0o644, uid: int = 0
 
 
 def directory(path: str, mode: int = 0o755, uid: int = 0, gid: int = 0) -> Entry:
-    """A directory; parents that no entry names are made by the runtime as 0755 root."""
+    """A directory; the runtime makes parents without an entry as 0755 root."""
     return Entry(_relative(path), EntryKind.DIR, mode, uid, gid)
 
 
@@ -63,14 +63,14 @@ def symlink(path: str, target: str) -> Entry:
 
 
 def in_order(entries: Iterable[Entry]) -> list[Entry]:
-    """Sorted, the last entry of a path winning, hard links after the files they name."""
+    """Sorted; the last entry of a path wins, and hard links come after the files they refer to."""
     unique = {entry.path: entry for entry in entries}
     return sorted(unique.values(), key=lambda entry: (entry.kind is EntryKind.HARDLINK, entry.path))
 
 
 @dataclass(frozen=True, slots=True)
 class RunConfig:
-    """The `config` object of an image: what a container runs when the pod does not say."""
+    """The `config` object of an image: what a container runs unless the pod says otherwise."""
 
     entrypoint: tuple[str, ...] = ()
     cmd: tuple[str, ...] = ()
@@ -97,7 +97,7 @@ class Descriptor:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """The JSON blobs of an image, their descriptors, and the names it is known by."""
+    """The JSON blobs of an image, their descriptors and the image's names."""
 
     names: tuple[str, ...]
     config: bytes
@@ -122,7 +122,7 @@ def make_image(names: Sequence[str], run: RunConfig, layers: Sequence[Descriptor
     )
     manifest_descriptor = describe(MANIFEST, manifest)
     platform = {"architecture": architecture, "os": "linux"}
-    # By digest too, as after a pull: the CRI makes repoDigests, and the kubelet imageID, of such a name.
+    # Also named by digest, as after a pull: the CRI makes repoDigests and the kubelet imageID of such a name.
     by_digest = {f"{name.rpartition(':')[0]}@{manifest_descriptor.digest}" for name in names}
     index = _json(
         {
@@ -142,7 +142,7 @@ def make_image(names: Sequence[str], run: RunConfig, layers: Sequence[Descriptor
 
 
 def config_document(run: RunConfig, layers: Sequence[Descriptor], architecture: str) -> dict[str, Any]:
-    """The image configuration (config.md): empty fields are left out, as every builder does."""
+    """The image configuration (config.md); like other builders we leave out empty fields."""
     optional = {
         "Entrypoint": list(run.entrypoint),
         "Cmd": list(run.cmd),
@@ -164,7 +164,7 @@ def config_document(run: RunConfig, layers: Sequence[Descriptor], architecture: 
 
 
 def describe(media_type: str, content: bytes) -> Descriptor:
-    """The descriptor of a blob held in memory."""
+    """The descriptor of a blob in memory."""
     return Descriptor(media_type, "sha256:" + hashlib.sha256(content).hexdigest(), len(content))
 
 

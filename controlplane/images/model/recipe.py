@@ -1,4 +1,4 @@
-"""What a recipe can say: sources make layers, layers and a run configuration make an image. Facts only."""
+"""What a recipe consists of: sources make layers, layers and a run configuration make an image. Facts only."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from controlplane.images.model.oci import Entry, RunConfig
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Entries given in full."""
+    """Entries given directly."""
 
     entries: tuple[Entry, ...]
 
@@ -34,7 +34,7 @@ class Upstream:
 
 @dataclass(frozen=True, slots=True)
 class Packages:
-    """Distribution packages with all they depend on, unpacked but not configured; `above` lies in a layer below."""
+    """Distribution packages and their dependencies, unpacked but not configured. `above`: packages of a lower layer."""
 
     names: tuple[str, ...]
     above: tuple[str, ...] = ()
@@ -43,7 +43,7 @@ class Packages:
 
 @dataclass(frozen=True, slots=True)
 class CProgram:
-    """One C file, compiled statically at build time."""
+    """One C file, compiled statically when the image is built."""
 
     source: str
     path: str
@@ -51,7 +51,7 @@ class CProgram:
 
 @dataclass(frozen=True, slots=True)
 class BusyBox:
-    """busybox from the distribution's source package: its own default configuration with these options changed."""
+    """busybox from the distribution's source package: its default configuration with these options changed."""
 
     options: tuple[tuple[str, str], ...] = ()
 
@@ -79,7 +79,7 @@ Source = Files | Built | Upstream | Packages | CProgram | BusyBox | RegistryTree
 
 @dataclass(frozen=True, slots=True)
 class LayerRecipe:
-    """One layer; recipes that share it share the blob. `title` is for people."""
+    """One layer; recipes with the same layer share its blob. `title` is for people."""
 
     title: str
     sources: tuple[Source, ...]
@@ -87,7 +87,7 @@ class LayerRecipe:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """One image. `differs` says plainly what a user of upstream's image would find otherwise here."""
+    """One image. `differs` says what a user of upstream's image would find different here."""
 
     name: str
     layers: tuple[LayerRecipe, ...]
@@ -97,10 +97,10 @@ class Recipe:
 
     @property
     def binaries(self) -> tuple[str, ...]:
-        """The binaries it is made of."""
+        """Names of the binaries in the image."""
         return tuple(s.binary for layer in self.layers for s in layer.sources if isinstance(s, Built))
 
     @property
     def images(self) -> tuple[str, ...]:
-        """The other images it carries inside."""
+        """Names of the other images that parts of it come from."""
         return tuple(s.image for layer in self.layers for s in layer.sources if isinstance(s, RegistryTree | FileOf))

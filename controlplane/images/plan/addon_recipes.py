@@ -1,4 +1,4 @@
-"""Images of what a cluster can have beyond DNS (`up --addons`)."""
+"""Images of the addons (`up --addons`)."""
 
 from __future__ import annotations
 

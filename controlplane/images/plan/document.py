@@ -1,4 +1,4 @@
-"""docs/images.md, generated from the recipes: `python -m controlplane.images.plan.document > docs/images.md`."""
+"""Generates docs/images.md from the recipes: `python -m controlplane.images.plan.document > docs/images.md`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `kubeadm` runs as static pods and addons, under the names it asks for (kubeadm config images list)."""
+"""What kubeadm runs as static pods and addons, under the names of `kubeadm config images list`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from controlplane.images.plan.recipes import DEBIAN_LAYER, SKELETON, USERLAND
 _COMPONENTS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
 _BIN = "usr/local/bin"
 
-# One binary holds the three and picks the component by its own name: one layer, three names in it.
+# One binary holds all three components and picks one by its own name, so one layer has three names for it.
 _CONTROL_PLANE_LAYER = LayerRecipe(
     "control plane",
     (
@@ -20,7 +20,7 @@ _CONTROL_PLANE_LAYER = LayerRecipe(
     ),
 )
 
-# The packages are unpacked, not configured: the links that update-alternatives would make.
+# The packages are unpacked, not configured: these are the links that update-alternatives would make.
 _IPTABLES = tuple(
     symlink(f"usr/sbin/{family}{suffix}", "xtables-nft-multi")
     for family in ("iptables", "ip6tables")

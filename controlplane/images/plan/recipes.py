@@ -80,7 +80,7 @@ SKELETON = Files(
     )
 )
 
-# The userland that agnhost's tests call: the packages of its Dockerfile under their Debian names.
+# The userland that tests with agnhost use: the packages of its Dockerfile under their Debian names.
 USERLAND = (
     *("base-files", "bash", "coreutils", "dash", "findutils", "grep", "gzip", "hostname", "mawk", "mount"),
     *("sed", "tar"),
@@ -114,7 +114,7 @@ _AGNHOST_FILES = (
     Upstream("test/images/agnhost/porter/localhost.crt", "localhost.crt"),
     Upstream("test/images/agnhost/porter/localhost.key", "localhost.key", 0o600),
     RegistryTree(PAUSE_NAME, "pause", "testing"),
-    # Containers whose image changes while they run are watched by what this program of Alpine's busybox prints.
+    # Tests that change the image of a running container watch what this program of Alpine's busybox prints.
     FileOf(BUSYBOX_NAME, "bin/busybox", "usr/bin/nmeter"),
     Files(
         (
@@ -199,7 +199,7 @@ def _nginx(tag: str) -> Recipe:
 
 
 def _agnhost(tag: str) -> Recipe:
-    # Two tags of one config digest would be one image to the CRI, which then reports either name; the label parts them.
+    # To the CRI two tags of one config digest are one image, reported under either name; the label keeps them apart.
     return Recipe(
         f"{_E2E}/agnhost:{tag}",
         (DEBIAN_LAYER, AGNHOST_LAYER),
@@ -301,7 +301,7 @@ RECIPES: tuple[Recipe, ...] = (
     ),
 )
 
-# What the e2e_node suite takes beside those.
+# What the e2e_node suite needs beyond those.
 NODE_RECIPES: tuple[Recipe, ...] = (
     Recipe(
         f"{_E2E}/sample-device-plugin:1.8.0",

@@ -1,4 +1,4 @@
-"""The configuration that kubeadm reads.
+"""The configuration that kubeadm reads. Pure.
 
 kubeadm.k8s.io/v1beta4 (https://kubernetes.io/docs/reference/config-api/kubeadm-config.v1beta4/).
 """
@@ -13,7 +13,7 @@ from controlplane.cluster.plan.node_files import CONTAINERD_SOCKET
 
 Json = dict[str, Any]
 API_VERSION = "kubeadm.k8s.io/v1beta4"
-# What cannot be had in a namespace of a machine that may have cgroups v1, and no module tree (kubeadm's own names).
+# Preflight checks of kubeadm that cannot pass in a namespace, with cgroups v1 perhaps and without a module tree.
 IGNORED = ("SystemVerification", "Swap")
 
 
@@ -22,13 +22,13 @@ def control_planes(cluster: Cluster) -> tuple[Node, ...]:
 
 
 def joined(cluster: Cluster) -> tuple[Node, ...]:
-    """The nodes that `nodewright join` makes nodes, and not kubeadm."""
+    """The nodes that `nodewright join` adds instead of kubeadm."""
     count = cluster.options.joined
     return cluster.nodes[len(cluster.nodes) - count :] if count else ()
 
 
 def init_config(cluster: Cluster, token: str, certificate_key: str) -> str:
-    """The first node's configuration: InitConfiguration with what holds for the whole cluster."""
+    """The first node's configuration: InitConfiguration and the documents for the whole cluster."""
     first = cluster.nodes[0]
     documents: list[Json] = [
         {
@@ -47,7 +47,7 @@ def init_config(cluster: Cluster, token: str, certificate_key: str) -> str:
 
 
 def join_config(cluster: Cluster, node: Node, token: str, ca_hash: str, certificate_key: str) -> str:
-    """The configuration of a node that joins, as a control plane when it is one."""
+    """The configuration of a joining node, as a control plane node if it is one."""
     document: Json = {
         "apiVersion": API_VERSION,
         "kind": "JoinConfiguration",
@@ -71,7 +71,7 @@ def _registration(node: Node) -> Json:
         "name": node.name,
         "criSocket": f"unix://{CONTAINERD_SOCKET}",
         "imagePullPolicy": "IfNotPresent",
-        "taints": [],  # every node of a cluster on one machine takes pods
+        "taints": [],  # every node of a cluster on one machine runs pods
         "kubeletExtraArgs": [{"name": "node-ip", "value": ",".join(node.addresses)}],
         "ignorePreflightErrors": list(IGNORED),
     }
@@ -98,7 +98,7 @@ def _cluster_config(cluster: Cluster) -> Json:
 
 
 def kubelet_config(cluster: Cluster) -> Json:
-    """KubeletConfiguration of every node; what differs from node to node goes by flag."""
+    """KubeletConfiguration of every node; what differs between nodes is set by flags."""
     return {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",

@@ -1,6 +1,6 @@
-"""A pod network as kind's: a privileged DaemonSet in the host's network that writes the CNI configuration and routes.
+"""A pod network like kind's: a privileged DaemonSet in the host's network that writes CNI configuration and routes.
 
-Same plugins, same configuration and same routes as kindnetd's; its program is a script here.
+Plugins, configuration and routes are the same as kindnetd's; the program is a script here. Pure.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ done
 
 
 def objects() -> list[Json]:
-    """Account, rights and DaemonSet."""
+    """The account, its rights and the DaemonSet."""
     labels = {"app": "kindnet"}
     mounts = {"cni-cfg": "/etc/cni/net.d", "cni-bin": "/opt/cni/bin"}
     container = {

@@ -1,7 +1,7 @@
 """The cgroups of a cluster: made in every mounted hierarchy, emptied and removed by `down`.
 
-On v1 that is one directory a controller (and the named systemd hierarchy), on v2 the one tree, on a hybrid
-machine both: a process is found by whichever tree a runtime left it in.
+On v1 that is one directory per controller (and the named systemd hierarchy), on v2 the single tree, on a hybrid machine
+both: a process is found in whichever tree a runtime left it.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class Hierarchies:
 
     @cached_property
     def beside(self) -> tuple[str, ...]:
-        """Folders among the v1 trees in which none is mounted. Nothing is made in them, but what is there goes too:
-        containerd takes one for a tree and makes its paths in it (containerd/cgroups, cgroup1/hugetlb.go)."""
+        """Folders beside the v1 trees with no hierarchy mounted. Nothing is made in them, but they are cleaned up too:
+        containerd takes them for hierarchies and makes its paths there (containerd/cgroups, cgroup1/hugetlb.go)."""
         found: set[str] = set()
         for parent in {os.path.dirname(path) for path in self.v1}:
             with os.scandir(parent) as entries:
@@ -46,7 +46,7 @@ class Hierarchies:
         return "v2" if not self.v1 else "hybrid" if self.v2 else "v1"
 
     def controllers(self) -> set[str]:
-        """Names of the controllers that can be used, in whichever tree."""
+        """Names of the usable controllers of all trees."""
         names = {part for path in self.v1 for part in os.path.basename(path).split(",")}
         if self.v2:
             with open(f"{self.v2}/cgroup.controllers", encoding="ascii") as file:
@@ -55,7 +55,7 @@ class Hierarchies:
 
 
 def hierarchies() -> Hierarchies:
-    """Those that are mounted here. Raises Permanent if there is none."""
+    """The hierarchies mounted here. Raises Permanent if there are none."""
     found = mounts_here()
     if found.version == 2:
         return Hierarchies((), found.points[""])
@@ -63,7 +63,7 @@ def hierarchies() -> Hierarchies:
 
 
 def ensure(trees: Hierarchies, path: str) -> list[str]:
-    """Make the cgroup `path` (absolute) in every hierarchy; the directories are returned."""
+    """Make the cgroup `path` (absolute) in every hierarchy. Returns the directories."""
     made = []
     for root in trees.roots:
         current = root
@@ -88,7 +88,7 @@ def _delegate(directory: str) -> None:
 
 
 def _inherit_cpuset(directory: str) -> None:
-    # A new v1 cpuset is empty, and no process can join it (cpusets.rst, section 1.9).
+    # A new v1 cpuset is empty, so no process could join it (cpusets.rst, section 1.9).
     for name in ("cpuset.cpus", "cpuset.mems"):
         path = f"{directory}/{name}"
         if not os.path.exists(path) or os.path.exists(f"{directory}/cgroup.controllers"):
@@ -103,10 +103,10 @@ def _inherit_cpuset(directory: str) -> None:
 
 
 def count_block_io(directories: Iterable[str], path: str) -> None:
-    """Have the kernel count the block I/O of cgroups on the device of `path`, where it does not by itself.
+    """Make the kernel count the block I/O of cgroups on the device of `path`, where it does not do so by itself.
 
-    On v1 it counts nothing for cgroups on a device until one of them has a limit there (block/blk-throttle.c: the
-    policy is made at the first one). The limit set here limits nothing; the counting stays until the machine restarts.
+    On v1 it counts nothing on a device until some cgroup has a limit there (block/blk-throttle.c: the policy is made
+    with the first limit). The limit set here is no restriction; the counting goes on until the machine restarts.
     """
     disk = _whole_disk(os.stat(path).st_dev)
     for file_name in (f"{directory}/blkio.throttle.read_bps_device" for directory in directories):
@@ -116,28 +116,28 @@ def count_block_io(directories: Iterable[str], path: str) -> None:
 
 
 def _whole_disk(device: int) -> str:
-    """MAJOR:MINOR of the disk that a device is or is a part of, "" for one that is no block device (overlay, btrfs)."""
+    """MAJOR:MINOR of the disk that a device is or belongs to, "" if it is no block device (overlay, btrfs)."""
     own = f"/sys/dev/block/{os.major(device)}:{os.minor(device)}"
     # The folder of a partition lies in the folder of its disk.
     return text_of(f"{own}/../dev" if os.path.exists(f"{own}/partition") else f"{own}/dev").strip()
 
 
 def members(trees: Hierarchies, path: str) -> set[int]:
-    """Every process below the cgroup, in any hierarchy."""
+    """Every process in or below the cgroup, in any hierarchy."""
     pids: set[int] = set()
     for directory in _below(trees, path):
         try:
             with open(f"{directory}/cgroup.procs", encoding="ascii") as file:
                 pids.update(int(line) for line in file)
         except OSError:
-            continue  # removed meanwhile, or a threaded v2 cgroup, whose processes its parent lists
+            continue  # removed in the meantime, or a threaded v2 cgroup, whose processes its parent lists
     return pids - {0}
 
 
 def kill_all(trees: Hierarchies, path: str, *, timeout: float = 20) -> int:
-    """SIGKILL everything below the cgroup and wait until it is gone. Returns how many processes that were.
+    """SIGKILL everything in or below the cgroup and wait until it is gone. Returns how many processes there were.
 
-    Raises Temporary with the pids that outlive `timeout` seconds (in uninterruptible sleep).
+    Raises Temporary with the pids that are still alive after `timeout` seconds (in uninterruptible sleep).
     """
 
     def kill(pids: set[int]) -> None:
@@ -150,8 +150,8 @@ def kill_all(trees: Hierarchies, path: str, *, timeout: float = 20) -> int:
         raise Temporary(
             str(error),
             obj=path,
-            step="kill what runs in the cgroup",
-            action="They wait in the kernel (`ps -o pid,stat,wchan,cmd`); run `down` again once they are gone.",
+            step="kill the processes of the cgroup",
+            action="They are blocked in the kernel (`ps -o pid,stat,wchan,cmd`); run `down` again once they are gone.",
         ) from error
 
 
@@ -165,7 +165,7 @@ def _thaw(trees: Hierarchies, path: str) -> None:
 
 
 def remove(trees: Hierarchies, path: str, *, timeout: float = 10) -> None:
-    """Remove the cgroup and all below it. Raises Temporary if one stays busy."""
+    """Remove the cgroup and everything below it. Raises Temporary if one stays busy."""
     deadline = time.monotonic() + timeout
     for directory in sorted(_below(trees, path), key=len, reverse=True):
         while True:
@@ -182,7 +182,7 @@ def remove(trees: Hierarchies, path: str, *, timeout: float = 10) -> None:
 
 
 def remove_if_empty(trees: Hierarchies, path: str) -> None:
-    """Remove a cgroup that has no children; one in use stays."""
+    """Remove a cgroup that has no children; one that is in use stays."""
     for root in (*trees.roots, *trees.beside):
         try:
             os.rmdir(root + path)

@@ -1,4 +1,4 @@
-"""Asks a namespace's kernel for the route of a packet, as `ip route get` does. Decides nothing."""
+"""Asks the kernel for the route of a packet in a namespace, as `ip route get` does. Decides nothing."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _ERRORS = {
     errno.ENETUNREACH: "none",
     errno.EHOSTUNREACH: "unreachable",
     errno.EACCES: "prohibit",
-    errno.EAGAIN: "none",  # a throw route, and nothing behind it
-    errno.EINVAL: "blackhole",  # or a martian source: the kernel has one number for both
+    errno.EAGAIN: "none",  # a throw route and nothing after it
+    errno.EINVAL: "blackhole",  # or a martian source: the kernel uses one number for both
     errno.EXDEV: "filtered",
 }
 _STATES = {0x01: "INCOMPLETE", 0x02: "REACHABLE", 0x04: "STALE", 0x08: "DELAY", 0x10: "PROBE", 0x20: "FAILED"}
 
 
 def ask(netlink: Netlink, space: str, packet: Packet) -> Route:
-    """The route of `packet` in `space` now. Raises Temporary with the kernel's reason."""
+    """The current route of `packet` in `space`. Raises Temporary with the kernel's reason."""
     from pyroute2.netlink.exceptions import NetlinkError
 
     family = socket.AF_INET6 if ":" in packet.destination else socket.AF_INET
@@ -45,7 +45,7 @@ def ask(netlink: Netlink, space: str, packet: Packet) -> Route:
             ) from error
         return Route(_ERRORS[error.code])
     kind = _KINDS.get(int(found["type"]), "unicast")
-    if kind not in ("unicast", "local"):  # IPv6 answers with the route where IPv4 answers with an error
+    if kind not in ("unicast", "local"):  # IPv6 returns the route where IPv4 returns an error
         return Route("none" if found.get_attr("RTA_TABLE") == 0 else kind)
     links = netlink.socket(space).get_links(int(found.get_attr("RTA_OIF") or 0)) if kind == "unicast" else ()
     name = str(links[0].get_attr("IFLA_IFNAME")) if links else ""

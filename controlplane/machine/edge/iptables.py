@@ -1,4 +1,4 @@
-"""The host's iptables, by the command that the host's administrator uses (so in the same backend)."""
+"""The host's iptables through the administrator's own command, and so in the same backend."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _WAIT = ("iptables", "-w", "10")
 
 
 async def ensure_rule(table: str, chain: str, arguments: Sequence[str]) -> bool:
-    """Insert a rule at the head of a chain unless it is there. True if it was not."""
+    """Insert a rule at the head of a chain unless it is there. True if it was inserted."""
     there = await command.run([*_WAIT, "-t", table, "-C", chain, *arguments], check=False)
     if there.returncode == 0:
         return False
@@ -20,7 +20,7 @@ async def ensure_rule(table: str, chain: str, arguments: Sequence[str]) -> bool:
 
 
 async def list_rules(table: str, chain: str) -> str:
-    """`iptables -S` of a chain; "" when there is no iptables or no such chain."""
+    """The output of `iptables -S` for a chain; "" when there is no iptables or no such chain."""
     done = await command.run([*_WAIT, "-t", table, "-S", chain], check=False)
     return done.text if done.returncode == 0 else ""
 

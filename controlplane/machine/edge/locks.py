@@ -1,6 +1,7 @@
-"""One lock per cache folder, held while it is filled: two runs never build the same thing twice.
+"""Locks between processes, all of them flock(2): the kernel releases them when their holder dies.
 
-A lock's file may be removed by whoever holds it (`unused`): who waited for it then waits for the file that is there.
+A cache folder has a lock file, held while the folder is filled, so that two runs never build the same thing twice. Its
+holder may remove that file (`unused`); whoever waited for it then waits for the file that is there now.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from nodelib.errors import Conflict
 
 @contextmanager
 def cache_lock(path: Path, progress: Callable[[str], None], busy: str, *, shared: bool = False) -> Iterator[None]:
-    """Blocks until the lock is ours, saying `busy` once if it is not at first; the kernel frees it when we die.
+    """Blocks until the lock is ours; reports `busy` once if it has to wait.
 
-    `shared`: with others that only use what it guards.
+    `shared`: held together with others that only use what it guards.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     how, said = fcntl.LOCK_SH if shared else fcntl.LOCK_EX, False
@@ -37,7 +38,7 @@ def cache_lock(path: Path, progress: Callable[[str], None], busy: str, *, shared
 
 @contextmanager
 def unused(path: Path) -> Iterator[bool]:
-    """Whether nobody holds this lock. Then it is ours for the body, and its file is gone afterwards."""
+    """Whether nobody held this lock. If so, it is ours for the block, and its file is removed afterwards."""
     with path.open("w") as held:
         if not (_taken(held, fcntl.LOCK_EX) and _is_at(held, path)):
             yield False
@@ -65,7 +66,7 @@ def _is_at(held: IO[str], path: Path) -> bool:
 
 @contextmanager
 def directory_lock(directory: str, *, wait: bool = False) -> Iterator[None]:
-    """Hold the lock of a directory (made if missing). Raises Conflict when another process has it."""
+    """Hold the lock on a directory itself (made if missing). Raises Conflict when another process holds it."""
     while True:
         os.makedirs(directory, mode=0o755, exist_ok=True)
         handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -74,14 +75,14 @@ def directory_lock(directory: str, *, wait: bool = False) -> Iterator[None]:
         except BlockingIOError as error:
             os.close(handle)
             raise Conflict(
-                "another `up` or `down` of this cluster is at work",
+                "another `up` or `down` of this cluster is running",
                 obj=directory,
                 step="take the lock",
-                action="Wait for it to end, then run this again.",
+                action="Wait until it has finished, then run this again.",
             ) from error
         if _still_there(handle, directory):
             break
-        os.close(handle)  # `down` removed it between open and lock: make a new one
+        os.close(handle)  # `down` removed it between open and lock: try again
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""Namespaces from outside: has them made, says which exist, lets them go; runs commands inside."""
+"""Namespaces from outside: make them, list them, unmount them, run commands inside them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 async def make(spec: dict[str, Any], project: str) -> None:
-    """Make or mend namespaces as `spec` (see nsinit) says. Raises Permanent with the kernel's reason."""
+    """Make or repair namespaces according to `spec` (see nsinit). Raises Permanent with the kernel's reason."""
     argv = [sys.executable, "-I", "-S", os.path.join(project, "controlplane", "machine", "edge", "nsinit.py")]
     done = await command.run(argv, stdin=json.dumps(spec).encode(), check=False, timeout=60)
     if done.returncode != 0:
@@ -31,13 +31,13 @@ async def make(spec: dict[str, Any], project: str) -> None:
 
 
 def mount_points() -> list[str]:
-    """Targets of every mount of this mount namespace, in mount order."""
+    """Targets of all mounts of this mount namespace, in mount order."""
     with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
         return [line.split()[4].encode().decode("unicode_escape") for line in file]
 
 
 def unmount_below(directory: str) -> int:
-    """Unmount everything at or below `directory`, last mounted first. Returns how many mounts that were."""
+    """Unmount everything at or below `directory`, the last mounted first. Returns how many mounts there were."""
     found = [point for point in mount_points() if point == directory or point.startswith(directory + "/")]
     for point in reversed(found):
         if _libc.umount2(point.encode(), _MNT_DETACH) != 0:
@@ -50,7 +50,7 @@ def unmount_below(directory: str) -> int:
 
 
 def entered(net: str, argv: Sequence[str], *, mnt: str = "", uts: str = "") -> list[str]:
-    """The command line that runs `argv` inside namespaces (nsenter keeps the host's cgroup mounts)."""
+    """The command line that runs `argv` inside namespaces, given as files (nsenter keeps the host's cgroup mounts)."""
     line = [shutil.which("nsenter") or "nsenter", f"--net={net}"]
     if uts:
         line.append(f"--uts={uts}")
@@ -60,12 +60,12 @@ def entered(net: str, argv: Sequence[str], *, mnt: str = "", uts: str = "") -> l
 
 
 def is_bound(path: str) -> bool:
-    """Whether the file holds a namespace (and not just waits for one)."""
+    """Whether a namespace is bound to the file."""
     return path in mount_points()
 
 
 def mount_points_in_use() -> frozenset[str]:
-    """Every mount point of every mount namespace of this machine that a process lives in."""
+    """Every mount point of every mount namespace that has a process on this machine."""
     found: set[str] = set()
     seen: set[int] = set()
     for pid in filter(str.isdigit, os.listdir("/proc")):

@@ -1,6 +1,6 @@
-"""Makes links, addresses and routes by netlink. One socket a namespace; what is there already is left.
+"""Makes links, addresses and routes through netlink. One socket for each namespace; what exists is left alone.
 
-pyroute2 is imported on first use: it costs a quarter of a second, and most commands never need it.
+pyroute2 is imported on first use: that takes a quarter of a second, and most commands never need it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _IFA_F_NODAD = 0x02
 
 
 class Netlink:
-    """Sockets into the namespaces of a cluster; `resolve` gives a space's namespace file (None: this one)."""
+    """Sockets in the namespaces of a cluster; `resolve` maps a space to its namespace file (None: our own)."""
 
     def __init__(self, resolve: Callable[[str], str | None]) -> None:
         self._resolve = resolve
@@ -35,7 +35,7 @@ class Netlink:
         self._stack.close()
 
     def socket(self, space: str) -> Any:
-        """The IPRoute of a space. Raises Temporary when its namespace is not there."""
+        """The IPRoute of a space. Raises Temporary when its namespace does not exist."""
         if space not in self._sockets:
             from pyroute2 import IPRoute
 
@@ -54,25 +54,25 @@ class Netlink:
         found = self.socket(space).link_lookup(ifname=name)
         return int(found[0]) if found else None
 
-    def ensure(self, wish: links.Wish) -> bool:
-        """Make it so; True if a link had to be made. Raises NodewrightError with the object and the kernel's reason."""
+    def ensure(self, wanted: links.NetworkObject) -> bool:
+        """Make it exist. True if a link was made. Raises NodewrightError with the object and the kernel's reason."""
         made = False
-        with _translated(wish):
-            match wish:
+        with _translated(wanted):
+            match wanted:
                 case links.Bridge():
-                    made = self._bridge(wish)
+                    made = self._bridge(wanted)
                 case links.Veth():
-                    made = self._veth(wish)
+                    made = self._veth(wanted)
                 case links.Up():
-                    self.socket(wish.space).link("set", index=self._must(wish.space, wish.name), state="up")
+                    self.socket(wanted.space).link("set", index=self._must(wanted.space, wanted.name), state="up")
                 case links.Address():
-                    self._address(wish)
+                    self._address(wanted)
                 case links.Route():
-                    self._route(wish)
+                    self._route(wanted)
         return made
 
     def delete_link(self, name: str) -> bool:
-        """Remove a link of this namespace. False if it was not there."""
+        """Remove a link of our own namespace. False if it was not there."""
         index = self.index(links.HOST, name)
         if index is None:
             return False
@@ -81,7 +81,7 @@ class Netlink:
         return True
 
     def networks_in_use(self) -> list[str]:
-        """Addresses and route destinations of the host, as text with prefix length."""
+        """Addresses and route destinations of the host, as text with a prefix length."""
         socket = self.socket(links.HOST)
         found = [f"{a.get_attr('IFA_ADDRESS')}/{a['prefixlen']}" for a in socket.get_addr(family=2)]
         for route in socket.get_routes(family=2):
@@ -96,64 +96,68 @@ class Netlink:
             raise Temporary("no such link", obj=f"{space or 'host'}/{name}", step="look up a link")
         return index
 
-    def _bridge(self, wish: links.Bridge) -> bool:
-        missing = self.index(wish.space, wish.name) is None
+    def _bridge(self, wanted: links.Bridge) -> bool:
+        missing = self.index(wanted.space, wanted.name) is None
         if missing:
-            self.socket(wish.space).link("add", ifname=wish.name, kind="bridge")
+            self.socket(wanted.space).link("add", ifname=wanted.name, kind="bridge")
         return missing
 
-    def _veth(self, wish: links.Veth) -> bool:
-        near, far = self.index(wish.space, wish.name), self.index(wish.peer_space, wish.peer)
+    def _veth(self, wanted: links.Veth) -> bool:
+        near, far = self.index(wanted.space, wanted.name), self.index(wanted.peer_space, wanted.peer)
         missing = near is None or far is None
         if missing:
-            self._remove_half(wish, near, far)
-            self._make_veth(wish)
-            far = self._must(wish.peer_space, wish.peer)
-        if wish.bridge:
-            self.socket(wish.peer_space).link("set", index=far, master=self._must(wish.peer_space, wish.bridge))
+            self._remove_half(wanted, near, far)
+            self._make_veth(wanted)
+            far = self._must(wanted.peer_space, wanted.peer)
+        if wanted.bridge:
+            self.socket(wanted.peer_space).link("set", index=far, master=self._must(wanted.peer_space, wanted.bridge))
         return missing
 
-    def _remove_half(self, wish: links.Veth, near: int | None, far: int | None) -> None:
+    def _remove_half(self, wanted: links.Veth, near: int | None, far: int | None) -> None:
         if near is not None:
-            self.socket(wish.space).link("del", index=near)
+            self.socket(wanted.space).link("del", index=near)
         if far is not None:
-            self.socket(wish.peer_space).link("del", index=far)
+            self.socket(wanted.peer_space).link("del", index=far)
 
-    def _make_veth(self, wish: links.Veth) -> None:
-        # Made from the wire's side: only the near end then needs a namespace, and the host's is PID 1's or ours.
-        path = self._resolve(wish.space)
+    def _make_veth(self, wanted: links.Veth) -> None:
+        # Made from the wire's side: then only the near end needs a namespace file, and the host's may be our own.
+        path = self._resolve(wanted.space)
         handle = os.open(path or "/proc/self/ns/net", os.O_RDONLY)
         try:
-            self.socket(wish.peer_space).link(
-                "add", ifname=wish.peer, kind="veth", peer={"ifname": wish.name, "net_ns_fd": handle}
+            self.socket(wanted.peer_space).link(
+                "add", ifname=wanted.peer, kind="veth", peer={"ifname": wanted.name, "net_ns_fd": handle}
             )
         finally:
             os.close(handle)
 
-    def _address(self, wish: links.Address) -> None:
-        address, prefix = wish.address.split("/")
-        # The cluster chose it: duplicate detection would only hold up the first packets.
+    def _address(self, wanted: links.Address) -> None:
+        address, prefix = wanted.address.split("/")
+        # We chose the address: duplicate detection would only delay the first packets.
         quick = {"flags": _IFA_F_NODAD} if ":" in address else {}
         with _present_is_fine():
-            self.socket(wish.space).addr(
-                "add", index=self._must(wish.space, wish.name), address=address, prefixlen=int(prefix), **quick
+            self.socket(wanted.space).addr(
+                "add", index=self._must(wanted.space, wanted.name), address=address, prefixlen=int(prefix), **quick
             )
 
-    def _route(self, wish: links.Route) -> None:
-        what: dict[str, Any] = {"dst": wish.destination, "table": _RT_TABLE_MAIN, "family": _family(wish.destination)}
-        if wish.via:
-            what["gateway"] = wish.via
-        elif wish.dev:
-            what["oif"] = self._must(wish.space, wish.dev)
+    def _route(self, wanted: links.Route) -> None:
+        what: dict[str, Any] = {
+            "dst": wanted.destination,
+            "table": _RT_TABLE_MAIN,
+            "family": _family(wanted.destination),
+        }
+        if wanted.via:
+            what["gateway"] = wanted.via
+        elif wanted.dev:
+            what["oif"] = self._must(wanted.space, wanted.dev)
             if what["family"] == socket.AF_INET:
-                what["scope"] = _RT_SCOPE_LINK  # else it could not be the way to a gateway
+                what["scope"] = _RT_SCOPE_LINK  # otherwise no gateway could be reached through it
         else:
             what["type"] = "unreachable"
-        if wish.source:
-            what["prefsrc"] = wish.source
-        if wish.metric:
-            what["priority"] = wish.metric
-        self.socket(wish.space).route("replace", **what)
+        if wanted.source:
+            what["prefsrc"] = wanted.source
+        if wanted.metric:
+            what["priority"] = wanted.metric
+        self.socket(wanted.space).route("replace", **what)
 
 
 def _family(destination: str) -> int:
@@ -172,7 +176,7 @@ def _present_is_fine() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _translated(wish: object) -> Iterator[None]:
+def _translated(wanted: object) -> Iterator[None]:
     from pyroute2.netlink.exceptions import NetlinkError
 
     try:
@@ -182,4 +186,4 @@ def _translated(wish: object) -> Iterator[None]:
     except NetlinkError as error:
         action = "Run as root." if error.code == errno.EPERM else ""
         kind = Permanent if error.code in (errno.EPERM, errno.EOPNOTSUPP) else Temporary
-        raise kind(str(error), obj=str(wish), step="netlink", action=action) from error
+        raise kind(str(error), obj=str(wanted), step="netlink", action=action) from error

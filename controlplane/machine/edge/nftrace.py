@@ -1,4 +1,4 @@
-"""Asks a node's kernel to report the way of one connection's packets (nft(8), meta nftrace), and listens."""
+"""Has the kernel of a node report the path of a connection's packets (nft(8), meta nftrace)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TABLE_PREFIX = "nodewright-trace-"
 
 
 class Watch:
-    """Two nft processes in the network namespace `net`, for the time of the context; `source` "" means anybody."""
+    """Two nft processes in the network namespace `net` while the context lasts; `source` "" means any sender."""
 
     def __init__(self, net: str, source: str, destination: str, port: int, protocol: str) -> None:
         self._net = net
@@ -28,7 +28,7 @@ class Watch:
         owner = await self._start("nft", "-i")
         self._processes.append(owner)
         assert owner.stdin is not None
-        # One line: each line of `nft -i` is a transaction. Before raw, so that every chain is told.
+        # One line, as each line of `nft -i` is a transaction. Priority before raw, so that every chain is reported.
         chains = " ".join(
             f"chain {hook} {{ type filter hook {hook} priority -400; {self._rule} meta nftrace set 1; }};"
             for hook in ("prerouting", "output")
@@ -47,7 +47,7 @@ class Watch:
             await process.wait()
 
     async def line(self, seconds: float) -> str | None:
-        """The next line of the kernel's report; None when none came in time."""
+        """The next line of the kernel's report; None if there was none within `seconds`."""
         stdout = self._processes[0].stdout
         assert stdout is not None
         try:
@@ -57,7 +57,7 @@ class Watch:
         return raw.decode(errors="replace").strip() if raw else None
 
     async def _start(self, *argv: str) -> asyncio.subprocess.Process:
-        # The kernel ends the child with us, and the child's socket takes the table with it.
+        # The kernel kills the child when we die, and removes the table with the child's socket.
         return await asyncio.create_subprocess_exec(
             *("setpriv", "--pdeathsig", "KILL", *entered(self._net, argv)),
             stdin=asyncio.subprocess.PIPE,
@@ -66,7 +66,7 @@ class Watch:
         )
 
     async def _stands(self, owner: asyncio.subprocess.Process) -> None:
-        """Until the table is in the kernel. Raises Temporary with nft's words."""
+        """Wait until the table is in the kernel. Raises Temporary with nft's output."""
         for _ in range(100):
             probe = await asyncio.create_subprocess_exec(
                 *entered(self._net, ["nft", "list", "table", "inet", self._table]),
@@ -89,6 +89,6 @@ class Watch:
 def _rule(source: str, destination: str, port: int, protocol: str) -> str:
     ip = "ip6" if ":" in destination else "ip"
     sender = f"{ip} saddr {source} " if source else ""
-    # Connection tracking has not seen the packet yet, so "new" is told by its flags.
+    # Connection tracking has not seen the packet yet, so its flags say whether it is new.
     first = " tcp flags & (fin | syn | rst | ack) == syn" if protocol == "tcp" else ""
     return f"{sender}{ip} daddr {destination} {protocol} dport {port}{first}"

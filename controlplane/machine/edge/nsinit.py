@@ -1,10 +1,10 @@
-"""Makes (or mends) the namespaces of one node; a program of its own, run by `up` with a JSON on its stdin.
+"""Makes or repairs the namespaces of one node. A program of its own, run by `up` with JSON on its standard input.
 
-A process enters a mount or UTS namespace as a whole, so this cannot be done by a thread of the CLI. Only the
-standard library, started with -S: it runs once a node on the way of `up`, and 30 ms count there.
+Only a whole process can enter a mount or UTS namespace, so no thread of the command line can do this. It uses nothing
+but the standard library and is started with -S: `up` runs it once for each node, and 30 ms matter there.
 
-The namespaces live as bind mounts in `dir`, which must be a private mount (a mount namespace cannot be bound
-below a shared one), and so outlive every process. What a living process still holds can be bound again from it.
+The namespaces are kept as bind mounts in `dir` and so outlive every process. `dir` must be a private mount, because a
+mount namespace cannot be bound below a shared one. A namespace that a living process still has can be bound again.
 Input: {"dir", "space", "kinds": ["net","uts","mnt"], "hostname", "sysctls": {path: value},
 "mounts": [{"target", "source", "type": "bind"|"rbind"|"tmpfs"|"sysfs", "flags"}], "holder": pid or 0}.
 """
@@ -38,7 +38,7 @@ def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = 
 
 
 def setns(path: str, kind: str) -> None:
-    """Enter the namespace that `path` holds. Raises OSError."""
+    """Enter the namespace bound to `path`. Raises OSError."""
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         _check(_libc.setns(handle, _CLONE[kind]), f"enter {path}")
@@ -47,7 +47,7 @@ def setns(path: str, kind: str) -> None:
 
 
 def mount_points() -> set[str]:
-    """Targets of every mount of this namespace."""
+    """Targets of all mounts of this namespace."""
     with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
         return {line.split()[4].encode().decode("unicode_escape") for line in file}
 
@@ -58,7 +58,7 @@ def is_namespace(path: str, points: set[str]) -> bool:
 
 
 def ensure_private_dir(path: str) -> None:
-    """`path` as a private mount of its own."""
+    """Make `path` a private mount of its own."""
     os.makedirs(path, mode=0o700, exist_ok=True)
     if path not in mount_points():
         mount(path, path, flags=_MS_BIND)
@@ -66,7 +66,7 @@ def ensure_private_dir(path: str) -> None:
 
 
 def missing_kinds(spec: dict[str, Any]) -> list[str]:
-    """Kinds of namespace that are not bound, after those were bound again that the holder process still has."""
+    """Kinds of namespace that are not bound. Those that the holder process still has are bound again first."""
     points = mount_points()
     missing = []
     for kind in spec["kinds"]:
@@ -83,11 +83,11 @@ def missing_kinds(spec: dict[str, Any]) -> list[str]:
 
 
 def create(spec: dict[str, Any], kinds: list[str]) -> None:
-    """New namespaces of `kinds`, bound to their files by this process, which stays outside of them.
+    """Make new namespaces of `kinds` and bind them to their files; this process stays outside of them.
 
-    A mount namespace can only be bound in one with a smaller number (no loops: mnt_ns_loop() in fs/namespace.c), and
-    since Linux 6.18 numbers are handed out in batches per CPU (kernel/nstree.c): a new one may be the smaller. On the
-    CPU that this process's own namespace was made on it is not, so each CPU is tried.
+    A mount namespace can only be bound inside one with a smaller number (mnt_ns_loop() in fs/namespace.c prevents
+    loops). Since Linux 6.18 each CPU takes numbers from a batch of its own (kernel/nstree.c), so a new namespace may
+    have the smaller number. It does not on the CPU where our own namespace was made, so every CPU is tried.
     """
     cpus = sorted(os.sched_getaffinity(0))
     for number, cpu in enumerate(cpus, 1):
@@ -108,7 +108,7 @@ def _create_on(cpu: int, spec: dict[str, Any], kinds: list[str]) -> None:
     try:
         if not os.read(ready[0], 1):
             raise OSError(f"cannot make the namespaces {kinds} of {spec['space']}")
-        for kind in sorted(kinds, key=lambda kind: kind != "mnt"):  # the one that may fail first
+        for kind in sorted(kinds, key=lambda kind: kind != "mnt"):  # first the one that may fail
             mount(f"/proc/{child}/ns/{kind}", f"{spec['dir']}/{spec['space']}.{kind}", flags=_MS_BIND)
     finally:
         for handle in (ready[0], *go):
@@ -117,7 +117,7 @@ def _create_on(cpu: int, spec: dict[str, Any], kinds: list[str]) -> None:
 
 
 def _be_child(cpu: int, kinds: list[str], ready: int, go: tuple[int, int]) -> NoReturn:
-    """Make the namespaces, say so, and hold them until the parent has bound them (and closed its pipe)."""
+    """Make the namespaces, report it, and keep them until the parent has bound them and closed its pipe."""
     try:
         os.sched_setaffinity(0, {cpu})
         flags = 0
@@ -133,8 +133,8 @@ def _be_child(cpu: int, kinds: list[str], ready: int, go: tuple[int, int]) -> No
     os._exit(0)
 
 
-def furnish(spec: dict[str, Any], new: list[str]) -> None:
-    """Enter the namespaces and make mounts, hostname and sysctls as asked."""
+def set_up(spec: dict[str, Any], new: list[str]) -> None:
+    """Enter the namespaces and set mounts, hostname and sysctls as the specification says."""
     for kind in spec["kinds"]:
         if kind != "mnt":
             setns(f"{spec['dir']}/{spec['space']}.{kind}", kind)
@@ -155,7 +155,7 @@ def furnish(spec: dict[str, Any], new: list[str]) -> None:
 
 
 def _mounts(wanted: list[dict[str, str]]) -> None:
-    # The marker lies in the node's own /run: without it an earlier run was cut short, and all is mounted afresh.
+    # The marker is in the node's own /run. Without it an earlier run was interrupted, and everything is mounted again.
     complete = os.path.exists(_MARKER)
     present = mount_points()
     for entry in wanted:
@@ -186,7 +186,7 @@ def _mount_one(entry: dict[str, str], target: str) -> None:
 
 
 def _own_sysfs(target: str) -> None:
-    # A sysfs shows the network namespace of who mounted it; the host's cgroup tree must stay visible below it.
+    # A sysfs shows the network namespace it was mounted in; the host's cgroup tree must stay visible below it.
     staging = "/run/sysfs"
     os.makedirs(staging, exist_ok=True)
     mount("sysfs", staging, "sysfs", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
@@ -203,7 +203,7 @@ def main() -> int:
         new = missing_kinds(spec)
         if new:
             create(spec, new)
-        furnish(spec, new)
+        set_up(spec, new)
     except OSError as error:
         print(f"{spec['space']}: {error}", file=sys.stderr)
         return 1

@@ -1,10 +1,10 @@
-"""Whether a process may protect itself from the OOM killer here; without CAP_SYS_RESOURCE it may not."""
+"""Whether processes here may protect themselves from the OOM killer; without CAP_SYS_RESOURCE they may not."""
 
 from __future__ import annotations
 
 
 def may_lower_score() -> bool:
-    """Tried, not guessed: capabilities are one reason of several (user namespaces, LSMs)."""
+    """Found out by trying: capabilities are only one of several reasons (user namespaces, LSMs)."""
     path = "/proc/self/oom_score_adj"
     with open(path, encoding="ascii") as file:
         before = int(file.read())

@@ -1,4 +1,4 @@
-"""The packet rules, addresses and connections of a node as its kernel has them now. Decides nothing."""
+"""The current packet rules, addresses and connections of a node, read from its kernel. Decides nothing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TOOLS = {4: ("iptables-nft-save", "iptables-legacy-save"), 6: ("ip6tables-nft-s
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """`tables` of iptables with their counters; `nftables` as `nft -j list ruleset`; own `addresses` and `links`."""
+    """iptables' `tables` with counters, `nftables` as in `nft -j list ruleset`, the node's `addresses` and `links`."""
 
     node: str
     tables: dict[str, TableContent]
@@ -29,16 +29,16 @@ class Kernel:
 
 
 async def read(node: str, net: str, version: int = 4) -> Kernel:
-    """Of the node whose network namespace is `net`, IP version 4 or 6. Raises CommandError."""
+    """Read the node whose network namespace is `net`, for IP version 4 or 6. Raises CommandError."""
     tables: dict[str, TableContent] = {}
     notes: list[str] = []
     found = [tool for tool in _TOOLS[version] if shutil.which(tool)] or ["iptables-save"]
     for tool in found:
-        # Without -t the legacy tool reads only tables in use: naming one would make it create it.
+        # Without -t the legacy tool reads only tables in use; naming a table would create it.
         done = await command.run(entered(net, [tool, "-c"]), timeout=_TIMEOUT, check=False)
         for name, content in parse_tables(_without_notes(done.text)).items():
             if name in tables and any(content.chains.values()):
-                notes.append(f"{tool}: table {name} has rules too, in the other backend; they are not followed")
+                notes.append(f"{tool}: table {name} also has rules in the other backend; they are not followed")
             tables.setdefault(name, content)
     ruleset: dict[str, Any] = {}
     if shutil.which("nft"):
@@ -52,12 +52,12 @@ async def read(node: str, net: str, version: int = 4) -> Kernel:
 
 
 async def connections(net: str, address: str, version: int = 4) -> list[str]:
-    """Lines of conntrack whose destination, as the client sent it, is `address`. Raises CommandError."""
+    """Lines of conntrack with the original destination `address`. Raises CommandError."""
     argv = ["conntrack", "-L", "-f", f"ipv{version}", "--orig-dst", address]
     done = await command.run(entered(net, argv), timeout=_TIMEOUT, check=False)
     return [line.strip() for line in done.text.splitlines() if line.strip()]
 
 
 def _without_notes(text: str) -> str:
-    """iptables-nft-save warns in its output when the legacy tables are in use."""
+    """Drop the warnings that iptables-nft-save prints when the legacy tables are in use."""
     return "\n".join([line for line in text.splitlines() if line[:1] in "*:-[#C" or line == "COMMIT"])

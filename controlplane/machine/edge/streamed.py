@@ -1,4 +1,4 @@
-"""Runs a long command with its output in a log file, and in callbacks as it comes."""
+"""Runs a long command and passes its output to a log file and to callbacks as it arrives."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from collections.abc import Callable, Sequence
 
 from nodelib.command import CommandError
 
-_PATIENCE = 40.0  # seconds for a command to end after SIGINT; ginkgo gives the tests that run 30
+_PATIENCE = 40.0  # seconds for a command to exit after SIGINT; ginkgo gives running tests 30
 
 
 async def run_lines(
     argv: Sequence[str], *, log: str, on_line: Callable[[str], None], on_text: Callable[[str], None]
 ) -> int:
-    """Exit status of the command. `on_text` gets every piece at once, also of a line that has not ended yet.
+    """Run the command and return its exit status. `on_text` gets every piece at once, even of an unfinished line.
 
-    Cancelled, it interrupts the command's process group and waits for its end, in vain at last: then it kills it.
+    When cancelled, it interrupts the command's process group, waits for it to exit, and in the end kills it.
     """
     try:
         process = await asyncio.create_subprocess_exec(
@@ -47,7 +47,7 @@ async def run_lines(
             on_line(pending)
         return await process.wait()
     except asyncio.CancelledError:
-        # Read on, or it would wait for room in the pipe; whoever holds that when it is killed is not waited for.
+        # Keep reading, or the command would block on a full pipe. Whoever still has the pipe after the kill is ignored.
         for number, seconds in ((signal.SIGINT, _PATIENCE), (signal.SIGKILL, 5.0)):
             with contextlib.suppress(ProcessLookupError, TimeoutError):
                 os.killpg(process.pid, number)

@@ -1,4 +1,4 @@
-"""Which e2e tests a tier holds, the command that runs them, and what their reports say."""
+"""Which e2e tests belong to a tier, the command that runs them, and what their reports say. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nodelib.errors import Invalid
 
 Outcome = Literal["passed", "failed", "skipped"]
 _SIG = re.compile(r"\[(sig-[a-z-]+)\]")
-_LABELS = re.compile(r" \[[^\[\]]*sig-[^\[\]]*\]$")  # ginkgo's reports add the labels to the text
+_LABELS = re.compile(r" \[[^\[\]]*sig-[^\[\]]*\]$")  # ginkgo's reports append the labels to the name
 _TAGS = re.compile(r"\s*\[[^\]]*\]")
 
 
@@ -27,7 +27,7 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What ginkgo is told to run: regular expressions on full names, and a label expression."""
+    """What ginkgo runs: regular expressions for full names, and a label expression."""
 
     focus: str = ""
     skip: str = ""
@@ -47,7 +47,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A feature in the table of results."""
+    """One feature in the table of results."""
 
     feature: str
     passed: int = 0
@@ -57,7 +57,7 @@ class Row:
 
 
 def read_tiers(text: str) -> tuple[Chosen, ...]:
-    """Parse tiers.txt. Raises Invalid with the line that is no `tier | feature | name`."""
+    """Parse tiers.txt. Raises Invalid for a line that is not `tier | feature | name`."""
     found = []
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.startswith("#"):
@@ -70,8 +70,10 @@ def read_tiers(text: str) -> tuple[Chosen, ...]:
 
 
 def select(tier: str, chosen: Iterable[Chosen], *, focus: str, skip: str, serial: bool) -> Selection:
-    """What to run for a tier; `focus` takes the tier's place. "full" is [Conformance], without what runs alone
-    (unless `serial`)."""
+    """What to run for a tier; `focus` replaces the tier.
+
+    "full" is [Conformance], without serial and disruptive tests unless `serial`.
+    """
     if focus:
         return Selection(focus=focus, skip=skip)
     if tier == "full":
@@ -82,8 +84,10 @@ def select(tier: str, chosen: Iterable[Chosen], *, focus: str, skip: str, serial
 
 
 def for_server(selection: Selection, release: str, ours: str) -> Selection:
-    """The same without the tests that want nodes newer than the control plane's minor version `release`: the APIs they
-    ask for are not served there. `ours` is the minor version that the suite is of."""
+    """The same without tests that need nodes newer than the control plane's minor version `release`.
+
+    The APIs they use are not served there. `ours` is the minor version of the suite.
+    """
     first, last = int(release.rpartition(".")[2]) + 1, int(ours.rpartition(".")[2])
     if first > last:
         return selection
@@ -93,19 +97,19 @@ def for_server(selection: Selection, release: str, ours: str) -> Selection:
 
 
 def exactly(name: str) -> str:
-    """A regular expression (Go's) for the test of exactly that name."""
+    """A Go regular expression that matches exactly the test of that name."""
     return re.sub(r"([\\.+*?()|\[\]{}^$])", r"\\\1", name) + "$"
 
 
 def alone(name: str, cluster: str) -> str:
-    """The command line that runs one test alone."""
+    """The command line that runs only this test."""
     quoted = exactly(name).replace("'", "'\\''")
     option = "" if cluster == "nodewright" else f" --name {cluster}"
     return f"./nodewright conformance{option} --focus '{quoted}'"
 
 
 def ginkgo_line(selection: Selection, ginkgo: str, *, procs: int, timeout: str) -> list[str]:
-    """What every call of ginkgo begins with."""
+    """The beginning of every ginkgo command line."""
     line = [ginkgo, f"--procs={procs}", f"--timeout={timeout}", "--no-color", "--silence-skips"]
     line += [f"--focus={selection.focus}"] if selection.focus else []
     line += [f"--skip={selection.skip}"] if selection.skip else []
@@ -125,9 +129,9 @@ def arguments(
     dry_run: bool = False,
     timeout: str = "6h",
 ) -> list[str]:
-    """The command: ginkgo spreads e2e.test over processes; serial tests run last and alone by their own marks.
+    """The command line: ginkgo runs e2e.test in several processes; tests marked as serial run last and alone.
 
-    Flags as in test/e2e/framework/test_context.go; nodes are reached by the API server only, so no provider.
+    Flags as in test/e2e/framework/test_context.go; nodes are reached through the API server only, so no provider.
     """
     line = ginkgo_line(selection, ginkgo, procs=1 if dry_run else procs, timeout=timeout)
     line += ["--dry-run", "-v"] if dry_run else ["--poll-progress-after=0"]
@@ -145,7 +149,7 @@ def arguments(
 
 
 def read_junit(text: str, features: Mapping[str, str]) -> tuple[Result, ...]:
-    """Results of a JUnit report; steps that are not tests (BeforeSuite and its like) count only when they fail."""
+    """The results in a JUnit report; steps that are no tests (such as BeforeSuite) count only when they fail."""
     found = []
     for case in ElementTree.fromstring(text).iter("testcase"):
         name, status = case.get("name", ""), case.get("status", "")
@@ -175,7 +179,7 @@ def _reason(failure: ElementTree.Element) -> str:
 
 
 def feature_of(name: str, features: Mapping[str, str]) -> str:
-    """A test's row in the table: as tiers.txt says, else its SIG and the first words of its description."""
+    """A test's row in the table: its feature in tiers.txt, else its SIG and the first words of its description."""
     bare = bare_name(name)
     if bare in features:
         return features[bare]
@@ -186,12 +190,12 @@ def feature_of(name: str, features: Mapping[str, str]) -> str:
 
 
 def bare_name(name: str) -> str:
-    """A name without its labels: reports write them in an order of their own."""
+    """A name without its labels, as reports order them differently."""
     return " ".join(_TAGS.sub("", name).split())
 
 
 def table(results: Sequence[Result]) -> tuple[Row, ...]:
-    """One row a feature, in the order of names."""
+    """One row for each feature, sorted by name."""
     rows: dict[str, Row] = {}
     for result in results:
         row = rows.get(result.feature, Row(result.feature))

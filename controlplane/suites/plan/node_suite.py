@@ -1,7 +1,7 @@
-"""How upstream's e2e_node.test is run: its folder, the kubelet beside it, the command line.
+"""How upstream's e2e_node.test is run: its folder, the kubelet in it, the command line. Pure.
 
-The suite starts etcd and an API server of its own on 127.0.0.1, and executes the file called `kubelet` in
-its own folder (test/e2e_node/builder/build.go, services/kubelet.go): whatever lies there is what is tested.
+The suite starts its own etcd and API server on 127.0.0.1, and executes the file called `kubelet` in its own folder
+(test/e2e_node/builder/build.go, services/kubelet.go), so whatever is there is tested.
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ from controlplane.supervisor.model import Program
 
 POD_CIDR = "10.100.0.0/24"
 PID_FILE = "/run/containerd/containerd.pid"
-KUBEPODS = "/kubepods"  # some tests look for pods' cgroups there and nowhere else
+KUBEPODS = "/kubepods"  # some tests expect the pods' cgroups there
 
 
 class Setup(StrEnum):
-    """What stands around the kubelet: the suite's API server; nothing; or that, and the suite's own proxy between the
-    kubelet and its runtime, with which some tests make calls of the CRI fail."""
+    """What the kubelet runs with: the suite's API server, no API server, or the API server and the suite's CRI proxy.
+
+    Some tests use that proxy, which is between the kubelet and its runtime, to make CRI calls fail.
+    """
 
     WITH_API = "with-api"
     STANDALONE = "standalone"
@@ -37,8 +39,8 @@ LABELS = {
 }
 _FLAGS_OF = {Setup.STANDALONE: ("--standalone-mode=true",), Setup.CRI_PROXY: ("--cri-proxy-enabled=true",)}
 
-# Images that the suite has pulled after some tests (test/e2e_node/image_list.go), for tests that are not run here. Who
-# cannot pull them fails, whatever else was tested: they are there by name.
+# Images that the suite pulls after some tests (test/e2e_node/image_list.go) for tests that are not run here. A kubelet
+# that cannot pull them would fail for that reason alone, so their names exist on the node.
 NAMED_ONLY = (
     "docker.io/nfvpe/sriov-device-plugin:v3.1",
     "gcr.io/cadvisor/cadvisor:v0.47.2",
@@ -58,15 +60,15 @@ NAMED_ONLY = (
 )
 NAMED_AFTER = "registry.k8s.io/e2e-test-images/nonroot:1.5"
 
-# Nothing may be moved out of the cluster's cgroup: by it `down` finds every process. The lock is one that a test takes.
+# Nothing may be moved out of the cluster's cgroup, by which `down` finds every process. One test takes the lock file.
 _KUBELET_FLAGS = (
     "--lock-file=/var/run/kubelet.lock --exit-on-lock-contention --system-cgroups= --kubelet-cgroups= "
     "--runtime-cgroups="
 )
-# A kubelet without systemd is expected to gather what runs outside of cgroups of its own, which it may not do here:
-# the node shows the folder by which programs know systemd (sd_booted(3)). Its /run is its own.
+# Without systemd the suite expects the kubelet to move other processes into cgroups of its own, which it may not do
+# here. So the node has the folder by which programs recognize systemd (sd_booted(3)), in its own /run.
 _AS_UNDER_SYSTEMD = "mkdir -p /run/systemd/system"
-# The suite's API server looks for the interface of the default route; this one leads nowhere: nobody answers for it.
+# The suite's API server needs the interface of a default route; this route leads nowhere.
 _ENTER = (
     f"{_AS_UNDER_SYSTEMD}; "
     'ip route replace default dev eth0; cd "$1"; PATH="$1/bin:$PATH"; export PATH; shift; exec "$@"'
@@ -75,14 +77,17 @@ _JOIN = 'for folder in $1; do echo $$ > "$folder/cgroup.procs"; done; shift; exe
 
 
 def kubelet_script(command: Sequence[str], environment: Mapping[str, str]) -> str:
-    """The file called kubelet: becomes the agent, with the flags that the suite gives."""
+    """The script called `kubelet`: it executes the agent with the suite's flags."""
     settings = " ".join(f"{name}={shlex.quote(value)}" for name, value in sorted(environment.items()))
     return f'#!/bin/sh\nexec env {settings} {shlex.join(command)} "$@"\n'
 
 
 def stand_ins(unit: str, *, python: str, project: str) -> dict[str, str]:
-    """Commands in front of PATH by name: with the host's own, the suite would run and restart its kubelet as a unit of
-    the host's systemd, outside of the node; here it is a program of the node's supervisor (`unit`: its folder)."""
+    """Scripts in front of PATH, by name, for the node whose supervisor is in the folder `unit`.
+
+    With the host's commands the suite would run its kubelet as a unit of the host's systemd, outside of the node; with
+    these it is a program of the node's supervisor.
+    """
     environment = f"#!/bin/sh\nexport PYTHONPATH={shlex.quote(project)}\n"
     command = f'{environment}exec {shlex.quote(python)} -S -m controlplane.standins.%s {shlex.quote(unit)} "$@"\n'
     return {
@@ -92,16 +97,18 @@ def stand_ins(unit: str, *, python: str, project: str) -> dict[str, str]:
     }
 
 
-def apart(runtime: Program, cgroups: Sequence[str]) -> Program:
-    """containerd that says its pid where the suite looks for it, in a cgroup of its own (a directory for each
-    hierarchy), whose figures the kubelet is asked for. By name the suite would find every containerd of the host, and
-    some tests end it."""
-    said = 'mkdir -p "${0%/*}"; printf %s $$ > "$0"; '
-    return replace(runtime, argv=("/bin/sh", "-c", said + _JOIN, PID_FILE, " ".join(cgroups), *runtime.argv))
+def in_own_cgroup(runtime: Program, cgroups: Sequence[str]) -> Program:
+    """containerd with a pid file for the suite and its own cgroup (a directory for each hierarchy).
+
+    The suite asks the kubelet for the statistics of that cgroup. Without the pid file it would find every containerd of
+    the host by its name, and some tests kill it.
+    """
+    write_pid = 'mkdir -p "${0%/*}"; printf %s $$ > "$0"; '
+    return replace(runtime, argv=("/bin/sh", "-c", write_pid + _JOIN, PID_FILE, " ".join(cgroups), *runtime.argv))
 
 
 def kubelet_config() -> str:
-    """test/e2e_node/jenkins/default-kubelet-config.yaml, for a machine with cgroup v1 and without much disk."""
+    """test/e2e_node/jenkins/default-kubelet-config.yaml, adapted to cgroup v1 and little disk space."""
     config = {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
@@ -114,14 +121,14 @@ def kubelet_config() -> str:
         "fileCheckFrequency": "10s",
         "evictionPressureTransitionPeriod": "30s",
         "evictionHard": {"memory.available": "250Mi", "nodefs.available": "1%", "nodefs.inodesFree": "1%"},
-        "imageGCHighThresholdPercent": 100,  # images are imported: a full disk must not take them from the tests
+        "imageGCHighThresholdPercent": 100,  # images are imported: they must not be removed from a full disk
         "serializeImagePulls": False,
     }
     return json.dumps(config, indent=2) + "\n"
 
 
 def selection(labels: str, focus: str, skip: str, setup: Setup = Setup.WITH_API) -> Selection:
-    """`focus` alone chooses without labels, so that one test can be named whatever it is."""
+    """With only a `focus` labels do not matter, so that any single test can be named."""
     return Selection(focus=focus, skip=skip, labels=labels or ("" if focus else LABELS[setup]))
 
 
@@ -136,7 +143,7 @@ def arguments(
     runtime_cgroup: str = "",
     timeout: str = "3h",
 ) -> list[str]:
-    """The command, to be run in the node's namespaces with `folder` as its working directory."""
+    """The command line; it runs in the node's namespaces with `folder` as its working directory."""
     return [
         *ginkgo_line(chosen, ginkgo, procs=procs, timeout=timeout),
         "--poll-progress-after=0",
@@ -156,12 +163,12 @@ def arguments(
 
 
 def listing(chosen: Selection, *, ginkgo: str, suite: str) -> list[str]:
-    """The command that only names the tests; it needs no node."""
+    """The command line that only lists the tests; it needs no node."""
     return [*ginkgo_line(chosen, ginkgo, procs=1, timeout="1m"), "--dry-run", "-v", suite]
 
 
 def inside(command: Sequence[str], *, cgroups: Sequence[str], namespaces: Mapping[str, str], folder: str) -> list[str]:
-    """`command` in a node's cgroup (a directory for each hierarchy) and namespaces (kind: file), from `folder`."""
+    """`command` run in a node's cgroup (a directory for each hierarchy) and namespaces (kind: file), from `folder`."""
     enter = [f"--{kind}={path}" for kind, path in namespaces.items()]
     entered = ["sh", "-c", _ENTER, "sh", folder, *command]
     return ["sh", "-c", _JOIN, "sh", " ".join(cgroups), "nsenter", *enter, "--", *entered]

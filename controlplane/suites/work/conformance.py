@@ -26,7 +26,7 @@ _TIERS = Path(__file__).resolve().parent.parent / "tiers.txt"
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What to run and where to put what comes of it."""
+    """What to run, and where to write the results."""
 
     tier: str
     focus: str = ""
@@ -40,7 +40,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Results of a run, and where its files are. `listed` holds names for a dry run."""
+    """The results of a run and the folder of its files; `listed` has the names of a dry run."""
 
     results: tuple[plan.Result, ...]
     directory: Path
@@ -50,10 +50,10 @@ class Report:
 
 
 async def run(cluster: Cluster, order: Order, progress: Progress) -> Report:
-    """Run the tests. Raises Temporary when the suite gives no report (its log says why)."""
+    """Run the tests. Raises Temporary when the suite writes no report; its log says why."""
     binaries, images = await _prepare(cluster, order, progress)
     directory = order.results or Path(cluster.dir, "conformance")
-    await asyncio.to_thread(fresh, directory)
+    await asyncio.to_thread(clear_reports, directory)
     chosen = plan.read_tiers(_TIERS.read_text(encoding="utf-8"))
     selection = plan.select(order.tier, chosen, focus=order.focus, skip=order.skip, serial=order.serial)
     selection = _for_server(selection, cluster.options.kubernetes, progress)
@@ -84,13 +84,13 @@ def _for_server(selection: plan.Selection, release: str, progress: Progress) -> 
     fitting = plan.for_server(selection, release, RELEASE)
     if fitting != selection:
         with progress.step("tests that are left out") as say:
-            say(f"those that want nodes newer than the control plane, {release}")
+            say(f"those that need nodes newer than the control plane, {release}")
     return fitting
 
 
 @contextlib.asynccontextmanager
 async def registry(cluster: Cluster, images: Mapping[str, Path]) -> AsyncIterator[None]:
-    """While the suite runs, the nodes can pull the suite's images (imagePullPolicy Always) from this process."""
+    """Serve the suite's images from this process, so that nodes can pull them (imagePullPolicy Always)."""
     if not images:
         yield
         return
@@ -134,15 +134,15 @@ async def _prepare(cluster: Cluster, order: Order, progress: Progress) -> tuple[
     return binaries, images
 
 
-def fresh(directory: Path) -> None:
-    """An empty place for reports."""
+def clear_reports(directory: Path) -> None:
+    """Make an empty folder for reports."""
     directory.mkdir(parents=True, exist_ok=True)
     for old in (*directory.glob("junit*.xml"), *directory.glob("results.json")):
         old.unlink()
 
 
 class Watcher:
-    """Reads the suite's output as it comes: how many tests ended, and the names that a dry run lists."""
+    """Reads the suite's output: how many tests have finished, and the names that a dry run lists."""
 
     def __init__(self, say: Callable[[str], None], listed: list[str]) -> None:
         self._say = say
@@ -152,12 +152,12 @@ class Watcher:
         self._previous_is_rule = False
 
     def text(self, piece: str) -> None:
-        """ginkgo prints one • a test, on one line until a test fails."""
+        """Count finished tests: ginkgo prints one • for each, on one line until a test fails."""
         ended = piece.count("•")
         if ended:
             self._ended += ended
             failed = f", {self._failed} failed" if self._failed else ""
-            self._say(f"{self._ended} tests ended{failed}")
+            self._say(f"{self._ended} tests finished{failed}")
 
     def line(self, text: str) -> None:
         if "• [FAILED]" in text:
@@ -168,14 +168,14 @@ class Watcher:
 
 
 def read_report(directory: Path, log: Path, features: dict[str, str], seconds: float, status: int) -> Report:
-    """What the JUnit files say, also as results.json. Raises Temporary when there are none."""
+    """Read the JUnit files and write results.json. Raises Temporary when there are none."""
     reports = sorted(directory.glob("junit*.xml"))
     if not reports:
         tail = " | ".join(log.read_text(errors="replace").strip().splitlines()[-4:])
         raise Temporary(
-            f"the suite ended with status {status} and no report: {tail}",
+            f"the suite exited with status {status} and without a report: {tail}",
             obj="e2e.test",
-            action=f"Its whole log: {log}",
+            action=f"See its log: {log}",
         )
     results = tuple(r for path in reports for r in plan.read_junit(path.read_text(errors="replace"), features))
     data = {"seconds": round(seconds, 1), "status": status, "results": [asdict(result) for result in results]}

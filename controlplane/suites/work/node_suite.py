@@ -1,7 +1,7 @@
-"""Runs upstream's e2e_node.test on a node that is made for it: containerd, images, pod network, and no cluster.
+"""Runs upstream's e2e_node.test on a node made for it: containerd, images and a pod network, but no cluster.
 
-The suite brings its own etcd and API server. The kubelet that it starts is ours or upstream's; all else is the same,
-the pod network included (the bridge plugin), so that the two runs differ in nothing but the kubelet.
+The suite brings its own etcd and API server. It starts our kubelet or upstream's; everything else is the same, also the
+pod network (the bridge plugin), so that two runs differ only in the kubelet.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from controlplane.cluster.edge.roots import cache_root, state_root
 from controlplane.cluster.model import Cluster, Options
 from controlplane.cluster.plan import components
 from controlplane.cluster.plan.components import Tools
-from controlplane.cluster.work import host_changes, network, nodes, peer
+from controlplane.cluster.work import bridge_network, host_changes, network, nodes
 from controlplane.cluster.work.control_plane import start_unit
 from controlplane.cluster.work.down import down
 from controlplane.cluster.work.node_images import import_images, name_only
@@ -31,20 +31,20 @@ from controlplane.machine.edge.streamed import run_lines
 from controlplane.progress import Progress
 from controlplane.standins import plan as system_bus
 from controlplane.suites.plan import node_suite as plan
-from controlplane.suites.work.conformance import Report, Watcher, fresh, read_report, registry
+from controlplane.suites.work.conformance import Report, Watcher, clear_reports, read_report, registry
 from controlplane.supervisor.model import Program
 from controlplane.up.work import Request, settle
 from nodelib.clock import Clock
 from nodelib.errors import Conflict, Invalid
 
 _T = TypeVar("_T")
-_LOOK = 1.0  # seconds between looks whether it is this run's turn
+_POLL = 1.0  # seconds between checks whether it is this run's turn
 BINARIES = ("e2e_node.test", "ginkgo", "ctr", "containerd", "containerd-shim-runc-v2")
 
 
 @dataclass(frozen=True, slots=True)
 class NodeOrder:
-    """What to run, on whose kubelet ("nodewright" or "upstream"), and where to put what comes of it."""
+    """What to run, on which kubelet ("nodewright" or "upstream"), and where to write the results."""
 
     name: str
     agent: str
@@ -60,15 +60,17 @@ class NodeOrder:
 
 
 async def run(order: NodeOrder, progress: Progress, clock: Clock) -> Report:
-    """Raise the node, run the suite, remove the node, however it ends. Raises NodewrightError for what keeps it from
-    running."""
+    """Make the node, run the suite, and remove the node in any case.
+
+    Raises NodewrightError when the suite cannot run.
+    """
     options = Options(nodes=1, agent=order.agent, uplink=False, demo=False)
     request = Request(order.name, options, frozenset(), project=order.project, python=order.python)
-    # One at a time on a machine: two kubelets below the root of the cgroup hierarchies would end each other's pods.
+    # One at a time on a machine: two kubelets at the root of the cgroup hierarchies would kill each other's pods.
     async with _turn(progress, clock):
         if state.exists(order.name):
             raise Invalid(
-                "a cluster of that name is there",
+                "a cluster of that name exists",
                 obj=order.name,
                 step="make a node for the suite",
                 action=f"`./nodewright down --name {order.name}` first, or choose another --name.",
@@ -76,14 +78,14 @@ async def run(order: NodeOrder, progress: Progress, clock: Clock) -> Report:
         had_kubepods = bool(cgroups.members(cgroups.hierarchies(), plan.KUBEPODS))
         try:
             with directory_lock(os.path.join(state_root(), order.name)):
-                cluster = await _to_its_end(asyncio.to_thread(settle, request))
+                cluster = await _uninterrupted(asyncio.to_thread(settle, request))
                 return await _Suite(cluster, order, progress, clock).run()
         finally:
             await _remove(order.name, had_kubepods, progress)
 
 
 async def list_tests(order: NodeOrder, progress: Progress) -> tuple[str, ...]:
-    """The names of what run() would run; no node is made for it. Raises NodewrightError."""
+    """Names of the tests that run() would run; makes no node. Raises NodewrightError."""
     from controlplane.binaries.work import ensure
 
     with progress.step("binaries of the suite") as say:
@@ -102,7 +104,7 @@ async def list_tests(order: NodeOrder, progress: Progress) -> tuple[str, ...]:
 
 
 def _results_of(order: NodeOrder) -> Path:
-    """Not below the node's directory, which goes with it."""
+    """The folder of the results; not below the node's directory, which is removed with the node."""
     directory = order.results or Path(cache_root(), "conformance", f"{order.name}-{order.agent}")
     directory.mkdir(parents=True, exist_ok=True)
     return directory
@@ -110,12 +112,12 @@ def _results_of(order: NodeOrder) -> Path:
 
 @contextlib.asynccontextmanager
 async def _turn(progress: Progress, clock: Clock) -> AsyncIterator[None]:
-    """Wait for other runs on this machine, without keeping a signal from ending the wait."""
+    """Wait for other runs on this machine; a signal can still interrupt the wait."""
     with contextlib.ExitStack() as stack:
         with progress.step("turn of this run") as say:
             while not _is_ours(stack):
-                say("another run of the suite is at work on this machine")
-                await clock.sleep(_LOOK)
+                say("waiting for another run of the suite on this machine")
+                await clock.sleep(_POLL)
         yield
 
 
@@ -128,8 +130,11 @@ def _is_ours(stack: contextlib.ExitStack) -> bool:
 
 
 async def _remove(name: str, had_kubepods: bool, progress: Progress) -> None:
-    """The node with all of it. The suite's kubelet works below the root of the hierarchies, where `down` does not
-    look: what it made there goes too, its processes first, as they hold mounts."""
+    """Remove the node and everything that belongs to it.
+
+    The suite's kubelet uses cgroups at the root of the hierarchies, which `down` does not know. They are removed too,
+    and their processes are killed first, as they hold mounts.
+    """
     trees = cgroups.hierarchies()
     if not had_kubepods:
         await asyncio.to_thread(cgroups.kill_all, trees, plan.KUBEPODS)
@@ -139,8 +144,8 @@ async def _remove(name: str, had_kubepods: bool, progress: Progress) -> None:
         await asyncio.to_thread(cgroups.remove, trees, plan.KUBEPODS)
 
 
-async def _to_its_end(work: Coroutine[Any, Any, _T]) -> _T:
-    """A cancellation waits for the work: a thread of it would go on making what is being removed already."""
+async def _uninterrupted(work: Coroutine[Any, Any, _T]) -> _T:
+    """Let a cancellation wait for the work: its threads would go on making what is being removed already."""
     task = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(task)
@@ -159,9 +164,9 @@ class _Suite:
         self._runtime_cgroup = f"{cluster.cgroup}/{self.node.name}/runtime"
 
     async def run(self) -> Report:
-        images = await _to_its_end(self._prepare())
+        images = await _uninterrupted(self._prepare())
         directory = _results_of(self.order)
-        await asyncio.to_thread(fresh, directory)
+        await asyncio.to_thread(clear_reports, directory)
         order = self.order
         chosen = plan.selection(order.labels, order.focus, order.skip, order.setup)
         command = plan.arguments(
@@ -220,10 +225,10 @@ class _Suite:
             await asyncio.to_thread(cgroups.ensure, self.trees, f"{self.cluster.cgroup}/{self.node.name}/system")
             await asyncio.to_thread(nodes.write_files, self.cluster, self.node)
             await network.ensure_network(self.cluster, self.order.project)
-            await asyncio.to_thread(peer.install, self.cluster, {self.node.name: plan.POD_CIDR})
+            await asyncio.to_thread(bridge_network.install, self.cluster, {self.node.name: plan.POD_CIDR})
             own = await asyncio.to_thread(cgroups.ensure, self.trees, self._runtime_cgroup)
             await asyncio.to_thread(cgroups.count_block_io, own, self.cluster.node_dir(self.node.name))
-            runtime = plan.apart(components.runtime(self.cluster, self.node, self.tools), own)
+            runtime = plan.in_own_cgroup(components.runtime(self.cluster, self.node, self.tools), own)
             programs = (runtime, *await asyncio.to_thread(self._bus))
             await asyncio.to_thread(start_unit, self.cluster, self.node.name, programs, self.order.project)
             await nodes.wait_runtime(self.cluster, self.node, self.clock)
@@ -231,7 +236,7 @@ class _Suite:
             await name_only(self.cluster, self.node, self.tools, plan.NAMED_AFTER, plan.NAMED_ONLY)
 
     def _bus(self) -> tuple[Program, ...]:
-        """systemd's interface for tests that stop the runtime: where no bus can be made, they fail."""
+        """The system bus for tests that stop the runtime; without dbus-daemon they fail."""
         daemon = shutil.which("dbus-daemon")
         if daemon is None:
             return ()

@@ -1,4 +1,4 @@
-"""What is known of a supervisor's programs: its state file, and /proc. Standard library only."""
+"""Reads a supervisor's state file and the start times of processes. Standard library only."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def start_time(pid: int) -> str:
 
 
 def read_state(folder: str) -> dict[str, dict[str, Any]]:
-    """state.json; nothing if there is none yet, or it cannot be read."""
+    """state.json; empty if there is none yet or it cannot be read."""
     try:
         with open(os.path.join(folder, "state.json"), encoding="utf-8") as file:
             rows: dict[str, dict[str, Any]] = json.load(file)

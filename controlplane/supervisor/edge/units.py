@@ -1,4 +1,4 @@
-"""The supervisors of a cluster from outside: start, reload, ask. A unit is a node or the control plane."""
+"""Supervisors from outside: start, reload and query them. A unit is a node or the control plane."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from nodelib.errors import Temporary
 def write_spec(
     folder: str, *, cgroups: Sequence[str], namespaces: Sequence[tuple[str, str]], programs: Sequence[Program]
 ) -> bool:
-    """Write what the supervisor of `folder` should run. False if the file said the same already."""
+    """Write what the supervisor of `folder` should run. False if the file is already the same."""
     spec = {
         "cgroups": list(cgroups),
         "namespaces": [list(pair) for pair in namespaces],
@@ -35,7 +35,7 @@ def write_spec(
 
 
 def add_program(folder: str, program: Program) -> None:
-    """One more program (or another of its name) for a unit that has its specification already."""
+    """Add a program to a unit's existing specification, or replace the one of its name."""
     path = os.path.join(folder, "spec.json")
     with open(path, encoding="utf-8") as file:
         spec = json.load(file)
@@ -46,7 +46,7 @@ def add_program(folder: str, program: Program) -> None:
 
 
 def wanted(folder: str) -> list[str]:
-    """Names of the programs that the supervisor of `folder` is told of."""
+    """Names of the programs in the supervisor's specification."""
     try:
         with open(os.path.join(folder, "spec.json"), encoding="utf-8") as file:
             return [str(entry["name"]) for entry in json.load(file)["programs"]]
@@ -55,7 +55,7 @@ def wanted(folder: str) -> list[str]:
 
 
 def arguments(folder: str, program: str) -> list[str]:
-    """The command line that the supervisor of `folder` is told of; empty for a program it does not know."""
+    """The command line of a program in the supervisor's specification; empty for an unknown program."""
     try:
         with open(os.path.join(folder, "spec.json"), encoding="utf-8") as file:
             programs = json.load(file)["programs"]
@@ -65,14 +65,14 @@ def arguments(folder: str, program: str) -> list[str]:
 
 
 def hold(folder: str, program: str) -> None:
-    """Have a program stand still from the start, until somebody starts it (controlplane.standins.systemctl)."""
+    """Keep a program from being started until somebody starts it (controlplane.standins.systemctl)."""
     os.makedirs(folder, mode=0o700, exist_ok=True)
     with open(os.path.join(folder, f"stopped.{program}"), "a", encoding="ascii"):
         pass
 
 
 def supervisor_pid(folder: str) -> int:
-    """The pid of the living supervisor of `folder`, 0 if there is none."""
+    """The pid of the running supervisor of `folder`, 0 if there is none."""
     try:
         handle = os.open(os.path.join(folder, "lock"), os.O_RDWR | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):
@@ -88,7 +88,7 @@ def supervisor_pid(folder: str) -> int:
 
 
 def ensure_supervisor(folder: str, log: str, project: str) -> bool:
-    """A living supervisor that knows the present spec. True if one had to be started."""
+    """Ensure a running supervisor that has read the current specification. True if one had to be started."""
     pid = supervisor_pid(folder)
     if pid:
         os.kill(pid, signal.SIGHUP)
@@ -108,7 +108,7 @@ def ensure_supervisor(folder: str, log: str, project: str) -> bool:
     while not supervisor_pid(folder):
         if child.poll() not in (None, 3) or time.monotonic() > deadline:
             raise Temporary(
-                f"the supervisor ended with status {child.returncode}: {tail(log, 3)}",
+                f"the supervisor exited with status {child.returncode}: {tail(log, 3)}",
                 obj=folder,
                 step="start supervisor",
             )
@@ -117,7 +117,7 @@ def ensure_supervisor(folder: str, log: str, project: str) -> bool:
 
 
 def programs(folder: str) -> dict[str, dict[str, Any]]:
-    """Rows of state.json by program name, each with "alive" as seen now."""
+    """Rows of state.json by program name, each with its current "alive"."""
     rows = read_state(folder)
     for row in rows.values():
         row["alive"] = bool(row["pid"]) and start_time(int(row["pid"])) == row["start_time"]
@@ -125,7 +125,7 @@ def programs(folder: str) -> dict[str, dict[str, Any]]:
 
 
 def living(folder: str) -> int:
-    """A process of the unit that lives: the supervisor, or one of its programs; 0 if none."""
+    """The pid of a running process of the unit: its supervisor or one of its programs; 0 if there is none."""
     pid = supervisor_pid(folder)
     if pid:
         return pid
@@ -144,14 +144,14 @@ def tail(path: str, lines: int) -> str:
 
 
 def terminate(folder: str, program: str) -> None:
-    """SIGTERM to a program of the unit, if it runs; its supervisor starts it again."""
+    """Send SIGTERM to a program of the unit if it is running; its supervisor restarts it."""
     row = programs(folder).get(program)
     if row and row["alive"]:
         os.kill(int(row["pid"]), signal.SIGTERM)
 
 
 def kill_supervisor(folder: str) -> int:
-    """SIGKILL the unit's supervisor, so that nothing is started again. Its programs live on. Returns how many died."""
+    """SIGKILL the unit's supervisor, so that nothing is restarted. Its programs keep running. Returns how many died."""
     pid = supervisor_pid(folder)
     if not pid:
         return 0

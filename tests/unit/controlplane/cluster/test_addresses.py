@@ -1,3 +1,5 @@
+"""Names and subnets that a cluster may have."""
+
 from __future__ import annotations
 
 import ipaddress

@@ -1,3 +1,5 @@
+"""Which certificates a cluster has, and when one is issued again."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -19,8 +21,8 @@ GOOD = Held("id", "server", "org", frozenset({"a", "b"}), frozenset({"10.0.0.1"}
     [
         pytest.param(GOOD, "", id="good"),
         pytest.param(None, "missing", id="missing"),
-        pytest.param(replace(GOOD, not_after=NOW + 86400), "near its end", id="ends tomorrow"),
-        pytest.param(replace(GOOD, not_after=NOW - 1), "near its end", id="ended"),
+        pytest.param(replace(GOOD, not_after=NOW + 86400), "expires soon", id="ends tomorrow"),
+        pytest.param(replace(GOOD, not_after=NOW - 1), "expires soon", id="ended"),
         pytest.param(replace(GOOD, issuer_key="other"), "signed by another authority", id="old authority"),
         pytest.param(replace(GOOD, common_name="x"), "another subject", id="subject"),
         pytest.param(replace(GOOD, organization="x"), "another subject", id="organization"),

@@ -1,3 +1,5 @@
+"""Command lines of the daemons, objects that `up` applies, rules of the uplink."""
+
 from __future__ import annotations
 
 import pytest

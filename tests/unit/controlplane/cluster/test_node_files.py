@@ -1,3 +1,5 @@
+"""A node's mounts, configuration and name resolution."""
+
 from __future__ import annotations
 
 import json

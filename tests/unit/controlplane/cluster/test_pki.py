@@ -44,7 +44,7 @@ def test_only_what_has_other_names_is_made_again(cluster: Cluster) -> None:
 def test_leaves_are_renewed_near_their_end_and_the_authority_stays(cluster: Cluster) -> None:
     pki.ensure(cluster, NOW)
     made = pki.ensure(cluster, NOW + 350 * 86400)
-    assert made[f"{cluster.pki_dir}/admin"] == "near its end"
+    assert made[f"{cluster.pki_dir}/admin"] == "expires soon"
     assert cluster.admin_kubeconfig in made
     assert f"{cluster.pki_dir}/ca" not in made
 

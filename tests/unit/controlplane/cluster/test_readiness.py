@@ -1,3 +1,5 @@
+"""What nodes and pods wait for, and the options that `status` shows."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -6,13 +8,13 @@ import pytest
 
 from controlplane.cluster.model import Options
 from controlplane.cluster.plan.readiness import (
-    node_feels,
     node_waits_for,
     pod_facts,
     pods_wait_for,
     serving_waits_for,
     settings,
     skews,
+    unexpected_conditions,
 )
 
 READY = {"type": "Ready", "status": "True"}
@@ -42,11 +44,15 @@ def test_node_waits_for(given: Any, words: str) -> None:
     assert words in node_waits_for(given) if words else node_waits_for(given) == ""
 
 
-def test_how_a_node_feels_beside_being_ready() -> None:
-    assert node_feels(None) == "" == node_feels(node(READY, {"type": "MemoryPressure", "status": "False"}))
+def test_unexpected_conditions_beside_ready() -> None:
+    assert (
+        unexpected_conditions(None)
+        == ""
+        == unexpected_conditions(node(READY, {"type": "MemoryPressure", "status": "False"}))
+    )
     odd = node(READY, {"type": "DiskPressure", "status": "True"}, {"type": "PIDPressure", "status": "Unknown"})
-    assert node_feels(odd) == "DiskPressure, PIDPressure"
-    assert node_feels(node({"type": "ServingCertificate", "status": "False"})) == "", "told beside it"
+    assert unexpected_conditions(odd) == "DiskPressure, PIDPressure"
+    assert unexpected_conditions(node({"type": "ServingCertificate", "status": "False"})) == "", "reported separately"
 
 
 def test_what_a_cluster_was_raised_with() -> None:

@@ -1,3 +1,5 @@
+"""Links, addresses and routes of a cluster."""
+
 from __future__ import annotations
 
 from controlplane.cluster.model import Cluster, Options

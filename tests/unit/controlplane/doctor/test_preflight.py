@@ -1,3 +1,5 @@
+"""What each fact of the machine is judged to be."""
+
 from __future__ import annotations
 
 from dataclasses import replace

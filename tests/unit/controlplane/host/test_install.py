@@ -1,4 +1,4 @@
-"""`install` into a scratch root, and nothing left of it after `uninstall`."""
+"""`install` into a scratch root; `uninstall` leaves nothing behind."""
 
 from __future__ import annotations
 

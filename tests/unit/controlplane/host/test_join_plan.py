@@ -1,4 +1,4 @@
-"""What `join` believes, sees and writes."""
+"""Which clusters `join` trusts, what it finds in them, and what it writes."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_daemon_sets_are_recognized(names: list[str], network: str, proxy: str) 
 def test_ours_run_where_the_cluster_brings_none(
     asked: tuple[str, str], found: plan.Addons | None, network: str, proxy: str
 ) -> None:
-    assert plan.choice(*asked, found) == (network, proxy)
+    assert plan.resolve(*asked, found) == (network, proxy)
 
 
 def test_rights_printed_cover_what_the_daemons_need() -> None:
@@ -107,9 +107,9 @@ def test_rights_printed_cover_what_the_daemons_need() -> None:
     assert ("list", "nodes") in granted
     roles = {one["roleRef"]["name"] for one in objects["items"] if one["kind"] == "ClusterRoleBinding"}
     assert "system:node-proxier" in roles  # upstream's: services and endpointslices
-    needs = [str(need) for need in plan.needs("nodewright", "nodewright")]
+    needs = [str(need) for need in plan.permissions("nodewright", "nodewright")]
     assert needs == ["list nodes", "list endpointslices"]
-    assert plan.needs("none", "none") == []
+    assert plan.permissions("none", "none") == []
 
 
 def test_a_ready_node_keeps_its_name() -> None:

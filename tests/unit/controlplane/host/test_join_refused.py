@@ -55,4 +55,4 @@ async def test_rights_that_an_admin_s_kubeconfig_lacks_are_named(tmp_path: Path)
             await join(Request(kubeconfig=config, node="n1"), Unseen(), Hasty())
     finally:
         await runner.cleanup()
-    assert refused.value.obj == config and "These rights are an admin's" in refused.value.action
+    assert refused.value.obj == config and "Only an admin has these rights" in refused.value.action

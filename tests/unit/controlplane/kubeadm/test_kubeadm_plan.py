@@ -1,4 +1,4 @@
-"""What kubeadm is told."""
+"""The configuration that kubeadm reads, and the commands on its nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `down` takes away of a cluster's cgroups, on folders that stand for the mounts."""
+"""Which of a cluster's cgroups `down` removes, on folders that stand for the mounts."""
 
 from __future__ import annotations
 

@@ -1,3 +1,5 @@
+"""Long commands: their output, and how they end when cancelled."""
+
 from __future__ import annotations
 
 import asyncio

@@ -1,3 +1,5 @@
+"""Tiers, selections, command lines and JUnit reports of the e2e suite."""
+
 from __future__ import annotations
 
 import re

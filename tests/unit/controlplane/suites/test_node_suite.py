@@ -1,4 +1,4 @@
-"""How e2e_node.test is called, and what lies beside it."""
+"""How e2e_node.test is called, and what is in its folder."""
 
 from __future__ import annotations
 
@@ -77,7 +77,9 @@ def test_containerd_joins_its_cgroup_and_says_its_pid(tmp_path: Path, monkeypatc
     for folder in joined:
         folder.mkdir()
     monkeypatch.setattr(plan, "PID_FILE", str(said))
-    program = plan.apart(Program("containerd", ("/bin/echo", "two words"), "/log"), [str(folder) for folder in joined])
+    program = plan.in_own_cgroup(
+        Program("containerd", ("/bin/echo", "two words"), "/log"), [str(folder) for folder in joined]
+    )
     done = subprocess.run(program.argv, capture_output=True, text=True, check=True)
     assert done.stdout == "two words\n"
     assert {(folder / "cgroup.procs").read_text().strip() for folder in joined} == {said.read_text()}

@@ -1,3 +1,5 @@
+"""What a supervisor starts and stops, and how long it pauses."""
+
 from __future__ import annotations
 
 import pytest

@@ -171,5 +171,5 @@ def test_systemd_run_makes_a_unit_that_systemctl_kills_and_restarts(
 def test_containerd_of_the_suite_says_its_own_pid(unit: Unit, monkeypatch: pytest.MonkeyPatch) -> None:
     file = unit.root / "run" / "containerd.pid"
     monkeypatch.setattr(node_suite, "PID_FILE", str(file))
-    unit.want(node_suite.apart(unit.program("containerd", "exec sleep 600"), []))
+    unit.want(node_suite.in_own_cgroup(unit.program("containerd", "exec sleep 600"), []))
     until_sync(lambda: file.exists() and file.read_text() == str(unit.pid("containerd")))

@@ -1,6 +1,6 @@
-"""The pod network under upstream's kubelet: the reference bridge plugin, and routes between the nodes.
+"""The pod network for upstream's kubelet, which brings none: the reference bridge plugin and routes between the nodes.
 
-Upstream's kubelet brings no network; this is what an administrator would set up by hand, and no more.
+This is what an administrator would set up by hand, and no more.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SOURCE = "/usr/lib/cni"  # Debian's containernetworking-plugins
 
 
 async def ensure_network(cluster: Cluster, client: KubeClient, clock: Clock) -> None:
-    """Plugins and configuration on every node, and a route from each node to every other's pods."""
+    """Install plugins and configuration on every node, and a route from each node to the pods of every other."""
     cidrs = await _pod_cidrs(cluster, client, clock)
     await asyncio.to_thread(install, cluster, cidrs)
     await asyncio.to_thread(_routes, cluster, cidrs)
@@ -52,7 +52,7 @@ async def _pod_cidrs(cluster: Cluster, client: KubeClient, clock: Clock, timeout
 
 
 def install(cluster: Cluster, cidrs: dict[str, str]) -> None:
-    """Plugins and configuration, by node. Raises NotFound when the machine has no such plugin."""
+    """Install plugins and configuration; `cidrs` by node. Raises NotFound when the machine lacks a plugin."""
     for node, cidr in cidrs.items():
         own = cluster.node_dir(node)
         for name in _PLUGINS:
@@ -61,7 +61,7 @@ def install(cluster: Cluster, cidrs: dict[str, str]) -> None:
                 raise NotFound(
                     "no such CNI plugin",
                     obj=source,
-                    step="install the peer's CNI plugins",
+                    step="install CNI plugins for upstream's kubelet",
                     action="apt-get install containernetworking-plugins",
                 )
             if not os.path.exists(target):
