@@ -1,4 +1,4 @@
-"""Builds what is asked for and not there yet; says what it does while it does it."""
+"""Builds the binaries that are asked for and not cached yet, and reports progress."""
 
 from __future__ import annotations
 

@@ -62,22 +62,22 @@ async def raise_cluster(context: Context, images: Mapping[str, Path]) -> None:
         addresses = [node.address for node in config.control_planes(cluster)]
         program = commands.balancer_program(cluster, context.tools, addresses)
         await asyncio.to_thread(start_unit, cluster, BALANCER, (program,), context.tools.project)
-    by_us = config.joined(cluster)
-    first, *others = (node for node in cluster.nodes if node not in by_us)
+    joined = config.joined(cluster)
+    first, *others = (node for node in cluster.nodes if node not in joined)
     secret = await asyncio.to_thread(_secret, cluster)
     await _init(context, first, secret)
     await _rights(context)
     ca_hash = await asyncio.to_thread(_ca_hash, cluster, first)
     # Members of etcd are added one at a time.
     for node in [other for other in others if other in config.control_planes(cluster)]:
-        await _join(context, node, secret, ca_hash)
+        await _kubeadm_join(context, node, secret, ca_hash)
     workers = [other for other in others if other not in config.control_planes(cluster)]
     async with asyncio.TaskGroup() as group:
         for node in workers:
-            group.create_task(_join(context, node, secret, ca_hash), name=f"join {node.name}")
+            group.create_task(_kubeadm_join(context, node, secret, ca_hash), name=f"join {node.name}")
     await _network_and_proxy(context, first)
-    for node in by_us:
-        await _join_by_us(context, node, secret, ca_hash)
+    for node in joined:
+        await _nodewright_join(context, node, secret, ca_hash)
 
 
 async def _start_node(context: Context, node: Node, images: Mapping[str, Path]) -> None:
@@ -103,8 +103,8 @@ def _write_commands(context: Context, node: Node) -> None:
 def _start_services(context: Context, node: Node, *, with_proxy: bool) -> None:
     cluster, tools = context.cluster, context.tools
     folder = cluster.unit_dir(node.name)
-    if "agent" not in units.wanted(folder):
-        units.hold(folder, "agent")  # kubeadm starts it
+    if "agent" not in units.program_names(folder):
+        units.keep_stopped(folder, "agent")  # kubeadm starts it
     programs = [components.runtime(cluster, node, tools)]
     if node not in config.joined(cluster):
         programs.append(commands.kubelet_program(cluster, node, tools))
@@ -144,7 +144,7 @@ async def _rights(context: Context) -> None:
         await client.close()
 
 
-async def _join_by_us(context: Context, node: Node, secret: Mapping[str, str], ca_hash: str) -> None:
+async def _nodewright_join(context: Context, node: Node, secret: Mapping[str, str], ca_hash: str) -> None:
     cluster = context.cluster
     with context.progress.step(f"{node.name}: nodewright join") as say:
         log = f"{cluster.log_dir(node.name)}/join.log"
@@ -157,12 +157,14 @@ async def _join_by_us(context: Context, node: Node, secret: Mapping[str, str], c
         )
         if status != 0:
             raise Permanent(
-                " | ".join(words[-6:]), obj=f"nodewright join on {node.name}", action=f"Its whole output: {log}"
+                " | ".join(words[-6:]),
+                obj=f"nodewright join on {node.name}",
+                action=f"See {log} for all of its output.",
             )
         say("; ".join(text.strip() for text in words[-4:-1]))
 
 
-async def _join(context: Context, node: Node, secret: Mapping[str, str], ca_hash: str) -> None:
+async def _kubeadm_join(context: Context, node: Node, secret: Mapping[str, str], ca_hash: str) -> None:
     cluster = context.cluster
     with context.progress.step(f"{node.name}: kubeadm join") as say:
         if os.path.exists(f"{cluster.node_dir(node.name)}/kubernetes/kubelet.conf"):
@@ -192,7 +194,7 @@ async def run_kubeadm(context: Context, node: Node, say: Say, *arguments: str) -
         raise Permanent(
             f"exit status {status}: {' | '.join(errors)[-1500:]}",
             obj=f"kubeadm {arguments[0]} on {node.name}",
-            action=f"Its whole output: {log}; the agent's: {cluster.log_dir(node.name)}/agent.log",
+            action=f"See {log} for all of its output, and the agent's log: {cluster.log_dir(node.name)}/agent.log",
         )
 
 

@@ -29,7 +29,7 @@ def main(argv: list[str]) -> int:
         return _list_units(folder, unit or "*", only_running="--state=running" in argv)
     base = unit.removesuffix(".service")
     name = _UNITS.get(base, base)
-    if name not in units.wanted(folder):
+    if name not in units.program_names(folder):
         print(f"Unit {unit}.service could not be found.")
         return 4
     if verb in _VERBS:
@@ -39,7 +39,7 @@ def main(argv: list[str]) -> int:
 
 
 def _list_units(folder: str, pattern: str, *, only_running: bool) -> int:
-    for name in units.wanted(folder):
+    for name in units.program_names(folder):
         running = _state(folder, name) == "active"
         if fnmatch.fnmatch(f"{name}.service", pattern) and (running or not only_running):
             print(f"  {name}.service loaded {'active running' if running else 'inactive dead'} {name}")

@@ -134,7 +134,7 @@ def kubeconfigs(cluster: Cluster) -> tuple[Kubeconfig, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class Existing:
     """A certificate on disk: its issuer's key id, its names, and when it expires (Unix seconds)."""
 
     issuer_key: str
@@ -145,16 +145,16 @@ class Held:
     not_after: float
 
 
-def must_issue(wanted: Certificate, held: Held | None, issuer_key: str, now: float) -> str:
+def must_issue(wanted: Certificate, existing: Existing | None, issuer_key: str, now: float) -> str:
     """Why the certificate must be issued (again), "" to keep it."""
-    if held is None:
+    if existing is None:
         return "missing"
-    if held.not_after - now < RENEW_BEFORE:
+    if existing.not_after - now < RENEW_BEFORE:
         return "expires soon"
-    if wanted.usage != "ca" and held.issuer_key != issuer_key:
+    if wanted.usage != "ca" and existing.issuer_key != issuer_key:
         return "signed by another authority"
-    if (held.common_name, held.organization) != (wanted.common_name, wanted.organization):
+    if (existing.common_name, existing.organization) != (wanted.common_name, wanted.organization):
         return "another subject"
-    if held.dns != frozenset(wanted.dns) or held.addresses != frozenset(wanted.addresses):
+    if existing.dns != frozenset(wanted.dns) or existing.addresses != frozenset(wanted.addresses):
         return "other names"
     return ""

@@ -1,4 +1,4 @@
-"""What a node or a pod still waits for, read from its API object."""
+"""What a node or a pod still waits for, read from its API object. Pure."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _EXPECTED = {"Ready": "True", "ServingCertificate": "True"}  # all others: False
 
 
 def unexpected_conditions(node: dict[str, Any] | None) -> str:
-    """Other conditions than Ready and ServingCertificate that are not as they should be, "" if there are none."""
+    """Conditions other than Ready and ServingCertificate that are not as they should be, "" if none."""
     conditions = ((node or {}).get("status") or {}).get("conditions") or []
     odd = [one["type"] for one in conditions if one["type"] not in _EXPECTED and one.get("status") != "False"]
     return ", ".join(odd)

@@ -21,10 +21,10 @@ async def ensure_network(cluster: Cluster, project: str) -> frozenset[str]:
     """
     await namespaces.make(
         node_files.wire_namespace(cluster), project
-    )  # it also makes the private mount that holds the others
+    )  # this also makes the private mount for the other namespaces
     async with asyncio.TaskGroup() as group:
         for node in cluster.nodes:
-            holder = units.living(cluster.unit_dir(node.name))
+            holder = units.any_pid(cluster.unit_dir(node.name))
             group.create_task(
                 namespaces.make(node_files.namespaces(cluster, node, holder), project), name=f"namespaces {node.name}"
             )

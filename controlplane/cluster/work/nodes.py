@@ -110,7 +110,7 @@ async def wait_runtime(cluster: Cluster, node: Node, clock: Clock, *, timeout: f
     before = starts(cluster, node.name)
 
     async def waits_for() -> str:
-        pid = units.living(cluster.unit_dir(node.name))
+        pid = units.any_pid(cluster.unit_dir(node.name))
         # The socket is in the node's own /run, which is reached through the root of its processes.
         if pid and os.path.exists(f"/proc/{pid}/root{node_files.CONTAINERD_SOCKET}"):
             return ""

@@ -48,10 +48,10 @@ def ensure(cluster: Cluster, now: float) -> dict[str, str]:
     pairs: dict[str, Pair] = {}
     for wanted in plan.certificates(cluster):
         issuer = pairs.get(wanted.issuer)
-        held = _load(wanted.path)
-        reason = plan.must_issue(wanted, _facts(held), _key_id(issuer), now)
-        if not reason and held is not None:
-            pairs[wanted.path] = held
+        existing = _load(wanted.path)
+        reason = plan.must_issue(wanted, _facts(existing), _key_id(issuer), now)
+        if not reason and existing is not None:
+            pairs[wanted.path] = existing
             continue
         pairs[wanted.path] = _issue(wanted, issuer, now)
         _store(wanted.path, pairs[wanted.path])
@@ -76,7 +76,7 @@ def kubeconfig(config: plan.Kubeconfig, authority: bytes, pair: Pair) -> str:
     return render_kubeconfig(access, cluster="nodewright", user=config.user)
 
 
-def ends(path: str) -> datetime.datetime | None:
+def expiry(path: str) -> datetime.datetime | None:
     """When the certificate in the file expires; None if it is no certificate."""
     try:
         with open(path, "rb") as file:
@@ -146,7 +146,7 @@ def _load(path: str) -> Pair | None:
     return Pair(certificate, key)
 
 
-def _facts(pair: Pair | None) -> plan.Held | None:
+def _facts(pair: Pair | None) -> plan.Existing | None:
     if pair is None:
         return None
     certificate = pair.certificate
@@ -157,7 +157,7 @@ def _facts(pair: Pair | None) -> plan.Held | None:
         dns = frozenset(names.get_values_for_type(x509.DNSName))
         addresses = frozenset(str(address) for address in names.get_values_for_type(x509.IPAddress))
     issuer = certificate.extensions.get_extension_for_class(x509.AuthorityKeyIdentifier).value.key_identifier
-    return plan.Held(
+    return plan.Existing(
         issuer_key=(issuer or b"").hex(),
         common_name=_attribute(certificate, NameOID.COMMON_NAME),
         organization=_attribute(certificate, NameOID.ORGANIZATION_NAME),

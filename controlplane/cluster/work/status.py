@@ -52,7 +52,7 @@ class NodeStatus:
     pods: int
     proxy: str
     certificate: str = ""  # what its serving certificate waits for
-    feels: str = ""  # other conditions than Ready that are not as they should be
+    feels: str = ""  # conditions other than Ready that are not as they should be
     version: str = ""  # of its kubelet
     runtime: str = ""
 
@@ -139,11 +139,11 @@ def _missing(cluster: Cluster) -> tuple[str, ...]:
 
 def _first_to_expire(cluster: Cluster) -> str:
     """The first to expire of the cluster's certificates and those given to nodes, which renew their own."""
-    from controlplane.cluster.work.pki import ends
+    from controlplane.cluster.work.pki import expiry
 
     patterns = (f"{cluster.pki_dir}/**/*.crt", f"{cluster.dir}/*/kubernetes/pki/**/*.crt")
     paths = [path for pattern in patterns for path in glob.glob(pattern, recursive=True)]
-    found = [(end, path) for path in paths if (end := ends(path))]
+    found = [(end, path) for path in paths if (end := expiry(path))]
     if not found:
         return ""
     end, path = min(found)

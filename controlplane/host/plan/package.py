@@ -54,7 +54,7 @@ def platform(wheels: Iterable[str]) -> Platform:
     machines = {_MACHINES.get(tag[6], tag[6]) for tag in tags}
     if len(pythons) != 1 or len(machines) != 1:
         raise Invalid(
-            f"are compiled for {sorted(pythons)} and {sorted(machines)}, not for one",
+            f"are compiled for {sorted(pythons)} and {sorted(machines)}, not for one of each",
             obj="Python packages",
             step="read their WHEEL files",
             action="Make the package with the same version of Python as on the machines that will run it.",

@@ -108,7 +108,7 @@ async def join(request: Request, progress: Progress, clock: Clock) -> Joined:
             known.addons = await join_waits.addons_on_node(request.node, FOLDER, clock)
             network, proxy = plan.resolve(request.network, request.proxy, known.addons)
             await asyncio.to_thread(_start, request, known, network, proxy)
-            say(f"network {known.addons.network or 'none: ours'}, proxy {known.addons.proxy or 'none: ours'}")
+            say(f"network {known.addons.network or 'none, so ours'}, proxy {known.addons.proxy or 'none, so ours'}")
     with progress.step("rights of nodes"):
         await join_waits.until_allowed(request.node, plan.permissions(network, proxy), clock)
     with progress.step("node Ready"):
@@ -292,7 +292,7 @@ def _answers(path: str) -> bool:
 
 
 def _ours(program: str) -> bool:
-    return program in units.wanted(FOLDER)
+    return program in units.program_names(FOLDER)
 
 
 def _read(path: str) -> bytes:

@@ -58,7 +58,7 @@ async def addons_on_node(node: str, folder: str, clock: Clock) -> plan.Addons:
 
 
 async def until_allowed(node: str, permissions: Iterable[plan.Permission], clock: Clock) -> None:
-    """Wait until this node has all `needs`: a new binding takes effect a moment later.
+    """Wait until this node has all `permissions`; a new binding takes effect a moment later.
 
     Raises Temporary with the first that is refused: without it the daemons would run but do nothing.
     """

@@ -26,16 +26,16 @@ _STOPS_WITHIN = 60.0
 
 
 async def leave(progress: Progress, clock: Clock) -> None:
-    """Raises NotFound when this machine has not joined. After any other error `leave` may be run again."""
+    """Leave the cluster; after an error it may be run again. Raises NotFound when this machine has not joined one."""
     if not os.path.isdir(FOLDER):
         raise NotFound(
             "this machine has not joined a cluster", obj=FOLDER, step="leave", action="There is nothing to do."
         )
     with progress.step("agent and proxy"):
         # The runtime stays, as it is needed to remove the pods; agent and proxy must not be restarted.
-        for program in units.wanted(FOLDER):
+        for program in units.program_names(FOLDER):
             if program != "containerd":
-                units.hold(FOLDER, program)
+                units.keep_stopped(FOLDER, program)
         pid = units.supervisor_pid(FOLDER)
         if pid:
             os.kill(pid, signal.SIGHUP)

@@ -118,7 +118,7 @@ def count_block_io(directories: Iterable[str], path: str) -> None:
 def _whole_disk(device: int) -> str:
     """MAJOR:MINOR of the disk that a device is or belongs to, "" if it is no block device (overlay, btrfs)."""
     own = f"/sys/dev/block/{os.major(device)}:{os.minor(device)}"
-    # The folder of a partition lies in the folder of its disk.
+    # The folder of a partition is in the folder of its disk.
     return text_of(f"{own}/../dev" if os.path.exists(f"{own}/partition") else f"{own}/dev").strip()
 
 

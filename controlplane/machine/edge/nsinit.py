@@ -52,11 +52,6 @@ def mount_points() -> set[str]:
         return {line.split()[4].encode().decode("unicode_escape") for line in file}
 
 
-def is_namespace(path: str, points: set[str]) -> bool:
-    """Whether a namespace is bound there."""
-    return path in points
-
-
 def ensure_private_dir(path: str) -> None:
     """Make `path` a private mount of its own."""
     os.makedirs(path, mode=0o700, exist_ok=True)
@@ -71,7 +66,7 @@ def missing_kinds(spec: dict[str, Any]) -> list[str]:
     missing = []
     for kind in spec["kinds"]:
         path = f"{spec['dir']}/{spec['space']}.{kind}"
-        if is_namespace(path, points):
+        if path in points:
             continue
         with open(path, "a", encoding="ascii"):
             pass

@@ -83,7 +83,7 @@ async def run(cluster: Cluster, order: Order, progress: Progress) -> Report:
 def _for_server(selection: plan.Selection, release: str, progress: Progress) -> plan.Selection:
     fitting = plan.for_server(selection, release, RELEASE)
     if fitting != selection:
-        with progress.step("tests that are left out") as say:
+        with progress.step("tests that are skipped") as say:
             say(f"those that need nodes newer than the control plane, {release}")
     return fitting
 

@@ -73,7 +73,7 @@ async def run(order: NodeOrder, progress: Progress, clock: Clock) -> Report:
                 "a cluster of that name exists",
                 obj=order.name,
                 step="make a node for the suite",
-                action=f"`./nodewright down --name {order.name}` first, or choose another --name.",
+                action=f"Run `./nodewright down --name {order.name}` first, or choose another --name.",
             )
         had_kubepods = bool(cgroups.members(cgroups.hierarchies(), plan.KUBEPODS))
         try:
@@ -114,14 +114,14 @@ def _results_of(order: NodeOrder) -> Path:
 async def _turn(progress: Progress, clock: Clock) -> AsyncIterator[None]:
     """Wait for other runs on this machine; a signal can still interrupt the wait."""
     with contextlib.ExitStack() as stack:
-        with progress.step("turn of this run") as say:
-            while not _is_ours(stack):
+        with progress.step("wait for other runs") as say:
+            while not _take_turn(stack):
                 say("waiting for another run of the suite on this machine")
                 await clock.sleep(_POLL)
         yield
 
 
-def _is_ours(stack: contextlib.ExitStack) -> bool:
+def _take_turn(stack: contextlib.ExitStack) -> bool:
     try:
         stack.enter_context(directory_lock(os.path.join(cache_root(), "conformance")))
     except Conflict:

@@ -45,7 +45,7 @@ def add_program(folder: str, program: Program) -> None:
     files.write(path, json.dumps(spec, indent=1), 0o600)
 
 
-def wanted(folder: str) -> list[str]:
+def program_names(folder: str) -> list[str]:
     """Names of the programs in the supervisor's specification."""
     try:
         with open(os.path.join(folder, "spec.json"), encoding="utf-8") as file:
@@ -64,7 +64,7 @@ def arguments(folder: str, program: str) -> list[str]:
     return next((list(entry["argv"]) for entry in programs if entry["name"] == program), [])
 
 
-def hold(folder: str, program: str) -> None:
+def keep_stopped(folder: str, program: str) -> None:
     """Keep a program from being started until somebody starts it (controlplane.standins.systemctl)."""
     os.makedirs(folder, mode=0o700, exist_ok=True)
     with open(os.path.join(folder, f"stopped.{program}"), "a", encoding="ascii"):
@@ -124,7 +124,7 @@ def programs(folder: str) -> dict[str, dict[str, Any]]:
     return rows
 
 
-def living(folder: str) -> int:
+def any_pid(folder: str) -> int:
     """The pid of a running process of the unit: its supervisor or one of its programs; 0 if there is none."""
     pid = supervisor_pid(folder)
     if pid:

@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 
 from controlplane.cluster.model import Cluster, Options
-from controlplane.cluster.plan.certificates import Certificate, Held, certificates, kubeconfigs, must_issue
+from controlplane.cluster.plan.certificates import Certificate, Existing, certificates, kubeconfigs, must_issue
 
 NOW = 1_800_000_000.0
 YEAR = 365 * 86400.0
 CLUSTER = Cluster("lab", "10.89.3.0/24", Options(nodes=2))
 WANTED = Certificate("/p/server", "server", "/p/ca", "server", "org", ("a", "b"), ("10.0.0.1",))
-GOOD = Held("id", "server", "org", frozenset({"a", "b"}), frozenset({"10.0.0.1"}), NOW + YEAR)
+GOOD = Existing("id", "server", "org", frozenset({"a", "b"}), frozenset({"10.0.0.1"}), NOW + YEAR)
 
 
 @pytest.mark.parametrize(
@@ -30,13 +30,13 @@ GOOD = Held("id", "server", "org", frozenset({"a", "b"}), frozenset({"10.0.0.1"}
         pytest.param(replace(GOOD, addresses=frozenset()), "other names", id="an address more"),
     ],
 )
-def test_must_issue(held: Held | None, reason: str) -> None:
+def test_must_issue(held: Existing | None, reason: str) -> None:
     assert must_issue(WANTED, held, "id", NOW) == reason
 
 
 def test_an_authority_is_not_bound_to_an_issuer() -> None:
     authority = Certificate("/p/ca", "ca", "/p/ca", "ca")
-    assert must_issue(authority, Held("own", "ca", "", frozenset(), frozenset(), NOW + YEAR), "", NOW) == ""
+    assert must_issue(authority, Existing("own", "ca", "", frozenset(), frozenset(), NOW + YEAR), "", NOW) == ""
 
 
 def test_issuers_come_before_what_they_sign() -> None:

@@ -87,7 +87,7 @@ def test_programs_survive_a_killed_supervisor_and_are_taken_over(unit: Unit) -> 
     first = unit.pid("one")
     assert units.kill_supervisor(unit.folder) == 1
     assert units.supervisor_pid(unit.folder) == 0
-    assert units.living(unit.folder) == first
+    assert units.any_pid(unit.folder) == first
     unit.want(one)
     until_sync(lambda: units.supervisor_pid(unit.folder))
     assert unit.pid("one") == first
@@ -117,7 +117,7 @@ def test_there_is_never_a_second_one(unit: Unit) -> None:
 
 
 def test_systemctl_starts_and_stops_as_kubeadm_asks(unit: Unit, capsys: pytest.CaptureFixture[str]) -> None:
-    units.hold(unit.folder, "agent")
+    units.keep_stopped(unit.folder, "agent")
     unit.want(unit.program("agent", "exec sleep 600"), unit.program("containerd", "exec sleep 600"))
     until_sync(lambda: unit.pid("containerd"))
     assert unit.pid("agent") == 0, "it stands still until somebody starts it"
