@@ -19,9 +19,8 @@ async def ensure_network(cluster: Cluster, project: str) -> frozenset[str]:
 
     Returns the nodes whose link was made: routes of their pod network over an earlier link are lost.
     """
-    await namespaces.make(
-        node_files.wire_namespace(cluster), project
-    )  # this also makes the private mount for the other namespaces
+    # This also makes the private mount for the other namespaces.
+    await namespaces.make(node_files.wire_namespace(cluster), project)
     async with asyncio.TaskGroup() as group:
         for node in cluster.nodes:
             holder = units.any_pid(cluster.unit_dir(node.name))
