@@ -32,7 +32,7 @@ class Step:
 
 
 class Display:
-    """Satisfies controlplane.work.progress.Progress. Use as a context manager around the work."""
+    """Satisfies controlplane.progress.Progress. Use as a context manager around the work."""
 
     def __init__(self, *, plain: bool | None = None, out: Any = None) -> None:
         self.out = out or sys.stderr

@@ -46,7 +46,7 @@ def join(
     """
     with reported():
         from cli.commands import join as command
-        from controlplane.work.join import Request
+        from controlplane.host.work.join import Request
 
         if print_rights:
             command.print_rights()

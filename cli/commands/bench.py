@@ -21,10 +21,10 @@ from cli.display import Display
 from cli.errors import need_root
 from cli.project import PROJECT
 from cli.terminal import new_console
-from controlplane.edge import units
-from controlplane.model import KUBERNETES_VERSION, Cluster, Options
-from controlplane.work.down import down
-from controlplane.work.up import Request, up
+from controlplane.cluster.model import KUBERNETES_VERSION, Cluster, Options
+from controlplane.cluster.work.down import down
+from controlplane.supervisor.edge import units
+from controlplane.up.work import Request, up
 from nodelib.clock import SystemClock
 from nodelib.command import run_sync
 from nodelib.errors import NotFound

@@ -24,11 +24,11 @@ from cli.display import Display, Say
 from cli.errors import need_root
 from cli.project import PROJECT
 from cli.terminal import new_console
-from controlplane.binaries import ensure
-from controlplane.edge import lab as edge
-from controlplane.edge.lab import Lab, Space
-from controlplane.edge.roots import cache_root
-from controlplane.model import KUBERNETES_VERSION
+from controlplane.binaries.work import ensure
+from controlplane.cluster.edge import lab as edge
+from controlplane.cluster.edge.lab import Lab, Space
+from controlplane.cluster.edge.roots import cache_root
+from controlplane.cluster.model import KUBERNETES_VERSION
 from nodelib.clock import SystemClock
 from nodelib.errors import Invalid, NodewrightError
 from nodelib.kube.client import KubeClient

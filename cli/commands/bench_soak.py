@@ -14,10 +14,10 @@ from cli.bench.services.subject import NODE, Subject
 from cli.commands.bench_services import answering_pods, node_object, populate
 from cli.display import Display
 from cli.errors import need_root
-from controlplane.binaries import ensure
-from controlplane.edge import lab as edge
-from controlplane.edge.lab import Lab
-from controlplane.edge.roots import cache_root
+from controlplane.binaries.work import ensure
+from controlplane.cluster.edge import lab as edge
+from controlplane.cluster.edge.lab import Lab
+from controlplane.cluster.edge.roots import cache_root
 from nodelib.clock import SystemClock
 from nodelib.kube.client import KubeClient
 

@@ -18,12 +18,12 @@ from cli.display import Display
 from cli.errors import need_root
 from cli.project import PROJECT
 from cli.terminal import new_console
-from controlplane.plan.conformance import alone, table
-from controlplane.plan.node_suite import Setup
-from controlplane.work.conformance import Order, Report
-from controlplane.work.conformance import run as run_suite
-from controlplane.work.node_suite import NodeOrder, list_tests
-from controlplane.work.node_suite import run as run_node_suite
+from controlplane.suites.plan.conformance import alone, table
+from controlplane.suites.plan.node_suite import Setup
+from controlplane.suites.work.conformance import Order, Report
+from controlplane.suites.work.conformance import run as run_suite
+from controlplane.suites.work.node_suite import NodeOrder, list_tests
+from controlplane.suites.work.node_suite import run as run_node_suite
 from nodelib.clock import SystemClock
 from nodelib.errors import Invalid
 

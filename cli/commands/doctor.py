@@ -12,8 +12,8 @@ from rich.text import Text
 
 from cli.project import PROJECT
 from cli.terminal import new_console
-from controlplane.plan.preflight import Finding, fatal
-from controlplane.work.doctor import examine, examine_nodes
+from controlplane.doctor.plan.preflight import Finding, fatal
+from controlplane.doctor.work import examine, examine_nodes
 
 _STYLE = {"ok": "green", "warning": "yellow", "fatal": "bold red"}
 

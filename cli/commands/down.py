@@ -6,8 +6,8 @@ import asyncio
 
 from cli.display import Display
 from cli.errors import need_root
-from controlplane.edge import state
-from controlplane.work.down import down
+from controlplane.cluster.edge import state
+from controlplane.cluster.work.down import down
 
 
 def run(name: str, *, plain: bool = False) -> None:

@@ -17,7 +17,7 @@ from agent.images.plan.image_holds import holding, to_go
 from cli.commands.kubectl import find
 from cli.terminal import new_console
 from cli.why.sources import asked, sockets
-from controlplane.edge import state
+from controlplane.cluster.edge import state
 from nodelib import quantity
 from nodelib.errors import Invalid, NotFound, Temporary
 

@@ -7,7 +7,7 @@ import os
 
 from cli.errors import need_root
 from cli.project import PROJECT
-from controlplane.work import install as work
+from controlplane.host.work import install as work
 
 # By these the launcher takes an interpreter with its packages that is there, instead of making an environment.
 _INTERPRETER = ("NODEWRIGHT_PYTHON", "PYTHONPATH")

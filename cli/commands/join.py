@@ -9,9 +9,9 @@ from dataclasses import replace
 from cli.display import Display
 from cli.errors import need_root
 from cli.project import PROJECT
-from controlplane.plan.joining import rights_text
-from controlplane.work.join import FOLDER, Joined, Request, join
-from controlplane.work.leave import leave
+from controlplane.host.plan.join import rights_text
+from controlplane.host.work.join import FOLDER, Joined, Request, join
+from controlplane.host.work.leave import leave
 from nodelib.clock import SystemClock
 
 

@@ -6,9 +6,9 @@ import difflib
 import os
 from pathlib import Path
 
-from controlplane.edge import state
-from controlplane.edge.roots import cache_root
-from controlplane.model import Cluster
+from controlplane.cluster.edge import state
+from controlplane.cluster.edge.roots import cache_root
+from controlplane.cluster.model import Cluster
 from nodelib.errors import Invalid, NotFound
 
 _OURS = ("--name", "--help")
@@ -65,6 +65,6 @@ def _refuse_typos(arguments: list[str]) -> None:
 
 
 def _cached() -> str:
-    from controlplane.binaries import ensure
+    from controlplane.binaries.work import ensure
 
     return str(ensure(["kubectl"], cache_dir=Path(cache_root()), progress=print).path("kubectl"))

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from cli.commands.kubectl import find
 from cli.errors import describe, need_root
-from controlplane.images.foreign import refuse_if_no_image
-from controlplane.model import Cluster, Node
-from controlplane.work import images
+from controlplane.cluster.model import Cluster, Node
+from controlplane.cluster.work import node_images as images
+from controlplane.images.edge.foreign import refuse_if_no_image
 from nodelib.errors import NodewrightError, NotFound
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from cli.display import Display
 from cli.project import PROJECT
-from controlplane.work import package
+from controlplane.host.work import package
 
 
 def run(folder: Path, *, plain: bool) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from cli.display import Display
 from cli.project import PROJECT
-from controlplane.work import payload
+from controlplane.host.work import payload
 
 
 def run(folder: Path, *, binaries: Path | None, plain: bool) -> None:

@@ -13,8 +13,8 @@ from cli.explain import look
 from cli.explain.endpoints import PortView, missing, ports
 from cli.explain.facts import Facts, Json, title
 from cli.explain.rules_of import Matched, addresses, rules_of
-from controlplane.edge import rules as edge
-from controlplane.model import Cluster
+from controlplane.cluster.model import Cluster
+from controlplane.machine.edge import rules as edge
 from nodelib.errors import NotFound
 from nodelib.firewall.objects import Family
 

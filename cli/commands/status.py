@@ -11,7 +11,8 @@ from rich.table import Table
 
 from cli.commands.kubectl import find
 from cli.terminal import new_console
-from controlplane.work.status import Status, look
+from controlplane.cluster.work.status import Status
+from controlplane.cluster.work.status import read_status as look
 
 
 def run(name: str, *, as_json: bool) -> None:

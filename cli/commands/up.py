@@ -11,10 +11,10 @@ from typing import Any
 from cli.display import Display
 from cli.errors import need_root
 from cli.project import PROJECT
-from controlplane.model import DEFAULT_NAME, Cluster, Options, in_url
-from controlplane.plan import addons
-from controlplane.work.up import Request, up
-from controlplane.work.workloads import Sight
+from controlplane.cluster.model import DEFAULT_NAME, Cluster, Options, in_url
+from controlplane.cluster.plan import addons
+from controlplane.cluster.work.workloads import DemoAnswer as Sight
+from controlplane.up.work import Request, up
 from nodelib.clock import SystemClock
 
 

@@ -15,7 +15,7 @@ from cli.terminal import new_console
 from cli.why import judge, show
 from cli.why.judge import Told
 from cli.why.sources import Answers, ask, ask_for
-from controlplane.edge import state
+from controlplane.cluster.edge import state
 from nodelib.errors import NotFound, Temporary
 
 _WIDE = 200

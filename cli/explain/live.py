@@ -10,8 +10,8 @@ import re
 
 from cli.explain.facts import Facts
 from cli.explain.places import Sender, Target
-from controlplane.edge.nftrace import TABLE_PREFIX, Watch
-from controlplane.model import Cluster
+from controlplane.cluster.model import Cluster
+from controlplane.machine.edge.nftrace import TABLE_PREFIX, Watch
 from nodelib.clock import SystemClock
 
 _LINE = re.compile(r"^trace id (?P<id>[0-9a-f]+) (?P<family>\S+) (?P<table>\S+) (?P<chain>\S+) (?P<rest>.*)$")

@@ -9,12 +9,12 @@ from cli.explain.facts import Facts, Json
 from cli.explain.places import Sender, Target
 from cli.explain.walk import Machine, Path, Rules, nftables_of
 from cli.explain.walk import paths as walk
-from controlplane.edge import fib as routes
-from controlplane.edge import rules as edge
-from controlplane.edge import spaces
-from controlplane.edge.netlink import Netlink
-from controlplane.links import HOST
-from controlplane.model import Cluster
+from controlplane.cluster.model import Cluster
+from controlplane.machine.edge import fib as routes
+from controlplane.machine.edge import namespaces as spaces
+from controlplane.machine.edge import rules as edge
+from controlplane.machine.edge.netlink import Netlink
+from controlplane.machine.model import HOST
 from nodelib.errors import NotFound
 from nodelib.firewall.way import Fib
 from nodelib.kube.access import load_kubeconfig

@@ -10,8 +10,9 @@ from typing import Any
 
 import aiohttp
 
-from controlplane.edge import state, units
-from controlplane.model import Cluster
+from controlplane.cluster.edge import state
+from controlplane.cluster.model import Cluster
+from controlplane.supervisor.edge import units
 from nodelib.errors import NodewrightError
 from nodelib.kube.access import load_kubeconfig
 from nodelib.kube.client import KubeClient

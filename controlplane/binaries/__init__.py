@@ -1,22 +1,5 @@
-"""Upstream's binaries, built from the pinned Go modules into the cache and only when asked for."""
+"""Upstream's binaries, built from the pinned Go modules in controlplane/go into the cache, when asked for.
 
-from controlplane.binaries.ensure import BinDir, Progress, ensure, goarch
-from controlplane.binaries.table import (
-    AGNHOST_VERSION,
-    CONTAINERD_VERSION,
-    COREDNS_VERSION,
-    KUBERNETES_VERSION,
-    TABLE,
-)
-
-__all__ = [
-    "AGNHOST_VERSION",
-    "CONTAINERD_VERSION",
-    "COREDNS_VERSION",
-    "KUBERNETES_VERSION",
-    "TABLE",
-    "BinDir",
-    "Progress",
-    "ensure",
-    "goarch",
-]
+Upstream's counterpart: hack/make-rules/build.sh of k8s.io/kubernetes. Open model.py first: the table of what can be
+built and with which flags; work.py builds, edge.py finds or installs the Go toolchain.
+"""

@@ -1,15 +1,6 @@
-"""OCI image archives without Docker: one short recipe per image, deterministic, cached."""
+"""OCI image archives without Docker: one short recipe for each image, deterministic and cached.
 
-from controlplane.images.build import binaries_for, ensure_images
-from controlplane.images.known import CONFORMANCE, DEMO, KUBEADM, NODE_SUITE
-from controlplane.images.seed import seed_containerd_root
-
-__all__ = [
-    "CONFORMANCE",
-    "DEMO",
-    "KUBEADM",
-    "NODE_SUITE",
-    "binaries_for",
-    "ensure_images",
-    "seed_containerd_root",
-]
+The recipes follow test/images and test/utils/image/manifest.go of k8s.io/kubernetes. Open plan/recipes.py first;
+work.py builds what is missing, edge/seed.py makes containerd roots that already hold the images, edge/registry.py
+serves archives to nodes that must pull. docs/images.md is generated from the recipes.
+"""

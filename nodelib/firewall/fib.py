@@ -1,4 +1,4 @@
-"""What a kernel's routing says of a packet, as a value. Pure; who asks the kernel is controlplane.edge.fib.
+"""What a kernel's routing says of a packet, as a value. Pure; who asks the kernel is controlplane.machine.edge.fib.
 
 The kernel looks routes up once for a packet that comes in (after nat PREROUTING; the source is checked there too,
 https://www.kernel.org/doc/html/latest/networking/ip-sysctl.html rp_filter), and twice for one that it sends itself:

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from controlplane.edge import units
+from controlplane.supervisor.edge import units
 from tests.cluster.world import World
 from tests.cri_proxy import CriProxy
 

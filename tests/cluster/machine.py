@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from controlplane.model import Cluster
+from controlplane.cluster.model import Cluster
 
 PROJECT = Path(__file__).resolve().parents[2]
 STATE = Path(os.environ.get("NODEWRIGHT_STATE", "/var/lib/nodewright"))

@@ -29,9 +29,9 @@ from agent.server.model import AuthSettings, ServerSettings
 from agent.server.work import KubeletServer, ServedNode, ServerDeps, start
 from agent.stats.edge import readings as machine
 from agent.stats.work import StatsProvider, StatsSettings, StatsSources
-from controlplane.binaries import ensure
-from controlplane.edge import oom
-from controlplane.images import binaries_for, ensure_images
+from controlplane.binaries.work import ensure
+from controlplane.images.work import binaries_for, ensure_images
+from controlplane.machine.edge import oom
 from nodelib.clock import SystemClock
 from nodelib.command import run
 from tests.fakes.agent_view import FakeView

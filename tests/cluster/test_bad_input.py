@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from agent.common.model.pods import RunState
-from controlplane.model import CONTROL_PLANE
+from controlplane.cluster.model import CONTROL_PLANE
 from nodelib.command import run
 from tests.cluster.machine import PROJECT
 from tests.cluster.world import (

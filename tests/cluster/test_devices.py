@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.binaries import ensure
-from controlplane.edge.roots import cache_root
+from controlplane.binaries.work import ensure
+from controlplane.cluster.edge.roots import cache_root
 from tests.cluster.plugins import Plugin, pod_resources, start
 from tests.cluster.world import Object, World, containers_of, holds, pod, sleeper, status_of
 

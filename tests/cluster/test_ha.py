@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from controlplane.edge import cgroups
-from controlplane.model import BALANCER, Cluster
+from controlplane.cluster.model import BALANCER, Cluster
+from controlplane.machine.edge import cgroups
 from nodelib.errors import NodewrightError
 from nodelib.kube.access import load_kubeconfig
 from nodelib.kube.client import ApiError, KubeClient
@@ -186,7 +186,7 @@ TARGETS: list[tuple[str, Callable[[Cluster], tuple[str, str]]]] = [
     ("etcd of node2", lambda c: ("node2", "etcd")),
     ("kube-scheduler of every node", lambda c: ("*", "kube-scheduler")),
     ("kube-controller-manager of every node", lambda c: ("*", "kube-controller-manager")),
-    ("the balancer in front of the API servers", lambda c: (BALANCER, "controlplane.balancer")),
+    ("the balancer in front of the API servers", lambda c: (BALANCER, "controlplane.kubeadm.balancer")),
     ("node1 with everything on it", lambda c: ("node1", "")),
 ]
 

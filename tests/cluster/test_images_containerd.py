@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.binaries import ensure
-from controlplane.images import seed_containerd_root
-from controlplane.images.archive import write_archive, write_layer
-from controlplane.images.model import RunConfig, file, make_image
-from controlplane.registry import catalogue, hosts_toml, serving
+from controlplane.binaries.work import ensure
+from controlplane.images.edge.archive import write_archive, write_layer
+from controlplane.images.edge.registry import catalogue, hosts_toml, serving
+from controlplane.images.edge.seed import seed_containerd_root
+from controlplane.images.model.oci import RunConfig, file, make_image
 from nodelib.command import Completed, run
 from nodelib.errors import Conflict
 

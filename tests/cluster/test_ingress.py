@@ -10,8 +10,8 @@ import os
 
 import pytest
 
-from controlplane.model import Cluster
-from controlplane.plan.ingress import CLASS, NODE_PORT
+from controlplane.cluster.model import Cluster
+from controlplane.cluster.plan.ingress import CLASS, NODE_PORT
 from nodelib.command import run
 from tests.cluster.machine import cli
 from tests.cluster.world import World, holds, is_ready, pod, service, web

@@ -19,10 +19,10 @@ from typing import Any
 
 import pytest
 
-from controlplane.edge import cgroups
-from controlplane.edge.spaces import entered
-from controlplane.model import Cluster
-from controlplane.work.install import install
+from controlplane.cluster.model import Cluster
+from controlplane.host.work.install import install
+from controlplane.machine.edge import cgroups
+from controlplane.machine.edge.namespaces import entered
 from nodelib.version import KUBERNETES_VERSION
 from tests.cluster.machine import PROJECT, STATE, cli, differences, traces, until
 
@@ -183,7 +183,7 @@ def test_a_wrong_secret_or_pin_is_named(cluster: Cluster) -> None:
     pinned = in_node2(cluster, *join, f"--token={token}", "--ca-hash=sha256:00")
     assert pinned.returncode == 1 and "was expected" in pinned.stderr
     taken = in_node2(cluster, *join[:-1], "--node-name=node1", f"--token={token}")
-    assert taken.returncode == 1 and "is node node2 already" in taken.stderr
+    assert taken.returncode == 1 and "is already the node node2" in taken.stderr
 
 
 def test_rights_that_are_missing_are_named_and_printed(cluster: Cluster, tmp_path: Path) -> None:
@@ -225,4 +225,4 @@ def test_an_admin_s_kubeconfig_joins_without_a_token(cluster: Cluster) -> None:
 def test_a_kubeconfig_without_the_rights_of_an_admin_is_named(cluster: Cluster) -> None:
     own = STATE / NAME / "node2/kubernetes/kubelet.conf"
     done = in_node2(cluster, *JOIN, f"--kubeconfig={own}", "--node-name=node2")
-    assert done.returncode == 1 and "These rights are an admin's" in done.stderr, done.stderr
+    assert done.returncode == 1 and "Only an admin has these rights" in done.stderr, done.stderr

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from agent.common.model.pods import RunState
-from controlplane.plan.manifests import DEMO_NODE_PORT
+from controlplane.cluster.plan.manifests import DEMO_NODE_PORT
 from tests.cluster.world import (
     Object,
     World,

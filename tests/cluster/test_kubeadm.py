@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from controlplane.edge.spaces import entered
-from controlplane.model import Cluster
-from controlplane.plan import kubeadm
-from controlplane.plan.components import Tools
+from controlplane.cluster.model import Cluster
+from controlplane.cluster.plan.components import Tools
+from controlplane.kubeadm.plan import commands
+from controlplane.machine.edge.namespaces import entered
 from tests.cluster.machine import PROJECT, STATE, cli, differences, traces, until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.skipif(os.geteuid() != 0, reason="a cluster needs root")]
@@ -36,7 +36,7 @@ def in_node(cluster: Cluster, number: int, *argv: str) -> str:
     node = cluster.nodes[number]
     tools = Tools(cluster.tools, "", str(PROJECT))
     spaces = {kind: cluster.namespace(node.name, kind) for kind in ("net", "mnt", "uts")}
-    line = kubeadm.kubeadm_line(cluster, node, tools, *argv)
+    line = commands.kubeadm_line(cluster, node, tools, *argv)
     done = subprocess.run(
         entered(spaces["net"], line, mnt=spaces["mnt"], uts=spaces["uts"]), capture_output=True, text=True, timeout=120
     )

@@ -17,10 +17,10 @@ from aiohttp.typedefs import Handler
 from agent.common.model.errors import PluginError
 from agent.images.edge.image_content import ImageContent
 from agent.images.work.pull_progress import PullWatch
-from controlplane.binaries import ensure
-from controlplane.images.archive import write_archive, write_layer
-from controlplane.images.model import RunConfig, file, make_image
-from controlplane.registry import Catalogue, application, catalogue, hosts_toml
+from controlplane.binaries.work import ensure
+from controlplane.images.edge.archive import write_archive, write_layer
+from controlplane.images.edge.registry import Catalogue, application, catalogue, hosts_toml
+from controlplane.images.model.oci import RunConfig, file, make_image
 from nodelib.clock import SystemClock
 from nodelib.command import run
 from tests.waiting import until

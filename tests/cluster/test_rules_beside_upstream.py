@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 import yaml
 
-from controlplane.binaries import ensure
+from controlplane.binaries.work import ensure
 from nodelib.errors import NodewrightError
 from nodelib.kube.client import KubeClient
 from tests.cluster.service_matrix import AWAY, HERE, ZONE, Case, cases

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.edge.roots import cache_root
+from controlplane.cluster.edge.roots import cache_root
 from tests.cluster.machine import cli
 from tests.cluster.world import World, container, holds, pod
 

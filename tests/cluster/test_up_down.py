@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from controlplane.edge import units
-from controlplane.model import CONTROL_PLANE, Cluster
+from controlplane.cluster.model import CONTROL_PLANE, Cluster
+from controlplane.supervisor.edge import units
 from tests.cluster.machine import (
     STATE,
     cli,
@@ -154,7 +154,7 @@ def test_two_at_once_do_not_mix(cluster: Cluster) -> None:
     codes = sorted([first.returncode, second.returncode])
     assert codes in ([0, 0], [0, 1])
     if codes == [0, 1]:
-        assert any("another `up` or `down` of this cluster is at work" in text for text in outputs)
+        assert any("another `up` or `down` of this cluster is running" in text for text in outputs)
 
 
 def test_a_taken_port_is_named(cluster: Cluster) -> None:

@@ -21,9 +21,9 @@ from typing import Any
 from agent.common.model.errors import CriUnavailable
 from agent.common.model.pods import ContainerState, SandboxState
 from agent.runtime.edge.cri import Cri
-from controlplane.edge import units
-from controlplane.edge.procfs import start_time
-from controlplane.model import CONTROL_PLANE, Cluster
+from controlplane.cluster.model import CONTROL_PLANE, Cluster
+from controlplane.supervisor.edge import units
+from controlplane.supervisor.edge.procfs import start_time
 from nodelib.command import Completed, run
 from nodelib.errors import NodewrightError
 from nodelib.kube.client import ApiError, KubeClient

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from controlplane.plan import system_bus
+from controlplane.standins import plan as system_bus
 
 ROOT = Path(__file__).parents[2]
 DAEMON = shutil.which("dbus-daemon")

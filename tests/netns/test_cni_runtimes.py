@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from controlplane.binaries import ensure
-from controlplane.edge import cgroups
-from controlplane.edge.roots import cache_root
+from controlplane.binaries.work import ensure
+from controlplane.cluster.edge.roots import cache_root
+from controlplane.machine.edge import cgroups
 from nodelib.errors import NodewrightError
 from tests.netns.cni_world import Namespace, Node, World, wait_for
 

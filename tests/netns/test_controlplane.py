@@ -18,10 +18,11 @@ pytestmark = [pytest.mark.netns, pytest.mark.skipif(os.geteuid() != 0, reason="n
 # Runs inside of a network and mount namespace of its own, which is the host for it.
 WORLD = """
 import asyncio, json, os, subprocess, sys, tempfile
-from controlplane.edge import spaces
-from controlplane.model import Cluster, Options
-from controlplane.work import host, network
-from controlplane.work.network import networks_in_use
+from controlplane.cluster.model import Cluster, Options
+from controlplane.cluster.plan import node_files
+from controlplane.cluster.work import host_changes, network
+from controlplane.cluster.work.network import networks_in_use
+from controlplane.doctor.model.edge import namespaces
 subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
 
 def ip(net, *words):
@@ -39,7 +40,6 @@ async def main():
     cluster = Cluster("nwtlab", "10.89.200.0/24", Options(nodes=2, uplink=True), root=STATE)
     os.makedirs(cluster.dir)
     for node in cluster.nodes:
-        from controlplane.plan import node_files
         for name in (*node_files.NODE_DIRS, "log"):
             os.makedirs(f"{cluster.node_dir(node.name)}/{name}", exist_ok=True)
         for name in node_files.NODE_FILES:
@@ -64,11 +64,11 @@ async def main():
     cgroups = subprocess.run(["nsenter", f"--mount={cluster.namespace('node2', 'mnt')}", "ls", "/sys/fs/cgroup"],
                              capture_output=True, text=True).stdout.split()
     during, on = rules(), forwarding()
-    count = await host.remove_uplink(cluster.name)
+    count = await host_changes.remove_uplink(cluster.name)
     json.dump({"made": made, "reach": reach, "dead": dead, "local": local, "forwarded": forwarded, "hostname": hostname,
                "cgroups": cgroups, "during": during, "after": rules(), "count": count, "forwarding": [before, on],
                "networks": await asyncio.to_thread(networks_in_use)}, sys.stdout)
-    spaces.unmount_below(cluster.dir)
+    namespaces.unmount_below(cluster.dir)
 
 asyncio.run(main())
 """

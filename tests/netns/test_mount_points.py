@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.edge.spaces import mount_points_in_use
+from controlplane.machine.edge.namespaces import mount_points_in_use
 
 pytestmark = [pytest.mark.netns, pytest.mark.skipif(os.geteuid() != 0, reason="needs root")]
 

@@ -19,7 +19,7 @@ from cli.bench.report import percentile
 from cli.bench.services import objects
 from cli.bench.services.objects import PORT, PROBE_ADDRESS, Size
 from cli.bench.services.subject import LAST, SYNC, Peer, Subject, start_peer
-from controlplane.edge.lab import Lab
+from controlplane.cluster.edge.lab import Lab
 from nodelib.clock import Clock
 from nodelib.errors import Invalid, Temporary
 from nodelib.kube.client import KubeClient

@@ -15,7 +15,7 @@ from typing import Any
 
 from cli.bench.services.churn import Churn
 from cli.bench.services.subject import Subject, cost
-from controlplane.edge.lab import Lab, Space
+from controlplane.cluster.edge.lab import Lab, Space
 from nodelib.clock import Clock
 
 _TABLES = ("mangle", "filter", "nat")

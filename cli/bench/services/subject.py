@@ -15,7 +15,7 @@ import aiohttp
 
 from cli.bench.services.objects import POD_RANGE
 from cli.project import PROJECT
-from controlplane.edge.lab import Lab, Process, Space
+from controlplane.cluster.edge.lab import Lab, Process, Space
 from nodelib.clock import Clock
 from nodelib.errors import Permanent, Temporary
 

@@ -9,7 +9,7 @@ import pytest
 
 from agent.images.model.images import Collected, HeldImage, Hold, Holding, ImageReport
 from cli.commands import images
-from controlplane.edge import state
+from controlplane.cluster.edge import state
 from nodelib.errors import Invalid, NotFound
 
 NOW, GIB = 1_767_225_600.0, 1 << 30

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from controlplane.work.waiting import until
+from controlplane.waiting import until
 from nodelib.errors import Temporary
 from tests.fakes.clock import FakeClock
 

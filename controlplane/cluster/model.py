@@ -1,0 +1,214 @@
+"""A cluster on one machine: its options, addresses and paths.
+
+Everything else (links, certificates, flags, files) is derived from a `Cluster`.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import posixpath
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from nodelib.version import KUBERNETES_VERSION as KUBERNETES_VERSION
+
+RELEASE = KUBERNETES_VERSION.removeprefix("v").rpartition(".")[0]
+DEFAULT_NAME = "nodewright"
+POD_CIDR = "10.244.0.0/16"
+SERVICE_CIDR = "10.96.0.0/16"
+POD_CIDR6 = "fd00:10:244::/56"
+SERVICE_CIDR6 = "fd00:10:96::/112"
+FAMILIES = {"ipv4": (4,), "ipv6": (6,), "dual": (4, 6)}  # of --ip-family; single addresses are of the first
+CLUSTER_DOMAIN = "cluster.local"
+API_PORT = 6443
+CGROUP_ROOT = "/nodewright"
+STATE_ROOT = "/var/lib/nodewright"
+CONTROL_PLANE = "control-plane"
+BALANCER = "balancer"  # the unit of the load balancer in front of several control planes
+BALANCER_HOST = 10  # its host number in the nodes' subnet
+
+IPNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+def in_url(address: str) -> str:
+    """An address as the host of a URL."""
+    return f"[{address}]" if ":" in address else address
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The options of a cluster; kept in its state directory, so that a second `up` repairs the same cluster."""
+
+    nodes: int = 2
+    proxy_mode: str = "iptables"
+    agent: str = "nodewright"  # or upstream, for comparison
+    proxy: str = "nodewright"
+    ip_family: str = "ipv4"  # a key of FAMILIES
+    routed: bool = False  # every node on its own link, with a router between them
+    uplink: bool = True
+    durable: bool = False
+    demo: bool = True
+    kubeadm: bool = False  # raised by kubeadm, with the control plane as static pods
+    control_planes: int = 1  # number of control plane nodes, with kubeadm
+    joined: int = 0  # the last nodes, which `nodewright join` adds instead of kubeadm
+    network: str = "nodewright"  # or kindnet: a CNI DaemonSet like kind's
+    kubernetes: str = RELEASE  # the control plane's minor version
+    addons: str = ""  # names from controlplane.cluster.plan.addons, separated by commas
+
+    @property
+    def addon_names(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(name.strip() for name in self.addons.split(",") if name.strip()))
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Options:
+        known = {name: data[name] for name in cls.__dataclass_fields__ if name in data}
+        return cls(**known)
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One node: a network, mount and UTS namespace with its own containerd, agent and proxy."""
+
+    name: str
+    addresses: tuple[str, ...]  # one of each IP family of the cluster
+
+    @property
+    def address(self) -> str:
+        """The address of the first family."""
+        return self.addresses[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A cluster with its addresses. `root`, the directory of all clusters' state, is not part of its record."""
+
+    name: str
+    subnet: str
+    options: Options = field(default_factory=Options)
+    pod_cidr: str = POD_CIDR
+    service_cidr: str = SERVICE_CIDR
+    domain: str = CLUSTER_DOMAIN
+    tools: Mapping[str, str] = field(default_factory=dict)  # paths of its binaries
+    root: str = STATE_ROOT
+
+    @property
+    def families(self) -> tuple[int, ...]:
+        """IP versions, the first one first."""
+        return FAMILIES[self.options.ip_family]
+
+    @property
+    def networks(self) -> tuple[IPNetwork, ...]:
+        """The nodes' subnets, one for each family."""
+        return tuple(map(self.network, self.families))
+
+    def network(self, version: int = 4) -> IPNetwork:
+        """The nodes' subnet of one family. The IPv6 one follows from IPv4: 10.89.7.0/24 gives fd00:a59:700::/64."""
+        chosen = ipaddress.IPv4Network(self.subnet)
+        if version == 4:
+            return chosen
+        return ipaddress.IPv6Network(((0xFD00 << 112) | (int(chosen.network_address) << 80), 64))
+
+    @property
+    def pod_cidrs(self) -> tuple[str, ...]:
+        return tuple(self.pod_cidr if version == 4 else POD_CIDR6 for version in self.families)
+
+    @property
+    def service_cidrs(self) -> tuple[str, ...]:
+        return tuple(self.service_cidr if version == 4 else SERVICE_CIDR6 for version in self.families)
+
+    @property
+    def host_addresses(self) -> tuple[str, ...]:
+        """This machine's own addresses on the cluster's wire."""
+        return tuple(str(network[1]) for network in self.networks)
+
+    @property
+    def host_address(self) -> str:
+        return self.host_addresses[0]
+
+    @property
+    def router_addresses(self) -> tuple[str, ...]:
+        """The wire's addresses, where it is a router (Options.routed)."""
+        return tuple(str(network[2]) for network in self.networks)
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        count, networks = self.options.nodes, self.networks
+        return tuple(Node(f"node{i + 1}", tuple(str(net[11 + i]) for net in networks)) for i in range(count))
+
+    @property
+    def api_address(self) -> str:
+        """Where clients connect: the first node, or the load balancer in front of several control planes."""
+        many = self.options.control_planes > 1
+        return str(self.networks[0][BALANCER_HOST]) if many else self.nodes[0].address
+
+    @property
+    def api_url(self) -> str:
+        return f"https://{in_url(self.api_address)}:{API_PORT}"
+
+    @property
+    def kubernetes_service(self) -> str:
+        return str(ipaddress.ip_network(self.service_cidrs[0])[1])
+
+    @property
+    def dns_service(self) -> str:
+        return str(ipaddress.ip_network(self.service_cidrs[0])[10])
+
+    @property
+    def host_link(self) -> str:
+        """The host's end of the veth to the cluster's wire."""
+        return f"nw-{self.name}"
+
+    @property
+    def cgroup(self) -> str:
+        return f"{CGROUP_ROOT}/{self.name}"
+
+    @property
+    def dir(self) -> str:
+        return posixpath.join(self.root, self.name)
+
+    @property
+    def ns_dir(self) -> str:
+        return posixpath.join(self.dir, "ns")
+
+    @property
+    def pki_dir(self) -> str:
+        return posixpath.join(self.dir, "pki")
+
+    @property
+    def admin_kubeconfig(self) -> str:
+        return posixpath.join(self.dir, "admin.conf")
+
+    @property
+    def control_plane_dir(self) -> str:
+        return posixpath.join(self.dir, CONTROL_PLANE)
+
+    def node_dir(self, node: str) -> str:
+        return posixpath.join(self.dir, node)
+
+    def namespace(self, space: str, kind: str) -> str:
+        """The file that holds a namespace: `space` is "wire" or a node's name, `kind` net, uts or mnt."""
+        return posixpath.join(self.ns_dir, f"{space}.{kind}")
+
+    def unit_dir(self, unit: str) -> str:
+        """The folder with the supervisor's specification and state; `unit` is a node or the control plane."""
+        return posixpath.join(self.dir, unit, "supervisor")
+
+    def log_dir(self, unit: str) -> str:
+        return posixpath.join(self.dir, unit, "log")
+
+    def to_json(self) -> dict[str, Any]:
+        return {name: value for name, value in asdict(self).items() if name != "root"}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any], root: str = STATE_ROOT) -> Cluster:
+        return cls(
+            name=data["name"],
+            subnet=data["subnet"],
+            options=Options.from_json(data["options"]),
+            pod_cidr=data["pod_cidr"],
+            service_cidr=data["service_cidr"],
+            domain=data["domain"],
+            tools=data.get("tools") or {},
+            root=root,
+        )

@@ -1,0 +1,231 @@
+"""The command line of every daemon of a cluster. Pure."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from controlplane.cluster.model import API_PORT, CONTROL_PLANE, Cluster, Node, Options
+from controlplane.cluster.plan.certificates import authentication_config, service_account_key
+from controlplane.cluster.plan.node_files import CONTAINERD_SOCKET
+from controlplane.supervisor.model import Program
+
+_SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """Where the executables are: `binaries` by name, the Python interpreter, the root of this project."""
+
+    binaries: Mapping[str, str]
+    python: str
+    project: str
+
+    def environment(self, binary: str = "", **more: str) -> dict[str, str]:
+        """A daemon's environment; the directory of its binary is first in PATH (containerd's shim is beside it)."""
+        path = f"{posixpath.dirname(self.binaries[binary])}:{_SYSTEM_PATH}" if binary else _SYSTEM_PATH
+        return {"PATH": path, "HOME": "/root", "LANG": "C.UTF-8", **more}
+
+    def python_environment(self) -> dict[str, str]:
+        return self.environment(PYTHONPATH=self.project, PYTHONUNBUFFERED="1")
+
+
+def needed(options: Options) -> tuple[str, ...]:
+    """Names of the binaries that a cluster with these options needs."""
+    names = ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"]
+    names += ["containerd", "containerd-shim-runc-v2", "ctr", "kubectl"]
+    if options.kubeadm:
+        names.append("kubeadm")
+    if options.agent == "upstream":
+        names.append("kubelet")
+    if options.proxy == "upstream":
+        names.append("kube-proxy")
+    return tuple(names)
+
+
+def storage(cluster: Cluster, tools: Tools) -> tuple[Program, ...]:
+    """etcd and the API server, which must run before the rest can."""
+    return (
+        _control_plane(cluster, tools, "etcd", etcd_flags(cluster), stop_timeout=5),
+        _control_plane(cluster, tools, "kube-apiserver", api_server_flags(cluster), stop_timeout=5),
+    )
+
+
+def controllers(cluster: Cluster, tools: Tools) -> tuple[Program, ...]:
+    """Controller manager and scheduler; without a ready API server they would exit, as their roles are missing."""
+    return (
+        _control_plane(cluster, tools, "kube-controller-manager", controller_manager_flags(cluster)),
+        _control_plane(cluster, tools, "kube-scheduler", scheduler_flags(cluster)),
+    )
+
+
+def _control_plane(
+    cluster: Cluster, tools: Tools, name: str, flags: tuple[str, ...], stop_timeout: float = 3
+) -> Program:
+    argv = (tools.binaries[name], *flags)
+    log = f"{cluster.log_dir(CONTROL_PLANE)}/{name}.log"
+    return Program(name, argv, log, tools.environment(name), stop_timeout)
+
+
+def etcd_flags(cluster: Cluster) -> tuple[str, ...]:
+    """https://etcd.io/docs/v3.6/op-guide/configuration/; no fsync unless asked: this is a throw-away cluster."""
+    certificate, authority = f"{cluster.pki_dir}/etcd/server", f"{cluster.pki_dir}/etcd/ca.crt"
+    flags = [
+        "--name=nodewright",
+        f"--data-dir={cluster.control_plane_dir}/etcd",
+        "--listen-client-urls=https://127.0.0.1:2379",
+        "--advertise-client-urls=https://127.0.0.1:2379",
+        "--listen-peer-urls=https://127.0.0.1:2380",
+        "--initial-advertise-peer-urls=https://127.0.0.1:2380",
+        "--initial-cluster=nodewright=https://127.0.0.1:2380",
+        f"--cert-file={certificate}.crt",
+        f"--key-file={certificate}.key",
+        f"--trusted-ca-file={authority}",
+        "--client-cert-auth=true",
+        f"--peer-cert-file={certificate}.crt",
+        f"--peer-key-file={certificate}.key",
+        f"--peer-trusted-ca-file={authority}",
+        "--peer-client-cert-auth=true",
+        "--log-level=warn",
+    ]
+    if not cluster.options.durable:
+        flags.append("--unsafe-no-fsync=true")
+    return tuple(flags)
+
+
+def api_server_flags(cluster: Cluster) -> tuple[str, ...]:
+    """https://kubernetes.io/docs/reference/command-line-tools-reference/kube-apiserver/"""
+    pki, service_account = cluster.pki_dir, service_account_key(cluster)
+    return (
+        f"--advertise-address={cluster.api_address}",
+        f"--secure-port={API_PORT}",
+        "--allow-privileged=true",
+        "--authorization-mode=Node,RBAC",
+        "--enable-admission-plugins=NodeRestriction",
+        "--enable-bootstrap-token-auth=true",
+        f"--client-ca-file={pki}/ca.crt",
+        f"--tls-cert-file={pki}/apiserver.crt",
+        f"--tls-private-key-file={pki}/apiserver.key",
+        "--etcd-servers=https://127.0.0.1:2379",
+        f"--etcd-cafile={pki}/etcd/ca.crt",
+        f"--etcd-certfile={pki}/apiserver-etcd-client.crt",
+        f"--etcd-keyfile={pki}/apiserver-etcd-client.key",
+        # With the default of five minutes one conformance test takes six; a small etcd compacts quickly.
+        "--etcd-compaction-interval=30s",
+        f"--encryption-provider-config={pki}/encryption.json",
+        f"--authentication-config={authentication_config(cluster)}",
+        f"--kubelet-certificate-authority={pki}/ca.crt",
+        f"--kubelet-client-certificate={pki}/apiserver-kubelet-client.crt",
+        f"--kubelet-client-key={pki}/apiserver-kubelet-client.key",
+        "--kubelet-preferred-address-types=InternalIP",
+        # Webhooks and aggregated servers are called at their endpoints, which works with any proxy or none.
+        "--enable-aggregator-routing=true",
+        f"--proxy-client-cert-file={pki}/front-proxy-client.crt",
+        f"--proxy-client-key-file={pki}/front-proxy-client.key",
+        f"--requestheader-client-ca-file={pki}/front-proxy-ca.crt",
+        "--requestheader-allowed-names=front-proxy-client",
+        "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+        "--requestheader-group-headers=X-Remote-Group",
+        "--requestheader-username-headers=X-Remote-User",
+        f"--service-account-issuer=https://kubernetes.default.svc.{cluster.domain}",
+        f"--service-account-key-file={service_account}.pub",
+        f"--service-account-signing-key-file={service_account}.key",
+        f"--service-cluster-ip-range={','.join(cluster.service_cidrs)}",
+        "--service-node-port-range=30000-32767",
+        "--profiling=false",
+        "--v=0",
+    )
+
+
+def controller_manager_flags(cluster: Cluster) -> tuple[str, ...]:
+    """https://kubernetes.io/docs/reference/command-line-tools-reference/kube-controller-manager/"""
+    pki = cluster.pki_dir
+    config = f"{pki}/controller-manager.conf"
+    return (
+        f"--kubeconfig={config}",
+        f"--authentication-kubeconfig={config}",
+        f"--authorization-kubeconfig={config}",
+        "--bind-address=127.0.0.1",
+        f"--client-ca-file={pki}/ca.crt",
+        f"--requestheader-client-ca-file={pki}/front-proxy-ca.crt",
+        "--allocate-node-cidrs=true",
+        f"--cluster-cidr={','.join(cluster.pod_cidrs)}",
+        *_mask_sizes(cluster),
+        f"--service-cluster-ip-range={','.join(cluster.service_cidrs)}",
+        f"--cluster-signing-cert-file={pki}/ca.crt",
+        f"--cluster-signing-key-file={pki}/ca.key",
+        f"--root-ca-file={pki}/ca.crt",
+        f"--service-account-private-key-file={service_account_key(cluster)}.key",
+        "--use-service-account-credentials=true",
+        "--controllers=*,bootstrapsigner,tokencleaner",
+        # There is only one: an election would just cost the first seconds.
+        "--leader-elect=false",
+        # The node monitor removes the taint of a Node that became Ready in its next pass: with upstream's 5 s
+        # a new cluster would be idle for most of its start.
+        "--node-monitor-period=500ms",
+        "--kube-api-qps=200",
+        "--kube-api-burst=400",
+        "--profiling=false",
+        "--v=0",
+    )
+
+
+def _mask_sizes(cluster: Cluster) -> tuple[str, ...]:
+    """Sizes of a node's podCIDRs; with two families upstream requires the flags that name the family."""
+    sizes = {4: 24, 6: 64}
+    if len(cluster.families) == 1:
+        return (f"--node-cidr-mask-size={sizes[cluster.families[0]]}",)
+    return tuple(f"--node-cidr-mask-size-ipv{version}={sizes[version]}" for version in cluster.families)
+
+
+def scheduler_flags(cluster: Cluster) -> tuple[str, ...]:
+    """https://kubernetes.io/docs/reference/command-line-tools-reference/kube-scheduler/"""
+    config = f"{cluster.pki_dir}/scheduler.conf"
+    return (
+        f"--kubeconfig={config}",
+        f"--authentication-kubeconfig={config}",
+        f"--authorization-kubeconfig={config}",
+        "--bind-address=127.0.0.1",
+        "--leader-elect=false",
+        "--kube-api-qps=200",
+        "--kube-api-burst=400",
+        "--profiling=false",
+        "--v=0",
+    )
+
+
+def runtime(cluster: Cluster, node: Node, tools: Tools) -> Program:
+    """containerd of a node. Stopping it does not stop the containers, as their shims keep running."""
+    argv = (tools.binaries["containerd"], "--config", "/etc/containerd/config.toml", "--log-level", "info")
+    log = f"{cluster.log_dir(node.name)}/containerd.log"
+    return Program("containerd", argv, log, tools.environment("containerd"), stop_timeout=5)
+
+
+def agent(cluster: Cluster, node: Node, tools: Tools) -> Program:
+    """The kubelet of a node: ours with the CNI server inside, or upstream's."""
+    flags = (
+        "--config=/etc/kubernetes/kubelet.yaml",
+        "--kubeconfig=/etc/kubernetes/kubelet.conf",
+        "--root-dir=/var/lib/kubelet",
+        f"--hostname-override={node.name}",
+        f"--node-ip={','.join(node.addresses)}",
+        f"--container-runtime-endpoint=unix://{CONTAINERD_SOCKET}",
+        "--v=2",
+    )
+    log = f"{cluster.log_dir(node.name)}/agent.log"
+    if cluster.options.agent == "upstream":
+        return Program("agent", (tools.binaries["kubelet"], *flags), log, tools.environment(), stop_timeout=10)
+    firewall = "nftables" if cluster.options.proxy_mode == "nftables" else "iptables"
+    own = (*(f"--pod-network-cidr={cidr}" for cidr in cluster.pod_cidrs), f"--pod-network-firewall={firewall}")
+    command = (tools.python, "-m", "cli.node_main", *flags, f"--cgroup-root={cluster.cgroup}/{node.name}", *own)
+    return Program("agent", command, log, tools.python_environment(), stop_timeout=10)
+
+
+def proxy(cluster: Cluster, node: Node, tools: Tools) -> Program:
+    """The service proxy of a node: ours or upstream's."""
+    flags = ("--config=/etc/kubernetes/proxy.yaml",)
+    log = f"{cluster.log_dir(node.name)}/proxy.log"
+    if cluster.options.proxy == "upstream":
+        return Program("proxy", (tools.binaries["kube-proxy"], *flags, "--v=2"), log, tools.environment())
+    return Program("proxy", (tools.python, "-m", "proxy", *flags, "--v=2"), log, tools.python_environment())

@@ -1,0 +1,241 @@
+"""A node's own files: mounts, configuration of its daemons, name resolution. Pure."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from controlplane.cluster.model import Cluster, Node
+
+CONTAINERD_SOCKET = "/run/containerd/containerd.sock"
+PAUSE_IMAGE = "registry.k8s.io/pause:3.10.2"
+
+# Directories of the node (under its state directory) and where its processes see them.
+NODE_DIRS = {
+    "kubelet": "/var/lib/kubelet",
+    "containerd": "/var/lib/containerd",
+    "pod-logs": "/var/log/pods",
+    "container-logs": "/var/log/containers",
+    "cni/net.d": "/etc/cni/net.d",
+    "cni/bin": "/opt/cni/bin",
+    "cni/state": "/var/lib/cni",
+    "etc-containerd": "/etc/containerd",
+    "kubernetes": "/etc/kubernetes",
+    "etcd": "/var/lib/etcd",  # kubeadm's etcd, on control plane nodes
+    "libexec": "/usr/libexec/kubernetes",  # where a controller manager in a pod expects FlexVolume plugins
+}
+NODE_FILES = {"hosts": "/etc/hosts", "resolv.conf": "/etc/resolv.conf", "hostname": "/etc/hostname"}
+
+# All belong to a network namespace; without them a node would not forward packets or not see bridged ones.
+SYSCTLS = {
+    "net/ipv4/ip_forward": "1",
+    "net/ipv4/conf/all/rp_filter": "0",
+    "net/ipv4/conf/default/rp_filter": "0",
+    "net/bridge/bridge-nf-call-iptables": "1",
+    "net/bridge/bridge-nf-call-ip6tables": "1",
+    "net/ipv6/conf/all/disable_ipv6": "0",
+    "net/ipv6/conf/all/forwarding": "1",
+}
+_ROUTER_SYSCTLS = {"net/ipv4/ip_forward": "1", "net/ipv6/conf/all/forwarding": "1"}
+
+
+def namespaces(cluster: Cluster, node: Node, holder: int) -> dict[str, Any]:
+    """The input of nsinit for a node. `holder`: the pid of one of its processes, 0 if there is none."""
+    own = cluster.node_dir(node.name)
+    mounts: list[dict[str, str]] = [
+        {"target": "/run", "source": "", "type": "tmpfs"},
+        {"target": "/run/containerd", "source": "", "type": "tmpfs"},
+        {"target": "/run/netns", "source": "", "type": "tmpfs"},
+        {"target": "/sys", "source": "", "type": "sysfs"},
+    ]
+    mounts += [{"target": t, "source": f"{own}/{s}", "type": "bind"} for s, t in NODE_DIRS.items()]
+    mounts += [{"target": t, "source": f"{own}/{s}", "type": "bind"} for s, t in NODE_FILES.items()]
+    return {
+        "dir": cluster.ns_dir,
+        "space": node.name,
+        "kinds": ["net", "uts", "mnt"],
+        "hostname": node.name,
+        "sysctls": SYSCTLS,
+        "mounts": mounts,
+        "holder": holder,
+    }
+
+
+def wire_namespace(cluster: Cluster) -> dict[str, Any]:
+    """The input of nsinit for the wire, in which no process runs."""
+    return {
+        "dir": cluster.ns_dir,
+        "space": "wire",
+        "kinds": ["net"],
+        "hostname": "",
+        "sysctls": _ROUTER_SYSCTLS if cluster.options.routed else {},
+        "mounts": [],
+        "holder": 0,
+    }
+
+
+def hosts(cluster: Cluster) -> str:
+    """/etc/hosts of every node."""
+    lines = ["127.0.0.1 localhost", "::1 localhost ip6-localhost ip6-loopback"]
+    lines += [f"{address} {node.name}" for node in cluster.nodes for address in node.addresses]
+    return "\n".join(lines) + "\n"
+
+
+def resolv_conf(host_text: str, resolved_text: str, uplink: bool) -> str:
+    """/etc/resolv.conf of a node: the host's name servers, if the node can reach one.
+
+    A loopback server (systemd-resolved's 127.0.0.53) is useless in another network namespace, so the servers behind it
+    are used then. Without an uplink there are none.
+    """
+    if not uplink:
+        return "# this cluster has no uplink: no name server outside of it can be reached\n"
+    for text in (host_text, resolved_text):
+        servers = [
+            line.split()[1] for line in text.splitlines() if line.startswith("nameserver") and len(line.split()) > 1
+        ]
+        if any(not server.startswith("127.") and server != "::1" for server in servers):
+            kept = [line for line in text.splitlines() if not line.startswith(("nameserver 127.", "nameserver ::1"))]
+            return "\n".join(kept) + "\n"
+    return "# the host has no name server that this node could reach\n"
+
+
+def containerd_config(*, restrict_oom_score_adj: bool, durable: bool) -> str:
+    """config.toml, version 3 (containerd 2.x, docs/cri/config.md). Plugins that nodes never use are disabled."""
+    return f"""version = 3
+root = "/var/lib/containerd"
+state = "/run/containerd"
+disabled_plugins = [
+  "io.containerd.snapshotter.v1.blockfile", "io.containerd.snapshotter.v1.erofs", "io.containerd.differ.v1.erofs",
+  "io.containerd.mount-handler.v1.erofs", "io.containerd.snapshotter.v1.native",
+  "io.containerd.snapshotter.v1.btrfs", "io.containerd.snapshotter.v1.devmapper", "io.containerd.snapshotter.v1.zfs",
+  "io.containerd.nri.v1.nri", "io.containerd.internal.v1.tracing", "io.containerd.tracing.processor.v1.otlp",
+  "io.containerd.monitor.container.v1.restart", "io.containerd.image-verifier.v1.bindir",
+]
+
+[grpc]
+  address = "{CONTAINERD_SOCKET}"
+
+[plugins."io.containerd.metadata.v1.bolt"]
+  no_sync = {_toml(not durable)}
+
+[plugins."io.containerd.cri.v1.images"]
+  snapshotter = "overlayfs"
+
+[plugins."io.containerd.cri.v1.images".pinned_images]
+  sandbox = "{PAUSE_IMAGE}"
+
+[plugins."io.containerd.cri.v1.images".registry]
+  config_path = "/etc/containerd/certs.d"
+
+[plugins."io.containerd.cri.v1.runtime"]
+  # Detected: without CAP_SYS_RESOURCE no process may lower its oom_score_adj, and every sandbox would fail.
+  restrict_oom_score_adj = {_toml(restrict_oom_score_adj)}
+  enable_unprivileged_ports = true
+  enable_unprivileged_icmp = true
+  cdi_spec_dirs = ["/etc/cdi", "/var/run/cdi"]
+  # A process left behind by an exec probe may keep its output open; the kubelet must still get its answer.
+  drain_exec_sync_io_timeout = "10s"
+
+[plugins."io.containerd.cri.v1.runtime".containerd]
+  default_runtime_name = "runc"
+
+[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
+  runtime_type = "io.containerd.runc.v2"
+
+[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
+  SystemdCgroup = false
+
+# Conformance tests select this handler with a RuntimeClass; it is the same runtime.
+[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.test-handler]
+  runtime_type = "io.containerd.runc.v2"
+
+[plugins."io.containerd.cri.v1.runtime".cni]
+  bin_dirs = ["/opt/cni/bin"]
+  conf_dir = "/etc/cni/net.d"
+  use_internal_loopback = true
+
+[plugins."io.containerd.grpc.v1.cri"]
+  stream_server_address = "127.0.0.1"
+  stream_server_port = "0"
+"""
+
+
+def _toml(value: bool) -> str:
+    return "true" if value else "false"
+
+
+def kubelet_config(cluster: Cluster, node: Node) -> str:
+    """KubeletConfiguration (kubelet.config.k8s.io/v1beta1), as JSON, which is YAML."""
+    config = {
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "kind": "KubeletConfiguration",
+        "address": node.address,
+        "authentication": {
+            "anonymous": {"enabled": False},
+            "webhook": {"enabled": True, "cacheTTL": "2m0s"},
+            "x509": {"clientCAFile": "/etc/kubernetes/pki/ca.crt"},
+        },
+        "authorization": {"mode": "Webhook"},
+        "tlsCertFile": "/etc/kubernetes/pki/kubelet.crt",
+        "tlsPrivateKeyFile": "/etc/kubernetes/pki/kubelet.key",
+        "clusterDNS": [cluster.dns_service],
+        "clusterDomain": cluster.domain,
+        "resolvConf": "/etc/resolv.conf",
+        "containerRuntimeEndpoint": f"unix://{CONTAINERD_SOCKET}",
+        "cgroupDriver": "cgroupfs",
+        "cgroupRoot": f"{cluster.cgroup}/{node.name}",
+        "cgroupsPerQOS": True,
+        "enforceNodeAllocatable": ["pods"],
+        "failCgroupV1": False,
+        "failSwapOn": False,
+        "podPidsLimit": 4096,
+        "seccompDefault": True,
+        "serializeImagePulls": False,
+        "maxPods": 250,
+        "readOnlyPort": 0,
+        "healthzBindAddress": "127.0.0.1",
+        "healthzPort": 10248,
+        "staticPodPath": "/etc/kubernetes/manifests",
+        "rotateCertificates": False,
+        "imageGCHighThresholdPercent": 100,  # images are imported, and could not be pulled again without an uplink
+        "evictionHard": {"memory.available": "100Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
+        "shutdownGracePeriod": "0s",
+    }
+    return json.dumps(config, indent=2) + "\n"
+
+
+def proxy_config(cluster: Cluster, node: Node) -> str:
+    """KubeProxyConfiguration (kubeproxy.config.k8s.io/v1alpha1), as JSON, which is YAML."""
+    anywhere = "[::]" if cluster.families == (6,) else "0.0.0.0"
+    config = {
+        "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
+        "kind": "KubeProxyConfiguration",
+        "mode": cluster.options.proxy_mode,
+        "hostnameOverride": node.name,
+        "clientConnection": {"kubeconfig": "/etc/kubernetes/proxy.conf"},
+        "clusterCIDR": ",".join(cluster.pod_cidrs),
+        "bindAddress": anywhere.strip("[]"),
+        "healthzBindAddress": f"{anywhere}:10256",
+        "metricsBindAddress": "127.0.0.1:10249",
+        # These sysctls are read-only in a network namespace that is not the first.
+        "conntrack": {"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
+        "iptables": {"minSyncPeriod": "1s", "syncPeriod": "30s"} if cluster.options.proxy == "upstream" else {},
+    }
+    return json.dumps(config, indent=2) + "\n"
+
+
+def bridge_conflist(pod_cidr: str) -> str:
+    """The CNI configuration for upstream's kubelet: the reference bridge plugin with the node's podCIDR."""
+    ranges = [[{"subnet": pod_cidr}]]
+    plugins: list[dict[str, Any]] = [
+        {
+            "type": "bridge",
+            "bridge": "nw0",
+            "isGateway": True,
+            "ipMasq": False,
+            "hairpinMode": True,
+            "ipam": {"type": "host-local", "ranges": ranges, "routes": [{"dst": "0.0.0.0/0"}]},
+        },
+        {"type": "portmap", "capabilities": {"portMappings": True}},
+    ]
+    return json.dumps({"cniVersion": "1.0.0", "name": "nodewright-peer", "plugins": plugins}, indent=2) + "\n"

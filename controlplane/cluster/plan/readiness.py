@@ -1,0 +1,126 @@
+"""What a node or a pod still waits for, read from its API object. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from controlplane.cluster.model import RELEASE, Options
+from nodelib.version import skew
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """A pod in brief."""
+
+    name: str
+    namespace: str
+    node: str
+    address: str
+    ready: bool
+    phase: str
+    reason: str
+    restarts: int
+    deleting: bool
+
+
+def node_waits_for(node: dict[str, Any] | None) -> str:
+    """Why no pods can be scheduled to the node, "" if they can."""
+    if node is None:
+        return "not registered"
+    conditions = {c["type"]: c for c in node.get("status", {}).get("conditions", [])}
+    ready = conditions.get("Ready")
+    if ready is None or ready["status"] != "True":
+        return f"not Ready: {(ready or {}).get('message') or 'no condition yet'}"
+    if not node["spec"].get("podCIDR"):
+        return "no podCIDR yet"
+    taints = [t["key"] for t in node["spec"].get("taints") or [] if t.get("effect") in ("NoSchedule", "NoExecute")]
+    return f"tainted {', '.join(taints)}" if taints else ""
+
+
+_EXPECTED = {"Ready": "True", "ServingCertificate": "True"}  # all others: False
+
+
+def unexpected_conditions(node: dict[str, Any] | None) -> str:
+    """Conditions other than Ready and ServingCertificate that are not as they should be, "" if none."""
+    conditions = ((node or {}).get("status") or {}).get("conditions") or []
+    odd = [one["type"] for one in conditions if one["type"] not in _EXPECTED and one.get("status") != "False"]
+    return ", ".join(odd)
+
+
+def node_versions(node: dict[str, Any] | None) -> dict[str, str]:
+    info = ((node or {}).get("status") or {}).get("nodeInfo") or {}
+    return {"version": str(info.get("kubeletVersion", "")), "runtime": str(info.get("containerRuntimeVersion", ""))}
+
+
+def skews(kubelets: Iterable[str], server: str) -> tuple[str, ...]:
+    """How these kubelets violate upstream's version skew policy with that API server; each version once."""
+    return tuple(words for one in dict.fromkeys(kubelets) if (words := skew(one, server)))
+
+
+def settings(options: Options) -> dict[str, str]:
+    """The options of a cluster in the words of `up`; except for the first four, defaults are left out."""
+    shown = {
+        "proxy mode": options.proxy_mode,
+        "IP family": options.ip_family,
+        "uplink": "yes" if options.uplink else "no",
+        "links": "routed" if options.routed else "one bridge",
+    }
+    more = {
+        "agent": options.agent if options.agent != "nodewright" else "",
+        "proxy": options.proxy if options.proxy != "nodewright" else "",
+        "by": "kubeadm" if options.kubeadm else "",
+        "pod network": options.network if options.network != "nodewright" else "",
+        "addons": options.addons,
+        "control plane": options.kubernetes if options.kubernetes != RELEASE else "",
+    }
+    return shown | {name: value for name, value in more.items() if value}
+
+
+def serving_waits_for(node: dict[str, Any] | None) -> str:
+    """What a kubelet's serving certificate waits for, from its Node; "" if nothing."""
+    conditions = ((node or {}).get("status") or {}).get("conditions") or []
+    found: dict[str, Any] = next((one for one in conditions if one["type"] == "ServingCertificate"), {})
+    return str(found.get("message", "")) if found.get("status") == "False" else ""
+
+
+def pod_facts(pod: dict[str, Any]) -> Pod:
+    """The fields of a pod that `status` and waits need."""
+    status, metadata = pod.get("status", {}), pod["metadata"]
+    conditions = {c["type"]: c for c in status.get("conditions", [])}
+    ready = conditions.get("Ready", {}).get("status") == "True"
+    containers = [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]
+    return Pod(
+        name=metadata["name"],
+        namespace=metadata.get("namespace", ""),
+        node=pod["spec"].get("nodeName", ""),
+        address=status.get("podIP", ""),
+        ready=ready,
+        phase=status.get("phase", "Pending"),
+        reason="" if ready else _reason(conditions, containers),
+        restarts=sum(int(c.get("restartCount", 0)) for c in containers),
+        deleting="deletionTimestamp" in metadata,
+    )
+
+
+def _reason(conditions: dict[str, Any], containers: list[dict[str, Any]]) -> str:
+    scheduled = conditions.get("PodScheduled", {})
+    if scheduled.get("status") == "False":
+        return f"{scheduled.get('reason', '')}: {scheduled.get('message', '')}"
+    for container in containers:
+        for kind in ("waiting", "terminated"):
+            detail = container.get("state", {}).get(kind)
+            if detail and detail.get("reason") != "Completed":
+                return f"{container['name']} {detail.get('reason', kind)}: {detail.get('message', '')}".rstrip(": ")
+    return str(conditions.get("Ready", {}).get("message", "")) or "no status yet"
+
+
+def pods_wait_for(pods: list[Pod], count: int) -> str:
+    """Why there are fewer than `count` Ready pods, "" if there are enough."""
+    living = [pod for pod in pods if not pod.deleting]
+    ready = [pod for pod in living if pod.ready]
+    if len(ready) >= count:
+        return ""
+    waiting = [f"{pod.name}: {pod.reason}" for pod in living if not pod.ready]
+    return f"{len(ready)} of {count} pods ready" + (f" ({waiting[0]})" if waiting else "")

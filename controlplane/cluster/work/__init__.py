@@ -1,0 +1,1 @@
+"""Makes, repairs, shows and removes the parts of a cluster."""

@@ -1,0 +1,94 @@
+"""Starts etcd, the API server, the controller manager and the scheduler in the order they need."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from controlplane.cluster.model import BALANCER, CONTROL_PLANE, Cluster
+from controlplane.cluster.plan import components
+from controlplane.cluster.plan.components import Tools
+from controlplane.cluster.work.network import unit_namespaces
+from controlplane.machine.edge import cgroups
+from controlplane.supervisor.edge import units
+from controlplane.supervisor.model import Program
+from controlplane.waiting import until
+from nodelib.clock import Clock
+from nodelib.errors import NodewrightError, Temporary
+from nodelib.kube.client import KubeClient
+
+_POLL = 0.03  # seconds between requests to a server that is starting
+_GIVE_UP_AFTER = 4  # starts of a program that keeps exiting
+
+
+def start_unit(cluster: Cluster, unit: str, programs: tuple[Program, ...], project: str) -> None:
+    """Let the unit's supervisor run `programs`; those that run already and have not changed are left alone."""
+    directories = cgroups.ensure(cgroups.hierarchies(), f"{cluster.cgroup}/{unit}{_leaf(unit)}")
+    units.write_spec(
+        cluster.unit_dir(unit), cgroups=directories, namespaces=unit_namespaces(cluster, unit), programs=programs
+    )
+    units.ensure_supervisor(cluster.unit_dir(unit), f"{cluster.log_dir(unit)}/supervisor.log", project)
+
+
+def _leaf(unit: str) -> str:
+    # On v2 a cgroup with controllers for its children may not have processes, so a node's pods are in sibling cgroups.
+    return "" if unit in (CONTROL_PLANE, BALANCER) else "/system"
+
+
+async def start_storage(cluster: Cluster, tools: Tools) -> None:
+    """Start etcd and the API server; controllers that are running already stay in the list."""
+    running = set(units.programs(cluster.unit_dir(CONTROL_PLANE)))
+    programs = components.storage(cluster, tools)
+    if "kube-scheduler" in running:
+        programs += components.controllers(cluster, tools)
+    start_unit(cluster, CONTROL_PLANE, programs, tools.project)
+
+
+async def wait_ready(cluster: Cluster, client: KubeClient, clock: Clock, *, timeout: float = 90) -> None:
+    """Wait until /readyz of the API server succeeds. Raises Temporary with the end of its log when it cannot start."""
+
+    before = starts(cluster, CONTROL_PLANE)
+
+    async def waits_for() -> str:
+        try:
+            await client.get("/readyz")
+        except NodewrightError as error:
+            fail_if_exiting(cluster, CONTROL_PLANE, before)
+            return f"not ready: {error.message}"
+        return ""
+
+    await until(
+        waits_for,
+        clock,
+        timeout,
+        obj=f"API server {cluster.api_url}",
+        step="wait for /readyz",
+        action=f"Its log: {cluster.log_dir(CONTROL_PLANE)}/kube-apiserver.log",
+        pause=_POLL,
+    )
+
+
+def starts(cluster: Cluster, unit: str) -> dict[str, int]:
+    """How often each program of the unit has been started."""
+    return {name: int(row["starts"]) for name, row in units.programs(cluster.unit_dir(unit)).items()}
+
+
+def fail_if_exiting(cluster: Cluster, unit: str, before: Mapping[str, int]) -> None:
+    """Raises Temporary when a program of the unit keeps exiting: waiting does not help, and its log says why.
+
+    `before` is starts() from the beginning of the wait, as the cause of earlier exits may have been fixed since.
+    """
+    for name, row in units.programs(cluster.unit_dir(unit)).items():
+        if not row["alive"] and int(row["starts"]) - before.get(name, 0) >= _GIVE_UP_AFTER:
+            log = f"{cluster.log_dir(unit)}/{name}.log"
+            raise Temporary(
+                f"exited {row['starts']} times ({row['last_exit']}); the end of its log: {units.tail(log, 3)}",
+                obj=f"{unit}/{name}",
+                step="start",
+                action=f"See its log: {log}",
+            )
+
+
+async def start_controllers(cluster: Cluster, tools: Tools) -> None:
+    """Start the controller manager and the scheduler; the API server must be ready."""
+    programs = components.storage(cluster, tools) + components.controllers(cluster, tools)
+    start_unit(cluster, CONTROL_PLANE, programs, tools.project)

@@ -1,0 +1,103 @@
+"""`down`: removes a cluster in whatever state it is, and leaves nothing behind.
+
+It may be interrupted anywhere, thanks to its order: first the supervisors, which would restart programs, then every
+process (found by cgroup, so no file needs to list it), then mounts and links, and the cluster's record last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from dataclasses import dataclass
+
+from controlplane.cluster.edge import state
+from controlplane.cluster.edge.roots import state_root
+from controlplane.cluster.model import CGROUP_ROOT, Cluster, Options
+from controlplane.cluster.plan.addresses import check_name
+from controlplane.cluster.work import host_changes
+from controlplane.machine.edge import cgroups, namespaces
+from controlplane.machine.edge.locks import directory_lock
+from controlplane.machine.edge.netlink import Netlink
+from controlplane.progress import Progress
+from controlplane.supervisor.edge import units
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """What `down` found and removed."""
+
+    processes: int = 0
+    mounts: int = 0
+    link: bool = False
+    rules: int = 0
+    directory: bool = False
+
+    @property
+    def anything(self) -> bool:
+        return self != Removed()
+
+
+async def down(name: str, progress: Progress) -> Removed:
+    """Remove the cluster of that name. Raises NodewrightError when something cannot be removed; then run it again."""
+    check_name(name)
+    cluster = _of(name)
+    if not state.exists(name):
+        removed = await _remove(cluster, progress)  # after a crash there may be cgroups and a link without a record
+    else:
+        with directory_lock(cluster.dir):
+            removed = await _remove(cluster, progress)
+    await asyncio.to_thread(host_changes.undo_if_last)
+    return removed
+
+
+def _of(name: str) -> Cluster:
+    # Only names and paths matter here: `down` must work even if the record is unreadable or missing.
+    return Cluster(name, "10.89.0.0/24", Options(), root=state_root())
+
+
+async def _remove(cluster: Cluster, progress: Progress) -> Removed:
+    trees = cgroups.hierarchies()
+    with progress.step("processes") as say:
+        processes = await asyncio.to_thread(_end_processes, cluster, trees)
+        say(f"{processes} ended")
+    with progress.step("links and rules"):
+        rules = await host_changes.remove_uplink(cluster.name)
+        link = await asyncio.to_thread(_remove_link, cluster)
+    with progress.step("namespaces and mounts") as say:
+        mounts = await asyncio.to_thread(namespaces.unmount_below, cluster.dir)
+        say(f"{mounts} unmounted")
+    with progress.step("cgroups and files"):
+        await asyncio.to_thread(cgroups.remove, trees, cluster.cgroup)
+        cgroups.remove_if_empty(trees, CGROUP_ROOT)
+        directory = await asyncio.to_thread(_remove_directory, cluster)
+    return Removed(processes, mounts, link, rules, directory)
+
+
+def _end_processes(cluster: Cluster, trees: cgroups.Hierarchies) -> int:
+    supervisors = 0
+    if os.path.isdir(cluster.dir):
+        for unit in os.listdir(cluster.dir):
+            supervisors += units.kill_supervisor(cluster.unit_dir(unit))
+    return supervisors + cgroups.kill_all(trees, cluster.cgroup)
+
+
+def _remove_link(cluster: Cluster) -> bool:
+    if not os.path.exists(f"/sys/class/net/{cluster.host_link}"):
+        return False
+    with Netlink(lambda space: None) as netlink:
+        return netlink.delete_link(cluster.host_link)
+
+
+def _remove_directory(cluster: Cluster) -> bool:
+    if not os.path.isdir(cluster.dir):
+        return False
+    # The record is removed last: after an interruption there is still a cluster to remove.
+    for name in sorted(os.listdir(cluster.dir), key=lambda entry: entry == "cluster.json"):
+        path = os.path.join(cluster.dir, name)
+        if os.path.isdir(path) and not os.path.islink(path):
+            shutil.rmtree(path)
+        else:
+            os.unlink(path)
+    os.rmdir(cluster.dir)
+    return os.path.isdir(state_root())

@@ -1,0 +1,104 @@
+"""What clusters change on the host itself, and how the last `down` undoes it.
+
+Mount points in a node's file tree must exist in the host's (bind mounts need them), and an uplink needs forwarding.
+Both changes are recorded before they are made, so that none is forgotten after a crash.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+from controlplane.cluster.edge import state
+from controlplane.cluster.edge.roots import state_root
+from controlplane.cluster.model import Cluster
+from controlplane.cluster.plan import uplink as plan
+from controlplane.cluster.plan.node_files import NODE_DIRS, NODE_FILES
+from controlplane.machine.edge import iptables, namespaces
+from controlplane.machine.edge.locks import directory_lock
+
+_FORWARDING = "net/ipv4/ip_forward"
+_CHAINS = (("nat", "POSTROUTING"), ("filter", "FORWARD"))
+
+
+def ensure_mount_points() -> None:
+    """Make and record the missing directories and files that node mounts cover."""
+    with directory_lock(state_root(), wait=True):
+        record = state.host_record()
+        dirs = [part for target in NODE_DIRS.values() for part in _missing_parts(target)]
+        files = [target for target in NODE_FILES.values() if not os.path.lexists(target)]
+        if not dirs and not files:
+            return
+        record["dirs"] += [path for path in dict.fromkeys(dirs) if path not in record["dirs"]]
+        record["files"] += [path for path in files if path not in record["files"]]
+        state.save_host_record(record)
+        for path in dict.fromkeys(dirs):
+            os.makedirs(path, exist_ok=True)
+        for path in files:
+            with open(path, "a", encoding="ascii"):
+                pass
+
+
+def _missing_parts(path: str) -> list[str]:
+    missing = []
+    while not os.path.isdir(path):
+        missing.append(path)
+        path = os.path.dirname(path)
+    return missing[::-1]
+
+
+async def ensure_uplink(cluster: Cluster) -> None:
+    """Masquerading and forwarding for the nodes. Forwarding that was off is recorded and switched on."""
+    with directory_lock(state_root(), wait=True):
+        with open(f"/proc/sys/{_FORWARDING}", encoding="ascii") as file:
+            before = file.read().strip()
+        if before != "1":
+            record = state.host_record()
+            record["sysctls"].setdefault(_FORWARDING, before)
+            state.save_host_record(record)
+            with open(f"/proc/sys/{_FORWARDING}", "w", encoding="ascii") as file:
+                file.write("1")
+    for rule in plan.rules(cluster):
+        await iptables.ensure_rule(rule.table, rule.chain, rule.arguments)
+
+
+async def remove_uplink(name: str) -> int:
+    """Delete the rules with the cluster's name. Returns how many there were."""
+    count = 0
+    for table, chain in _CHAINS:
+        for line in plan.owned(await iptables.list_rules(table, chain), name):
+            await iptables.delete_rule(table, line)
+            count += 1
+    return count
+
+
+def remove_if_empty(name: str) -> None:
+    """Remove the directory of a cluster that was refused before anything was made for it."""
+    with contextlib.suppress(OSError):  # not empty: there is a cluster, or parts of one
+        os.rmdir(os.path.join(state_root(), name))
+    undo_if_last()
+
+
+def undo_if_last() -> None:
+    """Once the last cluster is gone: restore sysctls, remove our mount points and the state root."""
+    if state.clusters():
+        return
+    with directory_lock(state_root(), wait=True):
+        if state.clusters():
+            return
+        record = state.host_record()
+        for name, before in record["sysctls"].items():
+            with open(f"/proc/sys/{name}", "w", encoding="ascii") as file:
+                file.write(before)
+        # Removing a mount point also unmounts what is mounted on it in other mount namespaces (mount_namespaces(7)).
+        used = namespaces.mount_points_in_use()
+        for path in record["files"]:
+            if path not in used and os.path.isfile(path) and os.path.getsize(path) == 0:
+                os.unlink(path)
+        for path in sorted(record["dirs"], key=len, reverse=True):
+            if path not in used:
+                with contextlib.suppress(OSError):  # somebody else uses it by now
+                    os.rmdir(path)
+        state.delete_host_record()
+        with contextlib.suppress(OSError):
+            os.rmdir(state_root())

@@ -1,0 +1,81 @@
+"""Imports images into a node's containerd from archives; nothing is pulled."""
+
+from __future__ import annotations
+
+import platform
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from controlplane.cluster.model import Cluster, Node
+from controlplane.cluster.plan.components import Tools
+from controlplane.machine.edge.namespaces import entered, is_bound
+from nodelib import command
+from nodelib.errors import Invalid, Temporary
+
+_IMPORT_TIMEOUT = 300.0
+_UNPACKED = re.compile(r"unpacking (\S+) \(")
+
+
+async def import_images(cluster: Cluster, node: Node, tools: Tools, images: Mapping[str, Path]) -> str:
+    """Import each archive whose image the node does not have yet. Returns a summary of one line."""
+    present = set((await _ctr(cluster, node, tools, "images", "ls", "-q")).text.split())
+    missing = sorted({str(path) for name, path in images.items() if name not in present})
+    for path in missing:
+        await _ctr(cluster, node, tools, "images", "import", "--local", path)
+    return f"{len(missing)} images imported" if missing else "all images there"
+
+
+async def name_only(cluster: Cluster, node: Node, tools: Tools, source: str, names: Sequence[str]) -> None:
+    """Tag the image `source` with `names`, pinned, so that image garbage collection keeps them.
+
+    For suites that check whether an image exists but never run it.
+    """
+    present = set((await _ctr(cluster, node, tools, "images", "ls", "-q")).text.split())
+    missing = [name for name in names if name not in present]
+    if missing:
+        # --local, because the transfer service takes the digest out of a name and finds that it does not match.
+        await _ctr(cluster, node, tools, "images", "tag", "--local", source, *missing)
+    for name in missing:
+        await _ctr(cluster, node, tools, "images", "label", name, "io.cri-containerd.pinned=pinned")
+
+
+async def load(cluster: Cluster, node: Node, archive: Path, *, gzip: bool) -> list[str]:
+    """Import an archive. Returns the images' names. Raises Temporary, or Invalid with containerd's reason."""
+    net, mnt = cluster.namespace(node.name, "net"), cluster.namespace(node.name, "mnt")
+    if not is_bound(mnt):
+        raise Temporary(
+            "is not there",
+            obj=f"node {node.name}",
+            step="load an image",
+            action=f"`./nodewright up --name {cluster.name}` repairs it.",
+        )
+    ctr = cluster.tools.get("ctr") or "ctr"
+    inside = entered(net, [ctr, "-n", "k8s.io", "images", "import", "--local", "-"], mnt=mnt)
+    # Through standard input: the file may be where the node has its own mounts.
+    script = 'gzip -dc -- "$0" | "$@"' if gzip else 'exec "$@" < "$0"'
+    done = await command.run(["sh", "-c", script, str(archive), *inside], timeout=_IMPORT_TIMEOUT, check=False)
+    if done.returncode != 0:
+        said = done.stderr.decode(errors="replace").strip().splitlines() or ["no reason given"]
+        raise Invalid(
+            said[-1].removeprefix("ctr: "),
+            obj=f"{archive} on {node.name}",
+            step="import it into containerd",
+            action=f"Is it for this machine's platform ({platform.machine()})? containerd's log is in "
+            f"{cluster.log_dir(node.name)}.",
+        )
+    names = [found[1] for line in done.text.splitlines() if (found := _UNPACKED.match(line))]
+    if not names:
+        raise Invalid(
+            "the archive names no image",
+            obj=str(archive),
+            step="import it into containerd",
+            action="Save it by name and tag: `docker save -o FILE NAME:TAG`.",
+        )
+    return [name for name in names if "@sha256:" not in name] or names
+
+
+async def _ctr(cluster: Cluster, node: Node, tools: Tools, *arguments: str) -> command.Completed:
+    argv = [tools.binaries["ctr"], "-n", "k8s.io", *arguments]
+    inside = entered(cluster.namespace(node.name, "net"), argv, mnt=cluster.namespace(node.name, "mnt"))
+    return await command.run(inside, timeout=_IMPORT_TIMEOUT)

@@ -1,0 +1,128 @@
+"""Starts the nodes: their files, containerd with images, agent and proxy."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from controlplane.cluster.edge.roots import cache_root
+from controlplane.cluster.model import Cluster, Node
+from controlplane.cluster.plan import components, node_files
+from controlplane.cluster.plan.components import Tools
+from controlplane.cluster.work.control_plane import fail_if_exiting, start_unit, starts
+from controlplane.machine.edge import files, oom
+from controlplane.progress import Say
+from controlplane.supervisor.edge import units
+from controlplane.waiting import until
+from nodelib.clock import Clock
+from nodelib.files import text_of
+
+_RESOLVED = "/run/systemd/resolve/resolv.conf"
+
+
+def seed_runtime(cluster: Cluster, node: Node, images: Mapping[str, Path], containerd: Path, say: Say) -> bool:
+    """Give a node without a containerd root one that holds the images. False if it has one already.
+
+    Call it before the node's mounts are made: they bind the directory that exists then.
+    """
+    from controlplane.images.edge.seed import seed_containerd_root
+
+    own = Path(cluster.node_dir(node.name))
+    root, partial = own / "containerd", own / "containerd.new"
+    if root.exists() and any(root.iterdir()):
+        return False
+    shutil.rmtree(partial, ignore_errors=True)  # from an interrupted `up`
+    seed_containerd_root(partial, images, containerd=containerd, cache_dir=Path(cache_root()), progress=say)
+    if root.exists():
+        root.rmdir()
+    partial.rename(root)
+    return True
+
+
+def write_files(cluster: Cluster, node: Node) -> None:
+    """Write directories and configuration of a node; files that are already right are not touched."""
+    own = cluster.node_dir(node.name)
+    for name in (
+        *node_files.NODE_DIRS,
+        "log",
+        "kubernetes/manifests",
+    ):  # after seed_runtime, which needs an empty containerd root
+        os.makedirs(f"{own}/{name}", mode=0o755, exist_ok=True)
+    config = node_files.containerd_config(
+        restrict_oom_score_adj=not oom.may_lower_score(), durable=cluster.options.durable
+    )
+    resolv = node_files.resolv_conf(text_of("/etc/resolv.conf"), text_of(_RESOLVED), cluster.options.uplink)
+    files = {
+        "hosts": node_files.hosts(cluster),
+        "hostname": f"{node.name}\n",
+        "etc-containerd/config.toml": config,
+    }
+    if not cluster.options.kubeadm:
+        files["kubernetes/kubelet.yaml"] = node_files.kubelet_config(cluster, node)
+        files["kubernetes/proxy.yaml"] = node_files.proxy_config(cluster, node)
+    for name, text in files.items():
+        _rewrite(f"{own}/{name}", text)
+    if cluster.options.kubeadm and "nameserver" not in resolv:
+        # kubeadm's CoreDNS forwards unknown names, and exits if there is no server to forward to.
+        resolv += f"nameserver {cluster.host_address}\n"
+    _rewrite(f"{own}/resolv.conf", resolv)
+
+
+def _rewrite(path: str, text: str) -> None:
+    # In place: if a bind-mounted file were replaced, the node would keep the old one.
+    if os.path.exists(path) and text_of(path) == text:
+        return
+    if os.path.exists(path):
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+    else:
+        files.write(path, text, 0o644)
+
+
+def start_runtime(cluster: Cluster, node: Node, tools: Tools) -> None:
+    """Start containerd; on a second `up` also what ran before, so that it is left alone."""
+    if "agent" in units.programs(cluster.unit_dir(node.name)):
+        start_daemons(cluster, node, tools)
+    else:
+        start_unit(cluster, node.name, (components.runtime(cluster, node, tools),), tools.project)
+
+
+def start_daemons(cluster: Cluster, node: Node, tools: Tools) -> None:
+    """Start containerd, agent and proxy."""
+    programs = (
+        components.runtime(cluster, node, tools),
+        components.agent(cluster, node, tools),
+        components.proxy(cluster, node, tools),
+    )
+    start_unit(cluster, node.name, programs, tools.project)
+
+
+def restart_agent(cluster: Cluster, node: Node) -> None:
+    """Restart a running agent through its supervisor: it sets up the pod network's routes when it starts."""
+    units.terminate(cluster.unit_dir(node.name), "agent")
+
+
+async def wait_runtime(cluster: Cluster, node: Node, clock: Clock, *, timeout: float = 60) -> None:
+    """Wait until the node's containerd listens. Raises Temporary with the end of its log when it cannot start."""
+    log = f"{cluster.log_dir(node.name)}/containerd.log"
+    before = starts(cluster, node.name)
+
+    async def waits_for() -> str:
+        pid = units.any_pid(cluster.unit_dir(node.name))
+        # The socket is in the node's own /run, which is reached through the root of its processes.
+        if pid and os.path.exists(f"/proc/{pid}/root{node_files.CONTAINERD_SOCKET}"):
+            return ""
+        fail_if_exiting(cluster, node.name, before)
+        return f"no socket: {units.tail(log, 2)}"
+
+    await until(
+        waits_for,
+        clock,
+        timeout,
+        obj=f"{node.name}/containerd",
+        step="start",
+        action=f"Its log: {log}",
+        pause=0.02,
+    )

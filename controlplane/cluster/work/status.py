@@ -1,0 +1,179 @@
+"""What a cluster is doing, from its API server and from this machine; either may be unavailable."""
+
+from __future__ import annotations
+
+import asyncio
+import glob
+import json
+import os
+from dataclasses import dataclass, field
+from typing import Any
+
+from controlplane.cluster.edge import ask
+from controlplane.cluster.model import CONTROL_PLANE, Cluster
+from controlplane.cluster.plan.readiness import (
+    Pod,
+    node_versions,
+    node_waits_for,
+    pod_facts,
+    serving_waits_for,
+    settings,
+    skews,
+    unexpected_conditions,
+)
+from controlplane.machine.edge import namespaces
+from controlplane.supervisor.edge import units
+from nodelib.errors import NodewrightError
+from nodelib.kube.access import load_kubeconfig
+from nodelib.kube.client import KubeClient
+
+_PROXY_HEALTH = 10256
+
+
+@dataclass(frozen=True, slots=True)
+class Daemon:
+    """A supervised program."""
+
+    unit: str
+    name: str
+    alive: bool
+    pid: int
+    starts: int
+    last_exit: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStatus:
+    """A node according to the API server, and its proxy according to its health check."""
+
+    name: str
+    address: str
+    waits_for: str  # "" when Ready and schedulable
+    pods: int
+    proxy: str
+    certificate: str = ""  # what its serving certificate waits for
+    feels: str = ""  # conditions other than Ready that are not as they should be
+    version: str = ""  # of its kubelet
+    runtime: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """The status of a cluster; `api` is "" when the API server answers, else why it does not."""
+
+    name: str
+    subnet: str
+    api_url: str
+    api: str
+    supervisors: dict[str, int]
+    missing: tuple[str, ...]
+    daemons: tuple[Daemon, ...]
+    nodes: tuple[NodeStatus, ...]
+    settings: dict[str, str]  # the options it was raised with
+    version: str  # of the API server, "" unknown
+    skew: tuple[str, ...]  # how the nodes violate upstream's version skew policy
+    certificates: str  # the first one that expires, and when
+    logs: str  # a pattern for their paths
+    pods: tuple[Pod, ...] = field(default=())
+
+
+async def read_status(cluster: Cluster) -> Status:
+    """Read the status. Never raises because something is down: that is part of the status."""
+    by_pods = cluster.options.kubeadm  # the control plane has no unit, as it runs in pods
+    unit_names = [*(() if by_pods else (CONTROL_PLANE,)), *(node.name for node in cluster.nodes)]
+    api, api_nodes, pods, version = await _ask_api(cluster)
+    by_name = {item["metadata"]["name"]: item for item in api_nodes}
+    proxies = await asyncio.gather(*(_proxy(cluster, node.name) for node in cluster.nodes))
+    nodes = tuple(
+        NodeStatus(
+            node.name,
+            node.address,
+            "unknown: no answer from the API server" if api else node_waits_for(by_name.get(node.name)),
+            sum(pod.node == node.name for pod in pods),
+            proxy,
+            serving_waits_for(by_name.get(node.name)),
+            unexpected_conditions(by_name.get(node.name)),
+            **node_versions(by_name.get(node.name)),
+        )
+        for node, proxy in zip(cluster.nodes, proxies, strict=True)
+    )
+    return Status(
+        name=cluster.name,
+        subnet=cluster.subnet,
+        api_url=cluster.api_url,
+        api=api,
+        supervisors={unit: units.supervisor_pid(cluster.unit_dir(unit)) for unit in unit_names},
+        missing=_missing(cluster),
+        daemons=tuple(daemon for unit in unit_names for daemon in _daemons(cluster, unit)),
+        nodes=nodes,
+        settings=settings(cluster.options),
+        version=version,
+        skew=skews((node.version for node in nodes), version),
+        certificates=await asyncio.to_thread(_first_to_expire, cluster),
+        logs=f"{cluster.log_dir('UNIT')}/DAEMON.log",
+        pods=tuple(pods),
+    )
+
+
+def _daemons(cluster: Cluster, unit: str) -> list[Daemon]:
+    rows = units.programs(cluster.unit_dir(unit))
+    return [
+        Daemon(
+            unit,
+            name,
+            bool(row["alive"]),
+            int(row["pid"]),
+            int(row["starts"]),
+            str(row["last_exit"]),
+        )
+        for name, row in rows.items()
+    ]
+
+
+def _missing(cluster: Cluster) -> tuple[str, ...]:
+    points = set(namespaces.mount_points())
+    paths = [cluster.namespace("wire", "net")]
+    paths += [cluster.namespace(node.name, kind) for node in cluster.nodes for kind in ("net", "uts", "mnt")]
+    return tuple(path for path in paths if path not in points)
+
+
+def _first_to_expire(cluster: Cluster) -> str:
+    """The first to expire of the cluster's certificates and those given to nodes, which renew their own."""
+    from controlplane.cluster.work.pki import expiry
+
+    patterns = (f"{cluster.pki_dir}/**/*.crt", f"{cluster.dir}/*/kubernetes/pki/**/*.crt")
+    paths = [path for pattern in patterns for path in glob.glob(pattern, recursive=True)]
+    found = [(end, path) for path in paths if (end := expiry(path))]
+    if not found:
+        return ""
+    end, path = min(found)
+    return f"{os.path.relpath(path, cluster.dir)} ends on {end:%Y-%m-%d}"
+
+
+async def _ask_api(cluster: Cluster) -> tuple[str, list[dict[str, Any]], list[Pod], str]:
+    try:
+        client = KubeClient(load_kubeconfig(cluster.admin_kubeconfig), user_agent="nodewright-status", timeout=3)
+    except NodewrightError as error:
+        return str(error), [], [], ""
+    try:
+        nodes, pods, version = await asyncio.gather(*map(client.get, ("/api/v1/nodes", "/api/v1/pods", "/version")))
+        return "", nodes["items"], [pod_facts(item) for item in pods["items"]], str(version["gitVersion"])
+    except NodewrightError as error:
+        return error.message, [], [], ""
+    finally:
+        await client.close()
+
+
+async def _proxy(cluster: Cluster, node: str) -> str:
+    net = cluster.namespace(node, "net")
+    if not namespaces.is_bound(net):
+        return "namespace missing"
+    loopback = "127.0.0.1" if 4 in cluster.families else "::1"
+    found = await ask.ask(loopback, _PROXY_HEALTH, "/healthz", net=net, times=1, seconds=2)
+    if not found.bodies:
+        return f"no answer ({found.error})"
+    try:
+        answer = json.loads(found.bodies[0])
+    except ValueError:
+        return "answers"
+    return f"synced {answer.get('lastUpdated', '')}".rstrip()

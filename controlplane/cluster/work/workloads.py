@@ -1,0 +1,206 @@
+"""Applies what runs in the cluster, waits until it is ready, and queries the demo in every possible way."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import urllib.parse
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from controlplane.cluster.edge.ask import Answers, ask
+from controlplane.cluster.model import CONTROL_PLANE, Cluster, in_url
+from controlplane.cluster.plan import manifests
+from controlplane.cluster.plan.readiness import Pod, node_waits_for, pod_facts, pods_wait_for
+from controlplane.cluster.work.control_plane import fail_if_exiting, starts
+from controlplane.waiting import until
+from nodelib.clock import Clock
+from nodelib.errors import NodewrightError
+from nodelib.kube.client import ApiError, ApiUnreachable, KubeClient
+
+_APPLY = {"fieldManager": "nodewright-up", "force": "true"}
+_PODS = "/api/v1/namespaces/{}/pods"
+
+
+@dataclass(frozen=True, slots=True)
+class DemoAnswer:
+    """One way to reach the demo, the names of the pods that answered, and their nodes."""
+
+    way: str
+    address: str
+    pods: tuple[str, ...]
+    nodes: tuple[str, ...]
+
+
+async def apply(client: KubeClient, objects: Iterable[dict[str, Any]], clock: Clock) -> None:
+    """Server-side apply of all objects at once; what a server that just started refuses is retried for ten seconds."""
+    async with asyncio.TaskGroup() as group:
+        for obj in objects:
+            group.create_task(_apply_one(client, obj, clock), name=f"apply {obj['kind']} {obj['metadata']['name']}")
+
+
+async def _apply_one(client: KubeClient, obj: dict[str, Any], clock: Clock) -> None:
+    deadline = clock.monotonic() + 10
+    while True:
+        try:
+            await client.patch(manifests.path_of(obj), obj, kind="apply", params=_APPLY)
+            return
+        except (ApiError, ApiUnreachable) as error:
+            if clock.monotonic() > deadline:
+                raise
+            if isinstance(error, ApiError) and error.code not in (403, 404, 409, 429, 500, 503):
+                raise
+        await clock.sleep(0.1)
+
+
+async def wait_nodes(cluster: Cluster, client: KubeClient, clock: Clock, *, timeout: float = 120) -> None:
+    """Wait until every node is Ready and schedulable. Raises Temporary with what each one waits for."""
+    wanted = [node.name for node in cluster.nodes]
+
+    async def waits() -> str:
+        listed = await client.get("/api/v1/nodes")
+        by_name = {item["metadata"]["name"]: item for item in listed["items"]}
+        found = [f"{name}: {reason}" for name in wanted if (reason := node_waits_for(by_name.get(name)))]
+        return "; ".join(found)
+
+    logs = ", ".join(f"{cluster.log_dir(name)}/agent.log" for name in wanted)
+    await _until(cluster, waits, clock, timeout, obj="nodes", action=f"Their agents' logs: {logs}")
+
+
+async def wait_pods(
+    cluster: Cluster,
+    client: KubeClient,
+    clock: Clock,
+    namespace: str,
+    selector: str,
+    count: int,
+    *,
+    timeout: float = 120,
+) -> list[Pod]:
+    """Wait until `count` pods of the selector are Ready. Raises Temporary with the reason of the first that is not."""
+    found: list[Pod] = []
+
+    async def waits() -> str:
+        listed = await client.get(_PODS.format(namespace), {"labelSelector": selector})
+        found[:] = [pod_facts(item) for item in listed["items"]]
+        return pods_wait_for(found, count)
+
+    await _until(
+        cluster,
+        waits,
+        clock,
+        timeout,
+        obj=f"pods {selector} in {namespace}",
+        action=f"`./nodewright kubectl --name {cluster.name} -- -n {namespace} describe pod -l {selector}` says more.",
+    )
+    return [pod for pod in found if pod.ready]
+
+
+async def _until(
+    cluster: Cluster, waits: Callable[[], Awaitable[str]], clock: Clock, timeout: float, *, obj: str, action: str
+) -> None:
+    """Wait for `waits`, even if the API server does not answer at the moment; fail if a daemon keeps exiting."""
+
+    before = {unit: starts(cluster, unit) for unit in (CONTROL_PLANE, *(node.name for node in cluster.nodes))}
+
+    async def waits_for() -> str:
+        try:
+            reason = await waits()
+        except NodewrightError as error:
+            reason = str(error)
+        if reason:
+            for unit, count in before.items():
+                fail_if_exiting(cluster, unit, count)
+        return reason and f"not ready: {reason}"
+
+    await until(waits_for, clock, timeout, obj=obj, step="wait until ready", action=action)
+
+
+async def query_demo(cluster: Cluster, client: KubeClient, clock: Clock) -> list[DemoAnswer]:
+    """Query the demo by ClusterIP (from a node), by DNS name (from a pod) and by NodePort (on every node).
+
+    Raises Temporary, saying which way and why, when one of them does not reach pods on every node.
+    """
+    pods = await wait_pods(cluster, client, clock, "default", "app=demo", max(2, cluster.options.nodes))
+    service = await client.get("/api/v1/namespaces/default/services/demo")
+    node_of = {pod.name: pod.node for pod in pods}
+    asker = _Asker(cluster, clock, node_of)
+    first = cluster.nodes[0]
+    net = cluster.namespace(first.name, "net")
+    ways = [asker.cluster_ip(address, net, first.name) for address in service["spec"]["clusterIPs"]]
+    ways.append(asker.name(pods[0]))
+    ways += [asker.node_port(node.name, address) for node in cluster.nodes for address in node.addresses]
+    return list(await asyncio.gather(*ways))
+
+
+class _Asker:
+    """Queries until pods on every node have answered, or says which did not."""
+
+    def __init__(self, cluster: Cluster, clock: Clock, node_of: dict[str, str]) -> None:
+        self._cluster = cluster
+        self._clock = clock
+        self._node_of = node_of
+        self._wanted = set(node_of.values())
+
+    async def cluster_ip(self, address: str, net: str, node: str) -> DemoAnswer:
+        async def once() -> Answers:
+            return await ask(address, manifests.DEMO_PORT, "/hostname", net=net, want=len(self._node_of))
+
+        return await self._collect(f"ClusterIP, from {node}", f"http://{in_url(address)}:{manifests.DEMO_PORT}", once)
+
+    async def node_port(self, node: str, address: str) -> DemoAnswer:
+        async def once() -> Answers:
+            return await ask(address, manifests.DEMO_NODE_PORT, "/hostname", want=len(self._node_of))
+
+        where = f"http://{in_url(address)}:{manifests.DEMO_NODE_PORT}"
+        return await self._collect(f"NodePort on {node}, from this machine", where, once)
+
+    async def name(self, pod: Pod) -> DemoAnswer:
+        host = f"demo.default.svc.{self._cluster.domain}"
+        query = {
+            "host": host,
+            "port": str(manifests.DEMO_PORT),
+            "protocol": "http",
+            "request": "hostname",
+            "tries": "4",
+        }
+        net = self._cluster.namespace(pod.node, "net")
+
+        async def once() -> Answers:
+            # A resolver waits five seconds for a lost query: ask from the node first, with short timeouts.
+            known = await ask(self._cluster.dns_service, 53, f"dns:{host}", net=net, times=200, seconds=10)
+            if not known.bodies:
+                return Answers((), f"DNS at {self._cluster.dns_service}: {known.error}")
+            path = f"/dial?{urllib.parse.urlencode(query)}"
+            raw = await ask(pod.address, 8080, path, net=net, times=1)
+            bodies: list[str] = []
+            error = raw.error
+            for body in raw.bodies:
+                answer = json.loads(body)
+                bodies += answer.get("responses") or []
+                error = "; ".join(answer.get("errors") or []) or error
+            return Answers(tuple(bodies), error)
+
+        return await self._collect(f"DNS name, from pod {pod.name}", f"http://{host}", once)
+
+    async def _collect(
+        self, way: str, address: str, once: Callable[[], Awaitable[Answers]], *, timeout: float = 30
+    ) -> DemoAnswer:
+        seen: dict[str, str] = {}
+
+        async def waits_for() -> str:
+            answers = await once()
+            seen.update({body: self._node_of[body] for body in answers.bodies if body in self._node_of})
+            missing = ", ".join(sorted(self._wanted - set(seen.values())))
+            return missing and f"no answer from pods on {missing} ({answers.error or 'others answered'})"
+
+        await until(
+            waits_for,
+            self._clock,
+            timeout,
+            obj=f"demo, {way}",
+            step=f"GET {address}",
+            action=f"`./nodewright status --name {self._cluster.name}` shows the nodes' daemons and logs.",
+        )
+        return DemoAnswer(way, address, tuple(sorted(seen)), tuple(sorted(set(seen.values()))))

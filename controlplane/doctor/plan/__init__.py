@@ -1,0 +1,1 @@
+"""Judges the facts: of the machine in preflight, of a pod network in netcheck. Pure."""

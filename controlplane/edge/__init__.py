@@ -1,1 +1,0 @@
-"""Where the cluster machinery touches the machine: namespaces, links, cgroups, processes, files."""

@@ -1,0 +1,1 @@
+"""Reads what a cluster publishes for machines that want to join it."""

@@ -1,0 +1,54 @@
+"""Requests to a cluster that this machine does not know yet."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import yaml
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+
+from nodelib.errors import Permanent
+from nodelib.kube.access import ClusterAccess
+from nodelib.kube.client import ApiError, KubeClient
+
+_INFO = "/api/v1/namespaces/kube-public/configmaps/cluster-info"
+USER_AGENT = "nodewright-join"
+
+
+async def cluster_info(server: str, ca_data: bytes | None) -> dict[str, Any]:
+    """The public ConfigMap cluster-info. Without `ca_data` anybody may have answered: check its signature.
+
+    Raises Permanent when the cluster publishes none, ApiUnreachable when there is no answer.
+    """
+    client = KubeClient(ClusterAccess(server, ca_data=ca_data, insecure=ca_data is None), user_agent=USER_AGENT)
+    try:
+        return await client.get(_INFO)
+    except ApiError as error:
+        raise Permanent(
+            f"the cluster does not publish cluster-info: {error.message}",
+            obj=server,
+            step="discover the cluster",
+            action="Give its authority with --ca-file FILE, or an admin kubeconfig with --kubeconfig FILE.",
+        ) from error
+    finally:
+        await client.close()
+
+
+def authority_of(text: str) -> bytes:
+    """The authority (PEM) in the kubeconfig of cluster-info, which has a cluster and no user. Raises Permanent."""
+    try:
+        return base64.b64decode(yaml.safe_load(text)["clusters"][0]["cluster"]["certificate-authority-data"])
+    except (yaml.YAMLError, KeyError, IndexError, TypeError, ValueError) as error:
+        raise Permanent(f"names no authority: {error!r}", obj="kube-public/cluster-info") from error
+
+
+def public_key(pem: bytes) -> bytes:
+    """The public key (DER) of the first certificate. Raises Permanent."""
+    try:
+        certificate = x509.load_pem_x509_certificate(pem)
+    except ValueError as error:
+        raise Permanent(f"no certificate: {error}", obj="authority of the cluster") from error
+    form = serialization.PublicFormat.SubjectPublicKeyInfo
+    return certificate.public_key().public_bytes(serialization.Encoding.DER, form)

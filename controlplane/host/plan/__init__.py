@@ -1,0 +1,1 @@
+"""What join checks and writes, what install writes, and what is in the Debian package. Pure."""

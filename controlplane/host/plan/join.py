@@ -1,0 +1,256 @@
+"""What `join` decides: whether to trust a cluster, what it runs already, and what this node's daemons read. Pure.
+
+Discovery by token follows kubeadm (cmd/kubeadm/app/discovery/token): cluster-info is signed with the token's secret
+(JWS, detached content), and its authority must match a pin if one is given.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nodelib.errors import Invalid, Permanent
+
+Json = dict[str, Any]
+TOKEN = re.compile(r"([a-z0-9]{6})\.([a-z0-9]{16})")
+# Names of the DaemonSets that are known to bring a pod network.
+NETWORKS = ("kindnet", "kube-flannel-ds", "kube-flannel", "calico-node", "cilium", "weave-net", "kube-router", "antrea")
+PROXIES = ("kube-proxy",)
+GROUP = "system:bootstrappers:nodewright"
+KUBELET_CONF, BOOTSTRAP_CONF = "/etc/kubernetes/kubelet.conf", "/etc/kubernetes/bootstrap-kubelet.conf"
+CA_FILE = "/etc/kubernetes/pki/ca.crt"
+CONFIG, DROP_INS = "/var/lib/kubelet/config.yaml", "/var/lib/kubelet/config.d"
+PROXY_CONFIG = "/etc/kubernetes/nodewright-proxy.yaml"
+CONFIG_MAPS = ("kubelet-config", "kubeadm-config")
+_RBAC = "rbac.authorization.k8s.io"
+
+
+@dataclass(frozen=True, slots=True)
+class Addons:
+    """DaemonSets of the cluster that replace our pod network and our proxy; "" for none."""
+
+    network: str = ""
+    proxy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Permission:
+    """A permission that a daemon of the node needs."""
+
+    verb: str
+    resource: str
+    group: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.resource}"
+
+    def review(self) -> Json:
+        """The SelfSubjectAccessReview that asks for it."""
+        attributes = {"verb": self.verb, "resource": self.resource, "group": self.group}
+        spec = {"resourceAttributes": attributes}
+        return {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": spec}
+
+
+def split_token(text: str) -> tuple[str, str]:
+    """(id, secret). Raises Invalid."""
+    found = TOKEN.fullmatch(text.strip())
+    if found is None:
+        raise Invalid(
+            "a bootstrap token is 6 and 16 of a-z and 0-9 with a dot between them",
+            obj="--token",
+            action="Make one on a control plane node: kubeadm token create --print-join-command.",
+        )
+    return found[1], found[2]
+
+
+def is_signed(info: Json, identity: str) -> bool:
+    """Whether kube-public/cluster-info has a signature for the token with this id."""
+    return bool((info.get("data") or {}).get(f"jws-kubeconfig-{identity}"))
+
+
+def check_cluster_info(info: Json, token: str) -> str:
+    """The kubeconfig in kube-public/cluster-info. Raises Permanent when it is not signed with the token."""
+    identity, secret = split_token(token)
+    data: Mapping[str, str] = info.get("data") or {}
+    text, signature = data.get("kubeconfig", ""), data.get(f"jws-kubeconfig-{identity}", "")
+    if not signature:
+        raise Permanent(
+            f"the cluster does not know a token {identity}.*, or it has expired",
+            obj="--token",
+            step="read kube-public/cluster-info",
+            action="Make a new one: kubeadm token create --print-join-command.",
+        )
+    head, _, mac = signature.split(".") if signature.count(".") == 2 else ("", "", "")
+    wanted = hmac.new(secret.encode(), f"{head}.{_url64(text.encode())}".encode(), hashlib.sha256).digest()
+    if not hmac.compare_digest(_url64(wanted), mac):
+        raise Permanent(
+            "the token's secret is wrong, or another cluster answers at this address",
+            obj="--token",
+            step="check the signature of kube-public/cluster-info",
+            action="Compare it with `kubeadm token list` on a control plane node.",
+        )
+    return text
+
+
+def check_pins(public_key: bytes, pins: Iterable[str]) -> None:
+    """Check the authority's `public_key` (DER). Raises Permanent when no pin matches its hash."""
+    found = f"sha256:{hashlib.sha256(public_key).hexdigest()}"
+    wanted = [pin.lower() for pin in pins]
+    if wanted and found not in wanted:
+        raise Permanent(
+            f"the cluster's authority is {found}, and {', '.join(wanted)} was expected",
+            obj="--ca-hash",
+            step="check the cluster's authority",
+            action="Take the hash that `kubeadm token create --print-join-command` prints there; if that is the one"
+            " given, something else answers at this address.",
+        )
+
+
+def addons(names: Iterable[str]) -> Addons:
+    """Which of these DaemonSets bring a pod network and a proxy."""
+    given = list(names)
+    network = next((name for name in given if name in NETWORKS or name.startswith("kindnet")), "")
+    return Addons(network, next((name for name in given if name in PROXIES), ""))
+
+
+def resolve(network: str, proxy: str, found: Addons | None) -> tuple[str, str]:
+    """Which (pod network, proxy) to run, "nodewright" or "none" each; "auto" is decided by what was `found`.
+
+    While nothing is known of the cluster (None) it is "none", so that its DaemonSets are not disturbed.
+    """
+    if network == "auto":
+        network = "none" if found is None or found.network else "nodewright"
+    if proxy == "auto":
+        proxy = "none" if found is None or found.proxy else "nodewright"
+    return network, proxy
+
+
+def permissions(network: str, proxy: str) -> list[Permission]:
+    """What our pod network and proxy must read with the node's credentials, beyond upstream's role for nodes."""
+    wanted = [Permission("list", "nodes")] if network == "nodewright" else []
+    if proxy == "nodewright":
+        wanted.append(Permission("list", "endpointslices", "discovery.k8s.io"))
+    return wanted
+
+
+def daemon_sets_of(pods: Iterable[Json]) -> list[str]:
+    """Names of the DaemonSets that own the pods."""
+    owners = [owner for pod in pods for owner in pod["metadata"].get("ownerReferences") or []]
+    return [str(owner["name"]) for owner in owners if owner.get("kind") == "DaemonSet"]
+
+
+def node_problem(node: Json | None, name: str) -> str:
+    """Why a node of this name cannot join, "" if it can."""
+    conditions = ((node or {}).get("status") or {}).get("conditions") or []
+    if any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions):
+        return f"the cluster already has a node {name} that is Ready"
+    return ""
+
+
+def drop_in(*, systemd: bool) -> str:
+    """Settings of this machine that override the cluster's KubeletConfiguration."""
+    config = {
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "kind": "KubeletConfiguration",
+        "cgroupDriver": "systemd" if systemd else "cgroupfs",
+        "failCgroupV1": False,
+        "failSwapOn": False,
+        "resolvConf": "/run/systemd/resolve/resolv.conf" if systemd else "/etc/resolv.conf",
+        "rotateCertificates": True,
+        "containerRuntimeEndpoint": "unix:///run/containerd/containerd.sock",
+    }
+    return json.dumps(config, indent=1) + "\n"
+
+
+def plain_config(dns: str, domain: str) -> str:
+    """KubeletConfiguration for a cluster that publishes none (kube-system/kubelet-config)."""
+    config: Json = {
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "kind": "KubeletConfiguration",
+        "authentication": {"x509": {"clientCAFile": CA_FILE}},
+        "clusterDomain": domain,
+        **({"clusterDNS": [dns]} if dns else {}),
+    }
+    return json.dumps(config, indent=1) + "\n"
+
+
+def proxy_config(node: str, cluster_cidr: str, mode: str) -> str:
+    """KubeProxyConfiguration of our proxy, which uses the node's own certificate."""
+    config: Json = {
+        "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
+        "kind": "KubeProxyConfiguration",
+        "mode": mode or "iptables",
+        "hostnameOverride": node,
+        "clientConnection": {"kubeconfig": KUBELET_CONF},
+        "clusterCIDR": cluster_cidr,
+        "conntrack": {"maxPerCore": 0, "min": 0},
+    }
+    return json.dumps(config, indent=1) + "\n"
+
+
+def rights_text() -> str:
+    """rights() as text for `kubectl apply -f -`."""
+    head = f"""# What nodes that join with `nodewright join` need beyond upstream's roles. An admin applies it once.
+# A token of kubeadm's default group joins then; without kubeadm's own roles, make the token for the group below:
+#   kubeadm token create --groups {GROUP}
+"""
+    return head + json.dumps({"apiVersion": "v1", "kind": "List", "items": rights()}, indent=1) + "\n"
+
+
+def rights() -> list[Json]:
+    """What joining nodes need beyond upstream's roles; applied by an admin's join, or before a join by token."""
+    read_nodes = {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch"]}
+    names = list(CONFIG_MAPS)
+    read_config = {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": names, "verbs": ["get"]}
+    base = "system:certificates.k8s.io:certificatesigningrequests"
+    return [
+        _object("ClusterRole", "nodewright:pod-network", rules=[read_nodes]),
+        _binding("nodewright:pod-network", "nodewright:pod-network", "system:nodes"),
+        _binding("nodewright:node-proxier", "system:node-proxier", "system:nodes"),
+        _binding("nodewright:bootstrap", "system:node-bootstrapper", GROUP),
+        _binding("nodewright:approve", f"{base}:nodeclient", GROUP),
+        _binding("nodewright:renew", f"{base}:selfnodeclient", "system:nodes"),
+        _object("ClusterRole", "nodewright:join", rules=[read_config, read_nodes]),
+        _binding("nodewright:join", "nodewright:join", GROUP),
+    ]
+
+
+def token_secret(identity: str, secret: str, expires: str) -> Json:
+    """The Secret of a bootstrap token (type bootstrap.kubernetes.io/token)."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": f"bootstrap-token-{identity}", "namespace": "kube-system"},
+        "type": "bootstrap.kubernetes.io/token",
+        "stringData": {
+            "token-id": identity,
+            "token-secret": secret,
+            "expiration": expires,
+            "usage-bootstrap-authentication": "true",
+            "auth-extra-groups": GROUP,
+            "description": "made by nodewright join",
+        },
+    }
+
+
+def _object(kind: str, name: str, **more: Any) -> Json:
+    return {"apiVersion": f"{_RBAC}/v1", "kind": kind, "metadata": {"name": name}, **more}
+
+
+def _binding(name: str, role: str, group: str) -> Json:
+    return _object(
+        "ClusterRoleBinding",
+        name,
+        roleRef={"apiGroup": _RBAC, "kind": "ClusterRole", "name": role},
+        subjects=[{"apiGroup": _RBAC, "kind": "Group", "name": group}],
+    )
+
+
+def _url64(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")

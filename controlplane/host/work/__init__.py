@@ -1,0 +1,1 @@
+"""Carries out install, uninstall, join, leave, package and payload, one file each."""

@@ -1,0 +1,303 @@
+"""Makes this machine (or the namespaces it runs in) a node of an existing cluster.
+
+Where the cluster has DaemonSets for the pod network or kube-proxy, ours are not started.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import shutil
+import socket
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import yaml
+
+from controlplane.cluster.plan import node_files
+from controlplane.cluster.work import workloads
+from controlplane.host.edge import discovery
+from controlplane.host.plan import join as plan
+from controlplane.host.work import join_waits
+from controlplane.machine.edge import files, oom
+from controlplane.progress import Progress
+from controlplane.supervisor.edge import units
+from controlplane.supervisor.model import Program
+from nodelib.clock import Clock
+from nodelib.errors import Conflict, Invalid, Permanent
+from nodelib.kube.access import ClusterAccess, load_kubeconfig, save_kubeconfig
+from nodelib.kube.client import ApiError, KubeClient
+
+FOLDER = "/var/lib/kubelet/nodewright"  # of the supervisor and the daemons' logs
+SOCKET = node_files.CONTAINERD_SOCKET
+_ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz"
+_SIGNED_WITHIN = 15.0
+_MAPS = "/api/v1/namespaces/kube-system/configmaps"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """The options of `join`. `network` and `proxy`: auto, nodewright or none."""
+
+    server: str = ""
+    token: str = ""
+    pins: tuple[str, ...] = ()
+    ca_file: str = ""
+    kubeconfig: str = ""
+    node: str = ""
+    node_ip: str = ""
+    network: str = "auto"
+    proxy: str = "auto"
+    cluster_cidr: str = ""
+    arguments: tuple[str, ...] = ()  # additional flags of the agent
+    project: str = ""
+    python: str = ""
+    binaries: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """The result of `join`."""
+
+    node: str
+    addons: plan.Addons
+    network: str
+    proxy: str
+    seconds: float
+
+
+@dataclass(slots=True)
+class _Known:
+    """What is known of the cluster so far."""
+
+    access: ClusterAccess  # with the bootstrap token
+    kubelet: str = ""
+    cluster_cidrs: tuple[str, ...] = ()
+    addons: plan.Addons | None = None  # None: unknown until the node has registered
+
+
+async def join(request: Request, progress: Progress, clock: Clock) -> Joined:
+    """Join the cluster; run again after a failure, it continues. Raises NodewrightError with step, cause and action."""
+    began = clock.monotonic()
+    request = replace(request, node=request.node or socket.gethostname().lower())
+    if not request.kubeconfig and not (request.server and request.token):
+        raise Invalid(
+            "neither --kubeconfig FILE nor a URL with --token is given",
+            obj="join",
+            action="kubeadm token create --print-join-command shows URL, token and hash.",
+        )
+    with progress.step("cluster") as say:
+        known = await (_by_admin if request.kubeconfig else _by_token)(request, clock)
+        say(known.access.server)
+    with progress.step(f"name {request.node}"):
+        await _check_name(request, known)
+    with progress.step("configuration of the cluster's nodes"):
+        await _read_cluster(request, known)
+    with progress.step("files"):
+        await asyncio.to_thread(_write_files, request, known)
+    with progress.step("containerd and agent") as say:
+        network, proxy = plan.resolve(request.network, request.proxy, known.addons)
+        await asyncio.to_thread(_start, request, known, network, proxy)
+        await join_waits.until_certified(request.node, FOLDER, clock)
+        say(f"pod network: {network}, proxy: {proxy}")
+    if known.addons is None:
+        with progress.step("DaemonSets of the cluster") as say:
+            known.addons = await join_waits.addons_on_node(request.node, FOLDER, clock)
+            network, proxy = plan.resolve(request.network, request.proxy, known.addons)
+            await asyncio.to_thread(_start, request, known, network, proxy)
+            say(f"network {known.addons.network or 'none, so ours'}, proxy {known.addons.proxy or 'none, so ours'}")
+    with progress.step("rights of nodes"):
+        await join_waits.until_allowed(request.node, plan.permissions(network, proxy), clock)
+    with progress.step("node Ready"):
+        await join_waits.until_ready(request.node, FOLDER, clock)
+    return Joined(request.node, known.addons, network, proxy, clock.monotonic() - began)
+
+
+async def _by_token(request: Request, clock: Clock) -> _Known:
+    given = await asyncio.to_thread(_read, request.ca_file) if request.ca_file else None
+    identity, _ = plan.split_token(request.token)
+    deadline = clock.monotonic() + _SIGNED_WITHIN
+    info = await discovery.cluster_info(request.server, given)
+    # For a token that was just made, the controller manager signs a moment later.
+    while not plan.is_signed(info, identity) and clock.monotonic() < deadline:
+        await clock.sleep(0.5)
+        info = await discovery.cluster_info(request.server, given)
+    text = plan.check_cluster_info(info, request.token)
+    authority = discovery.authority_of(text)
+    plan.check_pins(discovery.public_key(authority), request.pins)
+    return _Known(ClusterAccess(request.server.rstrip("/"), ca_data=authority, token=request.token))
+
+
+async def _by_admin(request: Request, clock: Clock) -> _Known:
+    admin = load_kubeconfig(request.kubeconfig)
+    server = (request.server or admin.server).rstrip("/")
+    identity, secret = ("".join(secrets.choice(_ALPHABET) for _ in range(length)) for length in (6, 16))
+    expires = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(clock.now() + 3600))
+    client = KubeClient(replace(admin, server=server), user_agent=discovery.USER_AGENT)
+    problem: ApiError | None = None
+    try:
+        await workloads.apply(client, [*plan.rights(), plan.token_secret(identity, secret, expires)], clock)
+        sets = await client.get("/apis/apps/v1/namespaces/kube-system/daemonsets")
+    except* ApiError as refused:  # all objects are applied at once, so several may fail
+        problem = next(one for one in refused.exceptions if isinstance(one, ApiError))
+    finally:
+        await client.close()
+    if problem is not None:
+        raise Permanent(
+            problem.message,
+            obj=request.kubeconfig,
+            step="make a bootstrap token",
+            action="Only an admin has these rights: give another kubeconfig, or a token with --token.",
+        ) from problem
+    found = plan.addons(item["metadata"]["name"] for item in sets["items"])
+    access = ClusterAccess(server, ca_data=admin.ca_data, token=f"{identity}.{secret}", insecure=admin.insecure)
+    return _Known(access, addons=found)
+
+
+async def _check_name(request: Request, known: _Known) -> None:
+    joined_as = _joined_as()
+    if joined_as and joined_as != request.node:
+        raise Conflict(
+            f"this machine is already the node {joined_as}",
+            obj=f"node {request.node}",
+            action="Run `./nodewright leave` first, or join again with the same --node-name.",
+        )
+    client = KubeClient(known.access, user_agent=discovery.USER_AGENT)
+    try:
+        node = await client.get(f"/api/v1/nodes/{request.node}")
+    except ApiError as error:
+        if error.code == 401:
+            raise Permanent(
+                "the API server does not know this token",
+                obj="--token",
+                action="Make a new one: kubeadm token create --print-join-command.",
+            ) from error
+        return  # it does not exist or we may not see it: the agent checks again when it registers
+    finally:
+        await client.close()
+    problem = plan.node_problem(node, request.node)
+    if problem and _joined_as() != request.node:
+        raise Conflict(
+            problem,
+            obj=f"node {request.node}",
+            action="Choose another --node-name, or delete that Node if its machine is gone.",
+        )
+
+
+async def _read_cluster(request: Request, known: _Known) -> None:
+    client = KubeClient(known.access, user_agent=discovery.USER_AGENT)
+    try:
+        known.kubelet = (await _config_map(client, "kubelet-config")).get("kubelet", "")
+        text = (await _config_map(client, "kubeadm-config")).get("ClusterConfiguration", "")
+    finally:
+        await client.close()
+    networking: dict[str, Any] = (yaml.safe_load(text) or {}).get("networking") or {} if text else {}
+    cidrs = request.cluster_cidr or str(networking.get("podSubnet") or "")
+    known.cluster_cidrs = tuple(part for part in cidrs.split(",") if part)
+    if not known.kubelet:
+        known.kubelet = plan.plain_config("", str(networking.get("dnsDomain") or "cluster.local"))
+
+
+async def _config_map(client: KubeClient, name: str) -> dict[str, str]:
+    try:
+        data: dict[str, str] = (await client.get(f"{_MAPS}/{name}")).get("data") or {}
+    except ApiError as error:
+        if error.code in (403, 404):
+            return {}
+        raise
+    return data
+
+
+def _write_files(request: Request, known: _Known) -> None:
+    # Readable by root only, as the CIS benchmark requires (4.1.1 to 4.1.10).
+    files.write(plan.CA_FILE, known.access.ca_data or b"")
+    save_kubeconfig(plan.BOOTSTRAP_CONF, known.access)
+    files.write_if_changed(plan.CONFIG, known.kubelet)
+    systemd = os.path.isdir("/run/systemd/system")
+    files.write_if_changed(f"{plan.DROP_INS}/50-nodewright.conf", plan.drop_in(systemd=systemd))
+    text = plan.proxy_config(request.node, ",".join(known.cluster_cidrs), "")
+    files.write_if_changed(plan.PROXY_CONFIG, text)
+    if not os.path.exists("/etc/containerd/config.toml"):
+        config = node_files.containerd_config(restrict_oom_score_adj=not oom.may_lower_score(), durable=True)
+        files.write("/etc/containerd/config.toml", config, 0o644)
+
+
+def _start(request: Request, known: _Known, network: str, proxy: str) -> None:
+    programs = [] if _answers(SOCKET) and not _ours("containerd") else [_containerd(request)]
+    programs.append(_agent(request, known, network))
+    if proxy == "nodewright":
+        programs.append(_python_program(request, "proxy", "proxy", f"--config={plan.PROXY_CONFIG}", "--v=2"))
+    units.write_spec(FOLDER, cgroups=(), namespaces=(), programs=programs)
+    units.ensure_supervisor(FOLDER, f"{FOLDER}/supervisor.log", request.project)
+
+
+def _containerd(request: Request) -> Program:
+    path = request.binaries.get("containerd") or shutil.which("containerd")
+    if not path:
+        raise Permanent(
+            "no container runtime answers and containerd is not installed",
+            obj=SOCKET,
+            step="start containerd",
+            action="Run apt-get install containerd, or start the container runtime that is there.",
+        )
+    env = {"PATH": f"{os.path.dirname(path)}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+    argv = (path, "--config", "/etc/containerd/config.toml")
+    return Program("containerd", argv, f"{FOLDER}/containerd.log", {**env, "HOME": "/root"})
+
+
+def _agent(request: Request, known: _Known, network: str) -> Program:
+    flags = [
+        f"--config={plan.CONFIG}",
+        f"--config-dir={plan.DROP_INS}",
+        f"--kubeconfig={plan.KUBELET_CONF}",
+        f"--bootstrap-kubeconfig={plan.BOOTSTRAP_CONF}",
+        f"--hostname-override={request.node}",
+        f"--pod-network={network}",
+        *([f"--node-ip={request.node_ip}"] if request.node_ip else []),
+        *(f"--pod-network-cidr={cidr}" for cidr in known.cluster_cidrs),
+        "--v=2",
+        *request.arguments,
+    ]
+    return _python_program(request, "agent", "cli.node_main", *flags)
+
+
+def _python_program(request: Request, name: str, module: str, *flags: str) -> Program:
+    env = {
+        "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "HOME": "/root",
+        "LANG": "C.UTF-8",
+        "PYTHONPATH": request.project,
+        "PYTHONUNBUFFERED": "1",
+    }
+    return Program(name, (request.python, "-m", module, *flags), f"{FOLDER}/{name}.log", env, 10)
+
+
+def _joined_as() -> str:
+    """The node name that this machine joined with before, "" if it did not."""
+    key = "--hostname-override="
+    words = units.arguments(FOLDER, "agent")
+    return next((word.removeprefix(key) for word in words if word.startswith(key)), "")
+
+
+def _answers(path: str) -> bool:
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(path)
+        except OSError:
+            return False
+    return True
+
+
+def _ours(program: str) -> bool:
+    return program in units.program_names(FOLDER)
+
+
+def _read(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as error:
+        raise Invalid(str(error), obj="--ca-file", action="Name a PEM file.") from error

@@ -1,0 +1,87 @@
+"""Undoes `join` on this machine: stops pods and daemons, removes mounts and files of the node.
+
+A node may not delete its own Node object; an admin of the cluster does (`kubectl delete node`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+
+from agent.runtime.edge.cri import Cri
+from controlplane.host.plan import join as plan
+from controlplane.host.work.join import FOLDER, SOCKET
+from controlplane.machine.edge import namespaces
+from controlplane.progress import Progress
+from controlplane.supervisor.edge import units
+from controlplane.waiting import until
+from nodelib.clock import Clock
+from nodelib.errors import NodewrightError, NotFound
+
+_KUBELET = "/var/lib/kubelet"
+_FILES = (plan.KUBELET_CONF, plan.BOOTSTRAP_CONF, plan.CA_FILE, plan.PROXY_CONFIG)
+_STOPS_WITHIN = 60.0
+
+
+async def leave(progress: Progress, clock: Clock) -> None:
+    """Leave the cluster; after an error it may be run again. Raises NotFound when this machine has not joined one."""
+    if not os.path.isdir(FOLDER):
+        raise NotFound(
+            "this machine has not joined a cluster", obj=FOLDER, step="leave", action="There is nothing to do."
+        )
+    with progress.step("agent and proxy"):
+        # The runtime stays, as it is needed to remove the pods; agent and proxy must not be restarted.
+        for program in units.program_names(FOLDER):
+            if program != "containerd":
+                units.keep_stopped(FOLDER, program)
+        pid = units.supervisor_pid(FOLDER)
+        if pid:
+            os.kill(pid, signal.SIGHUP)
+            await until(_daemons_run, clock, _STOPS_WITHIN, obj=FOLDER, step="stop", action="See its logs.")
+    with progress.step("pods") as say:
+        say(f"{await _remove_pods()} removed")
+    with progress.step("files and mounts"):
+        if pid:  # this also stops the runtime if it is ours
+            os.kill(pid, signal.SIGTERM)
+            await until(_supervisor_lives, clock, _STOPS_WITHIN, obj=FOLDER, step="stop", action="See its logs.")
+        await asyncio.to_thread(_remove_files)
+
+
+async def _daemons_run() -> str:
+    rows = units.programs(FOLDER)
+    return ", ".join(name for name, row in rows.items() if row["alive"] and name != "containerd")
+
+
+async def _supervisor_lives() -> str:
+    return "the supervisor" if units.supervisor_pid(FOLDER) else ""
+
+
+async def _remove_pods() -> int:
+    cri = Cri(SOCKET)
+    try:
+        sandboxes = await cri.list_sandboxes()
+        for one in sandboxes:
+            await cri.stop_sandbox(one.id)
+            await cri.remove_sandbox(one.id)
+        return len(sandboxes)
+    except NodewrightError as error:
+        raise NodewrightError(
+            error.message, obj=SOCKET, step="remove the pods", action="Start the container runtime, then leave again."
+        ) from error
+    finally:
+        await cri.close()
+
+
+def _remove_files() -> None:
+    for name in os.listdir(_KUBELET):
+        path = os.path.join(_KUBELET, name)
+        namespaces.unmount_below(path)
+        if os.path.isdir(path) and not os.path.islink(path):
+            shutil.rmtree(path)
+        else:
+            os.unlink(path)
+    for path in _FILES:
+        if os.path.exists(path):
+            os.unlink(path)

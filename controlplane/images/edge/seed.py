@@ -1,0 +1,158 @@
+"""A containerd root that already holds the images, made once and then cloned for each node.
+
+Importing the demo images takes seconds (hashing, journalling and unpacking 300 MB), a clone takes milliseconds: content
+blobs and files of committed snapshots are never written again (overlayfs copies up), so every node has hard links to
+them, and only the two bolt databases are really copied. On another file system everything is copied.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from controlplane.images.edge.unused_seeds import WORK, remove_unused
+from controlplane.machine.edge.locks import cache_lock
+from nodelib.command import CommandError, run_sync
+from nodelib.errors import Conflict, Permanent
+
+Progress = Callable[[str], None]
+
+_FORMAT = "1"
+# What belongs to one node (uuid) or is only scratch: a clone starts without it.
+_OWN = ("io.containerd.grpc.v1.introspection", "io.containerd.content.v1.content/ingest", "tmpmounts")
+_DATABASES = ("io.containerd.metadata.v1.bolt/meta.db", "io.containerd.snapshotter.v1.overlayfs/metadata.db")
+
+_CONFIG = """version = 3
+root = "{root}"
+state = "{state}"
+[grpc]
+  address = "{state}/containerd.sock"
+"""
+
+# Import, then wait until the CRI plugin has labelled every image, so that a node's first kubelet call finds them.
+# A clean exit flushes the databases.
+_SCRIPT = """set -eu
+containerd=$1; ctr="$2 -a $3/containerd.sock -n k8s.io"; log=$3/containerd.log; wanted=$4; shift 4
+"$containerd" --config "$CONFIG" --log-level warn >"$log" 2>&1 &
+pid=$!
+trap 'kill $pid 2>/dev/null && wait $pid || true' EXIT
+tries=0
+until $ctr version >/dev/null 2>&1; do
+  tries=$((tries + 1)); kill -0 $pid 2>/dev/null && [ $tries -lt 600 ] || { tail -n 5 "$log" >&2; exit 1; }
+  sleep 0.05
+done
+for archive in "$@"; do $ctr images import --local --snapshotter overlayfs "$archive" >/dev/null; done
+tries=0
+until [ "$($ctr images ls -q 'labels."io.cri-containerd.image"==managed' | grep -cv '^sha256:')" -ge "$wanted" ]; do
+  tries=$((tries + 1)); [ $tries -lt 600 ] || { echo "the CRI plugin did not take the images over" >&2; exit 1; }
+  sleep 0.05
+done
+"""
+
+
+def seed_containerd_root(
+    dest: Path,
+    images: Mapping[str, Path],
+    *,
+    containerd: Path,
+    cache_dir: Path,
+    progress: Progress = lambda line: None,
+    ctr: Path | None = None,
+) -> None:
+    """Fill `dest` (a containerd root that is empty or does not exist) with `images` (name -> archive).
+
+    containerd does not mind the path of `dest`; its snapshotter must be overlayfs. Blocking; `ctr` is the one beside
+    `containerd` unless given. Raises Conflict when `dest` is in use, Permanent when the seed cannot be made.
+    """
+    if dest.exists() and any(dest.iterdir()):
+        raise Conflict(
+            "is not empty", obj=str(dest), step="seed containerd", action="Import the images with ctr instead"
+        )
+    with seed_of(images, containerd=containerd, cache_dir=cache_dir, progress=progress, ctr=ctr) as seed:
+        _clone(seed, dest)
+
+
+@contextmanager
+def seed_of(
+    images: Mapping[str, Path],
+    *,
+    containerd: Path,
+    cache_dir: Path,
+    progress: Progress = lambda line: None,
+    ctr: Path | None = None,
+) -> Iterator[Path]:
+    """The seed for these images and this containerd; made, in seconds, if it is not in the cache.
+
+    It is not removed while the context lasts. Making a seed removes those that nobody has used for days.
+    """
+    seeds = cache_dir / "seeds"
+    archives = sorted(set(images.values()))
+    real = containerd.resolve()
+    parts = [_FORMAT, real.parent.name, str(real.stat().st_size), *(path.parent.name for path in archives)]
+    seed = seeds / hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+    lock, busy = seeds / f"{seed.name}.lock", "another run is preparing the images for containerd"
+    while True:
+        with cache_lock(lock, progress, busy, shared=True):
+            if seed.exists():
+                os.utime(seed)  # remove_unused() goes by the time of the last use
+                yield seed
+                return
+        with cache_lock(lock, progress, busy):
+            if not seed.exists():
+                progress(f"preparing {len(archives)} images for containerd (once)")
+                with _work(seeds) as work:
+                    _fill(work, archives, len(images), containerd, ctr or real.with_name("ctr"))
+                    work.rename(seed)
+        for name in remove_unused(seeds, time.time()):
+            progress(f"removed {name} from {seeds}: not used for days")
+
+
+def _fill(root: Path, archives: list[Path], wanted: int, containerd: Path, ctr: Path) -> None:
+    # Not in the cache folder: the path of a unix socket has at most 107 bytes.
+    with tempfile.TemporaryDirectory(prefix="nodewright-seed-") as state:
+        config = Path(state, "config.toml")
+        config.write_text(_CONFIG.format(root=root, state=state))
+        argv = ["sh", "-c", _SCRIPT, "seed", str(containerd), str(ctr), state, str(wanted), *map(str, archives)]
+        try:
+            run_sync(argv, timeout=600, env={**os.environ, "CONFIG": str(config)})
+        except CommandError as error:
+            raise Permanent(
+                error.stderr.decode(errors="replace").strip() or error.message,
+                obj="containerd seed",
+                step="import images",
+                action="containerd needs root and overlayfs here; `./nodewright doctor` says what is missing",
+            ) from error
+    for path in _OWN:
+        shutil.rmtree(root / path, ignore_errors=True)
+    (root / "io.containerd.content.v1.content/ingest").mkdir(parents=True)
+
+
+def _clone(seed: Path, dest: Path) -> None:
+    dest.parent.mkdir(parents=True, exist_ok=True)
+    if dest.exists():
+        dest.rmdir()
+    same_disk = seed.stat().st_dev == dest.parent.stat().st_dev
+    how = ["--link"] if same_disk else ["--reflink=auto"]
+    run_sync(["cp", "-a", *how, str(seed), str(dest)], timeout=600)
+    if same_disk:
+        for name in _DATABASES:
+            database = dest / name
+            database.unlink()
+            shutil.copy2(seed / name, database)
+
+
+@contextmanager
+def _work(folder: Path) -> Iterator[Path]:
+    folder.mkdir(parents=True, exist_ok=True)
+    work = Path(tempfile.mkdtemp(prefix=WORK, dir=folder))
+    try:
+        yield work
+    finally:
+        if work.exists():
+            shutil.rmtree(work)

@@ -1,0 +1,1 @@
+"""Images and recipes as values."""

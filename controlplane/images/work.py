@@ -1,0 +1,182 @@
+"""Builds image archives in the cache from recipes: each layer and each image once, and only when asked for."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from controlplane.binaries.edge import build_environment, find_go
+from controlplane.binaries.model import KUBERNETES_VERSION
+from controlplane.binaries.work import MODULES, BinDir, goarch
+from controlplane.images.edge.archive import entries_of_tree, read_layer, replacing, write_archive, write_layer
+from controlplane.images.edge.compile import build_busybox, compile_c
+from controlplane.images.edge.layout import read_archive
+from controlplane.images.edge.packages import distribution, unpack_packages
+from controlplane.images.edge.registry_tree import registry_entries
+from controlplane.images.model.oci import Descriptor, Entry, file, make_image
+from controlplane.images.model.recipe import (
+    Built,
+    BusyBox,
+    CProgram,
+    FileOf,
+    Files,
+    LayerRecipe,
+    Packages,
+    Recipe,
+    RegistryTree,
+    Source,
+    Upstream,
+)
+from controlplane.images.plan.known import BY_NAME
+from controlplane.machine.edge.locks import cache_lock
+from nodelib.command import run_sync
+from nodelib.errors import NotFound
+
+Progress = Callable[[str], None]
+
+# Increase them when the same recipe should give different bytes.
+_LAYER_FORMAT = "2"
+_IMAGE_FORMAT = "3"
+_COMPRESSED = False  # see docs/images.md: an uncompressed layer imports faster, and the cache is local
+
+
+def binaries_for(names: Iterable[str]) -> tuple[str, ...]:
+    """The binaries that ensure_images(names) needs."""
+    wanted: dict[str, None] = {}
+    for name in names:
+        recipe = _recipe(name)
+        wanted |= dict.fromkeys([*recipe.binaries, *binaries_for(recipe.images)])
+    return tuple(wanted)
+
+
+def ensure_images(
+    names: Iterable[str], *, cache_dir: Path, binaries: BinDir, progress: Progress = lambda line: None
+) -> dict[str, Path]:
+    """The OCI archive of each named image, built if it is not cached. Blocking; milliseconds when all are there.
+
+    Raises NotFound for a name without a recipe, Permanent when a package or a source cannot be fetched or built.
+    """
+    workshop = _Workshop(cache_dir, binaries, progress)
+    return {name: workshop.image(_recipe(name)) for name in dict.fromkeys(names)}
+
+
+def _recipe(name: str) -> Recipe:
+    try:
+        return BY_NAME[name]
+    except KeyError:
+        raise NotFound("no recipe for this image", obj=name, action=f"Known: {', '.join(BY_NAME)}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class _Workshop:
+    cache_dir: Path
+    binaries: BinDir
+    progress: Progress
+
+    @property
+    def images(self) -> Path:
+        return self.cache_dir / "images"
+
+    def image(self, recipe: Recipe) -> Path:
+        keys = [self.layer_key(layer) for layer in recipe.layers]
+        key = _digest(_IMAGE_FORMAT, goarch(), recipe.name, *recipe.aliases, repr(recipe.run), *keys)
+        short = recipe.name.rpartition("/")[2].replace(":", "-")
+        archive = self.images / f"{short}-{key}" / "image.tar"
+        if archive.exists():
+            os.utime(archive)  # the newest archive of a name is the one in use
+            return archive
+        with cache_lock(archive.with_name(".lock"), self.progress, f"another run is building {recipe.name}"):
+            if not archive.exists():
+                self.progress(f"building image {recipe.name}")
+                layers = [self.layer(layer, key) for layer, key in zip(recipe.layers, keys, strict=True)]
+                image = make_image([recipe.name, *recipe.aliases], recipe.run, [d for d, _ in layers], goarch())
+                write_archive(image, {descriptor.digest: path for descriptor, path in layers}, archive)
+        return archive
+
+    def layer_key(self, layer: LayerRecipe) -> str:
+        return _digest(_LAYER_FORMAT, str(_COMPRESSED), *(self._source_key(source) for source in layer.sources))
+
+    def _source_key(self, source: Source) -> str:
+        match source:
+            case Built():
+                binary = self.binaries.path(source.binary).resolve()
+                status = binary.stat()
+                return f"{source!r} {binary.parent.name} {status.st_size} {status.st_mtime_ns}"
+            case Upstream():
+                return f"{source!r} {KUBERNETES_VERSION}"
+            case Packages() | BusyBox() | CProgram():
+                return f"{source!r} {distribution()} {goarch()}"
+            case RegistryTree() | FileOf():
+                return f"{source!r} {self.image_key(source.image)}"
+            case Files():
+                return repr(source)
+
+    def image_key(self, name: str) -> str:
+        recipe = _recipe(name)
+        return _digest(repr(recipe.run), *(self.layer_key(layer) for layer in recipe.layers))
+
+    def layer(self, layer: LayerRecipe, key: str) -> tuple[Descriptor, Path]:
+        blob = self.images / "layers" / f"{key}.tar"
+        facts = blob.with_suffix(".json")
+        with cache_lock(blob.with_suffix(".lock"), self.progress, f"another run is building the layer {layer.title}"):
+            if not (blob.exists() and facts.exists()):
+                with self._work() as work:
+                    entries = [
+                        entry
+                        for number, source in enumerate(layer.sources)
+                        for entry in self.entries(source, work / str(number))
+                    ]
+                    descriptor = write_layer(entries, blob, compress=_COMPRESSED)
+                with replacing(facts) as handle:
+                    handle.write(json.dumps(asdict(descriptor)).encode())
+        return Descriptor(**json.loads(facts.read_text())), blob
+
+    def entries(self, source: Source, work: Path) -> Iterable[Entry]:
+        match source:
+            case Files():
+                return source.entries
+            case Built():
+                return [file(source.path, self.binaries.path(source.binary).resolve(), source.mode)]
+            case Upstream():
+                return [file(source.path, self._kubernetes() / source.source, source.mode)]
+            case Packages():
+                unpack_packages(source.names, source.above, work, self.cache_dir / "debs", self.progress)
+                return [*entries_of_tree(work), *source.links]
+            case CProgram():
+                compile_c(source.source, work / "out", self.progress)
+                return [file(source.path, work / "out", 0o755)]
+            case BusyBox():
+                work.mkdir()
+                return build_busybox(source.options, work, self.progress)
+            case RegistryTree():
+                return registry_entries(read_archive(self.image(_recipe(source.image))), source.name, source.tag)
+            case FileOf():
+                recipe = _recipe(source.image).layers[0]
+                _, layer = self.layer(recipe, self.layer_key(recipe))
+                return [file(source.path, *read_layer(layer, source.source))]
+
+    def _kubernetes(self) -> Path:
+        go = find_go(self.cache_dir, self.progress)
+        argv = [str(go), "mod", "download", "-json", f"k8s.io/kubernetes@{KUBERNETES_VERSION}"]
+        done = run_sync(argv, timeout=900, env=build_environment(go), cwd=str(MODULES / "kube"))
+        return Path(json.loads(done.stdout)["Dir"])
+
+    @contextmanager
+    def _work(self) -> Iterator[Path]:
+        self.images.mkdir(parents=True, exist_ok=True)
+        work = Path(tempfile.mkdtemp(prefix=".work-", dir=self.images))
+        try:
+            yield work
+        finally:
+            shutil.rmtree(work)
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]

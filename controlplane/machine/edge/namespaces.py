@@ -1,0 +1,81 @@
+"""Namespaces from outside: make them, list them, unmount them, run commands inside them."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from nodelib import command
+from nodelib.errors import Permanent
+
+_MNT_DETACH = 2
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+async def make(spec: dict[str, Any], project: str) -> None:
+    """Make or repair namespaces according to `spec` (see nsinit). Raises Permanent with the kernel's reason."""
+    argv = [sys.executable, "-I", "-S", os.path.join(project, "controlplane", "machine", "edge", "nsinit.py")]
+    done = await command.run(argv, stdin=json.dumps(spec).encode(), check=False, timeout=60)
+    if done.returncode != 0:
+        raise Permanent(
+            done.stderr.decode(errors="replace").strip()[-800:],
+            obj=f"namespaces of {spec['space']}",
+            step="make namespaces",
+            action="`./nodewright doctor` shows what this kernel lacks.",
+        )
+
+
+def mount_points() -> list[str]:
+    """Targets of all mounts of this mount namespace, in mount order."""
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+        return [line.split()[4].encode().decode("unicode_escape") for line in file]
+
+
+def unmount_below(directory: str) -> int:
+    """Unmount everything at or below `directory`, the last mounted first. Returns how many mounts there were."""
+    found = [point for point in mount_points() if point == directory or point.startswith(directory + "/")]
+    for point in reversed(found):
+        if _libc.umount2(point.encode(), _MNT_DETACH) != 0:
+            number = ctypes.get_errno()
+            raise Permanent(os.strerror(number), obj=point, step="unmount")
+    left = [point for point in mount_points() if point == directory or point.startswith(directory + "/")]
+    if left:
+        raise Permanent("still mounted", obj=", ".join(left), step="unmount", action="Run `down` again.")
+    return len(found)
+
+
+def entered(net: str, argv: Sequence[str], *, mnt: str = "", uts: str = "") -> list[str]:
+    """The command line that runs `argv` inside namespaces, given as files (nsenter keeps the host's cgroup mounts)."""
+    line = [shutil.which("nsenter") or "nsenter", f"--net={net}"]
+    if uts:
+        line.append(f"--uts={uts}")
+    if mnt:
+        line.append(f"--mount={mnt}")
+    return [*line, "--", *argv]
+
+
+def is_bound(path: str) -> bool:
+    """Whether a namespace is bound to the file."""
+    return path in mount_points()
+
+
+def mount_points_in_use() -> frozenset[str]:
+    """Every mount point of every mount namespace that has a process on this machine."""
+    found: set[str] = set()
+    seen: set[int] = set()
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            space = os.stat(f"/proc/{pid}/ns/mnt").st_ino
+            if space in seen:
+                continue
+            seen.add(space)
+            with open(f"/proc/{pid}/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+                found.update(line.split(" ")[4] for line in file)
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
+            continue
+    return frozenset(found)

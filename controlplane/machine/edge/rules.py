@@ -1,0 +1,63 @@
+"""The current packet rules, addresses and connections of a node, read from its kernel. Decides nothing."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass, field
+from typing import Any
+
+from controlplane.machine.edge.namespaces import entered
+from nodelib import command
+from nodelib.firewall.objects import TableContent
+from nodelib.firewall.parse import parse_tables
+
+_TIMEOUT = 120.0
+_TOOLS = {4: ("iptables-nft-save", "iptables-legacy-save"), 6: ("ip6tables-nft-save", "ip6tables-legacy-save")}
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """iptables' `tables` with counters, `nftables` as in `nft -j list ruleset`, the node's `addresses` and `links`."""
+
+    node: str
+    tables: dict[str, TableContent]
+    nftables: dict[str, Any]
+    addresses: frozenset[str]
+    links: frozenset[str]
+    notes: tuple[str, ...] = field(default=())
+
+
+async def read(node: str, net: str, version: int = 4) -> Kernel:
+    """Read the node whose network namespace is `net`, for IP version 4 or 6. Raises CommandError."""
+    tables: dict[str, TableContent] = {}
+    notes: list[str] = []
+    found = [tool for tool in _TOOLS[version] if shutil.which(tool)] or ["iptables-save"]
+    for tool in found:
+        # Without -t the legacy tool reads only tables in use; naming a table would create it.
+        done = await command.run(entered(net, [tool, "-c"]), timeout=_TIMEOUT, check=False)
+        for name, content in parse_tables(_without_notes(done.text)).items():
+            if name in tables and any(content.chains.values()):
+                notes.append(f"{tool}: table {name} also has rules in the other backend; they are not followed")
+            tables.setdefault(name, content)
+    ruleset: dict[str, Any] = {}
+    if shutil.which("nft"):
+        done = await command.run(entered(net, ["nft", "-j", "list", "ruleset"]), timeout=_TIMEOUT, check=False)
+        ruleset = json.loads(done.stdout or b"{}")
+    done = await command.run(entered(net, ["ip", "-json", "address", "show"]), timeout=_TIMEOUT)
+    links = json.loads(done.stdout)
+    addresses = {one["local"] for link in links for one in link.get("addr_info") or []}
+    names = frozenset(str(link["ifname"]) for link in links if "ifname" in link)
+    return Kernel(node, tables, ruleset, frozenset(addresses), names, tuple(notes))
+
+
+async def connections(net: str, address: str, version: int = 4) -> list[str]:
+    """Lines of conntrack with the original destination `address`. Raises CommandError."""
+    argv = ["conntrack", "-L", "-f", f"ipv{version}", "--orig-dst", address]
+    done = await command.run(entered(net, argv), timeout=_TIMEOUT, check=False)
+    return [line.strip() for line in done.text.splitlines() if line.strip()]
+
+
+def _without_notes(text: str) -> str:
+    """Drop the warnings that iptables-nft-save prints when the legacy tables are in use."""
+    return "\n".join([line for line in text.splitlines() if line[:1] in "*:-[#C" or line == "COMMIT"])

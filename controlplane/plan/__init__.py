@@ -1,1 +1,0 @@
-"""Decisions about a cluster: pure functions of facts."""

@@ -1,0 +1,17 @@
+"""How long work reports what it is doing; the command line shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+Say = Callable[[str], None]
+
+
+class Progress(Protocol):
+    """Steps may run side by side; each is shown with its time, and as failed when its block raises."""
+
+    def step(self, title: str) -> AbstractContextManager[Say]:
+        """A step that lasts as long as the block; call the value to add a detail to it."""
+        ...

@@ -1,0 +1,1 @@
+"""Runs the suites and reads their reports."""

@@ -1,0 +1,1 @@
+"""Supervisors from outside, and what /proc says about their programs."""

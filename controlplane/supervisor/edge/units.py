@@ -1,0 +1,166 @@
+"""Supervisors from outside: start, reload and query them. A unit is a node or the control plane."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from controlplane.machine.edge import files
+from controlplane.supervisor.edge.procfs import read_state, start_time
+from controlplane.supervisor.model import Program
+from nodelib.errors import Temporary
+
+
+def write_spec(
+    folder: str, *, cgroups: Sequence[str], namespaces: Sequence[tuple[str, str]], programs: Sequence[Program]
+) -> bool:
+    """Write what the supervisor of `folder` should run. False if the file is already the same."""
+    spec = {
+        "cgroups": list(cgroups),
+        "namespaces": [list(pair) for pair in namespaces],
+        "programs": [program.to_json() for program in programs],
+    }
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    for program in programs:
+        os.makedirs(os.path.dirname(program.log), exist_ok=True)
+    return files.write_if_changed(os.path.join(folder, "spec.json"), json.dumps(spec, indent=1))
+
+
+def add_program(folder: str, program: Program) -> None:
+    """Add a program to a unit's existing specification, or replace the one of its name."""
+    path = os.path.join(folder, "spec.json")
+    with open(path, encoding="utf-8") as file:
+        spec = json.load(file)
+    others = [entry for entry in spec["programs"] if entry["name"] != program.name]
+    spec["programs"] = [*others, program.to_json()]
+    os.makedirs(os.path.dirname(program.log), exist_ok=True)
+    files.write(path, json.dumps(spec, indent=1), 0o600)
+
+
+def program_names(folder: str) -> list[str]:
+    """Names of the programs in the supervisor's specification."""
+    try:
+        with open(os.path.join(folder, "spec.json"), encoding="utf-8") as file:
+            return [str(entry["name"]) for entry in json.load(file)["programs"]]
+    except FileNotFoundError:
+        return []
+
+
+def arguments(folder: str, program: str) -> list[str]:
+    """The command line of a program in the supervisor's specification; empty for an unknown program."""
+    try:
+        with open(os.path.join(folder, "spec.json"), encoding="utf-8") as file:
+            programs = json.load(file)["programs"]
+    except FileNotFoundError:
+        return []
+    return next((list(entry["argv"]) for entry in programs if entry["name"] == program), [])
+
+
+def keep_stopped(folder: str, program: str) -> None:
+    """Keep a program from being started until somebody starts it (controlplane.standins.systemctl)."""
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    with open(os.path.join(folder, f"stopped.{program}"), "a", encoding="ascii"):
+        pass
+
+
+def supervisor_pid(folder: str) -> int:
+    """The pid of the running supervisor of `folder`, 0 if there is none."""
+    try:
+        handle = os.open(os.path.join(folder, "lock"), os.O_RDWR | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return 0
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        text = os.pread(handle, 32, 0)
+        return int(text) if text.strip().isdigit() else 0
+    finally:
+        os.close(handle)
+    return 0
+
+
+def ensure_supervisor(folder: str, log: str, project: str) -> bool:
+    """Ensure a running supervisor that has read the current specification. True if one had to be started."""
+    pid = supervisor_pid(folder)
+    if pid:
+        os.kill(pid, signal.SIGHUP)
+        return False
+    os.makedirs(os.path.dirname(log), exist_ok=True)
+    with open(log, "ab") as output:
+        child = subprocess.Popen(
+            [sys.executable, "-S", "-m", "controlplane.supervisor", folder],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env=dict(os.environ, PYTHONPATH=project),
+            cwd="/",
+            start_new_session=True,
+        )
+    deadline = time.monotonic() + 10
+    while not supervisor_pid(folder):
+        if child.poll() not in (None, 3) or time.monotonic() > deadline:
+            raise Temporary(
+                f"the supervisor exited with status {child.returncode}: {tail(log, 3)}",
+                obj=folder,
+                step="start supervisor",
+            )
+        time.sleep(0.005)
+    return True
+
+
+def programs(folder: str) -> dict[str, dict[str, Any]]:
+    """Rows of state.json by program name, each with its current "alive"."""
+    rows = read_state(folder)
+    for row in rows.values():
+        row["alive"] = bool(row["pid"]) and start_time(int(row["pid"])) == row["start_time"]
+    return rows
+
+
+def any_pid(folder: str) -> int:
+    """The pid of a running process of the unit: its supervisor or one of its programs; 0 if there is none."""
+    pid = supervisor_pid(folder)
+    if pid:
+        return pid
+    return next((int(row["pid"]) for row in programs(folder).values() if row["alive"]), 0)
+
+
+def tail(path: str, lines: int) -> str:
+    """The last lines of a log, joined by " | "."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(max(0, os.path.getsize(path) - 4096))
+            text = file.read().decode(errors="replace")
+    except OSError:
+        return "(no log)"
+    return " | ".join(text.strip().splitlines()[-lines:])
+
+
+def terminate(folder: str, program: str) -> None:
+    """Send SIGTERM to a program of the unit if it is running; its supervisor restarts it."""
+    row = programs(folder).get(program)
+    if row and row["alive"]:
+        os.kill(int(row["pid"]), signal.SIGTERM)
+
+
+def kill_supervisor(folder: str) -> int:
+    """SIGKILL the unit's supervisor, so that nothing is restarted. Its programs keep running. Returns how many died."""
+    pid = supervisor_pid(folder)
+    if not pid:
+        return 0
+    handle = os.pidfd_open(pid)
+    try:
+        signal.pidfd_send_signal(handle, signal.SIGKILL)
+        poll = select.poll()
+        poll.register(handle, select.POLLIN)
+        poll.poll(5000)
+    finally:
+        os.close(handle)
+    return 1

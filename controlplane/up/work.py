@@ -1,0 +1,242 @@
+"""`up`: raises a cluster, or repairs whatever is missing from one. Steps run side by side where they can."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from controlplane.cluster.edge import state
+from controlplane.cluster.edge.roots import cache_root, state_root
+from controlplane.cluster.model import CONTROL_PLANE, POD_CIDR, SERVICE_CIDR, Cluster, Node, Options
+from controlplane.cluster.plan import addons, addresses, components, manifests
+from controlplane.cluster.plan.components import Tools
+from controlplane.cluster.work import bridge_network, control_plane, host_changes, network, nodes, workloads
+from controlplane.cluster.work.node_images import import_images
+from controlplane.cluster.work.workloads import DemoAnswer
+from controlplane.doctor import work as doctor
+from controlplane.kubeadm import work as kubeadm
+from controlplane.machine.edge import cgroups
+from controlplane.machine.edge.locks import directory_lock
+from controlplane.progress import Progress
+from controlplane.up import plan
+from nodelib.clock import Clock
+from nodelib.errors import Invalid, NodewrightError
+from nodelib.kube.access import load_kubeconfig
+from nodelib.kube.client import KubeClient
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What the user asked `up` for."""
+
+    name: str
+    options: Options
+    explicit: frozenset[str]  # names of the options that were given on the command line
+    subnet: str = ""
+    binaries_dir: Path | None = None
+    images: str = "demo"  # or "conformance": the images on the nodes from the start
+    project: str = ""
+    python: str = ""
+
+
+async def up(request: Request, progress: Progress, clock: Clock) -> tuple[Cluster, list[DemoAnswer]]:
+    """Raise or repair the cluster. Raises NodewrightError with step, cause and action.
+
+    Run again after a failure or crash at any point, it continues with what is there.
+    """
+    addresses.check_name(request.name)
+    with progress.step("preflight"):
+        await doctor.refuse_if_fatal(request.project, request.binaries_dir)
+    with directory_lock(os.path.join(state_root(), request.name)):
+        try:
+            cluster = await asyncio.to_thread(settle, request)
+        except NodewrightError:
+            await asyncio.to_thread(host_changes.remove_if_empty, request.name)
+            raise
+        raising = _Raising(cluster, request, progress, clock)
+        answers = await raising.run()
+        return raising.cluster, answers
+
+
+def settle(request: Request) -> Cluster:
+    """The cluster's record: the existing one with the changes that a living cluster can take, or a new one."""
+    known = state.load(request.name)
+    options = request.options
+    if known is not None:
+        options = plan.merge(request.name, known.options, request.options, request.explicit)
+    plan.check_options(options)
+    if known is not None:
+        cluster = replace(known, options=options)
+        if request.subnet and request.subnet != known.subnet:
+            raise plan.cannot_change(request.name, "--subnet", known.subnet, request.subnet)
+        if cluster != known:
+            state.save(cluster)
+        return cluster
+    with directory_lock(state_root(), wait=True):
+        taken = addresses.parse_networks(network.networks_in_use())
+        others = [other for name in state.clusters() if (other := _readable(name)) is not None]
+        taken += addresses.parse_networks(other.subnet for other in others)
+        if request.subnet:
+            subnet = addresses.check_subnet(request.subnet, taken, (POD_CIDR, SERVICE_CIDR))
+        else:
+            subnet = addresses.choose_subnet(taken)
+        cluster = Cluster(request.name, subnet, request.options, root=state_root())
+        state.save(cluster)
+    return cluster
+
+
+def _readable(name: str) -> Cluster | None:
+    try:
+        return state.load(name)
+    except Invalid:
+        return None
+
+
+class _Raising:
+    """One run of `up`, with what its steps share."""
+
+    def __init__(self, cluster: Cluster, request: Request, progress: Progress, clock: Clock) -> None:
+        self.cluster = cluster
+        self.request = request
+        self.progress = progress
+        self.clock = clock
+        self.tools = Tools({}, request.python, request.project)
+        self.relinked: frozenset[str] = frozenset()
+
+    async def run(self) -> list[DemoAnswer]:
+        images = await self._binaries_and_images()
+        if self.cluster.options.kubeadm:
+            return await self._by_kubeadm(images)
+        async with asyncio.TaskGroup() as group:
+            keys = group.create_task(self._keys(), name="keys")
+            wire = group.create_task(self._network(images), name="network")
+            group.create_task(asyncio.to_thread(_import_client), name="import client")
+        await keys
+        await wire
+        client = KubeClient(load_kubeconfig(self.cluster.admin_kubeconfig), user_agent="nodewright-up")
+        try:
+            return await self._with_client(client, images)
+        finally:
+            await client.close()
+
+    async def _by_kubeadm(self, images: Mapping[str, Path]) -> list[DemoAnswer]:
+        await self._network(images)
+        await kubeadm.raise_cluster(kubeadm.Context(self.cluster, self.tools, self.progress, self.clock), images)
+        client = KubeClient(load_kubeconfig(self.cluster.admin_kubeconfig), user_agent="nodewright-up")
+        try:
+            with self.progress.step("nodes Ready"):
+                await workloads.wait_nodes(self.cluster, client, self.clock)
+            if self.cluster.options.demo:
+                await workloads.apply(client, manifests.demo_base(), self.clock)
+            return await self._workloads(client)
+        finally:
+            await client.close()
+
+    async def _with_client(self, client: KubeClient, images: Mapping[str, Path]) -> list[DemoAnswer]:
+        ready = asyncio.Event()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._control_plane(client, ready), name="control plane")
+            for node in self.cluster.nodes:
+                group.create_task(self._node(node, images, ready), name=node.name)
+        if self.cluster.options.agent == "upstream":
+            with self.progress.step("pod network for upstream's kubelet"):
+                await bridge_network.ensure_network(self.cluster, client, self.clock)
+        with self.progress.step("nodes Ready"):
+            await workloads.wait_nodes(self.cluster, client, self.clock)
+        return await self._workloads(client)
+
+    async def _binaries_and_images(self) -> Mapping[str, Path]:
+        from controlplane.binaries.work import ensure
+        from controlplane.images.plan.known import CONFORMANCE, DEMO, KUBEADM
+        from controlplane.images.work import binaries_for, ensure_images
+
+        with self.progress.step("binaries and images") as say:
+            images = CONFORMANCE if self.request.images == "conformance" else DEMO
+            if self.cluster.options.kubeadm:
+                images = tuple(dict.fromkeys((*images, *KUBEADM)))
+            chosen = [addons.TABLE[name] for name in self.cluster.options.addon_names]
+            images = tuple(dict.fromkeys((*images, *(image for addon in chosen for image in addon.images))))
+            names = (*components.needed(self.cluster.options), *binaries_for(images))
+            cache = Path(cache_root())
+            release = self.cluster.options.kubernetes
+            binaries = await asyncio.to_thread(
+                ensure, names, cache_dir=cache, progress=say, binaries_dir=self.request.binaries_dir, release=release
+            )
+            self.tools = replace(self.tools, binaries={name: str(binaries.path(name)) for name in dict.fromkeys(names)})
+            self.cluster = replace(self.cluster, tools=dict(self.tools.binaries))
+            state.save(self.cluster)
+            return await asyncio.to_thread(ensure_images, images, cache_dir=cache, binaries=binaries, progress=say)
+
+    async def _keys(self) -> None:
+        with self.progress.step("keys and certificates") as say:
+            from controlplane.cluster.work import pki
+
+            made = await asyncio.to_thread(pki.ensure, self.cluster, self.clock.now())
+            say(f"{len(made)} made" if made else "all there")
+
+    async def _network(self, images: Mapping[str, Path]) -> None:
+        with self.progress.step("images on the nodes") as say:
+            containerd = Path(self.tools.binaries["containerd"])
+            for node in self.cluster.nodes:
+                await asyncio.to_thread(nodes.seed_runtime, self.cluster, node, images, containerd, say)
+        with self.progress.step("namespaces and links") as say:
+            await asyncio.to_thread(self._prepare)
+            self.relinked = await network.ensure_network(self.cluster, self.request.project)
+            say(f"{len(self.cluster.nodes)} nodes on {self.cluster.subnet}")
+
+    def _prepare(self) -> None:
+        host_changes.ensure_mount_points()
+        trees = cgroups.hierarchies()
+        for unit in (CONTROL_PLANE, *(f"{node.name}/system" for node in self.cluster.nodes)):
+            cgroups.ensure(trees, f"{self.cluster.cgroup}/{unit}")
+        for node in self.cluster.nodes:
+            nodes.write_files(self.cluster, node)
+
+    async def _control_plane(self, client: KubeClient, ready: asyncio.Event) -> None:
+        with self.progress.step("etcd and API server"):
+            await control_plane.start_storage(self.cluster, self.tools)
+            await control_plane.wait_ready(self.cluster, client, self.clock)
+        ready.set()
+        with self.progress.step("controllers, rights, DNS and demo objects"):
+            objects = manifests.rights() + manifests.dns_base(self.cluster)
+            if self.cluster.options.demo:
+                objects += manifests.demo_base()
+            async with asyncio.TaskGroup() as group:  # the agents are already waiting for their permissions
+                group.create_task(workloads.apply(client, objects, self.clock))
+                group.create_task(control_plane.start_controllers(self.cluster, self.tools))
+
+    async def _node(self, node: Node, images: Mapping[str, Path], ready: asyncio.Event) -> None:
+        with self.progress.step(f"{node.name}: containerd and images") as say:
+            await asyncio.to_thread(nodes.start_runtime, self.cluster, node, self.tools)
+            await nodes.wait_runtime(self.cluster, node, self.clock)
+            say(await import_images(self.cluster, node, self.tools, images))
+        with self.progress.step(f"{node.name}: agent and proxy started"):
+            if node.name in self.relinked:
+                nodes.restart_agent(self.cluster, node)
+            await asyncio.to_thread(nodes.start_daemons, self.cluster, node, self.tools)
+
+    async def _workloads(self, client: KubeClient) -> list[DemoAnswer]:
+        deployments = [] if self.cluster.options.kubeadm else [manifests.dns_deployment()]
+        if self.cluster.options.demo:
+            deployments.append(manifests.demo_deployment(self.cluster))
+        await workloads.apply(client, deployments, self.clock)
+        with self.progress.step("CoreDNS ready"):
+            await workloads.wait_pods(self.cluster, client, self.clock, "kube-system", "k8s-app=kube-dns", 2)
+        for name in self.cluster.options.addon_names:
+            addon = addons.TABLE[name]
+            with self.progress.step(f"addon {name} ready"):
+                await workloads.apply(client, addon.objects(), self.clock)
+                await workloads.wait_pods(self.cluster, client, self.clock, addon.namespace, addon.selector, 1)
+        if not self.cluster.options.demo:
+            return []
+        with self.progress.step("demo answers") as say:
+            answers = await workloads.query_demo(self.cluster, client, self.clock)
+            say(f"by {len(answers)} ways")
+            return answers
+
+
+def _import_client() -> None:
+    import aiohttp  # noqa: F401

@@ -1,1 +1,0 @@
-"""Walks the plans: raises, inspects and removes a cluster."""

@@ -1,0 +1,70 @@
+"""A node's mounts, configuration and name resolution."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+
+import pytest
+
+from controlplane.cluster.model import Cluster, Options
+from controlplane.cluster.plan import node_files
+
+CLUSTER = Cluster("lab", "10.89.3.0/24", Options(nodes=2))
+NODE = CLUSTER.nodes[1]
+
+
+@pytest.mark.parametrize(
+    ("host", "resolved", "uplink", "expected"),
+    [
+        pytest.param("nameserver 9.9.9.9\nsearch x\n", "", True, "nameserver 9.9.9.9\nsearch x\n", id="plain"),
+        pytest.param("nameserver 127.0.0.53\n", "nameserver 1.1.1.1\n", True, "nameserver 1.1.1.1\n", id="resolved"),
+        pytest.param(
+            "nameserver 127.0.0.1\nnameserver 9.9.9.9\n", "", True, "nameserver 9.9.9.9\n", id="loopback left out"
+        ),
+    ],
+)
+def test_resolv_conf(host: str, resolved: str, uplink: bool, expected: str) -> None:
+    assert node_files.resolv_conf(host, resolved, uplink) == expected
+
+
+@pytest.mark.parametrize("uplink", [True, False])
+def test_no_server_that_can_be_reached_is_a_comment(uplink: bool) -> None:
+    text = node_files.resolv_conf("nameserver 127.0.0.53\n", "", uplink)
+    assert all(line.startswith("#") for line in text.splitlines())
+
+
+@pytest.mark.parametrize("restrict", [True, False])
+def test_containerd_config_is_toml_and_follows_the_machine(restrict: bool) -> None:
+    config = tomllib.loads(node_files.containerd_config(restrict_oom_score_adj=restrict, durable=True))
+    assert config["version"] == 3
+    assert config["plugins"]["io.containerd.cri.v1.runtime"]["restrict_oom_score_adj"] is restrict
+    assert config["plugins"]["io.containerd.cri.v1.runtime"]["cni"]["use_internal_loopback"] is True
+    assert config["plugins"]["io.containerd.metadata.v1.bolt"]["no_sync"] is False
+
+
+def test_kubelet_config_is_safe() -> None:
+    config = json.loads(node_files.kubelet_config(CLUSTER, NODE))
+    assert config["authentication"]["anonymous"]["enabled"] is False
+    assert config["authorization"]["mode"] == "Webhook"
+    assert config["readOnlyPort"] == 0
+    assert config["seccompDefault"] is True
+    assert config["podPidsLimit"] > 0
+    assert config["cgroupRoot"] == "/nodewright/lab/node2"
+
+
+def test_proxy_config_leaves_conntrack_sysctls_alone() -> None:
+    config = json.loads(node_files.proxy_config(CLUSTER, NODE))
+    assert config["conntrack"]["maxPerCore"] == config["conntrack"]["min"] == 0
+    assert config["mode"] == "iptables"
+
+
+def test_every_daemon_path_is_mounted() -> None:
+    targets = {entry["target"] for entry in node_files.namespaces(CLUSTER, NODE, 0)["mounts"]}
+    for path in ("/var/lib/kubelet", "/var/lib/containerd", "/var/log/pods", "/etc/cni/net.d", "/opt/cni/bin", "/run"):
+        assert path in targets
+
+
+def test_run_is_mounted_before_what_lies_in_it() -> None:
+    targets = [entry["target"] for entry in node_files.namespaces(CLUSTER, NODE, 0)["mounts"]]
+    assert targets.index("/run") < min(targets.index("/run/netns"), targets.index("/run/containerd"))

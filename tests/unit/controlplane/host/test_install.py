@@ -1,0 +1,69 @@
+"""`install` into a scratch root; `uninstall` leaves nothing behind."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from controlplane.host.plan import host_files
+from controlplane.host.work.install import install, uninstall
+from nodelib.errors import Conflict
+
+
+def tree(root: Path) -> set[str]:
+    return {str(path.relative_to(root)) for path in root.rglob("*")}
+
+
+async def test_what_is_installed_can_be_taken_away(tmp_path: Path) -> None:
+    (tmp_path / "etc/systemd/system").mkdir(parents=True)
+    (tmp_path / "etc/systemd/system/other.service").write_text("")
+    before = tree(tmp_path)
+    await install("/srv/nodewright", str(tmp_path))
+    assert (tmp_path / "usr/local/bin/kubelet").read_text().endswith('exec /srv/nodewright/bin/kubelet "$@"\n')
+    assert (tmp_path / "usr/local/bin/kubelet").stat().st_mode & 0o777 == 0o755
+    await install("/srv/nodewright", str(tmp_path))  # again: nothing is in the way of itself
+    done = await uninstall(str(tmp_path))
+    assert len(done.files) == len(host_files.host_files("")) and not done.kept
+    assert tree(tmp_path) == before
+    assert (await uninstall(str(tmp_path))).files == []
+
+
+async def test_an_interpreter_that_is_named_serves_the_daemons(tmp_path: Path) -> None:
+    """On a machine that cannot download, `pip` never ran: the packages lie where PYTHONPATH says."""
+    await install("/srv/nodewright", str(tmp_path), {"NODEWRIGHT_PYTHON": "/usr/bin/python3", "PYTHONPATH": "/opt/a b"})
+    lines = (tmp_path / "usr/local/bin/kubelet").read_text().splitlines()
+    assert lines[1:3] == ["export NODEWRIGHT_PYTHON=/usr/bin/python3", "export PYTHONPATH='/opt/a b'"]
+
+
+async def test_files_of_others_are_not_touched(tmp_path: Path) -> None:
+    other = tmp_path / "usr/local/bin/kubelet"
+    other.parent.mkdir(parents=True)
+    other.write_text("upstream's")
+    before = tree(tmp_path)
+    with pytest.raises(Conflict, match="/usr/local/bin/kubelet"):
+        await install("/srv/nodewright", str(tmp_path))
+    assert tree(tmp_path) == before and other.read_text() == "upstream's"
+
+
+async def test_what_was_changed_by_hand_is_kept(tmp_path: Path) -> None:
+    await install("/srv/nodewright", str(tmp_path))
+    (tmp_path / "etc/sysctl.d/99-nodewright.conf").write_text("mine\n")
+    done = await uninstall(str(tmp_path))
+    assert done.kept == ["/etc/sysctl.d/99-nodewright.conf"]
+    assert tree(tmp_path) == {"etc", "etc/sysctl.d", "etc/sysctl.d/99-nodewright.conf"}
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
+async def test_systemd_takes_the_units(tmp_path: Path) -> None:
+    await install("/srv/nodewright", str(tmp_path))
+    for name in ("kubelet.service", "nodewright-proxy.service"):
+        done = subprocess.run(
+            ["systemd-analyze", "verify", "--man=no", f"--root={tmp_path}", f"/etc/systemd/system/{name}"],
+            capture_output=True,
+            text=True,
+        )
+        complaints = [line for line in done.stderr.splitlines() if name in line and "target" not in line]
+        assert complaints == [], done.stderr

@@ -1,0 +1,131 @@
+"""Which clusters `join` trusts, what it finds in them, and what it writes."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+from typing import Any
+
+import pytest
+import yaml
+
+from controlplane.host.plan import join as plan
+from nodelib.errors import Invalid, Permanent
+
+TOKEN = "abcdef.0123456789abcdef"
+
+
+def url64(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")
+
+
+def info(secret: str = "0123456789abcdef", text: str = "clusters: []") -> dict[str, Any]:
+    """cluster-info as the bootstrapsigner controller signs it."""
+    head = url64(b'{"alg":"HS256","kid":"abcdef"}')
+    mac = hmac.new(secret.encode(), f"{head}.{url64(text.encode())}".encode(), hashlib.sha256).digest()
+    return {"data": {"kubeconfig": text, "jws-kubeconfig-abcdef": f"{head}..{url64(mac)}"}}
+
+
+def test_a_signed_cluster_is_believed() -> None:
+    assert plan.check_cluster_info(info(), TOKEN) == "clusters: []"
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        pytest.param(info("ffffffffffffffff"), "secret is wrong", id="another secret"),
+        pytest.param({"data": {**info()["data"], "kubeconfig": "forged"}}, "secret is wrong", id="forged"),
+        pytest.param({"data": {"kubeconfig": "x"}}, "does not know a token abcdef", id="no signature"),
+        pytest.param({}, "does not know a token", id="empty"),
+    ],
+)
+def test_what_is_not_signed_is_refused(given: dict[str, Any], words: str) -> None:
+    with pytest.raises(Permanent, match=words):
+        plan.check_cluster_info(given, TOKEN)
+
+
+def test_a_token_that_was_just_made_is_signed_a_moment_later() -> None:
+    assert plan.is_signed(info(), "abcdef")
+    assert not plan.is_signed(info(), "ghijkl") and not plan.is_signed({}, "abcdef")
+
+
+@pytest.mark.parametrize("text", ["", "abcdef", "ABCDEF.0123456789abcdef", "abcdef.0123456789abcde"])
+def test_a_token_has_its_form(text: str) -> None:
+    with pytest.raises(Invalid, match="bootstrap token"):
+        plan.split_token(text)
+
+
+def test_the_authority_is_pinned() -> None:
+    pin = f"sha256:{hashlib.sha256(b'key').hexdigest()}"
+    plan.check_pins(b"key", [])
+    plan.check_pins(b"key", ["sha256:00", pin.upper().replace("SHA256", "sha256")])
+    with pytest.raises(Permanent, match="was expected"):
+        plan.check_pins(b"other", [pin])
+
+
+@pytest.mark.parametrize(
+    ("names", "network", "proxy"),
+    [
+        ([], "", ""),
+        (["kindnet", "kube-proxy"], "kindnet", "kube-proxy"),
+        (["kube-flannel-ds"], "kube-flannel-ds", ""),
+        (["node-exporter", "kube-proxy"], "", "kube-proxy"),
+    ],
+)
+def test_daemon_sets_are_recognized(names: list[str], network: str, proxy: str) -> None:
+    pods = [{"metadata": {"ownerReferences": [{"kind": "DaemonSet", "name": name}]}} for name in names]
+    found = plan.addons(plan.daemon_sets_of([*pods, {"metadata": {}}]))
+    assert (found.network, found.proxy) == (network, proxy)
+
+
+@pytest.mark.parametrize(
+    ("asked", "found", "network", "proxy"),
+    [
+        pytest.param(("auto", "auto"), None, "none", "none", id="nothing known yet"),
+        pytest.param(("auto", "auto"), plan.Addons(), "nodewright", "nodewright", id="neither there"),
+        pytest.param(("auto", "auto"), plan.Addons("kindnet", ""), "none", "nodewright", id="a network there"),
+        pytest.param(("nodewright", "none"), plan.Addons("kindnet", ""), "nodewright", "none", id="asked for"),
+    ],
+)
+def test_ours_run_where_the_cluster_brings_none(
+    asked: tuple[str, str], found: plan.Addons | None, network: str, proxy: str
+) -> None:
+    assert plan.resolve(*asked, found) == (network, proxy)
+
+
+def test_rights_printed_cover_what_the_daemons_need() -> None:
+    objects = json.loads("".join(line for line in plan.rights_text().splitlines() if not line.startswith("#")))
+    granted = {
+        (verb, resource)
+        for one in objects["items"]
+        for rule in one.get("rules", ())
+        for verb in rule["verbs"]
+        for resource in rule["resources"]
+    }
+    assert ("list", "nodes") in granted
+    roles = {one["roleRef"]["name"] for one in objects["items"] if one["kind"] == "ClusterRoleBinding"}
+    assert "system:node-proxier" in roles  # upstream's: services and endpointslices
+    needs = [str(need) for need in plan.permissions("nodewright", "nodewright")]
+    assert needs == ["list nodes", "list endpointslices"]
+    assert plan.permissions("none", "none") == []
+
+
+def test_a_ready_node_keeps_its_name() -> None:
+    ready = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+    assert "is Ready" in plan.node_problem(ready, "n1")
+    assert plan.node_problem({"status": {}}, "n1") == "" == plan.node_problem(None, "n1")
+
+
+def test_files_are_what_the_daemons_take() -> None:
+    assert yaml.safe_load(plan.drop_in(systemd=False))["cgroupDriver"] == "cgroupfs"
+    assert yaml.safe_load(plan.plain_config("10.96.0.10", "cluster.local"))["clusterDNS"] == ["10.96.0.10"]
+    assert yaml.safe_load(plan.proxy_config("n1", "10.244.0.0/16", ""))["mode"] == "iptables"
+
+
+def test_a_token_made_by_an_admin_may_only_join() -> None:
+    made = plan.token_secret("abcdef", "0123456789abcdef", "2026-01-01T00:00:00Z")["stringData"]
+    assert made["auth-extra-groups"] == plan.GROUP and "usage-bootstrap-signing" not in made
+    rules = [rule for obj in plan.rights() for rule in obj.get("rules", ())]
+    assert {verb for rule in rules for verb in rule["verbs"]} == {"get", "list", "watch"}

@@ -1,0 +1,65 @@
+"""The configuration that kubeadm reads, and the commands on its nodes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import yaml
+
+from controlplane.cluster.model import Cluster, Options
+from controlplane.cluster.plan.components import Tools
+from controlplane.kubeadm.plan import commands, config
+
+CLUSTER = Cluster("adm", "10.89.7.0/24", Options(nodes=3, kubeadm=True))
+HA = replace(CLUSTER, options=Options(nodes=4, kubeadm=True, control_planes=3))
+TOOLS = Tools({"kubelet": "/b/kubelet", "kubeadm": "/b/kubeadm"}, "/p/python", "/p/project")
+
+
+def documents(text: str) -> dict[str, dict[str, object]]:
+    return {document["kind"]: document for document in yaml.safe_load_all(text)}
+
+
+def test_init_names_the_first_node_and_the_ranges() -> None:
+    found = documents(config.init_config(CLUSTER, "abcdef.0123456789abcdef", ""))
+    assert set(found) == {
+        "InitConfiguration",
+        "ClusterConfiguration",
+        "KubeletConfiguration",
+        "KubeProxyConfiguration",
+    }
+    assert found["InitConfiguration"]["localAPIEndpoint"] == {"advertiseAddress": "10.89.7.11", "bindPort": 6443}
+    assert found["ClusterConfiguration"]["networking"] == {
+        "podSubnet": "10.244.0.0/16",
+        "serviceSubnet": "10.96.0.0/16",
+        "dnsDomain": "cluster.local",
+    }
+    assert "controlPlaneEndpoint" not in found["ClusterConfiguration"]
+    assert "certificateKey" not in found["InitConfiguration"]
+
+
+def test_several_control_planes_share_one_address() -> None:
+    found = documents(config.init_config(HA, "abcdef.0123456789abcdef", "k"))
+    assert found["ClusterConfiguration"]["controlPlaneEndpoint"] == "10.89.7.10:6443"
+    assert found["InitConfiguration"]["certificateKey"] == "k"
+
+
+@pytest.mark.parametrize(("number", "control_plane"), [(1, True), (2, True), (3, False)])
+def test_a_node_joins_as_what_it_is(number: int, control_plane: bool) -> None:
+    joined = documents(config.join_config(HA, HA.nodes[number], "t", "sha256:1", "k"))["JoinConfiguration"]
+    assert ("controlPlane" in joined) is control_plane
+    assert joined["discovery"]["bootstrapToken"]["apiServerEndpoint"] == "10.89.7.10:6443"  # type: ignore[index]
+
+
+def test_the_service_keeps_pods_in_the_cluster_cgroup() -> None:
+    text = commands.kubelet_service(CLUSTER, CLUSTER.nodes[1])
+    assert "--cgroup-root=/nodewright/adm/node2" in text and "--pod-network-cidr=10.244.0.0/16" in text
+    upstream = replace(CLUSTER, options=replace(CLUSTER.options, agent="upstream"))
+    assert "--pod-network" not in commands.kubelet_service(upstream, CLUSTER.nodes[1])
+    assert "/b/kubelet" in commands.kubelet_command(upstream, TOOLS)
+
+
+def test_kubeadm_sees_no_environment_of_ours() -> None:
+    line = commands.kubeadm_line(CLUSTER, CLUSTER.nodes[0], TOOLS, "init")
+    assert line[:2] == ["env", "-i"] and line[-2:] == ["/b/kubeadm", "init"]
+    assert line[2].startswith(f"PATH={CLUSTER.node_dir('node1')}/commands:")
