@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from cli.bench.asked import api_calls, one_of_each
+from cli.bench.kubelet_api import api_calls, one_of_each
 from cli.bench.reactions import NodePlace, Reacting, Reactions, dying, mounting, probed
 from nodelib.clock import Clock
 from nodelib.kube.client import Json, KubeClient

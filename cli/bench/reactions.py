@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cli.bench.asked import Asked
+from cli.bench.kubelet_api import Asked
 from nodelib.clock import Clock
 from nodelib.errors import Temporary
 from nodelib.kube.client import Json, KubeClient

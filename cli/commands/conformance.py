@@ -13,11 +13,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from cli.commands.kubectl import find
-from cli.display import Display
+from cli.clusters import find
+from cli.display.steps import Display
+from cli.display.terminal import new_console
 from cli.errors import need_root
 from cli.project import PROJECT
-from cli.terminal import new_console
 from controlplane.plan.conformance import alone, table
 from controlplane.plan.node_suite import Setup
 from controlplane.work.conformance import Order, Report

@@ -10,8 +10,8 @@ from pathlib import Path
 from rich.table import Table
 from rich.text import Text
 
+from cli.display.terminal import new_console
 from cli.project import PROJECT
-from cli.terminal import new_console
 from controlplane.plan.preflight import Finding, fatal
 from controlplane.work.doctor import examine, examine_nodes
 

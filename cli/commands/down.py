@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from cli.display import Display
+from cli.display.steps import Display
 from cli.errors import need_root
 from controlplane.edge import state
 from controlplane.work.down import down

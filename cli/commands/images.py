@@ -14,8 +14,8 @@ from agent.model.images import Collected, HeldImage, Hold, Holding, ImageReport
 from agent.plan.image_gc import usage_percent
 from agent.plan.image_holds import holding, to_go
 from agent.plan.sizes import size_of, span_of
-from cli.commands.kubectl import find
-from cli.terminal import new_console
+from cli.clusters import find
+from cli.display.terminal import new_console
 from cli.why.sources import asked, sockets
 from controlplane.edge import state
 from nodelib import quantity

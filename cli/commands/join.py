@@ -6,7 +6,7 @@ import asyncio
 import sys
 from dataclasses import replace
 
-from cli.display import Display
+from cli.display.steps import Display
 from cli.errors import need_root
 from cli.project import PROJECT
 from controlplane.plan.joining import rights_text

@@ -6,7 +6,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from cli.commands.kubectl import find
+from cli.clusters import find
 from cli.errors import describe, need_root
 from controlplane.images.foreign import refuse_if_no_image
 from controlplane.model import Cluster, Node

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from cli.display import Display
+from cli.display.steps import Display
 from cli.project import PROJECT
 from controlplane.work import package
 

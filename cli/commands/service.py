@@ -7,9 +7,9 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from cli.commands.kubectl import find
+from cli.clusters import find
 from cli.errors import need_root
-from cli.explain import look
+from cli.explain import read
 from cli.explain.endpoints import PortView, missing, ports
 from cli.explain.facts import Facts, Json, title
 from cli.explain.rules_of import Matched, addresses, rules_of
@@ -28,7 +28,7 @@ def run(name: str, service: str, *, namespace: str, node: str, as_json: bool) ->
 
 
 async def _run(cluster: Cluster, text: str, namespace: str, only: str, as_json: bool) -> None:
-    facts = await look.facts(cluster)
+    facts = await read.facts(cluster)
     before, slash, after = text.partition("/")
     service = facts.service(before, after) if slash else facts.service(namespace, text)
     if service is None:
@@ -51,7 +51,7 @@ async def _on_node(cluster: Cluster, service: Json, facts: Facts, node: str) -> 
     families = (service.get("spec") or {}).get("ipFamilies") or ["IPv4"]
     for family in (Family(one) for one in families):
         version = 4 if family is Family.IPV4 else 6
-        kernel = await look.kernel(cluster, node, version)
+        kernel = await read.kernel(cluster, node, version)
         every = ports(service, facts, node, family)
         view["ports"] += [_port(one) for one in every]
         view["rules"] += [one._asdict() for one in rules_of(service, every, kernel.tables, kernel.nftables, family)]

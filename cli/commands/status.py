@@ -9,8 +9,8 @@ from dataclasses import asdict
 from rich.console import Console
 from rich.table import Table
 
-from cli.commands.kubectl import find
-from cli.terminal import new_console
+from cli.clusters import find
+from cli.display.terminal import new_console
 from controlplane.work.status import Status, look
 
 

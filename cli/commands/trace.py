@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 
-from cli.commands.kubectl import find
+from cli.clusters import find
 from cli.errors import need_root
-from cli.explain import look, paths_text, places, walk
+from cli.explain import paths_text, places, read, walk
 from cli.explain.live import follow
 from nodelib.errors import Invalid
 
@@ -24,7 +24,7 @@ async def _run(
     name: str, come: str, to: str, namespace: str, protocol: str, outside: str, output: str, live: float
 ) -> int:
     cluster = find(name)
-    facts = await look.facts(cluster)
+    facts = await read.facts(cluster)
     sender = places.sender(come, facts, namespace, outside or cluster.host_address)
     target = places.target(to, facts, namespace, sender, protocol)
     if (":" in sender.address) != (":" in target.address):
@@ -37,7 +37,7 @@ async def _run(
     node = walk.first_node(sender, target, facts)
     if live:
         return await follow(cluster, node, sender, target, facts, live)
-    found, notes = await look.paths(cluster, sender, target, facts)
+    found, notes = await read.paths(cluster, sender, target, facts)
     if output == "json":
         print(json.dumps(paths_text.as_json(found, facts), indent=1))
     else:

@@ -8,7 +8,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from cli.display import Display
+from cli.display.steps import Display
 from cli.errors import need_root
 from cli.project import PROJECT
 from controlplane.model import DEFAULT_NAME, Cluster, Options, in_url

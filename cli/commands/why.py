@@ -10,8 +10,8 @@ from dataclasses import asdict
 
 from rich.console import Console
 
-from cli.commands.kubectl import find
-from cli.terminal import new_console
+from cli.clusters import find
+from cli.display.terminal import new_console
 from cli.why import judge, show
 from cli.why.judge import Told
 from cli.why.sources import Answers, ask, ask_for

@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from cli.display import Display
+from cli.display.steps import Display
 
 
 def test_plain_lines_tell_each_step_its_detail_and_time() -> None:

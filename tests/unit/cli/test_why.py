@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from agent.model.explain import End, Explanation, Happening, Wait
-from cli.terminal import new_console
+from cli.display.terminal import new_console
 from cli.why import judge, show
 
 Json = dict[str, Any]

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from cli.bench.asked import Taken, calls_in, one_of_each
+from cli.bench.kubelet_api import Taken, calls_in, one_of_each
 
 _METRICS = """# TYPE apiserver_request_duration_seconds histogram
 apiserver_request_duration_seconds_bucket{verb="POST",resource="pods",subresource="",scope="resource",le="+Inf"} 2

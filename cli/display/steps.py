@@ -46,7 +46,7 @@ class Display:
         if not self.plain:
             from rich.live import Live
 
-            from cli.terminal import new_console
+            from cli.display.terminal import new_console
 
             self._live = Live(
                 get_renderable=self._table, console=new_console(self.out), refresh_per_second=8, transient=False
