@@ -1,4 +1,4 @@
-"""`nodewright kubectl` and `nodewright kubeconfig`."""
+"""`nodewright kubectl` and `nodewright kubeconfig`: reach a cluster with kubectl."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from nodelib.errors import Invalid
 
 @dataclass(frozen=True, slots=True)
 class TestTier:
-    """One step of the test run: a folder of tests/, or the command line of a tool."""
+    """One step of the test run: a folder of tests/, or a tool, as arguments of the Python interpreter."""
 
     name: str
     folder: str = ""
@@ -38,10 +38,11 @@ class Outcome:
 
 
 TIERS = (
-    TestTier("lint", tool=("ruff", "check", ".")),
-    TestTier("format", tool=("ruff", "format", "--check", ".")),
-    TestTier("types", tool=("mypy",)),
-    TestTier("contracts", tool=("importlinter.cli", "lint")),
+    TestTier("lint", tool=("-m", "ruff", "check", ".")),
+    TestTier("format", tool=("-m", "ruff", "format", "--check", ".")),
+    TestTier("types", tool=("-m", "mypy")),
+    # `python -m importlinter.cli` would do nothing and succeed: the module does not call its command.
+    TestTier("contracts", tool=("-c", "from importlinter.cli import lint_imports_command as lint; lint()")),
     TestTier("unit", "unit"),
     TestTier("netns", "netns", needs_root=True),
     TestTier("cluster", "cluster", needs_root=True),
@@ -60,7 +61,7 @@ def run(arguments: Sequence[str]) -> None:
     """
     named, rest = split(arguments)
     if not named and any(_selects(argument) for argument in rest):
-        raise SystemExit(_spawn([sys.executable, "-m", "pytest", *rest]))
+        raise SystemExit(spawn([sys.executable, "-m", "pytest", *rest]))
     tiers = named or TIERS
     _refuse_what_cannot_run(named, rest)
     _need_root_for(tiers)
@@ -130,9 +131,9 @@ def _run_tier(tier: TestTier, arguments: Sequence[str]) -> Outcome:
     print(f"\n=== {tier.name} ===", flush=True)
     began = time.monotonic()
     if tier.tool:
-        status = _spawn([sys.executable, "-m", *tier.tool])
+        status = spawn([sys.executable, *tier.tool])
     elif Path(PROJECT, "tests", tier.folder).is_dir():
-        status = _spawn([sys.executable, "-m", "pytest", f"tests/{tier.folder}", *arguments])
+        status = spawn([sys.executable, "-m", "pytest", f"tests/{tier.folder}", *arguments])
     else:
         status = _NO_TESTS
     return Outcome(tier, status, time.monotonic() - began)
@@ -156,7 +157,8 @@ def _is_path(argument: str) -> bool:
     return not argument.startswith("-") and Path(PROJECT, argument.partition("::")[0]).exists()
 
 
-def _spawn(argv: list[str]) -> int:
+def spawn(argv: list[str]) -> int:
+    """Run a command line in the project, with our stdin and output; its exit status, negative for a signal."""
     # The output goes straight to the terminal, so this cannot use nodelib.command, which collects it.
     os.chdir(PROJECT)
     pid = os.posix_spawn(argv[0], argv, {**os.environ, "PYTHONPATH": str(PROJECT)})

@@ -1,4 +1,4 @@
-"""`nodewright trace`: the way of a packet through the rules that are really in the kernels of the nodes."""
+"""`nodewright trace`: the path of a packet through the rules that the nodes' kernels have now."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nodelib.errors import Invalid
 def run(
     name: str, come: str, to: str, *, namespace: str, protocol: str, outside: str, output: str, live: float
 ) -> None:
-    """Print the path as `output` (text, verbose, json) says; exit status 1 when no way of the packet arrives."""
+    """Print the path in the format `output` (text, verbose, json); exit status 1 when the packet cannot arrive."""
     need_root("trace")
     raise SystemExit(asyncio.run(_run(name, come, to, namespace, protocol, outside, output, live)))
 
@@ -29,10 +29,10 @@ async def _run(
     target = places.target(to, facts, namespace, sender, protocol)
     if (":" in sender.address) != (":" in target.address):
         raise Invalid(
-            f"{facts.named(sender.address)} and {facts.named(target.address)} are of two IP versions",
+            f"{facts.named(sender.address)} and {facts.named(target.address)} are addresses of different IP versions",
             obj=to,
             step="trace a packet",
-            action="Give an address of the sender's version.",
+            action="Give an address of the same IP version as the sender's.",
         )
     node = walk.first_node(sender, target, facts)
     if live:

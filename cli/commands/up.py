@@ -1,4 +1,4 @@
-"""`nodewright up`."""
+"""`nodewright up`: creates or repairs a cluster, and prints what answered and what to try next."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def run(
     binaries: Path | None = None,
     plain: bool = False,
 ) -> None:
-    """Raise or mend the cluster `name` and show what was seen. `given`: options that the user named."""
+    """Create or repair the cluster `name`. `given`: the options that the user gave, by name."""
     need_root("up")
     known = {field.name for field in fields(Options)}
     options = Options(**{key: value for key, value in given.items() if key in known})
@@ -52,7 +52,7 @@ async def _up(request: Request, display: Display) -> tuple[Cluster, list[Sight]]
 
 
 def report(cluster: Cluster, sights: list[Sight], seconds: float) -> str:
-    """What `up` ends with: what answered, and what to try next."""
+    """The last output of `up`: what answered, and what to try next."""
     lines = [f"\nCluster {cluster.name}: {len(cluster.nodes)} nodes Ready, {seconds:.1f} s."]
     for sight in sights:
         lines.append(f"  {sight.way}: {sight.address}")

@@ -1,4 +1,4 @@
-"""How the commands write to a terminal."""
+"""Consoles and tables for the commands' output."""
 
 from __future__ import annotations
 
@@ -6,8 +6,17 @@ import sys
 from typing import IO
 
 from rich.console import Console
+from rich.table import Table
 
 
 def new_console(out: IO[str] | None = None, *, width: int | None = None) -> Console:
-    """Text is shown as it is: what nodes and runtimes say has brackets in it, which rich would take for styles."""
+    """A console that prints text as it is: messages of runtimes contain brackets, which rich would take for styles."""
     return Console(file=out or sys.stdout, width=width, markup=False, highlight=False)
+
+
+def new_table(*columns: str) -> Table:
+    """A table without lines; long cells are wrapped."""
+    table = Table(box=None, padding=(0, 2), header_style="bold")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cli.bench import plot
-from cli.bench.services import figures as results
+from cli.bench.services import results
 from cli.bench.services.environment import answering_pods, node_object, populate
-from cli.bench.services.figures import Figure
 from cli.bench.services.measure import Effort, Measurement
 from cli.bench.services.objects import Size
+from cli.bench.services.results import Result
 from cli.bench.services.subject import Subject
 from cli.commands.bench.publish import DOCS, commit, show_sized, write_sized_section
 from cli.display.steps import Display, Say
@@ -82,16 +82,16 @@ def run(wanted: Request, *, write: bool, plain: bool, binaries: Path | None) -> 
         edge.enter()
         # Written after each proxy: a run that is interrupted loses only one.
         keep = _write if write else _discard
-        figures, failed = asyncio.run(_measure(wanted, paths.path("etcd").parent, display, keep))
-    show_sized(results.rows(figures))
+        found, failed = asyncio.run(_measure(wanted, paths.path("etcd").parent, display, keep))
+    show_sized(results.rows(found))
     for message in failed:
         new_console(sys.stderr).print(message, style="red")
     raise SystemExit(1 if failed else 0)
 
 
 async def _measure(
-    wanted: Request, binaries: Path, display: Display, keep: Callable[[list[Figure]], None]
-) -> tuple[list[Figure], list[str]]:
+    wanted: Request, binaries: Path, display: Display, keep: Callable[[list[Result]], None]
+) -> tuple[list[Result], list[str]]:
     lab = Lab(Path(tempfile.mkdtemp(prefix="nodewright-bench-")), binaries, SystemClock())
     try:
         await lab.prepare()
@@ -122,8 +122,8 @@ class _Rounds:
     pods: Space
     binaries: Path
     display: Display
-    keep: Callable[[list[Figure]], None]
-    found: list[Figure] = field(default_factory=list)
+    keep: Callable[[list[Result]], None]
+    found: list[Result] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
     number: int = 1
 
@@ -143,7 +143,7 @@ class _Rounds:
             for subject in subjects:
                 await subject.close()
         for subject, run in zip(subjects, runs, strict=True):
-            taken = _figures(mode, size, subject.maker, run)
+            taken = _results(mode, size, subject.maker, run)
             self.found += taken
             self.keep(taken)
         # The kernel takes its time to remove a namespace with 100,000 rules.
@@ -160,7 +160,7 @@ class _Rounds:
                 self.failed.append(f"{name}: {error}")
             finally:
                 await subject.leave()
-        self.keep(_figures(subject.mode, size, subject.maker, run))
+        self.keep(_results(subject.mode, size, subject.maker, run))
 
 
 async def _walk(run: Measurement, steps: Sequence[str], say: Say) -> None:
@@ -174,21 +174,21 @@ async def _walk(run: Measurement, steps: Sequence[str], say: Say) -> None:
         await run.prepare_path()
 
 
-def _figures(mode: str, size: Size, maker: str, run: Measurement) -> list[Figure]:
+def _results(mode: str, size: Size, maker: str, run: Measurement) -> list[Result]:
     today, at = str(datetime.date.today()), commit()
     return [
-        Figure(mode, size.services, size.endpoints, name, maker, float(f"{value:.4g}"), today, at, name in run.at_least)
-        for name, value in run.figures.items()
+        Result(mode, size.services, size.endpoints, name, maker, float(f"{value:.4g}"), today, at, name in run.at_least)
+        for name, value in run.values.items()
     ]
 
 
-def _discard(figures: list[Figure]) -> None:
+def _discard(found: list[Result]) -> None:
     """Without --write the printed table is all there is."""
 
 
-def _write(figures: list[Figure]) -> None:
+def _write(found: list[Result]) -> None:
     kept = DOCS / "bench-services.json"
-    every = results.merged(results.load(kept), figures)
+    every = results.merged(results.load(kept), found)
     results.save(kept, every)
     curves = results.curves(every, "cold sync")
     (DOCS / "bench-services.svg").write_text(plot.chart(curves, "Cold sync of the proxy, two endpoints a Service"))

@@ -32,11 +32,11 @@ def run(*, modes: str, services: int, minutes: float, seed: int, plain: bool, bi
         edge.enter()
         folder = paths.path("etcd").parent
         done, refused = asyncio.run(_soak(tuple(modes.split(",")), Size(services), 60 * minutes, seed, folder, display))
-    for line in report(done.looks):
+    for line in report(done.comparisons):
         print(line)
     if refused:
         print("refused by the API server (name or port already taken):", refused)
-    return not done.looks or any(look.difference for look in done.looks)
+    return not done.comparisons or any(one.difference for one in done.comparisons)
 
 
 async def _soak(

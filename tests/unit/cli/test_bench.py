@@ -7,6 +7,7 @@ from typer.testing import CliRunner
 
 from cli.app import app
 from cli.bench.pods import Plan
+from cli.bench.services.measure import Effort
 from cli.commands.bench import network, pods, services, soak
 from nodelib.errors import Invalid
 
@@ -44,5 +45,5 @@ def test_options_reach_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_bad_lists_name_their_option(option: str, value: str, message: str) -> None:
     options = {"modes": "iptables", "sizes": "10", "steps": "cold", option: value}
     with pytest.raises(Invalid, match=message) as caught:
-        services.request(peer=False, dense=False, effort=services.Effort(), **options)
+        services.request(peer=False, dense=False, effort=Effort(), **options)
     assert caught.value.obj == f"--{option}"

@@ -8,8 +8,8 @@ import pytest
 
 from cli.bench import plot
 from cli.bench.report import BEGIN, END, HEAD, SIZED_HEAD, Row, Target, markdown, placed, placed_between
-from cli.bench.services import figures
-from cli.bench.services.figures import Figure
+from cli.bench.services import results
+from cli.bench.services.results import Result
 
 
 @pytest.mark.parametrize(
@@ -43,70 +43,70 @@ def test_the_plot_has_a_bar_a_row_that_both_have() -> None:
     assert plot.ratios([Row("alone", 1, None, "s")], "title") == ""
 
 
-def figure(maker: str, value: float, at_least: bool = False, name: str = "cold sync", services: int = 10000) -> Figure:
-    return Figure("nftables", services, 2, name, maker, value, "2026-01-01", "abc", at_least)
+def result(maker: str, value: float, at_least: bool = False, name: str = "cold sync", services: int = 10000) -> Result:
+    return Result("nftables", services, 2, name, maker, value, "2026-01-01", "abc", at_least)
 
 
 @pytest.mark.parametrize(
     ("values", "cells", "met"),
     [
-        ((figure("nodewright", 1), figure("upstream", 10)), ("1 s", "10 s", "0.10x", "0.12x, 1.3 s: met"), True),
+        ((result("nodewright", 1), result("upstream", 10)), ("1 s", "10 s", "0.10x", "0.12x, 1.3 s: met"), True),
         (
-            (figure("nodewright", 1.25), figure("upstream", 10)),
+            (result("nodewright", 1.25), result("upstream", 10)),
             ("1.25 s", "10 s", "0.12x", "0.12x, 1.3 s: missed"),
             False,
         ),
         (
-            (figure("nodewright", 1.4), figure("upstream", 99)),
+            (result("nodewright", 1.4), result("upstream", 99)),
             ("1.4 s", "99 s", "0.01x", "0.12x, 1.3 s: missed"),
             False,
         ),
         (
-            (figure("nodewright", 1), figure("upstream", 280, True)),
+            (result("nodewright", 1), result("upstream", 280, True)),
             ("1 s", "≥ 280 s", "≤ 0.00x", "0.12x, 1.3 s: met"),
             True,
         ),
         (
-            (figure("nodewright", 280, True), figure("upstream", 10)),
+            (result("nodewright", 280, True), result("upstream", 10)),
             ("≥ 280 s", "10 s", "-", "0.12x, 1.3 s: missed"),
             False,
         ),
-        ((figure("nodewright", 1),), ("1 s", "-", "-", "0.12x, 1.3 s: met"), True),
-        ((figure("upstream", 10),), ("-", "10 s", "-", "0.12x, 1.3 s"), None),
+        ((result("nodewright", 1),), ("1 s", "-", "-", "0.12x, 1.3 s: met"), True),
+        ((result("upstream", 10),), ("-", "10 s", "-", "0.12x, 1.3 s"), None),
         (
-            (figure("nodewright", 8, name="RSS"), figure("upstream", 8.4, name="RSS")),
+            (result("nodewright", 8, name="RSS"), result("upstream", 8.4, name="RSS")),
             ("8 MiB", "8.4 MiB", "0.95x", "1x: met"),
             True,
         ),
         (
-            (figure("nodewright", 8.4, name="RSS"), figure("upstream", 8, name="RSS")),
+            (result("nodewright", 8.4, name="RSS"), result("upstream", 8, name="RSS")),
             ("8.4 MiB", "8 MiB", "1.05x", "1x: met"),
             True,
         ),
         (
-            (figure("nodewright", 8.5, name="RSS"), figure("upstream", 8, name="RSS")),
+            (result("nodewright", 8.5, name="RSS"), result("upstream", 8, name="RSS")),
             ("8.5 MiB", "8 MiB", "1.06x", "1x: missed"),
             False,
         ),
         (
-            (figure("nodewright", 5, services=20), figure("upstream", 8, services=20)),
+            (result("nodewright", 5, services=20), result("upstream", 8, services=20)),
             ("5 s", "8 s", "0.62x", "-"),
             None,
         ),
     ],
 )
 def test_a_sized_row_is_judged_by_its_target(
-    values: tuple[Figure, ...], cells: tuple[str, ...], met: bool | None
+    values: tuple[Result, ...], cells: tuple[str, ...], met: bool | None
 ) -> None:
-    [row] = figures.rows(values)
+    [row] = results.rows(values)
     assert row.cells == ("nftables", values[0].figure, f"{values[0].services:,} x 2", *cells, "2026-01-01 abc")
     assert row.met is met
     assert len(row.cells) == len(SIZED_HEAD)
 
 
 def test_new_values_replace_older_ones_of_the_same_key() -> None:
-    old = [figure("upstream", 9), figure("nodewright", 3), figure("nodewright", 7, name="RSS")]
-    found = figures.merged(old, [figure("nodewright", 1)])
+    old = [result("upstream", 9), result("nodewright", 3), result("nodewright", 7, name="RSS")]
+    found = results.merged(old, [result("nodewright", 1)])
     assert [(one.figure, one.maker, one.value) for one in found] == [
         ("cold sync", "nodewright", 1),
         ("cold sync", "upstream", 9),
@@ -115,14 +115,14 @@ def test_new_values_replace_older_ones_of_the_same_key() -> None:
 
 
 def test_kept_values_are_read_back(tmp_path: Path) -> None:
-    kept = [figure("nodewright", 1), figure("upstream", 280, True)]
-    figures.save(tmp_path / "kept.json", kept)
-    assert figures.load(tmp_path / "kept.json") == kept
-    assert figures.load(tmp_path / "none.json") == []
+    kept = [result("nodewright", 1), result("upstream", 280, True)]
+    results.save(tmp_path / "kept.json", kept)
+    assert results.load(tmp_path / "kept.json") == kept
+    assert results.load(tmp_path / "none.json") == []
 
 
 def test_the_sized_section_stays_between_its_markers() -> None:
-    section = markdown(figures.rows([figure("nodewright", 1)]), "Services", "notes", SIZED_HEAD)
+    section = markdown(results.rows([result("nodewright", 1)]), "Services", "notes", SIZED_HEAD)
     found = placed_between(f"# B\n\n{BEGIN}\nold\n{END}\n\n## After\n", section)
     assert found == f"# B\n\n{BEGIN}\n{section}{END}\n\n## After\n"
     assert placed_between(found, section) == found
@@ -131,11 +131,11 @@ def test_the_sized_section_stays_between_its_markers() -> None:
 
 def test_the_chart_has_a_line_for_each_mode_and_maker() -> None:
     values = [
-        figure(maker, value, services=size)
+        result(maker, value, services=size)
         for maker in ("nodewright", "upstream")
         for size, value in ((10, 1), (100, 2))
     ]
-    drawn = plot.chart(figures.curves([*values, figure("nodewright", 5, name="RSS")], "cold sync"), "title")
+    drawn = plot.chart(results.curves([*values, result("nodewright", 5, name="RSS")], "cold sync"), "title")
     assert drawn.count("<polyline") == 2 and drawn.count("<circle") == 4
     assert "nodewright nftables: 2 s" in drawn and "upstream nftables: 2 s" in drawn
     assert plot.chart({}, "title") == ""

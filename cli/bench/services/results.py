@@ -51,7 +51,7 @@ TARGETS: dict[tuple[str, int, int, str], Target] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class Result:
     """One measured value and where it comes from. `figure` is a key of UNITS."""
 
     mode: str
@@ -69,31 +69,31 @@ class Figure:
         return (self.mode, self.services, self.endpoints, self.figure, self.maker)
 
 
-def load(path: Path) -> list[Figure]:
-    """None kept yet: an empty list."""
-    return [Figure(**each) for each in json.loads(path.read_text())] if path.exists() else []
+def load(path: Path) -> list[Result]:
+    """The kept results; an empty list if there is no file yet."""
+    return [Result(**each) for each in json.loads(path.read_text())] if path.exists() else []
 
 
-def merged(old: Iterable[Figure], new: Iterable[Figure]) -> list[Figure]:
-    """In the table's order."""
-    found = {figure.key: figure for figure in (*old, *new)}
+def merged(old: Iterable[Result], new: Iterable[Result]) -> list[Result]:
+    """Old and new results in the table's order; new ones replace old ones of the same key."""
+    found = {one.key: one for one in (*old, *new)}
     order = {name: number for number, name in enumerate(UNITS)}
     return sorted(found.values(), key=lambda one: (one.mode, order[one.figure], one.endpoints, one.services, one.maker))
 
 
-def save(path: Path, figures: Iterable[Figure]) -> None:
-    lines = [json.dumps(asdict(figure)) for figure in figures]
+def save(path: Path, results: Iterable[Result]) -> None:
+    lines = [json.dumps(asdict(one)) for one in results]
     path.write_text("[\n" + ",\n".join(lines) + "\n]\n")
 
 
-def rows(figures: Iterable[Figure]) -> list[Row]:
+def rows(results: Iterable[Result]) -> list[Row]:
     """A row for each mode, size and figure, with both makers."""
-    by_key = {figure.key: figure for figure in figures}
+    by_key = {one.key: one for one in results}
     keys = dict.fromkeys(key[:4] for key in by_key)
     return [_row(key, by_key.get((*key, "nodewright")), by_key.get((*key, "upstream"))) for key in keys]
 
 
-def _row(key: tuple[str, int, int, str], ours: Figure | None, peer: Figure | None) -> Row:
+def _row(key: tuple[str, int, int, str], ours: Result | None, peer: Result | None) -> Row:
     mode, services, endpoints, name = key
     taken = ours or peer
     assert taken is not None
@@ -110,10 +110,10 @@ def _row(key: tuple[str, int, int, str], ours: Figure | None, peer: Figure | Non
     )
 
 
-def curves(figures: Iterable[Figure], name: str) -> dict[tuple[str, str], list[tuple[float, float]]]:
+def curves(results: Iterable[Result], name: str) -> dict[tuple[str, str], list[tuple[float, float]]]:
     """For plot.chart(): by mode and maker, (Services, value) of one figure at two endpoints a Service."""
     found: dict[tuple[str, str], list[tuple[float, float]]] = {}
-    for one in figures:
+    for one in results:
         if one.figure == name and one.endpoints == 2 and one.value > 0:
             found.setdefault((one.mode, one.maker), []).append((one.services, one.value))
     return found
