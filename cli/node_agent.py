@@ -46,11 +46,11 @@ def main(argv: Sequence[str] | None = None, *, pod_network: str = "nodewright") 
 
 
 def _clean_up(settings: CniSettings) -> int:
-    async def nobody() -> frozenset[str] | None:
+    async def not_known() -> frozenset[str] | None:
         return None
 
     try:
-        asyncio.run(CniNode(settings, live_sandboxes=nobody).uninstall(remove_store=True))
+        asyncio.run(CniNode(settings, live_sandboxes=not_known).uninstall(remove_store=True))
     except NodewrightError as error:
         print(f"agent: {error}", file=sys.stderr)
         return 1

@@ -46,10 +46,10 @@ def settings(folder: Path) -> CniSettings:
 async def serve(folder: Path) -> None:
     """Serve until SIGTERM."""
 
-    async def nobody() -> frozenset[str] | None:
+    async def not_known() -> frozenset[str] | None:
         return None
 
-    node = CniNode(settings(folder), live_sandboxes=nobody)
+    node = CniNode(settings(folder), live_sandboxes=not_known)
     node.set_nodes([NodeFacts("bench", (), (ipaddress.ip_network(_CIDR),))])
     task = asyncio.ensure_future(node.run())
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)

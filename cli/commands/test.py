@@ -60,10 +60,10 @@ def run(arguments: Sequence[str]) -> None:
     Without a tier's name, a path or an option such as -k starts pytest once, and its exit status is ours.
     """
     named, rest = split(arguments)
+    _refuse_what_cannot_run(named, rest)
     if not named and any(_selects(argument) for argument in rest):
         raise SystemExit(spawn([sys.executable, "-m", "pytest", *rest]))
     tiers = named or TIERS
-    _refuse_what_cannot_run(named, rest)
     _need_root_for(tiers)
     outcomes = [_run_tier(tier, rest) for tier in tiers]
     print("\n".join(("", "Tiers:", *table(outcomes))))
@@ -98,9 +98,15 @@ def _result(status: int) -> str:
 
 
 def _refuse_what_cannot_run(named: Sequence[TestTier], rest: Sequence[str]) -> None:
+    if late := [word for word in _positional(rest) if word in _BY_NAME]:
+        raise Invalid(
+            f"tiers come before the arguments for pytest: {', '.join(late)}",
+            step="test",
+            action=f"Run `./nodewright test {' '.join(late)} ...`. A path with this name is written ./{late[0]}.",
+        )
     if not named or not rest:
         return
-    if paths := _paths(rest):
+    if paths := [word for word in _positional(rest) if _is_path(word)]:
         raise Invalid(
             f"tiers and paths cannot be combined: {', '.join(paths)}",
             step="test",
@@ -143,13 +149,12 @@ def _selects(argument: str) -> bool:
     return argument in _SELECTING or _is_path(argument)
 
 
-def _paths(arguments: Sequence[str]) -> list[str]:
-    """The paths among pytest's arguments; what follows an option may be its value, as in -k cli."""
-    before = ("", *arguments)
+def _positional(arguments: Sequence[str]) -> list[str]:
+    """Pytest's arguments without options, and without what may be the value of one, as in -k cli."""
     return [
         argument
-        for argument, previous in zip(arguments, before, strict=False)
-        if _is_path(argument) and previous not in _VALUED and not previous.startswith("--")
+        for argument, previous in zip(arguments, ("", *arguments), strict=False)
+        if not argument.startswith("-") and previous not in _VALUED and not previous.startswith("--")
     ]
 
 

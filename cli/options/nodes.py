@@ -113,7 +113,7 @@ def payload(
     binaries: Binaries = None,
     plain: Plain = False,
 ) -> None:
-    """Write everything that a machine without internet access needs to become a node."""
+    """Write what a machine without internet access needs to become a node: project, packages, binaries, images."""
     with reported():
         from cli.commands import payload as work
 

@@ -68,7 +68,7 @@ def conformance(
     name: Name = DEFAULT,
     tier: Annotated[
         Tier,
-        typer.Option(metavar="TIER", help="smoke: 7 tests; dev: 28; full: all that need not run alone."),
+        typer.Option(metavar="TIER", help="smoke: 7 tests; dev: 28; full: all that are not serial."),
     ] = Tier.SMOKE,
     focus: Annotated[
         str, typer.Option(metavar="REGEX", help="Run the tests whose full names match, instead of a tier.")
@@ -83,7 +83,10 @@ def conformance(
     ] = Maker.NODEWRIGHT,
     standalone: Annotated[bool, typer.Option(help="With --suite node: a kubelet without an API server.")] = False,
     cri_proxy: Annotated[
-        bool, typer.Option("--cri-proxy", help="With --suite node: the tests that make calls to the runtime fail.")
+        bool,
+        typer.Option(
+            "--cri-proxy", help="With --suite node: run the tests that inject failures into calls to the runtime."
+        ),
     ] = False,
     labels: Annotated[
         str,

@@ -6,7 +6,6 @@ import asyncio
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import aiohttp
 
@@ -14,9 +13,8 @@ from controlplane.edge import state, units
 from controlplane.model import Cluster
 from nodelib.errors import NodewrightError
 from nodelib.kube.access import load_kubeconfig
-from nodelib.kube.client import KubeClient
+from nodelib.kube.client import Json, KubeClient
 
-Json = dict[str, Any]
 SOCKET = "/run/nodewright/agent.sock"
 _SECONDS = 3.0
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 from cli.bench.services.objects import NAMESPACE, Size
-from nodelib.kube.client import ApiError, KubeClient
+from nodelib.kube.client import ApiError, Json, KubeClient
 
 _SERVICES = f"/api/v1/namespaces/{NAMESPACE}/services"
 _SLICES = f"/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices"
 _MERGE = "merge"
-Json = dict[str, Any]
 
 
 class Churn:
@@ -121,11 +119,11 @@ class Churn:
 
     def _endpoint(self) -> Json:
         number = self._random.randrange(1 << 20)
-        state = self._random.choice(("ready", "ready", "ready", "ending", "not ready"))
+        state = self._random.choice(("ready", "ready", "ready", "terminating", "not ready"))
         conditions = {
             "ready": state == "ready",
-            "serving": state in ("ready", "ending"),
-            "terminating": state == "ending",
+            "serving": state in ("ready", "terminating"),
+            "terminating": state == "terminating",
         }
         node = self._random.choice((self._node, "elsewhere"))
         address = f"10.{128 + (number >> 16)}.{number >> 8 & 255}.{number & 255}"

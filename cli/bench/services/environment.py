@@ -1,4 +1,4 @@
-"""The surroundings of `bench services` and `bench soak`: pods that answer, and an API server with many objects."""
+"""Prepares `bench services` and `bench soak`: pods that answer, and an API server with many objects."""
 
 from __future__ import annotations
 

@@ -78,7 +78,6 @@ def test_several_tiers_run_in_their_own_order_and_once(monkeypatch: pytest.Monke
         (["unit", "--maxfail", "1", "-khello"], ["tests/unit", "--maxfail", "1", "-khello"]),
         (["-k", "unit"], ["-k", "unit"]),
         (["-m", "netns"], ["-m", "netns"]),
-        (["-m", "netns", "lint"], ["-m", "netns", "lint"]),
         (["tests/unit/cli", "-q"], ["tests/unit/cli", "-q"]),
         (["tests/unit/cli/test_tiers.py::test_x"], ["tests/unit/cli/test_tiers.py::test_x"]),
         (["--", "--help"], ["--help"]),
@@ -139,6 +138,9 @@ def test_pytest_s_own_exit_status_is_kept_when_it_runs_once(monkeypatch: pytest.
     ("arguments", "message"),
     [
         (["unit", "tests/unit/cli"], "tiers and paths cannot be combined: tests/unit/cli"),
+        (["-x", "unit"], "tiers come before the arguments for pytest: unit"),
+        (["-m", "netns", "lint"], "tiers come before the arguments for pytest: lint"),
+        (["unit", "-q", "lint"], "tiers come before the arguments for pytest: lint"),
         (["lint", "types", "-x"], "lint, types: these tiers do not run pytest"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
