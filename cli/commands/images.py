@@ -35,7 +35,12 @@ def run(name: str, node: str, free: str, *, as_json: bool) -> None:
     reports = {one: parse(found) for one, (found, _) in answers.items() if found is not None}
     silent = "; ".join(f"{one}: {why}" for one, (found, why) in answers.items() if found is None)
     if not reports:
-        raise Temporary(silent, obj=name, step="ask for images", action="On a node, run this command as root.")
+        raise Temporary(
+            silent,
+            obj=name,
+            step="ask for images",
+            action="Create a cluster with `./nodewright up`; on a node, run this command as root.",
+        )
     if as_json:
         print(json.dumps({one: found for one, (found, _) in answers.items()}, indent=1))
         return

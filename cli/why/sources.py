@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -85,10 +86,18 @@ async def asked(path: str, what: str) -> tuple[Json | None, str]:
             if answer.status != 200:
                 return None, f"its agent answers {answer.status}"
             return dict(await answer.json()), ""
-    except PermissionError:
-        return None, "only root may open its socket"
     except (OSError, aiohttp.ClientError, TimeoutError) as error:
-        return None, f"its agent does not answer ({error or type(error).__name__})"
+        return None, _why_silent(error, path)
+
+
+def _why_silent(error: Exception, path: str) -> str:
+    # aiohttp wraps the socket's error in one of its own, which keeps the number.
+    match getattr(error, "errno", None):
+        case errno.EACCES | errno.EPERM:
+            return "only root may open its socket"
+        case errno.ENOENT | errno.ECONNREFUSED:
+            return f"its agent is not running (nothing listens on {path})"
+    return f"its agent does not answer ({error or type(error).__name__})"
 
 
 async def _api(kubeconfig: str) -> tuple[tuple[Json, ...] | None, tuple[Json, ...], str]:

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import io
+import os
+import socket
+import subprocess
+import sys
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 from agent.model.explain import End, Explanation, Happening, Wait
 from cli.display.terminal import new_console
 from cli.why import judge, show
+from cli.why.sources import asked
 
 Json = dict[str, Any]
 NOW = 1_767_225_600.0
+PROJECT = Path(__file__).resolve().parents[3]
 
 
 def explained(name: str = "web", uid: str = "u1", *waits: Wait, **more: Any) -> Explanation:
@@ -134,3 +143,32 @@ def test_the_newest_round_reads_from_top_to_bottom_and_nothing_is_said_twice() -
     order = ["remove container", "start app", "ready", "hook", "stop app", "ended app"]
     places = [text.index(f"  {step} ") for step in order]
     assert places == sorted(places)
+
+
+async def test_an_agent_that_is_not_running_is_named_by_its_socket(tmp_path: Path) -> None:
+    path = str(tmp_path / "agent.sock")
+    expected = (None, f"its agent is not running (nothing listens on {path})")
+    assert await asked(path, "/why") == expected
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+    assert await asked(path, "/why") == expected, "a socket that is left of a killed agent"
+    assert await asked("", "/why") == (None, "its agent is not running")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives up root to become another user")
+def test_another_user_than_root_is_told_who_may_ask(tmp_path: Path) -> None:
+    # Imported first: the interpreter itself may lie where only root can read.
+    code = f"""
+import asyncio, os
+from cli.why.sources import asked
+os.setgid(65534); os.setuid(65534)
+print(asyncio.run(asked({str(tmp_path / "agent.sock")!r}, "/why")))
+"""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "agent.sock"))
+        listener.listen()
+        tmp_path.chmod(0o700)
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(PROJECT)}
+        )
+    assert done.stdout.strip() == "(None, 'only root may open its socket')", done.stderr
