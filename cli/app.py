@@ -1,14 +1,14 @@
-"""The command line: importing a table puts its commands into the application, in the order of the help."""
+"""The application `nodewright`: importing a module of options adds its commands, in the order of the help."""
 
 from __future__ import annotations
 
-from cli import cluster_commands, node_commands, suite_commands
-from cli.root import app
+from cli.options import cluster, diagnosis, nodes, testing
+from cli.options.application import app
 
-__all__ = ["app", "cluster_commands", "node_commands", "suite_commands"]
+__all__ = ["app", "cluster", "diagnosis", "nodes", "testing"]
 
 
 def main() -> int:
-    """Exit status as typer gives it."""
+    """Run the command line; typer ends the process with the command's exit status."""
     app(prog_name="nodewright")
     return 0

@@ -1,9 +1,11 @@
-"""One process a node: the agent with the pod network's CNI server inside. The agent and cni do not know each other.
+"""The process of a node: the agent with the pod network's CNI server inside. agent and cni do not import each other.
 
-Takes the kubelet's flags, and of its own: --pod-network-cidr CIDR (every pod of the cluster: traffic to it is never
-translated), --pod-network-firewall iptables|nftables (as the node's service proxy has it), --pod-network-overlay
-auto|vxlan|routes (how other nodes' pods are reached), --pod-network none
-(another CNI plugin brings the network), --pod-network cleanup (take away all that the pod network made here, and end).
+It takes the kubelet's flags and these:
+--pod-network nodewright|none|cleanup: none when another CNI plugin provides the network; cleanup removes everything
+  that the pod network created on this node, and exits
+--pod-network-cidr CIDR: a range of the cluster's pods; traffic to it is never masqueraded (may be repeated)
+--pod-network-firewall iptables|nftables: which one the node's service proxy uses
+--pod-network-overlay auto|vxlan|routes: how pods on other nodes are reached
 """
 
 from __future__ import annotations
@@ -25,9 +27,9 @@ from nodelib.errors import Invalid, NodewrightError
 
 
 def main(argv: Sequence[str] | None = None, *, pod_network: str = "nodewright") -> int:
-    """Exit status as the agent's: 0 stopped as asked, 1 failed, 2 a bad command line or configuration.
+    """Exit status: 0 stopped on request, 1 failed, 2 a bad command line or configuration.
 
-    `pod_network`: which one when --pod-network does not say.
+    `pod_network`: the default of --pod-network.
     """
     own, rest = _parser(pod_network).parse_known_args(sys.argv[1:] if argv is None else list(argv))
     if own.pod_network == "none" or {"-h", "--help", "--version"} & set(rest):
@@ -40,15 +42,15 @@ def main(argv: Sequence[str] | None = None, *, pod_network: str = "nodewright") 
         return 2
     if own.pod_network == "cleanup":
         return _clean_up(settings)
-    return run_agent(rest, extra=Extra(network=lambda live, told: Network(settings, live, told)))
+    return run_agent(rest, extra=Extra(network=lambda live, report: Network(settings, live, report)))
 
 
 def _clean_up(settings: CniSettings) -> int:
-    async def nobody() -> frozenset[str] | None:
+    async def not_known() -> frozenset[str] | None:
         return None
 
     try:
-        asyncio.run(CniNode(settings, live_sandboxes=nobody).uninstall(remove_store=True))
+        asyncio.run(CniNode(settings, live_sandboxes=not_known).uninstall(remove_store=True))
     except NodewrightError as error:
         print(f"agent: {error}", file=sys.stderr)
         return 1
@@ -56,22 +58,22 @@ def _clean_up(settings: CniSettings) -> int:
 
 
 class Network:
-    """The pod network as the agent's composition root takes it."""
+    """Adapts the CNI server to agent.app.PodNetwork."""
 
-    def __init__(self, settings: CniSettings, live_sandboxes: LiveSandboxes, told: OnNetworkCall) -> None:
-        self._node = CniNode(settings, live_sandboxes=live_sandboxes, told=told)
+    def __init__(self, settings: CniSettings, live_sandboxes: LiveSandboxes, report: OnNetworkCall) -> None:
+        self._node = CniNode(settings, live_sandboxes=live_sandboxes, told=report)
 
     def set_nodes(self, nodes: Iterable[NodePlace]) -> None:
-        """All Nodes as they are now."""
+        """Replace what is known of the cluster's Nodes."""
         self._node.set_nodes([translated(node) for node in nodes])
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Serve until cancelled."""
         await self._node.run()
 
 
 def translated(node: NodePlace) -> NodeFacts:
-    """The agent's view of a Node as the pod network's."""
+    """Convert the agent's view of a Node to the pod network's."""
     return NodeFacts(
         name=node.name,
         internal_ips=tuple(ipaddress.ip_address(text) for text in node.internal_ips),
@@ -80,7 +82,7 @@ def translated(node: NodePlace) -> NodeFacts:
 
 
 def cni_settings(node_name: str, cidrs: Sequence[str], firewall: str, overlay: str = "auto") -> CniSettings:
-    """Raises Invalid when a range is none."""
+    """Settings of the CNI server. Raises Invalid for a text that is not an address range."""
     try:
         ranges = tuple(ipaddress.ip_network(text) for text in cidrs)
     except ValueError as error:

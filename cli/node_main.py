@@ -1,4 +1,7 @@
-"""`python -m cli.node_main`: cli/node_agent.py, imported while the collector rests: a tenth of the agent's start."""
+"""`python -m cli.node_main`: runs cli/node_agent.py, which is imported without garbage collection.
+
+That saves a tenth of the agent's start.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,9 @@ from nodelib import memory
 
 
 def main(argv: Sequence[str] | None = None, *, pod_network: str = "nodewright") -> int:
-    """See cli/node_agent.py."""
+    """As main() of cli/node_agent.py."""
     memory.rest_collector()
-    from cli.node_agent import main as run  # a thousand modules and classes: what the collector shall not look at
+    from cli.node_agent import main as run  # a thousand modules and classes, which the collector need not visit
 
     return run(argv, pod_network=pod_network)
 

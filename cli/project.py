@@ -1,4 +1,4 @@
-"""Where this project lies: daemons are started from it, tests and lists are found in it."""
+"""Where this project lies: daemons are started from there, tests and lists are found there."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""`bench network`: what a pod's network costs a runtime, ours and the field's bridge plugin, in own namespaces."""
+"""`bench network`: how long CNI calls take, with our plugin and with the CNI project's bridge plugin."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ PEER_PLUGINS = Path("/usr/lib/cni")  # Debian's containernetworking-plugins
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`alone` calls one after the other; `together` at once."""
+    """How many calls: `alone` one after the other, `together` at once."""
 
     alone: int = 200
     together: int = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
-    """Seconds of each call, as the runtime that executes the plugin sees them."""
+class CallTimes:
+    """Seconds of each call, as the runtime that executes the plugin sees them. `refused`: how many calls failed."""
 
     add: tuple[float, ...]
     delete: tuple[float, ...]
@@ -34,28 +34,28 @@ class Figures:
     refused: int
 
     @classmethod
-    def from_json(cls, raw: dict[str, object]) -> Figures:
+    def from_json(cls, raw: dict[str, object]) -> CallTimes:
         add, delete = (tuple(map(float, raw[name])) for name in ("add", "delete"))  # type: ignore[call-overload]
         return cls(add, delete, float(str(raw["together"])), int(str(raw["refused"])))
 
 
-def measure(plan: Plan, maker: str) -> Figures:
-    """`maker` ("nodewright" or "upstream") in a network namespace that ends with it. Raises NotFound, CommandError."""
+def measure(plan: Plan, maker: str) -> CallTimes:
+    """Measure `maker` ("nodewright" or "upstream") in a temporary network namespace. Raises NotFound, CommandError."""
     if maker == "upstream" and not (PEER_PLUGINS / "bridge").exists():
         raise NotFound(
             "no such CNI plugin",
             obj=str(PEER_PLUGINS / "bridge"),
             step="bench network --peer upstream",
-            action="apt-get install containernetworking-plugins",
+            action="Run `apt-get install containernetworking-plugins`.",
         )
     with tempfile.TemporaryDirectory(prefix="nodewright-bench-") as folder:
         worker = [sys.executable, "-m", "cli.bench.network_worker", folder, maker, str(plan.alone), str(plan.together)]
         done = run_sync(["unshare", "--net", *worker], timeout=1800, cwd=str(PROJECT))
-    return Figures.from_json(json.loads(done.stdout))
+    return CallTimes.from_json(json.loads(done.stdout))
 
 
-def rows(plan: Plan, ours: Figures, peer: Figures | None) -> list[Row]:
-    """The table: milliseconds a call."""
+def rows(plan: Plan, ours: CallTimes, peer: CallTimes | None) -> list[Row]:
+    """The table, in milliseconds a call."""
 
     def row(name: str, values: str, share: float) -> Row:
         theirs = percentile(list(getattr(peer, values)), share) * 1000 if peer else None

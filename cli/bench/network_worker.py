@@ -1,6 +1,6 @@
-"""The inside of `bench network`: a process in a network namespace of its own that plays the runtime.
+"""The worker of `bench network`: a process in a network namespace of its own that plays the runtime.
 
-`python -m cli.bench.network_worker FOLDER nodewright|upstream ALONE TOGETHER` prints the figures as JSON;
+`python -m cli.bench.network_worker FOLDER nodewright|upstream ALONE TOGETHER` prints the call times as JSON;
 `... FOLDER serve` is the node's CNI server, in a process of its own as on a node.
 """
 
@@ -26,14 +26,14 @@ from cni.settings import CniSettings, conflist
 from nodelib.command import run, run_sync
 from nodelib.errors import Temporary
 
-_CIDR = "10.244.0.0/22"  # more addresses than pods at once
+_CIDR = "10.244.0.0/22"  # more addresses than concurrent pods
 _CLONE_NEWNET = 0x40000000
 _PEER = {"type": "bridge", "bridge": "nw0", "isGateway": True, "hairpinMode": True, "ipMasq": False}
 _START_SECONDS = 30
 
 
 def settings(folder: Path) -> CniSettings:
-    """Everything of the node below `folder`."""
+    """Settings that keep everything of the node in `folder`."""
     return CniSettings(
         "bench",
         socket=str(folder / "cni.sock"),
@@ -44,12 +44,12 @@ def settings(folder: Path) -> CniSettings:
 
 
 async def serve(folder: Path) -> None:
-    """Until SIGTERM."""
+    """Serve until SIGTERM."""
 
-    async def nobody() -> frozenset[str] | None:
+    async def not_known() -> frozenset[str] | None:
         return None
 
-    node = CniNode(settings(folder), live_sandboxes=nobody)
+    node = CniNode(settings(folder), live_sandboxes=not_known)
     node.set_nodes([NodeFacts("bench", (), (ipaddress.ip_network(_CIDR),))])
     task = asyncio.ensure_future(node.run())
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
@@ -57,7 +57,7 @@ async def serve(folder: Path) -> None:
 
 
 def new_namespace() -> int:
-    """A descriptor of a network namespace that nothing else holds; made in a thread, which ends in it."""
+    """A descriptor of a new network namespace that nothing else holds. A thread makes it, because it moves into it."""
     made: list[int] = []
 
     def make() -> None:
@@ -76,14 +76,14 @@ def new_namespace() -> int:
 
 
 class Runtime:
-    """Executes one plugin for pods that are nothing but namespaces."""
+    """Executes one plugin, for pods that are only network namespaces."""
 
     def __init__(self, plugin: Path, conf: dict[str, Any], path: str) -> None:
         self._plugin, self._path = str(plugin), path
         self._stdin = json.dumps(conf).encode()
 
     def call(self, command: str, number: int, netns: int) -> float:
-        """Seconds; negative when the plugin refused."""
+        """The seconds of one call, negative when the plugin refused it."""
         env = {
             "PATH": os.environ["PATH"],
             "CNI_COMMAND": command,
@@ -100,14 +100,14 @@ class Runtime:
         return seconds if done.returncode == 0 else -seconds
 
 
-def figures(runtime: Runtime, alone: int, together: int) -> dict[str, object]:
-    """One after the other first, then at once; namespaces are made before the clock runs."""
+def call_times(runtime: Runtime, alone: int, together: int) -> dict[str, object]:
+    """Calls one after the other, then all at once; namespaces are made before the time is taken."""
     add, delete = [], []
     for number in range(alone + 5):
         netns = new_namespace()
         times = runtime.call("ADD", number, netns), runtime.call("DEL", number, netns)
         os.close(netns)
-        if number >= 5:  # the first ones read the plugin from the disk
+        if number >= 5:  # the first calls read the plugin from disk
             add.append(abs(times[0]))
             delete.append(abs(times[1]))
     spaces = [new_namespace() for _ in range(together)]
@@ -119,7 +119,7 @@ def figures(runtime: Runtime, alone: int, together: int) -> dict[str, object]:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Exit status 1 with a reason on stderr when the server does not come up."""
+    """The process's exit status. Raises Temporary when the CNI server does not start."""
     folder = Path(argv[0])
     if argv[1:] == ["serve"]:
         asyncio.run(serve(folder))
@@ -130,7 +130,7 @@ def main(argv: Sequence[str]) -> int:
         conf = _PEER | {"cniVersion": "1.0.0", "name": "bench", "ipam": ipam | {"routes": [{"dst": "0.0.0.0/0"}]}}
         there = "/usr/lib/cni"
         runtime = Runtime(Path(there, "bridge"), conf, there)
-        print(json.dumps(figures(runtime, int(argv[2]), int(argv[3]))))
+        print(json.dumps(call_times(runtime, int(argv[2]), int(argv[3]))))
         return 0
     print(json.dumps(asyncio.run(_with_server(folder, int(argv[2]), int(argv[3])))))
     return 0
@@ -150,7 +150,7 @@ async def _with_server(folder: Path, alone: int, together: int) -> dict[str, obj
         await asyncio.sleep(0.05)
     runtime = Runtime(folder / "bin" / "nodewright", conf, str(folder / "bin"))
     try:
-        return await asyncio.to_thread(figures, runtime, alone, together)
+        return await asyncio.to_thread(call_times, runtime, alone, together)
     finally:
         server.cancel()
         await asyncio.wait([server])

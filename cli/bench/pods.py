@@ -1,8 +1,8 @@
-"""How fast pods start and go, seen by a watch, and what the node's daemons cost meanwhile.
+"""How fast pods start and go, as a watch sees it, and what the node's daemons cost meanwhile.
 
-A pod is bound to one node when it is created (spec.nodeName), so the scheduler is not measured.
-Its image is present. Ready is the first watch event whose Ready condition is True; gone is
-the DELETED event. The peer's run is the same code against upstream's kubelet.
+Pods are created with spec.nodeName, so the scheduler is not measured, and their image is present. A pod is ready at
+the first watch event whose Ready condition is True, and gone at the DELETED event. The same code measures upstream's
+kubelet.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from cli.bench.asked import api_calls, one_of_each
+from cli.bench.kubelet_api import api_calls, seconds_of_one_each
 from cli.bench.reactions import NodePlace, Reacting, Reactions, dying, mounting, probed
 from nodelib.clock import Clock
 from nodelib.kube.client import Json, KubeClient
@@ -20,14 +20,16 @@ from nodelib.kube.reflector import Reflector
 
 NAMESPACE = "nodewright-bench"
 _PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
-_RECORDS_LIMIT = 150.0  # seconds; upstream's kubelet looks for dead containers once a minute
+_RECORDS_LIMIT = 150.0  # seconds; upstream's kubelet removes dead containers once a minute
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is run: `serial` pods one at a time, `rounds` of `together` at once, `bursts` of `burst`. The last burst
-    stays: how soon its node reacts, what so many probes each second cost, how all of them go."""
+    """What is run: `serial` pods one at a time, `rounds` of `together` at once, `bursts` of `burst`.
+
+    The last burst stays while reactions and the cost of probes are measured; then all pods are deleted at once.
+    """
 
     serial: int = 15
     together: int = 10
@@ -42,13 +44,13 @@ class Plan:
 
     @classmethod
     def quick(cls) -> Plan:
-        """Each row once or twice: whether all of it works."""
+        """Measures each row once or twice, to see whether all of it works."""
         return cls(serial=3, rounds=1, bursts=2, idle_seconds=5, deaths=3)
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """A process: CPU seconds since its start, resident memory in MiB."""
+    """A process's CPU seconds since its start, and its resident memory in MiB."""
 
     cpu: float
     rss: float
@@ -56,14 +58,14 @@ class Usage:
 
 @dataclass(slots=True)
 class Result:
-    """Seconds, one entry a pod; CPU in seconds of one core; memory in MiB."""
+    """Times in seconds, with one entry for each pod; CPU as seconds or shares of one core; memory in MiB."""
 
     ready_alone: list[float] = field(default_factory=list)
     gone_alone: list[float] = field(default_factory=list)
     ready_together: list[float] = field(default_factory=list)
     gone_together: list[float] = field(default_factory=list)
     own_share: float = 0
-    api_share: float = 0  # of own_share: what the API server took, at one call of each kind that a start needs
+    api_share: float = 0  # part of own_share: the API server's, with one call of each kind that a start needs
     burst_all_ready: list[float] = field(default_factory=list)
     burst_all_gone: list[float] = field(default_factory=list)
     everything_gone: float = 0
@@ -77,7 +79,7 @@ class Result:
 
 
 def usage(pid: int) -> Usage:
-    """What /proc says of `pid`; its children (a shim, a plugin) are not counted."""
+    """Read from /proc; children of `pid` (a shim, a plugin) are not counted."""
     with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
         fields = file.read().rpartition(")")[2].split()
     with open(f"/proc/{pid}/statm", encoding="ascii") as file:
@@ -86,7 +88,7 @@ def usage(pid: int) -> Usage:
 
 
 class PodBench:
-    """Owns the bench namespace and one watch of it; `proxy` is its pid on the node, 0: not measured."""
+    """Owns the namespace of the bench and a watch on it; `proxy` is the proxy's pid, 0 to leave it out."""
 
     def __init__(self, client: KubeClient, clock: Clock, *, node: NodePlace, image: str, proxy: int) -> None:
         self._client = client
@@ -100,7 +102,7 @@ class PodBench:
         self._watch = Reflector(client, _PODS, name="bench pods", on_change=self._on_change)
 
     async def run(self, plan: Plan, say: Callable[[str], None]) -> Result:
-        """The whole measurement. The namespace is removed again whatever happens."""
+        """The whole measurement. The namespace is always removed at the end."""
         result = Result()
         await self._client.post("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
         watch = asyncio.create_task(self._watch.run(), name="bench watch")
@@ -122,15 +124,15 @@ class PodBench:
         return result
 
     async def _alone(self, plan: Plan, result: Result, say: Callable[[str], None]) -> None:
-        runtime = await self._reacting.asked.starting_seconds()
+        runtime = await self._reacting.kubelet.starting_seconds()
         before, calls = usage(self._agent).cpu, await api_calls(self._client.access)
         for number in range(plan.serial):
             say(f"one at a time: {number + 1} of {plan.serial}")
             await self._batch([f"alone-{number}"], result.ready_alone, result.gone_alone)
         result.agent_cpu_a_pod = (usage(self._agent).cpu - before) / plan.serial
-        runtime = await self._reacting.asked.starting_seconds() - runtime
+        runtime = await self._reacting.kubelet.starting_seconds() - runtime
         result.own_share = (sum(result.ready_alone) - runtime) / plan.serial
-        result.api_share = one_of_each(calls, await api_calls(self._client.access))
+        result.api_share = seconds_of_one_each(calls, await api_calls(self._client.access))
 
     async def _together(self, plan: Plan, result: Result, say: Callable[[str], None]) -> None:
         for turn in range(plan.rounds):
@@ -184,7 +186,7 @@ class PodBench:
                 while _same_run(status, self._watch.store[NAMESPACE, name]):
                     await asyncio.sleep(0.001)
             found.death.append(self._clock.monotonic() - at)
-            # Its restart takes both cores for a while: the next death is to be seen by itself.
+            # The restart occupies both cores for a while, so wait for it before the next death.
             await self._runs_again(name)
         await self._delete(names)
         say("a ConfigMap changed")
@@ -206,7 +208,7 @@ class PodBench:
                 await asyncio.sleep(0.005)
 
     async def _probes(self, plan: Plan, found: Reactions, say: Callable[[str], None]) -> list[str]:
-        """What the probes cost beside the burst's pods; the names of their pods, which stay."""
+        """Measure what probes cost beside the pods of the burst; returns the names of the probed pods, which stay."""
         say(f"{plan.exec_probes} exec and {plan.http_probes} HTTP probes a second")
         kinds = {"exec": plan.exec_probes, "httpGet": plan.http_probes}
         names = {kind: [f"probed-{kind.lower()}-{number}" for number in range(count)] for kind, count in kinds.items()}
@@ -226,16 +228,19 @@ class PodBench:
         gone += [self._gone[name] - asked[name] for name in names]
 
     async def _idle(self, plan: Plan) -> tuple[float, float]:
-        """Resident memory, and the share of one core used over the idle time: the node rests, and what the runtime
-        remembers of pods that are gone has been removed, which either kubelet does when it has time."""
-        await self._forgotten()
+        """Resident memory, and the share of one core used while idle.
+
+        It first waits until the runtime's records of deleted pods are removed, which each kubelet does in its own
+        time.
+        """
+        await self._records_removed()
         await self._clock.sleep(3)
         before, start = usage(self._agent), self._clock.monotonic()
         await self._clock.sleep(plan.idle_seconds)
         after = usage(self._agent)
         return after.rss, (after.cpu - before.cpu) / (self._clock.monotonic() - start)
 
-    async def _forgotten(self) -> None:
+    async def _records_removed(self) -> None:
         until = self._clock.monotonic() + _RECORDS_LIMIT
         while self._clock.monotonic() < until:
             pods = await self._client.get("/api/v1/pods", {"fieldSelector": f"spec.nodeName={self._node}"})
@@ -283,7 +288,7 @@ class PodBench:
 
 
 def _same_run(before: Json, pod: Json) -> bool:
-    """Whether the API still shows the container as it was: running, the same one."""
+    """Whether the API still shows the same container, running."""
     now = (pod["status"].get("containerStatuses") or [{}])[0]
     return now.get("containerID") == before["containerID"] and "running" in (now.get("state") or {})
 

@@ -1,59 +1,89 @@
-"""Turns measurements into the table of docs/benchmarks.md: ours, the peer's, the ratio, the target, met or missed."""
+"""The one table of all benchmarks: ours, the peer's, the ratio, the target, met or missed; and its place in the docs.
+
+Each benchmark makes its rows; this module judges and shows them. Pure.
+"""
 
 from __future__ import annotations
 
 import re
-import statistics
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cli.bench.pods import Result
-
-HEAD = ("measure", "nodewright", "upstream", "ratio", "target")
+_BOTH = ("nodewright", "upstream", "ratio", "target")
+HEAD = ("measure", *_BOTH)
+SIZED_HEAD = ("mode", "measure", "Services", *_BOTH, "taken")
+# The section of `bench services` stands between these lines.
+BEGIN, END = "<!-- bench services: written by the command -->", "<!-- end of bench services -->"
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """At most this ratio to the peer, at most this value in the row's unit; None: not asked for."""
+    """The highest ratio to the peer and the highest value, in the row's unit; None: no such limit.
+
+    `slack` is how far a ratio may exceed its limit: noise, or what two decimals hide.
+    """
 
     ratio: float | None = None
     value: float | None = None
+    slack: float = 0.005
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One measure of both; `peer` None: it was not run."""
+    """One measure of both makers; None where it was not measured.
+
+    `cut`: whether ours and the peer's measurement was cut short, so that the value is a lower bound. `mode`, `size`
+    and `taken` (date and commit) are the columns that SIZED_HEAD has in addition.
+    """
 
     measure: str
-    ours: float
+    ours: float | None
     peer: float | None
     unit: str
     target: Target = Target()
+    cut: tuple[bool, bool] = (False, False)
+    mode: str = ""
+    size: str = ""
+    taken: str = ""
+
+    @property
+    def ratio_value(self) -> float | None:
+        """Ours divided by the peer's."""
+        return self.ours / self.peer if self.ours is not None and self.peer else None
 
     @property
     def ratio(self) -> str:
-        return f"{self.ours / self.peer:.2f}x" if self.peer else "-"
+        """As the table shows it; a bound where the peer was cut short, nothing where we were."""
+        if self.ratio_value is None or self.cut[0]:
+            return "-"
+        return f"{'≤ ' if self.cut[1] else ''}{self.ratio_value:.2f}x"
+
+    @property
+    def met(self) -> bool | None:
+        """Whether the target is met; None: there is no target, or not the values to judge it by."""
+        judged = []
+        if self.target.ratio is not None and self.ratio_value is not None:
+            judged.append(self.ratio_value <= self.target.ratio + self.target.slack)
+        if self.target.value is not None and self.ours is not None:
+            judged.append(self.ours <= self.target.value)
+        return all(judged) if judged else None
 
     @property
     def verdict(self) -> str:
-        """The target, and whether it is met; a ratio without a peer is not judged."""
-        wanted, judged = [], []
-        if self.target.ratio is not None:
-            wanted.append(f"{self.target.ratio:g}x")
-            if self.peer:
-                judged.append(self.ours / self.peer <= self.target.ratio + 0.005)
-        if self.target.value is not None:
-            wanted.append(f"{self.target.value:g} {self.unit}")
-            judged.append(self.ours <= self.target.value)
-        if not wanted:
-            return "-"
-        return ", ".join(wanted) + (f": {'met' if all(judged) else 'missed'}" if judged else "")
+        """The target, and whether it is met."""
+        wanted = [f"{self.target.ratio:g}x"] if self.target.ratio is not None else []
+        wanted += [f"{self.target.value:g} {self.unit}"] if self.target.value is not None else []
+        judged = {None: "", True: ": met", False: ": missed"}[self.met]
+        return ", ".join(wanted) + judged if wanted else "-"
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """As a table shows it, in the order of HEAD."""
-        peer = "-" if self.peer is None else f"{self.peer:.3g} {self.unit}"
-        return self.measure, f"{self.ours:.3g} {self.unit}", peer, self.ratio, self.verdict
+        """In the order of HEAD, or of SIZED_HEAD for a row that has a mode."""
+        both = (self._value(self.ours, self.cut[0]), self._value(self.peer, self.cut[1]), self.ratio, self.verdict)
+        return (self.mode, self.measure, self.size, *both, self.taken) if self.mode else (self.measure, *both)
+
+    def _value(self, value: float | None, cut: bool) -> str:
+        return "-" if value is None else f"{'≥ ' if cut else ''}{value:.3g} {self.unit}"
 
 
 def percentile(values: list[float], share: float) -> float:
@@ -64,51 +94,26 @@ def percentile(values: list[float], share: float) -> float:
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
-_CORE = "% of a core"
-_MEASURES: tuple[tuple[str, str, Callable[[Result], float], Target], ...] = (
-    ("create to Ready, one at a time, p50", "s", lambda r: statistics.median(r.ready_alone), Target(0.8)),
-    ("create to Ready, one at a time, p99", "s", lambda r: percentile(r.ready_alone, 0.99), Target(0.8)),
-    ("the same beyond the runtime's three calls, mean", "ms", lambda r: r.own_share * 1000, Target(value=10)),
-    ("of that the API server: one POST, token and PATCH", "ms", lambda r: r.api_share * 1000, Target()),
-    ("create to Ready, 10 at once, p50", "s", lambda r: statistics.median(r.ready_together), Target(0.8)),
-    ("create to Ready, 10 at once, p99", "s", lambda r: percentile(r.ready_together, 0.99), Target(0.8)),
-    ("60 at once, all Ready", "s", lambda r: statistics.median(r.burst_all_ready), Target(0.8)),
-    ("delete to gone, one at a time, grace 1 s, p50", "s", lambda r: statistics.median(r.gone_alone), Target(0.2)),
-    ("delete to gone, 10 at once, grace 1 s, p99", "s", lambda r: percentile(r.gone_together, 0.99), Target()),
-    ("60 at once, all gone", "s", lambda r: statistics.median(r.burst_all_gone), Target(0.5)),
-    ("100 at once (40 of them with probes), all gone", "s", lambda r: r.everything_gone, Target(0.5)),
-    ("container killed to its end in the API, p50", "s", lambda r: statistics.median(r.reactions.death), Target()),
-    ("container killed to its end in the API, worst", "s", lambda r: max(r.reactions.death), Target(0.2, 0.1)),
-    ("ConfigMap changed to seen in the pod", "s", lambda r: max(r.reactions.change), Target(value=5)),
-    ("kubelet started to all 100 pods known", "s", lambda r: max(r.reactions.restart), Target(value=2)),
-    ("kubelet started to all 40 probed again", "s", lambda r: max(r.reactions.probed_again), Target(value=2)),
-    ("kubelet CPU for a pod started and deleted", "ms", lambda r: r.agent_cpu_a_pod * 1000, Target(1)),
-    ("kubelet idle CPU, few pods", _CORE, lambda r: r.agent_idle_few * 100, Target()),
-    ("kubelet idle CPU, 60 pods", _CORE, lambda r: r.agent_idle_burst * 100, Target(0.5)),
-    ("kubelet CPU, 100 pods, 15 exec and 25 HTTP probes/s", _CORE, lambda r: r.reactions.probing * 100, Target(1)),
-    ("kubelet RSS, few pods", "MiB", lambda r: r.agent_rss_few, Target(1)),
-    ("kubelet RSS, 60 pods", "MiB", lambda r: r.agent_rss_burst, Target(1)),
-    ("kubelet RSS, 100 pods, 40 of them with probes", "MiB", lambda r: r.reactions.probing_rss, Target(1)),
-    ("proxy RSS", "MiB", lambda r: r.proxy_rss, Target(1)),
-)
-
-
-def rows(ours: Result, peer: Result | None) -> list[Row]:
-    """One row a measure."""
-    return [Row(name, take(ours), take(peer) if peer else None, unit, target) for name, unit, take, target in _MEASURES]
-
-
-def markdown(table: list[Row], heading: str, note: str = "") -> str:
+def markdown(table: Sequence[Row], heading: str, note: str = "", head: tuple[str, ...] = HEAD) -> str:
     """A section for docs/benchmarks.md."""
     lines = [f"## {heading}", "", *([note, ""] if note else [])]
-    lines += [f"| {' | '.join(HEAD)} |", "|" + " --- |" * len(HEAD)]
+    lines += [f"| {' | '.join(head)} |", "|" + " --- |" * len(head)]
     lines += [f"| {' | '.join(row.cells)} |" for row in table]
     return "\n".join(lines) + "\n"
 
 
 def placed(document: str, section: str, what: str) -> str:
-    """The document with the section in the place of the one whose heading begins with `what`, else at its end."""
+    """The document with the section in place of the one whose heading begins with `what`, otherwise at its end."""
     old = re.search(rf"^## {re.escape(what)},.*?(?=^## |^<!-- |\Z)", document, re.MULTILINE | re.DOTALL)
     if old is None:
         return f"{document.rstrip()}\n\n{section}"
     return f"{document[: old.start()]}{section}\n{document[old.end() :]}".rstrip() + "\n"
+
+
+def placed_between(document: str, section: str) -> str:
+    """The document with the section in place of what stood between BEGIN and END, otherwise at its end."""
+    framed = f"{BEGIN}\n{section}{END}"
+    before, found, rest = document.partition(BEGIN)
+    if not found:
+        return f"{document.rstrip()}\n\n{framed}\n"
+    return f"{before}{framed}{rest.partition(END)[2]}"

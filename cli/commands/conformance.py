@@ -1,4 +1,4 @@
-"""`nodewright conformance`."""
+"""`nodewright conformance`: runs upstream's e2e or e2e_node suite and prints a table by feature."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from cli.commands.kubectl import find
-from cli.display import Display
+from cli.clusters import find
+from cli.display.steps import Display
+from cli.display.terminal import new_console
 from cli.errors import need_root
 from cli.project import PROJECT
-from cli.terminal import new_console
 from controlplane.suites.plan.conformance import alone, table
 from controlplane.suites.plan.node_suite import Setup
 from controlplane.suites.work.conformance import Order, Report
@@ -55,10 +55,12 @@ def run(
 
 
 def setup_of(*, standalone: bool, cri_proxy: bool) -> Setup:
-    """What stands around the kubelet. Raises Invalid for both at once: no such run is known to the suite."""
+    """What runs beside the kubelet. Raises Invalid for both at once, which the suite does not support."""
     if standalone and cri_proxy:
         raise Invalid(
-            "--standalone and --cri-proxy exclude each other", step="options", action="Run them one after the other."
+            "--standalone and --cri-proxy cannot be combined",
+            step="read the options",
+            action="Run them separately.",
         )
     if standalone:
         return Setup.STANDALONE
@@ -76,7 +78,7 @@ def node_order(
     binaries: Path | None,
     setup: Setup,
 ) -> NodeOrder:
-    """What the command line asks for, with where this project and its interpreter are."""
+    """The order that the command line gives, with the paths of this project and its interpreter."""
     return NodeOrder(
         name=name,
         agent=agent,
@@ -103,7 +105,7 @@ def run_node(order: NodeOrder, *, plain: bool) -> None:
 
 
 def list_node(order: NodeOrder, *, plain: bool) -> None:
-    """Name what run_node() would run; exit status 1 when that is nothing."""
+    """List the tests that run_node() would run; exit status 1 if there are none."""
     with Display(plain=plain or None) as display:
         listed = asyncio.run(list_tests(order, display))
     _show_names(listed)
@@ -116,7 +118,7 @@ def _show_names(listed: Sequence[str]) -> NoReturn:
 
 
 async def _until_asked_to_stop(work: Coroutine[Any, Any, Report]) -> Report:
-    """SIGTERM and Ctrl-C undo what was made, once: whoever asks again must not cut the undoing short."""
+    """SIGTERM and Ctrl-C cancel the work, which cleans up; another signal does not interrupt the cleanup."""
     task, loop = asyncio.ensure_future(work), asyncio.get_running_loop()
     asked: list[int] = []
 
@@ -125,7 +127,7 @@ async def _until_asked_to_stop(work: Coroutine[Any, Any, Report]) -> Report:
             asked.append(number)
             loop.call_soon_threadsafe(task.cancel)
 
-    # loop.add_signal_handler() would not do: what pyroute2 forks inherits its wake-up pipe, and is ended by SIGTERM.
+    # Not loop.add_signal_handler(): processes that pyroute2 forks would inherit its wake-up pipe and end on SIGTERM.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
     try:
@@ -135,7 +137,7 @@ async def _until_asked_to_stop(work: Coroutine[Any, Any, Report]) -> Report:
 
 
 def show(report: Report, cluster: str, console: Console) -> None:
-    """A row a feature, then each failure with its reason and the command that runs it alone."""
+    """Print a row for each feature, then each failure with its reason and the command that runs it alone."""
     rows = table(report.results)
     shown = Table(box=None, padding=(0, 2), header_style="bold")
     shown.add_column("FEATURE")
@@ -149,6 +151,6 @@ def show(report: Report, cluster: str, console: Console) -> None:
         for failure in row.failures:
             console.print(Text(f"\nFAILED {failure.name}", "bold red"))
             console.print(f"  {failure.reason}")
-            console.print(f"  alone: {alone(failure.name, cluster)}", soft_wrap=True)
+            console.print(f"  run it alone: {alone(failure.name, cluster)}", soft_wrap=True)
     passed, failed_count = sum(row.passed for row in rows), sum(row.failed for row in rows)
     console.print(f"\n{passed} passed, {failed_count} failed in {report.seconds:.0f} s. Reports: {report.directory}")

@@ -1,4 +1,4 @@
-"""`nodewright doctor`."""
+"""`nodewright doctor`: checks this machine and a cluster's nodes."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 from rich.table import Table
 from rich.text import Text
 
+from cli.display.terminal import new_console
 from cli.project import PROJECT
-from cli.terminal import new_console
 from controlplane.doctor.plan.preflight import Finding, fatal
 from controlplane.doctor.work import examine, examine_nodes
 
@@ -19,7 +19,7 @@ _STYLE = {"ok": "green", "warning": "yellow", "fatal": "bold red"}
 
 
 def run(name: str, *, as_json: bool, binaries: Path | None) -> None:
-    """Show every finding, of the nodes of the cluster `name` too; exit status 1 when one is fatal."""
+    """Show all findings about this machine and the nodes of the cluster `name`; exit status 1 if one is fatal."""
     findings = asyncio.run(_findings(name, binaries))
     if as_json:
         print(json.dumps([asdict(finding) for finding in findings], indent=1))
@@ -34,7 +34,7 @@ async def _findings(name: str, binaries: Path | None) -> tuple[Finding, ...]:
 
 
 def show(findings: tuple[Finding, ...]) -> None:
-    """A table, fixes on lines of their own below their findings."""
+    """Print a table, with each fix on a line below its finding."""
     table = Table(box=None, padding=(0, 2), show_header=False)
     for finding in findings:
         table.add_row(Text(finding.level, _STYLE[finding.level]), finding.check, finding.found)

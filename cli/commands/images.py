@@ -1,4 +1,4 @@
-"""`nodewright images`."""
+"""`nodewright images`: what keeps each image on a node, and what garbage collection removes next."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from agent.common.plan.sizes import size_of, span_of
 from agent.images.model.images import Collected, HeldImage, Hold, Holding, ImageReport
 from agent.images.plan.image_gc import usage_percent
 from agent.images.plan.image_holds import holding, to_go
-from cli.commands.kubectl import find
-from cli.terminal import new_console
+from cli.clusters import find
+from cli.display.terminal import new_console, new_table
 from cli.why.sources import asked, sockets
 from controlplane.cluster.edge import state
 from nodelib import quantity
@@ -25,7 +25,7 @@ _WIDE = 200
 
 
 def run(name: str, node: str, free: str, *, as_json: bool) -> None:
-    """What holds each image of the nodes, or with `free` (a quantity) what would go to free so much.
+    """Show what keeps each image, or with `free` (a quantity) what would be removed to free that much.
 
     Raises NotFound (no such node), Invalid (`free`), Temporary when no agent answers.
     """
@@ -35,7 +35,12 @@ def run(name: str, node: str, free: str, *, as_json: bool) -> None:
     reports = {one: parse(found) for one, (found, _) in answers.items() if found is not None}
     silent = "; ".join(f"{one}: {why}" for one, (found, why) in answers.items() if found is None)
     if not reports:
-        raise Temporary(silent, obj=name, step="ask for images", action="On a node, run it as root.")
+        raise Temporary(
+            silent,
+            obj=name,
+            step="ask for images",
+            action="Create a cluster with `./nodewright up`; on a node, run this command as root.",
+        )
     if as_json:
         print(json.dumps({one: found for one, (found, _) in answers.items()}, indent=1))
         return
@@ -47,11 +52,11 @@ def run(name: str, node: str, free: str, *, as_json: bool) -> None:
         if wanted is None:
             console.print(_table(report.images, now))
     if silent:
-        console.print(f"No word of {silent}", style="yellow")
+        console.print(f"No answer from {silent}", style="yellow")
 
 
 def parse(document: dict[str, Any]) -> ImageReport:
-    """An agent's answer."""
+    """Read an agent's answer."""
     images = tuple(
         HeldImage(**{**one, "names": tuple(one["names"]), "holds": tuple(_hold(hold) for hold in one["holds"])})
         for one in document["images"]
@@ -69,7 +74,7 @@ def _chosen(name: str, node: str) -> dict[str, str]:
     ways = sockets(cluster)
     if node and node not in ways:
         if cluster is None and state.clusters():
-            find(name)  # another cluster was meant: the error names those that are here
+            find(name)  # raises NotFound, which names the clusters that exist
         raise NotFound(f'no node "{node}"', step="ask for images", action=f"There are: {', '.join(sorted(ways))}.")
     return {node: ways[node]} if node else ways
 
@@ -86,7 +91,7 @@ def _bytes(text: str) -> int:
     except Invalid as error:
         raise Invalid(error.message, obj=f"--free {text}", step="read the command line", action=action) from error
     if wanted <= 0:
-        raise Invalid("it is nothing to free", obj=f"--free {text}", step="read the command line", action=action)
+        raise Invalid("the size must be more than 0", obj=f"--free {text}", step="read the command line", action=action)
     return wanted
 
 
@@ -94,8 +99,8 @@ def _summary(report: ImageReport, now: float) -> list[str]:
     whole = size_of(sum(one.size for one in report.images))
     free = [one for one in report.images if not one.holds]
     lines = [
-        f"{report.node}: {_count(report.images)}, {whole} by the runtime's count; "
-        f"{len(free)} of them ({size_of(sum(one.size for one in free))}) may go",
+        f"{report.node}: {_count(report.images)}, {whole} according to the runtime; "
+        f"{len(free)} of them ({size_of(sum(one.size for one in free))}) can be removed",
         f"  {_state(report)}",
     ]
     if report.last is not None:
@@ -103,7 +108,7 @@ def _summary(report: ImageReport, now: float) -> list[str]:
         asked_for = f" of {size_of(last.wanted)}" if last.wanted else ""
         problem = f": {last.problem}" if last.problem else ""
         lines.append(
-            f"  the last one, {span_of(now - last.at)} ago, removed {_count(last.removed)} and freed "
+            f"  the last collection, {span_of(now - last.at)} ago, removed {_count(last.removed)} and freed "
             f"{size_of(last.freed)}{asked_for}{problem}"
         )
     return lines
@@ -115,36 +120,34 @@ def _count(some: Sized) -> str:
 
 def _state(report: ImageReport) -> str:
     if not report.capacity:
-        return "how full their file system is, is not known"
+        return "it is not known how full their file system is"
     used = usage_percent(report.capacity, report.available)
-    text = f"{used} % of their file system's {size_of(report.capacity)} are used"
+    text = f"{used} % of their file system's {size_of(report.capacity)} is used"
     if report.high >= 100:
-        return f"{text}; none is removed for want of space (imageGCHighThresholdPercent {report.high})"
-    text += f"; a collection begins at {report.high} % and frees down to {report.low} %"
+        return f"{text}; no image is removed to free space (imageGCHighThresholdPercent {report.high})"
+    text += f"; a collection starts at {report.high} % and frees space down to {report.low} %"
     if not report.to_free:
         return text
     going, freed = to_go(report.images, report.to_free)
     names = ", ".join(one.name for one in going) or "nothing"
-    short = f", {size_of(report.to_free - freed)} too little" if freed < report.to_free else ""
-    return f"{text}: the next is to free {size_of(report.to_free)} and removes {names}{short}"
+    short = f", which is {size_of(report.to_free - freed)} too little" if freed < report.to_free else ""
+    return f"{text}: the next one has to free {size_of(report.to_free)} and removes {names}{short}"
 
 
 def _dry(report: ImageReport, wanted: int) -> list[str]:
     going, freed = to_go(report.images, wanted)
-    word = "enough" if freed >= wanted else f"{size_of(wanted - freed)} too little: the others are held"
-    lines = [f"{report.node}: to free {size_of(wanted)}, {_count(going)} would go, {size_of(freed)} ({word})"]
+    word = "enough" if freed >= wanted else f"{size_of(wanted - freed)} too little: the other images are in use"
+    lines = [f"{report.node}: to free {size_of(wanted)}, {_count(going)} would be removed, {size_of(freed)} ({word})"]
     return [*lines, *(f"  {one.name}  {size_of(one.size)}" for one in going)]
 
 
 def _table(images: tuple[HeldImage, ...], now: float) -> Table:
-    table = Table(box=None, padding=(0, 2), header_style="bold")
-    for column in ("IMAGE", "SIZE", "LAST USE SEEN", "HELD BY"):
-        table.add_column(column, overflow="fold")
+    table = new_table("IMAGE", "SIZE", "LAST USE SEEN", "HELD BY")
     for turn, one in enumerate(images, 1):
         used = f"{span_of(now - one.used)} ago" if one.used else "none"
         if any(hold.kind in (Holding.CONTAINER, Holding.VOLUME) for hold in one.holds):
             used = "now"
         table.add_row(
-            one.name, size_of(one.size), used, holding(one) if one.holds else f"nothing: goes as number {turn}"
+            one.name, size_of(one.size), used, holding(one) if one.holds else f"nothing: removed as number {turn}"
         )
     return table

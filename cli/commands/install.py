@@ -9,27 +9,27 @@ from cli.errors import need_root
 from cli.project import PROJECT
 from controlplane.host.work import install as work
 
-# By these the launcher takes an interpreter with its packages that is there, instead of making an environment.
+# With these the launcher uses an existing interpreter and its packages instead of making an environment.
 _INTERPRETER = ("NODEWRIGHT_PYTHON", "PYTHONPATH")
 
 
 def install(root: str) -> None:
-    """Put the daemons on this host, or into the file tree at `root`; they run with the interpreter that this has."""
+    """Install the daemons on this host, or in the file tree at `root`; they use the interpreter that runs this."""
     need_root("install")
     named = _INTERPRETER if "NODEWRIGHT_PYTHON" in os.environ else ()
     environment = {key: os.environ[key] for key in named if key in os.environ}
     done = asyncio.run(work.install(str(PROJECT), root, environment))
     _show("written", done)
-    print("\nkubeadm finds the agent as `kubelet` now: kubeadm init, or kubeadm join, goes on from here.")
+    print("\nkubeadm now finds the agent as `kubelet`. Continue with kubeadm init or kubeadm join.")
 
 
 def uninstall(root: str) -> None:
-    """Take them off again."""
+    """Remove what install() wrote."""
     need_root("uninstall")
     done = asyncio.run(work.uninstall(root))
     _show("removed", done)
     if not done.files and not done.kept:
-        print("nothing is installed here")
+        print("Nothing is installed here.")
 
 
 def _show(word: str, done: work.Done) -> None:
@@ -38,6 +38,6 @@ def _show(word: str, done: work.Done) -> None:
     for key, value in done.sysctls.items():
         print(f"sysctl {key} = {value}")
     for path in done.kept:
-        print(f"kept {path}: it was changed since it was installed")
+        print(f"kept {path}: it was changed after it was installed")
     for note in done.notes:
         print(f"note: {note}")

@@ -1,4 +1,4 @@
-"""`nodewright join`."""
+"""`nodewright join` and `nodewright leave`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import sys
 from dataclasses import replace
 
-from cli.display import Display
+from cli.display.steps import Display
 from cli.errors import need_root
 from cli.project import PROJECT
 from controlplane.host.plan.join import rights_text
@@ -16,7 +16,7 @@ from nodelib.clock import SystemClock
 
 
 def run(request: Request, *, plain: bool = False) -> None:
-    """Join, and say what runs on this node now."""
+    """Join, and print what runs on this node now."""
     need_root("join")
     display = Display(plain=plain or None)
     with display:
@@ -26,17 +26,17 @@ def run(request: Request, *, plain: bool = False) -> None:
 
 
 def print_rights() -> None:
-    """What an admin applies before a join by token."""
+    """Print the RBAC objects that an admin applies before a join by token."""
     print(rights_text(), end="")
 
 
 def run_leave(*, plain: bool = False) -> None:
-    """Leave, and say what is left to do."""
+    """Leave, and print what remains to be done in the cluster."""
     need_root("leave")
     display = Display(plain=plain or None)
     with display:
         asyncio.run(leave(display, SystemClock()))
-    print("This machine is no node any more. In the cluster: kubectl delete node NAME")
+    print("This machine is no longer a node. Remove its Node object: kubectl delete node NAME")
 
 
 def report(joined: Joined) -> str:

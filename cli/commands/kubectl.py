@@ -1,4 +1,4 @@
-"""`nodewright kubectl` and `nodewright kubeconfig`."""
+"""`nodewright kubectl` and `nodewright kubeconfig`: reach a cluster with kubectl."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ import difflib
 import os
 from pathlib import Path
 
-from controlplane.cluster.edge import state
+from cli.clusters import find
 from controlplane.cluster.edge.roots import cache_root
-from controlplane.cluster.model import Cluster
-from nodelib.errors import Invalid, NotFound
+from nodelib.errors import Invalid
 
 _OURS = ("--name", "--help")
-# What kubectl takes before its verb, as `kubectl options` lists it.
+# Options that kubectl takes before its verb, as `kubectl options` lists them.
 _GLOBAL = (
     "as as-group as-uid as-user-extra cache-dir certificate-authority client-certificate client-key cluster context "
     "disable-compression help insecure-skip-tls-verify kubeconfig kuberc log-flush-frequency match-server-version "
@@ -23,7 +22,7 @@ _GLOBAL = (
 
 
 def run(name: str, arguments: list[str]) -> None:
-    """Become kubectl with the cluster's kubeconfig."""
+    """Replace this process by kubectl with the cluster's kubeconfig."""
     _refuse_typos(arguments)
     cluster = find(name)
     # The cluster's own tools are of its version; another kubectl in PATH may be skewed.
@@ -33,31 +32,18 @@ def run(name: str, arguments: list[str]) -> None:
 
 
 def kubeconfig(name: str) -> None:
-    """Print the path."""
+    """Print the path of the kubeconfig."""
     print(find(name).admin_kubeconfig)
 
 
-def find(name: str) -> Cluster:
-    """The cluster of that name. Raises NotFound when there is none."""
-    cluster = state.load(name)
-    if cluster is None:
-        there = ", ".join(state.clusters())
-        raise NotFound(
-            f"no such cluster on this machine{f' (there is: {there})' if there else ''}",
-            obj=name,
-            action=f"Raise it with `./nodewright up --name {name}`.",
-        )
-    return cluster
-
-
 def _refuse_typos(arguments: list[str]) -> None:
-    """Raises Invalid for a leading option that is neither ours nor kubectl's: what follows it would be misread."""
+    """Raises Invalid for a leading option that is neither ours nor kubectl's: kubectl would misread what follows it."""
     flag = arguments[0].partition("=")[0] if arguments else ""
     if not flag.startswith("--") or flag.removeprefix("--") in _GLOBAL.split():
         return
     near = difflib.get_close_matches(flag, _OURS, n=1)
     raise Invalid(
-        "no option of nodewright, and none that kubectl takes before its verb",
+        "this is no option of nodewright, nor one that kubectl takes before its verb",
         obj=flag,
         step="read the options of kubectl",
         action=f"{f'Did you mean {near[0]}? ' if near else ''}`./nodewright kubectl --name NAME -- VERB ...`",

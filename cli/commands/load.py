@@ -1,4 +1,4 @@
-"""`nodewright load`: an image from an archive, on the nodes of a cluster, without a registry."""
+"""`nodewright load`: imports images from archives on the nodes of a cluster, without a registry."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from cli.commands.kubectl import find
+from cli.clusters import find
 from cli.errors import describe, need_root
 from controlplane.cluster.model import Cluster, Node
 from controlplane.cluster.work import node_images as images
@@ -15,7 +15,7 @@ from nodelib.errors import NodewrightError, NotFound
 
 
 def run(name: str, archives: list[Path], nodes: list[str]) -> None:
-    """Import each archive on each node; exit status 1 if one could not be, what else was asked for is done."""
+    """Import each archive on each node; exit status 1 if one failed, after all others have been tried."""
     need_root("load")
     cluster = find(name)
     chosen = _nodes(cluster, nodes)
@@ -33,7 +33,7 @@ def _nodes(cluster: Cluster, names: list[str]) -> list[Node]:
 
 
 async def _load(cluster: Cluster, nodes: list[Node], archive: Path) -> bool:
-    """Whether every node has it; what went wrong is told."""
+    """Whether every node has it now; failures are printed."""
     try:
         gzip = await asyncio.to_thread(refuse_if_no_image, archive)
     except NodewrightError as error:
@@ -53,5 +53,5 @@ async def _load(cluster: Cluster, nodes: list[Node], archive: Path) -> bool:
     for image, on in loaded.items():
         print(f"{image}: on {', '.join(on)}")
     if any(image.endswith(":latest") for image in loaded):
-        print("A pod with the tag latest pulls all the same: give it `imagePullPolicy: IfNotPresent`.")
+        print("Pods still pull images with the tag latest, unless they set `imagePullPolicy: IfNotPresent`.")
     return not any(isinstance(outcome, NodewrightError) for outcome in outcomes)

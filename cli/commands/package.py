@@ -1,17 +1,17 @@
-"""`nodewright package`."""
+"""`nodewright package`: builds a Debian package."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-from cli.display import Display
+from cli.display.steps import Display
 from cli.project import PROJECT
 from controlplane.host.work import package
 
 
 def run(folder: Path, *, plain: bool) -> None:
-    """Write the package and say what is done with it."""
+    """Write the package into `folder` and print how to install it."""
     with Display(plain=plain or None) as display:
         made = package.write(folder, PROJECT, sys.executable, display)
-    print(f"{made}\nOn the machine that is to become a node: apt-get install ./{made.name}")
+    print(f"{made}\nInstall it on the machine that becomes a node: apt-get install ./{made.name}")

@@ -1,4 +1,4 @@
-"""`nodewright service`: a Service as the nodes serve it: rules with counters, connections, endpoints and gaps."""
+"""`nodewright service`: how the nodes serve a Service: endpoints, rules with their counters, connections."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from cli.commands.kubectl import find
+from cli.clusters import find
 from cli.errors import need_root
-from cli.explain import look
+from cli.explain import read
 from cli.explain.endpoints import PortView, missing, ports
 from cli.explain.facts import Facts, Json, title
 from cli.explain.rules_of import Matched, addresses, rules_of
@@ -22,18 +22,18 @@ _SHOWN = 10  # connections of one address
 
 
 def run(name: str, service: str, *, namespace: str, node: str, as_json: bool) -> None:
-    """Print it, for one node or for all."""
+    """Print it for one node, or for all."""
     need_root("service")
     asyncio.run(_run(find(name), service, namespace, node, as_json))
 
 
 async def _run(cluster: Cluster, text: str, namespace: str, only: str, as_json: bool) -> None:
-    facts = await look.facts(cluster)
+    facts = await read.facts(cluster)
     before, slash, after = text.partition("/")
     service = facts.service(before, after) if slash else facts.service(namespace, text)
     if service is None:
         there = ", ".join(sorted(title(one) for one in facts.services)) or "none"
-        raise NotFound("no such Service", obj=text, step="look at a Service", action=f"There are: {there}")
+        raise NotFound("no such Service", obj=text, step="read a Service", action=f"There are: {there}")
     nodes = [only] if only else [node.name for node in cluster.nodes]
     shown = {node: await _on_node(cluster, service, facts, node) for node in nodes}
     if as_json:
@@ -51,7 +51,7 @@ async def _on_node(cluster: Cluster, service: Json, facts: Facts, node: str) -> 
     families = (service.get("spec") or {}).get("ipFamilies") or ["IPv4"]
     for family in (Family(one) for one in families):
         version = 4 if family is Family.IPV4 else 6
-        kernel = await look.kernel(cluster, node, version)
+        kernel = await read.kernel(cluster, node, version)
         every = ports(service, facts, node, family)
         view["ports"] += [_port(one) for one in every]
         view["rules"] += [one._asdict() for one in rules_of(service, every, kernel.tables, kernel.nftables, family)]
@@ -102,7 +102,7 @@ def _lines(node: str, view: dict[str, Any], facts: Facts) -> Iterable[str]:
             used = f"LEFT OUT: {one['leftOut']}" if one["leftOut"] else one["state"]
             yield f"    {one['to']} {one['name'] or '(no pod)'}{where}: {used}"
     if not view["rules"]:
-        yield "  no rule of it in the kernel: the proxy has not synced, or has nothing to serve (`nodewright status`)"
+        yield "  No rules for it in the kernel: the proxy has not synced or has nothing to serve (`nodewright status`)."
     for one in view["rules"]:
         matched = Matched(**one)
         counted = f"{matched.packets:>8}" if matched.packets is not None else "       -"

@@ -1,4 +1,4 @@
-"""`nodewright status`."""
+"""`nodewright status`: tables of nodes and daemons, and the pods that are not ready."""
 
 from __future__ import annotations
 
@@ -7,17 +7,15 @@ import json
 from dataclasses import asdict
 
 from rich.console import Console
-from rich.table import Table
 
-from cli.commands.kubectl import find
-from cli.terminal import new_console
-from controlplane.cluster.work.status import Status
-from controlplane.cluster.work.status import read_status as look
+from cli.clusters import find
+from cli.display.terminal import new_console, new_table
+from controlplane.cluster.work.status import Status, read_status
 
 
 def run(name: str, *, as_json: bool) -> None:
-    """Show the status; exit status 1 when something that should be there is not."""
-    status = asyncio.run(look(find(name)))
+    """Show the status; exit status 1 unless healthy()."""
+    status = asyncio.run(read_status(find(name)))
     if as_json:
         print(json.dumps(asdict(status), indent=1))
     else:
@@ -27,7 +25,7 @@ def run(name: str, *, as_json: bool) -> None:
 
 
 def healthy(status: Status) -> bool:
-    """Whether the API answers, every namespace and daemon is there and every node is Ready."""
+    """Whether the API server answers, every namespace and daemon exists and every node is Ready."""
     return (
         not status.api
         and not status.missing
@@ -38,16 +36,16 @@ def healthy(status: Status) -> bool:
 
 
 def show(status: Status, console: Console) -> None:
-    """Tables: nodes, daemons; then the pods that are not well."""
+    """Print tables of nodes and daemons, then the pods that are not ready."""
     api = "answers" if not status.api else f"does not answer: {status.api}"
     _say(console, f"Cluster {status.name}, nodes on {status.subnet}. API server {status.api_url} {api}.")
-    said = {**status.settings, "version": status.version, "certificates": status.certificates}
-    _say(console, ", ".join(f"{name}: {value}" for name, value in said.items() if value))
+    settings = {**status.settings, "version": status.version, "certificates": status.certificates}
+    _say(console, ", ".join(f"{name}: {value}" for name, value in settings.items() if value))
     for path in status.missing:
-        _say(console, f"missing: {path} (`./nodewright up --name {status.name}` mends it)")
+        _say(console, f"missing: {path} (`./nodewright up --name {status.name}` repairs it)")
     for words in status.skew:
         _say(console, f"version skew: kubelet {words}.")
-    nodes = _table("NODE", "ADDRESS", "STATE", "PODS", "VERSION", "PROXY")
+    nodes = new_table("NODE", "ADDRESS", "STATE", "PODS", "VERSION", "PROXY")
     for node in status.nodes:
         state = ", ".join(filter(None, (node.waits_for or "Ready", node.feels)))
         versions = " ".join(filter(None, (node.version, node.runtime.replace("://", " "))))
@@ -56,7 +54,7 @@ def show(status: Status, console: Console) -> None:
     for node in status.nodes:
         if node.certificate:
             _say(console, f"  {node.name}: serving certificate: {node.certificate}")
-    daemons = _table("UNIT", "DAEMON", "STATE", "PID", "STARTS")
+    daemons = new_table("UNIT", "DAEMON", "STATE", "PID", "STARTS")
     for daemon in status.daemons:
         state = "running" if daemon.alive else f"down ({daemon.last_exit or 'not started'})"
         daemons.add_row(daemon.unit, daemon.name, state, str(daemon.pid), str(daemon.starts))
@@ -66,17 +64,10 @@ def show(status: Status, console: Console) -> None:
     console.print(daemons)
     _say(console, f"Logs: {status.logs}")
     waiting = [pod for pod in status.pods if not pod.ready and pod.phase != "Succeeded"]
-    _say(console, f"{len(status.pods)} pods, {len(status.pods) - len(waiting)} of them ready or done.")
+    _say(console, f"{len(status.pods)} pods, {len(status.pods) - len(waiting)} of them ready or completed.")
     for pod in waiting:
         _say(console, f"  {pod.namespace}/{pod.name} on {pod.node or 'no node'}: {pod.reason or pod.phase}")
 
 
 def _say(console: Console, text: str) -> None:
     console.print(text, soft_wrap=True)
-
-
-def _table(*columns: str) -> Table:
-    table = Table(box=None, padding=(0, 2), header_style="bold")
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    return table

@@ -1,11 +1,13 @@
-"""`nodewright test`: every tier in order, each as one pytest run; arguments are pytest's."""
+"""`nodewright test`: the test tiers, each a run of pytest or of another tool in a process of its own."""
 
 from __future__ import annotations
 
 import os
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 
 from cli.project import PROJECT
@@ -14,65 +16,156 @@ from nodelib.errors import Invalid
 
 @dataclass(frozen=True, slots=True)
 class TestTier:
-    """A step of the test run: folders of tests/, or a tool's command line."""
+    """One step of the test run: a folder of tests/, or a tool, as arguments of the Python interpreter."""
 
     name: str
-    folders: tuple[str, ...] = ()
+    folder: str = ""
     tool: tuple[str, ...] = ()
+    needs_root: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a tier ended. `status` is the exit status of its tool."""
+
+    tier: TestTier
+    status: int
+    seconds: float
+
+    @property
+    def ok(self) -> bool:
+        return self.status in (0, _NO_TESTS)
 
 
 TIERS = (
-    TestTier("lint", tool=("ruff", "check", ".")),
-    TestTier("format", tool=("ruff", "format", "--check", ".")),
-    TestTier("types", tool=("mypy",)),
-    TestTier("import contracts", tool=("importlinter.cli", "lint")),
-    TestTier("unit and golden", ("unit",)),
-    TestTier("netns", ("netns",)),
-    TestTier("cluster", ("cluster",)),
-    TestTier("conformance smoke", ("conformance",)),
+    TestTier("lint", tool=("-m", "ruff", "check", ".")),
+    TestTier("format", tool=("-m", "ruff", "format", "--check", ".")),
+    TestTier("types", tool=("-m", "mypy")),
+    # `python -m importlinter.cli` would do nothing and succeed: the module does not call its command.
+    TestTier("contracts", tool=("-c", "from importlinter.cli import lint_imports_command as lint; lint()")),
+    TestTier("unit", "unit"),
+    TestTier("netns", "netns", needs_root=True),
+    TestTier("cluster", "cluster", needs_root=True),
+    TestTier("smoke", "conformance", needs_root=True),
 )
+_BY_NAME = {tier.name: tier for tier in TIERS}
 _NO_TESTS = 5  # pytest's exit status when it collected nothing
+_SELECTING = ("-k", "-m", "--lf", "--last-failed", "-h", "--help", "--collect-only")
+_VALUED = ("-k", "-m", "-p", "-c", "-o", "-W", "-r", "-n")  # short options of pytest that take the next argument
 
 
-def run(arguments: list[str]) -> None:
-    """Run the tiers and say how each went; exit status 1 when one failed. Paths or -k select within one run."""
-    environment = {**os.environ, "PYTHONPATH": str(PROJECT)}
-    if any(_selects(argument) for argument in arguments):
-        raise SystemExit(_spawn([sys.executable, "-m", "pytest", *arguments], environment))
-    if os.geteuid() != 0:
+def run(arguments: Sequence[str]) -> None:
+    """Run the tiers that lead `arguments`, or all; the rest is for pytest. Exit status 1 when a tier failed.
+
+    Without a tier's name, a path or an option such as -k starts pytest once, and its exit status is ours.
+    """
+    named, rest = split(arguments)
+    _refuse_what_cannot_run(named, rest)
+    if not named and any(_selects(argument) for argument in rest):
+        raise SystemExit(spawn([sys.executable, "-m", "pytest", *rest]))
+    tiers = named or TIERS
+    _need_root_for(tiers)
+    outcomes = [_run_tier(tier, rest) for tier in tiers]
+    print("\n".join(("", "Tiers:", *table(outcomes))))
+    raise SystemExit(exit_status(outcomes))
+
+
+def split(arguments: Sequence[str]) -> tuple[tuple[TestTier, ...], list[str]]:
+    """The tiers that `arguments` begin with, each once and in the order of TIERS; and what is left for pytest.
+
+    Later words are pytest's: `-k unit` is an expression. A path that has a tier's name is written ./NAME.
+    """
+    names = list(takewhile(_BY_NAME.__contains__, arguments))
+    return tuple(tier for tier in TIERS if tier.name in names), list(arguments[len(names) :])
+
+
+def table(outcomes: Sequence[Outcome]) -> list[str]:
+    """A line a tier: its name, its result, its duration in seconds; then the sum."""
+    rows = [(one.tier.name, _result(one.status), one.seconds) for one in outcomes]
+    rows += [("all", "", sum(one.seconds for one in outcomes))] if len(rows) > 1 else []
+    return [f"  {name:20} {result:20} {seconds:7.1f} s" for name, result, seconds in rows]
+
+
+def exit_status(outcomes: Sequence[Outcome]) -> int:
+    """1 when a tier failed; pytest's 5 when not one tier found anything to run; else 0."""
+    if not all(one.ok for one in outcomes):
+        return 1
+    return _NO_TESTS if all(one.status == _NO_TESTS for one in outcomes) else 0
+
+
+def _result(status: int) -> str:
+    return "passed" if status == 0 else "no tests" if status == _NO_TESTS else f"FAILED (status {status})"
+
+
+def _refuse_what_cannot_run(named: Sequence[TestTier], rest: Sequence[str]) -> None:
+    if late := [word for word in _positional(rest) if word in _BY_NAME]:
         raise Invalid(
-            "the netns, cluster and conformance tiers need root",
+            f"tiers come before the arguments for pytest: {', '.join(late)}",
             step="test",
-            action="Run `sudo ./nodewright test`, or only `./nodewright test tests/unit`.",
+            action=f"Run `./nodewright test {' '.join(late)} ...`. A path with this name is written ./{late[0]}.",
         )
-    outcomes = [(tier, *_run_tier(tier, arguments, environment)) for tier in TIERS]
-    print("\nTiers:")
-    for tier, status, seconds in outcomes:
-        word = "passed" if status == 0 else "no tests" if status == _NO_TESTS else f"FAILED (status {status})"
-        print(f"  {tier.name:20} {word:20} {seconds:7.1f} s")
-    raise SystemExit(1 if any(status not in (0, _NO_TESTS) for _, status, _ in outcomes) else 0)
+    if not named or not rest:
+        return
+    if paths := [word for word in _positional(rest) if _is_path(word)]:
+        raise Invalid(
+            f"tiers and paths cannot be combined: {', '.join(paths)}",
+            step="test",
+            action=f"Run `./nodewright test {' '.join(paths)}` without a tier, or select within the tier with -k.",
+        )
+    if all(tier.tool for tier in named):
+        raise Invalid(
+            f"{', '.join(tier.name for tier in named)}: these tiers do not run pytest, so they take no more arguments",
+            obj=" ".join(rest),
+            step="test",
+            action=f"Leave the arguments out. Tiers: {', '.join(_BY_NAME)}.",
+        )
 
 
-def _run_tier(tier: TestTier, arguments: list[str], environment: dict[str, str]) -> tuple[int, float]:
+def _need_root_for(tiers: Sequence[TestTier]) -> None:
+    if os.geteuid() == 0:
+        return
+    if names := [tier.name for tier in tiers if tier.needs_root]:
+        allowed = " ".join(tier.name for tier in TIERS if not tier.needs_root)
+        raise Invalid(
+            f"{', '.join(names)}: these tiers need root",
+            step="test",
+            action=f"Run it with sudo, or only what needs no root: `./nodewright test {allowed}`.",
+        )
+
+
+def _run_tier(tier: TestTier, arguments: Sequence[str]) -> Outcome:
     print(f"\n=== {tier.name} ===", flush=True)
     began = time.monotonic()
     if tier.tool:
-        status = _spawn([sys.executable, "-m", *tier.tool], environment)
+        status = spawn([sys.executable, *tier.tool])
+    elif Path(PROJECT, "tests", tier.folder).is_dir():
+        status = spawn([sys.executable, "-m", "pytest", f"tests/{tier.folder}", *arguments])
     else:
-        folders = [f"tests/{name}" for name in tier.folders if Path(PROJECT, "tests", name).is_dir()]
-        status = _spawn([sys.executable, "-m", "pytest", *folders, *arguments], environment) if folders else _NO_TESTS
-    return status, time.monotonic() - began
+        status = _NO_TESTS
+    return Outcome(tier, status, time.monotonic() - began)
 
 
 def _selects(argument: str) -> bool:
-    return argument in ("-k", "-m", "--lf", "--last-failed", "-h", "--help", "--collect-only") or (
-        not argument.startswith("-") and Path(PROJECT, argument.partition("::")[0]).exists()
-    )
+    return argument in _SELECTING or _is_path(argument)
 
 
-def _spawn(argv: list[str], environment: dict[str, str]) -> int:
-    # Output goes straight to the terminal, so this cannot go through nodelib.command, which collects it.
+def _positional(arguments: Sequence[str]) -> list[str]:
+    """Pytest's arguments without options, and without what may be the value of one, as in -k cli."""
+    return [
+        argument
+        for argument, previous in zip(arguments, ("", *arguments), strict=False)
+        if not argument.startswith("-") and previous not in _VALUED and not previous.startswith("--")
+    ]
+
+
+def _is_path(argument: str) -> bool:
+    return not argument.startswith("-") and Path(PROJECT, argument.partition("::")[0]).exists()
+
+
+def spawn(argv: list[str]) -> int:
+    """Run a command line in the project, with our stdin and output; its exit status, negative for a signal."""
+    # The output goes straight to the terminal, so this cannot use nodelib.command, which collects it.
     os.chdir(PROJECT)
-    pid = os.posix_spawn(argv[0], argv, environment)
+    pid = os.posix_spawn(argv[0], argv, {**os.environ, "PYTHONPATH": str(PROJECT)})
     _, status = os.waitpid(pid, 0)
     return os.waitstatus_to_exitcode(status)

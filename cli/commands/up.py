@@ -1,4 +1,4 @@
-"""`nodewright up`."""
+"""`nodewright up`: creates or repairs a cluster, and prints what answered and what to try next."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from cli.display import Display
+from cli.display.steps import Display
 from cli.errors import need_root
 from cli.project import PROJECT
 from controlplane.cluster.model import DEFAULT_NAME, Cluster, Options, in_url
 from controlplane.cluster.plan import addons
-from controlplane.cluster.work.workloads import DemoAnswer as Sight
+from controlplane.cluster.work.workloads import DemoAnswer
 from controlplane.up.work import Request, up
 from nodelib.clock import SystemClock
 
@@ -27,7 +27,7 @@ def run(
     binaries: Path | None = None,
     plain: bool = False,
 ) -> None:
-    """Raise or mend the cluster `name` and show what was seen. `given`: options that the user named."""
+    """Create or repair the cluster `name`. `given`: the options that the user gave, by name."""
     need_root("up")
     known = {field.name for field in fields(Options)}
     options = Options(**{key: value for key, value in given.items() if key in known})
@@ -47,12 +47,12 @@ def run(
     print(report(cluster, sights, display.elapsed))
 
 
-async def _up(request: Request, display: Display) -> tuple[Cluster, list[Sight]]:
+async def _up(request: Request, display: Display) -> tuple[Cluster, list[DemoAnswer]]:
     return await up(request, display, SystemClock())
 
 
-def report(cluster: Cluster, sights: list[Sight], seconds: float) -> str:
-    """What `up` ends with: what answered, and what to try next."""
+def report(cluster: Cluster, sights: list[DemoAnswer], seconds: float) -> str:
+    """The last output of `up`: what answered, and what to try next."""
     lines = [f"\nCluster {cluster.name}: {len(cluster.nodes)} nodes Ready, {seconds:.1f} s."]
     for sight in sights:
         lines.append(f"  {sight.way}: {sight.address}")

@@ -1,7 +1,7 @@
 """The endpoints of a Service as a node uses them, and why one is left out. Pure.
 
-The choice is the proxy's own (proxy.plan.topology); this module says it in words, and looks behind it: which pods
-the selector finds, and what keeps each of them from being an endpoint.
+The proxy's own code decides (proxy.plan.topology). This module puts its decision into words and gives the reasons:
+which pods the selector finds, and what keeps each of them from being an endpoint.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from proxy.plan.topology import Categories, categorize
 
 @dataclass(frozen=True, slots=True)
 class EndpointView:
-    """One endpoint of a port as seen from a node; `left_out` is "" when it is used."""
+    """One endpoint of a port as a node sees it; `left_out` says why it is not used, "" when it is."""
 
     to: str
     name: str
@@ -31,7 +31,7 @@ class EndpointView:
 
 @dataclass(frozen=True, slots=True)
 class PortView:
-    """One port of a Service as seen from a node."""
+    """One port of a Service as a node sees it."""
 
     port: ServicePort
     endpoints: tuple[EndpointView, ...]
@@ -39,7 +39,7 @@ class PortView:
 
 
 def ports(service: Json, facts: Facts, node: str, family: Family = Family.IPV4) -> list[PortView]:
-    """Every port of the Service in `family`, with its endpoints as `node` sees them."""
+    """Every port of the Service in `family`, with its endpoints, as `node` sees them."""
     found, _ = parse_service(service, family)
     slices = [parsed for parsed in (parse_slice(one, node)[0] for one in facts.slices_of(service)) if parsed]
     endpoints = merge([one for one in slices if one.family is family])
@@ -48,13 +48,13 @@ def ports(service: Json, facts: Facts, node: str, family: Family = Family.IPV4) 
 
 
 def missing(service: Json, facts: Facts) -> list[str]:
-    """Why a Service has no endpoint, or not all of its pods: one line for each pod that is none."""
+    """Why a Service has no endpoints, or lacks some of its pods: one line for each pod that is not an endpoint."""
     spec = service.get("spec") or {}
     selector = spec.get("selector") or {}
     if not selector:
         if facts.slices_of(service):
             return []
-        return ["it has no selector, and nobody has written an EndpointSlice for it"]
+        return ["it has no selector, and no EndpointSlice was created for it"]
     chosen = [pod for pod in facts.pods if key(pod)[0] == key(service)[0] and _selected(pod, selector)]
     if not chosen:
         wanted = ",".join(f"{name}={value}" for name, value in selector.items())
@@ -71,21 +71,21 @@ def unready(pod: Json) -> str:
     """What keeps a pod from being ready, "" when it is."""
     meta, status = pod["metadata"], pod.get("status") or {}
     if meta.get("deletionTimestamp"):
-        return f"is being deleted since {meta['deletionTimestamp']}"
+        return f"has been terminating since {meta['deletionTimestamp']}"
     conditions = {one["type"]: one for one in status.get("conditions") or []}
     ready = conditions.get("Ready") or {}
     if ready.get("status") == "True":
         return ""
     if not (pod.get("spec") or {}).get("nodeName"):
         scheduled = conditions.get("PodScheduled") or {}
-        return f"is not on a node yet: {scheduled.get('message') or 'nobody has scheduled it'}"
+        return f"is not on a node yet: {scheduled.get('message') or 'it has not been scheduled'}"
     waiting = []
     for one in status.get("containerStatuses") or []:
         state = one.get("state") or {}
         if one.get("ready"):
             continue
         word = (state.get("waiting") or state.get("terminated") or {}).get("reason")
-        waiting.append(f"container {one['name']} {word or 'fails its readiness probe, or has not passed it yet'}")
+        waiting.append(f"container {one['name']} {word or 'has not passed its readiness probe'}")
     return "is not ready: " + ("; ".join(waiting) or str(ready.get("reason") or status.get("phase") or "no status yet"))
 
 
@@ -98,9 +98,9 @@ def _port(service: Json, port: ServicePort, endpoints: Iterable[Endpoint], facts
 
 def _view(one: Endpoint, found: Categories, facts: Facts, here: NodeFacts) -> EndpointView:
     pod = facts.pod_at(one.ip)
-    state = "ready" if one.ready else "serving while it ends" if one.serving and one.terminating else "not ready"
+    state = "ready" if one.ready else "terminating, still serving" if one.serving and one.terminating else "not ready"
     if one.terminating and not one.serving:
-        state = "ending, no longer serving"
+        state = "terminating, no longer serving"
     used = one in found.reachable
     reason = "" if used else _left_out(one, found, here, pod)
     name = f"pod {title(pod)}" if pod is not None else ""
@@ -110,12 +110,12 @@ def _view(one: Endpoint, found: Categories, facts: Facts, here: NodeFacts) -> En
 
 def _left_out(one: Endpoint, found: Categories, here: NodeFacts, pod: Json | None) -> str:
     if not one.ready and not (one.serving and one.terminating):
-        return unready(pod) if pod is not None and unready(pod) else "its slice says that it is not ready"
+        return unready(pod) if pod is not None and unready(pod) else "its EndpointSlice says that it is not ready"
     if not one.ready:
-        return "it is ending, and others are ready"
+        return "it is terminating, and other endpoints are ready"
     hinted = sorted(one.zone_hints | one.node_hints)
     if hinted:
-        return f"topology hints give it to {', '.join(hinted)}, this node is {here.name} in zone {here.zone or '-'}"
+        return f"topology hints assign it to {', '.join(hinted)}; this node is {here.name} in zone {here.zone or '-'}"
     return f"traffic policy Local: it is not on {here.name}"
 
 
@@ -159,4 +159,4 @@ def _unlisted(service: Json) -> str:
     named = [str(one) for one in wanted if isinstance(one, str)]
     if named:
         return f"is ready, but none of its containers names a port {' or '.join(named)}"
-    return "is ready, but in no EndpointSlice yet (the controller manager writes them)"
+    return "is ready, but in no EndpointSlice yet (kube-controller-manager writes them)"

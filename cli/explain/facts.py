@@ -1,4 +1,4 @@
-"""The objects of a cluster that explanations are made of, and the names of addresses. Pure."""
+"""The objects of a cluster that explanations use, and the names of addresses. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SERVICE_NAME = "kubernetes.io/service-name"
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Lists as the API gave them."""
+    """Lists of objects as the API server returned them; `names` maps an address to what has it."""
 
     services: tuple[Json, ...] = ()
     slices: tuple[Json, ...] = ()
@@ -34,7 +34,7 @@ class Facts:
         return cls(known.services, known.slices, known.pods, known.nodes, known.policies, _names(known))
 
     def named(self, text: str) -> str:
-        """An address, or address:port, with the name of what has it."""
+        """An address, or address:port, followed by the name of what has it."""
         address = text.rpartition(":")[0].strip("[]") if text.count(":") == 1 or text.startswith("[") else text
         name = self.names.get(address) or self.names.get(text)
         return f"{text} ({name})" if name else text
@@ -46,7 +46,7 @@ class Facts:
         return next((one for one in self.pods if key(one) == (namespace, name)), None)
 
     def pod_at(self, address: str) -> Json | None:
-        """The pod that has the address now; one with the host's network has none of its own."""
+        """The pod that has the address now; pods in the host's network have none of their own."""
         return next((pod for pod in self.pods if address in pod_addresses(pod) and not _on_host(pod)), None)
 
     def slices_of(self, service: Json) -> list[Json]:
@@ -58,11 +58,11 @@ class Facts:
         ]
 
     def cluster_ip(self, address: str) -> bool:
-        """Whether it is one of a Service that only nodes and pods know."""
+        """Whether it is a cluster IP, which only nodes and pods can reach."""
         return any(address in ((one.get("spec") or {}).get("clusterIPs") or []) for one in self.services)
 
     def node_of(self, address: str) -> str:
-        """The node that has the address or the pod of it; "" for one outside of the cluster."""
+        """The node that has the address, or whose pod has it; "" for an address outside the cluster."""
         pod = self.pod_at(address)
         if pod is not None:
             return str(pod["spec"].get("nodeName") or "")
@@ -99,7 +99,7 @@ def balancer_addresses(service: Json) -> list[str]:
 
 
 def alive(pod: Json) -> bool:
-    """Ended pods keep their address in the status, and somebody else may have it by now."""
+    """Whether the pod still owns its address: ended pods keep it in their status, but it may belong to another now."""
     return (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
 
 

@@ -1,4 +1,4 @@
-"""A path in plain lines: each hop with its rule, its counter, and what it means. Pure."""
+"""Prints paths: each hop with its rule, its counter and its meaning. Pure."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _VERDICT = {
 
 
 def lines(come: Sender, to: Target, found: list[Path], facts: Facts, node: str, *, verbose: bool) -> list[str]:
-    """The verdict and why; then the way, hop by hop. Paths that differ only in the chosen endpoint are told once.
+    """The verdict and its reasons, then the path hop by hop; of several possible paths only the first.
 
-    `verbose`: every rule that matched, as it is in the kernel; else only those that decide something.
+    `verbose`: every rule that matched, as the kernel has it; otherwise only those that decide something.
     """
     shown = [*verdict(come, to, found, facts, node), ""]
     shown.append(f"from {come.name}" + ("" if come.address in come.name else f" at {come.address}"))
@@ -34,15 +34,15 @@ def lines(come: Sender, to: Target, found: list[Path], facts: Facts, node: str, 
     first, *others = found
     shown += [line for leg in first.legs for line in (_every_rule if verbose else _deciding)(leg, facts)]
     if others:
-        shown += ["", f"{len(found)} ways in all, as the rules of chance go:"]
+        shown += ["", f"{len(found)} possible paths, since rules choose among endpoints by chance:"]
         shown += [f"  {_end(path, facts)}" for path in found]
     if not verbose and first.legs:
-        shown += ["", "(--verbose: each rule that matched, with its counter)"]
+        shown += ["", "(Use --verbose to see every rule that matched, with its counter.)"]
     return shown
 
 
 def verdict(come: Sender, to: Target, found: list[Path], facts: Facts, node: str) -> list[str]:
-    """The end in one line, and why it is so."""
+    """The outcome in one line, and the reasons for it."""
     arrived = [path for path in found if path.arrived]
     shown = [" or ".join(sorted({_word(path) for path in found}))]
     for why in dict.fromkeys(why for path in found for why in path.why):
@@ -98,7 +98,9 @@ def _deciding(leg: Leg, facts: Facts) -> Iterable[str]:
 
 
 def _every_rule(leg: Leg, facts: Facts) -> Iterable[str]:
-    yield f"node {leg.node}, in by {leg.packet.interface}:" if leg.packet.interface else f"node {leg.node}, sent by it:"
+    yield (
+        f"node {leg.node}, in by {leg.packet.interface}:" if leg.packet.interface else f"node {leg.node}, sent from it:"
+    )
     for hop in leg.outcome.trail:
         yield from _hop(hop, facts)
     if leg.outcome.route is not None:
@@ -134,7 +136,7 @@ def _leg_end(leg: Leg, facts: Facts) -> str:
 
 def _end(path: Path, facts: Facts) -> str:
     if not path.arrived:
-        return f"{_word(path)} on {path.legs[-1].node}" if path.legs else "no way to a node"
+        return f"{_word(path)} on {path.legs[-1].node}" if path.legs else "no path to a node"
     way = " -> ".join(leg.node for leg in path.legs)
     masked = "source translated" if any(leg.outcome.masqueraded for leg in path.legs) else "source kept"
     return f"{facts.named(path.to)} by {way}, {masked}"
@@ -148,4 +150,4 @@ def _service_causes(service: Json, port: int, facts: Facts, node: str) -> list[s
             found += [f"{one.to} {one.name}: {one.left_out}" for one in view.endpoints if one.left_out]
     if not found:
         return []
-    return [*dict.fromkeys([*found, *missing(service, facts)]), f"see `nodewright service {title(service)}`"]
+    return [*dict.fromkeys([*found, *missing(service, facts)]), f"See `nodewright service {title(service)}`."]

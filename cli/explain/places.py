@@ -1,4 +1,4 @@
-"""FROM and TO of `trace` in the user's words become places: who sends, from where, to which address and port. Pure."""
+"""Turns FROM and TO of `trace` into places: who sends from where, to which address and port. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _STEP = "trace a packet"
 
 @dataclass(frozen=True, slots=True)
 class Sender:
-    """`node`: whose rules the packet meets first, "" when its destination decides; `here`: that node sends it."""
+    """`node`: whose rules the packet meets first, "" when the destination decides; `here`: that node sends it."""
 
     name: str
     address: str
@@ -25,7 +25,7 @@ class Sender:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """`service` and `pod`: what was named, where it was one; `notes`: what was chosen for the user."""
+    """`service` or `pod`: what the user named, if it was one; `notes`: what was chosen on the user's behalf."""
 
     address: str
     port: int
@@ -53,11 +53,11 @@ def sender(text: str, facts: Facts, namespace: str, outside: str) -> Sender:
     pod = facts.pod(*_split(text.removeprefix("pod/"), namespace))
     if pod is None:
         raise NotFound(
-            "no pod, node or address of that name",
+            "there is no pod or node with that name, and it is not an address",
             obj=text,
             step=_STEP,
             action="Give POD, NAMESPACE/POD, NODE, an"
-            " address, or the word outside; `./nodewright kubectl -- get pods -A -o wide` lists them.",
+            " address, or the word outside; `./nodewright kubectl -- get pods -A -o wide` lists pods and nodes.",
         )
     return _pod_sender(pod)
 
@@ -65,7 +65,9 @@ def sender(text: str, facts: Facts, namespace: str, outside: str) -> Sender:
 def target(text: str, facts: Facts, namespace: str, come: Sender, protocol: str) -> Target:
     """A Service, a pod or an address, each with ":PORT" (a number or a port's name). Raises NotFound, Invalid."""
     if protocol not in ("", "tcp", "udp"):
-        raise Invalid(f"no protocol {protocol!r}", obj="--protocol", step="read it", action="Say tcp or udp.")
+        raise Invalid(
+            f"unknown protocol {protocol!r}", obj="--protocol", step="read options", action="Give tcp or udp."
+        )
     name, port = _with_port(text)
     address = _address(name)
     if address:
@@ -84,14 +86,17 @@ def target(text: str, facts: Facts, namespace: str, come: Sender, protocol: str)
     pod = facts.pod(*wanted)
     if pod is None:
         raise NotFound(
-            "no Service, pod or address of that name",
+            "there is no Service or pod with that name, and it is not an address",
             obj=name,
             step=_STEP,
             action="Give SERVICE, NAMESPACE/SERVICE, a pod or an address, each with :PORT if it has several.",
         )
     if not pod_addresses(pod):
         raise NotFound(
-            "has no address yet", obj=f"pod {title(pod)}", step=_STEP, action=f"./nodewright why {title(pod)}"
+            "has no address yet",
+            obj=f"pod {title(pod)}",
+            step=_STEP,
+            action=f"`./nodewright why {title(pod)}` says what it waits for.",
         )
     return _to_pod(pod, port, protocol)
 
@@ -100,19 +105,24 @@ def _to_service(service: Json, facts: Facts, come: Sender, port: str, protocol: 
     spec = service["spec"]
     if spec.get("type") == "ExternalName":
         raise Invalid(
-            f"is a DNS name for {spec.get('externalName')}: no packet is sent to the Service",
+            f"is a DNS name for {spec.get('externalName')}, so no packet is ever sent to the Service",
             obj=title(service),
             step=_STEP,
-            action="Trace to that host's address.",
+            action="Trace to the address of that host.",
         )
     if spec.get("clusterIP") == "None":
         for one in facts.slices_of(service):
             for entry in one.get("endpoints") or []:
                 pod = facts.pod_at(str(entry["addresses"][0]))
                 number = next((int(item["port"]) for item in one.get("ports") or [] if item.get("port")), 0)
-                note = f"{title(service)} is headless: DNS gives the addresses of its pods, this is the first"
+                note = f"{title(service)} is headless: DNS returns the addresses of its pods; this is the first"
                 return Target(str(entry["addresses"][0]), number, protocol or "tcp", service, pod, (note,))
-        raise NotFound("is headless and has no endpoint", obj=title(service), step=_STEP, action="nodewright service")
+        raise NotFound(
+            "is headless and has no endpoints",
+            obj=title(service),
+            step=_STEP,
+            action=f"`./nodewright service {title(service)}` says why.",
+        )
     if come.node or come.here:
         return _service(service, str(spec["clusterIP"]), port, protocol, ())
     public = [*balancer_addresses(service), *(spec.get("externalIPs") or [])]
@@ -123,7 +133,7 @@ def _to_service(service: Json, facts: Facts, come: Sender, port: str, protocol: 
         address = next(address for node in facts.nodes for address in node_addresses(node))
         note = f"from outside: its NodePort {entry['nodePort']} on {facts.named(address)}"
         return Target(address, int(entry["nodePort"]), _protocol(entry), service, None, (note,))
-    note = "it has no address for the outside (type ClusterIP): traced to its cluster IP, which only nodes know"
+    note = "it has no external address (type ClusterIP), so this traces to its cluster IP, which only nodes know"
     return _service(service, str(spec["clusterIP"]), port, protocol, (note,))
 
 
@@ -146,7 +156,7 @@ def _port_entry(service: Json, port: str, protocol: str) -> Json:
             found: Json = one
             return found
     shown = ", ".join(f"{one.get('name') or one['port']}={one['port']}/{_protocol(one)}" for one in entries)
-    raise Invalid(f"has no port {port or protocol}", obj=title(service), step=_STEP, action=f"Its ports: {shown}")
+    raise Invalid(f"has no port {port or protocol}", obj=title(service), step=_STEP, action=f"Its ports are {shown}.")
 
 
 def _to_pod(pod: Json, port: str, protocol: str) -> Target:
@@ -157,7 +167,7 @@ def _to_pod(pod: Json, port: str, protocol: str) -> Target:
     ]
     named = [one for one in listed if not port or port in (one[0], str(one[1]))]
     number, kind = (named[0][1], named[0][2]) if named else (_number(port or "80", title(pod)), "tcp")
-    notes = () if port or named else ("the pod names no port: 80 was taken",)
+    notes = () if port or named else ("the pod names no port, so 80 was assumed",)
     return Target(pod_addresses(pod)[0], number, protocol or kind, None, pod, notes)
 
 
@@ -166,7 +176,7 @@ def _pod_sender(pod: Json) -> Sender:
     addresses = pod_addresses(pod)
     if not addresses or not node:
         raise NotFound(
-            "has no address yet, so it sends nothing",
+            "has no address yet, so it cannot send anything",
             obj=f"pod {title(pod)}",
             step=_STEP,
             action=f"`./nodewright why {title(pod)}` says what it waits for.",

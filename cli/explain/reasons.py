@@ -1,7 +1,7 @@
 """What a rule that matched means for the packet, in a sentence. Pure.
 
-Known are the chains of the iptables mode (upstream's names), those of upstream's and of our nftables mode, and the
-pod network's; a rule of somebody else has no sentence, and is shown as it is.
+It knows the chains of the iptables mode (upstream's names), those of upstream's and of our nftables mode, and those of
+the pod network. A rule of anything else has no sentence and is shown as it is.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _CHANCE = re.compile(r"--probability ([0-9.]+)")
 
 
 def reason(hop: Hop, facts: Facts) -> str:
-    """ "" for a rule of nobody we know."""
+    """The meaning of the rule; "" for a rule that none of ours made."""
     for words, explain in _KNOWN:
         if hop.chain.startswith(words):
             return explain(hop, _comment(hop), facts)
@@ -30,7 +30,7 @@ def reason(hop: Hop, facts: Facts) -> str:
 
 
 def decides(hop: Hop) -> bool:
-    """Whether the rule changes the packet or its end; a mere look into another chain does not."""
+    """Whether the rule changes the packet or ends its path; a jump to another chain does not."""
     if hop.table.startswith(("ip ", "ip6 ", "inet ")):
         return any(statement in hop.text for statement in _STATEMENTS)
     target = hop.text.rpartition("-j ")[2].split(" ")[0]
@@ -46,7 +46,7 @@ def _services(hop: Hop, note: str, facts: Facts) -> str:
     if "REJECT" in hop.text or "DROP" in hop.text:
         return _refused(hop, note, facts)
     if "nodeports" in note:
-        return "the address is the node's own: look among the NodePorts"
+        return "the address is the node's own, so the NodePorts are checked"
     name, _, kind = note.partition(" ")
     if "KUBE-FW-" in hop.text:
         return f"it is the {kind} of Service {name}, which only its source ranges may use"
@@ -66,9 +66,7 @@ def _refused(hop: Hop, note: str, facts: Facts) -> str:
 
 def _chosen(hop: Hop, note: str, facts: Facts) -> str:
     if "KUBE-MARK-MASQ" in hop.text:
-        return (
-            "it comes from outside of the pod network: its source will be replaced, so that the answer comes back here"
-        )
+        return "it comes from outside the pod network: its source will be replaced, so that the answer returns here"
     if "--rcheck" in hop.text:
         return f"session affinity: this client used {_endpoint(note, facts)} before"
     chance = _CHANCE.search(hop.text)
@@ -83,7 +81,7 @@ def _external(hop: Hop, note: str, facts: Facts) -> str:
     if note.startswith("masquerade LOCAL"):
         return "sent by this node: its source will be replaced"
     if note.startswith(("pod traffic", "route LOCAL")):
-        return "from a pod or this node: as to the cluster IP, externalTrafficPolicy Local does not bind it"
+        return "from a pod or this node: treated like the cluster IP, externalTrafficPolicy Local does not apply"
     if "KUBE-SVL-" in hop.text:
         return "externalTrafficPolicy Local: only endpoints of this node"
     return "to one of its endpoints"
@@ -105,8 +103,8 @@ def _endpoint_chain(hop: Hop, note: str, facts: Facts) -> str:
 
 def _postrouting(hop: Hop, note: str, facts: Facts) -> str:
     if "RETURN" in hop.text:
-        return "not marked: its source stays as it is"
-    return "source becomes this node's address" if "MASQUERADE" in hop.text else "the mark is taken off again"
+        return "not marked: its source is not changed"
+    return "source becomes this node's address" if "MASQUERADE" in hop.text else "the mark is removed"
 
 
 def _pod_network(hop: Hop, note: str, facts: Facts) -> str:
@@ -116,7 +114,7 @@ def _pod_network(hop: Hop, note: str, facts: Facts) -> str:
         found = _TO.search(hop.text)
         return f"{note or 'hostPort'}: destination becomes {facts.named(found[1]) if found else '?'}"
     if "RETURN" in hop.text:
-        return "stays inside of the cluster: its source stays as it is"
+        return "stays inside the cluster: its source is not changed"
     if "ACCEPT" in hop.text:
         return "pod traffic is forwarded"
     return note
@@ -131,7 +129,7 @@ def _jump(hop: Hop) -> str:
     target = hop.text.rpartition(" -j ")[2].split(" ")[0]
     note = _comment(hop)
     if target.startswith(("KUBE-", "NODEWRIGHT-")):
-        return f"look into {target}" + (f" ({note})" if note else "")
+        return f"jump to {target}" + (f" ({note})" if note else "")
     return note
 
 
@@ -148,7 +146,7 @@ def _nftables(hop: Hop) -> str:
     if "dnat to" in text:
         return "destination becomes one of the Service's endpoints, chosen by chance"
     if "mark set" in text or "mark-for-masquerade" in text:
-        return "its source will be replaced, so that the answer comes back here"
+        return "its source will be replaced, so that the answer returns here"
     if "service-ips" in text or "service-nodeports" in text:
         return "it is an address of a Service"
     return ""

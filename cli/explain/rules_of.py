@@ -1,4 +1,4 @@
-"""The rules and elements of one Service among all that a kernel has, with their counters. Pure."""
+"""Finds the rules and set elements of one Service in a kernel's ruleset, with their counters. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from proxy.plan.services import family_of
 
 
 class Matched(NamedTuple):
-    """`packets`: how many matched so far, None where nobody counts."""
+    """A rule or element; `packets`: how many it matched so far, None where there is no counter."""
 
     where: str
     text: str
@@ -23,7 +23,7 @@ class Matched(NamedTuple):
 
 
 def addresses(service: Json, family: Family) -> list[str]:
-    """Where clients reach it, NodePorts apart."""
+    """The addresses where clients reach it, without NodePorts."""
     spec = service.get("spec") or {}
     every = [*(spec.get("clusterIPs") or []), *(spec.get("externalIPs") or []), *balancer_addresses(service)]
     return [one for one in dict.fromkeys(every) if one and one != "None" and family_of(one) is family]
@@ -36,7 +36,7 @@ def rules_of(
     ruleset: Mapping[str, Any],
     family: Family,
 ) -> list[Matched]:
-    """iptables: the dispatch rules and the Service's own chains; nftables: elements and chains that name it."""
+    """In iptables the dispatch rules and the Service's own chains, in nftables the elements and chains that name it."""
     every = list(views)
     found = _iptables(every, tables)
     wanted = set(addresses(service, family))
@@ -70,7 +70,7 @@ def _iptables(views: list[PortView], tables: Mapping[str, TableContent]) -> list
 
 
 def _notes(rule: Rule, names: tuple[str, ...]) -> bool:
-    """The comment begins with the port's name, and goes on with a blank or not at all."""
+    """Whether the rule's comment is the port's name, or that name followed by a space and more."""
     words = rule.words
     if "--comment" not in words:
         return False
@@ -102,7 +102,7 @@ def _nftables(
 
 
 def _has(element: Any, wanted: set[str], node_ports: set[int]) -> bool:
-    """The key holds one of the Service's addresses, or a NodePort beside a protocol."""
+    """Whether the key has one of the Service's addresses, or a protocol and one of its NodePorts."""
     key = element[0] if isinstance(element, list) and element else element
     if isinstance(key, Mapping) and "elem" in key:
         key = key["elem"]["val"]

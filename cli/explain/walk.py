@@ -1,4 +1,4 @@
-"""A packet from node to node: the rules and routes of the first, and of the node that its next hop is. Pure."""
+"""Follows a packet from node to node, through the rules and routes of each. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LEGS = 3
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """A node's rules, ready to be walked, and its routing."""
+    """A node's rules, parsed, and its routing."""
 
     node: str
     tables: Mapping[str, TableContent]
@@ -32,8 +32,8 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """This machine, on which the nodes live: its addresses on the `link` to them, the `gateways` by which packets
-    of theirs come to it, and its routing."""
+    """The machine that the nodes run on: its addresses on the `link` to them, the `gateways` by which their packets
+    reach it, and its routing."""
 
     addresses: tuple[str, ...]
     gateways: tuple[str, ...]
@@ -43,7 +43,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Leg:
-    """The packet on one node, and what may become of it there."""
+    """The packet on one node, and what that node does with it."""
 
     node: str
     packet: Packet
@@ -52,16 +52,19 @@ class Leg:
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """One possible way from end to end; `why` says more about the end, `arrived` whether it got there."""
+    """One possible path from end to end; `arrived`: whether it got there, `why`: reasons for the outcome.
+
+    `leaves`: it leaves the cluster, so what happens to it there is not known.
+    """
 
     legs: tuple[Leg, ...]
     arrived: bool
     why: tuple[str, ...] = field(default=())
-    leaves: bool = False  # the cluster, so what becomes of it there is not known
+    leaves: bool = False
 
     @property
     def verdict(self) -> str:
-        """As an Outcome's; NOWHERE when no rule of a node saw the packet."""
+        """That of the last Outcome; NOWHERE when the packet reached no node."""
         return self.legs[-1].outcome.verdict if self.legs else NOWHERE
 
     @property
@@ -74,12 +77,12 @@ def nftables_of(ruleset: Mapping[str, object], version: int) -> tuple[Base, ...]
 
 
 def first_node(come: Sender, to: Target, facts: Facts) -> str:
-    """Where the packet meets the first rules: an outside packet goes to the node that has its destination."""
+    """The node whose rules the packet meets first; from outside, the node that has the destination."""
     return come.node or facts.node_of(to.address) or next((key(node)[1] for node in facts.nodes), "")
 
 
 def paths(come: Sender, to: Target, rules: Mapping[str, Rules], facts: Facts, machine: Machine) -> list[Path]:
-    """Every way that the rules and routes of the nodes allow, chance by chance."""
+    """Every path that the nodes' rules and routes allow, one for each random choice."""
     node = first_node(come, to, facts)
     packet = Packet(come.address, to.address, to.port, to.protocol, "")
     if not come.node and (why := _no_way_in(packet, facts, machine)):
@@ -98,25 +101,28 @@ class _World:
 
 
 def _no_way_in(packet: Packet, facts: Facts, machine: Machine) -> tuple[str, ...]:
-    """Why a packet from outside never comes to a node, where that can be known."""
+    """Why a packet from outside never reaches a node, if that can be known."""
     known = facts.named(packet.destination)
     if packet.source in machine.addresses:
         route = machine.fib(packet)
         if route.dev == machine.link and not route.verdict:
             return ()
-        way = route.told(packet.destination)
-        return (f"this machine's way to {known} does not lead to a node: {way}", *_doors(packet.destination, facts))
+        described = route.told(packet.destination)
+        return (
+            f"this machine's route to {known} does not lead to a node: {described}",
+            *_doors(packet.destination, facts),
+        )
     inside = facts.cluster_ip(packet.destination)
     return (f"{known} is a cluster IP: only nodes and their pods know it", *_doors("", facts)) if inside else ()
 
 
 def _doors(address: str, facts: Facts) -> tuple[str, ...]:
     inside = not address or facts.cluster_ip(address) or facts.pod_at(address) is not None
-    return ("from outside use a NodePort, or `nodewright kubectl -- port-forward`",) if inside else ()
+    return ("from outside, use a NodePort or `nodewright kubectl -- port-forward`",) if inside else ()
 
 
 def _came_in(packet: Packet, here: Rules) -> str:
-    """The link towards the sender."""
+    """The link that leads to the sender."""
     back = here.fib(Packet(packet.destination, packet.source, 0, packet.protocol, ""))
     return back.dev or _UPLINK
 
@@ -124,7 +130,7 @@ def _came_in(packet: Packet, here: Rules) -> str:
 def _onward(node: str, packet: Packet, world: _World, before: tuple[Leg, ...]) -> list[Path]:
     here = world.rules.get(node)
     if here is None:
-        return [Path(before, False, (f"node {node} is not one of this machine: its rules cannot be read",))]
+        return [Path(before, False, (f"node {node} is not on this machine, so its rules cannot be read",))]
     found: list[Path] = []
     for outcome in trace(here.tables, packet, Node(here.addresses), more=here.nftables, lenient=True, fib=here.fib):
         legs = (*before, Leg(node, packet, outcome))
@@ -142,7 +148,7 @@ def _onward(node: str, packet: Packet, world: _World, before: tuple[Leg, ...]) -
 
 
 def _next_node(outcome: Outcome, node: str, facts: Facts) -> str:
-    """The node that the packet is handed to, "" when it is handed to none."""
+    """The node that the packet goes to next, "" when it goes to none."""
     route, host = outcome.route, split(outcome.to)[0]
     if route is not None and route.kind == "local":
         return ""
@@ -173,14 +179,14 @@ def _ended(legs: tuple[Leg, ...], world: _World) -> Path:
 
 def _why_untranslated(outcome: Outcome) -> str:
     ranges = any("-j KUBE-FW-" in hop.text or "firewall" in hop.chain for hop in outcome.trail)
-    return "is for others, the source is in none of loadBalancerSourceRanges" if ranges else "has no such port"
+    return "does not serve this source, which is in none of loadBalancerSourceRanges" if ranges else "has no such port"
 
 
 def _left(legs: tuple[Leg, ...], host: str, world: _World) -> Path:
-    """To an address that is no node's and no pod's; this machine's routing is asked if it is the next hop."""
+    """The packet goes to an address of no node and no pod; this machine's routing decides if it is the next hop."""
     route, machine = legs[-1].outcome.route, world.machine
     if host in machine.addresses:
-        return Path(legs, True, ("it is this machine",))
+        return Path(legs, True, ("the destination is this machine",))
     if route is not None and not route.via:
         why = f"no node, pod or Service has the address {host}, and its route ends on the link {route.dev}"
         return Path(legs, False, (why,))
@@ -193,7 +199,7 @@ def _left(legs: tuple[Leg, ...], host: str, world: _World) -> Path:
 
 
 def policies(pod: Json | None, facts: Facts, direction: str) -> list[str]:
-    """NetworkPolicies that select the pod: this pod network does not enforce them, and that must be said."""
+    """A line for each NetworkPolicy that selects the pod: this pod network does not enforce them."""
     if pod is None:
         return []
     found = []
@@ -205,7 +211,7 @@ def policies(pod: Json | None, facts: Facts, direction: str) -> list[str]:
         if key(policy)[0] == key(pod)[0] and direction in kinds and all(labels.get(k) == v for k, v in wanted.items()):
             found.append(
                 f"NetworkPolicy {title(policy)} selects pod {title(pod)} ({direction}):"
-                " the pod network has no NetworkPolicy, the packet passes all the same"
+                " the pod network does not enforce NetworkPolicies, so the packet still passes"
             )
     return found
 

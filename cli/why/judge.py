@@ -1,7 +1,7 @@
-"""What is told of each pod, from what was said: pure.
+"""One explanation for each pod, from the answers of the agents and of the API server. Pure.
 
-The node's own word counts before the API's; the API adds what no node knows (scheduling, finalizers of a pod that the
-node has let go) and stands in, marked as such, for a node that says nothing.
+The answer of the pod's own node takes precedence. The API server adds what no node knows (scheduling, finalizers of a
+pod that its node has released) and replaces, marked as such, a node that does not answer.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _ON_THE_WAY = {"ContainerCreating", "PodInitializing"}
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """One pod's explanation, and whether its node said it (or the API server alone)."""
+class Explained:
+    """One pod's explanation. `by_node`: it is its node's answer, not only the API server's."""
 
     found: Explanation
     by_node: bool
@@ -31,28 +31,30 @@ class Told:
         return not self.found.waits and self.found.phase in ("Running", "Succeeded")
 
 
-def told(agents: Mapping[str, Iterable[Json]], pods: Iterable[Json] | None, events: Iterable[Json]) -> list[Told]:
-    """Every pod that anybody knows of, by namespace and name."""
+def explained(
+    agents: Mapping[str, Iterable[Json]], pods: Iterable[Json] | None, events: Iterable[Json]
+) -> list[Explained]:
+    """Every pod that any agent or the API server knows, sorted by namespace and name."""
     by_uid = {one["uid"]: parse(one) for listed in agents.values() for one in listed}
-    found = {uid: Told(one, True) for uid, one in by_uid.items()}
+    found = {uid: Explained(one, True) for uid, one in by_uid.items()}
     listed_events = list(events)
     for pod in pods or ():
         uid = pod["metadata"]["uid"]
         known = by_uid.get(uid)
-        said = [one for one in listed_events if (one.get("involvedObject") or {}).get("uid") == uid]
-        found[uid] = Told(known, True) if known is not None else Told(from_api(pod, said), False)
+        own = [one for one in listed_events if (one.get("involvedObject") or {}).get("uid") == uid]
+        found[uid] = Explained(known, True) if known is not None else Explained(from_api(pod, own), False)
     return sorted(found.values(), key=lambda one: (one.found.namespace, one.found.name))
 
 
-def matching(every: list[Told], namespace: str, name: str) -> list[Told]:
-    """The pod of that name; when there is none, all whose names begin with it (a Deployment's pods)."""
+def matching(every: list[Explained], namespace: str, name: str) -> list[Explained]:
+    """The pod with that name; if there is none, all whose names begin with it (a Deployment's pods)."""
     there = [one for one in every if one.found.namespace == namespace]
     exact = [one for one in there if one.found.name == name]
     return exact or [one for one in there if one.found.name.startswith(f"{name}-")]
 
 
 def parse(document: Json) -> Explanation:
-    """An agent's answer."""
+    """Read an agent's answer."""
     rest = {key: document[key] for key in ("namespace", "name", "uid", "node", "phase", "summary")}
     return Explanation(
         **rest,
@@ -64,7 +66,7 @@ def parse(document: Json) -> Explanation:
 
 
 def from_api(pod: Json, events: Iterable[Json]) -> Explanation:
-    """As far as the API server knows; its events are the timeline."""
+    """What the API server alone knows; its events are the timeline."""
     meta, status = pod["metadata"], pod.get("status") or {}
     node, phase = (pod.get("spec") or {}).get("nodeName", ""), str(status.get("phase", "Pending"))
     waits = tuple(_api_waits(pod, status, node))
@@ -109,7 +111,7 @@ def _deleted_waits(meta: Json, subject: Subject, node: str) -> Iterator[Wait]:
         names = ", ".join(meta["finalizers"])
         yield Wait("finalizers", "Finalizers", names, action_for("Finalizers", names, subject), since)
     if node and meta.get("deletionGracePeriodSeconds"):
-        text = f"node {node} has not let go of it, or cannot be asked from here"
+        text = f"node {node} has not released it yet, or cannot be asked from here"
         yield Wait(f"node {node}", "Terminating", text, f"Run `nodewright why` on {node}.", since)
 
 

@@ -1,4 +1,4 @@
-"""The answer for people: what it waits for and what to do, why its containers ended, and the timeline."""
+"""Prints explanations: what a pod waits for and what to do, why its containers ended, and the timeline."""
 
 from __future__ import annotations
 
@@ -9,21 +9,22 @@ from rich.console import Console
 from rich.table import Table
 
 from agent.explain.model import End, Explanation, TimelineLine, Wait
-from cli.why.judge import Told
+from cli.display.terminal import new_table
+from cli.why.judge import Explained
 
 _TEXT = 400  # characters of one error
 
 
-def one(told: Told, now: float, console: Console) -> None:
-    """Everything about one pod."""
-    found = told.found
+def one(pod: Explained, now: float, console: Console) -> None:
+    """Everything about one pod. `now` is wall-clock seconds."""
+    found = pod.found
     where = f" on {found.node}" if found.node else ""
     _say(console, f"pod {found.namespace}/{found.name}{where}: {found.summary}", style="bold")
-    if not told.by_node and found.node:
-        _say(console, "  (no agent that answers here knows it: this is what the API server knows)")
-    said = {found.summary}
+    if not pod.by_node and found.node:
+        _say(console, "  (No agent that answers here knows this pod, so this is what the API server knows.)")
+    shown = {found.summary}
     for wait in found.waits:
-        _wait(wait, now, console, said)
+        _wait(wait, now, console, shown)
     for line in _ends(found.ends, now):
         _say(console, line)
     for cost in found.costs:
@@ -31,14 +32,14 @@ def one(told: Told, now: float, console: Console) -> None:
         if cost.action:
             _say(console, f"  do: {cost.action}")
     if found.timeline:
-        console.print(_timeline(found, now, said))
+        console.print(_timeline(found, now, shown))
 
 
-def many(every: Iterable[Told], now: float, console: Console) -> None:
-    """One line a pod."""
-    table = _table("POD", "PHASE", "WAITS ON", "REASON", "SINCE", "NEXT TRY")
-    for told in every:
-        found = told.found
+def many(every: Iterable[Explained], now: float, console: Console) -> None:
+    """One line for each reason that a pod waits for."""
+    table = new_table("POD", "PHASE", "WAITS ON", "REASON", "SINCE", "NEXT TRY")
+    for pod in every:
+        found = pod.found
         for wait in found.waits or (Wait("-", found.summary),):
             since = _span(now - wait.since) if wait.since else ""
             later = f"in {_span(wait.next_try - now)}" if wait.next_try and wait.next_try > now else ""
@@ -48,7 +49,7 @@ def many(every: Iterable[Told], now: float, console: Console) -> None:
 
 
 def _ends(ends: Iterable[End], now: float) -> Iterator[str]:
-    """What ended alike is one line."""
+    """One line for all ends of a container that are alike."""
     alike: dict[tuple[str, str, str], list[float]] = {}
     for end in ends:
         alike.setdefault((end.container, end.how, end.why), []).append(end.at)
@@ -57,8 +58,8 @@ def _ends(ends: Iterable[End], now: float) -> Iterator[str]:
         yield f"container {container} ended {often}{_ago(max(times), now)}, {how}" + (f": {why}" if why else "")
 
 
-def _wait(wait: Wait, now: float, console: Console, said: set[str]) -> None:
-    """`said`: what stands above already, and is not said again."""
+def _wait(wait: Wait, now: float, console: Console, shown: set[str]) -> None:
+    """`shown`: texts that were printed already, and are not repeated."""
     parts = [f"waits on {wait.on}: {wait.reason}"]
     if wait.since:
         parts.append(f"for {_span(now - wait.since)}")
@@ -67,26 +68,26 @@ def _wait(wait: Wait, now: float, console: Console, said: set[str]) -> None:
     if wait.next_try and wait.next_try > now:
         word = "until" if wait.reason == "Stopping" else "next try"
         parts.append(f"{word} {_clock(wait.next_try)} (in {_span(wait.next_try - now)})")
-    if wait.progress and not any(wait.progress in text for text in said):
+    if wait.progress and not any(wait.progress in text for text in shown):
         parts.append(wait.progress)
     _say(console, ", ".join(parts), style="yellow")
-    if wait.error and not any(wait.error in text for text in said):
+    if wait.error and not any(wait.error in text for text in shown):
         _say(console, f"  error: {_cut(wait.error)}")
-    said.add(wait.error)
+    shown.add(wait.error)
     if wait.action:
         _say(console, f"  do: {wait.action}")
 
 
-def _timeline(found: Explanation, now: float, said: set[str]) -> Table:
-    table = _table("AT", "STEP", "TOOK", "OUTCOME")
+def _timeline(found: Explanation, now: float, shown: set[str]) -> Table:
+    table = new_table("AT", "STEP", "TOOK", "OUTCOME")
     for entry in ordered(found.timeline):
         took = f"{entry.seconds:.3f} s" if entry.seconds else ""
         if entry.seconds is None:
             took = f"{_span(now - entry.at)} so far"
         again = f" ({entry.times} times, first {_clock(entry.at)})" if entry.times > 1 else ""
-        outcome = "under way" if entry.seconds is None else _cut(entry.outcome)
-        if entry.outcome != "ok" and any(entry.outcome in text for text in said):
-            outcome = "failed, as said above"
+        outcome = "in progress" if entry.seconds is None else _cut(entry.outcome)
+        if entry.outcome != "ok" and any(entry.outcome in text for text in shown):
+            outcome = "failed, see above"
         if entry.note:
             outcome = f"{outcome}: {entry.note}" if outcome != "ok" else entry.note
         table.add_row(_clock(_newest(entry)), f"  {entry.step}" if entry.of else entry.step, took, outcome + again)
@@ -94,7 +95,7 @@ def _timeline(found: Explanation, now: float, said: set[str]) -> Table:
 
 
 def ordered(timeline: Iterable[TimelineLine]) -> list[TimelineLine]:
-    """By when each was done last, so that the newest round reads from top to bottom; a step before its parts."""
+    """Sorted by when each was done last, so that the newest round is in order; a step comes before its parts."""
     entries = sorted(timeline, key=_newest)
     parts = [entry for entry in entries if entry.of]
     tops = {(entry.kind, entry.container) for entry in entries if not entry.of}
@@ -112,20 +113,13 @@ def _is_part(part: TimelineLine, entry: TimelineLine) -> bool:
 
 
 def _newest(entry: TimelineLine) -> float:
-    # What is told of a container's end is how long it lived: it is placed at its end.
+    # The entry of a container's end begins with the container; it belongs where it ended.
     lived = (entry.seconds or 0.0) if entry.kind == "ended" else 0.0
     return max(entry.at, entry.last_at) + lived
 
 
 def _say(console: Console, text: str, style: str = "") -> None:
     console.print(text, style=style or None, soft_wrap=True)
-
-
-def _table(*columns: str) -> Table:
-    table = Table(box=None, padding=(0, 2), header_style="bold")
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    return table
 
 
 def _cut(text: str) -> str:

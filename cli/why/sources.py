@@ -1,12 +1,12 @@
-"""Who is asked: the agents of this machine by their local sockets, and the API server. Either may be gone."""
+"""Asks the agents of this machine by their local sockets, and the API server. Any of them may be down."""
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import aiohttp
 
@@ -15,18 +15,17 @@ from controlplane.cluster.model import Cluster
 from controlplane.supervisor.edge import units
 from nodelib.errors import NodewrightError
 from nodelib.kube.access import load_kubeconfig
-from nodelib.kube.client import KubeClient
+from nodelib.kube.client import Json, KubeClient
 
-Json = dict[str, Any]
 SOCKET = "/run/nodewright/agent.sock"
 _SECONDS = 3.0
 
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What was said. `agents`: by node, its pods' explanations as JSON; `silent`: node -> why it said nothing.
+    """The answers. `agents`: by node, the explanations of its pods; `silent`: by node, why it did not answer.
 
-    `pods`, `events`: of the API, None with `api` saying why not.
+    `pods` and `events` are the API server's; without an answer `pods` is None and `api` says why.
     """
 
     agents: Mapping[str, tuple[Json, ...]]
@@ -37,15 +36,15 @@ class Answers:
 
 
 async def ask(name: str, kubeconfig: str = "") -> Answers:
-    """Everybody at once. `name`: a cluster of `up`; when there is none, this machine's own agent."""
+    """Ask all of them at once. `name`: a cluster of `up`; if there is none, this machine's own agent is asked."""
     cluster = state.load(name)
     ways = sockets(cluster)
     config = kubeconfig or (cluster.admin_kubeconfig if cluster is not None else _own_kubeconfig())
     listed = asyncio.ensure_future(_api(config))
-    spoken = await asyncio.gather(*(asked(path, "/why") for path in ways.values()))
+    replies = await asyncio.gather(*(asked(path, "/why") for path in ways.values()))
     pods, events, api = await listed
     agents, silent = {}, {}
-    for node, (found, problem) in zip(ways, spoken, strict=True):
+    for node, (found, problem) in zip(ways, replies, strict=True):
         if found is None:
             silent[node] = problem
         else:
@@ -54,18 +53,18 @@ async def ask(name: str, kubeconfig: str = "") -> Answers:
 
 
 async def ask_for(name: str, node: str, namespace: str, pod: str) -> Json | None:
-    """What the agent of `node` (as in Answers.agents) says of one pod, with what it costs; None: no word."""
+    """The agent's explanation of one pod with its resource costs; `node` as in Answers.agents. None: no answer."""
     return (await asked(sockets(state.load(name)).get(node, ""), f"/why/{namespace}/{pod}"))[0]
 
 
 def sockets(cluster: Cluster | None) -> dict[str, str]:
-    """By node; without a cluster this machine's own. "" where no agent runs."""
+    """The agent sockets by node; without a cluster this machine's own. "" where no agent runs."""
     if cluster is None:
         return {"this node": SOCKET}
     found = {}
     for node in cluster.nodes:
         agent = units.programs(cluster.unit_dir(node.name)).get("agent") or {}
-        # Through the agents' own mount namespaces: /run of a node is its own.
+        # Each node has its own /run, so the path leads through the agent's mount namespace.
         found[node.name] = f"/proc/{agent['pid']}/root{SOCKET}" if agent.get("alive") else ""
     return found
 
@@ -76,9 +75,9 @@ def _own_kubeconfig() -> str:
 
 
 async def asked(path: str, what: str) -> tuple[Json | None, str]:
-    """What the agent at the socket `path` answers to GET `what`, or None and why not."""
+    """The agent's answer to GET `what` at the socket `path`, or None and the reason."""
     if not path:
-        return None, "its agent does not run"
+        return None, "its agent is not running"
     try:
         timeout = aiohttp.ClientTimeout(total=_SECONDS)
         async with (
@@ -88,10 +87,18 @@ async def asked(path: str, what: str) -> tuple[Json | None, str]:
             if answer.status != 200:
                 return None, f"its agent answers {answer.status}"
             return dict(await answer.json()), ""
-    except PermissionError:
-        return None, "its socket may be opened by root only"
     except (OSError, aiohttp.ClientError, TimeoutError) as error:
-        return None, f"its agent does not answer ({error or type(error).__name__})"
+        return None, _why_silent(error, path)
+
+
+def _why_silent(error: Exception, path: str) -> str:
+    # aiohttp wraps the socket's error in one of its own, which keeps the number.
+    match getattr(error, "errno", None):
+        case errno.EACCES | errno.EPERM:
+            return "only root may open its socket"
+        case errno.ENOENT | errno.ECONNREFUSED:
+            return f"its agent is not running (nothing listens on {path})"
+    return f"its agent does not answer ({error or type(error).__name__})"
 
 
 async def _api(kubeconfig: str) -> tuple[tuple[Json, ...] | None, tuple[Json, ...], str]:

@@ -1,22 +1,20 @@
-"""Random changes of Services and EndpointSlices, as a cluster's controllers and users make them. Seeded."""
+"""Random changes of Services and EndpointSlices, like those of controllers and users; the same for the same seed."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 from cli.bench.services.objects import NAMESPACE, Size
-from nodelib.kube.client import ApiError, KubeClient
+from nodelib.kube.client import ApiError, Json, KubeClient
 
 _SERVICES = f"/api/v1/namespaces/{NAMESPACE}/services"
 _SLICES = f"/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices"
 _MERGE = "merge"
-Json = dict[str, Any]
 
 
 class Churn:
-    """Owns the Services of `size` below the API server. `failed` counts what the API server refused."""
+    """Changes the Services of `size` by the API server. `failed`: how often it refused, by reason."""
 
     def __init__(self, client: KubeClient, size: Size, node: str, seed: int) -> None:
         self.done = 0
@@ -28,7 +26,7 @@ class Churn:
         self._given = 0
 
     async def step(self) -> None:
-        """One random change; a refusal (a name or NodePort that is taken) is counted, nothing else."""
+        """Make one random change. A refusal (a name or NodePort that is taken) is only counted."""
         weighted: list[tuple[Callable[[], Awaitable[None]], int]] = [
             (self._endpoints, 12),
             (self._second_slice, 2),
@@ -73,7 +71,7 @@ class Churn:
         await self._client.patch(f"{_SERVICES}/{pick(self._names)}", {"spec": spec}, _MERGE)
 
     async def _replace(self) -> None:
-        """One Service goes with its slice, another one comes: the number of them stays."""
+        """Replace a Service and its slice by another, so that their number stays the same."""
         place = self._random.randrange(len(self._names))
         old = self._names[place]
         new = f"soak-{self._next:05d}"
@@ -90,7 +88,7 @@ class Churn:
             await self._client.patch(f"{_SERVICES}/{new}/status", status, _MERGE)
 
     def _address(self) -> str:
-        """Of 198.18.0.0/15, each given once: of two Services at one address either may be served, and stay so."""
+        """An unused address of 198.18.0.0/15: if two Services shared one, either could be the one that is served."""
         self._given += 1
         return f"198.{18 + (self._given >> 16)}.{self._given >> 8 & 255}.{self._given & 255}"
 
@@ -121,11 +119,11 @@ class Churn:
 
     def _endpoint(self) -> Json:
         number = self._random.randrange(1 << 20)
-        state = self._random.choice(("ready", "ready", "ready", "ending", "not ready"))
+        state = self._random.choice(("ready", "ready", "ready", "terminating", "not ready"))
         conditions = {
             "ready": state == "ready",
-            "serving": state in ("ready", "ending"),
-            "terminating": state == "ending",
+            "serving": state in ("ready", "terminating"),
+            "terminating": state == "terminating",
         }
         node = self._random.choice((self._node, "elsewhere"))
         address = f"10.{128 + (number >> 16)}.{number >> 8 & 255}.{number & 255}"

@@ -1,10 +1,10 @@
-"""What is measured of one proxy in one mode at one size. Every figure is taken the same way for both makers.
+"""What is measured of one proxy in one mode at one size. Every value is measured the same way for both makers.
 
 Cold sync: the proxy's own sync_proxy_rules_duration_seconds of its first sync, and the seconds from its start
 until that sync had ended. A change: from sending the PATCH of one EndpointSlice until a connection through the
 Service reaches the new endpoint, so it holds the API server, the watch, the proxy and the kernel. The path of
-packets: in turns of all makers, from namespaces whose proxy has ended and whose rules stand: what the machine does
-beside it falls on all of them alike.
+packets: in turns for all makers, from namespaces whose proxy has ended while its rules remain, so that other load on
+the machine affects all of them alike.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from nodelib.kube.client import KubeClient
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How much is done for one figure."""
+    """How much work goes into one value."""
 
     changes: int = 15
     rest: float = 1.3  # seconds between two changes: longer than upstream's minSyncPeriod
@@ -36,21 +36,21 @@ class Effort:
     turns: int = 5  # of the path
     connects: int = 500  # a turn
     stream_seconds: float = 2
-    cold_limit: float = 280.0  # seconds until a first sync is given up
+    cold_limit: float = 280.0  # seconds to wait for a first sync
 
 
 class Measurement:
-    """One subject over its life: `figures` is filled by the steps, in the units of report.UNITS."""
+    """One subject over its life: `values` is filled by the steps, in the units of results.UNITS."""
 
     def __init__(
         self, lab: Lab, client: KubeClient, subject: Subject, size: Size, clock: Clock, effort: Effort, fresh: list[int]
     ) -> None:
-        self.figures: dict[str, float] = {}
-        self.at_least: set[str] = set()  # of them those that were cut short
+        self.values: dict[str, float] = {}
+        self.at_least: set[str] = set()  # names of values that are lower bounds
         self._lab, self._client, self._subject, self._size = lab, client, subject, size
         self._clock, self._effort = clock, effort
         self._random = random.Random(size.services)
-        # Each Service is moved to the endpoint that answers once, by whichever subject: no change is none.
+        # Services not yet moved to the endpoint that answers, shared by all subjects: moving one twice changes nothing.
         self._fresh = fresh
         self._path: Peer | None = None
         self._answering = -1
@@ -58,20 +58,21 @@ class Measurement:
         self._speeds: list[float] = []
 
     async def cold(self) -> None:
-        """Raises Temporary where it took too long; that it did is a figure then."""
+        """The first sync. Raises Temporary when it takes too long, and keeps the limit as a lower bound."""
         await self._subject.start()
         try:
             seen = await self._subject.synced(self._effort.cold_limit)
         except Temporary:
-            self.figures["start to synced"] = self._effort.cold_limit
+            self.values["start to synced"] = self._effort.cold_limit
             self.at_least.add("start to synced")
             raise
-        self.figures["cold sync"] = seen[f"{SYNC}_sum"] / seen[f"{SYNC}_count"]
-        self.figures["start to synced"] = seen[LAST] - self._subject.started
+        self.values["cold sync"] = seen[f"{SYNC}_sum"] / seen[f"{SYNC}_count"]
+        self.values["start to synced"] = seen[LAST] - self._subject.started
         await self._clock.sleep(2)
-        self.figures["RSS"] = self._subject.cost().rss
+        self.values["RSS"] = self._subject.cost().rss
 
     async def change(self, say: Callable[[str], None]) -> None:
+        """Changes one at a time, each measured until the new endpoint answers."""
         peer = Peer(await start_peer(self._lab, self._subject.space, "client"))
         taken = []
         for turn in range(min(self._effort.changes, max(1, len(self._fresh)))):
@@ -79,11 +80,11 @@ class Measurement:
                 say(f"{turn} of {self._effort.changes} changes")
             taken.append(await self._lag(peer))
             await self._clock.sleep(self._effort.rest)
-        self.figures["change p50"] = statistics.median(taken)
-        self.figures["change p99"] = percentile(taken, 0.99)
+        self.values["change p50"] = statistics.median(taken)
+        self.values["change p99"] = percentile(taken, 0.99)
 
     async def churn(self, say: Callable[[str], None]) -> None:
-        """Changes at a steady rate; a sentinel among them every second shows the lag."""
+        """Changes at a steady rate; one of them every second is measured for its lag."""
         peer = Peer(await start_peer(self._lab, self._subject.space, "client"))
         before, began = self._subject.cost().cpu, self._clock.monotonic()
         noise = asyncio.create_task(self._noise(), name="bench churn")
@@ -100,20 +101,20 @@ class Measurement:
         if isinstance(ended, Exception):
             raise Temporary(str(ended) or repr(ended), obj="churn", step="send changes") from ended
         spent = self._clock.monotonic() - began
-        self.figures["churn CPU"] = 100 * (self._subject.cost().cpu - before) / spent
-        self.figures["churn lag p50"] = statistics.median(lags)
-        self.figures["churn lag max"] = max(lags)
-        self.figures["churn rate"] = self._sent / spent
-        self.figures["churn RSS"] = self._subject.cost().rss
+        self.values["churn CPU"] = 100 * (self._subject.cost().cpu - before) / spent
+        self.values["churn lag p50"] = statistics.median(lags)
+        self.values["churn lag max"] = max(lags)
+        self.values["churn rate"] = self._sent / spent
+        self.values["churn RSS"] = self._subject.cost().rss
 
     async def prepare_path(self) -> None:
-        """One Service gets the endpoint that takes a stream. The last thing the proxy is needed for."""
+        """Give one Service the endpoint that accepts a stream. After this the proxy is not needed any more."""
         self._path = Peer(await start_peer(self._lab, self._subject.space, "client"))
         self._answering = self._unmoved()
         await self._moved(self._path, self._answering, [PROBE_ADDRESS])
 
     async def path(self) -> None:
-        """One turn: the first packet through any Service, and the throughput of one connection."""
+        """One turn: first packets through random Services, then the throughput of one connection."""
         if self._path is None:
             return
         size = self._size
@@ -121,12 +122,12 @@ class Measurement:
         self._connects += await self._path.ask({"first": [[size.cluster_ip(index), PORT] for index in through]})
         stream = [size.cluster_ip(self._answering), PORT, self._effort.stream_seconds]
         self._speeds.append(await self._path.ask({"stream": stream}))
-        self.figures["first packet p50"] = 1e6 * statistics.median(self._connects)
-        self.figures["first packet p99"] = 1e6 * percentile(self._connects, 0.99)
-        self.figures["throughput"] = statistics.median(self._speeds) * 8 / 1e9
+        self.values["first packet p50"] = 1e6 * statistics.median(self._connects)
+        self.values["first packet p99"] = 1e6 * percentile(self._connects, 0.99)
+        self.values["throughput"] = statistics.median(self._speeds) * 8 / 1e9
 
     def _unmoved(self) -> int:
-        """A Service that no proxy was measured with yet: moved again, it would change nothing."""
+        """A Service that was not moved before. Raises Invalid when there is none left."""
         if not self._fresh:
             raise Invalid(
                 f"all {self._size.services} Services have been moved once",
@@ -141,7 +142,7 @@ class Measurement:
         return await self._moved(peer, index, [*self._size.addresses(index)[:-1], PROBE_ADDRESS])
 
     async def _moved(self, peer: Peer, index: int, addresses: list[str], limit: float = 60) -> float:
-        """Seconds until the Service's new endpoint answers."""
+        """Seconds until the new endpoint of the Service answers. Raises Temporary after `limit` seconds."""
         watched = asyncio.create_task(peer.ask({"watch": [self._size.cluster_ip(index), PORT, limit]}))
         began = self._clock.monotonic()
         await self._patch(index, addresses)
@@ -160,7 +161,7 @@ class Measurement:
         )
 
     async def _noise(self) -> None:
-        """Endpoints of random Services replaced by others, at the rate of the plan."""
+        """Replace endpoints of random Services, at the rate of the effort, until cancelled."""
         self._sent = 0
         pending: set[asyncio.Task[None]] = set()
         began = self._clock.monotonic()

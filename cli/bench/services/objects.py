@@ -1,8 +1,8 @@
 """The Services and EndpointSlices of a measurement, as etcd holds them. Pure.
 
-They are written into etcd below the API server (60,000 objects in seconds instead of minutes); the API server
-serves them like any others. Each Service has the IPAddress object that its allocator would have made, or it
-would spend the measurement on repairing them.
+They are written directly into etcd (60,000 objects in seconds instead of minutes), and the API server serves them like
+any others. Each Service has the IPAddress object that the API server's allocator would have made; otherwise the API
+server would spend the measurement on repairing them.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def endpoints(addresses: list[str]) -> list[Json]:
 
 
 def stored(size: Size) -> Iterator[tuple[str, Json]]:
-    """(etcd key, object), the namespace and the Node of the proxies included."""
+    """(etcd key, object) of the namespace, and of each Service with its EndpointSlice and IPAddress."""
     yield f"/registry/namespaces/{NAMESPACE}", _object("v1", "Namespace", NAMESPACE, 0, namespaced=False)
     for index in range(size.services):
         name, ip = size.name(index), size.cluster_ip(index)
@@ -64,7 +64,7 @@ def stored(size: Size) -> Iterator[tuple[str, Json]]:
 
 
 def transactions(size: Size, batch: int = 1000) -> Iterator[Json]:
-    """Bodies for etcd's /v3/kv/txn."""
+    """Bodies for etcd's /v3/kv/txn, `batch` objects each."""
     from json import dumps
 
     puts: list[Json] = []

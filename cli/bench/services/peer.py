@@ -1,7 +1,8 @@
-"""The ends of connections in a measurement of the proxy; standard library only, runs inside a namespace.
+"""Client and server of a measurement of the proxy; runs inside a namespace, with the standard library only.
 
-`serve HOST PORT` accepts, reads and forgets. `client` takes one JSON command a line on stdin and answers with one:
-{"watch": [host, port, seconds]}: connect again and again until it succeeds, tell when (monotonic, system-wide).
+`serve HOST PORT` accepts connections and discards what it reads. `client` reads a JSON command from each line of
+stdin and answers with a line:
+{"watch": [host, port, seconds]}: connect until it succeeds; answers when that was (monotonic, system-wide).
 {"first": [[host, port], ...]}: seconds that each connect took until it was answered, a refusal included.
 {"stream": [host, port, seconds]}: bytes per second that one connection takes.
 """
@@ -37,7 +38,7 @@ def _drain(connection: socket.socket) -> None:
 
 
 def watch(host: str, port: int, seconds: float) -> float:
-    """When a connect succeeded; 0.0: not within `seconds`."""
+    """The time when a connect succeeded, 0.0 if none did within `seconds`."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         with socket.socket() as sock:
@@ -66,7 +67,7 @@ def stream(host: str, port: int, seconds: float) -> float:
 
 
 def _connected(sock: socket.socket, host: str, port: int) -> bool:
-    # Resets instead of a lingering close: thousands of probes must not use up the ports.
+    # Close with a reset: otherwise thousands of probes would use up the ports in TIME_WAIT.
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
     try:
         sock.connect((host, port))
@@ -78,13 +79,13 @@ def _connected(sock: socket.socket, host: str, port: int) -> bool:
 def client() -> None:
     print("READY", flush=True)
     for line in sys.stdin:
-        wish = json.loads(line)
-        if "watch" in wish:
-            answer: object = watch(*wish["watch"])
-        elif "first" in wish:
-            answer = [first(host, port) for host, port in wish["first"]]
+        request = json.loads(line)
+        if "watch" in request:
+            answer: object = watch(*request["watch"])
+        elif "first" in request:
+            answer = [first(host, port) for host, port in request["first"]]
         else:
-            answer = stream(*wish["stream"])
+            answer = stream(*request["stream"])
         print(json.dumps(answer), flush=True)
 
 

@@ -1,7 +1,7 @@
-"""Hours of churn in minutes: after each spell of random changes the kernel must have what a fresh start would write.
+"""Compares a long-running proxy with a fresh one, again and again, while Services change at random.
 
-The proxy that lived through all of it (incremental writes) is compared with one that was started a moment ago in a
-namespace of its own, on the same objects. Rules, chains, set elements: everything but counters and handles.
+The rules of the proxy that lived through all changes (incremental writes) must equal those of one that has just been
+started in a namespace of its own, on the same objects: rules, chains, set elements; counters and handles may differ.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _VOLATILE = {"handle", "counter", "packets", "bytes", "expires", "index"}
 
 
 @dataclass(slots=True)
-class Look:
-    """One pause: what differed (at most a few lines), and what the proxy costs."""
+class Comparison:
+    """One comparison: what differed (ten lines at most), and the resources of the proxy. Memory in MiB."""
 
     mode: str
     changes: int
     difference: list[str]
     rss: float
-    fresh: float  # resident memory of the proxy that was started a moment ago on the same objects
+    fresh: float  # resident memory of the proxy that has just been started on the same objects
     files: int
     lines: int
     listening: int  # sockets that it listens on: health check node ports come and go with the Services
@@ -40,35 +40,35 @@ class Look:
 
 @dataclass(slots=True)
 class Soak:
-    """`make` builds a subject of a mode; `number` gives namespaces their numbers."""
+    """The whole run. `make` builds a subject of a mode; `number` counts namespaces."""
 
     lab: Lab
     clock: Clock
     pods: Space
     make: Callable[[str], Subject]
-    looks: list[Look] = field(default_factory=list)
+    comparisons: list[Comparison] = field(default_factory=list)
     number: int = 20
 
     async def run(self, modes: tuple[str, ...], churn: Churn, seconds: float, say: Callable[[str], None]) -> None:
-        """Spells of changes with a look after each, until the time is over."""
+        """Rounds of 20 s of changes, each followed by a comparison, for `seconds`."""
         old = {mode: await self._started(mode) for mode in modes}
         try:
             deadline = self.clock.monotonic() + seconds
             while self.clock.monotonic() < deadline:
-                spell = self.clock.monotonic() + 20
-                while self.clock.monotonic() < spell:
+                round_end = self.clock.monotonic() + 20
+                while self.clock.monotonic() < round_end:
                     await asyncio.gather(*(churn.step() for _ in range(4)))
                     await self.clock.sleep(0.1)
                 for mode, subject in old.items():
-                    look = await self._look(mode, subject, churn.done)
-                    self.looks.append(look)
-                    memory = f"RSS {look.rss:.0f} MiB ({look.fresh:.0f} afresh)"
-                    say(f"{mode}, {churn.done} changes: {len(look.difference)} differences, {memory}")
+                    one = await self._compare(mode, subject, churn.done)
+                    self.comparisons.append(one)
+                    memory = f"RSS {one.rss:.0f} MiB ({one.fresh:.0f} for a fresh one)"
+                    say(f"{mode}, {churn.done} changes: {len(one.difference)} differences, {memory}")
         finally:
             for subject in old.values():
                 await subject.close()
 
-    async def _look(self, mode: str, old: Subject, changes: int) -> Look:
+    async def _compare(self, mode: str, old: Subject, changes: int) -> Comparison:
         fresh = await self._started(mode)
         try:
             deadline = self.clock.monotonic() + _SETTLED
@@ -84,7 +84,7 @@ class Soak:
         pid = old.process.pid
         files = len(os.listdir(f"/proc/{pid}/fd"))
         listening = len((await old.space.run("ss", "-Hltn")).text.splitlines())
-        return Look(mode, changes, difference[:10], cost(pid).rss, fresh_rss, files, len(stands), listening)
+        return Comparison(mode, changes, difference[:10], cost(pid).rss, fresh_rss, files, len(stands), listening)
 
     async def _started(self, mode: str) -> Subject:
         self.number = 20 + (self.number - 19) % 200
@@ -96,7 +96,7 @@ class Soak:
 
 
 async def state(space: Space, mode: str) -> set[str]:
-    """Everything of the proxy in the kernel, a line each."""
+    """Everything that the proxy has in the kernel, as lines."""
     if mode == "iptables":
         found: set[str] = set()
         for tool in ("iptables-save", "ip6tables-save"):
@@ -110,9 +110,9 @@ async def state(space: Space, mode: str) -> set[str]:
 
 
 def differing(wanted: set[str], stands: set[str], mode: str) -> list[str]:
-    """Lines that only one has; chains that were once needed and may be again are no leak."""
+    """Lines that only one of them has. Unused chains that are kept for later are no difference."""
     lost = [f"missing: {line}" for line in sorted(wanted - stands)]
-    more = [f"too much: {line}" for line in sorted(stands - wanted) if mode == "iptables" or not _spare(line)]
+    more = [f"too much: {line}" for line in sorted(stands - wanted) if mode == "iptables" or not _kept_for_later(line)]
     return lost + more
 
 
@@ -134,24 +134,24 @@ def _steady(value: Any) -> Any:
     return [_steady(one) for one in value] if isinstance(value, list) else value
 
 
-def _spare(line: str) -> bool:
+def _kept_for_later(line: str) -> bool:
     words = line.split(" ")
     return len(words) > 3 and words[2] in ("chain", "rule") and words[3].startswith(_ON_DEMAND)
 
 
-def report(looks: list[Look]) -> list[str]:
-    """One line a mode, and the differences if there were any."""
+def report(comparisons: list[Comparison]) -> list[str]:
+    """A line for each mode, and the differences if there were any."""
     lines = []
-    for mode in dict.fromkeys(look.mode for look in looks):
-        own = [look for look in looks if look.mode == mode]
-        wrong = [look for look in own if look.difference]
-        rss, files = [look.rss for look in own], [look.files - look.listening for look in own]
+    for mode in dict.fromkeys(one.mode for one in comparisons):
+        own = [one for one in comparisons if one.mode == mode]
+        wrong = [one for one in own if one.difference]
+        rss, files = [one.rss for one in own], [one.files - one.listening for one in own]
         lines.append(
-            f"{mode}: {len(own)} pauses, {own[-1].changes} changes, {own[-1].lines} lines in the kernel at the end;"
-            f" {len(wrong)} pauses with a difference; RSS {rss[0]:.0f} MiB at first, {rss[-1]:.0f} at last,"
-            f" {max(rss):.0f} at most, of a fresh one {own[0].fresh:.0f} and {own[-1].fresh:.0f};"
+            f"{mode}: {len(own)} comparisons, {len(wrong)} of them with a difference; {own[-1].changes} changes,"
+            f" {own[-1].lines} lines in the kernel at the end; RSS {rss[0]:.0f} MiB at first, {rss[-1]:.0f} at last,"
+            f" {max(rss):.0f} at most, of a fresh proxy {own[0].fresh:.0f} and {own[-1].fresh:.0f};"
             f" open files that do not listen: {min(files)} to {max(files)}"
         )
-        for look in wrong:
-            lines += [f"  after {look.changes} changes: {line}" for line in look.difference]
+        for one in wrong:
+            lines += [f"  after {one.changes} changes: {line}" for line in one.difference]
     return lines

@@ -1,4 +1,4 @@
-"""A proxy under measurement: whose it is, in which mode, started in a fresh namespace; what it says and costs."""
+"""A proxy under measurement: started in a namespace of its own; its metrics, CPU time and memory."""
 
 from __future__ import annotations
 
@@ -30,41 +30,41 @@ _PEER = str(Path(__file__).with_name("peer.py"))
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """CPU seconds of a process and of its children that ended, resident memory in MiB."""
+    """CPU seconds of a process and its ended children, and its resident memory in MiB."""
 
     cpu: float
     rss: float
 
 
 def cost(pid: int) -> Cost:
-    """From /proc. Raises OSError when it is gone."""
+    """Read from /proc. Raises OSError when the process has ended."""
     fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return Cost(sum(map(int, fields[11:15])) / _TICKS, pages * os.sysconf("SC_PAGE_SIZE") / 2**20)
 
 
 class Peer:
-    """peer.py as a client inside a namespace: one command at a time."""
+    """peer.py running as a client inside a namespace; it takes one command at a time."""
 
     def __init__(self, process: Process) -> None:
         self._process = process
 
-    async def ask(self, wish: dict[str, Any]) -> Any:
+    async def ask(self, request: dict[str, Any]) -> Any:
         """The answer to one command of peer.py."""
         handle = self._process.handle
         assert handle.stdin is not None and handle.stdout is not None
-        handle.stdin.write(json.dumps(wish).encode() + b"\n")
+        handle.stdin.write(json.dumps(request).encode() + b"\n")
         line = await handle.stdout.readline()
         if not line:
-            raise Temporary(self._process.tail(), obj="bench peer", step=f"answer {next(iter(wish))}")
+            raise Temporary(self._process.tail(), obj="bench peer", step=f"answer {next(iter(request))}")
         return json.loads(line)
 
 
 async def start_peer(lab: Lab, space: Space, *argv: str) -> Process:
-    """peer.py inside `space`, ready when this returns."""
+    """Start peer.py inside `space`; it is ready when this returns. Raises Permanent."""
     line = space.inside(sys.executable, "-IS", _PEER, *argv)
     process = await lab.spawn(f"peer-{space.name}", line, pipes=True)
-    # Answers to thousands of connects are one line.
+    # The answer to thousands of connects is a single line.
     assert process.handle.stdout is not None
     process.handle.stdout._limit = 1 << 24  # type: ignore[attr-defined]
     space.processes.append(process)
@@ -75,7 +75,7 @@ async def start_peer(lab: Lab, space: Space, *argv: str) -> Process:
 
 
 class Subject:
-    """`maker` is "nodewright" or "upstream". `close()` ends the proxy and its namespace, rules and all."""
+    """One proxy; `maker` is "nodewright" or "upstream". close() ends it and removes its namespace with all rules."""
 
     def __init__(self, lab: Lab, maker: str, mode: str, binary: Path, clock: Clock) -> None:
         self.maker, self.mode = maker, mode
@@ -95,15 +95,15 @@ class Subject:
         return self._process
 
     async def open(self, number: int, pods: Space) -> None:
-        """A namespace with a way to the pods; no proxy yet."""
+        """Make the namespace with a route to the pods; the proxy is not started yet."""
         self._space = await self._lab.space(f"{self.maker}-{self.mode}-{number}", number)
         await self.space.run("sysctl", "-qw", "net.ipv4.ip_forward=1")
         await self.space.run("ip", "route", "add", POD_RANGE, "via", pods.address)
-        # The Node's address: every subject is the same node.
+        # The Node's address: all subjects play the same node.
         await self.space.run("ip", "addr", "add", f"{NODE_ADDRESS}/32", "dev", "lo")
 
     async def start(self) -> None:
-        """The proxy, with its default intervals."""
+        """Start the proxy with its default intervals."""
         kubeconfig = self._lab.folder / "kubeconfig"
         kubeconfig.write_text(json.dumps(_kubeconfig(self._lab)))
         path = self._lab.folder / f"{self.space.name}.yaml"
@@ -114,8 +114,8 @@ class Subject:
             self.space.name, self.space.inside(*argv, f"--config={path}"), cwd=str(PROJECT)
         )
 
-    async def figures(self) -> dict[str, float]:
-        """Its metrics of IPv4 by name; none while it does not answer."""
+    async def metrics(self) -> dict[str, float]:
+        """Its IPv4 metrics by name; empty while it does not answer. Raises Permanent when it has ended."""
         if not self.process.running:
             raise Permanent(self.process.tail(), obj=f"{self.maker} {self.mode}", step="run")
         try:
@@ -129,13 +129,13 @@ class Subject:
         return {name: float(value) for name, value in _SAMPLE.findall(text) if "bucket" not in name}
 
     async def synced(self, timeout: float) -> dict[str, float]:
-        """The metrics as they are after the first sync. Raises Temporary."""
+        """Wait for the first sync, at most `timeout` seconds; the metrics after it. Raises Temporary."""
         deadline = self._clock.monotonic() + timeout
         while self._clock.monotonic() < deadline:
-            figures = await self.figures()
-            if figures.get(f"{SYNC}_count") and figures.get(LAST):
-                return figures
-            await asyncio.sleep(0.5)  # a scrape costs the proxy something as well
+            metrics = await self.metrics()
+            if metrics.get(f"{SYNC}_count") and metrics.get(LAST):
+                return metrics
+            await asyncio.sleep(0.5)  # a scrape costs the proxy CPU time too
         raise Temporary(
             f"no sync within {timeout:g} s: {self.process.tail()}", obj=f"{self.maker} {self.mode}", step="cold sync"
         )
@@ -144,7 +144,7 @@ class Subject:
         return cost(self.process.pid)
 
     async def leave(self) -> None:
-        """End the proxy; its namespace and rules stay."""
+        """Stop the proxy; its namespace and rules remain."""
         if self._process is not None:
             await self._process.stop()
 

@@ -19,7 +19,18 @@ NAME = "nodewright"
 HOME = f"/usr/lib/{NAME}"
 PROJECT, SITE = f"{HOME}/project", f"{HOME}/site"
 DOC = f"/usr/share/doc/{NAME}"
-TREE = ("agent", "bin", "cli", "cni", "controlplane", "nodelib", "proxy", "nodewright", "LICENSE")  # of the project
+TREE = (
+    "agent",
+    "bin",
+    "cli",
+    "cni",
+    "controlplane",
+    "nodelib",
+    "proxy",
+    "nodewright",
+    "LICENSE",
+    "pyproject.toml",
+)  # of the project
 # The part of packages.txt that a node needs to run; the rest is for raising, building and testing clusters.
 RUNTIME = ("ca-certificates", "conntrack", "iproute2", "iptables", "mount", "nftables", "procps", "util-linux")
 # kubeadm's package has 10-kubeadm.conf: that drop-in comes after ours and says the same.

@@ -1,0 +1,1 @@
+"""Tests of `cli/`: what users type and read, without a cluster."""

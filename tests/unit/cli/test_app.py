@@ -1,7 +1,10 @@
+"""The command line as a whole: help, usage errors, and what is refused before anything is done."""
+
 from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -14,26 +17,48 @@ from cli.app import app
 
 PROJECT = Path(__file__).resolve().parents[3]
 RUNNER = CliRunner()
-COMMANDS = ("up", "down", "status", "doctor", "kubectl", "kubeconfig", "load", "test", "conformance", "agent", "proxy")
+COMMANDS = {
+    "Cluster": ("up", "down", "kubectl", "kubeconfig", "load"),
+    "Diagnosis": ("status", "why", "doctor", "images", "trace", "service", "version"),
+    "Nodes": ("join", "leave", "install", "uninstall", "payload", "package"),
+    "Daemons": ("agent", "kubelet", "kube-proxy", "proxy"),
+    "Tests": ("test", "conformance", "bench"),
+}
+EVERY = [command for listed in COMMANDS.values() for command in listed]
 
 
 def test_help_names_every_command_and_where_to_start() -> None:
     text = RUNNER.invoke(app, ["--help"]).output
-    for command in COMMANDS:
-        assert f" {command} " in text
     assert "./nodewright up" in text
+    panels = re.split(r"╭─ (\w+) ─+╮", text)[1:]
+    shown = {
+        title: tuple(re.findall(r"^│ ([a-z-]+) ", panel, re.MULTILINE))
+        for title, panel in zip(panels[::2], panels[1::2], strict=True)
+    }
+    assert {title: found for title, found in shown.items() if title != "Options"} == COMMANDS
 
 
-@pytest.mark.parametrize("command", ["up", "kubectl", "conformance"])
+@pytest.mark.parametrize("command", ["", *(one for one in EVERY if one not in COMMANDS["Daemons"])])
+def test_help_shows_value_names_and_no_python_types(command: str) -> None:
+    done = RUNNER.invoke(app, [*command.split(), "--help"], env={"COLUMNS": "200", "TERMINAL_WIDTH": "200"})
+    assert done.exit_code == 0
+    assert re.findall(r"<\w[^>]*>", done.output) == []
+    assert not re.search(r"\b(str|int|float|bool|Path|list\[|range)\b", done.output.partition("─ Options")[2])
+
+
+@pytest.mark.parametrize(
+    "command", ["up", "kubectl", "load", "why", "images", "trace", "service", "join", "test", "conformance", "bench"]
+)
 def test_help_teaches_by_example(command: str) -> None:
     text = RUNNER.invoke(app, [command, "--help"]).output
     assert "Examples" in text
     assert f"./nodewright {command}" in text
 
 
-def test_what_is_not_made_yet_is_no_command() -> None:
-    for command in ("bench", "trace"):
-        assert RUNNER.invoke(app, [command]).exit_code == 2
+@pytest.mark.parametrize("command", ["bench", "trace", "service", "load", "payload"])
+def test_a_missing_argument_is_a_usage_error(command: str) -> None:
+    done = RUNNER.invoke(app, [command])
+    assert done.exit_code == 2 and "Missing argument" in done.output
 
 
 @pytest.mark.parametrize(
@@ -47,7 +72,8 @@ def test_what_is_not_made_yet_is_no_command() -> None:
     ],
 )
 def test_bad_options_are_usage_errors(arguments: list[str]) -> None:
-    assert RUNNER.invoke(app, arguments).exit_code == 2
+    done = RUNNER.invoke(app, arguments)
+    assert done.exit_code == 2 and arguments[1] in done.output
 
 
 def test_no_such_cluster_says_how_to_make_one(tmp_path: Path) -> None:
@@ -63,7 +89,7 @@ def test_no_such_cluster_says_how_to_make_one(tmp_path: Path) -> None:
 )
 def test_a_misspelt_option_is_not_handed_to_kubectl(arguments: list[str], tmp_path: Path) -> None:
     done = RUNNER.invoke(app, ["kubectl", *arguments], env={"NODEWRIGHT_STATE": str(tmp_path)})
-    assert done.exit_code == 1 and "no option of nodewright" in done.stderr
+    assert done.exit_code == 1 and "this is no option of nodewright" in done.stderr
     assert ("Did you mean --name?" in done.stderr) == ("nme" in arguments[0])
 
 
@@ -74,7 +100,7 @@ def test_options_of_kubectl_before_its_verb_are_let_through(tmp_path: Path) -> N
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="an image is imported as root")
-def test_what_is_no_image_is_told_before_any_node_is_asked(tmp_path: Path) -> None:
+def test_what_is_no_image_is_refused_before_any_node_is_asked(tmp_path: Path) -> None:
     record = {"name": "lab", "subnet": "10.89.3.0/24", "options": {}, "pod_cidr": "", "service_cidr": "", "domain": ""}
     (tmp_path / "lab").mkdir()
     (tmp_path / "lab" / "cluster.json").write_text(json.dumps(record))
@@ -100,7 +126,7 @@ def test_what_is_no_image_is_told_before_any_node_is_asked(tmp_path: Path) -> No
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="gives up root to become another user")
 @pytest.mark.parametrize("command", ["up", "down"])
-def test_as_another_user_the_need_for_root_is_said(command: str, tmp_path: Path) -> None:
+def test_other_users_than_root_are_refused(command: str, tmp_path: Path) -> None:
     # Imported first: the interpreter itself may lie where only root can read.
     code = f"import os; from cli.commands import {command} as c; from cli.errors import reported\n"
     code += "os.setgid(65534); os.setuid(65534)\nwith reported(): c.run('x'" + (", {})" if command == "up" else ")")
@@ -109,7 +135,7 @@ def test_as_another_user_the_need_for_root_is_said(command: str, tmp_path: Path)
     )
     assert done.returncode == 1
     assert "needs root" in done.stderr
-    assert f"sudo ./nodewright {command}" in done.stderr
+    assert f"Run `sudo ./nodewright {command}`." in done.stderr
 
 
 def test_a_start_imports_nothing_heavy() -> None:
@@ -119,7 +145,7 @@ def test_a_start_imports_nothing_heavy() -> None:
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(PROJECT)}
     )
-    assert done.stdout.strip() == "[]"
+    assert (done.stdout.strip(), done.stderr) == ("[]", "")
 
 
 def _cli(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -1,27 +1,44 @@
+"""The progress of steps, as plain lines and as a live table."""
+
 from __future__ import annotations
 
 import io
+import re
 
 import pytest
 
-from cli.display import Display
+from cli.display.steps import Display
 
 
-def test_plain_lines_tell_each_step_its_detail_and_time() -> None:
+def test_plain_lines_show_each_step_its_detail_and_time() -> None:
     out = io.StringIO()
     with Display(plain=True, out=out) as display, display.step("links") as say:
         say("2 nodes")
-    line = out.getvalue()
-    assert "ok" in line
-    assert "links (2 nodes)" in line
-    assert line.rstrip().endswith("s]")
+    assert re.fullmatch(r" +\d\.\d\d s  ok     links \(2 nodes\)  \[\d\.\d\d s\]\n", out.getvalue())
+
+
+def test_a_long_step_says_what_it_does_and_does_not_repeat_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr("cli.display.steps.time.monotonic", lambda: now[0])
+    out = io.StringIO()
+    with Display(plain=True, out=out) as display, display.step("build") as say:
+        say("fetching")
+        now[0] += 4
+        for text in ("compiling", "compiling", "linking"):
+            say(text)
+        now[0] += 1
+    assert out.getvalue().splitlines() == [
+        "  build: compiling",
+        "  build: linking",
+        "   5.00 s  ok     build (linking)  [5.00 s]",
+    ]
 
 
 def test_a_failed_step_is_marked() -> None:
     out = io.StringIO()
     with Display(plain=True, out=out) as display, pytest.raises(ValueError), display.step("links"):
         raise ValueError
-    assert "FAILED links" in out.getvalue()
+    assert re.fullmatch(r" +\d\.\d\d s  FAILED links  \[\d\.\d\d s\]\n", out.getvalue())
 
 
 def test_a_file_is_no_terminal() -> None:
@@ -32,4 +49,4 @@ def test_the_live_table_shows_every_step() -> None:
     out = io.StringIO()
     with Display(plain=False, out=out) as display, display.step("links") as say:
         say("2 nodes")
-    assert "links" in out.getvalue()
+    assert "✓" in out.getvalue() and "links" in out.getvalue() and "2 nodes" in out.getvalue()

@@ -1,11 +1,15 @@
+"""Errors as the user reads them, and the exit statuses."""
+
 from __future__ import annotations
 
 import errno
+import os
+import sys
 
 import pytest
 
-from cli.errors import describe, reported
-from nodelib.errors import Invalid, Permanent
+from cli.errors import describe, need_root, reported
+from nodelib.errors import Invalid, NodewrightError, Permanent
 
 
 def test_an_error_says_object_step_cause_and_action() -> None:
@@ -20,12 +24,46 @@ def test_an_error_says_object_step_cause_and_action() -> None:
 
 def test_a_full_disk_is_named() -> None:
     text = describe(OSError(errno.ENOSPC, "No space left on device", "/var/lib/x"))
-    assert "no space left" in text
-    assert "/var/lib/x" in text
-    assert "df -h" in text
+    assert text.splitlines() == [
+        "error: no space left on the disk",
+        "  on: /var/lib/x",
+        "  do: Free some space (`df -h`).",
+    ]
 
 
-def test_every_failure_of_a_group_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_right_names_the_command_with_its_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(sys, "argv", ["nodewright", "status", "--name", "lab"])
+    text = describe(PermissionError(errno.EACCES, "Permission denied", "/var/lib/x/cluster.json"))
+    assert text.splitlines() == [
+        "error: permission denied",
+        "  on: /var/lib/x/cluster.json",
+        "  do: Run `sudo ./nodewright status --name lab`.",
+    ]
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert "sudo" not in describe(PermissionError(errno.EPERM, "Operation not permitted", "/proc/1"))
+
+
+@pytest.mark.parametrize(
+    ("argv", "line"),
+    [
+        (["nodewright", "up", "--name", "lab", "--subnet", "a b"], "up --name lab --subnet 'a b'"),
+        (["-c"], "up"),
+        (["pytest", "tests"], "up"),
+    ],
+    ids=" ".join,
+)
+def test_the_remedy_for_missing_root_keeps_the_options(
+    argv: list[str], line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(sys, "argv", argv)
+    with pytest.raises(NodewrightError) as caught:
+        need_root("up")
+    assert caught.value.action == f"Run `sudo ./nodewright {line}`."
+
+
+def test_every_failure_of_a_group_is_reported_once(capsys: pytest.CaptureFixture[str]) -> None:
     group = ExceptionGroup("g", [Invalid("one"), ExceptionGroup("h", [Invalid("two"), Invalid("one")])])
     with pytest.raises(SystemExit) as ended, reported():
         raise group
@@ -41,6 +79,8 @@ def test_an_interrupt_says_how_to_go_on(capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_a_defect_keeps_its_traceback(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit), reported():
+    with pytest.raises(SystemExit) as ended, reported():
         raise RuntimeError("boom")
-    assert "defect of nodewright" in capsys.readouterr().err
+    text = capsys.readouterr().err
+    assert ended.value.code == 1
+    assert "defect of nodewright" in text and "Traceback" in text and "RuntimeError: boom" in text

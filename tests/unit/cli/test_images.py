@@ -1,4 +1,4 @@
-"""`nodewright images`: an agent's answer, as people read it."""
+"""`nodewright images`: how an agent's answer is printed, and bad input."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ REPORT = ImageReport(
 @pytest.fixture(autouse=True)
 def node(monkeypatch: pytest.MonkeyPatch) -> None:
     async def answer(path: str, what: str) -> tuple[object, str]:
-        return (json.loads(json.dumps(asdict(REPORT))), "") if path == "/1" else (None, "its agent does not run")
+        return (json.loads(json.dumps(asdict(REPORT))), "") if path == "/1" else (None, "its agent is not running")
 
     monkeypatch.setattr(images, "sockets", lambda cluster: {"node1": "/1", "node2": ""})
     monkeypatch.setattr(images, "asked", answer)
@@ -41,26 +41,26 @@ def node(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cli.commands.images.time.time", lambda: NOW)
 
 
-def test_what_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_summary(capsys: pytest.CaptureFixture[str]) -> None:
     images.run("lab", "", "", as_json=False)
-    told = capsys.readouterr().out
+    shown = capsys.readouterr().out
     for text in (
-        "node1: 2 images, 12 GiB by the runtime's count; 1 of them (3.0 GiB) may go",
-        "88 % of their file system's 100 GiB are used; a collection begins at 85 % and frees down to 80 %: "
-        "the next is to free 8.0 GiB and removes r/old:1, 5.0 GiB too little",
-        "the last one, 4 min ago, removed 1 image and freed 2.0 GiB of 8.0 GiB: Insufficient free disk space",
-        "nothing: goes as number 1",
+        "node1: 2 images, 12 GiB according to the runtime; 1 of them (3.0 GiB) can be removed",
+        "88 % of their file system's 100 GiB is used; a collection starts at 85 % and frees space down to 80 %: "
+        "the next one has to free 8.0 GiB and removes r/old:1, which is 5.0 GiB too little",
+        "the last collection, 4 min ago, removed 1 image and freed 2.0 GiB of 8.0 GiB: Insufficient free disk space",
+        "nothing: removed as number 1",
         "container shop/web-0[app]",
-        "No word of node2: its agent does not run",
+        "No answer from node2: its agent is not running",
     ):
-        assert text in told
+        assert text in shown
 
 
 def test_a_dry_run(capsys: pytest.CaptureFixture[str]) -> None:
     images.run("lab", "node1", "2Gi", as_json=False)
-    assert "node1: to free 2.0 GiB, 1 image would go, 3.0 GiB (enough)" in capsys.readouterr().out
+    assert "node1: to free 2.0 GiB, 1 image would be removed, 3.0 GiB (enough)" in capsys.readouterr().out
     images.run("lab", "node1", "5Gi", as_json=False)
-    assert "2.0 GiB too little: the others are held" in capsys.readouterr().out
+    assert "2.0 GiB too little: the other images are in use" in capsys.readouterr().out
 
 
 def test_bad_input_names_what_there_is() -> None:

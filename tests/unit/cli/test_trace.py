@@ -1,4 +1,4 @@
-"""What `trace` makes of rules and routes: two nodes, one pod each, one Service, this machine at .1 of their link."""
+"""How `trace` reads rules and routes: two nodes with a pod each, one Service, this machine at .1 of their link."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def fib(space: str, more: dict[str, Route]) -> Fib:
 
 
 def traced(come: str, to: str, **more: dict[str, Route]) -> tuple[list[Path], list[str]]:
-    """The paths and what is said of them; `more`: routes by node, `host` for this machine's."""
+    """The paths and the printed lines; `more`: other routes by node, `host` for this machine's."""
     rules = {}
     for node, address in NODES.items():
         fake = FakeIptables()
@@ -112,7 +112,7 @@ def test_a_node_looks_its_own_packets_route_up_before_its_rules() -> None:
 def test_a_cluster_ip_is_not_known_outside() -> None:
     found, said = traced("outside", "web", host={CLUSTER_IP: Route("unicast", "wan0", "198.51.100.1")})
     assert not found[0].arrived and said[0] == "NEVER COMES TO A NODE"
-    assert "does not lead to a node: by wan0" in said[1] and "NodePort" in said[2]
+    assert "route to 10.9.0.7 (Service shop/web) does not lead to a node: by wan0" in said[1] and "NodePort" in said[2]
     found, said = traced("outside", "web", host={CLUSTER_IP: Route("unicast", "nw-lab", NODES["node1"])})
     assert found[0].arrived, "somebody gave this machine a route through a node"
 

@@ -1,17 +1,26 @@
-"""Who said what, and what is told of it."""
+"""`nodewright why`: one explanation for each pod from several answers, and how it is printed."""
 
 from __future__ import annotations
 
 import io
+import os
+import socket
+import subprocess
+import sys
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
+import pytest
+
 from agent.explain.model import End, Explanation, TimelineLine, Wait
-from cli.terminal import new_console
+from cli.display.terminal import new_console
 from cli.why import judge, show
+from cli.why.sources import asked
 
 Json = dict[str, Any]
 NOW = 1_767_225_600.0
+PROJECT = Path(__file__).resolve().parents[3]
 
 
 def explained(name: str = "web", uid: str = "u1", *waits: Wait, **more: Any) -> Explanation:
@@ -25,7 +34,7 @@ def api_pod(name: str = "web", uid: str = "u1", node: str = "n1", **status: Any)
 
 def test_the_node_s_word_counts_before_the_api_s() -> None:
     mine = explained("web", "u1", Wait("volumes", "FailedMount"))
-    (only,) = judge.told({"n1": [asdict(mine)]}, [api_pod(phase="Running")], [])
+    (only,) = judge.explained({"n1": [asdict(mine)]}, [api_pod(phase="Running")], [])
     assert only.by_node and only.found == mine and not only.is_well
 
 
@@ -37,7 +46,7 @@ def test_a_pod_without_a_node_is_explained_by_the_scheduler_s_condition() -> Non
         "message": "0/1 nodes are available: 1 Insufficient memory.",
         "lastTransitionTime": "2026-01-01T00:00:00Z",
     }
-    (only,) = judge.told({}, [api_pod(node="", phase="Pending", conditions=[condition])], [])
+    (only,) = judge.explained({}, [api_pod(node="", phase="Pending", conditions=[condition])], [])
     (wait,) = only.found.waits
     assert (wait.on, wait.reason, wait.since) == ("scheduler", "Unschedulable", NOW)
     assert "Ask for less memory" in wait.action and not only.by_node
@@ -50,18 +59,18 @@ def test_finalizers_hold_a_pod_that_its_node_has_let_go() -> None:
         "deletionGracePeriodSeconds": 0,
         "finalizers": ["example.com/keep"],
     }
-    (only,) = judge.told({"n1": []}, [pod], [])
+    (only,) = judge.explained({"n1": []}, [pod], [])
     (wait,) = only.found.waits
     assert (wait.on, wait.error, wait.since) == ("finalizers", "example.com/keep", NOW)
 
 
 def test_without_the_api_the_nodes_are_enough() -> None:
-    (only,) = judge.told({"n1": [asdict(explained())]}, None, [])
+    (only,) = judge.explained({"n1": [asdict(explained())]}, None, [])
     assert only.by_node and only.is_well
 
 
 def test_a_name_finds_the_pods_of_a_deployment_when_no_pod_is_called_so() -> None:
-    every = judge.told({"n1": [asdict(explained(f"web-{i}", f"u{i}")) for i in range(2)]}, None, [])
+    every = judge.explained({"n1": [asdict(explained(f"web-{i}", f"u{i}")) for i in range(2)]}, None, [])
     assert [one.found.name for one in judge.matching(every, "shop", "web")] == ["web-0", "web-1"]
     assert [one.found.name for one in judge.matching(every, "shop", "web-1")] == ["web-1"]
     assert judge.matching(every, "other", "web") == []
@@ -77,7 +86,7 @@ def test_events_are_the_timeline_of_a_pod_that_no_agent_here_knows() -> None:
         "firstTimestamp": "2026-01-01T00:00:00Z",
         "count": 3,
     }
-    (only,) = judge.told({}, [api_pod(phase="Pending", node="")], [event])
+    (only,) = judge.explained({}, [api_pod(phase="Pending", node="")], [event])
     (entry,) = only.found.timeline
     assert (entry.step, entry.outcome, entry.times, entry.at) == ("FailedScheduling", "no room", 3, NOW)
 
@@ -92,7 +101,7 @@ def test_what_is_shown_of_one_pod() -> None:
     )
     found = explained("web", "u1", wait, ends=(End("app", NOW - 20, "exit code 1", "no disk"),), timeline=steps)
     out = io.StringIO()
-    show.one(judge.Told(found, True), NOW, new_console(out, width=200))
+    show.one(judge.Explained(found, True), NOW, new_console(out, width=200))
     text = out.getvalue()
     for part in ("for 1 min 15 s", "3 times", "(in 9 s)", "do: Read its log.", "ended 20 s ago, exit code 1: no disk"):
         assert part in text
@@ -108,8 +117,8 @@ def test_brackets_in_what_a_runtime_says_are_shown_as_they_are() -> None:
         "web", "u1", Wait("sandbox", error, error), timeline=(TimelineLine(NOW - 9, "sandbox", 0.1, outcome=error),)
     )
     out = io.StringIO()
-    show.one(judge.Told(found, True), NOW, new_console(out, width=200))
-    show.many([judge.Told(found, True)], NOW, new_console(out, width=200))
+    show.one(judge.Explained(found, True), NOW, new_console(out, width=200))
+    show.many([judge.Explained(found, True)], NOW, new_console(out, width=200))
     assert out.getvalue().count("[/opt/cni/bin]") >= 2
 
 
@@ -125,12 +134,41 @@ def test_the_newest_round_reads_from_top_to_bottom_and_nothing_is_said_twice() -
     )
     ends = tuple(End("app", NOW - 24 - 20 * again, "exit code 0", "failed liveness probe") for again in range(2))
     wait = Wait("container app", "CrashLoopBackOff", error, "Mend it.")
-    told = explained("web", "u1", wait, ends=ends, timeline=steps)
+    pod = explained("web", "u1", wait, ends=ends, timeline=steps)
     out = io.StringIO()
-    show.one(judge.Told(replace(told, summary=f"Running, waits: {error}"), True), NOW, new_console(out, width=200))
+    show.one(judge.Explained(replace(pod, summary=f"Running, waits: {error}"), True), NOW, new_console(out, width=200))
     text = out.getvalue()
-    assert text.count(error) == 1 and "failed, as said above" in text
+    assert text.count(error) == 1 and "failed, see above" in text
     assert text.count("failed liveness probe") == 1 and "ended 2 times, last 24 s ago" in text
     order = ["remove container", "start app", "ready", "hook", "stop app", "ended app"]
     places = [text.index(f"  {step} ") for step in order]
     assert places == sorted(places)
+
+
+async def test_an_agent_that_is_not_running_is_named_by_its_socket(tmp_path: Path) -> None:
+    path = str(tmp_path / "agent.sock")
+    expected = (None, f"its agent is not running (nothing listens on {path})")
+    assert await asked(path, "/why") == expected
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+    assert await asked(path, "/why") == expected, "a socket that is left of a killed agent"
+    assert await asked("", "/why") == (None, "its agent is not running")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives up root to become another user")
+def test_another_user_than_root_is_told_who_may_ask(tmp_path: Path) -> None:
+    # Imported first: the interpreter itself may lie where only root can read.
+    code = f"""
+import asyncio, os
+from cli.why.sources import asked
+os.setgid(65534); os.setuid(65534)
+print(asyncio.run(asked({str(tmp_path / "agent.sock")!r}, "/why")))
+"""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "agent.sock"))
+        listener.listen()
+        tmp_path.chmod(0o700)
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(PROJECT)}
+        )
+    assert done.stdout.strip() == "(None, 'only root may open its socket')", done.stderr

@@ -1,6 +1,5 @@
-"""What a kubelet says of itself at :10250: its pods, the runtime's share of its time, which pods it probes.
-
-Ours and the peer's answer alike. And what the API server says of the calls that a pod's start needs.
+"""Reads a kubelet's API at :10250 (its pods, the runtime's share of its time, which pods it probes), the same for ours
+and the peer's; and the API server's metrics of the calls that a pod's start needs.
 """
 
 from __future__ import annotations
@@ -17,31 +16,31 @@ from nodelib.kube.access import ClusterAccess
 from nodelib.kube.client import Json, tls_context
 
 _STARTING = {"run_podsandbox", "create_container", "start_container"}
-# (verb, resource, subresource) of the calls between a pod's making and its being shown Ready.
+# (verb, resource, subresource) of the calls from a pod's creation until it is shown as Ready.
 _CALLS = {("POST", "pods", ""), ("POST", "serviceaccounts", "token"), ("PATCH", "pods", "status")}
 
 
-class Taken(NamedTuple):
-    """So many calls took the API server so long, in all its life."""
+class CallTime(NamedTuple):
+    """How many calls of one kind the API server has served since its start, and in how many seconds."""
 
     seconds: float = 0
     calls: float = 0
 
 
-async def api_calls(access: ClusterAccess) -> dict[str, Taken]:
-    """By kind of call. Raises aiohttp.ClientError."""
+async def api_calls(access: ClusterAccess) -> dict[str, CallTime]:
+    """The API server's call times by kind of call. Raises aiohttp.ClientError."""
     connector = aiohttp.TCPConnector(ssl=tls_context(access))
     async with aiohttp.ClientSession(access.server, connector=connector) as session, session.get("/metrics") as answer:
         answer.raise_for_status()
         return calls_in(await answer.text())
 
 
-def calls_in(metrics: str) -> dict[str, Taken]:
-    """The same in what the API server answers to GET /metrics."""
-    found: dict[str, Taken] = {}
+def calls_in(metrics: str) -> dict[str, CallTime]:
+    """The call times in the API server's /metrics, by VERB/resource/subresource."""
+    found: dict[str, CallTime] = {}
     for name, labels, value in _parsed(metrics):
         kind = (labels.get("verb", ""), labels.get("resource", ""), labels.get("subresource", ""))
-        known = found.get("/".join(kind), Taken())
+        known = found.get("/".join(kind), CallTime())
         if kind in _CALLS and name == "apiserver_request_duration_seconds_sum":
             found["/".join(kind)] = known._replace(seconds=known.seconds + value)
         elif kind in _CALLS and name == "apiserver_request_duration_seconds_count":
@@ -49,14 +48,14 @@ def calls_in(metrics: str) -> dict[str, Taken]:
     return found
 
 
-def one_of_each(before: dict[str, Taken], after: dict[str, Taken]) -> float:
-    """Seconds of one call of each kind: the mean over those made between the two."""
-    made = [(now, before.get(kind, Taken())) for kind, now in after.items()]
+def seconds_of_one_each(before: dict[str, CallTime], after: dict[str, CallTime]) -> float:
+    """The sum, over the kinds, of the mean seconds of the calls between the two readings."""
+    made = [(now, before.get(kind, CallTime())) for kind, now in after.items()]
     return sum((now.seconds - then.seconds) / (now.calls - then.calls) for now, then in made if now.calls > then.calls)
 
 
-class Asked:
-    """Asks as the API server does; close() it."""
+class KubeletApi:
+    """A client of the kubelet's API, with the API server's certificate. Call close() at the end."""
 
     def __init__(self, address: str, client_cert: tuple[str, str]) -> None:
         context = ssl.create_default_context()
@@ -69,7 +68,7 @@ class Asked:
         await self._session.close()
 
     async def running(self) -> set[str]:
-        """Names of the pods of which it shows running containers; none while it does not answer."""
+        """Names of the pods whose containers all run; empty while the kubelet does not answer."""
         with contextlib.suppress(aiohttp.ClientError, OSError):
             async with self._session.get("/pods") as answer:
                 if answer.status == 200:
@@ -78,12 +77,12 @@ class Asked:
         return set()
 
     async def probed(self) -> set[str]:
-        """Names of the pods that it has probed; none while it does not answer."""
+        """Names of the pods that it has probed; empty while it does not answer."""
         found = await self._samples("/metrics/probes")
         return {labels["pod"] for name, labels, _ in found if name == "prober_probe_total"}
 
     async def starting_seconds(self) -> float:
-        """How long the runtime took, in all its life, for the three calls that start a pod."""
+        """Seconds that the runtime took since its start for the three calls that start a pod."""
         return sum(
             value
             for name, labels, value in await self._samples("/metrics")

@@ -1,4 +1,4 @@
-"""Gathers what explanations need: objects from the API server, rules and routes from the kernels of the nodes."""
+"""Reads what explanations need: objects from the API server, rules and routes from the kernels of the nodes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LISTS = (
 
 
 async def facts(cluster: Cluster) -> Facts:
-    """As the API server has them now. Raises ApiUnreachable, ApiError."""
+    """The objects that the API server has now. Raises ApiUnreachable, ApiError."""
     client = KubeClient(load_kubeconfig(cluster.admin_kubeconfig), user_agent="nodewright-trace", timeout=10)
     try:
         lists: list[list[Json]] = [
@@ -42,7 +42,7 @@ async def facts(cluster: Cluster) -> Facts:
 
 
 async def kernel(cluster: Cluster, node: str, version: int) -> edge.Kernel:
-    """The rules of one node. Raises NotFound when its namespace is gone."""
+    """The rules of one node. Raises NotFound for an unknown node or one whose network namespace is gone."""
     if node not in (names := [one.name for one in cluster.nodes]):
         raise NotFound("no such node in the cluster", obj=node, action=f"There are: {', '.join(names)}.")
     net = cluster.namespace(node, "net")
@@ -51,13 +51,13 @@ async def kernel(cluster: Cluster, node: str, version: int) -> edge.Kernel:
             "has no network namespace on this machine",
             obj=f"node {node}",
             step="read its rules",
-            action=f"`./nodewright up --name {cluster.name}` mends it; a joined node must be asked on its own machine.",
+            action=f"Repair it with `./nodewright up --name {cluster.name}`; for a joined node, use its own machine.",
         )
     return await edge.read(node, net, version)
 
 
 async def paths(cluster: Cluster, come: Sender, to: Target, known: Facts) -> tuple[list[Path], list[str]]:
-    """By the rules and routes that the nodes of this machine have now; and what must be said about the rules."""
+    """The packet's paths by the rules and routes that the nodes on this machine have now, and notes on the rules."""
     version = 6 if ":" in to.address else 4
     kernels = await asyncio.gather(*(kernel(cluster, node.name, version) for node in cluster.nodes))
     found = await asyncio.to_thread(_walked, cluster, kernels, version, come, to, known)

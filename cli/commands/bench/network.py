@@ -1,15 +1,15 @@
-"""`nodewright bench network`: CNI calls, ours and with --peer the field's bridge plugin, one after the other."""
+"""`nodewright bench network`: CNI calls, ours and, with --peer, the CNI project's bridge plugin, in turn."""
 
 from __future__ import annotations
 
 from cli.bench import network
-from cli.commands.bench import show, write_section
-from cli.display import Display
+from cli.commands.bench.publish import show, write_section
+from cli.display.steps import Display
 from cli.errors import need_root
 
 
 def run(*, peer: bool, plan: network.Plan, write: bool, plain: bool) -> None:
-    """Measure, print the table, and put it into docs/benchmarks.md when asked to."""
+    """Measure, print the table, and write it into docs/benchmarks.md if `write`."""
     need_root("bench")
     with Display(plain=plain or None) as display:
         with display.step("CNI calls: nodewright"):

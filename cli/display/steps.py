@@ -1,6 +1,6 @@
-"""Shows work: a live table of steps on a terminal, a plain line a step elsewhere; both end in the times.
+"""Shows the steps of long work: as a live table on a terminal, as plain lines anywhere else.
 
-Steps run side by side, so a plain line is printed when one ends (and when a long one says something new).
+Steps run in parallel, so a plain line is printed when a step ends, and when a long step has something new to say.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Say = Callable[[str], None]
 
 @dataclass
 class Step:
-    """One step: running while `ended` is 0. Times in monotonic seconds."""
+    """One step; it is running while `ended` is 0. Times are monotonic seconds."""
 
     title: str
     started: float
@@ -32,7 +32,7 @@ class Step:
 
 
 class Display:
-    """Satisfies controlplane.progress.Progress. Use as a context manager around the work."""
+    """Implements controlplane.progress.Progress. Use it as a context manager around the work."""
 
     def __init__(self, *, plain: bool | None = None, out: Any = None) -> None:
         self.out = out or sys.stderr
@@ -46,7 +46,7 @@ class Display:
         if not self.plain:
             from rich.live import Live
 
-            from cli.terminal import new_console
+            from cli.display.terminal import new_console
 
             self._live = Live(
                 get_renderable=self._table, console=new_console(self.out), refresh_per_second=8, transient=False
@@ -63,7 +63,7 @@ class Display:
 
     @property
     def elapsed(self) -> float:
-        """Seconds since the display was made."""
+        """Seconds since the display was created."""
         return time.monotonic() - self.began
 
     @contextlib.contextmanager
@@ -78,7 +78,7 @@ class Display:
         def say(text: str) -> None:
             nonlocal shown
             step.detail = text
-            # A step that lasts says what it does; a short one's detail is on its end line anyway.
+            # A long step reports what it is doing; the detail of a short one is on its last line anyway.
             if self.plain and text != shown and time.monotonic() - step.started > 3:
                 shown = text
                 self._print(f"  {title}: {text}")

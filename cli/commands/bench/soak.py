@@ -1,4 +1,4 @@
-"""`nodewright bench soak`: random churn of our proxy for minutes, its rules compared with those of a fresh start."""
+"""`nodewright bench soak`: minutes of random changes under our proxy; its rules are compared with a fresh start's."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ import tempfile
 from pathlib import Path
 
 from cli.bench.services.churn import Churn
+from cli.bench.services.environment import answering_pods, node_object, populate
 from cli.bench.services.objects import Size
-from cli.bench.services.soak import Soak
-from cli.bench.services.soak import report as soak_report
+from cli.bench.services.soak import Soak, report
 from cli.bench.services.subject import NODE, Subject
-from cli.commands.bench_services import answering_pods, node_object, populate
-from cli.display import Display
+from cli.display.steps import Display
 from cli.errors import need_root
 from controlplane.binaries.work import ensure
 from controlplane.cluster.edge import lab as edge
@@ -22,8 +21,8 @@ from nodelib.clock import SystemClock
 from nodelib.kube.client import KubeClient
 
 
-def soak(*, modes: str, services: int, minutes: float, seed: int, plain: bool, binaries: Path | None) -> bool:
-    """Random churn of our proxy; True if the kernel ever had something else than a fresh start writes, or no look."""
+def run(*, modes: str, services: int, minutes: float, seed: int, plain: bool, binaries: Path | None) -> bool:
+    """Churn; True if the kernel ever differed from what a fresh start writes, or if nothing was compared."""
     need_root("bench")
     with Display(plain=plain or None) as display:
         with display.step("binaries") as say:
@@ -33,11 +32,11 @@ def soak(*, modes: str, services: int, minutes: float, seed: int, plain: bool, b
         edge.enter()
         folder = paths.path("etcd").parent
         done, refused = asyncio.run(_soak(tuple(modes.split(",")), Size(services), 60 * minutes, seed, folder, display))
-    for line in soak_report(done.looks):
+    for line in report(done.comparisons):
         print(line)
     if refused:
-        print("refused by the API server (names or ports that were taken):", refused)
-    return not done.looks or any(look.difference for look in done.looks)
+        print("refused by the API server (name or port already taken):", refused)
+    return not done.comparisons or any(one.difference for one in done.comparisons)
 
 
 async def _soak(
@@ -53,11 +52,11 @@ async def _soak(
             await populate(lab, size, say)
         client = KubeClient(lab.access, user_agent="nodewright-soak")
         await client.post("/api/v1/nodes", node_object())
-        run = Soak(lab, clock, pods, lambda mode: Subject(lab, "nodewright", mode, binaries, clock))
+        soak = Soak(lab, clock, pods, lambda mode: Subject(lab, "nodewright", mode, binaries, clock))
         churn = Churn(client, size, NODE, seed)
         with display.step(f"churn for {seconds / 60:g} min, seed {seed}") as say:
-            await run.run(modes, churn, seconds, say)
-        return run, churn.failed
+            await soak.run(modes, churn, seconds, say)
+        return soak, churn.failed
     finally:
         if client is not None:
             await client.close()

@@ -11,19 +11,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import aiohttp
-from rich.table import Table
-
-from cli.bench.services import objects, plot, report
+from cli.bench import plot
+from cli.bench.services import results
+from cli.bench.services.environment import answering_pods, node_object, populate
 from cli.bench.services.measure import Effort, Measurement
-from cli.bench.services.objects import PROBE_ADDRESS, TARGET_PORT, Size
-from cli.bench.services.report import Figure
-from cli.bench.services.subject import NODE, NODE_ADDRESS, Subject, start_peer
-from cli.commands.bench import commit
-from cli.display import Display, Say
+from cli.bench.services.objects import Size
+from cli.bench.services.results import Result
+from cli.bench.services.subject import Subject
+from cli.commands.bench.publish import DOCS, commit, show_sized, write_sized_section
+from cli.display.steps import Display, Say
+from cli.display.terminal import new_console
 from cli.errors import need_root
-from cli.project import PROJECT
-from cli.terminal import new_console
 from controlplane.binaries.work import ensure
 from controlplane.cluster.edge import lab as edge
 from controlplane.cluster.edge.lab import Lab, Space
@@ -43,8 +41,8 @@ _NOTES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """What one run of the command measures."""
+class Request:
+    """What one run of the command is to measure."""
 
     makers: tuple[str, ...]
     modes: tuple[str, ...]
@@ -53,23 +51,28 @@ class Wish:
     effort: Effort
 
 
-def wish(*, peer: bool, modes: str, sizes: str, steps: str, dense: bool, effort: Effort) -> Wish:
-    """From the command's options. Raises Invalid."""
+def request(*, peer: bool, modes: str, sizes: str, steps: str, dense: bool, effort: Effort) -> Request:
+    """Read the command's options. Raises Invalid."""
     chosen = tuple(step for step in steps.split(",") if step)
     for step in chosen:
         if step not in STEPS:
-            raise Invalid(f"{step!r} is none of {', '.join(STEPS)}", obj="--steps", step="read the options")
+            raise Invalid(
+                f"unknown step {step!r}",
+                obj="--steps",
+                step="read the options",
+                action=f"The steps are {', '.join(STEPS)}.",
+            )
     try:
         counts = [Size(int(part)) for part in sizes.split(",") if part]
     except ValueError as error:
         raise Invalid(str(error), obj="--sizes", step="read the options", action="Give numbers: 1000,10000") from error
     every = (*counts, Size(5000, 50)) if dense else tuple(counts)
     makers = ("nodewright", "upstream") if peer else ("nodewright",)
-    return Wish(makers, tuple(modes.split(",")), every, chosen, effort)
+    return Request(makers, tuple(modes.split(",")), every, chosen, effort)
 
 
-def services(wanted: Wish, *, write: bool, plain: bool, binaries: Path | None) -> None:
-    """Measure, print the table, and put figures, table and plot into docs/ when asked to."""
+def run(wanted: Request, *, write: bool, plain: bool, binaries: Path | None) -> None:
+    """Measure, print the table, and write values, table and plot into docs/ if `write`."""
     need_root("bench")
     cache = Path(cache_root())
     names = ["etcd", "kube-apiserver", *(["kube-proxy"] if "upstream" in wanted.makers else [])]
@@ -77,18 +80,18 @@ def services(wanted: Wish, *, write: bool, plain: bool, binaries: Path | None) -
         with display.step("binaries") as say:
             paths = ensure(names, cache_dir=cache, progress=say, binaries_dir=binaries)
         edge.enter()
-        # Written after each subject: a run that is cut short loses one, not all.
-        keep = _write if write else _nowhere
-        figures, failed = asyncio.run(_measure(wanted, paths.path("etcd").parent, display, keep))
-    _show(figures)
+        # Written after each proxy: a run that is interrupted loses only one.
+        keep = _write if write else _discard
+        found, failed = asyncio.run(_measure(wanted, paths.path("etcd").parent, display, keep))
+    show_sized(results.rows(found))
     for message in failed:
         new_console(sys.stderr).print(message, style="red")
     raise SystemExit(1 if failed else 0)
 
 
 async def _measure(
-    wanted: Wish, binaries: Path, display: Display, keep: Callable[[list[Figure]], None]
-) -> tuple[list[Figure], list[str]]:
+    wanted: Request, binaries: Path, display: Display, keep: Callable[[list[Result]], None]
+) -> tuple[list[Result], list[str]]:
     lab = Lab(Path(tempfile.mkdtemp(prefix="nodewright-bench-")), binaries, SystemClock())
     try:
         await lab.prepare()
@@ -112,20 +115,20 @@ async def _measure(
 
 @dataclass(slots=True)
 class _Rounds:
-    """One mode at one size after the other, all makers in each; `found` and `failed` grow."""
+    """Measures all makers in one mode at one size after the other; `found` and `failed` grow."""
 
-    wanted: Wish
+    wanted: Request
     lab: Lab
     pods: Space
     binaries: Path
     display: Display
-    keep: Callable[[list[Figure]], None]
-    found: list[Figure] = field(default_factory=list)
+    keep: Callable[[list[Result]], None]
+    found: list[Result] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
     number: int = 1
 
     async def run(self, size: Size, mode: str, client: KubeClient, fresh: list[int]) -> None:
-        """Each maker's proxy alone, then in turns the path through the rules that they left."""
+        """Measure each maker's proxy alone, then in turns the packet path through the rules that they left behind."""
         clock, effort = SystemClock(), self.wanted.effort
         subjects = [Subject(self.lab, one, mode, self.binaries / "kube-proxy", clock) for one in self.wanted.makers]
         runs = [Measurement(self.lab, client, one, size, clock, effort, fresh) for one in subjects]
@@ -140,10 +143,10 @@ class _Rounds:
             for subject in subjects:
                 await subject.close()
         for subject, run in zip(subjects, runs, strict=True):
-            taken = _figures(mode, size, subject.maker, run)
+            taken = _results(mode, size, subject.maker, run)
             self.found += taken
             self.keep(taken)
-        # The kernel tears a namespace of 100,000 rules down on its own time.
+        # The kernel takes its time to remove a namespace with 100,000 rules.
         await clock.sleep(2)
 
     async def _alone(self, subject: Subject, run: Measurement, size: Size) -> None:
@@ -157,7 +160,7 @@ class _Rounds:
                 self.failed.append(f"{name}: {error}")
             finally:
                 await subject.leave()
-        self.keep(_figures(subject.mode, size, subject.maker, run))
+        self.keep(_results(subject.mode, size, subject.maker, run))
 
 
 async def _walk(run: Measurement, steps: Sequence[str], say: Say) -> None:
@@ -171,62 +174,23 @@ async def _walk(run: Measurement, steps: Sequence[str], say: Say) -> None:
         await run.prepare_path()
 
 
-async def answering_pods(lab: Lab) -> Space:
-    """Every pod's address answers from here: refusing, but for the one that listens."""
-    pods = await lab.space("pods", 0)
-    await pods.run("ip", "route", "add", "local", objects.POD_RANGE, "dev", "lo")
-    await start_peer(lab, pods, "serve", PROBE_ADDRESS, str(TARGET_PORT))
-    return pods
-
-
-async def populate(lab: Lab, size: Size, say: Say) -> None:
-    say("etcd")
-    url = await lab.start_etcd(Path(tempfile.mkdtemp(dir=lab.folder)))
-    async with aiohttp.ClientSession() as session:
-        for count, body in enumerate(objects.transactions(size)):
-            say(f"{count * 1000:,} objects")
-            async with session.post(f"{url}/v3/kv/txn", json=body) as answer:
-                if answer.status != 200:
-                    raise Invalid((await answer.text())[:500], obj="etcd", step="write objects")
-    say("API server")
-    await lab.start_api_server()
-
-
-def node_object() -> objects.Json:
-    return {
-        "metadata": {"name": NODE},
-        "status": {"addresses": [{"type": "InternalIP", "address": NODE_ADDRESS}]},
-    }
-
-
-def _figures(mode: str, size: Size, maker: str, run: Measurement) -> list[Figure]:
+def _results(mode: str, size: Size, maker: str, run: Measurement) -> list[Result]:
     today, at = str(datetime.date.today()), commit()
     return [
-        Figure(mode, size.services, size.endpoints, name, maker, float(f"{value:.4g}"), today, at, name in run.at_least)
-        for name, value in run.figures.items()
+        Result(mode, size.services, size.endpoints, name, maker, float(f"{value:.4g}"), today, at, name in run.at_least)
+        for name, value in run.values.items()
     ]
 
 
-def _show(figures: list[Figure]) -> None:
-    shown = Table(*report.HEAD[:-1])
-    for row in report.rows(figures):
-        style = {None: "", True: "green", False: "red"}[row.met]
-        shown.add_row(*row.cells[:-1], style=style)
-    new_console().print(shown)
+def _discard(found: list[Result]) -> None:
+    """Without --write the printed table is all there is."""
 
 
-def _nowhere(figures: list[Figure]) -> None:
-    """Without --write the table on the screen is all."""
-
-
-def _write(figures: list[Figure]) -> None:
-    docs = PROJECT / "docs"
-    kept = docs / "bench-services.json"
-    every = report.merged(report.load(kept), figures)
-    report.save(kept, every)
-    (docs / "bench-services.svg").write_text(
-        plot.chart(every, "cold sync", "Cold sync of the proxy, two endpoints a Service")
-    )
-    path = docs / "benchmarks.md"
-    section = report.markdown(every, f"Services, upstream kube-proxy {KUBERNETES_VERSION}", _NOTES)
-    path.write_text(report.placed(path.read_text(), section))
+def _write(found: list[Result]) -> None:
+    kept = DOCS / "bench-services.json"
+    every = results.merged(results.load(kept), found)
+    results.save(kept, every)
+    curves = results.curves(every, "cold sync")
+    (DOCS / "bench-services.svg").write_text(plot.chart(curves, "Cold sync of the proxy, two endpoints a Service"))
+    heading = f"Services, upstream kube-proxy {KUBERNETES_VERSION}"
+    write_sized_section(results.rows(every), heading, _NOTES)

@@ -1,4 +1,4 @@
-"""The words that options of the command line may have."""
+"""The values that options of the command line accept."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ class Maker(StrEnum):
 
 
 class Network(StrEnum):
-    """Who brings the pod network of a cluster by kubeadm."""
+    """Who provides the pod network of a cluster made with kubeadm."""
 
     NODEWRIGHT = "nodewright"
     KINDNET = "kindnet"
 
 
 class Release(StrEnum):
-    """Minor versions that a control plane is built of."""
+    """Minor versions that a control plane can have."""
 
     CURRENT = "1.37"
     OLDER = "1.36"
 
 
 class ImageSet(StrEnum):
-    """Images that are there without a pull."""
+    """Images that the nodes have without pulling them."""
 
     DEMO = "demo"
     CONFORMANCE = "conformance"
@@ -59,21 +59,21 @@ class Bench(StrEnum):
 
 
 class Output(StrEnum):
-    """For people or for programs."""
+    """For people or for scripts."""
 
     TEXT = "text"
     JSON = "json"
 
 
 class Suite(StrEnum):
-    """Which of upstream's suites."""
+    """Which of upstream's test suites."""
 
     E2E = "e2e"
     NODE = "node"
 
 
 class Tier(StrEnum):
-    """How much of the conformance suite."""
+    """How much of the conformance suite to run."""
 
     SMOKE = "smoke"
     DEV = "dev"

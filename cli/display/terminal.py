@@ -1,0 +1,22 @@
+"""Consoles and tables for the commands' output."""
+
+from __future__ import annotations
+
+import sys
+from typing import IO
+
+from rich.console import Console
+from rich.table import Table
+
+
+def new_console(out: IO[str] | None = None, *, width: int | None = None) -> Console:
+    """A console that prints text as it is: messages of runtimes contain brackets, which rich would take for styles."""
+    return Console(file=out or sys.stdout, width=width, markup=False, highlight=False)
+
+
+def new_table(*columns: str) -> Table:
+    """A table without lines; long cells are wrapped."""
+    table = Table(box=None, padding=(0, 2), header_style="bold")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table

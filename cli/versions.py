@@ -1,0 +1,49 @@
+"""The versions that `nodewright --version` shows. pyproject.toml is the only place where ours is written."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+import tomllib
+from pathlib import Path
+
+from cli.project import PROJECT
+from nodelib.command import run_sync
+from nodelib.errors import NodewrightError
+from nodelib.version import KUBERNETES_VERSION
+
+_NAME = "nodewright"
+_UNKNOWN = "unknown"
+
+
+def release(project: Path = PROJECT) -> str:
+    """Nodewright's version: from pyproject.toml in a checkout, otherwise from the installed distribution."""
+    try:
+        return str(tomllib.loads((project / "pyproject.toml").read_text())["project"]["version"])
+    except FileNotFoundError:
+        pass
+    try:
+        return importlib.metadata.version(_NAME)
+    except importlib.metadata.PackageNotFoundError:
+        return _UNKNOWN
+
+
+def commit(project: Path = PROJECT) -> str:
+    """The short commit of the checkout, "" when the project is not a checkout or git is not installed."""
+    if not (project / ".git").exists():  # a folder, or a file in a worktree
+        return ""
+    try:
+        done = run_sync(["git", "-C", str(project), "rev-parse", "--short", "HEAD"], check=False)
+    except NodewrightError:
+        return ""
+    return done.text.strip() if done.returncode == 0 else ""
+
+
+def lines() -> list[str]:
+    """Nodewright with its commit, the Kubernetes version it follows, Python."""
+    at = commit()
+    return [
+        f"nodewright {release()}" + (f" (commit {at})" if at else ""),
+        f"Kubernetes {KUBERNETES_VERSION.removeprefix('v')}",
+        f"Python {platform.python_version()}",
+    ]

@@ -1,0 +1,227 @@
+"""`nodewright test`: which tiers run, what pytest is given, the table and the exit status."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from cli.app import app
+from cli.commands import test as command
+from cli.commands.test import TIERS, Outcome
+
+NAMES = ["lint", "format", "types", "contracts", "unit", "netns", "cluster", "smoke"]
+PROJECT = Path(__file__).resolve().parents[3]
+
+
+class Runs:
+    """Command lines in place of processes; `statuses`: exit status by a word of the command line."""
+
+    def __init__(self, statuses: dict[str, int]) -> None:
+        self.statuses, self.argvs = statuses, list[list[str]]()
+
+    def __call__(self, argv: list[str]) -> int:
+        self.argvs.append(argv[1:])
+        return next((status for word, status in self.statuses.items() if word in argv), 0)
+
+
+def ran(monkeypatch: pytest.MonkeyPatch, *arguments: str, **statuses: int) -> tuple[Runs, int, str]:
+    """The command lines that were run, the exit status and the output."""
+    runs = Runs({f"tests/{name}": status for name, status in statuses.items()})
+    monkeypatch.setattr(command, "spawn", runs)
+    done = CliRunner().invoke(app, ["test", *arguments])
+    return runs, done.exit_code, done.output
+
+
+@pytest.fixture(autouse=True)
+def as_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+
+
+def test_every_tier_runs_without_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs, status, text = ran(monkeypatch)
+    assert [tier.name for tier in TIERS] == NAMES
+    assert status == 0 and len(runs.argvs) == len(NAMES)
+    assert [argv for argv in runs.argvs if "pytest" in argv] == [
+        ["-m", "pytest", f"tests/{folder}"] for folder in ("unit", "netns", "cluster", "conformance")
+    ]
+    table = [line.split() for line in text.partition("Tiers:\n")[2].splitlines()]
+    assert [row[0] for row in table] == [*NAMES, "all"]
+    assert all(row[-1] == "s" and float(row[-2]) >= 0 for row in table)
+    assert all(row[1] == "passed" for row in table[:-1])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_tier_runs_alone_by_its_name(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs, status, text = ran(monkeypatch, name)
+    assert len(runs.argvs) == 1 and status == 0
+    assert [line.split()[:2] for line in text.partition("Tiers:\n")[2].splitlines()] == [[name, "passed"]]
+
+
+def test_several_tiers_run_in_their_own_order_and_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs, _, text = ran(monkeypatch, "unit", "lint", "unit")
+    assert [argv[1] for argv in runs.argvs] == ["ruff", "pytest"]
+    assert [line.split()[0] for line in text.partition("Tiers:\n")[2].splitlines()] == ["lint", "unit", "all"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["unit", "-x", "-k", "volumes or probes"], ["tests/unit", "-x", "-k", "volumes or probes"]),
+        (["unit", "-k", "cli"], ["tests/unit", "-k", "cli"]),
+        (["unit", "-k", "netns"], ["tests/unit", "-k", "netns"]),
+        (["unit", "--maxfail", "1", "-khello"], ["tests/unit", "--maxfail", "1", "-khello"]),
+        (["-k", "unit"], ["-k", "unit"]),
+        (["-m", "netns"], ["-m", "netns"]),
+        (["tests/unit/cli", "-q"], ["tests/unit/cli", "-q"]),
+        (["tests/unit/cli/test_tiers.py::test_x"], ["tests/unit/cli/test_tiers.py::test_x"]),
+        (["--", "--help"], ["--help"]),
+        (["--collect-only"], ["--collect-only"]),
+    ],
+    ids=lambda value: " ".join(value),
+)
+def test_other_arguments_are_for_pytest(
+    arguments: list[str], expected: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs, _, _ = ran(monkeypatch, *arguments)
+    assert runs.argvs == [["-m", "pytest", *expected]]
+
+
+def test_options_that_select_nothing_go_to_every_tier_of_pytest(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs, _, _ = ran(monkeypatch, "-q")
+    assert len(runs.argvs) == len(NAMES)
+    assert [("-q" in argv) for argv in runs.argvs] == [False] * 4 + [True] * 4
+
+
+def test_a_path_with_the_name_of_a_tier_is_written_with_a_dot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "unit").mkdir()
+    (tmp_path / "tests" / "unit").mkdir(parents=True)
+    monkeypatch.setattr(command, "PROJECT", tmp_path)
+    assert ran(monkeypatch, "unit")[0].argvs == [["-m", "pytest", "tests/unit"]]
+    assert ran(monkeypatch, "./unit")[0].argvs == [["-m", "pytest", "./unit"]]
+
+
+@pytest.mark.parametrize(
+    ("statuses", "expected", "word"),
+    [
+        ({}, 0, "passed"),
+        ({"unit": 1}, 1, "FAILED (status 1)"),
+        ({"unit": 2}, 1, "FAILED (status 2)"),
+        ({"unit": 5}, 5, "no tests"),
+        ({"unit": -9}, 1, "FAILED (status -9)"),
+    ],
+)
+def test_the_exit_status_and_the_table_tell_the_result(
+    statuses: dict[str, int], expected: int, word: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, status, text = ran(monkeypatch, "unit", **statuses)
+    assert status == expected and word in text
+
+
+def test_a_tier_without_tests_fails_nothing_beside_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert ran(monkeypatch, "lint", "unit", unit=5)[1] == 0
+    assert ran(monkeypatch, "lint", "unit", "netns", unit=5, netns=1)[1] == 1
+
+
+def test_pytest_s_own_exit_status_is_kept_when_it_runs_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = Runs({"pytest": 4})
+    monkeypatch.setattr(command, "spawn", runs)
+    assert CliRunner().invoke(app, ["test", "-k", "x"]).exit_code == 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["unit", "tests/unit/cli"], "tiers and paths cannot be combined: tests/unit/cli"),
+        (["-x", "unit"], "tiers come before the arguments for pytest: unit"),
+        (["-m", "netns", "lint"], "tiers come before the arguments for pytest: lint"),
+        (["unit", "-q", "lint"], "tiers come before the arguments for pytest: lint"),
+        (["lint", "types", "-x"], "lint, types: these tiers do not run pytest"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_what_cannot_be_meant_is_refused(arguments: list[str], message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs, status, text = ran(monkeypatch, *arguments)
+    assert (runs.argvs, status) == ([], 1)
+    assert message in text and "do: " in text
+
+
+def test_only_tiers_that_need_root_ask_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert ran(monkeypatch, "lint", "unit")[1] == 0
+    runs, status, text = ran(monkeypatch)
+    assert (runs.argvs, status) == ([], 1)
+    assert "netns, cluster, smoke: these tiers need root" in text
+    assert "./nodewright test lint format types contracts unit" in text
+
+
+def test_the_help_explains_every_tier_and_how_to_reach_pytest_s() -> None:
+    text = CliRunner().invoke(app, ["test", "--help"]).output
+    assert all(f" {name}: " in text for name in NAMES)
+    assert "./nodewright test -- --help" in " ".join(text.split())
+
+
+def test_the_output_of_a_tier_reaches_ours(capfd: pytest.CaptureFixture[str]) -> None:
+    """Whoever runs the tiers reads pytest's closing line."""
+    here = Path.cwd()
+    try:
+        assert command.spawn([sys.executable, "-c", "print('1 passed in 0.01s'); raise SystemExit(3)"]) == 3
+    finally:
+        os.chdir(here)
+    assert capfd.readouterr().out == "1 passed in 0.01s\n"
+
+
+_BROKEN: dict[str, dict[str, str]] = {
+    "lint": {"a.py": "import os\n"},
+    "format": {"a.py": "x=1\n"},
+    "types": {"a.py": "x: int = ''\n", "pyproject.toml": "[tool.mypy]\nfiles = ['a.py']\n"},
+    "contracts": {
+        "one/__init__.py": "import two\n",
+        "two/__init__.py": "",
+        "pyproject.toml": """
+[tool.importlinter]
+root_packages = ["one", "two"]
+[[tool.importlinter.contracts]]
+name = "apart"
+type = "independence"
+modules = ["one", "two"]
+""",
+    },
+}
+
+
+@pytest.mark.parametrize("name", list(_BROKEN))
+def test_a_tool_s_tier_fails_on_what_it_looks_for(name: str, tmp_path: Path) -> None:
+    for path, text in _BROKEN[name].items():
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).write_text(text)
+    assert tool(name, tmp_path) != 0
+    for path in (path for path in _BROKEN[name] if path.endswith(".py")):
+        (tmp_path / path).write_text("")
+    assert tool(name, tmp_path) == 0
+
+
+def tool(name: str, folder: Path) -> int:
+    [arguments] = [tier.tool for tier in TIERS if tier.name == name]
+    return run([sys.executable, *arguments], folder)
+
+
+def run(argv: Sequence[str], folder: Path) -> int:
+    environment = {**os.environ, "PYTHONPATH": str(folder)}
+    return subprocess.run(argv, cwd=folder, env=environment, capture_output=True, timeout=120).returncode
+
+
+def test_the_durations_are_summed_below_several_tiers() -> None:
+    lint, unit = (next(tier for tier in TIERS if tier.name == name) for name in ("lint", "unit"))
+    lines = command.table([Outcome(lint, 0, 1.25), Outcome(unit, 1, 61.0)])
+    assert [line.split() for line in lines] == [
+        ["lint", "passed", "1.2", "s"],
+        ["unit", "FAILED", "(status", "1)", "61.0", "s"],
+        ["all", "62.2", "s"],
+    ]
+    assert len(command.table([Outcome(lint, 0, 1.25)])) == 1
