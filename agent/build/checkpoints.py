@@ -21,7 +21,7 @@ class Checkpoints:
     """What is known of pods and images beyond the life of the agent, in small files."""
 
     allocations: Allocations
-    endings: Terminations
+    terminations: Terminations
     pulls: PullRecords
     managers: ResourceManagers
 
@@ -29,7 +29,7 @@ class Checkpoints:
         """What writes the files soon after a change."""
         return {
             "allocations": self.allocations.run,
-            "endings": self.endings.run,
+            "endings": self.terminations.run,
             "resource-managers": self.managers.run,
         }
 
@@ -49,6 +49,6 @@ async def build_checkpoints(base: Base, devices: DeviceManager, affinity: Topolo
         await build_managers(base, devices, affinity),
     )
     await found.allocations.load()
-    await found.endings.load()
+    await found.terminations.load()
     await found.pulls.load(base.connections.cri.list_images)
     return found

@@ -77,7 +77,7 @@ def pod_parts(
         materials=built.materials,
         cgroups=cgroups,
         allocations=checkpoints.allocations,
-        endings=checkpoints.endings,
+        terminations=checkpoints.terminations,
         exclusive=checkpoints.managers,
         devices=plugins.devices,
         claims=plugins.claims,

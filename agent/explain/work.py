@@ -74,7 +74,7 @@ class Explainer:
             images=memory.images,
             pulls=self._images.pulls(pod.uid),
             backoff=memory.backoff,
-            ending=memory.ending,
+            termination=memory.termination,
             confirmed=memory.confirmed,
             probes=self._probes.findings(pod.uid),
             timeline=memory.timeline.entries(),

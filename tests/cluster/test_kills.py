@@ -187,10 +187,10 @@ async def test_an_agent_that_is_told_to_stop_ends_in_order(world: World) -> None
     assert status_of(await world.ready("next"))["restartCount"] == 0
     said = world.agent_log(NODE)[before:]
     last = said[: said.index("stopping; pods run on")]
-    ending = said[len(last) :].partition("\n")[2].splitlines()
-    assert not [line for line in ending if "without an owner" in line or "Traceback" in line or "destroyed" in line], (
-        ending
-    )
+    termination = said[len(last) :].partition("\n")[2].splitlines()
+    assert not [
+        line for line in termination if "without an owner" in line or "Traceback" in line or "destroyed" in line
+    ], termination
     assert containers_of([await world.get("steady")]) == containers_of([made])
 
 

@@ -401,8 +401,8 @@ class World:
         await self.exclusive.load()
         self.records = PullRecords(VerifyPolicy(), self.pulling, self.pulled, self.clock)
         await self.records.load(self.cri.list_images)
-        self.endings = Terminations(self.checkpoints, self.clock)
-        await self.endings.load()
+        self.terminations = Terminations(self.checkpoints, self.clock)
+        await self.terminations.load()
         observer = Observer(self.cri, files, self.clock, self.metrics)
         self.parts = Parts(
             runtime=self.cri,
@@ -414,7 +414,7 @@ class World:
             materials=self.materials,
             cgroups=self.cgroups,
             allocations=allocations,
-            endings=self.endings,
+            terminations=self.terminations,
             exclusive=self.exclusive,
             devices=devices,
             claims=self.claim_desk(),
@@ -435,7 +435,13 @@ class World:
         self.table = PodTable(self.registry, self.parts, lambda: self.node, self.sources)
         inbox = self.connected()
         await observer.audit()
-        works = [observer.run_hints, self.table.run_sweeps, self.table.resizes.run, allocations.run, self.endings.run]
+        works = [
+            observer.run_hints,
+            self.table.run_sweeps,
+            self.table.resizes.run,
+            allocations.run,
+            self.terminations.run,
+        ]
         works.append(self.exclusive.run)
         works += [observer.run_audits] if audits else []
         works += [observer.run_events] if events else []

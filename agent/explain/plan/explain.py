@@ -54,7 +54,7 @@ class Record:
     images: Mapping[str, ImageState] = field(default_factory=dict)
     pulls: Mapping[str, PullFigures] = field(default_factory=dict)
     backoff: Mapping[str, BackOff] = field(default_factory=dict)
-    ending: Termination | None = None
+    termination: Termination | None = None
     confirmed: bool = False
     probes: tuple[ProbeAnswer, ...] = ()
     timeline: tuple[TimelineEntry, ...] = ()
@@ -67,7 +67,7 @@ def explain(record: Record) -> Explanation:
     """The whole answer."""
     pod = record.pod
     phase = str(record.status.get("phase") or pod.status.get("phase") or "Pending")
-    waits = tuple(_ending_waits(record) if record.ending is not None else _waits(record))
+    waits = tuple(_termination_waits(record) if record.termination is not None else _waits(record))
     return Explanation(
         namespace=pod.namespace,
         name=pod.name,
@@ -99,14 +99,14 @@ def _line(entry: TimelineEntry) -> TimelineLine:
 
 
 def _summary(record: Record, phase: str, waits: tuple[Wait, ...]) -> str:
-    ending = record.ending
-    if ending is not None and ending.fails:
-        parts = [ending.message]
+    termination = record.termination
+    if termination is not None and termination.fails:
+        parts = [termination.message]
         if record.refused_for:
-            parts += [record.refused_for, _action(record, ending.reason, ending.message, "")]
-        return f"{phase}: {ending.reason}: {'. '.join(part for part in parts if part)}"
-    if ending is not None:
-        what = "Ending" if ending.cause.value != "finished" else phase
+            parts += [record.refused_for, _action(record, termination.reason, termination.message, "")]
+        return f"{phase}: {termination.reason}: {'. '.join(part for part in parts if part)}"
+    if termination is not None:
+        what = "Ending" if termination.cause.value != "finished" else phase
         return f"{what}: {record.reason or waits[0].reason}" if waits or record.reason else what
     if waits:
         first = waits[0]
@@ -237,9 +237,9 @@ def _steps_under_way(record: Record) -> Iterator[Wait]:
             yield Wait(what.words, "UnderWay", since=one.at)
 
 
-def _ending_waits(record: Record) -> Iterator[Wait]:
-    ending = record.ending
-    if ending is None:
+def _termination_waits(record: Record) -> Iterator[Wait]:
+    termination = record.termination
+    if termination is None:
         return
     if record.blocked is not None:
         yield _failed(record, _STEP_OF.get(record.blocked.reason, "end"), record.blocked)
@@ -248,7 +248,7 @@ def _ending_waits(record: Record) -> Iterator[Wait]:
         if one.what.kind is ActivityKind.STOP:
             name, hook = one.what.container, hooks.get(one.what)
             text = "its preStop hook runs" if hook else "it has been told to stop (SIGTERM) and runs on"
-            until = ending.since + ending.grace
+            until = termination.since + termination.grace
             action = action_for("Stopping", text, Subject(record.pod.namespace, record.pod.name, name))
             yield Wait(f"container {name}", "Stopping", text, action, hook.at if hook else one.at, until)
     if not record.blocked:

@@ -68,7 +68,7 @@ class Facts:
     confirmed: bool = False
     drop_records: bool = False
     network_ready: bool = True
-    ending: Termination | None = None
+    termination: Termination | None = None
     blocked: Failure | None = None
     failures: Mapping[str, Failure] = field(default_factory=dict)
     images: Mapping[str, ImageState] = field(default_factory=dict)

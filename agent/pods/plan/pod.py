@@ -36,7 +36,7 @@ from agent.pods.model.steps import (
 )
 from agent.pods.plan import resize, restart_all
 from agent.pods.plan.initialization import init_actions
-from agent.pods.plan.termination import deadline, early_hooks, kills_of, plan_ending, sandbox_stops
+from agent.pods.plan.termination import deadline, early_hooks, kills_of, plan_termination, sandbox_stops
 from agent.probes.model import ProbeKind
 
 Candidate = tuple[Kind, Json]
@@ -50,8 +50,8 @@ NO_ADDRESS = "Sandbox for pod has no IP address. Need to start a new one"
 
 def plan_pod(pod: Pod, seen: ObservedPod, facts: Facts) -> PodPlan:
     """The steps for now; see the module for what they keep to."""
-    if facts.ending is not None:
-        return plan_ending(pod, seen, facts, facts.ending)
+    if facts.termination is not None:
+        return plan_termination(pod, seen, facts, facts.termination)
     problem = sandbox_problem(pod, seen.sandboxes)
     if problem:
         return _without_sandbox(pod, seen, facts, problem)

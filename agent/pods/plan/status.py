@@ -40,7 +40,7 @@ class StatusFacts:
     previous: Json = field(default_factory=dict)
     waiting: Mapping[str, Waiting] = field(default_factory=dict)
     probes: Mapping[str, ProbeState] = field(default_factory=dict)
-    ending: Termination | None = None
+    termination: Termination | None = None
     terminal: bool = False
     finished: bool = False
     resize: ResizeState = field(default_factory=ResizeState)
@@ -65,7 +65,7 @@ def pod_status(pod: Pod, seen: ObservedPod, facts: StatusFacts) -> Json:
             status[listed] = found
     again = _started_again(seen, facts)
     await_start(pod, [one for one in status.get(LISTED[Kind.MAIN]) or [] if one["name"] in again])
-    if facts.ending is None and restart_all.under_way(pod, seen):
+    if facts.termination is None and restart_all.under_way(pod, seen):
         restart_all.mark([one for kind in (Kind.INIT, Kind.MAIN) for one in status.get(LISTED[kind]) or []])
     if facts.finished:
         _settle(pod, status)
@@ -104,7 +104,7 @@ def status_by_name(status: Json) -> dict[str, Json]:
 def _started_again(seen: ObservedPod, facts: StatusFacts) -> frozenset[str]:
     """Containers that were stopped (a probe failed, their image changed) to be started again, and those whose next
     attempt is made and has yet to start: how the last one ended says nothing of the pod."""
-    if facts.ending is not None:
+    if facts.termination is not None:
         return frozenset()
     newest = {one.name: one for one in reversed(seen.containers)}
     return frozenset(
@@ -119,13 +119,13 @@ def _set_phase(
 ) -> None:
     sandbox = seen.sandbox.id if seen.sandbox else ""
     running = any(one.state is RunState.RUNNING for one in seen.containers)
-    ending = facts.ending
-    terminal = ending is not None and (facts.terminal or ending.fails)
+    termination = facts.termination
+    terminal = termination is not None and (facts.terminal or termination.fails)
     ran = main_started(pod, seen, sandbox)
     phase = pod_phase(pod, status_by_name(status), terminal=terminal, main_ran=ran, again=again)
     reason = message = ""
-    if ending is not None and ending.fails_as(phase):
-        phase, reason, message = "Failed", ending.reason, ending.message
+    if termination is not None and termination.fails_as(phase):
+        phase, reason, message = "Failed", termination.reason, termination.message
     elif facts.finished and phase not in TERMINAL:
         phase = "Failed"
     known = pod.status.get("phase")
@@ -156,13 +156,13 @@ def _set_conditions(pod: Pod, seen: ObservedPod, facts: StatusFacts, before: Jso
         conditions.scheduled(),
     ]
     if restart_all.could(pod):
-        owned.append(restart_all.condition(facts.ending is None and restart_all.under_way(pod, seen)))
+        owned.append(restart_all.condition(facts.termination is None and restart_all.under_way(pod, seen)))
     said = (before.get("conditions") or []) + (pod.status.get("conditions") or [])
     newest = list({one.get("type"): one for one in reversed(said)}.values())
     now = format_rfc3339(facts.now)
-    if facts.ending is not None and facts.ending.disrupted and phase in TERMINAL:
+    if facts.termination is not None and facts.termination.disrupted and phase in TERMINAL:
         mark = conditions.with_times(
-            [conditions.disrupted(facts.ending.message)], newest, now, pod.meta.get("generation")
+            [conditions.disrupted(facts.termination.message)], newest, now, pod.meta.get("generation")
         )
         others = [*(one for one in others if one.get("type") != conditions.DISRUPTION_TARGET), *mark]
     told = conditions.with_times(owned, newest, now, pod.meta.get("generation"))
@@ -180,7 +180,7 @@ def _set_addresses(pod: Pod, seen: ObservedPod, facts: StatusFacts, before: Json
         ips = known or facts.host_ips[:2]
     elif seen.sandbox is not None and seen.sandbox.ready:
         ips = seen.sandbox.ips
-    if not ips and (facts.ending is not None or status["phase"] in TERMINAL):
+    if not ips and (facts.termination is not None or status["phase"] in TERMINAL):
         # A pod keeps its last address on show while it ends, as upstream's does.
         ips = tuple(one["ip"] for one in before.get("podIPs") or [])
     if ips:

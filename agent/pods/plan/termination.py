@@ -30,7 +30,7 @@ from agent.pods.model.steps import (
 from nodelib.kube.times import parse_rfc3339
 
 
-def ending_of(
+def termination_of(
     pod: Pod | None, last_known: Pod, phase: str, present: Termination | None, now: float
 ) -> Termination | None:
     """The pod's way out, if it is to go: never taken back, its grace never longer than before.
@@ -88,13 +88,13 @@ def deadline(pod: Pod) -> float | None:
     return parse_rfc3339(started) + int(seconds)
 
 
-def plan_ending(pod: Pod, seen: ObservedPod, facts: Facts, ending: Termination) -> PodPlan:
+def plan_termination(pod: Pod, seen: ObservedPod, facts: Facts, termination: Termination) -> PodPlan:
     """The next steps of the way out. `finished` only when nothing but records of the pod is left."""
-    kills = kills_of(pod, seen, facts.now, ending.grace, ending.since)
+    kills = kills_of(pod, seen, facts.now, termination.grace, termination.since)
     if kills:
         names = ", ".join(kill.name for kill in kills)
         hooks = early_hooks(pod, seen, facts, kills)
-        return PodPlan((*kills, *hooks), reason=f"{names}: stopping, {_left(ending, facts.now)} s of grace left")
+        return PodPlan((*kills, *hooks), reason=f"{names}: stopping, {_left(termination, facts.now)} s of grace left")
     if facts.blocked is not None and facts.blocked.retry_at > facts.now:
         return PodPlan(wait_until=facts.blocked.retry_at, reason=facts.blocked.message, terminal=True)
     stops = sandbox_stops(seen, facts)
@@ -102,9 +102,9 @@ def plan_ending(pod: Pod, seen: ObservedPod, facts: Facts, ending: Termination) 
         return PodPlan(stops, reason="the sandbox and its network are being stopped", terminal=True)
     if not facts.released:
         return PodPlan((Release(),), reason="volumes and cgroup are being released", terminal=True)
-    if pod.is_deleted and ending.cause is not Cause.REMOVED and not facts.confirmed:
+    if pod.is_deleted and termination.cause is not Cause.REMOVED and not facts.confirmed:
         return PodPlan((Confirm(),), reason="the API server is told", terminal=True, finished=True)
-    if ending.cause is Cause.REMOVED or facts.confirmed:
+    if termination.cause is Cause.REMOVED or facts.confirmed:
         return _forget(seen, facts)
     if facts.drop_records and (seen.containers or seen.sandboxes):
         return replace(_forget(seen, facts), reason="its records go: the disk is short", terminal=True, finished=True)
@@ -188,5 +188,5 @@ def _grace(pod: Pod) -> int:
     return max(1, grace_seconds(pod)) if pod.spec else MINIMUM_GRACE
 
 
-def _left(ending: Termination, now: float) -> int:
-    return max(0, math.ceil(ending.since + ending.grace - now))
+def _left(termination: Termination, now: float) -> int:
+    return max(0, math.ceil(termination.since + termination.grace - now))

@@ -13,11 +13,11 @@ from nodelib.errors import Invalid
 _REMEMBERED = (Cause.DELETED, Cause.REMOVED, Cause.DEADLINE, Cause.EVICTED)
 
 
-def is_remembered(ending: Termination | None) -> bool:
-    return ending is not None and ending.cause in _REMEMBERED
+def is_remembered(termination: Termination | None) -> bool:
+    return termination is not None and termination.cause in _REMEMBERED
 
 
-def encode(endings: Mapping[str, Termination]) -> str:
+def encode(terminations: Mapping[str, Termination]) -> str:
     """By pod UID."""
     listed = {
         uid: {
@@ -28,7 +28,7 @@ def encode(endings: Mapping[str, Termination]) -> str:
             "message": one.message,
             "disrupted": one.disrupted,
         }
-        for uid, one in sorted(endings.items())
+        for uid, one in sorted(terminations.items())
     }
     return json.dumps({"version": 1, "endings": listed})
 
@@ -41,9 +41,9 @@ def decode(text: str) -> dict[str, Termination]:
         raise Invalid(f"it is no record of endings: {type(error).__name__}: {error}", step="read checkpoint") from error
 
 
-def restored(ending: Termination, now: float) -> Termination:
+def restored(termination: Termination, now: float) -> Termination:
     """As it counts now: a clock that was set back must not make a grace longer than it was."""
-    return replace(ending, since=min(ending.since, now))
+    return replace(termination, since=min(termination.since, now))
 
 
 def _ending(one: Mapping[str, object]) -> Termination:

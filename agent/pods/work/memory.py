@@ -41,7 +41,7 @@ class PodMemory:
     released: bool = False
     confirmed: bool = False
     drop_records: bool = False
-    ending: Termination | None = None
+    termination: Termination | None = None
     blocked: Failure | None = None
     failures: dict[str, Failure] = field(default_factory=dict)
     images: dict[str, ImageState] = field(default_factory=dict)
@@ -78,7 +78,7 @@ class PodMemory:
             confirmed=self.confirmed,
             drop_records=self.drop_records,
             network_ready=network_ready,
-            ending=self.ending,
+            termination=self.termination,
             blocked=self.blocked,
             failures=dict(self.failures),
             images=dict(self.images),

@@ -35,7 +35,7 @@ class Parts:
     materials: PodMaterials
     cgroups: PodCgroups
     allocations: Allocations
-    endings: Terminations
+    terminations: Terminations
     exclusive: ResourceManagers
     devices: DeviceManager
     claims: DraManager

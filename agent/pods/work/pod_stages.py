@@ -24,4 +24,4 @@ def stages(memories: Iterable[PodMemory], active: Collection[str]) -> Iterator[P
 def _lifecycle(memory: PodMemory) -> str:
     if memory.released:
         return "terminated"
-    return "terminating" if memory.gone or memory.pod.is_deleted or memory.ending is not None else "sync"
+    return "terminating" if memory.gone or memory.pod.is_deleted or memory.termination is not None else "sync"

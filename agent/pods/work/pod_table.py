@@ -156,7 +156,7 @@ class PodTable:
         await self._registry.synced.wait()
         await self.parts.observer.audited.wait()
         self.parts.allocations.keep(self._workers.keys())
-        self.parts.endings.keep(self._workers.keys())
+        self.parts.terminations.keep(self._workers.keys())
         self.parts.exclusive.keep(self._workers.keys())
         self.resizes.open()
         while True:
@@ -192,7 +192,7 @@ class PodTable:
                 self.parts.exclusive.adopt(allocated)
             self.parts.startups.appeared(pod)
             worker.resize(resize_status.backfilled(pod.status))
-        self._go_on_ending(worker)
+        self._resume_termination(worker)
         self._run(worker)
         if allocated is not pod:
             self.resizes.ask(pod.uid)
@@ -203,10 +203,10 @@ class PodTable:
         self._tasks[pod.uid] = asyncio.create_task(self._guard(worker), name=f"pod/{pod.full_name}")
         return worker
 
-    def _go_on_ending(self, worker: PodWorker) -> None:
+    def _resume_termination(self, worker: PodWorker) -> None:
         """What an earlier life of the agent was bringing down gets no new grace. A static pod may be wanted again."""
         pod = worker.memory.pod
-        known = self.parts.endings.of(pod.uid) if pod.source in ("api", "runtime") else None
+        known = self.parts.terminations.of(pod.uid) if pod.source in ("api", "runtime") else None
         if known is not None and worker.memory.seen.sandboxes:
             worker.end(known)
 
@@ -255,7 +255,7 @@ class PodTable:
         self._unfit.discard(uid)
         self.parts.refreshes.forget(uid)
         self.parts.allocations.forget(uid)
-        self.parts.endings.forget(uid)
+        self.parts.terminations.forget(uid)
         self.parts.exclusive.forget(uid)
         self.parts.startups.forget(uid)
         self.resizes.retry()

@@ -30,7 +30,7 @@ from agent.pods.plan.mirrors import continued
 from agent.pods.plan.pod import backoff_key, plan_pod
 from agent.pods.plan.starting import ips_for
 from agent.pods.plan.status import StatusFacts, pod_status
-from agent.pods.plan.termination import ending_of, hastened
+from agent.pods.plan.termination import hastened, termination_of
 from agent.pods.work.memory import PodMemory
 from agent.pods.work.parts import Parts
 from agent.pods.work.steps.walker import Walker
@@ -88,11 +88,11 @@ class PodWorker:
         self.memory.seen = seen
         self._awake.set()
 
-    def end(self, ending: Termination) -> None:
+    def end(self, termination: Termination) -> None:
         """Bring the pod down for a reason of the node's own (rejection, eviction)."""
-        before = self.memory.ending
-        self.memory.ending = hastened(before, ending)
-        self._urgent = self._urgent or self.memory.ending is not before
+        before = self.memory.termination
+        self.memory.termination = hastened(before, termination)
+        self._urgent = self._urgent or self.memory.termination is not before
         self._awake.set()
 
     def evict(self, eviction: Eviction) -> None:
@@ -136,7 +136,7 @@ class PodWorker:
         try:
             while True:
                 self._awake.clear()
-                if self._settle_ending() or self._urgent:
+                if self._settle_termination() or self._urgent:
                     self._urgent = False
                     _interrupt(walking)
                 if not walking and not self._halted:
@@ -164,21 +164,21 @@ class PodWorker:
 
     def _synced(self, operation: str, began: float) -> str:
         """One plan is walked; what the next one is called."""
-        kind = "kill" if self.memory.ending is not None else operation
+        kind = "kill" if self.memory.termination is not None else operation
         self._parts.metrics.pod_worker_duration.labels(kind).observe(self._parts.clock.monotonic() - began)
         return "sync"
 
-    def _settle_ending(self) -> bool:
+    def _settle_termination(self) -> bool:
         """Take up a reason to end; True when it is new or more urgent."""
         memory = self.memory
-        before = memory.ending
+        before = memory.termination
         present = None if memory.gone else memory.pod
         phase = str(memory.status.get("phase") or memory.pod.status.get("phase") or "")
-        memory.ending = ending_of(present, memory.pod, phase, before, self._parts.clock.now())
-        self._parts.endings.note(memory.pod.uid, memory.ending)
-        if memory.ending is before or memory.ending is None:
+        memory.termination = termination_of(present, memory.pod, phase, before, self._parts.clock.now())
+        self._parts.terminations.note(memory.pod.uid, memory.termination)
+        if memory.termination is before or memory.termination is None:
             return False
-        return before is None or memory.ending.grace < before.grace
+        return before is None or memory.termination.grace < before.grace
 
     def _next_plan(self) -> PodPlan:
         memory, uid = self.memory, self.memory.pod.uid
@@ -202,7 +202,7 @@ class PodWorker:
     def _settle_resize(self, facts: Facts) -> None:
         """Whether what is allocated is in force: told only between steps, when the view of the runtime is fresh."""
         memory, state = self.memory, self.memory.resize
-        if memory.ending is not None:
+        if memory.termination is not None:
             memory.resize = ResizeState()
         elif resize.due(memory.pod, memory.seen, facts):
             generation = int(memory.pod.meta.get("generation") or 0)
@@ -222,7 +222,7 @@ class PodWorker:
             previous=memory.status,
             waiting=memory.waiting,
             probes=self._parts.probes.states(memory.pod.uid),
-            ending=memory.ending,
+            termination=memory.termination,
             terminal=plan.terminal,
             finished=plan.finished,
             resize=memory.resize,
@@ -240,7 +240,7 @@ class PodWorker:
             self._parts.metrics.pod_start_duration.observe(self._parts.clock.monotonic() - self._born)
         if shown_by is not None:
             self._parts.reporter.set(shown_by, memory.status)
-        if memory.ending is None and memory.status.get("phase") in ("Succeeded", "Failed"):
+        if memory.termination is None and memory.status.get("phase") in ("Succeeded", "Failed"):
             self._awake.set()
 
     def _shown_by(self) -> Pod | None:

@@ -107,7 +107,7 @@ class PodRegistry:
             for memory in self.memories()
             if not memory.gone
             and memory.status.get("phase", memory.pod.status.get("phase")) not in TERMINAL
-            and (memory.ending is None or not memory.ending.fails)
+            and (memory.termination is None or not memory.termination.fails)
         ]
 
     def running(self) -> Iterator[ContainerState]:

@@ -80,7 +80,7 @@ class Resizes:
     def _judge(self, worker: PodWorker) -> bool:
         """Promise what is wanted if it fits; whether it is to be tried again."""
         memory, now = worker.memory, self._parts.clock.now()
-        if memory.ending is not None or memory.gone:
+        if memory.termination is not None or memory.gone:
             return False
         wanted = memory.desired
         if self._parts.allocations.applied(wanted) is wanted:

@@ -45,10 +45,10 @@ class Terminations:
         found = self._known.get(uid)
         return None if found is None else ending_record.restored(found, self._clock.now())
 
-    def note(self, uid: str, ending: Termination | None) -> None:
+    def note(self, uid: str, termination: Termination | None) -> None:
         """The pod ends like this now."""
-        if ending is not None and ending_record.is_remembered(ending) and self._known.get(uid) != ending:
-            self._known[uid] = ending
+        if termination is not None and ending_record.is_remembered(termination) and self._known.get(uid) != termination:
+            self._known[uid] = termination
             self._wake.set()
 
     def forget(self, uid: str) -> None:

@@ -80,5 +80,5 @@ async def _give_devices(context: Context) -> None:
         await parts.devices.admit(memory.pod, running=memory.seen.is_running)
     except Permanent as error:
         context.warn(UNEXPECTED, error.message)
-        memory.ending = hastened(memory.ending, rejection(UNEXPECTED, error.message, parts.clock.now()))
+        memory.termination = hastened(memory.termination, rejection(UNEXPECTED, error.message, parts.clock.now()))
         raise StepFailed(UNEXPECTED, error) from error

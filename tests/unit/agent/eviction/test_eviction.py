@@ -217,8 +217,8 @@ async def test_a_pod_that_is_being_deleted_fails_all_the_same_and_sooner(there: 
     there.usage.now = node(memory=0)
     assert await there.evictor.look() == ["a"]
     memory = there.world.registry.memory("a")
-    assert memory is not None and memory.ending is not None
-    assert memory.ending.fails and memory.ending.grace == 1
+    assert memory is not None and memory.termination is not None
+    assert memory.termination.fails and memory.termination.grace == 1
 
 
 @pytest.mark.parametrize(

@@ -139,7 +139,7 @@ CASES = {
     ),
     "preStop hook": (
         record(
-            ending=Termination(Cause.DELETED, NOW - 5, 30),
+            termination=Termination(Cause.DELETED, NOW - 5, 30),
             under_way=(
                 TimelineEntry(NOW - 5, Activity(ActivityKind.STOP, "app"), note="x"),
                 TimelineEntry(NOW - 5, Activity(ActivityKind.PRE_STOP, "app"), of=Activity(ActivityKind.STOP, "app")),
@@ -149,7 +149,7 @@ CASES = {
     ),
     "unmount that fails": (
         record(
-            ending=Termination(Cause.DELETED, NOW - 50, 30),
+            termination=Termination(Cause.DELETED, NOW - 50, 30),
             blocked=Failure("FailedKillPod", "device is busy", NOW + 5, 4, NOW - 12, "Stop what uses it."),
         ),
         ("end", "FailedKillPod", NOW - 12, NOW + 5, 4, "Stop what uses it."),
@@ -273,12 +273,12 @@ def test_the_image_of_a_volume_is_waited_for() -> None:
 
 
 def test_a_container_named_sandbox_is_not_the_sandbox() -> None:
-    ending = Termination(Cause.DELETED, NOW - 5, 30)
+    termination = Termination(Cause.DELETED, NOW - 5, 30)
     steps = (
         TimelineEntry(NOW - 5, Activity(ActivityKind.STOP, "sandbox"), note="x"),
         TimelineEntry(NOW - 4, Activity(ActivityKind.STOP_SANDBOX)),
     )
-    found = explain(record(ending=ending, under_way=steps))
+    found = explain(record(termination=termination, under_way=steps))
     assert [(wait.on, wait.reason) for wait in found.waits] == [
         ("container sandbox", "Stopping"),
         ("stop sandbox", "UnderWay"),

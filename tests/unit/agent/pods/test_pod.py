@@ -373,57 +373,59 @@ CASES: list[Any] = [
     pytest.param(
         BASE,
         seen(*running(BASE, "a", "b", "c")),
-        facts(ending=Termination(Cause.DELETED, NOW, 30)),
+        facts(termination=Termination(Cause.DELETED, NOW, 30)),
         ["kill a", "kill b", "kill c"],
         id="ending-kills",
     ),
     pytest.param(
         SIDECAR,
         seen(one(SIDECAR, "s1"), one(SIDECAR, "a")),
-        facts(ending=Termination(Cause.DELETED, NOW, 30)),
+        facts(termination=Termination(Cause.DELETED, NOW, 30)),
         ["kill a"],
         id="ending-main-before-sidecar",
     ),
     pytest.param(
         SIDECAR,
         seen(one(SIDECAR, "s1"), one(SIDECAR, "a")),
-        facts(ending=Termination(Cause.DELETED, NOW - 31, 30)),
+        facts(termination=Termination(Cause.DELETED, NOW - 31, 30)),
         ["kill s1", "kill a"],
         id="ending-nobody-waits-after-the-grace",
     ),
-    pytest.param(BASE, seen(), facts(ending=Termination(Cause.DELETED, NOW, 30)), ["stop s0"], id="ending-sandbox"),
+    pytest.param(
+        BASE, seen(), facts(termination=Termination(Cause.DELETED, NOW, 30)), ["stop s0"], id="ending-sandbox"
+    ),
     pytest.param(
         BASE,
         seen(),
-        facts(ending=Termination(Cause.DELETED, NOW, 30), stopped_sandboxes=frozenset({"s0"})),
+        facts(termination=Termination(Cause.DELETED, NOW, 30), stopped_sandboxes=frozenset({"s0"})),
         ["release"],
         id="ending-release",
     ),
     pytest.param(
         pod(container("a"), meta={"deletionTimestamp": "2026-01-01T00:00:00Z"}),
         seen(),
-        facts(ending=Termination(Cause.DELETED, NOW, 30), stopped_sandboxes=frozenset({"s0"}), released=True),
+        facts(termination=Termination(Cause.DELETED, NOW, 30), stopped_sandboxes=frozenset({"s0"}), released=True),
         ["confirm"],
         id="ending-confirm",
     ),
     pytest.param(
         BASE,
         seen(one(BASE, "a", DEAD)),
-        facts(ending=Termination(Cause.FINISHED, NOW, 30), stopped_sandboxes=frozenset({"s0"}), released=True),
+        facts(termination=Termination(Cause.FINISHED, NOW, 30), stopped_sandboxes=frozenset({"s0"}), released=True),
         [],
         id="finished-records-stay",
     ),
     pytest.param(
         BASE,
         seen(one(BASE, "a", DEAD)),
-        facts(ending=Termination(Cause.REMOVED, NOW, 30), stopped_sandboxes=frozenset({"s0"}), released=True),
+        facts(termination=Termination(Cause.REMOVED, NOW, 30), stopped_sandboxes=frozenset({"s0"}), released=True),
         ["remove a0"],
         id="removed-records-go",
     ),
     pytest.param(
         BASE,
         seen(sandboxes=()),
-        facts(ending=Termination(Cause.REMOVED, NOW, 30), released=True),
+        facts(termination=Termination(Cause.REMOVED, NOW, 30), released=True),
         ["forget"],
         id="removed-and-forgotten",
     ),
@@ -473,7 +475,7 @@ def test_a_pod_network_that_is_not_ready_holds_back_all_but_host_network_pods() 
 )
 def test_a_pod_gets_all_of_its_grace(since: float, grace: int) -> None:
     """In whole seconds and never rounded down: the runtime counts from when it is told."""
-    known = facts(ending=Termination(Cause.DELETED, NOW - since, 4))
+    known = facts(termination=Termination(Cause.DELETED, NOW - since, 4))
     kill = plan_pod(BASE, seen(*running(BASE, "a")), known).steps[0]
     assert kill.grace == grace  # type: ignore[union-attr]
 

@@ -14,7 +14,7 @@ from agent.common.plan import backoff
 from agent.images.plan.images import pull_failure, pull_policy, with_default_tag
 from agent.pods.model.facts import Cause, Termination
 from agent.pods.model.steps import Kill, PreStop
-from agent.pods.plan.termination import ending_of, grace_left, hook_due, without_turn
+from agent.pods.plan.termination import grace_left, hook_due, termination_of, without_turn
 from nodelib.errors import Invalid
 from tests.builders.pods import Json, container, pod
 
@@ -151,7 +151,7 @@ def deleted(grace: int) -> Pod:
 def test_endings(
     of: Pod | None, phase: str, present: Termination | None, cause: Cause | None, grace: int | None
 ) -> None:
-    found = ending_of(of, of or pod(), phase, present, 1_767_225_700.0)
+    found = termination_of(of, of or pod(), phase, present, 1_767_225_700.0)
     assert (found.cause if found else None, found.grace if found else None) == (cause, grace)
 
 

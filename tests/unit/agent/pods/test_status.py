@@ -56,19 +56,19 @@ def test_phase(policy: str, containers: tuple[ContainerState, ...], phase: str) 
 
 
 def test_a_deleted_pod_fails_or_succeeds_by_its_containers() -> None:
-    ending = Termination(Cause.DELETED, NOW, 30)
-    gone = status(TWO, seen(dead("a", 0), dead("b", 143)), ending=ending, terminal=True)
+    termination = Termination(Cause.DELETED, NOW, 30)
+    gone = status(TWO, seen(dead("a", 0), dead("b", 143)), termination=termination, terminal=True)
     assert gone["phase"] == "Failed"
-    well = status(TWO, seen(dead("a", 0), dead("b", 0)), ending=ending, terminal=True)
+    well = status(TWO, seen(dead("a", 0), dead("b", 0)), termination=termination, terminal=True)
     assert well["phase"] == "Succeeded"
 
 
 def test_a_terminal_phase_waits_for_the_last_container() -> None:
-    ending = Termination(Cause.DEADLINE, NOW, 30, "DeadlineExceeded", "too long")
+    termination = Termination(Cause.DEADLINE, NOW, 30, "DeadlineExceeded", "too long")
     before = {"phase": "Running"}
-    still = status(ONE, seen(one(ONE, "a")), ending=ending, previous=before)
+    still = status(ONE, seen(one(ONE, "a")), termination=termination, previous=before)
     assert (still["phase"], still.get("reason")) == ("Running", None)
-    over = status(ONE, seen(dead("a", 137, ONE)), ending=ending, previous=before, terminal=True)
+    over = status(ONE, seen(dead("a", 137, ONE)), termination=termination, previous=before, terminal=True)
     assert (over["phase"], over["reason"], over["message"]) == ("Failed", "DeadlineExceeded", "too long")
 
 
@@ -81,18 +81,20 @@ def test_a_terminal_phase_waits_for_the_last_container() -> None:
     ],
 )
 def test_a_pod_that_the_node_sends_away_may_succeed(cause: Cause, code: int, phase: str, reason: str | None) -> None:
-    ending = Termination(cause, NOW, 30, "Preempting", "a critical pod", disrupted=cause is Cause.EVICTED)
+    termination = Termination(cause, NOW, 30, "Preempting", "a critical pod", disrupted=cause is Cause.EVICTED)
     # Not yet `terminal`: the sandbox is still to be stopped, and a phase that was told is final.
     for terminal in (False, True):
-        found = status(ONE, seen(dead("a", code, ONE)), ending=ending, previous={"phase": "Running"}, terminal=terminal)
+        found = status(
+            ONE, seen(dead("a", code, ONE)), termination=termination, previous={"phase": "Running"}, terminal=terminal
+        )
         assert (found["phase"], found.get("reason")) == (phase, reason)
         marks = [one["message"] for one in found["conditions"] if one["type"] == "DisruptionTarget"]
-        assert marks == (["a critical pod"] if ending.disrupted else [])
+        assert marks == (["a critical pod"] if termination.disrupted else [])
 
 
 def test_a_pod_that_the_node_sends_away_before_it_ran_fails() -> None:
-    ending = Termination(Cause.EVICTED, NOW, 30, "Evicted", "memory")
-    assert status(ONE, seen(sandboxes=()), ending=ending)["phase"] == "Failed"
+    termination = Termination(Cause.EVICTED, NOW, 30, "Evicted", "memory")
+    assert status(ONE, seen(sandboxes=()), termination=termination)["phase"] == "Failed"
 
 
 def test_a_terminal_phase_is_never_left() -> None:
@@ -101,8 +103,8 @@ def test_a_terminal_phase_is_never_left() -> None:
 
 
 def test_a_rejected_pod_shows_why() -> None:
-    ending = Termination(Cause.REJECTED, NOW, 1, "OutOfcpu", "Pod was rejected: no cpu")
-    found = status(ONE, seen(sandboxes=()), ending=ending, terminal=True, finished=True)
+    termination = Termination(Cause.REJECTED, NOW, 1, "OutOfcpu", "Pod was rejected: no cpu")
+    found = status(ONE, seen(sandboxes=()), termination=termination, terminal=True, finished=True)
     assert (found["phase"], found["reason"]) == ("Failed", "OutOfcpu")
 
 
@@ -182,8 +184,8 @@ def test_readiness_holds_until_a_probe_speaks(probes: dict[str, ProbeState], bef
 
 
 def test_a_finished_pod_has_a_terminated_state_for_every_container() -> None:
-    ending = Termination(Cause.DELETED, NOW, 30)
-    found = status(TWO, seen(dead("a", 0)), ending=ending, terminal=True, finished=True)
+    termination = Termination(Cause.DELETED, NOW, 30)
+    found = status(TWO, seen(dead("a", 0)), termination=termination, terminal=True, finished=True)
     states = {one["name"]: one["state"]["terminated"] for one in found["containerStatuses"]}
     assert states["b"]["reason"] == "ContainerStatusUnknown"
     assert found["phase"] == "Failed"
