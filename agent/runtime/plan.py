@@ -1,12 +1,12 @@
-"""What the container runtime says of itself, and what is held of one that does not answer."""
+"""What the container runtime says of itself, what a silent one counts as, and which of its events are news."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
-from agent.common.model.pods import Json
-from agent.runtime.model import RuntimeFacts, RuntimeHandler
+from agent.common.model.pods import Json, ObservedPod, RunState
+from agent.runtime.model import RuntimeEvent, RuntimeFacts, RuntimeHandler
 
 DOWN_AFTER = 30.0  # seconds without an answer; upstream: maxWaitForContainerRuntime
 
@@ -56,3 +56,22 @@ def _handler(entry: Mapping[str, Any]) -> RuntimeHandler:
 
 def _handler_name(handler: RuntimeHandler) -> str:
     return handler.name
+
+
+def is_known(event: RuntimeEvent, view: ObservedPod, acting: Collection[str]) -> bool:
+    """Whether the event adds nothing to what was seen of its pod.
+
+    `acting`: the containers and sandboxes ("": another one) that the pod's own steps act on now. They look at what they
+    did themselves, so their events say nothing new, except that another container stopped.
+    """
+    if acting and (event.type != "CONTAINER_STOPPED_EVENT" or event.container_id in acting):
+        return True
+    one, sandbox = view.container(event.container_id), view.sandbox_called(event.container_id)
+    match event.type:
+        case "CONTAINER_CREATED_EVENT":
+            return one is not None or sandbox is not None
+        case "CONTAINER_STARTED_EVENT":
+            return (one is not None and one.state is not RunState.CREATED) or (sandbox is not None and sandbox.ready)
+        case "CONTAINER_STOPPED_EVENT":
+            return (one is not None and one.state is RunState.EXITED) or (sandbox is not None and not sandbox.ready)
+    return event.type == "CONTAINER_DELETED_EVENT" and one is None and sandbox is None

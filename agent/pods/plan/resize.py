@@ -16,7 +16,8 @@ from agent.common.model.pods import ContainerState, Json, Kind, ObservedPod, Pod
 from agent.common.plan.restart import grace_seconds, is_sidecar
 from agent.pods.model.facts import Facts
 from agent.pods.model.steps import Kill, Resize
-from agent.resources.model import CPU, MEMORY, ContainerResize, Limits, MemoryUse, Sizes
+from agent.resources.model import CPU, MEMORY, ContainerResize, Limits, MemoryUse, ResizeCondition, ResizeState, Sizes
+from agent.resources.plan import resize_status
 from agent.resources.plan.actuated import sizes
 from agent.resources.plan.allocation import RESIZABLE, allocation_of, same
 
@@ -89,6 +90,20 @@ def due(pod: Pod, seen: ObservedPod, facts: Facts, killed: frozenset[str] = froz
     if not updates and same(facts.sized, wanted):
         return Due(tuple(restarts))
     return Due(tuple(restarts), Resize(tuple(updates), wanted))
+
+
+def settled(
+    state: ResizeState, pod: Pod, seen: ObservedPod, facts: Facts
+) -> tuple[ResizeState, ResizeCondition | None]:
+    """How a resize stands once the steps before are done, and the condition of one that has just been completed."""
+    if facts.termination is not None:
+        return ResizeState(), None
+    if due(pod, seen, facts):
+        generation = int(pod.meta.get("generation") or 0)
+        return resize_status.under_way(state, generation, facts.now), None
+    if state.progress is not None and facts.sized is not None:
+        return replace(state, progress=None), state.progress
+    return state, None
 
 
 def memory_moves(step: Resize, present: Limits, wanted: Limits) -> list[Move]:

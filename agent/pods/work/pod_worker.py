@@ -11,26 +11,24 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, TypedDict
 
 from agent.common.metrics import CONTAINER_TYPES
 from agent.common.model.eviction import Eviction
 from agent.common.model.pods import ContainerState, ObservedPod, Pod, RunState
-from agent.common.model.states import Failure, Waiting
 from agent.common.plan import backoff
-from agent.common.plan.restart import is_sidecar
 from agent.pods.model.facts import Cause, Facts, Termination
-from agent.pods.model.steps import EnsureImage, Forget, Kill, PodPlan, Prepare, PreStop, Resize, RunSandbox, Start, Step
+from agent.pods.model.steps import EnsureImage, Forget, Kill, PodPlan, PreStop, Resize, RunSandbox, Start, Step
 from agent.pods.model.timeline import Activity, ActivityKind
 from agent.pods.plan import container_exits as exits
-from agent.pods.plan import resize
+from agent.pods.plan import failures, resize
 from agent.pods.plan.activities import activity_of
 from agent.pods.plan.mirrors import continued
 from agent.pods.plan.pod import backoff_key, plan_pod
 from agent.pods.plan.starting import ips_for
 from agent.pods.plan.status import StatusFacts, pod_status
 from agent.pods.plan.termination import hastened, termination_of
+from agent.pods.plan.waiting import back_off_message, new_back_offs, probed, waiting_now
 from agent.pods.work.memory import PodMemory
 from agent.pods.work.parts import Parts
 from agent.pods.work.steps.walker import Walker
@@ -41,8 +39,6 @@ from agent.resources.plan import resize_status
 from nodelib.errors import NodewrightError
 
 log = logging.getLogger(__name__)
-
-_RESIZE_PAUSE = 10.0  # seconds before a resize that failed is tried again; upstream's backOffPeriod
 
 
 class _Reasons(TypedDict, total=False):
@@ -190,26 +186,20 @@ class PodWorker:
         )
         self._settle_resize(facts)
         plan = plan_pod(memory.pod, memory.seen, facts)
-        for name, why in plan.waiting.items():
-            if why.reason == "CrashLoopBackOff" and memory.waiting.get(name) != why:
-                text = f"Back-off restarting failed container {name} in pod {_format(memory.pod)}"
-                self._parts.events.emit(memory.pod.raw, "Warning", "BackOff", text, container=name)
-        memory.waiting = {**_kept_waiting(plan, memory.waiting), **plan.waiting}
+        for name in new_back_offs(plan, memory.waiting):
+            text = back_off_message(name, memory.pod)
+            self._parts.events.emit(memory.pod.raw, "Warning", "BackOff", text, container=name)
+        memory.waiting = waiting_now(plan, memory.waiting)
         memory.reason, memory.wait_until = plan.reason, plan.wait_until
         self._plan = plan
         return plan
 
     def _settle_resize(self, facts: Facts) -> None:
-        """Whether what is allocated is in force: told only between steps, when the view of the runtime is fresh."""
-        memory, state = self.memory, self.memory.resize
-        if memory.termination is not None:
-            memory.resize = ResizeState()
-        elif resize.due(memory.pod, memory.seen, facts):
-            generation = int(memory.pod.meta.get("generation") or 0)
-            memory.resize = resize_status.under_way(state, generation, facts.now)
-        elif state.progress is not None and facts.sized is not None:
-            memory.resize = replace(state, progress=None)
-            text = resize_status.event_message("Pod resize completed", memory.pod, state.progress.generation)
+        """Whether what is allocated is in force: judged only between steps, when the view of the runtime is fresh."""
+        memory = self.memory
+        memory.resize, completed = resize.settled(memory.resize, memory.pod, memory.seen, facts)
+        if completed is not None:
+            text = resize_status.event_message("Pod resize completed", memory.pod, completed.generation)
             self._parts.events.emit(memory.pod.raw, "Normal", "ResizeCompleted", text)
 
     def _report(self) -> None:
@@ -258,7 +248,7 @@ class PodWorker:
         memory = self.memory
         if memory.released:
             return
-        names = (name for name in _probed(memory.pod) if name not in memory.in_post_start)
+        names = (name for name in probed(memory.pod) if name not in memory.in_post_start)
         running = {name: one for name in names if (one := memory.seen.latest(name)) and _is_up(one)}
         ips = ips_for(memory.pod, memory.seen.sandbox, self._parts.host_ips())
         self._parts.probes.ensure(memory.pod, running, ips)
@@ -286,29 +276,27 @@ class PodWorker:
             self.memory.failures.pop(step.container["name"], None)
         elif isinstance(step, Resize):
             self.memory.resize_failure = None
-        elif not isinstance(step, EnsureImage) and {type(step), self._failing} != {Prepare, RunSandbox}:
-            self.memory.blocked = None  # of the two that go side by side neither has mended the other
+        elif failures.unblocks(step, self._failing):
+            self.memory.blocked = None
 
     def _failed(self, step: Step, reason: str, message: str, action: str = "") -> None:
-        memory = self.memory
-        now = self._parts.clock.now()
+        memory, now, jitter = self.memory, self._parts.clock.now(), random.uniform(0.9, 1.1)
         if isinstance(step, Resize):
-            self._resize_failed(reason, message, now)
+            memory.resize_failure = failures.resize_failure(reason, message, now, jitter)
+            self._report_failed_resize(message, now)
             return
-        container = step.container["name"] if isinstance(step, Start | EnsureImage) else ""
-        before = memory.failures.get(container) if container else memory.blocked
-        again = before if before is not None and before.reason == reason else None
-        times = again.times + 1 if again else 1
-        retry_at = now + backoff.step_delay(times) * random.uniform(0.9, 1.1)
-        failure = Failure(reason, message, retry_at, times, again.since if again else now, action)
-        if container:
-            memory.failures[container] = failure
+        rejected = failures.rejection_of(reason, message, now)
+        if rejected is not None:
+            memory.termination = hastened(memory.termination, rejected)
+        if container := failures.held_up(step):
+            before = memory.failures.get(container)
+            memory.failures[container] = failures.failure(before, reason, message, action, now, jitter)
         else:
-            memory.blocked, self._failing = failure, type(step)
+            memory.blocked = failures.failure(memory.blocked, reason, message, action, now, jitter)
+            self._failing = type(step)
 
-    def _resize_failed(self, reason: str, message: str, now: float) -> None:
+    def _report_failed_resize(self, message: str, now: float) -> None:
         memory = self.memory
-        memory.resize_failure = Failure(reason, message, now + _RESIZE_PAUSE * random.uniform(0.9, 1.1))
         generation = int(memory.pod.meta.get("generation") or 0)
         memory.resize, news = resize_status.failed(memory.resize, message, generation, now)
         if news and memory.resize.progress is not None:
@@ -344,12 +332,6 @@ class PodWorker:
                 memory.backoff[backoff_key(container)] = entry
 
 
-def _kept_waiting(plan: PodPlan, before: dict[str, Waiting]) -> dict[str, Waiting]:
-    """A container that is being started shows why it last waited, until it runs."""
-    starting = {step.container["name"] for step in plan.steps if isinstance(step, Start | EnsureImage)}
-    return {name: why for name, why in before.items() if name in starting}
-
-
 def _reasons(step: Step) -> _Reasons:
     """Why it is done, and of which attempt, where that is known."""
     if isinstance(step, Kill):
@@ -368,17 +350,5 @@ def _succeeded(task: asyncio.Task[None]) -> bool:
     return not task.cancelled() and task.exception() is None
 
 
-def _probed(pod: Pod) -> list[str]:
-    return [
-        container["name"]
-        for kind, container in pod.containers()
-        if kind.value == "containers" or is_sidecar(kind, container)
-    ]
-
-
 def _is_up(one: ContainerState) -> bool:
     return one.state is RunState.RUNNING
-
-
-def _format(pod: Pod) -> str:
-    return f"{pod.name}_{pod.namespace}({pod.uid})"

@@ -14,9 +14,10 @@ from collections.abc import Iterator
 
 from agent.common.metrics import Metrics
 from agent.common.model.errors import CriError
-from agent.common.model.pods import ContainerState, RunState, SandboxState
+from agent.common.model.pods import ContainerState, SandboxState
 from agent.common.ports import PodFiles
-from agent.runtime.model import RuntimeEvent, RuntimeService
+from agent.runtime.model import RuntimeService
+from agent.runtime.plan import is_known
 from agent.runtime.work.views import Views
 from nodelib.backoff import Backoff
 from nodelib.clock import Clock, at_most
@@ -103,7 +104,7 @@ class Observer(Views):
                 self._streaming = True
                 async for event in stream:
                     pause.reset()
-                    if not self._told_already(event):
+                    if not is_known(event, self.seen(event.uid), self._acting.get(event.uid, ())):
                         self.hint(event.uid, event.ended)
             except CriError as error:
                 if error.code == "UNIMPLEMENTED":
@@ -136,22 +137,6 @@ class Observer(Views):
             await at_most(self._clock, seconds, self._audit_now)
         finally:
             self._audit_now.clear()
-
-    def _told_already(self, event: RuntimeEvent) -> bool:
-        # The worker's own step has looked already, or is about to: what it does comes back as events too.
-        targets = self._acting.get(event.uid, ())
-        if targets and (event.type != "CONTAINER_STOPPED_EVENT" or event.container_id in targets):
-            return True
-        view = self.seen(event.uid)
-        one = view.container(event.container_id)
-        box = view.sandbox_called(event.container_id)
-        if event.type == "CONTAINER_CREATED_EVENT":
-            return one is not None or box is not None
-        if event.type == "CONTAINER_STARTED_EVENT":
-            return (one is not None and one.state is not RunState.CREATED) or (box is not None and box.ready)
-        if event.type == "CONTAINER_STOPPED_EVENT":
-            return (one is not None and one.state is RunState.EXITED) or (box is not None and not box.ready)
-        return event.type == "CONTAINER_DELETED_EVENT" and one is None and box is None
 
     def _failed(self, message: str) -> None:
         if message != self.last_error:

@@ -10,7 +10,6 @@ from agent.common.model.refusal import UNEXPECTED
 from agent.containers.model import PreparedPod
 from agent.pods.model.steps import Prepare
 from agent.pods.model.timeline import Activity, ActivityKind
-from agent.pods.plan.termination import hastened, rejection
 from agent.pods.work.steps import resize
 from agent.pods.work.steps.context import Context, StepFailed
 from agent.resources.plan.allocation import allocation_of
@@ -80,5 +79,4 @@ async def _give_devices(context: Context) -> None:
         await parts.devices.admit(memory.pod, running=memory.seen.is_running)
     except Permanent as error:
         context.warn(UNEXPECTED, error.message)
-        memory.termination = hastened(memory.termination, rejection(UNEXPECTED, error.message, parts.clock.now()))
         raise StepFailed(UNEXPECTED, error) from error
