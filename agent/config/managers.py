@@ -10,34 +10,14 @@ from typing import Any
 
 from agent.common.plan.durations import seconds
 from agent.managers.model.cpus import parse_cpus
-from agent.managers.plan.options import BY_SOCKET, CpuOptions, TopologyOptions, cpu_options, topology_options
-from agent.settings import ManagerSettings
+from agent.managers.plan.options import BY_SOCKET, cpu_options, topology_options
+from agent.settings import reserved_cpu
 from nodelib import quantity
 from nodelib.errors import Invalid
 
 Flat = Mapping[str, Any]
 GATES = ("CPUManagerPolicyAlphaOptions", "CPUManagerPolicyBetaOptions")
 _TOPOLOGIES = ("none", "best-effort", "restricted", "single-numa-node")
-
-
-def manager_settings(config: Flat) -> ManagerSettings:
-    """Of a complete, checked configuration."""
-    static, topology = config["cpuManagerPolicy"] == "static", config["topologyManagerPolicy"]
-    return ManagerSettings(
-        static,
-        cpu_options(config["cpuManagerPolicyOptions"], config["featureGates"]) if static else CpuOptions(),
-        seconds(config["cpuManagerReconcilePeriod"]),
-        _reserve(config),
-        parse_cpus(config["reservedSystemCPUs"]),
-        config["memoryManagerPolicy"] == "Static",
-        tuple(
-            (one["numaNode"], {kind: quantity.value(amount) for kind, amount in one["limits"].items()})
-            for one in config["reservedMemory"]
-        ),
-        topology,
-        config["topologyManagerScope"],
-        topology_options(config["topologyManagerPolicyOptions"]) if topology != "none" else TopologyOptions(),
-    )
 
 
 def with_reserved_cpus(config: Flat) -> dict[str, Any]:
@@ -86,7 +66,7 @@ def _cpus(config: Flat) -> Iterator[tuple[str, str]]:
         except Invalid as error:
             yield "cpuManagerPolicyOptions", " ".join(part for part in (error.message, error.action) if part)
         try:
-            if _reserve(config) <= 0:
+            if reserved_cpu(config["reservedSystemCPUs"], config["systemReserved"], config["kubeReserved"]) <= 0:
                 yield (
                     "cpuManagerPolicy",
                     "the static policy requires systemreserved.cpu + kubereserved.cpu to be greater than zero; "
@@ -135,14 +115,6 @@ def _topology(config: Flat) -> Iterator[tuple[str, str]]:
     if scope not in ("container", "pod"):
         text = f'topologyManagerScope (--topology-manager-scope) "{scope}" must be one of: "container", or "pod"'
         yield "topologyManagerScope", text
-
-
-def _reserve(config: Flat) -> float:
-    """CPUs kept for the system and the kubelet."""
-    chosen = parse_cpus(config["reservedSystemCPUs"])
-    if chosen:
-        return len(chosen)
-    return float(sum(quantity.parse(config[one].get("cpu", "0")) for one in ("systemReserved", "kubeReserved")))
 
 
 def _go_map(options: Mapping[str, str]) -> str:
