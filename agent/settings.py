@@ -12,10 +12,15 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from agent.common.model.binding import config, flag
-from agent.common.plan.durations import seconds
+from agent.common.model.durations import seconds
+from agent.common.model.pod_settings import PodDefaults
+from agent.images.plan.image_gc import ImageGcPolicy
 from agent.logs.model import LogSettings
 from agent.managers.model.cpus import Cpus, parse_cpus
 from agent.managers.plan.options import CpuOptions, TopologyOptions, cpu_options, topology_options
+from agent.node.plan.node import NodePolicy
+from agent.node.plan.shutdown import Period, periods
+from agent.resources.plan import cgroups
 from agent.server.model import ServerSettings
 from nodelib import quantity
 
@@ -31,11 +36,7 @@ class NodeSettings:
 
     name: Annotated[str, flag("hostname-override")]
     ips: Annotated[tuple[str, ...], flag("node-ip")]
-    labels: Annotated[Mapping[str, str], flag("node-labels")]
-    taints: Annotated[tuple[Json, ...], config("registerWithTaints", convert=tuple)]
     register: Annotated[bool, config("registerNode")]
-    provider_id: Annotated[str, config("providerID")]
-    controller_attach_detach: Annotated[bool, config("enableControllerAttachDetach")]
     pod_cidr: Annotated[str, config("podCIDR")]
 
 
@@ -76,27 +77,16 @@ class StatusSettings:
     update_frequency: Annotated[float, config("nodeStatusUpdateFrequency", convert=seconds)]
     report_frequency: Annotated[float, config("nodeStatusReportFrequency", convert=seconds)]
     lease_duration: Annotated[int, config("nodeLeaseDurationSeconds")]
-    max_images: Annotated[int, config("nodeStatusMaxImages")]
-
-
-def _cgroup_root(path: str) -> str:
-    return path.rstrip("/") or "/"
 
 
 @dataclass(frozen=True, slots=True)
 class CgroupSettings:
-    """`root` is "/" unless given; reservations are quantities as text.
+    """The cgroups of pods, and what is reserved for the system and the kubelet; reservations are quantities as text.
 
     `runtime_cgroup`: the container runtime's own cgroup, "" if it was not given.
     """
 
-    root: Annotated[str, config("cgroupRoot", convert=_cgroup_root)]
-    driver: Annotated[str, config("cgroupDriver")]
-    per_qos: Annotated[bool, config("cgroupsPerQOS")]
-    fail_v1: Annotated[bool, config("failCgroupV1")]
-    cpu_cfs_quota: Annotated[bool, config("cpuCFSQuota")]
-    cpu_cfs_period: Annotated[float, config("cpuCFSQuotaPeriod", convert=seconds)]
-    pod_pids_limit: Annotated[int, config("podPidsLimit")]
+    pods: cgroups.Policy
     single_process_oom_kill: Annotated[bool | None, config("singleProcessOOMKill")]
     swap_behavior: Annotated[str, config("memorySwap.swapBehavior")]
     kube_reserved: Annotated[Mapping[str, str], config("kubeReserved")]
@@ -124,29 +114,11 @@ class EvictionSettings:
     local_storage: Annotated[bool, config("localStorageCapacityIsolation")]
 
 
-def _periods_by_priority(entries: list[Json]) -> tuple[tuple[int, int], ...]:
-    return tuple((entry["priority"], entry["shutdownGracePeriodSeconds"]) for entry in entries)
-
-
 @dataclass(frozen=True, slots=True)
-class ShutdownSettings:
-    """How long pods have to stop when the machine shuts down; `by_priority`: (priority, whole seconds)."""
+class AdmissionSettings:
+    """What pods may ask for."""
 
-    whole: Annotated[float, config("shutdownGracePeriod", convert=seconds)]
-    critical: Annotated[float, config("shutdownGracePeriodCriticalPods", convert=seconds)]
-    by_priority: Annotated[
-        tuple[tuple[int, int], ...], config("shutdownGracePeriodByPodPriority", convert=_periods_by_priority)
-    ]
-
-
-@dataclass(frozen=True, slots=True)
-class PodSettings:
-    """What holds for every pod."""
-
-    max_pods: Annotated[int, config("maxPods")]
-    pods_per_core: Annotated[int, config("podsPerCore")]
-    seccomp_default: Annotated[bool, config("seccompDefault")]
-    allowed_unsafe_sysctls: Annotated[tuple[str, ...], config("allowedUnsafeSysctls", convert=tuple)]
+    unsafe_sysctls: Annotated[tuple[str, ...], config("allowedUnsafeSysctls", convert=tuple)]
 
 
 def _headers(given: Mapping[str, list[str]]) -> dict[str, tuple[str, ...]]:
@@ -166,28 +138,16 @@ class StaticSettings:
     url_frequency: Annotated[float, config("httpCheckFrequency", convert=seconds)]
 
 
-@dataclass(frozen=True, slots=True)
-class DnsSettings:
-    """What becomes the resolv.conf of pods."""
-
-    cluster_dns: Annotated[tuple[str, ...], config("clusterDNS", convert=tuple)]
-    cluster_domain: Annotated[str, config("clusterDomain")]
-    resolv_conf: Annotated[str, config("resolvConf")]
-
-
 def _parallel_pulls(serialize: bool, limit: int | None) -> int:
     return 1 if serialize else limit or 0
 
 
 @dataclass(frozen=True, slots=True)
 class ImageSettings:
-    """`parallel_pulls` 0: no limit. Thresholds of the garbage collection in percent."""
+    """`parallel_pulls` 0: no limit. `gc`: when images are removed that nothing uses."""
 
     parallel_pulls: Annotated[int, config("serializeImagePulls", "maxParallelImagePulls", convert=_parallel_pulls)]
-    gc_high: Annotated[int, config("imageGCHighThresholdPercent")]
-    gc_low: Annotated[int, config("imageGCLowThresholdPercent")]
-    gc_min_age: Annotated[float, config("imageMinimumGCAge", convert=seconds)]
-    gc_max_age: Annotated[float, config("imageMaximumGCAge", convert=seconds)]
+    gc: ImageGcPolicy
     verify: Annotated[str, config("imagePullCredentialsVerificationPolicy")]
     providers_config: Annotated[str, flag("image-credential-provider-config")]
     providers_dir: Annotated[str, flag("image-credential-provider-bin-dir")]
@@ -253,6 +213,11 @@ class ManagerSettings:
     ]
 
 
+def _shutdown_periods(by_priority: list[Json], whole: str, critical: str) -> tuple[Period, ...]:
+    configured = (Period(entry["priority"], entry["shutdownGracePeriodSeconds"]) for entry in by_priority)
+    return periods(configured, seconds(whole), seconds(critical))
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """Everything that was configured.
@@ -262,6 +227,7 @@ class Settings:
     """
 
     node: NodeSettings
+    node_policy: NodePolicy
     api: ApiSettings
     paths: PathSettings
     runtime: RuntimeSettings
@@ -270,10 +236,18 @@ class Settings:
     cgroups: CgroupSettings
     managers: ManagerSettings
     eviction: EvictionSettings
-    shutdown: ShutdownSettings
-    pods: PodSettings
+    shutdown_periods: Annotated[
+        tuple[Period, ...],
+        config(
+            "shutdownGracePeriodByPodPriority",
+            "shutdownGracePeriod",
+            "shutdownGracePeriodCriticalPods",
+            convert=_shutdown_periods,
+        ),
+    ]
+    admission: AdmissionSettings
+    pod_defaults: PodDefaults
     static: StaticSettings
-    dns: DnsSettings
     logs: LogSettings
     images: ImageSettings
     process: ProcessSettings

@@ -57,7 +57,7 @@ async def build_core(settings: Settings, *, wants_nodes: bool = False) -> Core:
     ground.pressures.follow(keeper.poke)
     ground.going.follow(keeper.poke)
     table = PodTable(
-        lambda: derive.node_view(settings, keeper, ground.pressures.now, going=ground.going.now),
+        lambda: derive.node_view(settings, keeper, ground.pressures.now, shutting_down=ground.going.now),
         static_pods.sources(settings),
     )
     plugins = await build_plugins(

@@ -80,7 +80,7 @@ def build_eviction(around: EvictionDeps) -> BuiltEviction:
         await around.observer.audited.wait()
 
     images = ImageCollector(
-        derive.image_gc_policy(settings),
+        settings.images.gc,
         CollectorParts(
             around.cri, around.stats, around.events, around.figures, clock, node_ref, mounted, around.pulls.prune
         ),

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from decimal import Decimal
 from functools import partial
 
-from agent.build import derive
 from agent.build.base import Base
 from agent.common.edge.checkpoint import CheckpointFiles
 from agent.common.model.pods import ContainerState, RunState
@@ -74,7 +73,7 @@ def _policies(ground: Base) -> Policies:
 
 def _kept_memory(ground: Base) -> dict[str, Decimal]:
     """Memory and huge pages that the node keeps back in all, eviction thresholds included."""
-    policy = derive.node_policy(ground.settings)
+    policy = ground.settings.node_policy
     return node_plan.kept_back(node_plan.capacity(ground.machine.facts(), policy), policy)
 
 

@@ -43,7 +43,7 @@ def node_keeper(ground: Base, followers: list[NodesFollower] | None) -> NodeKeep
             pressures=lambda: ground.pressures.now,
             problems=lambda: [NOT_READY] if ground.going.now else [],
         ),
-        derive.node_policy(settings),
+        settings.node_policy,
         port=settings.server.port,
         register=settings.node.register,
         times=NodeTimes(
@@ -68,7 +68,7 @@ async def kubepods(
     settings: Settings, tree: CgroupTree, keeper: NodeKeeper, unthrottled: Callable[[Pod], bool]
 ) -> tuple[KubepodsTree, tuple[int, ...]]:
     """The cgroups of all pods, made; and the sizes of huge pages here. Raises NodewrightError."""
-    policy, sizes = derive.cgroup_policy(settings), hugepage_sizes()
+    policy, sizes = settings.cgroups.pods, hugepage_sizes()
     slices = SystemdSlices() if policy.driver == "systemd" else None
     cgroups = KubepodsTree(tree, policy, hugepage_sizes=sizes, slices=slices, unthrottled=unthrottled)
     await cgroups.setup(keeper.enforced)
@@ -77,9 +77,9 @@ async def kubepods(
 
 def node_allocatable(ground: Base, tree: CgroupTree, cgroups: KubepodsTree, keeper: NodeKeeper) -> NodeAllocatable:
     """What the machine keeps for itself, enforced as the configuration says."""
-    slices = SystemdSlices() if ground.settings.cgroups.driver == "systemd" else None
+    slices = SystemdSlices() if ground.settings.cgroups.pods.driver == "systemd" else None
     parts = AllocatableParts(tree, slices, cgroups.enforce, ground.events, ground.clock, lambda: keeper.ref)
-    return NodeAllocatable(derive.reserved(ground.settings, tree.version), parts)
+    return NodeAllocatable(derive.reserved_cgroups(ground.settings, tree.version), parts)
 
 
 def cgroup_facts(
@@ -96,4 +96,4 @@ def cgroup_facts(
         swap=Swap(swap_limits(tree), wanted.swap_behavior, facts.swap, facts.memory),
         single_process_oom_kill=wanted.single_process_oom_kill,
     )
-    return CgroupFacts(derive.cgroup_policy(ground.settings), machine, unthrottled)
+    return CgroupFacts(wanted.pods, machine, unthrottled)

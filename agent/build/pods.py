@@ -37,9 +37,9 @@ def pod_materials(
     """Volumes, hosts files and cgroups of pods, and what keeps them up to date."""
     return build_volumes(
         ground.made.api,
-        derive.material_settings(ground.settings),
+        ground.settings.pod_defaults,
         clock=ground.clock,
-        node=lambda: derive.material_node(keeper, ground.addresses.current),
+        node=lambda: derive.node_context(keeper, ground.addresses.current),
         cgroups=cgroups,
         notify=table.refresh,
         warn=lambda pod, reason, message: ground.events.emit(pod.raw, "Warning", reason, message),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from agent.build import derive
 from agent.common.edge.checkpoint import CheckpointFiles
 from agent.common.metrics_port import Figures
 from agent.common.ports import Events
@@ -25,7 +24,7 @@ def shutdown_tasks(
     going: Observable[bool],
 ) -> dict[str, Work]:
     """Name -> long-lived work; none when no grace period is configured."""
-    periods = derive.shutdown_periods(settings)
+    periods = settings.shutdown_periods
     if not periods:
         return {}
     # Only a node that asks for it pays for the bus (5 MB).

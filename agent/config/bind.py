@@ -17,7 +17,7 @@ def bind(kind: type[T], values: Mapping[str, Any], **unbound: Any) -> T:
     return kind(**made, **unbound)
 
 
-def bound(kind: type) -> frozenset[str]:
+def bound(kind: type[Any]) -> frozenset[str]:
     """The field paths and --flags that this dataclass and those within it are made from."""
     found: set[str] = set()
     for _, source in _sources(kind):
@@ -25,14 +25,14 @@ def bound(kind: type) -> frozenset[str]:
     return frozenset(found)
 
 
-def _made(source: Binding | type, values: Mapping[str, Any]) -> Any:
+def _made(source: Binding | type[Any], values: Mapping[str, Any]) -> Any:
     return source.value(values) if isinstance(source, Binding) else bind(source, values)
 
 
-def _sources(kind: type) -> Iterator[tuple[str, Binding | type]]:
+def _sources(kind: type[Any]) -> Iterator[tuple[str, Binding | type[Any]]]:
     """Name of a field, and its binding or the settings dataclass that it is."""
     for name, hint in get_type_hints(kind, include_extras=True).items():
         if get_origin(hint) is Annotated:
             yield from ((name, extra) for extra in get_args(hint)[1:] if isinstance(extra, Binding))
-        elif is_dataclass(hint):
+        elif isinstance(hint, type) and is_dataclass(hint):
             yield name, hint

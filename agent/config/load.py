@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from agent.common.plan.durations import seconds
+from agent.common.model.durations import seconds
 from agent.config.decode import Document, decode, flatten, merge_patch
 from agent.config.flags import Flags
 from agent.config.managers import GATES, with_reserved_cpus

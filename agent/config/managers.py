@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from agent.common.plan.durations import seconds
+from agent.common.model.durations import seconds
 from agent.managers.model.cpus import parse_cpus
 from agent.managers.plan.options import BY_SOCKET, cpu_options, topology_options
 from agent.settings import reserved_cpu

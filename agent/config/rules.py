@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from agent.common.model.addresses import is_address
-from agent.common.plan.durations import seconds
+from agent.common.model.durations import seconds
 from agent.config import managers
 from nodelib import quantity
 from nodelib.errors import Invalid

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from agent.common.plan.durations import seconds
+from agent.common.model.durations import seconds
 from nodelib import quantity as quantities
 from nodelib.errors import Invalid
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Protocol
 
 from agent.common.model.binding import config
-from agent.common.plan.durations import seconds
+from agent.common.model.durations import seconds
 from nodelib import quantity
 
 IsRunning = Callable[[bool], Awaitable[bool]]

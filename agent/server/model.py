@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from agent.common.model.binding import config
-from agent.common.plan.durations import seconds
+from agent.common.model.durations import seconds
 
 
 @dataclass(frozen=True, slots=True)

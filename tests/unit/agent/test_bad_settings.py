@@ -1,4 +1,4 @@
-"""Whatever a command line, a KubeletConfiguration or a manifest says: it is taken, or refused with its place named."""
+"""Any command line, KubeletConfiguration or manifest is accepted, or refused with the place of the error."""
 
 from __future__ import annotations
 
@@ -52,11 +52,10 @@ _SLOW = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
 
 
 def _used(found: Settings) -> None:
-    """What the agent makes of its settings before it reaches for anything."""
-    derive.cgroup_policy(found)
-    derive.node_policy(found)
-    derive.material_settings(found)
+    """What the agent computes from its settings before it touches the machine."""
     derive.stats_settings(found)
+    derive.eviction_policy(found)
+    derive.reserved_cgroups(found, 2)
     try:
         adapted(found)
     except Invalid as error:

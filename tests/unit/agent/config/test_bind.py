@@ -11,6 +11,7 @@ from agent.common.model.binding import flag_source
 from agent.config.bind import bound
 from agent.config.flags import parse_flags
 from agent.config.schema import FIELDS
+from agent.node.plan.shutdown import Period
 from agent.settings import Settings
 from tests.unit.agent.config.test_settings import parsed
 
@@ -41,20 +42,22 @@ def test_every_flag_without_a_field_is_bound_to_a_setting() -> None:
         ),
         pytest.param("containerLogMaxSize: 11Mi\n", "logs", {"max_size": 11 << 20}, id="quantity"),
         pytest.param("enforceNodeAllocatable: [none]\n", "cgroups", {"enforce": frozenset({"none"})}, id="set"),
-        pytest.param("cgroupRoot: /a/\n", "cgroups", {"root": "/a"}, id="path"),
+        pytest.param("cgroupRoot: /a/\n", "cgroups.pods", {"root": "/a"}, id="path"),
         pytest.param("staticPodURLHeader: {A: [b, c]}\n", "static", {"url_headers": {"A": ("b", "c")}}, id="mapping"),
+        pytest.param("cpuCFSQuotaPeriod: 50ms\n", "cgroups.pods", {"cpu_period": 50_000}, id="microseconds"),
+        pytest.param("imageMinimumGCAge: 3m\n", "images.gc", {"min_age": 180.0}, id="of another room"),
         pytest.param("serializeImagePulls: false\n", "images", {"parallel_pulls": 0}, id="one of two fields"),
         pytest.param("maxParallelImagePulls: 4\n", "images", {"parallel_pulls": 4}, id="the other of two fields"),
         pytest.param(
             "shutdownGracePeriodByPodPriority: [{priority: 1, shutdownGracePeriodSeconds: 10}]\n",
-            "shutdown",
-            {"by_priority": ((1, 10),), "whole": 0.0},
+            "",
+            {"shutdown_periods": (Period(1, 10),)},
             id="records",
         ),
     ],
 )
 def test_a_setting_has_the_value_of_its_field(tmp_path: Path, text: str, section: str, expect: dict[str, Any]) -> None:
     found: Any = parsed(tmp_path, text)
-    for name in section.split("."):
+    for name in filter(None, section.split(".")):
         found = getattr(found, name)
     assert {name: getattr(found, name) for name in expect} == expect

@@ -14,7 +14,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from agent.build.standalone import adapted
-from agent.common.plan.durations import seconds
+from agent.common.model.durations import seconds
 from agent.config.decode import decode, flatten
 from agent.config.parse import parse
 from agent.config.schema import FIELDS
@@ -46,7 +46,7 @@ def test_defaults_are_safe_without_a_file() -> None:
     assert found.node.name == "node-1"
     assert (found.server.auth.anonymous, found.server.auth.webhook, found.server.auth.mode) == (False, True, "Webhook")
     assert found.server.read_only_port == 0
-    assert found.pods.seccomp_default and found.cgroups.pod_pids_limit == 4096 and not found.cgroups.fail_v1
+    assert found.pod_defaults.seccomp_default and found.cgroups.pods.pids == 4096 and not found.cgroups.pods.fail_v1
     assert found.notices == ()
     assert found.eviction.hard["memory.available"] == "100Mi"
     assert found.images.parallel_pulls == 1
@@ -92,7 +92,7 @@ syncFrequency: 0s
 volumeStatsAggPeriod: 0s
 """
     found = parsed(folder, text)
-    assert found.cgroups.driver == "systemd" and found.dns.cluster_dns == ("10.96.0.10",)
+    assert found.cgroups.pods.driver == "systemd" and found.pod_defaults.cluster_dns == ("10.96.0.10",)
     assert found.status.update_frequency == 10.0 and found.status.report_frequency == 300.0
     assert found.server.streaming_idle_timeout == 14400.0
     assert found.static.path == "/etc/kubernetes/manifests" and found.static.file_frequency == 20.0
@@ -123,7 +123,7 @@ def test_every_field_of_upstreams_type_is_known() -> None:
     ],
 )
 def test_flags_win_over_the_file(folder: Path, argv: list[str], expect: int) -> None:
-    assert parsed(folder, "maxPods: 5\n", *argv).pods.max_pods == expect
+    assert parsed(folder, "maxPods: 5\n", *argv).node_policy.max_pods == expect
 
 
 def test_drop_ins_are_merged_in_lexical_order(folder: Path) -> None:
@@ -135,8 +135,8 @@ def test_drop_ins_are_merged_in_lexical_order(folder: Path) -> None:
     (drop / "ignored.yaml").write_text("nonsense: [")
     text = "maxPods: 5\nclusterDNS: [10.9.9.9]\nevictionHard: {memory.available: 50Mi}\n"
     found = parsed(folder, text, f"--config-dir={drop}")
-    assert found.pods.max_pods == 7
-    assert found.dns.cluster_dns == ("10.0.0.1",)
+    assert found.node_policy.max_pods == 7
+    assert found.pod_defaults.cluster_dns == ("10.0.0.1",)
     assert found.eviction.hard == {"pid.available": "5%"}
 
 
@@ -276,7 +276,7 @@ def test_flags_that_have_no_field() -> None:
     found = parse(argv.split(), hostname="n")
     assert found.api.kubeconfig == "/k"
     assert found.node.ips == ("10.0.0.1", "fd00::1")
-    assert found.node.labels == {"a": "b", "node.kubernetes.io/x": "y"}
+    assert found.node_policy.labels == {"a": "b", "node.kubernetes.io/x": "y"}
     assert (found.process.lock_file, found.process.exit_on_lock_contention) == ("/l", False)
 
 
@@ -284,7 +284,7 @@ def test_taints_and_thresholds_on_the_command_line() -> None:
     found = parse(
         ["--register-with-taints=a=b:NoSchedule,c:NoExecute", "--eviction-hard=memory.available<1Gi"], hostname="n"
     )
-    assert found.node.taints == (
+    assert found.node_policy.taints == (
         {"key": "a", "effect": "NoSchedule", "value": "b"},
         {"key": "c", "effect": "NoExecute"},
     )
