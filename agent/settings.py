@@ -121,7 +121,10 @@ class AdmissionSettings:
     unsafe_sysctls: Annotated[tuple[str, ...], config("allowedUnsafeSysctls", convert=tuple)]
 
 
-def _headers(given: Mapping[str, list[str]]) -> dict[str, tuple[str, ...]]:
+Headers = Mapping[str, tuple[str, ...]]
+
+
+def _headers(given: Mapping[str, list[str]]) -> Headers:
     return {name: tuple(values) for name, values in given.items()}
 
 
@@ -131,9 +134,7 @@ class StaticSettings:
 
     path: Annotated[str, config("staticPodPath")]
     url: Annotated[str, config("staticPodURL")]
-    url_headers: Annotated[Mapping[str, tuple[str, ...]], config("staticPodURLHeader", convert=_headers)] = field(
-        repr=False
-    )
+    url_headers: Annotated[Headers, config("staticPodURLHeader", convert=_headers)] = field(repr=False)
     file_frequency: Annotated[float, config("fileCheckFrequency", convert=seconds)]
     url_frequency: Annotated[float, config("httpCheckFrequency", convert=seconds)]
 

@@ -1,4 +1,4 @@
-"""The CPU, memory and topology managers' settings: what excludes what, in upstream's words, and what they come to.
+"""Checks of the CPU, memory and topology managers' fields, with upstream's messages.
 
 Follows pkg/kubelet/apis/config/validation and what NewManager of each manager in pkg/kubelet/cm refuses.
 """
@@ -21,7 +21,7 @@ _TOPOLOGIES = ("none", "best-effort", "restricted", "single-numa-node")
 
 
 def with_reserved_cpus(config: Flat) -> dict[str, Any]:
-    """reservedSystemCPUs takes the place of the CPU in systemReserved and kubeReserved (cmd/kubelet/app/server.go)."""
+    """reservedSystemCPUs replaces the cpu of systemReserved and kubeReserved (cmd/kubelet/app/server.go)."""
     chosen = parse_cpus(config["reservedSystemCPUs"])
     if not chosen:
         return dict(config)
@@ -29,8 +29,8 @@ def with_reserved_cpus(config: Flat) -> dict[str, Any]:
     return {**config, "kubeReserved": kube, "systemReserved": {**config["systemReserved"], "cpu": str(len(chosen))}}
 
 
-def complaints(config: Flat) -> Iterator[tuple[str, str]]:
-    """(field path, problem)."""
+def problems(config: Flat) -> Iterator[tuple[str, str]]:
+    """(field path, problem) of everything that is wrong."""
     yield from _reserved(config)
     yield from _cpus(config)
     yield from _memory(config)
@@ -73,7 +73,7 @@ def _cpus(config: Flat) -> Iterator[tuple[str, str]]:
                     "set reservedSystemCPUs, systemReserved.cpu or kubeReserved.cpu",
                 )
         except Invalid:
-            return  # told where the amount stands
+            return  # reported where the amount is configured
         if BY_SOCKET in options and config["topologyManagerPolicy"] == "single-numa-node":
             text = f"Topology manager single-numa-node policy is incompatible with CPUManager {BY_SOCKET} policy option"
             yield "cpuManagerPolicyOptions", text
@@ -82,7 +82,7 @@ def _cpus(config: Flat) -> Iterator[tuple[str, str]]:
 
 
 def _memory(config: Flat) -> Iterator[tuple[str, str]]:
-    policy, told = config["memoryManagerPolicy"], set[tuple[int, str]]()
+    policy, seen = config["memoryManagerPolicy"], set[tuple[int, str]]()
     if policy == "BestEffort":
         yield "memoryManagerPolicy", f'policy "{policy}" is not available for platform "linux"'
     elif policy not in ("None", "Static"):
@@ -95,10 +95,10 @@ def _memory(config: Flat) -> Iterator[tuple[str, str]]:
                 yield path, f"{text}, only [memory hugepages-<HugePageSize>] is accepted"
             elif quantity.parse(amount) <= 0:
                 yield path, f'reserved memory may not be zero for NUMA node {node} and resource "{kind}"'
-            if (node, kind) in told:
+            if (node, kind) in seen:
                 text = f'has a duplicate value for NUMA node {node} and resource "{kind}"'
                 yield path, f"the reserved memory {text}"
-            told.add((node, kind))
+            seen.add((node, kind))
 
 
 def _topology(config: Flat) -> Iterator[tuple[str, str]]:

@@ -14,7 +14,7 @@ from agent.common.model.binding import flag_source
 from agent.config import labels, load
 from agent.config.bind import bind
 from agent.config.decode import nested
-from agent.config.flags import parse_flags, shown
+from agent.config.flags import flagz, parse_flags
 from agent.settings import Settings
 from nodelib.errors import Invalid
 
@@ -32,7 +32,7 @@ def parse(argv: Sequence[str], *, hostname: str | None = None) -> Settings:
         {**config, **{flag_source(name): value for name, value in own.items()}},
         notices=load.notices(config, flags),
         effective=nested(config),
-        flags=shown(flags),
+        flags=flagz(flags),
     )
 
 
@@ -44,9 +44,9 @@ def _checked(own: Mapping[str, Any], hostname: str) -> dict[str, Any]:
     ips = _node_ips(own["node-ip"])
     if own["bootstrap-kubeconfig"] and not own["kubeconfig"]:
         raise Invalid(
-            "needs a place for what is made of it",
+            "needs a kubeconfig to write",
             obj=f"--bootstrap-kubeconfig {own['bootstrap-kubeconfig']}",
-            action="Name the kubeconfig that is to be written with --kubeconfig.",
+            action="Name the file with --kubeconfig.",
         )
     if own["exit-on-lock-contention"] and not own["lock-file"]:
         raise Invalid(

@@ -1,4 +1,4 @@
-"""Command line and files to Settings: upstream's precedence, our safer defaults, errors that say where."""
+"""Command line and files become Settings: upstream's precedence, safer defaults, errors that name their place."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_defaults_are_safe_without_a_file() -> None:
     assert found.api.kubeconfig == ""
 
 
-def test_what_kubeadm_writes_is_taken_without_a_notice(folder: Path) -> None:
+def test_what_kubeadm_writes_is_accepted_without_a_notice(folder: Path) -> None:
     text = """
 authentication:
   anonymous: {enabled: false}
@@ -149,7 +149,7 @@ def test_drop_ins_are_merged_in_lexical_order(folder: Path) -> None:
         "tracing: {}\n",
     ],
 )
-def test_what_makes_no_difference_is_not_told(folder: Path, text: str) -> None:
+def test_what_makes_no_difference_gives_no_notice(folder: Path, text: str) -> None:
     assert parsed(folder, text).notices == ()
 
 
@@ -160,7 +160,7 @@ def test_a_bootstrap_needs_a_place_for_its_kubeconfig(folder: Path) -> None:
     assert (api.kubeconfig, api.bootstrap, api.rotate) == ("/k", "/b", True)
 
 
-def test_feature_gates_of_file_and_flags_are_joined_and_told(folder: Path) -> None:
+def test_feature_gates_of_file_and_flags_are_merged_and_noticed(folder: Path) -> None:
     found = parsed(folder, "featureGates: {A: true, B: true}\n", "--feature-gates=B=false,C=true")
     assert found.effective["featureGates"] == {"A": True, "B": False, "C": True}
     assert any("featureGates.A" in line for line in found.notices)
@@ -174,7 +174,7 @@ def test_feature_gates_of_file_and_flags_are_joined_and_told(folder: Path) -> No
         pytest.param("volumeStatsAggPeriod: 30s\n", [], "volumeStatsAggPeriod is not supported", id="duration"),
     ],
 )
-def test_what_is_not_done_is_told(folder: Path, text: str, argv: list[str], part: str) -> None:
+def test_what_is_not_done_gives_a_notice(folder: Path, text: str, argv: list[str], part: str) -> None:
     assert any(part in line for line in parsed(folder, text, *argv).notices)
 
 
@@ -218,7 +218,7 @@ def test_a_malformed_file_is_refused_with_its_place(folder: Path, text: str, par
         pytest.param("enforceNodeAllocatable: [foo]\n", "'foo' is not one of", id="enforce"),
         pytest.param("enforceNodeAllocatable: [pods, pods]\n", "given twice", id="enforce twice"),
         pytest.param("enforceNodeAllocatable: [kube-reserved]\n", "needs kubeReservedCgroup", id="enforce kube"),
-        pytest.param("enforceNodeAllocatable: [none, pods]\n", "none cannot be given with others", id="none"),
+        pytest.param("enforceNodeAllocatable: [none, pods]\n", "none cannot be combined with others", id="none"),
         pytest.param("cgroupsPerQOS: false\n", "pods needs cgroupsPerQOS: true", id="per qos"),
         pytest.param("cgroupRoot: a/b\n", "absolute path", id="cgroup root"),
         pytest.param("evictionHard: {foo.available: 1Mi}\n", "unknown signal", id="signal"),
@@ -241,7 +241,7 @@ def test_values_that_contradict_are_refused(folder: Path, text: str, part: str) 
     assert part in said and "line " in said
 
 
-def test_all_contradictions_are_told_at_once(folder: Path) -> None:
+def test_all_contradictions_are_reported_at_once(folder: Path) -> None:
     said = refusal(folder, "maxPods: -1\nreadOnlyPort: 70000\n")
     assert "maxPods" in said and "readOnlyPort" in said and "line 3" in said and "line 4" in said
 
@@ -262,7 +262,7 @@ def test_all_contradictions_are_told_at_once(folder: Path) -> None:
         pytest.param(["--node-ip=127.0.0.1"], "nobody else reaches it", id="loopback"),
         pytest.param(["--node-ip=10.0.0.1,10.0.0.2"], "one address per family", id="two of a family"),
         pytest.param(["--register-with-taints=a"], "key=value:effect", id="taint"),
-        pytest.param(["--register-with-taints=a:Never"], "no taint effect", id="taint effect"),
+        pytest.param(["--register-with-taints=a:Never"], "is not a taint effect", id="taint effect"),
         pytest.param(["--exit-on-lock-contention"], "needs --lock-file", id="contention for no file"),
     ],
 )
@@ -355,14 +355,14 @@ _VALUES = st.recursive(
 _SECTIONS = st.sampled_from(sorted({path.split(".")[0] for path in FIELDS}))
 
 
-def test_a_list_that_is_not_obeyed_is_told(folder: Path) -> None:
+def test_a_list_that_is_not_obeyed_gives_a_notice(folder: Path) -> None:
     found = parsed(folder, "tlsCurvePreferences: [29]\n")
     assert [line for line in found.notices if line.startswith("tlsCurvePreferences is not supported")]
 
 
 @hypothesis_settings(max_examples=150, deadline=None)
 @given(st.dictionaries(_SECTIONS | st.text(max_size=8), _VALUES, max_size=5))
-def test_any_document_is_taken_or_refused_never_a_traceback(tmp: dict[str, Any]) -> None:
+def test_any_document_is_accepted_or_refused_never_a_traceback(tmp: dict[str, Any]) -> None:
     text = yaml.safe_dump({"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration", **tmp})
     try:
         flatten(decode(text, "f"))
@@ -372,7 +372,7 @@ def test_any_document_is_taken_or_refused_never_a_traceback(tmp: dict[str, Any])
 
 @hypothesis_settings(max_examples=150, deadline=None)
 @given(st.text(max_size=200))
-def test_any_text_is_taken_or_refused(text: str) -> None:
+def test_any_text_is_accepted_or_refused(text: str) -> None:
     try:
         decode(HEAD + text, "f")
     except Invalid as error:
@@ -381,7 +381,7 @@ def test_any_text_is_taken_or_refused(text: str) -> None:
 
 @hypothesis_settings(max_examples=150, deadline=None)
 @given(st.lists(st.text(max_size=12).map(lambda text: f"--{text}") | st.text(max_size=8), max_size=4))
-def test_any_command_line_is_taken_or_refused(argv: list[str]) -> None:
+def test_any_command_line_is_accepted_or_refused(argv: list[str]) -> None:
     try:
         parse(argv, hostname="n")
     except (Invalid, SystemExit):
@@ -401,7 +401,7 @@ def test_what_an_agent_without_an_api_server_refuses(argv: tuple[str, ...], caus
         adapted(parse(list(argv), hostname="n"))
 
 
-def test_without_an_api_server_certificates_alone_say_who_somebody_is() -> None:
+def test_without_an_api_server_only_certificates_identify_users() -> None:
     found = adapted(parse(["--pod-manifest-path=/m"], hostname="n"))
     assert (found.server.auth.webhook, found.server.auth.mode) == (False, "AlwaysAllow")
     assert "standalone" in found.notices[-2] and "client certificate" in found.notices[-1]
