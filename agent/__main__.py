@@ -1,4 +1,4 @@
-"""`python -m agent`: the agent with the kubelet's own flags."""
+"""`python -m agent`: the agent, with upstream's flags."""
 
 from __future__ import annotations
 

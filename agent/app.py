@@ -1,8 +1,6 @@
-"""The agent's composition root: builds every edge from Settings, wires the parts, owns the tasks.
+"""The life of the agent's process: read the settings, build the parts, run their tasks until a signal.
 
-Nothing is decided here. The order of the start matters in one place: no pod is planned before
-the runtime has been looked at once, or running pods would be taken for new ones. The stop
-leaves all pods running.
+The parts are made in agent/build/. When the agent stops, all pods run on.
 """
 
 from __future__ import annotations
@@ -38,23 +36,24 @@ OnNetworkCall = Callable[[str, str, float, str], None]
 
 
 class PodNetwork(Protocol):
-    """A pod network that lives in the agent's process (the CNI server)."""
+    """A pod network in the agent's process (the CNI server)."""
 
     def set_nodes(self, nodes: list[NodePlace]) -> None:
-        """All Nodes as they are now."""
+        """Replace what is known of the cluster's Nodes."""
         ...
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Serve until cancelled."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Extra:
-    """What a composition root above this one adds.
+    """What another program adds to the agent.
 
-    `network` is built with a way to ask for living sandboxes, and one to tell what was done for a pod: UID, CNI
-    command, seconds, and what failed ("" when nothing did).
+    `network` makes the pod network. It gets a function that lists the living sandboxes, and one that takes a report of
+    each CNI call: pod UID, command, seconds, and the error ("" if there was none). `on_ready` is called once all parts
+    have started.
     """
 
     network: Callable[[LiveSandboxes, OnNetworkCall], PodNetwork] | None = None
@@ -62,19 +61,19 @@ class Extra:
 
 
 async def run(settings: Settings, *, extra: Extra | None = None) -> None:
-    """The whole agent, until SIGTERM or SIGINT. Raises NodewrightError for what it cannot start without."""
+    """Run the whole agent until SIGTERM or SIGINT. Raises NodewrightError when it cannot start."""
     extra, settings = extra or Extra(), adapted(settings)
     for notice in settings.notices:
         log.warning("%s", notice)
     log.info("Effective KubeletConfiguration\n%s", effective_text(settings.effective))
     async with Supervisor("agent") as supervisor:
         supervisor.stop_on_signals()
-        # Before anything that may wait for hours (a lock, a bootstrap's approval): the collector rests until then.
+        # First: the garbage collector is paused until then, and the rest may wait for hours (a lock, an approval).
         supervisor.spawn("memory", lambda: memory.keep_trimmed(SystemClock()))
-        if not await supervisor.unless_stopped(_alone(settings.process, supervisor)):
+        if not await supervisor.unless_stopped(_lock(settings.process, supervisor)):
             return
         core = await supervisor.unless_stopped(build_core(settings, wants_nodes=extra.network is not None))
-        if core is None:  # a bootstrap may wait for its approval for hours
+        if core is None:  # stopped while a bootstrap was waiting for its approval
             return
         supervisor.on_stop("edges", core.close)
         if extra.network is not None:
@@ -92,27 +91,27 @@ async def run(settings: Settings, *, extra: Extra | None = None) -> None:
         log.info("stopping; pods run on")
 
 
-async def _alone(wanted: ProcessSettings, supervisor: Supervisor) -> bool:
-    """With --lock-file, once no other kubelet holds it. Raises Permanent."""
-    if not wanted.lock_file:
+async def _lock(settings: ProcessSettings, supervisor: Supervisor) -> bool:
+    """Take the --lock-file, if there is one, once no other kubelet holds it; always True. Raises Permanent."""
+    if not settings.lock_file:
         return True
-    lock = LockFile(wanted.lock_file)
-    log.info("waiting for the lock on %s", wanted.lock_file)
+    lock = LockFile(settings.lock_file)
+    log.info("waiting for the lock on %s", settings.lock_file)
     await lock.acquire(SystemClock())
     supervisor.on_stop("lock-file", lock.close)
 
-    async def make_room() -> None:
+    async def stop_on_contention() -> None:
         await lock.wanted_elsewhere()
-        log.warning("%s was opened by another process: stopping, as --exit-on-lock-contention says", wanted.lock_file)
+        log.warning("%s was opened by another process: stopping, as --exit-on-lock-contention says", settings.lock_file)
         supervisor.stopping.set()
 
-    if wanted.exit_on_lock_contention:
-        supervisor.once("lock-file", make_room)
+    if settings.exit_on_lock_contention:
+        supervisor.once("lock-file", stop_on_contention)
     return True
 
 
 def main(argv: Sequence[str] | None = None, *, extra: Extra | None = None) -> int:
-    """The command: exit status 0 after a stop that was asked for, 1 after a failure, 2 for a bad command line."""
+    """Run the agent. Exit status: 0 stopped on request, 1 failed, 2 a bad command line or configuration."""
     try:
         settings = parse(sys.argv[1:] if argv is None else argv)
     except NodewrightError as error:

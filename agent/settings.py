@@ -1,20 +1,28 @@
-"""What the agent was told, as frozen Settings: one dataclass per concern. `agent/config/parse.py` makes them.
+"""The agent's Settings: one frozen dataclass per concern, each field with the place that it comes from.
 
-What is here is obeyed; a field that is not has its `instead` in agent/config/schema.py and no place here. All times are
-seconds, all sizes bytes. `notices` are the lines that the agent logs at its start: what was asked for and is not done,
-and what happens instead.
+What is here is obeyed; a field of KubeletConfiguration that is not has no setting, but an `instead` in
+agent/config/schema.py. All times are seconds, all sizes bytes. Some settings stand beside the code that they are for
+(agent/logs/model.py, agent/server/model.py); agent/config/bind.py fills them all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
+from agent.common.model.binding import config, flag
+from agent.common.model.durations import seconds
+from agent.common.model.pod_settings import PodDefaults
+from agent.images.plan.image_gc import ImageGcPolicy
 from agent.logs.model import LogSettings
-from agent.managers.model.cpus import Cpus
-from agent.managers.plan.options import CpuOptions, TopologyOptions
+from agent.managers.model.cpus import Cpus, parse_cpus
+from agent.managers.plan.options import CpuOptions, TopologyOptions, cpu_options, topology_options
+from agent.node.plan.node import NodePolicy
+from agent.node.plan.shutdown import Period, periods
+from agent.resources.plan import cgroups
 from agent.server.model import ServerSettings
+from nodelib import quantity
 
 Json = dict[str, Any]
 
@@ -23,177 +31,204 @@ Json = dict[str, Any]
 class NodeSettings:
     """Who this node is. `name` is the host's name in lower case unless --hostname-override is given.
 
-    `pod_cidr`: for an agent without an API server; else the Node object has it.
+    `pod_cidr`: for an agent without an API server; otherwise the Node object has it.
     """
 
-    name: str
-    ips: tuple[str, ...] = ()
-    labels: Mapping[str, str] = field(default_factory=dict)
-    taints: tuple[Json, ...] = ()
-    register: bool = True
-    provider_id: str = ""
-    controller_attach_detach: bool = True
-    pod_cidr: str = ""
+    name: Annotated[str, flag("hostname-override")]
+    ips: Annotated[tuple[str, ...], flag("node-ip")]
+    register: Annotated[bool, config("registerNode")]
+    pod_cidr: Annotated[str, config("podCIDR")]
 
 
 @dataclass(frozen=True, slots=True)
 class ApiSettings:
-    """How to reach the API server: by `bootstrap` while `kubeconfig` is not there or its certificate has expired."""
+    """How to reach the API server: with `bootstrap` while `kubeconfig` is missing or its certificate has expired."""
 
-    kubeconfig: str = ""
-    bootstrap: str = ""
-    rotate: bool = False
+    kubeconfig: Annotated[str, flag("kubeconfig")]
+    bootstrap: Annotated[str, flag("bootstrap-kubeconfig")]
+    rotate: Annotated[bool, config("rotateCertificates")]
 
 
 @dataclass(frozen=True, slots=True)
 class PathSettings:
-    root_dir: str = "/var/lib/kubelet"
-    cert_dir: str = "/var/lib/kubelet/pki"
-    pod_logs_dir: str = "/var/log/pods"
+    """Folders on the host."""
+
+    root_dir: Annotated[str, flag("root-dir")]
+    cert_dir: Annotated[str, flag("cert-dir")]
+    pod_logs_dir: Annotated[str, config("podLogsDir")]
     container_logs_dir: str = "/var/log/containers"
+
+
+def _socket_path(endpoint: str) -> str:
+    return endpoint.removeprefix("unix://")
 
 
 @dataclass(frozen=True, slots=True)
 class RuntimeSettings:
     """The CRI endpoint as a socket path."""
 
-    endpoint: str
+    endpoint: Annotated[str, config("containerRuntimeEndpoint", convert=_socket_path)]
 
 
 @dataclass(frozen=True, slots=True)
 class StatusSettings:
     """Node status and Lease."""
 
-    update_frequency: float
-    report_frequency: float
-    lease_duration: int
-    max_images: int
+    update_frequency: Annotated[float, config("nodeStatusUpdateFrequency", convert=seconds)]
+    report_frequency: Annotated[float, config("nodeStatusReportFrequency", convert=seconds)]
+    lease_duration: Annotated[int, config("nodeLeaseDurationSeconds")]
 
 
 @dataclass(frozen=True, slots=True)
 class CgroupSettings:
-    """`root` is "/" unless given; reservations are quantities as text; thresholds too, or percentages.
+    """The cgroups of pods, and what is reserved for the system and the kubelet; reservations are quantities as text.
 
-    `runtime_cgroup`: where the container runtime itself is, "" if nobody said."""
+    `runtime_cgroup`: the container runtime's own cgroup, "" if it was not given.
+    """
 
-    root: str
-    driver: str
-    per_qos: bool
-    fail_v1: bool
-    cpu_cfs_quota: bool
-    cpu_cfs_period: float
-    pod_pids_limit: int
-    single_process_oom_kill: bool | None
-    swap_behavior: str
-    kube_reserved: Mapping[str, str]
-    system_reserved: Mapping[str, str]
-    kube_reserved_cgroup: str
-    system_reserved_cgroup: str
-    enforce: frozenset[str]
-    runtime_cgroup: str = ""
+    pods: cgroups.Policy
+    single_process_oom_kill: Annotated[bool | None, config("singleProcessOOMKill")]
+    swap_behavior: Annotated[str, config("memorySwap.swapBehavior")]
+    kube_reserved: Annotated[Mapping[str, str], config("kubeReserved")]
+    system_reserved: Annotated[Mapping[str, str], config("systemReserved")]
+    kube_reserved_cgroup: Annotated[str, config("kubeReservedCgroup")]
+    system_reserved_cgroup: Annotated[str, config("systemReservedCgroup")]
+    enforce: Annotated[frozenset[str], config("enforceNodeAllocatable", convert=frozenset)]
+    runtime_cgroup: Annotated[str, flag("runtime-cgroups")]
+
+
+def _all_seconds(periods: Mapping[str, str]) -> dict[str, float]:
+    return {signal: seconds(text) for signal, text in periods.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class EvictionSettings:
     """Thresholds and reclaims as quantities or percentages; `max_grace` in whole seconds."""
 
-    hard: Mapping[str, str]
-    soft: Mapping[str, str]
-    soft_grace: Mapping[str, float]
-    minimum_reclaim: Mapping[str, str]
-    pressure_transition_period: float
-    max_grace: int
-    local_storage: bool
+    hard: Annotated[Mapping[str, str], config("evictionHard")]
+    soft: Annotated[Mapping[str, str], config("evictionSoft")]
+    soft_grace: Annotated[Mapping[str, float], config("evictionSoftGracePeriod", convert=_all_seconds)]
+    minimum_reclaim: Annotated[Mapping[str, str], config("evictionMinimumReclaim")]
+    pressure_transition_period: Annotated[float, config("evictionPressureTransitionPeriod", convert=seconds)]
+    max_grace: Annotated[int, config("evictionMaxPodGracePeriod")]
+    local_storage: Annotated[bool, config("localStorageCapacityIsolation")]
 
 
 @dataclass(frozen=True, slots=True)
-class ShutdownSettings:
-    """What pods have when the machine goes; `by_priority`: (priority, whole seconds)."""
+class AdmissionSettings:
+    """What pods may ask for."""
 
-    whole: float
-    critical: float
-    by_priority: tuple[tuple[int, int], ...]
+    unsafe_sysctls: Annotated[tuple[str, ...], config("allowedUnsafeSysctls", convert=tuple)]
 
 
-@dataclass(frozen=True, slots=True)
-class PodSettings:
-    """What holds for every pod."""
+Headers = Mapping[str, tuple[str, ...]]
 
-    max_pods: int
-    pods_per_core: int
-    seccomp_default: bool
-    allowed_unsafe_sysctls: tuple[str, ...]
+
+def _headers(given: Mapping[str, list[str]]) -> Headers:
+    return {name: tuple(values) for name, values in given.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class StaticSettings:
-    """Where static pods are read, "" for nowhere, and how often. Times in seconds."""
+    """Where static pods are read, "" for nowhere, and how often. The headers may hold credentials."""
 
-    path: str
-    url: str
-    url_headers: Mapping[str, tuple[str, ...]] = field(repr=False)
-    file_frequency: float
-    url_frequency: float
+    path: Annotated[str, config("staticPodPath")]
+    url: Annotated[str, config("staticPodURL")]
+    url_headers: Annotated[Headers, config("staticPodURLHeader", convert=_headers)] = field(repr=False)
+    file_frequency: Annotated[float, config("fileCheckFrequency", convert=seconds)]
+    url_frequency: Annotated[float, config("httpCheckFrequency", convert=seconds)]
 
 
-@dataclass(frozen=True, slots=True)
-class DnsSettings:
-    cluster_dns: tuple[str, ...]
-    cluster_domain: str
-    resolv_conf: str
+def _parallel_pulls(serialize: bool, limit: int | None) -> int:
+    return 1 if serialize else limit or 0
 
 
 @dataclass(frozen=True, slots=True)
 class ImageSettings:
-    """`parallel_pulls` 0: no limit. Thresholds of the collection in percent."""
+    """`parallel_pulls` 0: no limit. `gc`: when images are removed that nothing uses."""
 
-    parallel_pulls: int
-    gc_high: int
-    gc_low: int
-    gc_min_age: float
-    gc_max_age: float
-    verify: str
-    providers_config: str
-    providers_dir: str
-    allowlist: tuple[str, ...]
+    parallel_pulls: Annotated[int, config("serializeImagePulls", "maxParallelImagePulls", convert=_parallel_pulls)]
+    gc: ImageGcPolicy
+    verify: Annotated[str, config("imagePullCredentialsVerificationPolicy")]
+    providers_config: Annotated[str, flag("image-credential-provider-config")]
+    providers_dir: Annotated[str, flag("image-credential-provider-bin-dir")]
+    allowlist: Annotated[tuple[str, ...], config("preloadedImagesVerificationAllowlist", convert=tuple)]
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessSettings:
-    """The agent's own process and its demands on the machine."""
+    """The agent's own process and what it demands of the machine."""
 
-    verbosity: int
-    oom_score_adj: int
-    max_open_files: int
-    fail_swap_on: bool
-    lock_file: str = ""
-    exit_on_lock_contention: bool = False
+    verbosity: Annotated[int, config("logging.verbosity")]
+    oom_score_adj: Annotated[int, config("oomScoreAdj")]
+    max_open_files: Annotated[int, config("maxOpenFiles")]
+    fail_swap_on: Annotated[bool, config("failSwapOn")]
+    lock_file: Annotated[str, flag("lock-file")]
+    exit_on_lock_contention: Annotated[bool, flag("exit-on-lock-contention")]
+
+
+def reserved_cpu(chosen: str, system: Mapping[str, str], kube: Mapping[str, str]) -> float:
+    """CPUs reserved for the system and the kubelet. Raises Invalid for what is neither a CPU list nor a quantity."""
+    cpus = parse_cpus(chosen)
+    return len(cpus) or float(sum(quantity.parse(amounts.get("cpu", "0")) for amounts in (system, kube)))
+
+
+def _cpu_options(policy: str, options: Mapping[str, str], gates: Mapping[str, bool]) -> CpuOptions:
+    return cpu_options(options, gates) if policy == "static" else CpuOptions()
+
+
+def _topology_options(policy: str, options: Mapping[str, str]) -> TopologyOptions:
+    return topology_options(options) if policy != "none" else TopologyOptions()
+
+
+def _reserved_memory(entries: list[Json]) -> tuple[tuple[int, dict[str, int]], ...]:
+    return tuple(
+        (entry["numaNode"], {kind: quantity.value(amount) for kind, amount in entry["limits"].items()})
+        for entry in entries
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class ManagerSettings:
-    """`static_cpus`: cpuManagerPolicy is static; `reserve`: CPUs kept back in all, `reserved_cpus`: which, if told.
+    """The CPU, memory and topology managers.
 
-    `reserved_memory`: NUMA node, and bytes by kind.
+    `reserve`: how many CPUs are kept back in all; `reserved_cpus`: which ones, if they were chosen; `reserved_memory`:
+    NUMA node, and bytes by kind.
     """
 
-    static_cpus: bool = False
-    cpu_options: CpuOptions = field(default_factory=CpuOptions)
-    reconcile_period: float = 10.0
-    reserve: float = 0.0
-    reserved_cpus: Cpus = frozenset()
-    static_memory: bool = False
-    reserved_memory: tuple[tuple[int, Mapping[str, int]], ...] = ()
-    topology: str = "none"
-    scope: str = "container"
-    topology_options: TopologyOptions = field(default_factory=TopologyOptions)
+    static_cpus: Annotated[bool, config("cpuManagerPolicy", convert=lambda policy: policy == "static")]
+    cpu_options: Annotated[
+        CpuOptions, config("cpuManagerPolicy", "cpuManagerPolicyOptions", "featureGates", convert=_cpu_options)
+    ]
+    reconcile_period: Annotated[float, config("cpuManagerReconcilePeriod", convert=seconds)]
+    reserve: Annotated[float, config("reservedSystemCPUs", "systemReserved", "kubeReserved", convert=reserved_cpu)]
+    reserved_cpus: Annotated[Cpus, config("reservedSystemCPUs", convert=parse_cpus)]
+    static_memory: Annotated[bool, config("memoryManagerPolicy", convert=lambda policy: policy == "Static")]
+    reserved_memory: Annotated[
+        tuple[tuple[int, Mapping[str, int]], ...], config("reservedMemory", convert=_reserved_memory)
+    ]
+    topology: Annotated[str, config("topologyManagerPolicy")]
+    scope: Annotated[str, config("topologyManagerScope")]
+    topology_options: Annotated[
+        TopologyOptions, config("topologyManagerPolicy", "topologyManagerPolicyOptions", convert=_topology_options)
+    ]
+
+
+def _shutdown_periods(by_priority: list[Json], whole: str, critical: str) -> tuple[Period, ...]:
+    configured = (Period(entry["priority"], entry["shutdownGracePeriodSeconds"]) for entry in by_priority)
+    return periods(configured, seconds(whole), seconds(critical))
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Everything the agent was told. `effective`: the whole KubeletConfiguration, for /configz; `flags`: for /flagz."""
+    """Everything that was configured.
+
+    `notices`: lines for the log about what was asked for and is not done, and what happens instead; `effective`: the
+    whole KubeletConfiguration, for /configz; `flags`: for /flagz.
+    """
 
     node: NodeSettings
+    node_policy: NodePolicy
     api: ApiSettings
     paths: PathSettings
     runtime: RuntimeSettings
@@ -202,16 +237,24 @@ class Settings:
     cgroups: CgroupSettings
     managers: ManagerSettings
     eviction: EvictionSettings
-    shutdown: ShutdownSettings
-    pods: PodSettings
+    shutdown_periods: Annotated[
+        tuple[Period, ...],
+        config(
+            "shutdownGracePeriodByPodPriority",
+            "shutdownGracePeriod",
+            "shutdownGracePeriodCriticalPods",
+            convert=_shutdown_periods,
+        ),
+    ]
+    admission: AdmissionSettings
+    pod_defaults: PodDefaults
     static: StaticSettings
-    dns: DnsSettings
     logs: LogSettings
     images: ImageSettings
     process: ProcessSettings
     notices: tuple[str, ...]
     effective: Json
-    flags: Mapping[str, str] = field(default_factory=dict)
+    flags: Mapping[str, str]
 
     @property
     def standalone(self) -> bool:

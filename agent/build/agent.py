@@ -68,7 +68,7 @@ async def build_core(settings: Settings, *, wants_nodes: bool = False) -> Core:
     table = PodTable(
         base.pods,
         parts,
-        lambda: derive.node_view(settings, keeper, base.pressures.now, going=base.shutting_down.now),
+        lambda: derive.node_view(settings, keeper, base.pressures.now, shutting_down=base.shutting_down.now),
         pod_sources.sources(settings),
     )
     static = build_static(base, keeper, table, mirrors, parts.reporter)

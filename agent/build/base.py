@@ -106,7 +106,7 @@ def build_base(settings: Settings, clock: Clock, found: credentials.Credentials)
         metrics=metrics,
         events=EventRecorder(made.api, settings.node.name, clock, sent=not settings.standalone),
         addresses=HostAddresses(access.server, settings.node.ips),
-        machine=Machine(settings.paths.root_dir, settings.cgroups.root),
+        machine=Machine(settings.paths.root_dir, settings.cgroups.pods.root),
     )
 
 

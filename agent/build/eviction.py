@@ -58,7 +58,7 @@ def build_eviction(
         await observer.audited.wait()
 
     images = ImageCollector(
-        derive.image_gc_policy(settings),
+        settings.images.gc,
         CollectorParts(base.connections.cri, stats, base.events, base.metrics, clock, node_ref, mounted, pulls.prune),
     )
     evictor = Evictor(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from agent.build import derive
 from agent.build.base import Base
 from agent.common.edge.checkpoint import CheckpointFiles
 from agent.devices.work.devices import DeviceManager
@@ -68,7 +67,7 @@ def _policies(base: Base) -> Policies:
 
 def _kept_memory(base: Base) -> dict[str, Decimal]:
     """Memory and huge pages that the node keeps back in all, eviction thresholds included."""
-    policy = derive.node_policy(base.settings)
+    policy = base.settings.node_policy
     return node_plan.kept_back(node_plan.capacity(base.machine.facts(), policy), policy)
 
 

@@ -58,7 +58,7 @@ def node_keeper(base: Base, plugins: BuiltPlugins, followers: list[NodesFollower
             pressures=lambda: base.pressures.now,
             problems=lambda: [NOT_READY] if base.shutting_down.now else [],
         ),
-        derive.node_policy(settings),
+        settings.node_policy,
         port=settings.server.port,
         register=settings.node.register,
         times=NodeTimes(
@@ -86,7 +86,7 @@ async def kubepods(
     settings: Settings, tree: CgroupTree, keeper: NodeKeeper, unthrottled: Callable[[Pod], bool]
 ) -> tuple[KubepodsTree, tuple[int, ...]]:
     """The cgroups of all pods, made; and the sizes of huge pages here. Raises NodewrightError."""
-    policy, sizes = derive.cgroup_policy(settings), hugepage_sizes()
+    policy, sizes = settings.cgroups.pods, hugepage_sizes()
     slices = SystemdSlices() if policy.driver == "systemd" else None
     cgroups = KubepodsTree(tree, policy, hugepage_sizes=sizes, slices=slices, unthrottled=unthrottled)
     await cgroups.setup(keeper.enforced)
@@ -95,9 +95,9 @@ async def kubepods(
 
 def node_allocatable(base: Base, tree: CgroupTree, cgroups: KubepodsTree, keeper: NodeKeeper) -> NodeAllocatable:
     """What the machine keeps for itself, enforced as the configuration says."""
-    slices = SystemdSlices() if base.settings.cgroups.driver == "systemd" else None
+    slices = SystemdSlices() if base.settings.cgroups.pods.driver == "systemd" else None
     parts = AllocatableParts(tree, slices, cgroups.enforce, base.events, base.clock, lambda: keeper.ref)
-    return NodeAllocatable(derive.reserved(base.settings, tree.version), parts)
+    return NodeAllocatable(derive.reserved_cgroups(base.settings, tree.version), parts)
 
 
 def cgroup_facts(
@@ -114,4 +114,4 @@ def cgroup_facts(
         swap=Swap(swap_limits(tree), wanted.swap_behavior, facts.swap, facts.memory),
         single_process_oom_kill=wanted.single_process_oom_kill,
     )
-    return CgroupFacts(derive.cgroup_policy(base.settings), machine, unthrottled)
+    return CgroupFacts(base.settings.cgroups.pods, machine, unthrottled)

@@ -35,9 +35,9 @@ def pod_volumes(base: Base, keeper: NodeKeeper, cgroups: CgroupFacts, csi: CsiVo
     """Volumes, hosts files and cgroups of pods, and what keeps them up to date."""
     return build_volumes(
         base.connections.api,
-        derive.material_settings(base.settings),
+        base.settings.pod_defaults,
         clock=base.clock,
-        node=lambda: derive.material_node(keeper, base.addresses.current),
+        node=lambda: derive.node_context(keeper, base.addresses.current),
         cgroups=cgroups,
         notify=base.pods.refresh,
         warn=lambda pod, reason, message: base.events.emit(pod.raw, "Warning", reason, message),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from agent.build import derive
 from agent.build.base import Base
 from agent.common.edge.checkpoint import CheckpointFiles
 from agent.node.work.node import NodeKeeper
@@ -12,7 +11,7 @@ from nodelib.tasks import Work
 
 def shutdown_tasks(base: Base, keeper: NodeKeeper) -> dict[str, Work]:
     """Name -> long-lived work; none when no grace period is configured."""
-    periods = derive.shutdown_periods(base.settings)
+    periods = base.settings.shutdown_periods
     if not periods:
         return {}
     # Only a node that asks for it pays for the bus (5 MB).

@@ -1,4 +1,4 @@
-"""An agent without an API server: what its settings mean then."""
+"""What the settings mean to an agent without an API server."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from nodelib.errors import Invalid
 
 
 def adapted(settings: Settings) -> Settings:
-    """The settings as they can be obeyed: nobody can be asked who a user is and what he may do.
+    """The settings as they can be obeyed without webhook reviews: client certificates alone identify users.
 
-    Raises Invalid when there is nothing to run, or when everybody would be allowed to do everything by accident.
+    Raises Invalid when there is no source of pods, or when everybody would get access to everything by accident.
     """
     if not settings.standalone:
         return settings
     if not settings.static.path and not settings.static.url:
         raise Invalid(
-            "none is given, and no source of static pods either",
+            "not given, and no source of static pods either",
             obj="kubeconfig",
             step="find the API server",
             action="Give --kubeconfig; or, to run without an API server, --pod-manifest-path or --manifest-url.",
@@ -25,13 +25,15 @@ def adapted(settings: Settings) -> Settings:
     auth, notices = settings.server.auth, ["no --kubeconfig: static pods only, without an API server (standalone)"]
     if auth.mode == "Webhook" and auth.anonymous:
         raise Invalid(
-            "Webhook needs an API server, and anonymous users must not become allowed to do everything by its absence",
+            "Webhook needs an API server; without one, anonymous users would be allowed to do everything",
             obj="authorization.mode",
             step="run standalone",
             action="Set authorization.mode to AlwaysAllow, or authentication.anonymous.enabled to false.",
         )
     if auth.webhook or auth.mode == "Webhook":
-        text = "users of the kubelet API are known by client certificate only (clientCAFile), and may do everything"
+        text = (
+            "users of the kubelet API are identified by client certificates only (clientCAFile), and may do everything"
+        )
         notices.append(f"no webhook reviews without an API server: {text}")
     server = replace(settings.server, auth=replace(auth, webhook=False, mode="AlwaysAllow"))
     return replace(settings, server=server, notices=(*settings.notices, *notices))

@@ -1,1 +1,6 @@
-"""KubeletConfiguration (v1beta1) and the kubelet's flags: what may be said, and how it is read."""
+"""Reads the kubelet's flags and KubeletConfiguration files (v1beta1) into the agent's Settings.
+
+Upstream's counterpart: cmd/kubelet/app/options, pkg/kubelet/apis/config and pkg/kubelet/kubeletconfig. Start with
+parse.py. Every field is in schema.py, every flag in flags.py; the setting made from a field is where the field's name
+stands in a `config("...")` annotation: in agent/settings.py or in the model of the room that obeys it.
+"""

@@ -1,7 +1,7 @@
-"""A KubeletConfiguration file to checked values, every complaint with file, line, field and what to do.
+"""Decodes a KubeletConfiguration file into checked values; every error names file, line and field.
 
-Strict as upstream's codec: an unknown field, a doubled field or a value of the wrong kind refuses
-the file (pkg/kubelet/kubeletconfig/util/codec).
+As strict as upstream's codec: an unknown field, a field that is given twice or a value of the wrong kind refuses the
+file (pkg/kubelet/kubeletconfig/util/codec).
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any
 import yaml
 
 from agent.config.schema import API_VERSION, FIELDS, KIND
-from agent.config.values import Wrong
+from agent.config.values import BadValue
 from nodelib.errors import Invalid
 
-_MOST_NODES = 50_000  # aliases can make a small file explode
-_DEEPEST = 32
-_LARGEST = 1 << 20
+_MAX_VALUES = 50_000  # aliases can make a small file explode
+_MAX_DEPTH = 32
+_MAX_SIZE = 1 << 20
 _SECTIONS = frozenset(".".join(path.split(".")[:depth]) for path in FIELDS for depth in range(1, path.count(".") + 1))
 _IMPLICIT = "tag:yaml.org,2002:"
 
@@ -32,12 +32,12 @@ class Document:
     data: dict[str, Any]
     lines: Mapping[str, int]
 
-    def refuse(self, path: str, problem: str) -> Invalid:
-        """The error that a user reads about one field of this file."""
-        return refusal(self.file, self.lines.get(path, 0), path, problem)
+    def error(self, path: str, problem: str) -> Invalid:
+        """The error about one field of this file."""
+        return _invalid(self.file, self.lines.get(path, 0), path, problem)
 
 
-def refusal(file: str, line: int, path: str, problem: str) -> Invalid:
+def _invalid(file: str, line: int, path: str, problem: str) -> Invalid:
     place = f"{file}, line {line}" if line else file
     return Invalid(
         f"{path}: {problem}" if path else problem,
@@ -48,20 +48,20 @@ def refusal(file: str, line: int, path: str, problem: str) -> Invalid:
 
 
 def decode(text: str, file: str) -> Document:
-    """Parse and check one file. Raises Invalid with file, line, field."""
-    if len(text) > _LARGEST:
-        raise refusal(file, 0, "", f"the file is larger than {_LARGEST} bytes")
+    """Parse and check one file. Raises Invalid with file, line and field."""
+    if len(text) > _MAX_SIZE:
+        raise _invalid(file, 0, "", f"the file is larger than {_MAX_SIZE} bytes")
     builder = _Builder(file)
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 0
-        raise refusal(file, line, "", f"not YAML: {error.problem or error.context}") from error
+        raise _invalid(file, line, "", f"not YAML: {error.problem or error.context}") from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise refusal(file, 0, "", f"not YAML: {error}") from error
+        raise _invalid(file, 0, "", f"not YAML: {error}") from error
     data = builder.value(node, "", 0) if node is not None else None
     if not isinstance(data, dict):
-        raise refusal(file, 1, "", f"must be a mapping with apiVersion: {API_VERSION} and kind: {KIND}")
+        raise _invalid(file, 1, "", f"must be a mapping with apiVersion: {API_VERSION} and kind: {KIND}")
     document = Document(file, data, builder.lines)
     _check_type(document)
     flatten(document)
@@ -73,8 +73,8 @@ def flatten(document: Document) -> dict[str, Any]:
     found: dict[str, Any] = {}
     try:
         _walk(document.data, "", found)
-    except Wrong as error:
-        raise document.refuse(error.path, error.problem) from error
+    except BadValue as error:
+        raise document.error(error.path, error.problem) from error
     return found
 
 
@@ -93,7 +93,7 @@ def nested(flat: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def merge_patch(target: Any, patch: Any) -> Any:
-    """RFC 7386: how a drop-in file changes what came before it."""
+    """Apply a drop-in file to what came before it, as RFC 7386 says."""
     if not isinstance(patch, dict):
         return patch
     merged = dict(target) if isinstance(target, dict) else {}
@@ -109,7 +109,7 @@ def _check_type(document: Document) -> None:
     for name, wanted in (("apiVersion", API_VERSION), ("kind", KIND)):
         found = document.data.get(name)
         if found != wanted:
-            raise document.refuse(name, f"must be {wanted}, not {found!r}" if found else f"is missing; write {wanted}")
+            raise document.error(name, f"must be {wanted}, not {found!r}" if found else f"is missing; write {wanted}")
 
 
 def _walk(tree: Mapping[str, Any], prefix: str, found: dict[str, Any]) -> None:
@@ -124,10 +124,10 @@ def _walk(tree: Mapping[str, Any], prefix: str, found: dict[str, Any]) -> None:
             if value is None:
                 continue
             if not isinstance(value, dict):
-                raise Wrong(path, "must be a mapping")
+                raise BadValue(path, "must be a mapping")
             _walk(value, f"{path}.", found)
         else:
-            raise Wrong(path, f"unknown field{_suggestion(path)}")
+            raise BadValue(path, f"unknown field{_suggestion(path)}")
 
 
 def _suggestion(path: str) -> str:
@@ -137,7 +137,7 @@ def _suggestion(path: str) -> str:
 
 
 class _Builder:
-    """YAML nodes to values, with the line of every path and the limits that hostile files run into."""
+    """Makes values of YAML nodes, notes the line of every path, and limits what a hostile file can cost."""
 
     def __init__(self, file: str) -> None:
         self.lines: dict[str, int] = {}
@@ -148,8 +148,8 @@ class _Builder:
         line = node.start_mark.line + 1
         self.lines.setdefault(path, line)
         self._count += 1
-        if self._count > _MOST_NODES or depth > _DEEPEST:
-            raise refusal(self._file, line, path, "the file is nested too deeply or has too many values")
+        if self._count > _MAX_VALUES or depth > _MAX_DEPTH:
+            raise _invalid(self._file, line, path, "the file is nested too deeply or has too many values")
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, path, depth)
         if isinstance(node, yaml.SequenceNode):
@@ -161,11 +161,11 @@ class _Builder:
         for key_node, value_node in node.value:
             line = key_node.start_mark.line + 1
             if not isinstance(key_node, yaml.ScalarNode):
-                raise refusal(self._file, line, path, "a key must be a plain string")
+                raise _invalid(self._file, line, path, "a key must be a plain string")
             key = key_node.value
             inner = f"{path}.{key}" if path else key
             if key in result:
-                raise refusal(self._file, line, inner, "is given twice")
+                raise _invalid(self._file, line, inner, "is given twice")
             self.lines[inner] = line
             result[key] = self.value(value_node, inner, depth + 1)
         return result
@@ -178,15 +178,15 @@ class _Builder:
             if tag == f"{_IMPLICIT}bool":
                 return text.lower() in ("true", "yes", "on")
             if tag == f"{_IMPLICIT}int" and ":" not in text:
-                return _whole(text)
+                return _integer(text)
             if tag == f"{_IMPLICIT}float" and ":" not in text:
                 return _float(text)
         except ValueError as error:
-            raise refusal(self._file, node.start_mark.line + 1, path, f"{text!r} is no number: {error}") from error
+            raise _invalid(self._file, node.start_mark.line + 1, path, f"{text!r} is not a number: {error}") from error
         return text
 
 
-def _whole(text: str) -> int:
+def _integer(text: str) -> int:
     plain = text.replace("_", "")
     digits = plain.lstrip("+-")
     if len(digits) > 1 and digits[0] == "0" and digits.isdigit():
@@ -197,5 +197,5 @@ def _whole(text: str) -> int:
 def _float(text: str) -> float:
     special = text.lstrip("+-").lower()
     if special in (".inf", ".nan"):
-        raise ValueError("JSON knows no such number")
+        raise ValueError("JSON has no such number")
     return float(text.replace("_", ""))

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-_MASKED = ["<masked>"]  # values of these headers are credentials; who may read /configz may read them there
+_MASKED = ["<masked>"]  # the headers may be credentials; only /configz shows them
 
 
 def effective_text(config: Mapping[str, Any]) -> str:

@@ -1,7 +1,7 @@
-"""The command line: the kubelet's own flags (cmd/kubelet/app/options) and ours.
+"""The command line: upstream's flags (cmd/kubelet/app/options).
 
-A flag that has a field in KubeletConfiguration is checked as that field and wins over the file.
-pflag's forms hold: `--flag=value`, `--flag value`, `--flag` alone for booleans, `_` for `-`.
+A flag that has a field in KubeletConfiguration is checked like that field and wins over the file.
+The syntax is pflag's: `--flag=value`, `--flag value`, `--flag` alone for booleans, `_` for `-`.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from agent.config.schema import FIELDS
-from agent.config.values import Wrong
+from agent.config.values import BadValue
 from nodelib.errors import Invalid
 from nodelib.version import KUBERNETES_VERSION
 
 VERSION = KUBERNETES_VERSION  # of the kubelet whose flags and files these are
 
-# Flag name -> (field path, form of the text).
-_FIELD_FLAGS: Mapping[str, tuple[str, str]] = {
+# Flag name -> (field path, form of its text).
+FIELD_FLAGS: Mapping[str, tuple[str, str]] = {
     "enable-server": ("enableServer", "bool"),
     "fail-swap-on": ("failSwapOn", "bool"),
     "pod-manifest-path": ("staticPodPath", "string"),
@@ -127,7 +127,7 @@ _FIELD_FLAGS: Mapping[str, tuple[str, str]] = {
 }
 
 # Flags without a field: name -> (form, default, help).
-_OWN_FLAGS: Mapping[str, tuple[str, Any, str]] = {
+OWN_FLAGS: Mapping[str, tuple[str, Any, str]] = {
     "config": ("string", "", "KubeletConfiguration file (v1beta1); flags win over it"),
     "config-dir": ("string", "", "folder of drop-in *.conf files, merged over --config in lexical order"),
     "kubeconfig": ("string", "", "how to reach the API server, as system:node:NAME"),
@@ -140,26 +140,30 @@ _OWN_FLAGS: Mapping[str, tuple[str, Any, str]] = {
     "node-ip": (
         "string",
         "",
-        "the node's address (IPv4, IPv6, or one of each); default: the one that leads to the API",
+        "the node's address (IPv4, IPv6, or one of each); default: the address that reaches the API server",
     ),
     "node-labels": ("map", {}, "labels to register the node with: key=value,..."),
-    "image-credential-provider-config": ("string", "", "CredentialProviderConfig file: plugins that know pull secrets"),
-    "image-credential-provider-bin-dir": ("string", "", "where the credential provider plugins are"),
-    "runtime-cgroups": ("string", "", "the container runtime's cgroup, whose figures /stats/summary then tells"),
-    "lock-file": ("string", "", "of several kubelets with this file one works, the others wait"),
-    "exit-on-lock-contention": ("bool", False, "stop when another process opens --lock-file"),
-    "root-dir": ("string", "/var/lib/kubelet", "where volumes and state of pods live"),
-    "cert-dir": ("string", "/var/lib/kubelet/pki", "where the self-signed serving certificate lives"),
+    "image-credential-provider-config": (
+        "string",
+        "",
+        "CredentialProviderConfig file: plugins that provide pull credentials",
+    ),
+    "image-credential-provider-bin-dir": ("string", "", "folder of the credential provider plugins"),
+    "runtime-cgroups": ("string", "", "the container runtime's cgroup, for its part of /stats/summary"),
+    "lock-file": ("string", "", "only one of the kubelets with this file runs, the others wait"),
+    "exit-on-lock-contention": ("bool", False, "stop when another process opens the --lock-file"),
+    "root-dir": ("string", "/var/lib/kubelet", "folder of the pods' volumes and state"),
+    "cert-dir": ("string", "/var/lib/kubelet/pki", "folder of the node's certificates"),
 }
 
-# Accepted so that command lines of today's kubelets work; each says what happens instead when it is given.
-_INERT_FLAGS: Mapping[str, tuple[str, str]] = {
-    "cloud-provider": ("string", "no cloud provider is asked; give --provider-id and --node-ip by hand"),
-    "minimum-container-ttl-duration": ("string", "dead containers are kept as the pod's status needs them"),
+# Accepted so that today's command lines of kubelets work: name -> (form, what happens instead).
+INERT_FLAGS: Mapping[str, tuple[str, str]] = {
+    "cloud-provider": ("string", "no cloud provider is asked; set --provider-id and --node-ip yourself"),
+    "minimum-container-ttl-duration": ("string", "dead containers are kept as long as the pod's status needs them"),
     "maximum-dead-containers-per-container": ("int", "one dead container per container is kept"),
     "maximum-dead-containers": ("int", "one dead container per container is kept"),
     "experimental-mounter-path": ("string", "volumes are mounted without a helper"),
-    "experimental-allocatable-ignore-eviction": ("bool", "hard eviction thresholds count in Allocatable"),
+    "experimental-allocatable-ignore-eviction": ("bool", "hard eviction thresholds always reduce Allocatable"),
     "housekeeping-interval": ("string", "there is no cAdvisor; statistics are read when asked for"),
     "application-metrics-count-limit": ("int", "there is no cAdvisor"),
     "log-text-split-stream": ("bool", "all lines go to stderr"),
@@ -171,7 +175,7 @@ _INERT_FLAGS: Mapping[str, tuple[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Flags:
-    """A command line: values by field path, values of flags without a field, and flags that do nothing here."""
+    """A command line: values by field path, `own` flags without a field, and `inert` ones with what happens instead."""
 
     fields: Mapping[str, Any]
     own: Mapping[str, Any]
@@ -179,26 +183,26 @@ class Flags:
 
 
 def parse_flags(argv: Sequence[str]) -> Flags:
-    """Raises Invalid for a bad flag; SystemExit(0) after --help and --version have been answered."""
+    """Raises Invalid for a bad flag, SystemExit(0) after --help and --version."""
     given = vars(_parser().parse_args([_dashes(word) for word in argv]))
     fields: dict[str, Any] = {}
-    own = {name: default for name, (_, default, _) in _OWN_FLAGS.items()}
+    own = {name: default for name, (_, default, _) in OWN_FLAGS.items()}
     inert: dict[str, str] = {}
     for name, texts in given.items():
-        if name in _FIELD_FLAGS:
-            path, form = _FIELD_FLAGS[name]
+        if name in FIELD_FLAGS:
+            path, form = FIELD_FLAGS[name]
             fields[path] = _field_value(name, path, form, texts)
-        elif name in _OWN_FLAGS:
-            own[name] = _convert(name, _OWN_FLAGS[name][0], texts)
-        elif name in _INERT_FLAGS:
-            _convert(name, _INERT_FLAGS[name][0], texts)
-            inert[name] = _INERT_FLAGS[name][1]
+        elif name in OWN_FLAGS:
+            own[name] = _convert(name, OWN_FLAGS[name][0], texts)
+        elif name in INERT_FLAGS:
+            _convert(name, INERT_FLAGS[name][0], texts)
+            inert[name] = INERT_FLAGS[name][1]
     return Flags(fields, own, inert)
 
 
-def shown(flags: Flags) -> dict[str, str]:
-    """Every flag that does something and its value, as /flagz lists them."""
-    found = {name: flags.fields.get(path, FIELDS[path].default) for name, (path, _) in _FIELD_FLAGS.items()}
+def flagz(flags: Flags) -> dict[str, str]:
+    """Every flag that has an effect, and its value as /flagz shows it."""
+    found = {name: flags.fields.get(path, FIELDS[path].default) for name, (path, _) in FIELD_FLAGS.items()}
     return {name: _text(value) for name, value in {**found, **flags.own}.items()}
 
 
@@ -230,19 +234,19 @@ def _parser() -> _Parser:
         argument_default=argparse.SUPPRESS,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description="The node agent: registers this node and runs the pods that are bound to it.\n"
-        "Most settings belong into a KubeletConfiguration file (--config); a flag wins over the file.",
+        "Most settings belong in a KubeletConfiguration file (--config); a flag wins over the file.",
         epilog="Example:\n  nodewright agent --kubeconfig=/etc/kubernetes/kubelet.conf "
         "--config=/var/lib/kubelet/config.yaml",
     )
     parser.add_argument("--version", action=_Version, nargs="?", help="print the Kubernetes version and exit")
     main = parser.add_argument_group("node")
-    for name, (form, _, text) in _OWN_FLAGS.items():
+    for name, (form, _, text) in OWN_FLAGS.items():
         _add(main, name, form, text)
     fields = parser.add_argument_group("fields of KubeletConfiguration")
-    for name, (path, form) in _FIELD_FLAGS.items():
+    for name, (path, form) in FIELD_FLAGS.items():
         _add(fields, name, form, f"{path} (default {FIELDS[path].default!r})".replace("%", "%%"))
     inert = parser.add_argument_group("accepted, without effect")
-    for name, (form, text) in _INERT_FLAGS.items():
+    for name, (form, text) in INERT_FLAGS.items():
         _add(inert, name, form, text)
     return parser
 
@@ -268,18 +272,18 @@ def _field_value(name: str, path: str, form: str, texts: list[str]) -> Any:
     value = _convert(name, form, texts)
     try:
         return FIELDS[path].check(value, path)
-    except Wrong as error:
-        raise _refuse(name, error.problem) from error
+    except BadValue as error:
+        raise _invalid(name, error.problem) from error
 
 
 def _convert(name: str, form: str, texts: list[str]) -> Any:
     try:
         return _FORMS[form](texts)
     except ValueError as error:
-        raise _refuse(name, str(error)) from error
+        raise _invalid(name, str(error)) from error
 
 
-def _refuse(name: str, problem: str) -> Invalid:
+def _invalid(name: str, problem: str) -> Invalid:
     return Invalid(problem, obj=f"--{name}", step="read the command line", action="See --help.")
 
 

@@ -1,4 +1,4 @@
-"""What a node may be called, labelled and addressed as (apimachinery validation, kubelet apis)."""
+"""Checks of a node's name, labels and addresses (apimachinery validation, kubelet apis)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 _SUBDOMAIN = re.compile(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$", re.ASCII)
 _NAME = re.compile(r"^([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$", re.ASCII)
 
-# k8s.io/kubelet/pkg/apis/well_known_labels.go: what a kubelet may set of the project's own namespaces.
+# k8s.io/kubelet/pkg/apis/well_known_labels.go: what a kubelet may set in the namespaces of Kubernetes itself.
 _ALLOWED = frozenset(
     {
         "kubernetes.io/hostname",
@@ -30,13 +30,14 @@ _OWN_NAMESPACES = ("kubernetes.io", "k8s.io")
 
 
 def name_problem(name: str) -> str:
-    """Why `name` cannot name a Node, or ""."""
+    """Why a Node cannot have this name, or ""."""
     if not name or len(name) > 253 or not _SUBDOMAIN.match(name):
         return "is not a DNS subdomain (RFC 1123)"
     return ""
 
 
 def problems(labels: Mapping[str, str]) -> Iterator[str]:
+    """What is wrong with the labels that a node is registered with."""
     for key, value in labels.items():
         namespace, _, name = key.rpartition("/")
         if not _NAME.match(name) or len(name) > 63 or ("/" in key and name_problem(namespace)):
@@ -60,7 +61,7 @@ def node_ips(text: str) -> tuple[str, tuple[str, ...]]:
         if address.is_loopback or address.is_multicast or address.is_link_local:
             return f"{address} is a loopback, multicast or link-local address: nobody else reaches it", ()
         if address.is_unspecified and len(parsed) > 1:
-            return f"{address} cannot be given beside another address", ()
+            return f"{address} cannot be combined with another address", ()
     return "", tuple(str(address) for address in parsed)
 
 

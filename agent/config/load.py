@@ -1,4 +1,4 @@
-"""Files, drop-ins, flags and defaults to one complete, checked configuration (field path -> value)."""
+"""Merges files, drop-ins, flags and defaults into one complete, checked configuration (field path -> value)."""
 
 from __future__ import annotations
 
@@ -6,33 +6,33 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from agent.common.plan.durations import seconds
+from agent.common.model.durations import seconds
 from agent.config.decode import Document, decode, flatten, merge_patch
 from agent.config.flags import Flags
 from agent.config.managers import GATES, with_reserved_cpus
-from agent.config.rules import complaints
+from agent.config.rules import problems
 from agent.config.schema import DEFAULT_EVICTION_HARD, FIELDS
 from nodelib.errors import Invalid
 
 
 def complete(flags: Flags) -> dict[str, Any]:
-    """Raises Invalid that names every wrong field, and the file and line it stands in."""
-    config = _defaulted(_overlaid(_file_values(flags), flags))
-    found = complaints(config)
+    """Every field of KubeletConfiguration. Raises Invalid, which names every wrong field with its file and line."""
+    config = _with_defaults(_with_flags(_file_values(flags), flags))
+    found = problems(config)
     if found:
-        raise _refusal(found, flags)
+        raise _invalid(found, flags)
     return with_reserved_cpus(config)
 
 
 def notices(config: Mapping[str, Any], flags: Flags) -> tuple[str, ...]:
-    """One line for each thing that was asked for and is not done."""
+    """One line for each thing that was configured and is not done, and what happens instead."""
     lines = [f"--{name} is accepted without effect: {instead}" for name, instead in flags.inert.items()]
     lines += [
         f"{path} is not supported: {entry.instead}"
         for path, entry in FIELDS.items()
         if entry.instead
-        and not _says(config[path], entry.default)
-        and (entry.as_is is None or config[path] != entry.as_is)
+        and not _equal(config[path], entry.default)
+        and (entry.equivalent is None or config[path] != entry.equivalent)
     ]
     return (
         *lines,
@@ -40,8 +40,8 @@ def notices(config: Mapping[str, Any], flags: Flags) -> tuple[str, ...]:
     )
 
 
-def _says(value: Any, other: Any) -> bool:
-    """Whether two values mean the same; durations are compared as such ("2m0s" is "2m")."""
+def _equal(value: Any, other: Any) -> bool:
+    """Whether two values mean the same. "2m0s" and "2m" do, and so do all empty values."""
     if value == other or (not value and not other):
         return True
     if not isinstance(value, str) or not isinstance(other, str):
@@ -53,7 +53,7 @@ def _says(value: Any, other: Any) -> bool:
 
 
 def _file_values(flags: Flags) -> dict[str, Any]:
-    """What --config and --config-dir say together, by field path."""
+    """The values of --config and the drop-ins of --config-dir, merged, by field path."""
     merged: Any = {}
     name = flags.own["config"]
     names = ([name] if name else []) + _drop_ins(flags.own["config-dir"])
@@ -66,7 +66,7 @@ def _drop_ins(folder: str) -> list[str]:
     if not folder:
         return []
     if not os.path.isdir(folder):
-        raise Invalid("is not a folder", obj=f"--config-dir {folder}", action="Create it, or leave the flag away.")
+        raise Invalid("is not a folder", obj=f"--config-dir {folder}", action="Create it, or leave out this flag.")
     found: list[str] = []
     for place, _, names in os.walk(folder):
         found.extend(os.path.join(place, name) for name in names if name.endswith(".conf"))
@@ -86,12 +86,12 @@ def _read(path: str) -> str:
         ) from error
 
 
-def _overlaid(values: dict[str, Any], flags: Flags) -> dict[str, Any]:
+def _with_flags(values: dict[str, Any], flags: Flags) -> dict[str, Any]:
     gates = {**values.get("featureGates", {}), **flags.fields.get("featureGates", {})}
     return {**values, **flags.fields, **({"featureGates": gates} if gates else {})}
 
 
-def _defaulted(values: dict[str, Any]) -> dict[str, Any]:
+def _with_defaults(values: dict[str, Any]) -> dict[str, Any]:
     config: dict[str, Any] = {}
     for path, entry in FIELDS.items():
         value = values.get(path)
@@ -121,10 +121,10 @@ def _is_zero(value: Any) -> bool:
     return not value
 
 
-def _refusal(found: list[tuple[str, str]], flags: Flags) -> Invalid:
-    """One error for all complaints, each with the file and line of its field where it came from one."""
+def _invalid(found: list[tuple[str, str]], flags: Flags) -> Invalid:
+    """One error for all problems, each with the place of its field: file and line, or the command line."""
     shown = []
-    places = _places(flags)
+    places = _locations(flags)
     for path, problem in found:
         top = path.split("[")[0]
         place = "the command line" if top in flags.fields else places.get(path) or places.get(top, "")
@@ -138,7 +138,7 @@ def _refusal(found: list[tuple[str, str]], flags: Flags) -> Invalid:
     )
 
 
-def _places(flags: Flags) -> dict[str, str]:
+def _locations(flags: Flags) -> dict[str, str]:
     places: dict[str, str] = {}
     name = flags.own["config"]
     for file in ([name] if name else []) + _drop_ins(flags.own["config-dir"]):

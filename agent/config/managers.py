@@ -1,4 +1,4 @@
-"""The CPU, memory and topology managers' settings: what excludes what, in upstream's words, and what they come to.
+"""Checks of the CPU, memory and topology managers' fields, with upstream's messages.
 
 Follows pkg/kubelet/apis/config/validation and what NewManager of each manager in pkg/kubelet/cm refuses.
 """
@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from agent.common.plan.durations import seconds
+from agent.common.model.durations import seconds
 from agent.managers.model.cpus import parse_cpus
-from agent.managers.plan.options import BY_SOCKET, CpuOptions, TopologyOptions, cpu_options, topology_options
-from agent.settings import ManagerSettings
+from agent.managers.plan.options import BY_SOCKET, cpu_options, topology_options
+from agent.settings import reserved_cpu
 from nodelib import quantity
 from nodelib.errors import Invalid
 
@@ -20,28 +20,8 @@ GATES = ("CPUManagerPolicyAlphaOptions", "CPUManagerPolicyBetaOptions")
 _TOPOLOGIES = ("none", "best-effort", "restricted", "single-numa-node")
 
 
-def manager_settings(config: Flat) -> ManagerSettings:
-    """Of a complete, checked configuration."""
-    static, topology = config["cpuManagerPolicy"] == "static", config["topologyManagerPolicy"]
-    return ManagerSettings(
-        static,
-        cpu_options(config["cpuManagerPolicyOptions"], config["featureGates"]) if static else CpuOptions(),
-        seconds(config["cpuManagerReconcilePeriod"]),
-        _reserve(config),
-        parse_cpus(config["reservedSystemCPUs"]),
-        config["memoryManagerPolicy"] == "Static",
-        tuple(
-            (one["numaNode"], {kind: quantity.value(amount) for kind, amount in one["limits"].items()})
-            for one in config["reservedMemory"]
-        ),
-        topology,
-        config["topologyManagerScope"],
-        topology_options(config["topologyManagerPolicyOptions"]) if topology != "none" else TopologyOptions(),
-    )
-
-
 def with_reserved_cpus(config: Flat) -> dict[str, Any]:
-    """reservedSystemCPUs takes the place of the CPU in systemReserved and kubeReserved (cmd/kubelet/app/server.go)."""
+    """reservedSystemCPUs replaces the cpu of systemReserved and kubeReserved (cmd/kubelet/app/server.go)."""
     chosen = parse_cpus(config["reservedSystemCPUs"])
     if not chosen:
         return dict(config)
@@ -49,8 +29,8 @@ def with_reserved_cpus(config: Flat) -> dict[str, Any]:
     return {**config, "kubeReserved": kube, "systemReserved": {**config["systemReserved"], "cpu": str(len(chosen))}}
 
 
-def complaints(config: Flat) -> Iterator[tuple[str, str]]:
-    """(field path, problem)."""
+def problems(config: Flat) -> Iterator[tuple[str, str]]:
+    """(field path, problem) of everything that is wrong."""
     yield from _reserved(config)
     yield from _cpus(config)
     yield from _memory(config)
@@ -86,14 +66,14 @@ def _cpus(config: Flat) -> Iterator[tuple[str, str]]:
         except Invalid as error:
             yield "cpuManagerPolicyOptions", " ".join(part for part in (error.message, error.action) if part)
         try:
-            if _reserve(config) <= 0:
+            if reserved_cpu(config["reservedSystemCPUs"], config["systemReserved"], config["kubeReserved"]) <= 0:
                 yield (
                     "cpuManagerPolicy",
                     "the static policy requires systemreserved.cpu + kubereserved.cpu to be greater than zero; "
                     "set reservedSystemCPUs, systemReserved.cpu or kubeReserved.cpu",
                 )
         except Invalid:
-            return  # told where the amount stands
+            return  # reported where the amount is configured
         if BY_SOCKET in options and config["topologyManagerPolicy"] == "single-numa-node":
             text = f"Topology manager single-numa-node policy is incompatible with CPUManager {BY_SOCKET} policy option"
             yield "cpuManagerPolicyOptions", text
@@ -102,7 +82,7 @@ def _cpus(config: Flat) -> Iterator[tuple[str, str]]:
 
 
 def _memory(config: Flat) -> Iterator[tuple[str, str]]:
-    policy, told = config["memoryManagerPolicy"], set[tuple[int, str]]()
+    policy, seen = config["memoryManagerPolicy"], set[tuple[int, str]]()
     if policy == "BestEffort":
         yield "memoryManagerPolicy", f'policy "{policy}" is not available for platform "linux"'
     elif policy not in ("None", "Static"):
@@ -115,10 +95,10 @@ def _memory(config: Flat) -> Iterator[tuple[str, str]]:
                 yield path, f"{text}, only [memory hugepages-<HugePageSize>] is accepted"
             elif quantity.parse(amount) <= 0:
                 yield path, f'reserved memory may not be zero for NUMA node {node} and resource "{kind}"'
-            if (node, kind) in told:
+            if (node, kind) in seen:
                 text = f'has a duplicate value for NUMA node {node} and resource "{kind}"'
                 yield path, f"the reserved memory {text}"
-            told.add((node, kind))
+            seen.add((node, kind))
 
 
 def _topology(config: Flat) -> Iterator[tuple[str, str]]:
@@ -135,14 +115,6 @@ def _topology(config: Flat) -> Iterator[tuple[str, str]]:
     if scope not in ("container", "pod"):
         text = f'topologyManagerScope (--topology-manager-scope) "{scope}" must be one of: "container", or "pod"'
         yield "topologyManagerScope", text
-
-
-def _reserve(config: Flat) -> float:
-    """CPUs kept for the system and the kubelet."""
-    chosen = parse_cpus(config["reservedSystemCPUs"])
-    if chosen:
-        return len(chosen)
-    return float(sum(quantity.parse(config[one].get("cpu", "0")) for one in ("systemReserved", "kubeReserved")))
 
 
 def _go_map(options: Mapping[str, str]) -> str:

@@ -1,7 +1,7 @@
-"""What one field's kind cannot say: ranges and fields that depend on each other.
+"""Checks that the kind of a single field cannot express: ranges, and fields that depend on each other.
 
-Follows pkg/kubelet/apis/config/validation/validation.go. All complaints are collected, so that a
-user corrects the file once.
+Follows pkg/kubelet/apis/config/validation/validation.go. All problems are collected, so that a user corrects the file
+only once.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from agent.common.model.addresses import is_address
-from agent.common.plan.durations import seconds
+from agent.common.model.durations import seconds
 from agent.config import managers
 from nodelib import quantity
 from nodelib.errors import Invalid
 
 Flat = Mapping[str, Any]
-Complaint = tuple[str, str]
+Problem = tuple[str, str]
 
 _NOT_NEGATIVE = (
     "eventRecordQPS",
@@ -72,9 +72,9 @@ _ALLOWED_IMAGE = re.compile(r"^[^\s*@/]+(/[^\s*@:/]+)*(/\*)?$")
 _SYSCTL = re.compile(r"^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$")
 
 
-def complaints(config: Flat) -> list[Complaint]:
+def problems(config: Flat) -> list[Problem]:
     """(field path, problem) of everything that is wrong with a complete, defaulted configuration."""
-    found: list[Complaint] = []
+    found: list[Problem] = []
     for rule in (
         _ranges,
         _durations,
@@ -82,7 +82,7 @@ def complaints(config: Flat) -> list[Complaint]:
         _images,
         _cgroups,
         _reservations,
-        managers.complaints,
+        managers.problems,
         _evictions,
         _shutdowns,
         _taints,
@@ -92,7 +92,7 @@ def complaints(config: Flat) -> list[Complaint]:
     return found
 
 
-def _ranges(config: Flat) -> Iterator[Complaint]:
+def _ranges(config: Flat) -> Iterator[Problem]:
     for path in _NOT_NEGATIVE:
         if config[path] < 0:
             yield path, f"{config[path]} must not be negative"
@@ -102,7 +102,7 @@ def _ranges(config: Flat) -> Iterator[Complaint]:
             yield path, f"{value} must be between {low} and {high}"
 
 
-def _durations(config: Flat) -> Iterator[Complaint]:
+def _durations(config: Flat) -> Iterator[Problem]:
     if not 0.001 <= seconds(config["cpuCFSQuotaPeriod"]) <= 1:
         yield "cpuCFSQuotaPeriod", "must be between 1ms and 1s"
     if not 1 <= seconds(config["crashLoopBackOff.maxContainerRestartPeriod"]) <= 300:
@@ -119,7 +119,7 @@ def _durations(config: Flat) -> Iterator[Complaint]:
         yield "imageMaximumGCAge", "must be more than imageMinimumGCAge"
 
 
-def _addresses(config: Flat) -> Iterator[Complaint]:
+def _addresses(config: Flat) -> Iterator[Problem]:
     for path in ("address", "healthzBindAddress"):
         if not is_address(config[path]):
             yield path, f"{config[path]!r} is not an IP address"
@@ -129,12 +129,12 @@ def _addresses(config: Flat) -> Iterator[Complaint]:
     for path in ("containerRuntimeEndpoint", "imageServiceEndpoint"):
         endpoint = config[path]
         if endpoint and not endpoint.startswith(("unix:///", "/")):
-            yield path, f"{endpoint!r} is not a unix socket; write unix:///run/containerd/containerd.sock or the like"
+            yield path, f"{endpoint!r} is not a unix socket, such as unix:///run/containerd/containerd.sock"
     if bool(config["tlsCertFile"]) != bool(config["tlsPrivateKeyFile"]):
-        yield "tlsCertFile", "needs tlsPrivateKeyFile beside it, and the other way round"
+        yield "tlsCertFile", "needs tlsPrivateKeyFile, and vice versa"
 
 
-def _images(config: Flat) -> Iterator[Complaint]:
+def _images(config: Flat) -> Iterator[Problem]:
     if config["imageGCLowThresholdPercent"] >= config["imageGCHighThresholdPercent"]:
         yield "imageGCLowThresholdPercent", "must be less than imageGCHighThresholdPercent"
     allowed = config["preloadedImagesVerificationAllowlist"]
@@ -157,7 +157,7 @@ def _images(config: Flat) -> Iterator[Complaint]:
         yield "containerLogMaxSize", error.message
 
 
-def _cgroups(config: Flat) -> Iterator[Complaint]:
+def _cgroups(config: Flat) -> Iterator[Problem]:
     enforce = config["enforceNodeAllocatable"]
     for index, key in enumerate(enforce):
         path = f"enforceNodeAllocatable[{index}]"
@@ -166,7 +166,7 @@ def _cgroups(config: Flat) -> Iterator[Complaint]:
         elif key in enforce[:index]:
             yield path, f"{key!r} is given twice"
         elif key == "none" and len(enforce) > 1:
-            yield path, "none cannot be given with others"
+            yield path, "none cannot be combined with others"
         elif key != "none" and not config["cgroupsPerQOS"]:
             yield "cgroupsPerQOS", f"enforceNodeAllocatable: {key} needs cgroupsPerQOS: true; else write [none] there"
         for side in ("system", "kube"):
@@ -174,13 +174,13 @@ def _cgroups(config: Flat) -> Iterator[Complaint]:
                 yield path, f"{key!r} needs {side}ReservedCgroup"
     for side in ("system", "kube"):
         if f"{side}-reserved" in enforce and f"{side}-reserved-compressible" in enforce:
-            yield "enforceNodeAllocatable", f"{side}-reserved and {side}-reserved-compressible exclude each other"
+            yield "enforceNodeAllocatable", f"{side}-reserved and {side}-reserved-compressible cannot be combined"
     root = config["cgroupRoot"]
     if root and (not root.startswith("/") or ".." in root.split("/")):
         yield "cgroupRoot", f"{root!r} must be an absolute path without '..'"
 
 
-def _reservations(config: Flat) -> Iterator[Complaint]:
+def _reservations(config: Flat) -> Iterator[Problem]:
     for path in ("systemReserved", "kubeReserved"):
         for name, amount in config[path].items():
             if name not in ("cpu", "memory", "ephemeral-storage", "pid") and not name.startswith("hugepages-"):
@@ -189,7 +189,7 @@ def _reservations(config: Flat) -> Iterator[Complaint]:
                 yield f"{path}.{name}", f"{amount} must not be negative"
 
 
-def _evictions(config: Flat) -> Iterator[Complaint]:
+def _evictions(config: Flat) -> Iterator[Problem]:
     for path in ("evictionHard", "evictionSoft", "evictionMinimumReclaim"):
         for signal, text in config[path].items():
             if signal not in _SIGNALS:
@@ -208,15 +208,15 @@ def _evictions(config: Flat) -> Iterator[Complaint]:
             yield f"evictionSoft.{signal}", "needs its evictionSoftGracePeriod"
 
 
-def _shutdowns(config: Flat) -> Iterator[Complaint]:
+def _shutdowns(config: Flat) -> Iterator[Problem]:
     whole, critical = (seconds(config[f"shutdownGracePeriod{part}"]) for part in ("", "CriticalPods"))
     for path, value in (("shutdownGracePeriod", whole), ("shutdownGracePeriodCriticalPods", critical)):
         if value != 0 and value < 1:
             yield path, "must be 0s, or 1s or more"
     if critical > whole:
-        yield "shutdownGracePeriodCriticalPods", "is a part of shutdownGracePeriod and cannot be more"
+        yield "shutdownGracePeriodCriticalPods", "is a part of shutdownGracePeriod and cannot be longer"
     if config["shutdownGracePeriodByPodPriority"] and (whole or critical):
-        yield "shutdownGracePeriodByPodPriority", "cannot be given beside shutdownGracePeriod"
+        yield "shutdownGracePeriodByPodPriority", "cannot be combined with shutdownGracePeriod"
     for index, one in enumerate(config["shutdownGracePeriodByPodPriority"]):
         if one["shutdownGracePeriodSeconds"] < 0:
             yield f"shutdownGracePeriodByPodPriority[{index}]", "shutdownGracePeriodSeconds must not be negative"
@@ -232,15 +232,15 @@ def _threshold_problem(text: str) -> str:
         return f"{text!r} is neither a quantity such as 100Mi nor a percentage such as 10%"
 
 
-def _taints(config: Flat) -> Iterator[Complaint]:
+def _taints(config: Flat) -> Iterator[Problem]:
     for index, taint in enumerate(config["registerWithTaints"]):
         if taint["effect"] not in ("NoSchedule", "PreferNoSchedule", "NoExecute"):
-            yield f"registerWithTaints[{index}].effect", f"{taint['effect']!r} is no taint effect"
+            yield f"registerWithTaints[{index}].effect", f"{taint['effect']!r} is not a taint effect"
         if "timeAdded" in taint:
             yield f"registerWithTaints[{index}].timeAdded", "must not be set"
 
 
-def _others(config: Flat) -> Iterator[Complaint]:
+def _others(config: Flat) -> Iterator[Problem]:
     if config["runOnce"]:
         yield "runOnce", "run-once mode does not exist any more"
     logs = config["podLogsDir"]

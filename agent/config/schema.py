@@ -1,12 +1,12 @@
-"""Every field of KubeletConfiguration v1beta1: its kind, its default, and what is done about it.
+"""Every field of KubeletConfiguration v1beta1: its kind, its default, and whether it is obeyed.
 
 Follows k8s.io/kubelet/config/v1beta1 types.go and the defaults of pkg/kubelet/apis/config/v1beta1.
-Three defaults are safer than upstream's, each with its field as the switch: seccompDefault (true),
+Three defaults are safer than upstream's, and can be changed as any other: seccompDefault (true),
 podPidsLimit (4096), failCgroupV1 (false: both cgroup versions are served). What upstream adds for
 flags without a file (anonymous access, AlwaysAllow, the read-only port) is never the default here.
 
-A field with an `instead` is known and checked but not obeyed; when it is set to something else than
-its default, one line of the log says so and what happens instead.
+A field with an `instead` is known and checked but not obeyed. When it is not set to its default, a line of the log says
+what happens instead.
 """
 
 from __future__ import annotations
@@ -38,16 +38,17 @@ KIND = "KubeletConfiguration"
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One leaf. `zero_is_unset`: upstream cannot tell the zero value from an absent one and takes the default.
+    """One field. `zero_is_unset`: upstream cannot tell the zero value from an absent one and takes the default.
 
-    `instead` "": obeyed. `as_is`: a value beside the default that says what is done here anyway.
+    `instead`: what happens instead of obeying it, "" if it is obeyed. `equivalent`: a value other than the default that
+    asks for what happens here anyway.
     """
 
     check: Check
     default: Any = None
     zero_is_unset: bool = False
     instead: str = ""
-    as_is: Any = None
+    equivalent: Any = None
 
 
 def _obeyed(check: Check, default: Any = None) -> Field:
@@ -58,12 +59,13 @@ def _filled(check: Check, default: Any) -> Field:
     return Field(check, default, zero_is_unset=True)
 
 
-def _ignored(check: Check, default: Any, instead: str, as_is: Any = None) -> Field:
+def _ignored(check: Check, default: Any, instead: str, equivalent: Any = None) -> Field:
     zero = bool(default) and check is not boolean
-    return Field(check, default, zero_is_unset=zero, instead=instead, as_is=as_is)
+    return Field(check, default, zero_is_unset=zero, instead=instead, equivalent=equivalent)
 
 
 _TAINT = record({"key": string, "effect": string}, {"value": string, "timeAdded": string})
+_CNI_RULES = "only the CNI plugin and the service proxy make rules"
 _EVENTS = "events are aggregated and limited by source, with upstream's fixed numbers"
 
 _SERVER: dict[str, Field] = {
@@ -87,9 +89,9 @@ _SERVER: dict[str, Field] = {
     "authorization.webhook.cacheUnauthorizedTTL": _filled(duration, "30s"),
     "enableDebuggingHandlers": _obeyed(boolean, True),
     "enableContentionProfiling": _ignored(boolean, False, "there is no Go scheduler to profile"),
-    "enableProfilingHandler": _ignored(boolean, True, "there is no /debug/pprof", as_is=False),
+    "enableProfilingHandler": _ignored(boolean, True, "there is no /debug/pprof", equivalent=False),
     "enableDebugFlagsHandler": _ignored(
-        boolean, True, "there is no /debug/flags/v; restart with another --v", as_is=False
+        boolean, True, "there is no /debug/flags/v; restart with another --v", equivalent=False
     ),
     "enableSystemLogHandler": _obeyed(boolean, True),
     "enableSystemLogQuery": _ignored(boolean, False, "/logs/?query= is answered as not enabled"),
@@ -105,7 +107,9 @@ _SOURCES: dict[str, Field] = {
     "staticPodPath": _obeyed(string, ""),
     "staticPodURL": _obeyed(string, ""),
     "staticPodURLHeader": _obeyed(map_of(list_of(string)), {}),
-    "syncFrequency": _ignored(duration, "1m", "pods are looked at when something happens to them, and audited by list"),
+    "syncFrequency": _ignored(
+        duration, "1m", "pods are synced when something happens to them, and checked against the runtime's lists"
+    ),
     "fileCheckFrequency": _filled(duration, "20s"),
     "httpCheckFrequency": _filled(duration, "20s"),
     "configMapAndSecretChangeDetectionStrategy": _ignored(
@@ -129,7 +133,7 @@ _NODE: dict[str, Field] = {
     "kubeAPIQPS": _ignored(int32, 50, "requests to the API server are not limited in rate; they are few"),
     "kubeAPIBurst": _ignored(int32, 100, "requests to the API server are not limited in rate; they are few"),
     "contentType": _ignored(
-        string, "application/vnd.kubernetes.protobuf", "JSON is spoken with the API server", as_is="application/json"
+        string, "application/vnd.kubernetes.protobuf", "the API server is asked in JSON", equivalent="application/json"
     ),
     "eventRecordQPS": _ignored(int32, 50, _EVENTS),
     "eventBurst": _ignored(int32, 100, _EVENTS),
@@ -139,15 +143,15 @@ _NODE: dict[str, Field] = {
         list_of(record({"priority": int32, "shutdownGracePeriodSeconds": int64})), []
     ),
     "failSwapOn": _obeyed(boolean, True),
-    "protectKernelDefaults": _ignored(boolean, False, "kernel tunables are left as they are and not checked"),
-    "makeIPTablesUtilChains": _ignored(boolean, True, "rules are made by the CNI and the proxy only", as_is=False),
-    "iptablesMasqueradeBit": _ignored(int32, 14, "rules are made by the CNI and the proxy only"),
-    "iptablesDropBit": _ignored(int32, 15, "rules are made by the CNI and the proxy only"),
+    "protectKernelDefaults": _ignored(boolean, False, "kernel tunables are neither changed nor checked"),
+    "makeIPTablesUtilChains": _ignored(boolean, True, _CNI_RULES, equivalent=False),
+    "iptablesMasqueradeBit": _ignored(int32, 14, _CNI_RULES),
+    "iptablesDropBit": _ignored(int32, 15, _CNI_RULES),
     "hairpinMode": _ignored(
         one_of("", "promiscuous-bridge", "hairpin-veth", "none"),
         "promiscuous-bridge",
-        "hairpin is up to the CNI",
-        as_is="hairpin-veth",
+        "the CNI plugin decides about hairpin mode",
+        equivalent="hairpin-veth",
     ),
     "maxOpenFiles": _filled(int64, 1000000),
     "oomScoreAdj": _obeyed(int32, -999),
@@ -184,7 +188,7 @@ _CGROUPS: dict[str, Field] = {
     "memorySwap.swapBehavior": _obeyed(one_of("", "NoSwap", "LimitedSwap"), ""),
     "memoryThrottlingFactor": _ignored(number, None, "memory.high is not set"),
     "memoryReservationPolicy": _ignored(one_of("", "None", "TieredReservation"), "None", "memory.min is not set"),
-    "kernelMemcgNotification": _ignored(boolean, False, "memory is looked at every second while it is nearly short"),
+    "kernelMemcgNotification": _ignored(boolean, False, "memory is checked every second when little of it is left"),
 }
 
 _PODS: dict[str, Field] = {
@@ -194,7 +198,7 @@ _PODS: dict[str, Field] = {
     "resolvConf": _obeyed(string, "/etc/resolv.conf"),
     "seccompDefault": _obeyed(boolean, True),
     "allowedUnsafeSysctls": _obeyed(list_of(string), []),
-    "defaultPodSysctls": _ignored(map_of(string), {}, "pods get the sysctls that they ask for only"),
+    "defaultPodSysctls": _ignored(map_of(string), {}, "pods get only the sysctls that they ask for"),
     "crashLoopBackOff.maxContainerRestartPeriod": _ignored(duration, "300s", "restarts back off up to 300s"),
     "containerLogMaxSize": _filled(string, "10Mi"),
     "containerLogMaxFiles": _obeyed(int32, 5),
@@ -203,14 +207,14 @@ _PODS: dict[str, Field] = {
     "volumePluginDir": _ignored(
         string, "/usr/libexec/kubernetes/kubelet-plugins/volume/exec/", "FlexVolume plugins are not run"
     ),
-    "volumeStatsAggPeriod": _ignored(duration, "1m", "volume usage is read when it is asked for"),
+    "volumeStatsAggPeriod": _ignored(duration, "1m", "volume usage is measured when it is asked for"),
     "userNamespaces.idsPerPod": _ignored(int64, 65536, "pods with hostUsers: false are refused"),
 }
 
 _RUNTIME: dict[str, Field] = {
     "containerRuntimeEndpoint": _filled(string, "unix:///run/containerd/containerd.sock"),
     "imageServiceEndpoint": _ignored(string, "", "images are pulled through containerRuntimeEndpoint"),
-    "runtimeRequestTimeout": _ignored(duration, "2m", "each call has the limit that suits it"),
+    "runtimeRequestTimeout": _ignored(duration, "2m", "each kind of call has its own time limit"),
     "registryPullQPS": _ignored(int32, 5, "pulls are limited in number (maxParallelImagePulls), not in rate"),
     "registryBurst": _ignored(int32, 10, "pulls are limited in number (maxParallelImagePulls), not in rate"),
     "serializeImagePulls": _obeyed(boolean, None),
@@ -236,12 +240,12 @@ _RUNTIME: dict[str, Field] = {
 _VMODULE = list_of(record({"filePattern": string, "verbosity": uint32}))
 _BUFFERS = record({}, {"splitStream": boolean, "infoBufferSize": quantity})
 _LOGGING: dict[str, Field] = {
-    "logging.format": _ignored(one_of("", "text", "json"), "text", "one text line an event goes to stderr"),
-    "logging.flushFrequency": _ignored(duration_or_nanoseconds, "5s", "every line is written at once"),
+    "logging.format": _ignored(one_of("", "text", "json"), "text", "each event is a line of text on stderr"),
+    "logging.flushFrequency": _ignored(duration_or_nanoseconds, "5s", "every line is written immediately"),
     "logging.verbosity": _obeyed(uint32, 0),
-    "logging.vmodule": _ignored(_VMODULE, [], "one verbosity holds for all modules"),
-    "logging.options.text": _ignored(_BUFFERS, {}, "one text line an event goes to stderr"),
-    "logging.options.json": _ignored(_BUFFERS, {}, "one text line an event goes to stderr"),
+    "logging.vmodule": _ignored(_VMODULE, [], "one verbosity applies to all modules"),
+    "logging.options.text": _ignored(_BUFFERS, {}, "each event is a line of text on stderr"),
+    "logging.options.json": _ignored(_BUFFERS, {}, "each event is a line of text on stderr"),
 }
 
 FIELDS: Mapping[str, Field] = {**_SERVER, **_SOURCES, **_NODE, **_CGROUPS, **_PODS, **_RUNTIME, **_LOGGING}

@@ -1,7 +1,7 @@
 """The kinds of value that a KubeletConfiguration field may have.
 
-A check takes a decoded value and the path of its field; it returns the value in canonical
-form or raises Wrong, which names the path. Durations are Go's (time.ParseDuration).
+A check takes a decoded value and the path of its field. It returns the value in canonical form, or raises BadValue,
+which names the path. Durations are Go's (time.ParseDuration).
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from agent.common.plan.durations import seconds
+from agent.common.model.durations import seconds
 from nodelib import quantity as quantities
 from nodelib.errors import Invalid
 
 Check = Callable[[Any, str], Any]
 
 
-class Wrong(ValueError):
+class BadValue(ValueError):
     """A value that its field cannot have; `path` is the field's, e.g. "authentication.webhook.enabled"."""
 
     def __init__(self, path: str, problem: str) -> None:
@@ -27,16 +27,16 @@ class Wrong(ValueError):
 
 def boolean(value: Any, path: str) -> bool:
     if not isinstance(value, bool):
-        raise Wrong(path, f"must be true or false, not {_shown(value)}")
+        raise BadValue(path, f"must be true or false, not {_shown(value)}")
     return value
 
 
 def integer(lowest: int, highest: int) -> Check:
     def check(value: Any, path: str) -> int:
         if isinstance(value, bool) or not isinstance(value, int):
-            raise Wrong(path, f"must be a whole number, not {_shown(value)}")
+            raise BadValue(path, f"must be a whole number, not {_shown(value)}")
         if not lowest <= value <= highest:
-            raise Wrong(path, f"{value} is out of range ({lowest} to {highest})")
+            raise BadValue(path, f"{value} is out of range ({lowest} to {highest})")
         return value
 
     return check
@@ -49,13 +49,13 @@ uint32 = integer(0, 2**32 - 1)
 
 def number(value: Any, path: str) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise Wrong(path, f"must be a number, not {_shown(value)}")
+        raise BadValue(path, f"must be a number, not {_shown(value)}")
     return float(value)
 
 
 def string(value: Any, path: str) -> str:
     if not isinstance(value, str):
-        raise Wrong(path, f"must be a string, not {_shown(value)}{_quote_hint(value)}")
+        raise BadValue(path, f"must be a string, not {_shown(value)}{_quote_hint(value)}")
     return value
 
 
@@ -64,12 +64,12 @@ def duration(value: Any, path: str) -> str:
     try:
         seconds(text)
     except ValueError as error:
-        raise Wrong(path, str(error)) from error
+        raise BadValue(path, str(error)) from error
     return text
 
 
 def duration_or_nanoseconds(value: Any, path: str) -> str | int:
-    """logging.flushFrequency: a duration, or (as it once was) whole nanoseconds."""
+    """logging.flushFrequency: a duration or, in its old form, whole nanoseconds."""
     if isinstance(value, int) and not isinstance(value, bool):
         return int(int64(value, path))
     return duration(value, path)
@@ -78,18 +78,18 @@ def duration_or_nanoseconds(value: Any, path: str) -> str | int:
 def quantity(value: Any, path: str) -> str:
     """resource.Quantity, which JSON may also write as a bare number."""
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
-        raise Wrong(path, f"must be a quantity such as 100m or 1Gi, not {_shown(value)}")
+        raise BadValue(path, f"must be a quantity such as 100m or 1Gi, not {_shown(value)}")
     try:
         quantities.parse(value)
     except Invalid as error:
-        raise Wrong(path, error.message) from error
+        raise BadValue(path, error.message) from error
     return str(value)
 
 
 def one_of(*allowed: str) -> Check:
     def check(value: Any, path: str) -> str:
         if string(value, path) not in allowed:
-            raise Wrong(path, f"{value!r} is not one of {', '.join(map(repr, allowed))}")
+            raise BadValue(path, f"{value!r} is not one of {', '.join(map(repr, allowed))}")
         return str(value)
 
     return check
@@ -98,7 +98,7 @@ def one_of(*allowed: str) -> Check:
 def list_of(item: Check) -> Check:
     def check(value: Any, path: str) -> list[Any]:
         if not isinstance(value, list):
-            raise Wrong(path, f"must be a list, not {_shown(value)}")
+            raise BadValue(path, f"must be a list, not {_shown(value)}")
         return [item(entry, f"{path}[{index}]") for index, entry in enumerate(value)]
 
     return check
@@ -107,8 +107,8 @@ def list_of(item: Check) -> Check:
 def map_of(item: Check) -> Check:
     def check(value: Any, path: str) -> dict[str, Any]:
         if not isinstance(value, dict):
-            raise Wrong(path, f"must be a mapping, not {_shown(value)}")
-        given = {key: entry for key, entry in value.items() if entry is not None}  # null: as if it were not there
+            raise BadValue(path, f"must be a mapping, not {_shown(value)}")
+        given = {key: entry for key, entry in value.items() if entry is not None}  # null means absent
         return {string(key, path): item(entry, f"{path}.{key}") for key, entry in given.items()}
 
     return check
@@ -120,13 +120,13 @@ def record(required: Mapping[str, Check], optional: Mapping[str, Check] | None =
 
     def check(value: Any, path: str) -> dict[str, Any]:
         if not isinstance(value, dict):
-            raise Wrong(path, f"must be a mapping, not {_shown(value)}")
+            raise BadValue(path, f"must be a mapping, not {_shown(value)}")
         for key in value:
             if key not in known:
-                raise Wrong(f"{path}.{key}", f"unknown field; known are {', '.join(sorted(known))}")
+                raise BadValue(f"{path}.{key}", f"unknown field; known are {', '.join(sorted(known))}")
         for key in required:
             if value.get(key) is None:
-                raise Wrong(f"{path}.{key}", "is required")
+                raise BadValue(f"{path}.{key}", "is required")
         return {key: known[key](entry, f"{path}.{key}") for key, entry in value.items() if entry is not None}
 
     return check

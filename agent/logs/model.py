@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Annotated, Protocol
+
+from agent.common.model.binding import config
+from agent.common.model.durations import seconds
+from nodelib import quantity
 
 IsRunning = Callable[[bool], Awaitable[bool]]
 
@@ -27,7 +31,7 @@ class LogFolder(Protocol):
 class LogSettings:
     """Rotation of container logs."""
 
-    max_size: int
-    max_files: int
-    workers: int
-    monitor_interval: float
+    max_size: Annotated[int, config("containerLogMaxSize", convert=quantity.value)]
+    max_files: Annotated[int, config("containerLogMaxFiles")]
+    workers: Annotated[int, config("containerLogMaxWorkers")]
+    monitor_interval: Annotated[float, config("containerLogMonitorInterval", convert=seconds)]

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
+
+from agent.common.model.binding import config
+from agent.common.model.durations import seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +43,13 @@ def self_signed_files(folder: str) -> tuple[str, str]:
 class AuthSettings:
     """Who may use the kubelet API, and how long answers of the API server are remembered."""
 
-    anonymous: bool
-    client_ca_file: str
-    webhook: bool
-    webhook_cache_ttl: float
-    mode: str
-    authorized_ttl: float
-    unauthorized_ttl: float
+    anonymous: Annotated[bool, config("authentication.anonymous.enabled")]
+    client_ca_file: Annotated[str, config("authentication.x509.clientCAFile")]
+    webhook: Annotated[bool, config("authentication.webhook.enabled")]
+    webhook_cache_ttl: Annotated[float, config("authentication.webhook.cacheTTL", convert=seconds)]
+    mode: Annotated[str, config("authorization.mode")]
+    authorized_ttl: Annotated[float, config("authorization.webhook.cacheAuthorizedTTL", convert=seconds)]
+    unauthorized_ttl: Annotated[float, config("authorization.webhook.cacheUnauthorizedTTL", convert=seconds)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,19 +59,19 @@ class ServerSettings:
     `local_socket`: a unix socket for root on this machine, "": none.
     """
 
-    enabled: bool
-    address: str
-    port: int
-    read_only_port: int
-    tls_cert_file: str
-    tls_key_file: str
-    tls_min_version: str
-    tls_cipher_suites: tuple[str, ...]
-    healthz_address: str
-    healthz_port: int
-    debugging_handlers: bool
-    system_log_handler: bool
-    streaming_idle_timeout: float
+    enabled: Annotated[bool, config("enableServer")]
+    address: Annotated[str, config("address")]
+    port: Annotated[int, config("port")]
+    read_only_port: Annotated[int, config("readOnlyPort")]
+    tls_cert_file: Annotated[str, config("tlsCertFile")]
+    tls_key_file: Annotated[str, config("tlsPrivateKeyFile")]
+    tls_min_version: Annotated[str, config("tlsMinVersion")]
+    tls_cipher_suites: Annotated[tuple[str, ...], config("tlsCipherSuites", convert=tuple)]
+    healthz_address: Annotated[str, config("healthzBindAddress")]
+    healthz_port: Annotated[int, config("healthzPort")]
+    debugging_handlers: Annotated[bool, config("enableDebuggingHandlers")]
+    system_log_handler: Annotated[bool, config("enableSystemLogHandler")]
+    streaming_idle_timeout: Annotated[float, config("streamingConnectionIdleTimeout", convert=seconds)]
     auth: AuthSettings
-    tls_bootstrap: bool = False
-    local_socket: str = ""
+    tls_bootstrap: Annotated[bool, config("serverTLSBootstrap")] = False
+    local_socket: str = "/run/nodewright/agent.sock"

@@ -102,7 +102,9 @@ async def node(parts: tuple[Path, list[Path]]) -> AsyncIterator[Node]:
         sources = StatsSources(view, cri, cri, machine.CgroupReader(), machine)
         stats = StatsProvider(StatsSettings("node-1", _CGROUP, str(state), str(state / "logs")), sources, clock)
         auth = AuthSettings(True, "", False, 1, "AlwaysAllow", 1, 1)
-        settings = ServerSettings(True, "127.0.0.1", -1, 0, "", "", "", (), "127.0.0.1", 0, True, True, 3600, auth)
+        settings = ServerSettings(
+            True, "127.0.0.1", -1, 0, "", "", "", (), "127.0.0.1", 0, True, True, 3600, auth, local_socket=""
+        )
         served = ServedNode("node-1", str(state / "pki"), addresses=("127.0.0.1",))
         server = await start(
             ServerDeps(settings, served, view, cri, None, CollectorRegistry(), lambda: "", server_edges(), stats), clock

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Annotated
+
+from agent.common.model.binding import config, flag
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,14 +28,14 @@ class NodeContext:
 class PodDefaults:
     """The part of the KubeletConfiguration that shapes pods."""
 
-    node_name: str
-    root_dir: str = "/var/lib/kubelet"
-    pod_logs_dir: str = "/var/log/pods"
-    cluster_dns: tuple[str, ...] = ()
-    cluster_domain: str = "cluster.local"
-    resolv_conf: str = "/etc/resolv.conf"
+    node_name: Annotated[str, flag("hostname-override")]
+    root_dir: Annotated[str, flag("root-dir")] = "/var/lib/kubelet"
+    pod_logs_dir: Annotated[str, config("podLogsDir")] = "/var/log/pods"
+    cluster_dns: Annotated[tuple[str, ...], config("clusterDNS", convert=tuple)] = ()
+    cluster_domain: Annotated[str, config("clusterDomain")] = "cluster.local"
+    resolv_conf: Annotated[str, config("resolvConf")] = "/etc/resolv.conf"
     hosts_file: str = "/etc/hosts"
-    seccomp_default: bool = True
+    seccomp_default: Annotated[bool, config("seccompDefault")] = True
 
     @property
     def seccomp_profile_root(self) -> str:

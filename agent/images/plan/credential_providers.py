@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from agent.common.model.durations import seconds
 from agent.common.model.pods import Json
-from agent.common.plan.durations import seconds
 from agent.images.model.pulls import PullCredential
 from agent.images.plan.keyring import fits
 from agent.images.plan.pull_records import repository

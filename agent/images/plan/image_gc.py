@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Annotated
 
+from agent.common.model.binding import config
+from agent.common.model.durations import seconds
 from agent.common.model.pods import ContainerState, ImageFacts
 from agent.common.plan.sizes import scaled
 
@@ -16,10 +19,10 @@ from agent.common.plan.sizes import scaled
 class ImageGcPolicy:
     """Percent of the image file system, ages in seconds; `max_age` 0: no image is too old."""
 
-    high: int = 85
-    low: int = 80
-    min_age: float = 120.0
-    max_age: float = 0.0
+    high: Annotated[int, config("imageGCHighThresholdPercent")] = 85
+    low: Annotated[int, config("imageGCLowThresholdPercent")] = 80
+    min_age: Annotated[float, config("imageMinimumGCAge", convert=seconds)] = 120.0
+    max_age: Annotated[float, config("imageMaximumGCAge", convert=seconds)] = 0.0
 
     @property
     def off(self) -> bool:

@@ -7,10 +7,12 @@ and messages that users and controllers know.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import Annotated
 
+from agent.common.model.binding import config, flag
 from agent.common.model.eviction import DISK_PRESSURE, MEMORY_PRESSURE, PID_PRESSURE
 from agent.common.model.pods import ImageFacts, Json
 from agent.common.plan.demand import (
@@ -73,22 +75,26 @@ _PRESSURES: Mapping[str, tuple[tuple[str, str, str], tuple[str, str, str]]] = {
 }
 
 
+def _enforces_pods(enforced: Collection[str]) -> bool:
+    return "pods" in enforced
+
+
 @dataclass(frozen=True, slots=True)
 class NodePolicy:
     """What the configuration says about the Node; reservations and thresholds as quantities or percentages."""
 
-    name: str
-    labels: Mapping[str, str]
-    taints: tuple[Json, ...] = ()
-    provider_id: str = ""
-    controller_attach_detach: bool = True
-    max_pods: int = 110
-    pods_per_core: int = 0
-    max_images: int = 50
-    kube_reserved: Mapping[str, str] | None = None
-    system_reserved: Mapping[str, str] | None = None
-    eviction_hard: Mapping[str, str] | None = None
-    enforce_pods: bool = True
+    name: Annotated[str, flag("hostname-override")]
+    labels: Annotated[Mapping[str, str], flag("node-labels")]
+    taints: Annotated[tuple[Json, ...], config("registerWithTaints", convert=tuple)] = ()
+    provider_id: Annotated[str, config("providerID")] = ""
+    controller_attach_detach: Annotated[bool, config("enableControllerAttachDetach")] = True
+    max_pods: Annotated[int, config("maxPods")] = 110
+    pods_per_core: Annotated[int, config("podsPerCore")] = 0
+    max_images: Annotated[int, config("nodeStatusMaxImages")] = 50
+    kube_reserved: Annotated[Mapping[str, str] | None, config("kubeReserved")] = None
+    system_reserved: Annotated[Mapping[str, str] | None, config("systemReserved")] = None
+    eviction_hard: Annotated[Mapping[str, str] | None, config("evictionHard")] = None
+    enforce_pods: Annotated[bool, config("enforceNodeAllocatable", convert=_enforces_pods)] = True
 
 
 def capacity(machine: MachineFacts, policy: NodePolicy) -> Amounts:

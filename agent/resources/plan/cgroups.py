@@ -11,7 +11,10 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from typing import Annotated
 
+from agent.common.model.binding import config
+from agent.common.model.durations import seconds
 from agent.common.model.pods import Json, Kind, Pod
 from agent.common.plan import demand as res
 from agent.common.plan.demand import Amounts, Qos
@@ -32,6 +35,14 @@ Name = tuple[str, ...]
 Write = tuple[str, str, str]
 
 
+def _root(path: str) -> str:
+    return path.rstrip("/") or "/"
+
+
+def _microseconds(duration: str) -> int:
+    return round(seconds(duration) * 1_000_000)
+
+
 @dataclass(frozen=True, slots=True)
 class Policy:
     """What the node's configuration says about pod cgroups. `pids` -1: no limit per pod.
@@ -39,14 +50,14 @@ class Policy:
     `group_oom_kill`: singleProcessOOMKill was set to false in so many words.
     """
 
-    root: str = "/"
-    driver: str = "cgroupfs"
-    per_qos: bool = True
-    cpu_quota: bool = True
-    cpu_period: int = 100_000
-    pids: int = -1
-    fail_v1: bool = False
-    group_oom_kill: bool = False
+    root: Annotated[str, config("cgroupRoot", convert=_root)] = "/"
+    driver: Annotated[str, config("cgroupDriver")] = "cgroupfs"
+    per_qos: Annotated[bool, config("cgroupsPerQOS")] = True
+    cpu_quota: Annotated[bool, config("cpuCFSQuota")] = True
+    cpu_period: Annotated[int, config("cpuCFSQuotaPeriod", convert=_microseconds)] = 100_000
+    pids: Annotated[int, config("podPidsLimit")] = -1
+    fail_v1: Annotated[bool, config("failCgroupV1")] = False
+    group_oom_kill: Annotated[bool, config("singleProcessOOMKill", convert=lambda alone: alone is False)] = False
 
     def of(self, *, throttled: bool) -> Policy:
         """The same for a pod whose CPU limits are kept by a quota, or by CPUs of its own."""

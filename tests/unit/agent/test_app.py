@@ -1,4 +1,4 @@
-"""The agent's process, before it reaches for anything."""
+"""The agent's process before it touches the machine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nodelib import memory
 from nodelib.clock import SystemClock
 
 
-async def test_the_collector_does_not_rest_for_as_long_as_a_start_waits(
+async def test_the_garbage_collector_runs_while_the_start_waits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """For its lock, or for a bootstrap's approval: both may take hours."""

@@ -1,4 +1,4 @@
-"""Whatever a command line, a KubeletConfiguration or a manifest says: it is taken, or refused with its place named."""
+"""Any command line, KubeletConfiguration or manifest is accepted, or refused with the place of the error."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from agent.build import derive
 from agent.build.standalone import adapted
-from agent.config.flags import _FIELD_FLAGS, _OWN_FLAGS
+from agent.config.flags import FIELD_FLAGS, OWN_FLAGS
 from agent.config.parse import parse
 from agent.config.schema import API_VERSION, FIELDS, KIND
 from agent.settings import Settings
@@ -29,7 +29,7 @@ _TEXTS = st.one_of(
     st.text(max_size=6),
 )  # fmt: skip
 _FLAGS = st.lists(
-    st.tuples(st.sampled_from(sorted({*_FIELD_FLAGS, *_OWN_FLAGS} - {"config", "config-dir"})), _TEXTS),
+    st.tuples(st.sampled_from(sorted({*FIELD_FLAGS, *OWN_FLAGS} - {"config", "config-dir"})), _TEXTS),
     min_size=1,
     max_size=3,
 )
@@ -52,11 +52,10 @@ _SLOW = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
 
 
 def _used(found: Settings) -> None:
-    """What the agent makes of its settings before it reaches for anything."""
-    derive.cgroup_policy(found)
-    derive.node_policy(found)
-    derive.material_settings(found)
+    """What the agent computes from its settings before it touches the machine."""
     derive.stats_settings(found)
+    derive.eviction_policy(found)
+    derive.reserved_cgroups(found, 2)
     try:
         adapted(found)
     except Invalid as error:
@@ -65,7 +64,7 @@ def _used(found: Settings) -> None:
 
 @settings(max_examples=80 * TIMES, derandomize=TIMES == 1, deadline=None, suppress_health_check=_SLOW)
 @given(flags=_FLAGS, separate=st.booleans())
-def test_any_value_of_any_flag_is_taken_or_refused(flags: list[tuple[str, str]], separate: bool) -> None:
+def test_any_value_of_any_flag_is_accepted_or_refused(flags: list[tuple[str, str]], separate: bool) -> None:
     argv = [word for name, text in flags for word in ([f"--{name}", text] if separate else [f"--{name}={text}"])]
     try:
         _used(parse(argv, hostname="n"))
@@ -75,7 +74,7 @@ def test_any_value_of_any_flag_is_taken_or_refused(flags: list[tuple[str, str]],
 
 @settings(max_examples=80 * TIMES, derandomize=TIMES == 1, deadline=None, suppress_health_check=_SLOW)
 @given(changes=changes_of(_GIVEN))
-def test_any_value_of_any_field_is_taken_or_refused(tmp_path: Path, changes: list[Change]) -> None:
+def test_any_value_of_any_field_is_accepted_or_refused(tmp_path: Path, changes: list[Change]) -> None:
     file = tmp_path / "config.yaml"
     file.write_text(yaml.safe_dump(changed(_GIVEN, changes)))
     try:

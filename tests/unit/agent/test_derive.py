@@ -1,4 +1,4 @@
-"""What is set reaches the parts that obey it."""
+"""What is configured reaches the parts that obey it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from agent.build import derive
 from agent.config.parse import parse
 
 
-def test_the_cgroup_policy_is_what_was_set(tmp_path: Path) -> None:
+def test_the_cgroup_policy_is_what_was_configured(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     file.write_text(
         "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
         "cgroupRoot: /kube\ncgroupDriver: systemd\ncgroupsPerQOS: true\nfailCgroupV1: true\n"
         "cpuCFSQuota: false\ncpuCFSQuotaPeriod: 50ms\npodPidsLimit: 99\n"
     )
-    policy = derive.cgroup_policy(parse([f"--config={file}"], hostname="n"))
+    policy = parse([f"--config={file}"], hostname="n").cgroups.pods
     assert (policy.root, policy.driver, policy.per_qos, policy.fail_v1) == ("/kube", "systemd", True, True)
     assert (policy.cpu_quota, policy.cpu_period, policy.pids) == (False, 50_000, 99)
 
@@ -35,14 +35,14 @@ def test_the_cgroup_policy_is_what_was_set(tmp_path: Path) -> None:
         pytest.param("cgroupsPerQOS: false\nenforceNodeAllocatable: []\n", "/", id="pods-without-cgroups"),
     ],
 )
-def test_figures_of_pods_are_read_where_their_cgroups_are(tmp_path: Path, lines: str, kubepods: str) -> None:
+def test_stats_of_pods_are_read_where_their_cgroups_are(tmp_path: Path, lines: str, kubepods: str) -> None:
     file = tmp_path / "config.yaml"
     file.write_text(f"apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n{lines}")
     assert derive.stats_settings(parse([f"--config={file}"], hostname="n")).kubepods == kubepods
 
 
 def test_every_setting_is_read_by_somebody() -> None:
-    """A setting that nobody reads is one that is silently not obeyed: it belongs to the schema, with its `instead`."""
+    """A setting that nobody reads is silently not obeyed: its field needs an `instead` in the schema."""
     read: set[str] = set()
     folder = Path(agent.__file__).parent
     for path in folder.rglob("*.py"):

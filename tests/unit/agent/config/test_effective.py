@@ -1,4 +1,4 @@
-"""The configuration as the log tells it."""
+"""The configuration as the log shows it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from agent.config.effective import effective_text
 from agent.config.parse import parse
 
 
-def test_the_merged_configuration_is_told_without_credentials(tmp_path: Path) -> None:
+def test_the_merged_configuration_is_shown_without_credentials(tmp_path: Path) -> None:
     (tmp_path / "10-kubelet.conf").write_text(
         "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\neventBurst: 101\n"
         "staticPodURL: http://127.0.0.1/pods\nstaticPodURLHeader: {Authorization: [secret-a], Cookie: [secret-b]}\n"

@@ -1,4 +1,4 @@
-"""Settings of the CPU and topology managers: what is refused and in which words."""
+"""Settings of the CPU, memory and topology managers, and upstream's messages for what is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Command line and files to Settings: upstream's precedence, our safer defaults, errors that say where."""
+"""Command line and files become Settings: upstream's precedence, safer defaults, errors that name their place."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from agent.build.standalone import adapted
-from agent.common.plan.durations import seconds
+from agent.common.model.durations import seconds
 from agent.config.decode import decode, flatten
 from agent.config.parse import parse
 from agent.config.schema import FIELDS
@@ -46,7 +46,7 @@ def test_defaults_are_safe_without_a_file() -> None:
     assert found.node.name == "node-1"
     assert (found.server.auth.anonymous, found.server.auth.webhook, found.server.auth.mode) == (False, True, "Webhook")
     assert found.server.read_only_port == 0
-    assert found.pods.seccomp_default and found.cgroups.pod_pids_limit == 4096 and not found.cgroups.fail_v1
+    assert found.pod_defaults.seccomp_default and found.cgroups.pods.pids == 4096 and not found.cgroups.pods.fail_v1
     assert found.notices == ()
     assert found.eviction.hard["memory.available"] == "100Mi"
     assert found.images.parallel_pulls == 1
@@ -54,7 +54,7 @@ def test_defaults_are_safe_without_a_file() -> None:
     assert found.api.kubeconfig == ""
 
 
-def test_what_kubeadm_writes_is_taken_without_a_notice(folder: Path) -> None:
+def test_what_kubeadm_writes_is_accepted_without_a_notice(folder: Path) -> None:
     text = """
 authentication:
   anonymous: {enabled: false}
@@ -92,7 +92,7 @@ syncFrequency: 0s
 volumeStatsAggPeriod: 0s
 """
     found = parsed(folder, text)
-    assert found.cgroups.driver == "systemd" and found.dns.cluster_dns == ("10.96.0.10",)
+    assert found.cgroups.pods.driver == "systemd" and found.pod_defaults.cluster_dns == ("10.96.0.10",)
     assert found.status.update_frequency == 10.0 and found.status.report_frequency == 300.0
     assert found.server.streaming_idle_timeout == 14400.0
     assert found.static.path == "/etc/kubernetes/manifests" and found.static.file_frequency == 20.0
@@ -123,7 +123,7 @@ def test_every_field_of_upstreams_type_is_known() -> None:
     ],
 )
 def test_flags_win_over_the_file(folder: Path, argv: list[str], expect: int) -> None:
-    assert parsed(folder, "maxPods: 5\n", *argv).pods.max_pods == expect
+    assert parsed(folder, "maxPods: 5\n", *argv).node_policy.max_pods == expect
 
 
 def test_drop_ins_are_merged_in_lexical_order(folder: Path) -> None:
@@ -135,8 +135,8 @@ def test_drop_ins_are_merged_in_lexical_order(folder: Path) -> None:
     (drop / "ignored.yaml").write_text("nonsense: [")
     text = "maxPods: 5\nclusterDNS: [10.9.9.9]\nevictionHard: {memory.available: 50Mi}\n"
     found = parsed(folder, text, f"--config-dir={drop}")
-    assert found.pods.max_pods == 7
-    assert found.dns.cluster_dns == ("10.0.0.1",)
+    assert found.node_policy.max_pods == 7
+    assert found.pod_defaults.cluster_dns == ("10.0.0.1",)
     assert found.eviction.hard == {"pid.available": "5%"}
 
 
@@ -149,7 +149,7 @@ def test_drop_ins_are_merged_in_lexical_order(folder: Path) -> None:
         "tracing: {}\n",
     ],
 )
-def test_what_makes_no_difference_is_not_told(folder: Path, text: str) -> None:
+def test_what_makes_no_difference_gives_no_notice(folder: Path, text: str) -> None:
     assert parsed(folder, text).notices == ()
 
 
@@ -160,7 +160,7 @@ def test_a_bootstrap_needs_a_place_for_its_kubeconfig(folder: Path) -> None:
     assert (api.kubeconfig, api.bootstrap, api.rotate) == ("/k", "/b", True)
 
 
-def test_feature_gates_of_file_and_flags_are_joined_and_told(folder: Path) -> None:
+def test_feature_gates_of_file_and_flags_are_merged_and_noticed(folder: Path) -> None:
     found = parsed(folder, "featureGates: {A: true, B: true}\n", "--feature-gates=B=false,C=true")
     assert found.effective["featureGates"] == {"A": True, "B": False, "C": True}
     assert any("featureGates.A" in line for line in found.notices)
@@ -174,7 +174,7 @@ def test_feature_gates_of_file_and_flags_are_joined_and_told(folder: Path) -> No
         pytest.param("volumeStatsAggPeriod: 30s\n", [], "volumeStatsAggPeriod is not supported", id="duration"),
     ],
 )
-def test_what_is_not_done_is_told(folder: Path, text: str, argv: list[str], part: str) -> None:
+def test_what_is_not_done_gives_a_notice(folder: Path, text: str, argv: list[str], part: str) -> None:
     assert any(part in line for line in parsed(folder, text, *argv).notices)
 
 
@@ -218,7 +218,7 @@ def test_a_malformed_file_is_refused_with_its_place(folder: Path, text: str, par
         pytest.param("enforceNodeAllocatable: [foo]\n", "'foo' is not one of", id="enforce"),
         pytest.param("enforceNodeAllocatable: [pods, pods]\n", "given twice", id="enforce twice"),
         pytest.param("enforceNodeAllocatable: [kube-reserved]\n", "needs kubeReservedCgroup", id="enforce kube"),
-        pytest.param("enforceNodeAllocatable: [none, pods]\n", "none cannot be given with others", id="none"),
+        pytest.param("enforceNodeAllocatable: [none, pods]\n", "none cannot be combined with others", id="none"),
         pytest.param("cgroupsPerQOS: false\n", "pods needs cgroupsPerQOS: true", id="per qos"),
         pytest.param("cgroupRoot: a/b\n", "absolute path", id="cgroup root"),
         pytest.param("evictionHard: {foo.available: 1Mi}\n", "unknown signal", id="signal"),
@@ -241,7 +241,7 @@ def test_values_that_contradict_are_refused(folder: Path, text: str, part: str) 
     assert part in said and "line " in said
 
 
-def test_all_contradictions_are_told_at_once(folder: Path) -> None:
+def test_all_contradictions_are_reported_at_once(folder: Path) -> None:
     said = refusal(folder, "maxPods: -1\nreadOnlyPort: 70000\n")
     assert "maxPods" in said and "readOnlyPort" in said and "line 3" in said and "line 4" in said
 
@@ -262,7 +262,7 @@ def test_all_contradictions_are_told_at_once(folder: Path) -> None:
         pytest.param(["--node-ip=127.0.0.1"], "nobody else reaches it", id="loopback"),
         pytest.param(["--node-ip=10.0.0.1,10.0.0.2"], "one address per family", id="two of a family"),
         pytest.param(["--register-with-taints=a"], "key=value:effect", id="taint"),
-        pytest.param(["--register-with-taints=a:Never"], "no taint effect", id="taint effect"),
+        pytest.param(["--register-with-taints=a:Never"], "is not a taint effect", id="taint effect"),
         pytest.param(["--exit-on-lock-contention"], "needs --lock-file", id="contention for no file"),
     ],
 )
@@ -276,7 +276,7 @@ def test_flags_that_have_no_field() -> None:
     found = parse(argv.split(), hostname="n")
     assert found.api.kubeconfig == "/k"
     assert found.node.ips == ("10.0.0.1", "fd00::1")
-    assert found.node.labels == {"a": "b", "node.kubernetes.io/x": "y"}
+    assert found.node_policy.labels == {"a": "b", "node.kubernetes.io/x": "y"}
     assert (found.process.lock_file, found.process.exit_on_lock_contention) == ("/l", False)
 
 
@@ -284,7 +284,7 @@ def test_taints_and_thresholds_on_the_command_line() -> None:
     found = parse(
         ["--register-with-taints=a=b:NoSchedule,c:NoExecute", "--eviction-hard=memory.available<1Gi"], hostname="n"
     )
-    assert found.node.taints == (
+    assert found.node_policy.taints == (
         {"key": "a", "effect": "NoSchedule", "value": "b"},
         {"key": "c", "effect": "NoExecute"},
     )
@@ -355,14 +355,14 @@ _VALUES = st.recursive(
 _SECTIONS = st.sampled_from(sorted({path.split(".")[0] for path in FIELDS}))
 
 
-def test_a_list_that_is_not_obeyed_is_told(folder: Path) -> None:
+def test_a_list_that_is_not_obeyed_gives_a_notice(folder: Path) -> None:
     found = parsed(folder, "tlsCurvePreferences: [29]\n")
     assert [line for line in found.notices if line.startswith("tlsCurvePreferences is not supported")]
 
 
 @hypothesis_settings(max_examples=150, deadline=None)
 @given(st.dictionaries(_SECTIONS | st.text(max_size=8), _VALUES, max_size=5))
-def test_any_document_is_taken_or_refused_never_a_traceback(tmp: dict[str, Any]) -> None:
+def test_any_document_is_accepted_or_refused_never_a_traceback(tmp: dict[str, Any]) -> None:
     text = yaml.safe_dump({"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration", **tmp})
     try:
         flatten(decode(text, "f"))
@@ -372,7 +372,7 @@ def test_any_document_is_taken_or_refused_never_a_traceback(tmp: dict[str, Any])
 
 @hypothesis_settings(max_examples=150, deadline=None)
 @given(st.text(max_size=200))
-def test_any_text_is_taken_or_refused(text: str) -> None:
+def test_any_text_is_accepted_or_refused(text: str) -> None:
     try:
         decode(HEAD + text, "f")
     except Invalid as error:
@@ -381,7 +381,7 @@ def test_any_text_is_taken_or_refused(text: str) -> None:
 
 @hypothesis_settings(max_examples=150, deadline=None)
 @given(st.lists(st.text(max_size=12).map(lambda text: f"--{text}") | st.text(max_size=8), max_size=4))
-def test_any_command_line_is_taken_or_refused(argv: list[str]) -> None:
+def test_any_command_line_is_accepted_or_refused(argv: list[str]) -> None:
     try:
         parse(argv, hostname="n")
     except (Invalid, SystemExit):
@@ -401,7 +401,7 @@ def test_what_an_agent_without_an_api_server_refuses(argv: tuple[str, ...], caus
         adapted(parse(list(argv), hostname="n"))
 
 
-def test_without_an_api_server_certificates_alone_say_who_somebody_is() -> None:
+def test_without_an_api_server_only_certificates_identify_users() -> None:
     found = adapted(parse(["--pod-manifest-path=/m"], hostname="n"))
     assert (found.server.auth.webhook, found.server.auth.mode) == (False, "AlwaysAllow")
     assert "standalone" in found.notices[-2] and "client certificate" in found.notices[-1]

@@ -112,9 +112,9 @@ class Bench:
 
     def settings(self, **auth: Any) -> ServerSettings:
         cert, key = self.authority.issue("serving", "node-1")
-        base = AuthSettings(False, str(self.authority.path), True, 120, "Webhook", 300, 30)
+        base = replace(AuthSettings(False, str(self.authority.path), True, 120, "Webhook", 300, 30), **auth)
         return ServerSettings(
-            True, "127.0.0.1", -1, 0, cert, key, "", (), "127.0.0.1", -1, True, True, 3600, replace(base, **auth)
+            True, "127.0.0.1", -1, 0, cert, key, "", (), "127.0.0.1", -1, True, True, 3600, base, local_socket=""
         )
 
     async def start(self, settings: ServerSettings, clock: Clock | None = None, **deps: Any) -> KubeletServer:
