@@ -13,7 +13,7 @@ from agent.build.eviction import BuiltEviction, EvictionDeps, build_eviction
 from agent.build.managers import connect
 from agent.build.node import cgroup_facts, kubepods, lease, node_allocatable, node_keeper
 from agent.build.plugins import BuiltPlugins, build_plugins
-from agent.build.pods import pod_materials, pod_parts
+from agent.build.pods import pod_parts, pod_volumes
 from agent.build.shutdown import shutdown_tasks
 from agent.common.model.pods import ContainerState
 from agent.devices.edge.pod_resources_metrics import PodResourcesMetrics
@@ -31,7 +31,7 @@ from agent.runtime.work.relist import Observer
 from agent.settings import Settings
 from agent.stats.edge import readings as machine_figures
 from agent.stats.work import StatsProvider, StatsSources
-from agent.volumes.edge.volume_metrics import VolumeCounts
+from agent.volumes.edge.volume_metrics import VolumeStatsCollector
 from nodelib.clock import SystemClock
 from nodelib.kube.reflector import Reflector
 
@@ -71,7 +71,7 @@ async def build_core(settings: Settings, *, wants_nodes: bool = False) -> Core:
         events=ground.events,
         figures=PodResourcesMetrics(ground.metrics.registry),
     )
-    built = pod_materials(ground, keeper, table, cgroup_facts(ground, tree, sizes, alone), plugins.csi)
+    built = pod_volumes(ground, keeper, table, cgroup_facts(ground, tree, sizes, alone), plugins.csi)
     connect(ledgers.exclusive, table, plugins.devices)
     probe_io = ProbeIo(ground.made.cri)
     probes = ProbeKeeper(probe_io, ground.events, table.on_probe, ground.clock, ground.metrics)
@@ -84,7 +84,7 @@ async def build_core(settings: Settings, *, wants_nodes: bool = False) -> Core:
     table.connect(parts)
     ground.metrics.watch_pods(table, lambda: stages(table.memories(), {pod.uid for pod in table.active()}))
     ground.metrics.registry.register(ground.credentials.collector(clock))
-    ground.metrics.registry.register(VolumeCounts(plugins.csi_stats.latest))
+    ground.metrics.registry.register(VolumeStatsCollector(plugins.csi_stats.latest))
     ground.metrics.watch_certificates(built.certificates.states)
     stats = _stats(ground, table, plugins)
     return Core(
@@ -102,7 +102,7 @@ async def build_core(settings: Settings, *, wants_nodes: bool = False) -> Core:
         observer=parts.observer,
         reporter=parts.reporter,
         images=parts.images,
-        materials=built,
+        volumes=built,
         plugins=plugins,
         probes=probes,
         probe_io=probe_io,
@@ -119,7 +119,7 @@ async def build_core(settings: Settings, *, wants_nodes: bool = False) -> Core:
 
 def _stats(ground: Base, table: PodTable, plugins: BuiltPlugins) -> StatsProvider:
     cri = ground.made.cri
-    sources = StatsSources(table, cri, cri, machine_figures.CgroupReader(), machine_figures, plugins.csi_stats.figures)
+    sources = StatsSources(table, cri, cri, machine_figures.CgroupReader(), machine_figures, plugins.csi_stats.by_pod)
     return StatsProvider(derive.stats_settings(ground.settings), sources, ground.clock)
 
 

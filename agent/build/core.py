@@ -94,7 +94,7 @@ class Core:
     observer: Observer
     reporter: Reporter
     images: ImageManager
-    materials: BuiltVolumes
+    volumes: BuiltVolumes
     plugins: BuiltPlugins
     probes: ProbeKeeper
     probe_io: ProbeIo
@@ -139,7 +139,7 @@ class Core:
             "pods-synced": self._tell_synced,
             "mirror-pods": self.static.keep_mirrors,
             "lease": self.lease.run,
-            **dict(self.materials.tasks()),
+            **dict(self.volumes.tasks()),
             **self.credentials.tasks(),
         }
 
@@ -215,7 +215,7 @@ class Core:
     async def close(self) -> None:
         """Close the connections."""
         await self.static.close()
-        await self.materials.close()
+        await self.volumes.close()
         await self.plugins.close()
         await self.probe_io.close()
         await self.connections.close()

@@ -84,7 +84,7 @@ def cgroup_policy(settings: Settings) -> Policy:
     )
 
 
-def material_settings(settings: Settings) -> PodDefaults:
+def pod_defaults(settings: Settings) -> PodDefaults:
     return PodDefaults(
         node_name=settings.node.name,
         root_dir=settings.paths.root_dir,
@@ -121,7 +121,7 @@ def served_node(settings: Settings, addresses: tuple[str, ...]) -> ServedNode:
     )
 
 
-def material_node(keeper: NodeKeeper, addresses: tuple[str, ...]) -> NodeContext:
+def node_context(keeper: NodeKeeper, addresses: tuple[str, ...]) -> NodeContext:
     """The node as container configurations depend on it."""
     return NodeContext(
         host_ips=addresses,

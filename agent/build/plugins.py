@@ -24,11 +24,11 @@ from agent.pods.work.pod_table import PodTable
 from agent.stats.edge.readings import filesystem
 from agent.volumes.edge.csi_disk import CsiDisk
 from agent.volumes.edge.csi_driver import CsiDriver
-from agent.volumes.work.csi import CsiEdges, CsiVolumes
 from agent.volumes.work.csi_drivers import CsiDrivers
 from agent.volumes.work.csi_expand import CsiExpander
 from agent.volumes.work.csi_objects import CsiObjects
 from agent.volumes.work.csi_stats import CsiStats
+from agent.volumes.work.csi_volumes import CsiVolumes, CsiVolumesDeps
 from agent.volumes.work.tokens import TokenCache
 from nodelib.clock import Clock
 from nodelib.errors import Temporary
@@ -60,7 +60,7 @@ class BuiltPlugins:
         return [
             ("plugins", self.desk.run),
             ("csi volumes", self.csi.run),
-            ("csi figures", self.csi_stats.run),
+            ("csi stats", self.csi_stats.run),
             ("csi expansion", self.expander.run),
             ("devices", self.devices.run),
             ("resource claims", self.claims.run),
@@ -98,7 +98,7 @@ async def build_plugins(
     objects = CsiObjects(client, TokenCache(client, clock), node)
     drivers = CsiDrivers(objects, CsiDriver, clock, table.retry_blocked)
     in_use = _in_use(node, keeper, clock)
-    csi = CsiVolumes(root_dir, node, CsiEdges(drivers, objects, CsiDisk(root_dir), clock, in_use, table.synced))
+    csi = CsiVolumes(root_dir, node, CsiVolumesDeps(drivers, objects, CsiDisk(root_dir), clock, in_use, table.synced))
     await csi.load()
     devices = _devices(f"{root_dir}/device-plugins", clock, keeper, table, exclusive)
     await devices.load()

@@ -12,9 +12,11 @@ from agent.build.plugins import BuiltPlugins
 from agent.build.volumes import BuiltVolumes, build_volumes
 from agent.common.model.pods import Pod
 from agent.common.work.gate import Gate
+from agent.containers.work.configs import CgroupFacts
 from agent.images.edge.image_content import ImageContent
 from agent.images.work.images import ImageManager, ImageManagerDeps
 from agent.images.work.pull_progress import PullWatch
+from agent.images.work.pull_secrets import PullSecrets
 from agent.node.work.node import NodeKeeper
 from agent.pods.edge.api_pods import PodsApi
 from agent.pods.edge.hook_http import HttpHooks
@@ -27,19 +29,18 @@ from agent.pods.work.report import Reporter
 from agent.pods.work.startup import StartupLatencyTracker
 from agent.probes.work import ProbeKeeper
 from agent.runtime.work.relist import Observer
-from agent.volumes.work.csi import CsiVolumes
-from agent.volumes.work.world import CgroupFacts
+from agent.volumes.work.csi_volumes import CsiVolumes
 
 
-def pod_materials(
+def pod_volumes(
     ground: Base, keeper: NodeKeeper, table: PodTable, cgroups: CgroupFacts, csi: CsiVolumes
 ) -> BuiltVolumes:
-    """Volumes, hosts files and cgroups of pods, and what keeps them up to date."""
+    """The volumes of pods, their container configurations, and what keeps them up to date."""
     return build_volumes(
         ground.made.api,
-        derive.material_settings(ground.settings),
+        derive.pod_defaults(ground.settings),
         clock=ground.clock,
-        node=lambda: derive.material_node(keeper, ground.addresses.current),
+        node=lambda: derive.node_context(keeper, ground.addresses.current),
         cgroups=cgroups,
         notify=table.refresh,
         warn=lambda pod, reason, message: ground.events.emit(pod.raw, "Warning", reason, message),
@@ -65,7 +66,7 @@ def pod_parts(
     api = PodsApi(ground.made.api)
     desk = ImageManagerDeps(
         images=cri,
-        credentials=build_pull_credentials(settings, built.materials, clock),
+        credentials=build_pull_credentials(settings, PullSecrets(built.objects, built.warnings), clock),
         events=ground.events,
         clock=clock,
         records=ledgers.pulls,
@@ -77,7 +78,8 @@ def pod_parts(
     return Parts(
         runtime=cri,
         images=images,
-        materials=built.materials,
+        volumes=built.manager,
+        configs=built.configs,
         cgroups=cgroups,
         allocations=ledgers.allocations,
         endings=ledgers.endings,
@@ -86,6 +88,7 @@ def pod_parts(
         claims=plugins.claims,
         probes=probes,
         events=ground.events,
+        warnings=built.warnings,
         api=api,
         reporter=Reporter(api, clock, metrics),
         observer=Observer(cri, files, clock, table.on_seen, metrics),

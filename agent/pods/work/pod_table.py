@@ -63,7 +63,7 @@ class PodTable:
         """The parts know the table and the table knows them: this closes the ring."""
         self._parts = parts
         self._resizes = Resizes(parts, self._workers, self.active, self._node, self.refresh)
-        self._refreshes = Refreshes(parts.materials, self.refresh)
+        self._refreshes = Refreshes(parts.volumes, self.refresh)
 
     @property
     def parts(self) -> Parts:
@@ -188,7 +188,7 @@ class PodTable:
         worker = self._workers.get(uid)
         if worker is None:
             return
-        if worker.memory.materials is None:
+        if worker.memory.prepared is None:
             worker.memory.blocked, worker.memory.outdated = None, True
             worker.poke()
         else:

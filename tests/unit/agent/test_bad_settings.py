@@ -55,7 +55,7 @@ def _used(found: Settings) -> None:
     """What the agent makes of its settings before it reaches for anything."""
     derive.cgroup_policy(found)
     derive.node_policy(found)
-    derive.material_settings(found)
+    derive.pod_defaults(found)
     derive.stats_settings(found)
     try:
         adapted(found)

@@ -17,7 +17,8 @@ async def release(context: Context) -> None:
         parts.probes.forget(memory.pod.uid)
         try:
             with memory.timeline.step("unmount volumes", of="release"):
-                await parts.materials.release(memory.pod.uid)
+                await parts.volumes.release(memory.pod.uid)
+                parts.warnings.drop_pod(memory.pod.uid)
             await parts.claims.release(memory.pod.uid)
             with memory.timeline.step("remove cgroup", of="release"):
                 await parts.cgroups.remove_pod(memory.pod.uid)
@@ -25,7 +26,7 @@ async def release(context: Context) -> None:
             context.warn("FailedKillPod", f"error releasing the pod's volumes and cgroup: {error}")
             raise StepFailed("FailedKillPod", error) from error
         parts.exclusive.release(memory.pod.uid)
-        memory.materials, memory.foundation, memory.released = None, None, True
+        memory.prepared, memory.foundation, memory.released = None, None, True
 
 
 async def confirm(context: Context) -> None:

@@ -136,7 +136,7 @@ def test_a_block_volume_is_no_mount_and_a_file_system_no_device() -> None:
     one = container(volumeMounts=[{"name": "d", "mountPath": "/d"}], volumeDevices=[{"name": "disk"}])
     with pytest.raises(NodewrightError, match="volumeMode Block"):
         plan_mounts(pod(one), one, BLOCK, {}, recursive_read_only=True)
-    with pytest.raises(NodewrightError, match="no block volume"):
+    with pytest.raises(NodewrightError, match="is not a block volume"):
         plan_devices(pod(one), one, VOLUMES)
 
 

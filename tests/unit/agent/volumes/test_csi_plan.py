@@ -19,7 +19,7 @@ from agent.volumes.model.csi import (
     DriverFacts,
     SecretRef,
 )
-from agent.volumes.model.sources import TokenNeed
+from agent.volumes.model.sources import TokenRequest
 from agent.volumes.plan import csi
 from agent.volumes.plan.csi_node import NODE_ID, check_driver, csi_node, node_patch
 from nodelib.errors import Invalid, Permanent
@@ -116,10 +116,10 @@ def test_access_modes(modes: tuple[str, ...], capabilities: tuple[int, ...], mod
         pytest.param("File", {"fs_group": None}, False, id="no group"),
     ],
 )
-def test_who_gives_the_volume_to_the_group(policy: str | None, change: Json, expected: bool) -> None:
+def test_which_volumes_the_agent_gives_to_the_group(policy: str | None, change: Json, expected: bool) -> None:
     volume, driver = replace(VOLUME, **change), {"spec": {"fsGroupPolicy": policy}}
-    assert csi.gives_to_group(volume, driver, FACTS) is expected
-    assert not csi.gives_to_group(volume, driver, replace(FACTS, capabilities=frozenset({MOUNT_GROUP})))
+    assert csi.applies_fs_group(volume, driver, FACTS) is expected
+    assert not csi.applies_fs_group(volume, driver, replace(FACTS, capabilities=frozenset({MOUNT_GROUP})))
 
 
 def test_a_driver_that_mounts_for_a_group_is_told_it() -> None:
@@ -129,7 +129,7 @@ def test_a_driver_that_mounts_for_a_group_is_told_it() -> None:
     assert "volume_mount_group" not in csi.capability(VOLUME, FACTS)["mount"]
 
 
-def test_publish_names_the_staging_path_only_to_who_staged() -> None:
+def test_publish_names_the_staging_path_only_to_drivers_that_stage() -> None:
     given: Json = {"target": "/t", "staging": "/s", "context": {}, "volume_context": {}, "secrets": {}}
     assert csi.publish_request(VOLUME, FACTS, **given)["staging_target_path"] == "/s"
     inline = replace(VOLUME, ephemeral=True)
@@ -140,12 +140,16 @@ def test_publish_names_the_staging_path_only_to_who_staged() -> None:
 def test_pod_and_tokens_in_the_context(in_secrets: bool) -> None:
     spec = {"podInfoOnMount": True, "tokenRequests": [{"audience": "vault"}, {}]}
     driver = {"spec": {**spec, "serviceAccountTokenInSecrets": in_secrets}}
-    needs = csi.token_needs(driver)
-    assert needs == (TokenNeed("vault", 3600), TokenNeed("", 3600))
+    requests = csi.token_requests(driver)
+    assert requests == (TokenRequest("vault", 3600), TokenRequest("", 3600))
     status = {"token": "t", "expirationTimestamp": "2026-01-01T00:00:00Z"}
     owner = subject(serviceAccountName="sa")
-    context, hidden = csi.contexts(
-        replace(VOLUME, attributes={"pool": "a"}), owner, driver, dict.fromkeys(needs, status), CsiSecrets({"k": "v"})
+    context, hidden = csi.publish_contexts(
+        replace(VOLUME, attributes={"pool": "a"}),
+        owner,
+        driver,
+        dict.fromkeys(requests, status),
+        CsiSecrets({"k": "v"}),
     )
     assert context["pool"] == "a" and context["csi.storage.k8s.io/pod.uid"] == owner.uid
     assert context["csi.storage.k8s.io/serviceAccount.name"] == "sa"
@@ -156,7 +160,7 @@ def test_pod_and_tokens_in_the_context(in_secrets: bool) -> None:
 
 def test_usage() -> None:
     given = [{"unit": 1, "available": 5, "total": 9, "used": 4}, {"unit": 2, "available": 1, "total": 3, "used": 2}]
-    assert csi.usage_figures(given) == {
+    assert csi.usage_stats(given) == {
         "available": 5,
         "capacity": 9,
         "used": 4,
