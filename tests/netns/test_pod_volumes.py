@@ -330,7 +330,7 @@ def test_trust_bundles_by_name_and_signer(server: ApiServer, tmp_path: Path) -> 
 
 @isolated
 def test_pod_certificates(server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agent.volumes.work.pod_certificates._GET_TIMEOUT", 0.5)
+    monkeypatch.setattr("agent.volumes.work.pod_certificates._GET_TIMEOUT", 2.0)
 
     async def scenario(world: World) -> None:
         await world.register()

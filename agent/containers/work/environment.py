@@ -15,7 +15,7 @@ from nodelib.errors import Permanent
 
 
 class EnvironmentReader:
-    """The environment is read anew for each start of a container."""
+    """Reads the environment again for each start of a container."""
 
     def __init__(self, objects: ConfigObjects, disk: ContainerDisk) -> None:
         self._objects, self._disk = objects, disk

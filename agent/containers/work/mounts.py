@@ -17,7 +17,7 @@ from nodelib.errors import NodewrightError, Permanent
 
 
 class MountMaker:
-    """Mounts are made anew for each start of a container."""
+    """Makes new mounts for each start of a container."""
 
     def __init__(self, settings: PodDefaults, disk: ContainerDisk) -> None:
         self._settings, self._disk = settings, disk

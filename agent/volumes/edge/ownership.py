@@ -11,7 +11,7 @@ _READ_WRITE, _READ_ONLY, _EXECUTE = 0o660, 0o440, 0o110
 def apply_fs_group(root: str, group: int, *, read_only: bool, policy: str = "Always") -> None:
     """Set group, group permissions and setgid of everything below `root`, deepest first. Links are never followed.
 
-    `policy` OnRootMismatch skips the walk when the root looks right already. Raises OSError.
+    `policy` OnRootMismatch skips the walk when the root has the right group and mode. Raises OSError.
     """
     if policy == "OnRootMismatch" and _matches(root, group, read_only):
         return

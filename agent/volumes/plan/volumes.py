@@ -80,7 +80,7 @@ def needs_only_objects_and_tokens(pod: Pod, refs: SourceRefs) -> bool:
 
 
 def objects_suffice(pod: Pod, objects: Mapping[ObjectRef, Json | None], refs: SourceRefs, node: NodeContext) -> bool:
-    """Whether the volumes can be made from these objects, whatever the tokens will be."""
+    """Whether the volumes can be made from these objects once there are tokens."""
     sources = VolumeSources(objects=dict(objects), tokens=dict.fromkeys(refs.tokens, "-"))
     try:
         plan_volumes(pod, sources, node)

@@ -1,4 +1,4 @@
-"""Service account tokens bound to pods, kept while the pod lives and renewed when plan/tokens.py says so."""
+"""Service account tokens bound to pods, kept while the pod lives and renewed as plan/tokens.py decides."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def test_plans(mount: Json, expected: MountPlan) -> None:
 
 
 @pytest.mark.parametrize(
-    ("mount", "said"),
+    ("mount", "message"),
     [
         pytest.param({"name": "none", "mountPath": "/d"}, 'cannot find volume "none"', id="no such volume"),
         pytest.param({"name": "disk", "mountPath": "/d", "subPath": "/etc"}, "must not be an absolute", id="absolute"),
@@ -109,8 +109,8 @@ def test_plans(mount: Json, expected: MountPlan) -> None:
         ),
     ],
 )
-def test_refusals(mount: Json, said: str) -> None:
-    with pytest.raises(NodewrightError, match=said):
+def test_refusals(mount: Json, message: str) -> None:
+    with pytest.raises(NodewrightError, match=message):
         plan(mount, env={"UP": "..", "ROOT": "/etc"})
 
 

@@ -1,4 +1,4 @@
-"""CSI volumes through drivers that fail and agents that start again. The disk outlives the agent."""
+"""CSI volumes with drivers that fail and agents that restart; the disk outlives the agent."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ async def test_a_restarted_agent_needs_no_driver_for_mounted_volumes(world: Worl
 
 
 @pytest.mark.parametrize("step", ["stage", "publish"])
-async def test_a_call_without_an_answer_is_undone_with_the_pod(world: World, step: str) -> None:
+async def test_a_call_that_timed_out_is_undone_with_the_pod(world: World, step: str) -> None:
     """The driver may still be working on it: what it was given stays recorded, across a restart too."""
     world.driver.fail[step] = "DEADLINE_EXCEEDED"
     with pytest.raises(NodewrightError, match=r"MountVolume.SetUp failed for volume \"pv\""):
@@ -120,7 +120,7 @@ async def test_a_pod_that_gives_up_releases_what_was_only_staged(world: World) -
     assert world.driver.calls[-1] == "unstage" and not world.disk.files
 
 
-async def test_it_waits_for_the_attachment_and_says_so(world: World) -> None:
+async def test_it_waits_for_the_attachment(world: World) -> None:
     del world.api.drivers["drv"]
     waiting = asyncio.create_task(world.mount(A))
     for _ in range(12):

@@ -57,7 +57,7 @@ async def test_sources_are_ready_before_there_is_a_token(world: World) -> None:
         await world.volumes.sources_ready(pod(container("a"), volumes=[missing]))
 
 
-async def test_a_signer_holds_up_its_own_volume_only(world: World) -> None:
+async def test_a_slow_signer_delays_its_own_volume_only(world: World) -> None:
     projected = {"name": "tls", "projected": {"sources": [CERTIFICATE]}}
     subject = pod(volumes=[{"name": "c", "configMap": {"name": "settings"}}, projected])
     with pytest.raises(Temporary, match="not issued yet"):

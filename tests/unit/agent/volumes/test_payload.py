@@ -71,14 +71,14 @@ def test_secret_is_decoded() -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "found", "said"),
+    ("source", "found", "message"),
     [
         pytest.param({}, None, 'configmap "settings" not found.*Create ConfigMap shop/settings', id="object"),
         pytest.param({"items": [{"key": "no", "path": "x"}]}, CONFIG, "non-existent key 'no' of ConfigMap", id="key"),
     ],
 )
-def test_missing_things_wait(source: Json, found: Json | None, said: str) -> None:
-    with pytest.raises(Temporary, match=said):
+def test_missing_things_wait(source: Json, found: Json | None, message: str) -> None:
+    with pytest.raises(Temporary, match=message):
         object_files(pod(), "v", CM, source, found, 0o644)
 
 
@@ -211,7 +211,7 @@ def test_pod_certificates(paths: Json, context: Json, expected: dict[str, tuple[
     assert shown(files) == expected
 
 
-def test_a_certificate_that_cannot_be_had() -> None:
+def test_a_certificate_that_was_not_obtained() -> None:
     source = {"sources": [{"podCertificate": {**ASKED, "keyPath": "k"}}]}
     why = Temporary("not issued yet")
     sources = VolumeSources(certificates={CertificateProjection("v", 0, "example.com/s", "ED25519"): why})
@@ -219,7 +219,7 @@ def test_a_certificate_that_cannot_be_had() -> None:
         projected_files(pod(), "v", source, sources, NODE)
 
 
-def test_what_a_certificate_source_asks_for() -> None:
+def test_certificate_projection() -> None:
     origin = {**ASKED, "maxExpirationSeconds": 3600, "userAnnotations": {"b.io/k": "2", "a.io/k": "1"}}
     found = certificate_projection("v", 2, origin)
     assert found == CertificateProjection("v", 2, "example.com/s", "ED25519", 3600, (("a.io/k", "1"), ("b.io/k", "2")))

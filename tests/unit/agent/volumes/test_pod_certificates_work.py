@@ -1,4 +1,4 @@
-"""The life of a pod's certificate: asked for, waited for, shown, renewed, refused."""
+"""Certificates of pods: requested, waited for, shown, renewed, refused."""
 
 from __future__ import annotations
 
@@ -125,9 +125,9 @@ async def test_a_refusal_is_final(world: World, how: str) -> None:
         Permanent, match=f'permanently {how.lower()}: reason="UnsupportedKeyType" message="use ED25519"'
     ):
         await task
-    said = {"Denied": "was denied", "Failed": "failed"}[how]
+    outcome = {"Denied": "was denied", "Failed": "failed"}[how]
     assert world.warned == [
-        (how, f'PodCertificateRequest shop/req-1 {said}, reason="UnsupportedKeyType", message="use ED25519"')
+        (how, f'PodCertificateRequest shop/req-1 {outcome}, reason="UnsupportedKeyType", message="use ED25519"')
     ]
     await world.clock.advance(10 * HOUR)
     with pytest.raises(Permanent):
@@ -150,7 +150,7 @@ async def test_renewal(world: World) -> None:
     assert world.warned == []
 
 
-async def test_a_signer_that_forgets_to_renew(world: World) -> None:
+async def test_a_signer_that_does_not_renew(world: World) -> None:
     await world.first()
     await world.until_overdue()
     assert world.manager.states() == {("example.com/s", "fresh"): 1}

@@ -102,7 +102,7 @@ def test_atomic_volumes(volume: Json, in_memory: bool, plugin: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("volume", "error", "said"),
+    ("volume", "error", "message"),
     [
         pytest.param({"emptyDir": {"medium": "Tape"}}, Invalid, 'unknown storage medium "Tape"', id="medium"),
         pytest.param({"hostPath": {"path": "x"}}, Invalid, "absolute path", id="relative hostPath"),
@@ -113,8 +113,8 @@ def test_atomic_volumes(volume: Json, in_memory: bool, plugin: str) -> None:
         pytest.param({"configMap": {"name": "c"}}, Temporary, 'configmap "c" not found', id="missing"),
     ],
 )
-def test_refusals(volume: Json, error: type[NodewrightError], said: str) -> None:
-    with pytest.raises(error, match=said) as raised:
+def test_refusals(volume: Json, error: type[NodewrightError], message: str) -> None:
+    with pytest.raises(error, match=message) as raised:
         plan(volume)
     assert raised.value.action
 

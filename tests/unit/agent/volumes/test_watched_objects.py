@@ -105,7 +105,7 @@ async def test_a_watch_ends_after_its_last_user(world: World, monkeypatch: pytes
     world.objects.drop_user("u2")
 
 
-async def test_the_next_pod_finds_it_known(world: World) -> None:
+async def test_the_next_pod_needs_no_request(world: World) -> None:
     await world.api.config_map("settings", {"a": "1"})
     await world.objects.get("u1", KEY)
     await until(lambda: world.watches() == 1)
@@ -124,7 +124,7 @@ async def test_a_new_pod_never_starts_from_an_old_read(world: World) -> None:
     assert found is not None and found["data"] == {"a": "2"}
 
 
-async def test_forbidden_for_a_moment_is_waited_out(world: World) -> None:
+async def test_a_403_for_a_moment_is_retried(world: World) -> None:
     """The authorizer of the API server learns of a new pod a moment after its node does."""
     await world.api.config_map("settings", {"a": "1"})
     world.api.fail_with = [403, 403, 403]
@@ -258,7 +258,7 @@ async def test_trust_bundles_notify_their_users(world: World) -> None:
     await objects.close()
 
 
-async def test_renewals_are_announced(world: World) -> None:
+async def test_a_pod_is_notified_of_renewals(world: World) -> None:
     """A token of one second must be renewed at once, and its pod is notified."""
     objects = PodObjects(world.client, SystemClock(), world.notified.append)
     tasks = [asyncio.create_task(work()) for _, work in objects.tasks()]

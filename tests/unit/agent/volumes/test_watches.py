@@ -13,7 +13,7 @@ from agent.volumes.plan.watches import Step, must_notify, next_step, waits_befor
         pytest.param(False, "", None, Step.READ, id="nothing is known"),
         pytest.param(True, "", {"data": {}}, Step.LIST, id="read, not listed"),
         pytest.param(True, "7", {"data": {}}, Step.WATCH, id="listed"),
-        pytest.param(True, "7", None, Step.WATCH, id="it does not exist: it may come"),
+        pytest.param(True, "7", None, Step.WATCH, id="it does not exist, but may be created"),
         pytest.param(True, "7", {"immutable": True}, Step.STOP, id="it cannot change"),
     ],
 )
@@ -21,7 +21,7 @@ def test_next_step(known: bool, listed: str, current: dict[str, object] | None, 
     assert next_step(known=known, listed=listed, current=current) is step
 
 
-def test_only_an_object_that_is_there_may_wait_for_its_watch() -> None:
+def test_only_an_object_that_exists_waits_for_its_watch() -> None:
     assert waits_before_watch({}) and not waits_before_watch(None)
 
 
