@@ -52,7 +52,7 @@ class CsiVolume:
 
 @dataclass(frozen=True, slots=True, order=True)
 class VolumeKey:
-    """What a driver takes for one volume."""
+    """Identifies a volume: its driver, and the driver's id of it."""
 
     driver: str
     handle: str

@@ -85,7 +85,7 @@ def check_lifecycle(volume: CsiVolume, driver: Json | None) -> None:
 
 
 def needs_attachment(volume: CsiVolume, driver: Json | None) -> bool:
-    """Whether a controller must attach the volume first; so it is without a CSIDriver object."""
+    """Whether a controller must attach the volume first; true when there is no CSIDriver object."""
     return not volume.ephemeral and ((driver or {}).get("spec") or {}).get("attachRequired") is not False
 
 
@@ -204,7 +204,7 @@ def publish_contexts(
 
 
 def volume_data(volume: CsiVolume, node: str) -> dict[str, str]:
-    """vol_data.json of a pod's volume, with upstream's keys: upstream's kubelet can take over, and the reverse."""
+    """vol_data.json of a pod's volume, with upstream's keys: either kubelet can replace the other on a node."""
     return {
         "specVolID": volume.spec_name,
         "volumeHandle": volume.handle,

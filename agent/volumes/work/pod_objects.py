@@ -124,9 +124,8 @@ class PodObjects:
             for uid in sorted(self._tokens.due()):
                 self._notify(uid)
             if self._tokens.due():
-                await self._clock.sleep(
-                    1
-                )  # refreshing the volumes renews the token: give it time before notifying again
+                # Refreshing the volumes renews the token: give it time before notifying again.
+                await self._clock.sleep(1)
 
     async def _wait_synced(self, reflector: Reflector) -> None:
         if reflector.synced.is_set():

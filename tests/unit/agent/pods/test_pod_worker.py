@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agent.common.model.errors import CriError, CriUnavailable
-from agent.common.model.pods import ExecResult, ImageFacts, ProbeState, RunState
+from agent.common.model.pods import ExecResult, ImageFacts, Pod, ProbeState, RunState
 from nodelib.kube.client import ApiError, ApiUnreachable
 from tests.fakes.clock import settle
 from tests.fakes.pod_world import IMAGE, World, container
@@ -516,6 +516,17 @@ async def test_a_volume_that_cannot_be_unmounted_yet_holds_the_pod_back(world: W
     assert uid in world.api.pods
     await world.until(world.is_gone, seconds=30)
     assert "FailedKillPod" in world.events.reasons()
+
+
+async def test_a_released_pod_gets_its_warnings_afresh(world: World) -> None:
+    uid = world.create(terminationGracePeriodSeconds=1)
+    await world.until(world.is_ready)
+    subject = Pod(world.api.pods[uid])
+    world.parts.warnings.warn_once(subject, "Once", "x")
+    world.api.ask_deletion(uid, 1)
+    await world.until(world.is_gone, seconds=30)
+    world.parts.warnings.warn_once(subject, "Once", "x")
+    assert world.events.reasons().count("Once") == 2
 
 
 async def test_the_deadline_fails_the_pod(world: World) -> None:
