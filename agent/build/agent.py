@@ -30,7 +30,7 @@ from agent.static.work.mirrors import MirrorPods
 from agent.stats.edge import readings
 from agent.stats.work import StatsProvider, StatsSources
 from agent.volumes.edge.certificate_metrics import PodCertificateCounts
-from agent.volumes.edge.volume_metrics import VolumeCounts
+from agent.volumes.edge.volume_metrics import VolumeStatsCollector
 from nodelib.clock import SystemClock
 
 
@@ -100,7 +100,7 @@ async def build_core(settings: Settings, *, wants_nodes: bool = False) -> Core:
 
 def _stats(base: Base, plugins: BuiltPlugins) -> StatsProvider:
     cri = base.connections.cri
-    sources = StatsSources(base.pods, cri, cri, readings.CgroupReader(), readings, plugins.csi_stats.figures)
+    sources = StatsSources(base.pods, cri, cri, readings.CgroupReader(), readings, plugins.csi_stats.by_pod)
     return StatsProvider(derive.stats_settings(base.settings), sources, base.clock)
 
 
@@ -119,7 +119,7 @@ def _register_metrics(base: Base, plugins: BuiltPlugins, volumes: BuiltVolumes) 
     for collector in (
         PodCounts(pods, lambda: stages(pods.memories(), {pod.uid for pod in pods.active()})),
         base.credentials.collector(base.clock),
-        VolumeCounts(plugins.csi_stats.latest),
+        VolumeStatsCollector(plugins.csi_stats.latest),
         PodCertificateCounts(volumes.certificates.states),
     ):
         base.metrics.registry.register(collector)

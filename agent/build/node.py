@@ -10,6 +10,7 @@ from agent.build import derive
 from agent.build.base import Base
 from agent.build.plugins import BuiltPlugins
 from agent.common.model.pods import Pod
+from agent.containers.work.configs import CgroupFacts
 from agent.node.model import NodePlace
 from agent.node.plan.shutdown import NOT_READY
 from agent.node.work.lease import LeaseKeeper
@@ -21,7 +22,6 @@ from agent.resources.plan.swap import LIMITED, Swap
 from agent.resources.work.cgroups import KubepodsTree
 from agent.resources.work.node_allocatable import AllocatableParts, NodeAllocatable
 from agent.settings import Settings
-from agent.volumes.work.world import CgroupFacts
 
 log = logging.getLogger(__name__)
 

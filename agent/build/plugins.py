@@ -26,11 +26,11 @@ from agent.pods.work.registry import PodRegistry
 from agent.stats.edge.readings import filesystem
 from agent.volumes.edge.csi_disk import CsiDisk
 from agent.volumes.edge.csi_driver import CsiDriver
-from agent.volumes.work.csi import CsiEdges, CsiVolumes
 from agent.volumes.work.csi_drivers import CsiDrivers
 from agent.volumes.work.csi_expand import CsiExpander
 from agent.volumes.work.csi_objects import CsiObjects
 from agent.volumes.work.csi_stats import CsiStats
+from agent.volumes.work.csi_volumes import CsiVolumes, CsiVolumesDeps
 from agent.volumes.work.tokens import TokenCache
 from nodelib.errors import Temporary
 from nodelib.tasks import Work
@@ -59,7 +59,7 @@ class BuiltPlugins:
         return [
             ("plugins", self.manager.run),
             ("csi volumes", self.csi.run),
-            ("csi figures", self.csi_stats.run),
+            ("csi stats", self.csi_stats.run),
             ("csi expansion", self.expander.run),
             ("devices", self.devices.run),
             ("resource claims", self.claims.run),
@@ -96,7 +96,8 @@ async def build_plugins(base: Base, devices: DeviceManager, managers: ResourceMa
     root_dir, node = base.settings.paths.root_dir, base.settings.node.name
     objects = CsiObjects(client, TokenCache(client, clock), node)
     drivers = CsiDrivers(objects, CsiDriver, clock, pods.retry_blocked)
-    csi = CsiVolumes(root_dir, node, CsiEdges(drivers, objects, CsiDisk(root_dir), clock, _in_use(base), pods.synced))
+    csi_deps = CsiVolumesDeps(drivers, objects, CsiDisk(root_dir), clock, _in_use(base), pods.synced)
+    csi = CsiVolumes(root_dir, node, csi_deps)
     await csi.load()
     claims = DraManager(
         DraEdges(

@@ -12,9 +12,11 @@ from agent.build.plugins import BuiltPlugins
 from agent.build.volumes import BuiltVolumes, build_volumes
 from agent.common.model.pods import Pod
 from agent.common.work.gate import Gate
+from agent.containers.work.configs import CgroupFacts
 from agent.images.edge.image_content import ImageContent
 from agent.images.work.images import ImageManager, ImageManagerDeps
 from agent.images.work.pull_progress import PullWatch
+from agent.images.work.pull_secrets import PullSecrets
 from agent.node.work.node import NodeKeeper
 from agent.pods.edge.api_pods import PodsApi
 from agent.pods.edge.hook_http import HttpHooks
@@ -27,12 +29,11 @@ from agent.pods.work.report import Reporter
 from agent.pods.work.startup import StartupLatencyTracker
 from agent.probes.work import ProbeKeeper
 from agent.runtime.work.relist import Observer
-from agent.volumes.work.csi import CsiVolumes
-from agent.volumes.work.world import CgroupFacts
+from agent.volumes.work.csi_volumes import CsiVolumes
 
 
 def pod_volumes(base: Base, keeper: NodeKeeper, cgroups: CgroupFacts, csi: CsiVolumes) -> BuiltVolumes:
-    """Volumes, hosts files and cgroups of pods, and what keeps them up to date."""
+    """The volumes of pods, their container configurations, and what keeps them up to date."""
     return build_volumes(
         base.connections.api,
         base.settings.pod_defaults,
@@ -62,7 +63,7 @@ def pod_parts(
     api = PodsApi(base.connections.api)
     image_deps = ImageManagerDeps(
         images=cri,
-        credentials=build_pull_credentials(settings, built.materials, clock),
+        credentials=build_pull_credentials(settings, PullSecrets(built.objects, built.warnings), clock),
         events=base.events,
         clock=clock,
         records=checkpoints.pulls,
@@ -74,7 +75,8 @@ def pod_parts(
     return Parts(
         runtime=cri,
         images=images,
-        materials=built.materials,
+        volumes=built.manager,
+        configs=built.configs,
         cgroups=cgroups,
         allocations=checkpoints.allocations,
         terminations=checkpoints.terminations,
@@ -83,13 +85,14 @@ def pod_parts(
         claims=plugins.claims,
         probes=probes,
         events=base.events,
+        warnings=built.warnings,
         api=api,
         reporter=Reporter(api, clock, metrics),
         observer=Observer(cri, files, clock, metrics),
         files=files,
         hooks=Hooks(cri, HttpHooks(), clock),
         metrics=metrics,
-        refreshes=Refreshes(built.materials, base.pods.refresh),
+        refreshes=Refreshes(built.manager, base.pods.refresh),
         startups=startups,
         clock=clock,
         host_ips=lambda: base.addresses.current,

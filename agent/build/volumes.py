@@ -1,4 +1,4 @@
-"""Put together everything behind the PodMaterials port; called by the composition root."""
+"""Put together the volumes of pods and the container configurations: both read the same watched API objects."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from agent.common.model.pod_settings import NodeContext, PodDefaults
-from agent.containers.work.pod import PodMaterialsWork
+from agent.common.work.pod_warnings import PodWarnings, Warn
+from agent.containers.work.configs import CgroupFacts, ContainerConfigDeps, ContainerConfigs
 from agent.volumes.edge.pod_certificates import PodCertificateRequests
 from agent.volumes.edge.pod_disk import PodDisk
+from agent.volumes.ports import CsiMounter
+from agent.volumes.work.manager import VolumeManager, VolumeManagerDeps
 from agent.volumes.work.pod_certificates import PodCertificateManager, Reports
 from agent.volumes.work.pod_objects import PodObjects
-from agent.volumes.work.world import CgroupFacts, Csi, VolumeEdges, Warn
 from nodelib.clock import Clock
 from nodelib.kube.client import KubeClient
 from nodelib.tasks import Work
@@ -21,7 +23,9 @@ from nodelib.tasks import Work
 class BuiltVolumes:
     """`tasks()` are to be supervised, `close()` called at the end."""
 
-    materials: PodMaterialsWork
+    manager: VolumeManager
+    configs: ContainerConfigs
+    warnings: PodWarnings
     objects: PodObjects
     requests: PodCertificateRequests
     certificates: PodCertificateManager
@@ -44,13 +48,20 @@ def build_volumes(
     cgroups: CgroupFacts,
     notify: Callable[[str], None],
     warn: Warn,
-    csi: Csi,
+    csi: CsiMounter,
 ) -> BuiltVolumes:
-    """`notify(uid)`: the pod wants refresh() (or another try of prepare());
-    `warn`: a Warning event about a pod; `csi`: who mounts what CSI drivers serve.
+    """`notify(uid)`: the pod's volumes should be refreshed, or mounted if an earlier attempt failed;
+    `warn` emits a Warning event about a pod; `csi` mounts the volumes of CSI drivers.
     """
     objects = PodObjects(client, clock, notify)
     requests = PodCertificateRequests(client, settings.node_name)
     certificates = PodCertificateManager(requests, clock, settings.node_name, node, Reports(notify, warn))
-    edges = VolumeEdges(objects, certificates, PodDisk(settings.root_dir), csi, node, warn, cgroups)
-    return BuiltVolumes(PodMaterialsWork(settings, edges), objects, requests, certificates)
+    disk, warnings = PodDisk(settings.root_dir), PodWarnings(warn)
+    return BuiltVolumes(
+        manager=VolumeManager(settings.root_dir, VolumeManagerDeps(objects, certificates, disk, csi, node)),
+        configs=ContainerConfigs(settings, ContainerConfigDeps(objects, disk, node, warnings, cgroups)),
+        warnings=warnings,
+        objects=objects,
+        requests=requests,
+        certificates=certificates,
+    )

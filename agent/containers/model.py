@@ -1,4 +1,4 @@
-"""What a container is made from, and its mounts as they were decided."""
+"""What a container is made from, and its mounts once they are decided."""
 
 from __future__ import annotations
 
@@ -12,20 +12,23 @@ from agent.volumes.model.volumes import MountedVolume, SubPath
 
 @dataclass(frozen=True, slots=True)
 class PreparedPod:
-    """All that containers of one pod are made from, gathered before any of them starts."""
+    """What all containers of one pod share, prepared before any of them starts.
+
+    `volumes` by name; `services`: all Services of the cluster, for the environment.
+    """
 
     volumes: Mapping[str, MountedVolume] = field(default_factory=dict)
-    hosts_file: str = ""
     cgroup_parent: str = ""
     services: tuple[Json, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerInputs:
-    """What is settled when a container is made. `ips`: its sandbox's; `image_ref`: what the runtime knows the image by.
+    """What is known only when a container is created.
 
-    `target_id`: the container whose processes an ephemeral container is to see (its targetContainerName).
-    `given`: what device plugins and DRA drivers grant it.
+    `ips`: its sandbox's addresses; `image_ref`: the runtime's name of the image; `target_id`: the container whose
+    processes an ephemeral container is to see (its targetContainerName); `devices`: what device plugins and DRA
+    drivers grant it.
     """
 
     attempt: int
@@ -33,7 +36,7 @@ class ContainerInputs:
     image: ImageFacts
     image_ref: str
     target_id: str = ""
-    given: DeviceGrant = NO_DEVICES
+    devices: DeviceGrant = NO_DEVICES
 
 
 @dataclass(frozen=True, slots=True)

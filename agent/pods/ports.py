@@ -7,39 +7,24 @@ from typing import Protocol
 
 from agent.common.model.pods import ContainerState, Json, Pod, ProbeState
 from agent.containers.model import ContainerInputs, PreparedPod
-from agent.images.model.pulls import PullCredential
 from agent.probes.model import ProbeAnswer
 from agent.resources.model import Limits, MemoryUse
+from agent.volumes.model.volumes import MountedVolume
 
 
-class PodMaterials(Protocol):
-    """Volumes, environment, DNS, hosts file: all of a CRI configuration (containers/work/pod.py)."""
+class PodVolumes(Protocol):
+    """The volumes of pods (volumes/work/manager.py)."""
 
-    async def prepare(self, pod: Pod) -> PreparedPod:
-        """Mount and write all that is there; idempotent. Raises Temporary/Permanent naming volume, cause and action."""
-        ...
+    async def mount(self, pod: Pod) -> Mapping[str, MountedVolume]:
+        """Make the pod's directory and mount all its volumes; by name. Idempotent.
 
-    async def sure(self, pod: Pod) -> bool:
-        """Whether nothing can hinder prepare() but a token that is refused, or a disk that fails. Raises what prepare()
-        would while it is not known."""
-        ...
-
-    async def sandbox_config(self, pod: Pod, materials: PreparedPod, attempt: int) -> Json:
-        """CRI PodSandboxConfig (labels: agent.labels.sandbox_labels); the same one goes to every create_container."""
-        ...
-
-    async def container_config(
-        self, pod: Pod, container: Json, materials: PreparedPod, creation: ContainerInputs
-    ) -> Json:
-        """CRI ContainerConfig: env, mounts, resources, security. Raises Permanent as CreateContainerConfigError.
-
-        Labels and annotations come from agent.labels.container_labels() and container_annotations(): they are
-        what a restarted agent knows of the container.
+        Raises Temporary or Permanent naming the volume, the cause and what to do.
         """
         ...
 
-    def container_resources(self, pod: Pod, container: Json) -> Json:
-        """CRI LinuxContainerResources of a container with these resources."""
+    async def sources_ready(self, pod: Pod) -> bool:
+        """Whether all that mount() needs from the API is there but for tokens: only a token that is refused or a disk
+        that fails can make it fail then. Raises what mount() would raise while the API server does not answer."""
         ...
 
     async def refresh(self, pod: Pod) -> None:
@@ -47,15 +32,41 @@ class PodMaterials(Protocol):
         ...
 
     async def release(self, uid: str) -> None:
-        """Unmount and remove the pod's directory; idempotent. A mount that cannot be undone yet raises Temporary."""
+        """Unmount and remove the pod's directory; idempotent. Raises Temporary when a mount is still in use."""
         ...
 
     async def pods_on_disk(self) -> list[str]:
         """UIDs that have a directory under <root>/pods."""
         ...
 
-    async def pull_auth(self, pod: Pod, image: str) -> list[PullCredential]:
-        """Credentials from imagePullSecrets that match `image`, best match first."""
+
+class ContainerConfigs(Protocol):
+    """CRI configurations: environment, DNS, mounts, hosts file, limits (containers/work/configs.py)."""
+
+    async def services(self, pod: Pod) -> tuple[Json, ...]:
+        """All Services, for the environment of the pod's containers.
+
+        Raises Temporary until they have been read once; for a static pod there are none until then.
+        """
+        ...
+
+    async def sandbox_config(self, pod: Pod, prepared: PreparedPod, attempt: int) -> Json:
+        """CRI PodSandboxConfig; the same one goes to every create_container.
+
+        Its labels come from sandbox_labels() in agent/common/model/labels.py.
+        """
+        ...
+
+    async def container_config(self, pod: Pod, container: Json, prepared: PreparedPod, inputs: ContainerInputs) -> Json:
+        """CRI ContainerConfig: env, mounts, resources, security. An error becomes a CreateContainerConfigError.
+
+        Labels and annotations come from container_labels() and container_annotations() in agent/common/model/labels.py:
+        they are what a restarted agent knows of the container.
+        """
+        ...
+
+    def container_resources(self, pod: Pod, container: Json) -> Json:
+        """CRI LinuxContainerResources of a container with these resources."""
         ...
 
 

@@ -9,7 +9,7 @@ from agent.common.model.errors import PluginError
 from agent.common.model.pod_settings import PodPaths
 from agent.common.model.pods import Pod
 from agent.volumes.model.csi import DriverFacts, Published, SecretRef, Staged, VolumeKey
-from agent.volumes.model.sources import TokenNeed
+from agent.volumes.model.sources import TokenRequest
 
 Json = dict[str, Any]
 
@@ -76,10 +76,10 @@ class FakeCsiApi:
     async def secret(self, ref: SecretRef) -> Mapping[str, str]:
         return self.secrets[ref.name]
 
-    async def token(self, pod: Pod, need: TokenNeed) -> Json:
+    async def token(self, pod: Pod, request: TokenRequest) -> Json:
         return {"token": "t"}
 
-    def forget(self, uid: str) -> None:
+    def drop_pod(self, uid: str) -> None:
         return None
 
     async def node(self) -> Json:
@@ -112,7 +112,7 @@ class FakeCsiDisk:
     def is_mounted(self, path: str) -> bool:
         return path in self.mounted
 
-    def give_to_group(self, path: str, group: int, policy: str) -> None:
+    def apply_fs_group(self, path: str, group: int, policy: str) -> None:
         self.groups[path] = group
 
     def published(self, paths: PodPaths) -> list[Published]:

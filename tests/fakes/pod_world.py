@@ -11,6 +11,7 @@ from typing import Any
 from agent.admission.plan.admit import NodeView
 from agent.common.model import labels
 from agent.common.model.pods import ContainerState, ImageFacts, Json, Pod, ProbeState
+from agent.common.work.pod_warnings import PodWarnings
 from agent.containers.model import ContainerInputs, PreparedPod
 from agent.devices.work.devices import DeviceHooks, DeviceManager
 from agent.devices.work.dra import DraEdges, DraManager
@@ -46,22 +47,20 @@ from tests.fakes.fake_cri import FakeCri
 IMAGE = "busybox:1"
 
 
-class FakeMaterials:
-    """Everything a pod asks for is there at once; `missing` makes prepare() fail, `bad_config` container_config().
-    `slow`: what prepare() waits for once all objects are at hand; `refused`: how often it gets no token then."""
+class FakeVolumes:
+    """Volumes are there at once; `missing` makes mount() fail. `slow`: mount() waits for it once all objects are there;
+    `refused`: how often it gets no token after that. `stuck`: pods whose volumes can never be unmounted."""
 
     def __init__(self) -> None:
-        self.prepared: set[str] = set()
+        self.mounted: set[str] = set()
         self.missing: str = ""
-        self.bad_config: str = ""
         self.slow: asyncio.Event | None = None
         self.refused = 0
         self.release_fails = 0
-        self.stuck: set[str] = set()  # whose volumes can never be taken down
+        self.stuck: set[str] = set()
         self.refreshed: list[str] = []
-        self.credentials: dict[str, PullCredential] = {}
 
-    async def prepare(self, pod: Pod) -> PreparedPod:
+    async def mount(self, pod: Pod) -> Mapping[str, MountedVolume]:
         if self.missing:
             raise Temporary(self.missing, obj=f"pod {pod.full_name}")
         if self.slow is not None:
@@ -69,40 +68,12 @@ class FakeMaterials:
         if self.refused:
             self.refused -= 1
             raise Temporary("failed to fetch token", obj=f"pod {pod.full_name}")
-        self.prepared.add(pod.uid)
+        self.mounted.add(pod.uid)
         images = {one["name"]: one["image"]["reference"] for one in pod.spec.get("volumes") or [] if one.get("image")}
-        return PreparedPod({name: MountedVolume(name, "", True, image) for name, image in images.items()})
+        return {name: MountedVolume(name, "", True, image) for name, image in images.items()}
 
-    async def sure(self, pod: Pod) -> bool:
+    async def sources_ready(self, pod: Pod) -> bool:
         return not self.missing
-
-    async def sandbox_config(self, pod: Pod, materials: PreparedPod, attempt: int) -> Json:
-        meta = {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid, "attempt": attempt}
-        network = {"network": "NODE" if pod.host_network else "POD"}
-        linux = {"security_context": {"namespace_options": network}, "cgroup_parent": materials.cgroup_parent}
-        told = {"labels": labels.sandbox_labels(pod), "annotations": dict(pod.meta.get("annotations") or {})}
-        return {"metadata": meta, "linux": linux, **told}
-
-    async def container_config(
-        self, pod: Pod, container: Json, materials: PreparedPod, creation: ContainerInputs
-    ) -> Json:
-        if self.bad_config:
-            raise Temporary(self.bad_config)
-        return {
-            "metadata": {"name": container["name"], "attempt": creation.attempt},
-            "image": {"image": creation.image_ref},
-            "labels": labels.container_labels(pod, container),
-            "annotations": labels.container_annotations(pod, container, creation.attempt),
-            "linux": {"resources": self.container_resources(pod, container)},
-            "mounts": [
-                {"image": {"image": found.image_ref}}
-                for mount in container.get("volumeMounts") or []
-                if (found := materials.volumes.get(mount["name"])) is not None and found.image
-            ],
-        }
-
-    def container_resources(self, pod: Pod, container: Json) -> Json:
-        return container_resources(pod, container, Policy(), Machine(memory=4 << 30, cgroup_version=1))
 
     async def refresh(self, pod: Pod) -> None:
         self.refreshed.append(pod.uid)
@@ -113,10 +84,53 @@ class FakeMaterials:
         if self.release_fails:
             self.release_fails -= 1
             raise Temporary("device is busy")
-        self.prepared.discard(uid)
+        self.mounted.discard(uid)
 
     async def pods_on_disk(self) -> list[str]:
-        return sorted(self.prepared)
+        return sorted(self.mounted)
+
+
+class FakeConfigs:
+    """Small configurations; `bad_config` is the message with which container_config() fails."""
+
+    def __init__(self) -> None:
+        self.bad_config: str = ""
+
+    async def services(self, pod: Pod) -> tuple[Json, ...]:
+        return ()
+
+    async def sandbox_config(self, pod: Pod, prepared: PreparedPod, attempt: int) -> Json:
+        meta = {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid, "attempt": attempt}
+        network = {"network": "NODE" if pod.host_network else "POD"}
+        linux = {"security_context": {"namespace_options": network}, "cgroup_parent": prepared.cgroup_parent}
+        marks = {"labels": labels.sandbox_labels(pod), "annotations": dict(pod.meta.get("annotations") or {})}
+        return {"metadata": meta, "linux": linux, **marks}
+
+    async def container_config(self, pod: Pod, container: Json, prepared: PreparedPod, inputs: ContainerInputs) -> Json:
+        if self.bad_config:
+            raise Temporary(self.bad_config)
+        return {
+            "metadata": {"name": container["name"], "attempt": inputs.attempt},
+            "image": {"image": inputs.image_ref},
+            "labels": labels.container_labels(pod, container),
+            "annotations": labels.container_annotations(pod, container, inputs.attempt),
+            "linux": {"resources": self.container_resources(pod, container)},
+            "mounts": [
+                {"image": {"image": found.image_ref}}
+                for mount in container.get("volumeMounts") or []
+                if (found := prepared.volumes.get(mount["name"])) is not None and found.image
+            ],
+        }
+
+    def container_resources(self, pod: Pod, container: Json) -> Json:
+        return container_resources(pod, container, Policy(), Machine(memory=4 << 30, cgroup_version=1))
+
+
+class FakePullSecrets:
+    """`credentials` by pod UID."""
+
+    def __init__(self) -> None:
+        self.credentials: dict[str, PullCredential] = {}
 
     async def pull_auth(self, pod: Pod, image: str) -> list[PullCredential]:
         return [one for one in (self.credentials.get(pod.uid),) if one is not None]
@@ -367,7 +381,7 @@ class World:
         self.cri = FakeCri(self.clock)
         self.cri.images[IMAGE] = ImageFacts("sha256:1", (IMAGE,))
         self.api = FakePodsApi(self.clock)
-        self.materials = FakeMaterials()
+        self.volumes, self.configs, self.pull_secrets = FakeVolumes(), FakeConfigs(), FakePullSecrets()
         self.cgroups = FakeCgroups(self.cri.calls)
         self.checkpoints, self.pulling, self.pulled = FakeCheckpoints(), FakeCheckpoints(), FakeCheckpoints()
         self.metrics = metrics()
@@ -408,10 +422,11 @@ class World:
             runtime=self.cri,
             images=ImageManager(
                 ImageManagerDeps(
-                    self.cri, self.materials, self.events, self.clock, self.records, self.metrics, startups.pulled
+                    self.cri, self.pull_secrets, self.events, self.clock, self.records, self.metrics, startups.pulled
                 )
             ),
-            materials=self.materials,
+            volumes=self.volumes,
+            configs=self.configs,
             cgroups=self.cgroups,
             allocations=allocations,
             terminations=self.terminations,
@@ -420,13 +435,14 @@ class World:
             claims=self.claim_desk(),
             probes=self.probes,
             events=self.events,
+            warnings=PodWarnings(lambda pod, reason, message: self.events.emit(pod.raw, "Warning", reason, message)),
             api=self.api,
             reporter=Reporter(self.api, self.clock, self.metrics),
             observer=observer,
             files=files,
             hooks=Hooks(self.cri, FakeHookHttp(), self.clock),
             metrics=self.metrics,
-            refreshes=Refreshes(self.materials, self.registry.refresh),
+            refreshes=Refreshes(self.volumes, self.registry.refresh),
             startups=startups,
             clock=self.clock,
             host_ips=lambda: ("10.89.0.11",),

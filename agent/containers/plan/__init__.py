@@ -1,0 +1,1 @@
+"""Pure rules, one file per part of a configuration; container.py and sandbox.py put the parts together."""

@@ -24,12 +24,12 @@ def container_config(
     mounts: Sequence[Json],
     resources: Json,
     security_context: Json,
-    devices: Sequence[Json] = (),
-    given: DeviceGrant = NO_DEVICES,
+    block_devices: Sequence[Json] = (),
+    granted: DeviceGrant = NO_DEVICES,
 ) -> Json:
-    """The configuration; parts with rules of their own (environment, mounts, security, resources) come decided.
+    """The configuration; environment, mounts, security context and resources are passed in ready-made.
 
-    `devices`: raw block volumes; `given`: what device plugins want the container to have.
+    `block_devices`: raw block volumes; `granted`: what device plugins and DRA drivers give the container.
     """
     config: Json = {
         "metadata": {"name": container["name"], "attempt": attempt},
@@ -38,12 +38,12 @@ def container_config(
         "args": expand_all(container.get("args"), env),
         "working_dir": container.get("workingDir") or "",
         "labels": labels.container_labels(pod, container),
-        "annotations": {**labels.container_annotations(pod, container, attempt), **given.annotations},
-        # What the container itself says wins: of two entries of one name the runtime takes the later one.
-        "envs": [{"key": name, "value": value} for name, value in {**given.envs, **env}.items()],
-        "mounts": [*mounts, *given.mounts],
-        "devices": [*devices, *given.devices],
-        "CDI_devices": [{"name": name} for name in given.cdi_devices],
+        "annotations": {**labels.container_annotations(pod, container, attempt), **granted.annotations},
+        # The container's own variables win: of two entries of one name the runtime takes the later one.
+        "envs": [{"key": name, "value": value} for name, value in {**granted.envs, **env}.items()],
+        "mounts": [*mounts, *granted.mounts],
+        "devices": [*block_devices, *granted.devices],
+        "CDI_devices": [{"name": name} for name in granted.cdi_devices],
         "log_path": log_path(container["name"], attempt),
         "stdin": bool(container.get("stdin")),
         "stdin_once": bool(container.get("stdinOnce")),
@@ -65,12 +65,12 @@ def stop_signal(name: str) -> str:
     """The CRI enum's name: SIGRTMIN+1 is SIGRTMINPLUS1 there."""
     made = name.replace("+", "PLUS").replace("-", "MINUS")
     if not made.startswith("SIG") or not made.isalnum():
-        raise Invalid(f"stopSignal {name!r} is no signal name", action="Write it as in SIGTERM or SIGRTMIN+3.")
+        raise Invalid(f"stopSignal {name!r} is not a signal name", action="Write it as in SIGTERM or SIGRTMIN+3.")
     return made
 
 
 def termination_path(container: Json) -> str:
-    """Where the container leaves its last words; "" when it asks for none."""
+    """The path of the termination message in the container; "" for none."""
     path = container.get("terminationMessagePath", _TERMINATION_LOG)
     return "" if not path else path if path.startswith("/") else f"/{path}"
 

@@ -15,7 +15,7 @@ _MAX_DOMAIN_CHARS = 253
 
 @dataclass(frozen=True, slots=True)
 class Dns:
-    """One resolv.conf; `warnings` say what was left out of it and why (event DNSConfigForming / MissingClusterDNS)."""
+    """One resolv.conf; `warnings`: (event reason, message) about what was left out of it."""
 
     servers: tuple[str, ...] = ()
     searches: tuple[str, ...] = ()
@@ -27,7 +27,7 @@ class Dns:
 
 
 def parse_resolv_conf(text: str) -> Dns:
-    """resolv.conf(5): nameservers add up, the last search line wins, options merge by name."""
+    """resolv.conf(5): nameservers accumulate, the last search line wins, options merge by name."""
     servers: list[str] = []
     searches: list[str] = []
     options: dict[str, str] = {}

@@ -1,8 +1,8 @@
 """The environment of a container.
 
 Follows makeEnvironmentVariables of pkg/kubelet/kubelet_pods.go and pkg/kubelet/envvars:
-envFrom first, env over it in its order (a value may refer to what stands before it and to
-service variables), then the service variables that nothing else set.
+envFrom first, then env in its order (a value may refer to earlier variables and to service
+variables), then the service variables that nothing else has set.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _KINDS = {CONFIG_MAP: "ConfigMap", SECRET: "Secret"}
 
 @dataclass(frozen=True, slots=True)
 class EnvSources:
-    """What an environment may draw on. `files`: text by (volume, path)."""
+    """What an environment may refer to. `files`: text by (volume, path)."""
 
     objects: Mapping[ObjectRef, Json | None] = field(default_factory=dict)
     services: Sequence[Json] = ()
@@ -60,11 +60,11 @@ def environment(pod: Pod, container: Json, sources: EnvSources) -> dict[str, str
     env: dict[str, str] = {}
     for origin in container.get("envFrom") or []:
         _add_all(pod, origin, sources, env)
-    look = lookup_in(env, service_env)
+    lookup = lookup_in(env, service_env)
     for variable in container.get("env") or []:
         name, value = variable["name"], variable.get("value") or ""
         if value:
-            env[name] = expand(value, look)
+            env[name] = expand(value, lookup)
             continue
         origin = variable.get("valueFrom")
         found = _from_source(pod, container, name, origin, sources) if origin else ""
@@ -89,7 +89,7 @@ def _add_all(pod: Pod, origin: Json, sources: EnvSources, env: dict[str, str]) -
 
 
 def _from_source(pod: Pod, container: Json, name: str, origin: Json, sources: EnvSources) -> str | None:
-    """None: an optional source that is not there leaves the variable out."""
+    """The value; None, which leaves the variable out, for an optional source that does not exist."""
     if ref := origin.get("fieldRef"):
         return downward.env_field(pod, ref.get("fieldPath", ""), sources.pod_ips, sources.node)
     if ref := origin.get("resourceFieldRef"):
@@ -101,7 +101,7 @@ def _from_source(pod: Pod, container: Json, name: str, origin: Json, sources: En
     if ref := origin.get("fileKeyRef"):
         return _file_key(pod, ref, sources)
     raise Invalid(
-        f"valueFrom of {name!r} names no source this node knows",
+        f"valueFrom of {name!r} names no source that this agent knows",
         obj=f"pod {pod.full_name}",
         step=f"environment of container {container['name']}",
         action="Use fieldRef, resourceFieldRef, configMapKeyRef, secretKeyRef or fileKeyRef.",

@@ -12,7 +12,7 @@ from nodelib.errors import Invalid
 
 
 def expand(text: str, lookup: Callable[[str], str]) -> str:
-    """`text` with every reference replaced by what `lookup` says of its name."""
+    """`text` with every reference replaced by lookup(name)."""
     out: list[str] = []
     at = 0
     while True:
@@ -34,34 +34,34 @@ def expand(text: str, lookup: Callable[[str], str]) -> str:
 
 
 def lookup_in(*maps: Mapping[str, str]) -> Callable[[str], str]:
-    """The first map that knows the name wins; an unknown reference is left as written."""
+    """Look in one map after the other; an unknown reference is left as written."""
 
-    def look(name: str) -> str:
+    def lookup(name: str) -> str:
         for known in maps:
             if name in known:
                 return known[name]
         return f"$({name})"
 
-    return look
+    return lookup
 
 
 def expand_all(texts: list[str] | None, env: Mapping[str, str]) -> list[str]:
     """A command or argument list, expanded."""
-    look = lookup_in(env)
-    return [expand(text, look) for text in texts or []]
+    lookup = lookup_in(env)
+    return [expand(text, lookup) for text in texts or []]
 
 
 def expand_sub_path(expression: str, env: Mapping[str, str]) -> str:
-    """A subPathExpr. Raises Invalid when a name in it is unknown or empty (no path may silently shorten)."""
+    """A subPathExpr. Raises Invalid when a name in it is unknown or empty: the path must not become shorter."""
     missing: set[str] = set()
 
-    def look(name: str) -> str:
+    def lookup(name: str) -> str:
         value = env.get(name, "")
         if not value:
             missing.add(name)
         return value
 
-    expanded = expand(expression, look)
+    expanded = expand(expression, lookup)
     if missing:
         raise Invalid(
             f"missing value for {', '.join(sorted(missing))}",

@@ -41,7 +41,7 @@ def hostname_and_domain(pod: Pod, cluster_domain: str) -> tuple[str, str]:
 
 
 def kernel_hostname(pod: Pod, cluster_domain: str) -> str:
-    """What uname says inside the pod: the FQDN with setHostnameAsFQDN. Raises Invalid when that is too long."""
+    """The host name that uname shows inside the pod: the FQDN with setHostnameAsFQDN. Raises Invalid if too long."""
     hostname, domain = hostname_and_domain(pod, cluster_domain)
     if not domain or not pod.spec.get("setHostnameAsFQDN"):
         return hostname
@@ -58,9 +58,9 @@ def kernel_hostname(pod: Pod, cluster_domain: str) -> str:
 
 
 def hosts_file(pod: Pod, ips: Sequence[str], cluster_domain: str, node_hosts: str) -> str | None:
-    """The text of /etc/hosts; None while the pod has no address yet (nothing is mounted then).
+    """The text of /etc/hosts; None while the pod has no address (no file is mounted then).
 
-    `node_hosts` is the node's own file, which a pod on the host network sees.
+    `node_hosts` is the text of the node's own file, for pods on the host network.
     """
     aliases = _aliases(pod.spec.get("hostAliases") or [])
     if pod.host_network:

@@ -1,4 +1,4 @@
-"""The volume mounts of a container. Follows makeMounts of pkg/kubelet/kubelet_pods.go."""
+"""Decide the volume mounts of a container. Follows makeMounts of pkg/kubelet/kubelet_pods.go."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def plan_mounts(
     *,
     recursive_read_only: bool,
 ) -> list[MountPlan]:
-    """Every volumeMount, decided. `recursive_read_only`: the runtime handler of the pod can do it."""
+    """One plan per volumeMount. `recursive_read_only`: the pod's runtime handler supports it."""
     return [
         _plan(pod, container, index, mount, volumes, env, recursive_read_only)
         for index, mount in enumerate(container.get("volumeMounts") or [])
@@ -35,13 +35,13 @@ def plan_mounts(
 
 
 def plan_devices(pod: Pod, container: Json, volumes: Mapping[str, MountedVolume]) -> list[Json]:
-    """CRI Devices of the raw block volumes that the container names (makeBlockVolumes of kubelet_pods.go)."""
+    """CRI Devices for the container's volumeDevices (makeBlockVolumes of kubelet_pods.go)."""
     made: list[Json] = []
     for device in container.get("volumeDevices") or []:
         volume = volumes.get(device.get("name", ""))
         if volume is None or not volume.block:
             raise Permanent(
-                f'volume "{device.get("name")}" is no block volume for container "{container["name"]}"',
+                f'volume "{device.get("name")}" is not a block volume for container "{container["name"]}"',
                 obj=f"pod {pod.full_name}",
                 action="Declare it in spec.volumes, with a claim of volumeMode Block.",
             )
@@ -51,7 +51,7 @@ def plan_devices(pod: Pod, container: Json, volumes: Mapping[str, MountedVolume]
 
 
 def mounts_etc_hosts(container: Json) -> bool:
-    """The container brings a file of its own: the managed one stays away."""
+    """Whether the container mounts a file of its own there: the managed one is left out then."""
     return any(mount.get("mountPath") == ETC_HOSTS for mount in container.get("volumeMounts") or [])
 
 

@@ -17,8 +17,8 @@ def sandbox_config(
 ) -> Json:
     """The configuration of one sandbox attempt.
 
-    Raises Invalid on names the kernel or DNS do not allow, Permanent for a user namespace: to run such a
-    pod without one would give it more than it asked for.
+    Raises Invalid for names that the kernel or DNS do not allow, Permanent for a user namespace: running such
+    a pod without one would give it more rights than it asked for.
     """
     if pod.spec.get("hostUsers") is False:
         raise Permanent(
@@ -52,7 +52,7 @@ def pod_log_directory(pod: Pod, settings: PodDefaults) -> str:
 
 
 def port_mappings(pod: Pod) -> list[Json]:
-    """The ports of the ordinary containers; of several with one name (or one meaning) the first counts."""
+    """The ports of the main containers; of several with the same name or the same meaning the first counts."""
     made: list[Json] = []
     for _, container in pod.containers(Kind.MAIN):
         seen: set[str] = set()

@@ -1,7 +1,7 @@
-"""Security contexts: what a pod and a container ask for, as CRI takes it.
+"""Security contexts of pods and containers as CRI messages.
 
 Follows pkg/securitycontext and pkg/kubelet/kuberuntime (security_context.go, helpers.go): the
-container's fields go before the pod's.
+container's fields win over the pod's.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def effective(pod: Pod, container: Json) -> Json:
 
 
 def verify_run_as_non_root(pod: Pod, container: Json, image: ImageFacts) -> None:
-    """Raises Permanent when runAsNonRoot cannot be kept; only numeric users can be judged."""
+    """Raises Permanent when runAsNonRoot is violated, or cannot be checked because the image's user is a name."""
     context = effective(pod, container)
     if not context.get("runAsNonRoot"):
         return
@@ -64,7 +64,7 @@ def verify_run_as_non_root(pod: Pod, container: Json, image: ImageFacts) -> None
 
 
 def image_user(image: ImageFacts) -> tuple[int | None, str]:
-    """(uid, "") or (None, name); an image that names nobody runs as root."""
+    """(uid, "") or (None, name); an image without a user runs as root."""
     if image.uid is not None:
         return image.uid, ""
     if image.username:
@@ -91,7 +91,7 @@ def namespaces(pod: Pod, target_id: str = "") -> Json:
 
 
 def supplemental_groups(pod: Pod, extra: Sequence[int] = ()) -> Json:
-    """The fields supplemental_groups and, if asked for, supplemental_groups_policy."""
+    """The field supplemental_groups and, if the pod sets it, supplemental_groups_policy."""
     context = pod.spec.get("securityContext") or {}
     groups = [context["fsGroup"]] if context.get("fsGroup") is not None else []
     fields: Json = {"supplemental_groups": [*groups, *(context.get("supplementalGroups") or []), *extra]}
@@ -122,7 +122,7 @@ def seccomp(pod: Pod, container: Json, settings: PodDefaults) -> Json:
 
 
 def apparmor(pod: Pod, container: Json) -> Json:
-    """The fields apparmor and apparmor_profile (older runtimes); empty when nothing is asked for."""
+    """The fields apparmor and apparmor_profile (older runtimes); empty when no profile is set."""
     own = (container.get("securityContext") or {}).get("appArmorProfile")
     profile = own or _apparmor_annotation(pod, container)
     profile = profile or (pod.spec.get("securityContext") or {}).get("appArmorProfile")
@@ -145,7 +145,7 @@ def apparmor(pod: Pod, container: Json) -> Json:
 
 
 def needs_apparmor(pod: Pod) -> bool:
-    """The pod asks for a profile, which a node without AppArmor must not run unconfined."""
+    """Whether the pod sets a profile: a node without AppArmor must not run it unconfined."""
     contexts = [
         pod.spec.get("securityContext") or {},
         *(one.get("securityContext") or {} for _, one in pod.containers()),

@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 class Secrets(Protocol):
-    """containers/work/pod.py PodMaterialsWork."""
+    """images/work/pull_secrets.py PullSecrets."""
 
     async def pull_auth(self, pod: Pod, image: str) -> list[PullCredential]: ...
 

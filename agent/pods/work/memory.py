@@ -35,7 +35,7 @@ class PodMemory:
     succeeded: bool = False
     mirror: str = ""
     seen: ObservedPod = field(default_factory=lambda: ObservedPod(""))
-    materials: PreparedPod | None = None
+    prepared: PreparedPod | None = None
     foundation: PreparedPod | None = None
     outdated: bool = False
     released: bool = False
@@ -72,7 +72,7 @@ class PodMemory:
         """The same as values, for a plan."""
         return Facts(
             now=now,
-            prepared=self.materials is not None,
+            prepared=self.prepared is not None,
             sandbox_ready=self.foundation is not None,
             released=self.released,
             confirmed=self.confirmed,

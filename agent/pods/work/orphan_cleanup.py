@@ -13,10 +13,10 @@ log = logging.getLogger(__name__)
 
 async def remove(parts: Parts, known: Container[str]) -> None:
     """Of all pods but those `known` by UID. Raises NodewrightError: it cannot be looked for."""
-    for uid in {*await parts.materials.pods_on_disk(), *await parts.cgroups.pod_uids()}:
+    for uid in {*await parts.volumes.pods_on_disk(), *await parts.cgroups.pod_uids()}:
         if uid not in known:
             log.info("pod %s: removing the directory or cgroup that it left behind", uid)
-            await _clear(uid, parts.materials.release, parts.cgroups.remove_pod)
+            await _clear(uid, parts.volumes.release, parts.cgroups.remove_pod)
     # Logs outlive all else of a pod: an agent that was killed in its last step has left them.
     for uid in await parts.files.logged_pods():
         if uid not in known and uid not in parts.observer.uids():

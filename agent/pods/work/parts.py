@@ -9,11 +9,12 @@ from agent.common.metrics import Metrics
 from agent.common.model.pods import Pod
 from agent.common.ports import Events, PodFiles
 from agent.common.work.gate import Gate
+from agent.common.work.pod_warnings import PodWarnings
 from agent.devices.work.devices import DeviceManager
 from agent.devices.work.dra import DraManager
 from agent.images.work.images import ImageManager
 from agent.managers.work import ResourceManagers
-from agent.pods.ports import ApiPods, PodCgroups, PodMaterials, Probes
+from agent.pods.ports import ApiPods, ContainerConfigs, PodCgroups, PodVolumes, Probes
 from agent.pods.work.deferred_removal import DeferredRemoval
 from agent.pods.work.hooks import Hooks
 from agent.pods.work.refreshes import Refreshes
@@ -32,7 +33,8 @@ class Parts:
 
     runtime: RuntimeService
     images: ImageManager
-    materials: PodMaterials
+    volumes: PodVolumes
+    configs: ContainerConfigs
     cgroups: PodCgroups
     allocations: Allocations
     terminations: Terminations
@@ -41,6 +43,7 @@ class Parts:
     claims: DraManager
     probes: Probes
     events: Events
+    warnings: PodWarnings
     api: ApiPods
     reporter: Reporter
     observer: Observer

@@ -113,7 +113,7 @@ class PodWorker:
 
     def refresh_volumes(self) -> None:
         """What the pod's volumes show has changed: write it beside the steps, or in the first Prepare."""
-        if self.memory.materials is None:
+        if self.memory.prepared is None:
             self.memory.blocked, self.memory.outdated = None, True
             self._awake.set()
         else:

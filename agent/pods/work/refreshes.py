@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from agent.pods.ports import PodMaterials
+from agent.pods.ports import PodVolumes
 from agent.pods.work.memory import PodMemory
 from nodelib.errors import NodewrightError, Temporary
 
@@ -18,8 +18,8 @@ _RETRY = 60.0  # seconds
 class Refreshes:
     """One at a time for each pod; `again(uid)` is called when one that failed is worth another try."""
 
-    def __init__(self, materials: PodMaterials, again: Callable[[str], None]) -> None:
-        self._materials, self._again = materials, again
+    def __init__(self, volumes: PodVolumes, again: Callable[[str], None]) -> None:
+        self._volumes, self._again = volumes, again
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._stale: set[str] = set()
         self._retries: dict[str, asyncio.TimerHandle] = {}
@@ -53,7 +53,7 @@ class Refreshes:
             while True:
                 self._stale.discard(uid)
                 try:
-                    await self._materials.refresh(memory.pod)
+                    await self._volumes.refresh(memory.pod)
                 except Temporary as error:
                     log.warning("pod %s: volumes keep their old content for now: %s", memory.pod.full_name, error)
                     self._retry(uid)

@@ -1,0 +1,1 @@
+"""System calls, files, sockets and API requests for volumes."""

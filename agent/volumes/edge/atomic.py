@@ -3,7 +3,7 @@
 The layout is that of upstream's pkg/volume/util/atomic_writer.go, which applications rely on:
   NAME -> ..data/NAME        what the user sees, made once
   ..data -> ..2026_01_02_03_04_05.123/    replaced by one rename(2)
-Paths are checked by volumes/plan/payload.py; here nothing is followed that the agent did not make itself.
+Paths are checked by volumes/plan/payload.py; this module follows no link that the agent did not make itself.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _NEW_DATA = "..data_tmp"
 
 
 def write(target: str, files: Mapping[str, FileProjection], set_permissions: Callable[[], None] | None = None) -> bool:
-    """Make `target` hold exactly `files`; False when it did already. Raises OSError."""
+    """Make the directory `target` hold exactly `files`; False when it did already. Raises OSError."""
     old = _current(target)
     if old and _same(os.path.join(target, old), files):
-        _show(target, files)
+        _link_names(target, files)
         return False
     fresh = tempfile.mkdtemp(prefix=time.strftime("..%Y_%m_%d_%H_%M_%S.", time.gmtime()), dir=target)
     try:
@@ -38,9 +38,9 @@ def write(target: str, files: Mapping[str, FileProjection], set_permissions: Cal
     except OSError:
         shutil.rmtree(fresh, ignore_errors=True)
         raise
-    _show(target, files)
-    _hide(target, files)
-    _sweep(target, os.path.basename(fresh))
+    _link_names(target, files)
+    _unlink_removed(target, files)
+    _remove_old_data(target, os.path.basename(fresh))
     return True
 
 
@@ -98,21 +98,21 @@ def _switch(target: str, fresh: str) -> None:
     new = os.path.join(target, _NEW_DATA)
     try:
         os.symlink(fresh, new)
-    except FileExistsError:  # an agent that was killed between the two calls left it
+    except FileExistsError:  # left by an agent that was killed between the two calls
         os.unlink(new)
         os.symlink(fresh, new)
     os.rename(new, os.path.join(target, _DATA))
 
 
-def _show(target: str, files: Mapping[str, FileProjection]) -> None:
+def _link_names(target: str, files: Mapping[str, FileProjection]) -> None:
     for name in {path.split("/", 1)[0] for path in files}:
         visible = os.path.join(target, name)
         if not os.path.lexists(visible):
             os.symlink(os.path.join(_DATA, name), visible)
 
 
-def _hide(target: str, files: Mapping[str, FileProjection]) -> None:
-    """Remove links of ours to names that are no more; directories for nested mounts are not links and stay."""
+def _unlink_removed(target: str, files: Mapping[str, FileProjection]) -> None:
+    """Remove our links to files that are gone; directories for nested mounts are not links and stay."""
     kept = {path.split("/", 1)[0] for path in files}
     for entry in os.scandir(target):
         if entry.name in kept or entry.name == _DATA or not entry.is_symlink():
@@ -121,8 +121,8 @@ def _hide(target: str, files: Mapping[str, FileProjection]) -> None:
             os.unlink(entry.path)
 
 
-def _sweep(target: str, current: str) -> None:
-    """Remove older generations, also those that a killed agent left behind."""
+def _remove_old_data(target: str, current: str) -> None:
+    """Remove older data directories, including those that a killed agent left behind."""
     for entry in os.scandir(target):
         if entry.name.startswith("..2") and entry.name != current and entry.is_dir(follow_symlinks=False):
             shutil.rmtree(entry.path)

@@ -1,4 +1,4 @@
-"""CSI volumes on disk: the directories that drivers mount into, and the vol_data.json files that outlive the agent.
+"""CSI volumes on disk: the directories that drivers mount into, and their vol_data.json files.
 
 The layout is upstream's (pkg/volume/csi): pods/UID/volumes/kubernetes.io~csi/NAME/{mount,vol_data.json} and
 plugins/kubernetes.io/csi/DRIVER/HASH/{globalmount,vol_data.json}. Blocking calls, short ones.
@@ -23,16 +23,13 @@ _FILESYSTEM, _BLOCK = "volumes/kubernetes.io~csi", "volumeDevices/kubernetes.io~
 
 
 class CsiDisk:
-    """Everything raises OSError."""
+    """Every method raises OSError."""
 
     def __init__(self, root_dir: str) -> None:
         self._root_dir = root_dir
 
     def save(self, folder: str, data: Mapping[str, str]) -> None:
-        """Write vol_data.json: old or new, never half, and on disk when this returns.
-
-        After a power failure it alone tells which driver must be asked to unpublish.
-        """
+        """Write vol_data.json atomically and durably: after a power failure it alone names the driver to ask."""
         make_directories(folder)
         files.replace(f"{folder}/{_DATA}", json.dumps(dict(data)), durable=True)
 
@@ -42,11 +39,11 @@ class CsiDisk:
     def is_mounted(self, path: str) -> bool:
         return mounts.mount_at(path) is not None
 
-    def give_to_group(self, path: str, group: int, policy: str) -> None:
+    def apply_fs_group(self, path: str, group: int, policy: str) -> None:
         apply_fs_group(path, group, read_only=False, policy=policy)
 
     def published(self, paths: PodPaths) -> list[Published]:
-        """The volumes that a pod's directory tells of. A directory whose file says nothing is left out."""
+        """The volumes in a pod's directory; those without a usable vol_data.json are left out."""
         return [*self._published(paths.pod, _FILESYSTEM), *self._published(paths.pod, _BLOCK, block=True)]
 
     def all_published(self) -> dict[str, list[Published]]:
@@ -62,12 +59,12 @@ class CsiDisk:
         return [one for one in found if one is not None]
 
     def unbind_sub_paths(self, paths: PodPaths) -> None:
-        """They hold the volumes that they are parts of."""
+        """Unmount the pod's sub paths, which keep their volumes in use."""
         for found in reversed(mounts.mounts_below(paths.sub_paths)):
             mounts.unmount(found.path, mounts.MNT_DETACH | mounts.UMOUNT_NOFOLLOW)
 
     def remove(self, folder: str, mount: str) -> None:
-        """Take away the `folder` of a volume that its driver has let go of. Raises OSError when `mount` holds files."""
+        """Remove the `folder` of a volume that its driver has unmounted. Raises OSError when `mount` holds files."""
         if self.is_mounted(mount):
             mounts.unmount(mount)
         with contextlib.suppress(FileNotFoundError):

@@ -1,6 +1,6 @@
-"""mount(2), umount2(2), openat2(2) and the mount table: the only place that calls them.
+"""mount(2), umount2(2), openat2(2) and the mount table.
 
-By libc through ctypes: one system call each, where the mount command costs a process (2 ms) every time.
+Called in libc through ctypes: the mount command would cost a process (2 ms) every time.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PLAIN = re.compile(r"[\w./~@:+=-]*", re.ASCII)
 
 
 class MountError(Temporary):
-    """The kernel refused; `errno` says why."""
+    """The kernel refused a mount or unmount; `errno` says why."""
 
     def __init__(self, number: int, *, obj: str, step: str, action: str = "") -> None:
         super().__init__(os.strerror(number), obj=obj, step=step, action=action)
@@ -64,7 +64,7 @@ def mount(source: str, target: str, fs_type: str, flags: int = 0, data: str = ""
 
 
 def unmount(target: str, flags: int = UMOUNT_NOFOLLOW) -> None:
-    """A target that is no mount or is gone is fine; raises MountError otherwise (EBUSY: still in use)."""
+    """Does nothing when the target is no mount or is gone; raises MountError otherwise (EBUSY: still in use)."""
     if _libc().umount2(os.fsencode(target), flags) != 0:
         number = ctypes.get_errno()
         if number not in (errno.EINVAL, errno.ENOENT):
@@ -94,7 +94,7 @@ def mounts_below(path: str) -> list[Mounted]:
     """Every mount at or below `path`, in the order they were made."""
     prefix, written = path.rstrip("/") + "/", path if _PLAIN.fullmatch(path) else ""
     with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
-        # A node has hundreds of mounts: most lines need no closer look.
+        # A node has hundreds of mounts: most lines need not be parsed.
         found = [_parse(line) for line in file if written in line]
     return [item for item in found if item.path == path or item.path.startswith(prefix)]
 
@@ -121,7 +121,7 @@ def _advice(number: int) -> str:
         case errno.EPERM | errno.EACCES:
             return "The agent needs CAP_SYS_ADMIN in its mount namespace."
         case errno.EBUSY:
-            return "Something still uses it; it is tried again."
+            return "Something still uses it; the agent tries again."
         case errno.ENOSPC | errno.ENOMEM:
             return "The node is out of memory or mounts (fs.mount-max)."
     return ""

@@ -1,4 +1,4 @@
-"""fsGroup: give a volume to a group. Follows pkg/volume/volume_linux.go."""
+"""fsGroup: change the group of a volume's files. Follows pkg/volume/volume_linux.go."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ _READ_WRITE, _READ_ONLY, _EXECUTE = 0o660, 0o440, 0o110
 
 
 def apply_fs_group(root: str, group: int, *, read_only: bool, policy: str = "Always") -> None:
-    """Group, group bits and setgid for everything below `root`, deepest first. Links are never followed.
+    """Set group, group permissions and setgid of everything below `root`, deepest first. Links are never followed.
 
-    `policy` OnRootMismatch skips the walk when the root looks right already. Raises OSError.
+    `policy` OnRootMismatch skips the walk when the root has the right group and mode. Raises OSError.
     """
     if policy == "OnRootMismatch" and _matches(root, group, read_only):
         return
@@ -32,7 +32,7 @@ def _change(path: str, group: int, read_only: bool) -> None:
         wanted = mode | (_READ_ONLY if read_only else _READ_WRITE)
         if stat.S_ISDIR(mode):
             wanted |= stat.S_ISGID | _EXECUTE
-        # A container may swap the file for a link meanwhile: change what was looked at, not what a name leads to.
+        # A container may replace the file by a link meanwhile: change the very file that was checked.
         handle = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             if stat.S_IFMT(os.fstat(handle).st_mode) == stat.S_IFMT(mode):

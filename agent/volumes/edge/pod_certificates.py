@@ -18,14 +18,14 @@ _GROUP = "/apis/certificates.k8s.io/v1"
 
 
 class PodCertificateRequests:
-    """`on_change(namespace, name, gone)` for every request of this node that changes; run() must be kept running."""
+    """The requests of this node, watched; run() must be kept running."""
 
     def __init__(self, client: KubeClient, node: str) -> None:
         self._client = client
-        self._wanted = asyncio.Event()
+        self._needed = asyncio.Event()
         self._on_change: Callable[[str, str, bool], None] = lambda namespace, name, gone: None
-        # One key at a time: those of a node full of pods must not take all of its cores.
-        self._making = asyncio.Lock()
+        # One key at a time: making keys for many pods must not use all cores.
+        self._key_lock = asyncio.Lock()
         self._requests = Reflector(
             client,
             f"{_GROUP}/podcertificaterequests",
@@ -35,19 +35,20 @@ class PodCertificateRequests:
         )
 
     def follow(self, on_change: Callable[[str, str, bool], None]) -> None:
+        """`on_change(namespace, name, gone)` is called for every request that changes or is deleted."""
         self._on_change = on_change
 
     async def run(self) -> None:
-        """Nothing is watched before the first request is made."""
-        await self._wanted.wait()
+        """Watch, once the first request has been created."""
+        await self._needed.wait()
         await self._requests.run()
 
     async def key(self, kind: str) -> tuple[bytes, bytes]:
         """(PKCS #8 in PEM, an empty PKCS #10 request in DER that it has signed). Raises Invalid for an unknown kind.
 
-        OpenSSL lets go of the interpreter meanwhile; an RSA key takes seconds on a busy node.
+        OpenSSL releases the interpreter lock meanwhile; an RSA key takes seconds on a busy node.
         """
-        async with self._making:
+        async with self._key_lock:
             return await asyncio.to_thread(_make_key, kind)
 
     async def account_uid(self, namespace: str, name: str) -> str:
@@ -56,13 +57,13 @@ class PodCertificateRequests:
         return str(found["metadata"]["uid"])
 
     async def create(self, request: Json) -> str:
-        """Its name. Raises ApiError or ApiUnreachable."""
-        self._wanted.set()
+        """Create it; returns its name. Raises ApiError or ApiUnreachable."""
+        self._needed.set()
         path = f"{_GROUP}/namespaces/{request['metadata']['namespace']}/podcertificaterequests"
         return str((await self._client.post(path, request))["metadata"]["name"])
 
     def find(self, namespace: str, name: str) -> Json | None:
-        """As last seen; None when it has not been seen yet, or is gone."""
+        """The request as last seen; None when it has not been seen yet or is gone."""
         return self._requests.store.get((namespace, name))
 
     def _changed(self, kind: str, item: Json, old: Json | None) -> None:

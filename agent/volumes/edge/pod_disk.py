@@ -1,4 +1,4 @@
-"""The pods' directories on this node. Blocking calls, short ones; the caller picks the thread."""
+"""The pods' directories on this node. All calls block for a short time: call them in a thread."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ENV_FILE_LIMIT = 1024 * 1024
 
 
 class PodDisk:
-    """Everything under `root_dir`, as kubelet lays it out."""
+    """Pods' directories under `root_dir`, laid out as upstream's kubelet does."""
 
     def __init__(self, root_dir: str) -> None:
         self._root_dir = root_dir
@@ -29,7 +29,7 @@ class PodDisk:
         return subpath.bind(volume, path, target)
 
     def read_inside(self, volume: str, path: str) -> str | None:
-        """A file of a volume, by no link that leads out of it; None when it is not there or no plain file."""
+        """The text of a file in a volume, through no link that leads out of it; None unless it is a regular file."""
         base = os.open(volume, os.O_PATH | os.O_CLOEXEC)
         try:
             handle = mounts.open_beneath(base, path, os.O_RDONLY | os.O_NONBLOCK)
@@ -47,7 +47,7 @@ class PodDisk:
             return file.read()
 
     def write_text(self, path: str, text: str, mode: int) -> None:
-        """In place: a container has the file bind mounted, so it must stay the same one."""
+        """Write in place: containers have the file bind mounted, so its inode must stay."""
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)

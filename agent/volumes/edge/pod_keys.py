@@ -1,6 +1,6 @@
 """Private keys for pods' certificates. Key types: GenerateKeyAndProof of pkg/kubelet/podcertificate.
 
-Imported where a key is wanted only: the library behind it takes 8 MB.
+Imported only when a key is needed: the cryptography library takes 8 MB of memory.
 """
 
 from __future__ import annotations

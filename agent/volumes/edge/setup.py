@@ -1,4 +1,4 @@
-"""Make the volumes that plan/volumes.py decided on. Idempotent: a volume that exists is kept or brought up to date."""
+"""Make the volumes that plan/volumes.py decided on. Idempotent: a volume that exists is kept or updated."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def set_up(paths: PodPaths, plans: list[DiskVolume]) -> dict[str, MountedVolume]
             raise Temporary(
                 f'MountVolume.SetUp failed for volume "{plan.name}" : {error}',
                 obj=f"pod {paths.uid}",
-                action="It is tried again." if error.errno != errno.ENOSPC else "Free disk space on the node.",
+                action="The agent tries again." if error.errno != errno.ENOSPC else "Free disk space on the node.",
             ) from error
         except NodewrightError as error:
             error.message = f'MountVolume.SetUp failed for volume "{plan.name}" : {error.message}'
@@ -62,16 +62,18 @@ def set_up(paths: PodPaths, plans: list[DiskVolume]) -> dict[str, MountedVolume]
 
 
 def update(paths: PodPaths, plans: list[DiskVolume]) -> list[str]:
-    """Write what changed into volumes that stand already; the names of those that changed. Raises OSError.
+    """Write changes into volumes that are set up; returns the names of those that changed. Raises OSError.
 
-    A volume that does not stand (any more) is left out: nothing of a secret may reach the disk below its tmpfs.
+    A volume that is not set up (any more) is left out: no secret may reach the disk below its tmpfs.
     """
     return [
-        plan.name for plan in plans if isinstance(plan, AtomicVolume) and _stands(paths, plan) and _write(paths, plan)
+        plan.name
+        for plan in plans
+        if isinstance(plan, AtomicVolume) and _is_set_up(paths, plan) and _write(paths, plan)
     ]
 
 
-def _stands(paths: PodPaths, plan: AtomicVolume) -> bool:
+def _is_set_up(paths: PodPaths, plan: AtomicVolume) -> bool:
     directory = paths.volume(plan.plugin, plan.name)
     try:
         mounted = os.lstat(directory).st_dev != os.lstat(os.path.dirname(directory)).st_dev
@@ -125,7 +127,7 @@ def _directory(path: str, mode: int) -> None:
 
 
 def _tmpfs(directory: str, size: int) -> bool:
-    """False when it is mounted already. `noswap` keeps secrets out of swap where the kernel knows it (6.4)."""
+    """Mount a tmpfs; False when it is mounted already. `noswap` (Linux 6.4) keeps secrets out of swap."""
     if os.lstat(directory).st_dev != os.lstat(os.path.dirname(directory)).st_dev:
         return False
     options = [f"size={size}"] if size else []
@@ -139,7 +141,7 @@ def _tmpfs(directory: str, size: int) -> bool:
 
 
 def _nested(directory: str, relative: str) -> None:
-    """A directory for another volume to be mounted on; a file of this volume in its place is the pod's own mistake."""
+    """Make a directory on which another volume is mounted; if the pod puts a file there, the file stays."""
     path = os.path.join(directory, relative)
     if os.path.lexists(path):
         return
@@ -155,7 +157,7 @@ def _write(paths: PodPaths, plan: AtomicVolume) -> bool:
 
 
 def _give_to_group(paths: PodPaths, plan: HostPath, group: int) -> None:
-    """Once in the pod's life, also over restarts of the agent: the walk may be long."""
+    """Done once for a pod, even across restarts of the agent: the walk may take long."""
     marker = f"{paths.plugins}/fsgroup-{plan.name}"
     if not os.path.exists(marker):
         apply_fs_group(plan.path, group, read_only=False, policy=plan.fs_group_policy)

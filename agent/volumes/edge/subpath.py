@@ -1,4 +1,4 @@
-"""Bind mount a path inside a volume for one container, so that nothing in the volume can lead out of it.
+"""Bind mount a path inside a volume for one container, so that no link in the volume can lead out of it.
 
 As upstream's pkg/volume/util/subpath: the path is opened once, confined by the kernel
 (openat2 RESOLVE_BENEATH), and the mount is made from the open file, which no link can redirect afterwards.
@@ -29,7 +29,7 @@ def bind(volume: str, path: str, target: str) -> str:
         os.close(base)
     try:
         found = os.fstat(opened)
-        if _stands(target, found):
+        if _is_bound(target, found):
             return target
         _make_target(target, stat.S_ISDIR(found.st_mode))
         mounts.mount(f"/proc/self/fd/{opened}", target, "", mounts.MS_BIND | mounts.MS_REC)
@@ -50,7 +50,7 @@ def _open(base: int, volume: str, path: str) -> int:
 
 
 def _make_directories(base: int, volume: str, path: str) -> None:
-    """Make what is missing of `path`, with the volume's own mode, one name at a time below an open directory."""
+    """Make the missing directories of `path` with the volume's mode, one at a time below an open directory."""
     mode = stat.S_IMODE(os.fstat(base).st_mode)
     at = os.open(f"/proc/self/fd/{base}", _DIRECTORY | os.O_CLOEXEC)
     walked = ""
@@ -68,14 +68,14 @@ def _make_directories(base: int, volume: str, path: str) -> None:
             os.close(at)
             at = following
     except FileExistsError:
-        return  # a dangling link, or another container was quicker: opened again by the caller
+        return  # a dangling link, or another container was faster: the caller opens it again
     except OSError as error:
         raise _refused(path) from error
     finally:
         os.close(at)
 
 
-def _stands(target: str, wanted: os.stat_result) -> bool:
+def _is_bound(target: str, wanted: os.stat_result) -> bool:
     try:
         there = os.lstat(target)
     except FileNotFoundError:

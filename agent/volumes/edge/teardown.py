@@ -1,4 +1,4 @@
-"""Undo a pod's directory: unmount what stands in it, then remove it, never through a live mount.
+"""Remove a pod's directory: unmount what is mounted in it, then delete it, never through a mount.
 
 People have lost data to `rm -rf` of a directory that something was still mounted in
 (kubernetes issues 60987 and 134075): here nothing is removed while the mount table still
@@ -16,7 +16,7 @@ from nodelib.errors import Temporary
 
 
 def tear_down(paths: PodPaths) -> None:
-    """Idempotent. Raises Temporary when a mount cannot be undone yet; everything is left in place then."""
+    """Idempotent. Raises Temporary when something cannot be unmounted yet; no file is deleted then."""
     try:
         os.lstat(paths.pod)
     except FileNotFoundError:
@@ -35,7 +35,7 @@ def tear_down(paths: PodPaths) -> None:
             f"the directory cannot be removed: {error}",
             obj=f"pod directory {paths.pod}",
             step="release",
-            action="It is tried again.",
+            action="The agent tries again.",
             retry_after=2,
         ) from error
 
@@ -53,7 +53,7 @@ def _unmount_all(paths: PodPaths) -> None:
         try:
             mounts.unmount(found.path)
         except mounts.MountError as error:
-            # A bind of a sub path names files that live elsewhere: detaching it loses nothing.
+            # A sub path is a bind mount of files that are elsewhere: detaching it loses nothing.
             if not found.path.startswith(paths.sub_paths + "/"):
                 raise _still_mounted(paths, found.path) from error
             mounts.unmount(found.path, mounts.MNT_DETACH | mounts.UMOUNT_NOFOLLOW)
@@ -64,13 +64,13 @@ def _still_mounted(paths: PodPaths, path: str) -> Temporary:
         f"{path} is still mounted",
         obj=f"pod directory {paths.pod}",
         step="release",
-        action="It is tried again; `findmnt` and `fuser -vm` on that path show what holds it.",
+        action="The agent tries again; `findmnt` and `fuser -vm` on that path show what holds it.",
         retry_after=1,
     )
 
 
 def _remove(path: str, device: int, parent: int | None) -> None:
-    """Remove a directory tree by open directories: no name is followed twice, no mount is entered."""
+    """Remove a directory tree through open directories: no name is resolved twice, no mount is entered."""
     name = path if parent is None else os.path.basename(path)
     handle = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
     try:

@@ -19,8 +19,8 @@ _GAUGES = (
 )
 
 
-class VolumeCounts:
-    """A collector in the sense of prometheus_client. `latest()`: (namespace, claim) and its figures."""
+class VolumeStatsCollector:
+    """A prometheus_client collector. `latest()` gives ((namespace, claim), usage)."""
 
     def __init__(self, latest: Callable[[], Iterable[tuple[tuple[str, str], FsUsage]]]) -> None:
         self._latest = latest

@@ -1,4 +1,4 @@
-"""CSI: drivers on this node, volumes of pods that they serve, and what is written on disk about them."""
+"""CSI: drivers on this node, volumes of pods that they serve, and the records of them on disk."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class SecretRef:
 
 @dataclass(frozen=True, slots=True)
 class CsiVolume:
-    """A volume of a pod that a CSI driver serves. A plan value: `name` is that of the pod's volume.
+    """A volume of a pod that a CSI driver serves; `name` is that of the pod's volume.
 
     `spec_name` names its directory (the PersistentVolume, or the volume itself when `ephemeral`), `handle` is the
-    driver's own id of it. `size` in bytes, of the PersistentVolume, 0: not said. `claim` is the claim's name.
+    driver's own id of it. `size` in bytes, of the PersistentVolume, 0: not specified. `claim` is the claim's name.
     """
 
     name: str
@@ -52,7 +52,7 @@ class CsiVolume:
 
 @dataclass(frozen=True, slots=True, order=True)
 class VolumeKey:
-    """What a driver knows as one volume."""
+    """Identifies a volume: its driver, and the driver's id of it."""
 
     driver: str
     handle: str
@@ -65,7 +65,7 @@ class VolumeKey:
 
 @dataclass(frozen=True, slots=True)
 class DriverFacts:
-    """A registered driver: what it said in NodeGetInfo and NodeGetCapabilities. `max_volumes` 0: not said."""
+    """A registered driver, from NodeGetInfo and NodeGetCapabilities. `max_volumes` 0: not specified."""
 
     name: str
     endpoint: str
@@ -77,7 +77,7 @@ class DriverFacts:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What vol_data.json beside a pod's volume says; `target` is the path that the driver was given."""
+    """A pod's volume as vol_data.json records it; `target` is the path that the driver was given."""
 
     key: VolumeKey
     spec_name: str
@@ -88,7 +88,7 @@ class Published:
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """What vol_data.json beside a staging directory says."""
+    """A staged volume as vol_data.json records it."""
 
     key: VolumeKey
     path: str
@@ -96,7 +96,7 @@ class Staged:
 
 @dataclass(frozen=True, slots=True)
 class CsiSecrets:
-    """What the secret references of a volume hold, decoded. Never shown."""
+    """The decoded Secrets that a volume refers to. repr() leaves them out."""
 
     publish: Mapping[str, str] = field(default_factory=dict, repr=False)
     stage: Mapping[str, str] = field(default_factory=dict, repr=False)

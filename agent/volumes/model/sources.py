@@ -1,4 +1,4 @@
-"""What volumes are made from: API objects, tokens, trust anchors and certificates, asked for and fetched."""
+"""What volumes are made from: references to objects, tokens, trust anchors and certificates, and what was fetched."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from agent.common.model.pods import Json
 from nodelib.errors import NodewrightError
 
 CONFIG_MAP = "configmaps"
-
-
 SECRET = "secrets"
 
 
@@ -23,15 +21,15 @@ class ObjectRef:
 
 
 @dataclass(frozen=True, slots=True)
-class TokenNeed:
-    """A bound service account token: one TokenRequest. `expiration` in seconds."""
+class TokenRequest:
+    """A service account token bound to the pod. `expiration` in seconds."""
 
     audience: str
     expiration: int
 
 
 @dataclass(frozen=True, slots=True)
-class TrustNeed:
+class TrustBundleProjection:
     """Trust anchors by the name of one ClusterTrustBundle, or by signer and label selector (as canonical JSON)."""
 
     name: str = ""
@@ -40,8 +38,8 @@ class TrustNeed:
 
 
 @dataclass(frozen=True, slots=True)
-class CertificateNeed:
-    """A podCertificate source: where it stands in the pod, and what it asks for. `lifetime` in seconds, 0: not said."""
+class CertificateProjection:
+    """A podCertificate source and its place in the pod. `lifetime` in seconds, 0: not specified."""
 
     volume: str
     index: int
@@ -53,7 +51,7 @@ class CertificateNeed:
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """A private key (PKCS #8) and its certificate chain, leaf first; both PEM. The key never shows in a log."""
+    """A private key (PKCS #8) and its certificate chain, leaf first; both PEM. repr() leaves the key out."""
 
     key: bytes = field(repr=False)
     chain: bytes
@@ -61,13 +59,13 @@ class Credential:
 
 @dataclass(frozen=True, slots=True)
 class VolumeSources:
-    """All outside things that volumes of a pod are made from. An object that does not exist is None.
+    """What the volumes of a pod are made from, as fetched. An object that does not exist is None.
 
-    A certificate that cannot be had is the reason why: only the volume that shows it is held up by that.
+    In place of a certificate that could not be obtained stands the error: it concerns only the volume that shows it.
     """
 
     objects: Mapping[ObjectRef, Json | None] = field(default_factory=dict)
-    tokens: Mapping[TokenNeed, str] = field(default_factory=dict)
-    bundles: Mapping[TrustNeed, bytes | None] = field(default_factory=dict)
+    tokens: Mapping[TokenRequest, str] = field(default_factory=dict)
+    bundles: Mapping[TrustBundleProjection, bytes | None] = field(default_factory=dict)
     claims: Mapping[str, Json] = field(default_factory=dict)
-    certificates: Mapping[CertificateNeed, Credential | NodewrightError] = field(default_factory=dict)
+    certificates: Mapping[CertificateProjection, Credential | NodewrightError] = field(default_factory=dict)

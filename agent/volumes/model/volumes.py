@@ -1,7 +1,4 @@
-"""Facts and plan values of what containers are made from: volumes, files, mounts, paths on the node.
-
-Shared by the plans that decide them, the edges that carry them out, and work/materials/ between.
-"""
+"""Volumes as plan/volumes.py decides them, and as they are once mounted."""
 
 from __future__ import annotations
 
@@ -22,7 +19,10 @@ class FileProjection:
 
 @dataclass(frozen=True, slots=True)
 class EmptyDir:
-    """A directory of the pod's own. `medium`: "" disk, "Memory", "HugePages[-SIZE]". `size` in bytes, 0: no limit."""
+    """A directory of the pod. `medium`: "" (disk), "Memory" or "HugePages"; `size` in bytes, 0: no limit.
+
+    `page_size` in bytes, for huge pages only.
+    """
 
     name: str
     medium: str = ""
@@ -33,7 +33,7 @@ class EmptyDir:
 
 @dataclass(frozen=True, slots=True)
 class AtomicVolume:
-    """Files that change together: configMap, secret, downwardAPI, projected."""
+    """Files that change together: configMap, secret, downwardAPI, projected. `nested`: mount points inside of it."""
 
     name: str
     plugin: str
@@ -72,7 +72,7 @@ VolumePlan = DiskVolume | CsiVolume
 
 @dataclass(frozen=True, slots=True)
 class SubPath:
-    """A path inside a volume that a container mounts alone; resolved without ever leaving the volume."""
+    """A path inside a volume that a container mounts; `index`: of the volumeMount."""
 
     volume: str
     path: str
@@ -81,9 +81,9 @@ class SubPath:
 
 @dataclass(frozen=True, slots=True)
 class MountedVolume:
-    """A volume that stands: its path on the node, and what a mount of it must say.
+    """A mounted volume: its path on the node, and what a container's mount of it needs.
 
-    `image`: the reference of an image volume; `image_ref`: what the runtime knows it by, once it is there.
+    `image`: the reference of an image volume; `image_ref`: the runtime's name of it, once it has been pulled.
     `block`: a raw device, for volumeDevices and not for volumeMounts.
     """
 

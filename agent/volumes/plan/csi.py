@@ -1,4 +1,4 @@
-"""CSI volumes: what the API objects say of one, and the requests to its driver.
+"""CSI volumes: what the API objects specify, and the requests to the driver.
 
 Follows pkg/volume/csi (csi_mounter.go, csi_attacher.go, csi_block.go, csi_client.go) and the CSI specification 1.x.
 """
@@ -12,7 +12,7 @@ from typing import Any
 
 from agent.common.model.pods import Json, Pod
 from agent.volumes.model.csi import MOUNT_GROUP, MULTI_WRITER, STAGE, CsiSecrets, CsiVolume, DriverFacts, SecretRef
-from agent.volumes.model.sources import TokenNeed
+from agent.volumes.model.sources import TokenRequest
 from agent.volumes.plan import payload
 from nodelib import quantity
 from nodelib.errors import Permanent
@@ -25,7 +25,7 @@ _TOKENS = "csi.storage.k8s.io/serviceAccount.tokens"
 
 
 def inline_volume(pod: Pod, name: str, source: Json) -> CsiVolume:
-    """spec.volumes[].csi: a volume that lives and dies with the pod."""
+    """spec.volumes[].csi: a volume that is deleted with the pod."""
     ref = (source.get("nodePublishSecretRef") or {}).get("name")
     return CsiVolume(
         name=name,
@@ -38,7 +38,7 @@ def inline_volume(pod: Pod, name: str, source: Json) -> CsiVolume:
         attributes=source.get("volumeAttributes") or {},
         publish_secret=SecretRef(pod.namespace, ref) if ref else None,
         fs_group=payload.fs_group(pod),
-        fs_group_policy=change_policy(pod),
+        fs_group_policy=fs_group_change_policy(pod),
     )
 
 
@@ -61,31 +61,31 @@ def claimed_volume(pod: Pod, name: str, claim: str, volume: Json, *, read_only: 
         stage_secret=_secret(source, "nodeStageSecretRef"),
         expand_secret=_secret(source, "nodeExpandSecretRef"),
         fs_group=payload.fs_group(pod),
-        fs_group_policy=change_policy(pod),
+        fs_group_policy=fs_group_change_policy(pod),
         claim=claim,
         size=quantity.value((spec.get("capacity") or {}).get("storage") or "0"),
     )
 
 
-def change_policy(pod: Pod) -> str:
+def fs_group_change_policy(pod: Pod) -> str:
     return (pod.spec.get("securityContext") or {}).get("fsGroupChangePolicy") or "Always"
 
 
 def check_lifecycle(volume: CsiVolume, driver: Json | None) -> None:
-    """Raises Permanent when the CSIDriver object does not offer what the volume is used as."""
+    """Raises Permanent when the CSIDriver object does not support this kind of volume."""
     spec = (driver or {}).get("spec") or {}
     offered = spec.get("volumeLifecycleModes") or ["Persistent"]
     mode = "Ephemeral" if volume.ephemeral else "Persistent"
     if mode not in offered:
-        said = "the CSIDriver object does not list it" if driver else "there is no CSIDriver object"
+        why = "the CSIDriver object does not list it" if driver else "there is no CSIDriver object"
         raise Permanent(
-            f'volume mode "{mode}" not supported by driver {volume.driver} ({said})',
+            f'volume mode "{mode}" not supported by driver {volume.driver} ({why})',
             action=f"Add {mode} to volumeLifecycleModes of CSIDriver {volume.driver}, or use another kind of volume.",
         )
 
 
 def needs_attachment(volume: CsiVolume, driver: Json | None) -> bool:
-    """Without a CSIDriver object a volume is taken for one that a controller attaches."""
+    """Whether a controller must attach the volume first; true when there is no CSIDriver object."""
     return not volume.ephemeral and ((driver or {}).get("spec") or {}).get("attachRequired") is not False
 
 
@@ -94,17 +94,17 @@ def attachment_name(volume: CsiVolume, node: str) -> str:
     return f"csi-{_digest(volume.handle, volume.driver, node)}"
 
 
-def token_needs(driver: Json | None) -> tuple[TokenNeed, ...]:
+def token_requests(driver: Json | None) -> tuple[TokenRequest, ...]:
     wanted = ((driver or {}).get("spec") or {}).get("tokenRequests") or ()
-    return tuple(TokenNeed(one.get("audience") or "", int(one.get("expirationSeconds") or 3600)) for one in wanted)
+    return tuple(TokenRequest(one.get("audience") or "", int(one.get("expirationSeconds") or 3600)) for one in wanted)
 
 
 def republishes(driver: Json | None) -> bool:
     return bool(((driver or {}).get("spec") or {}).get("requiresRepublish"))
 
 
-def gives_to_group(volume: CsiVolume, driver: Json | None, facts: DriverFacts) -> bool:
-    """Whether the kubelet itself is to give the volume to the pod's fsGroup."""
+def applies_fs_group(volume: CsiVolume, driver: Json | None, facts: DriverFacts) -> bool:
+    """Whether the agent itself must give the volume to the pod's fsGroup."""
     policy = ((driver or {}).get("spec") or {}).get("fsGroupPolicy") or "ReadWriteOnceWithFSType"
     if volume.fs_group is None or volume.read_only or volume.block or MOUNT_GROUP in facts.capabilities:
         return False
@@ -137,7 +137,7 @@ def publish_request(
     volume_context: Mapping[str, str],
     secrets: Mapping[str, str],
 ) -> Json:
-    """`staging` counts only for a driver that stages."""
+    """NodePublishVolume; `staging` counts only for a driver that stages."""
     return {
         "volume_id": volume.handle,
         "publish_context": dict(context),
@@ -153,7 +153,7 @@ def publish_request(
 def expand_request(
     volume: CsiVolume, facts: DriverFacts, *, target: str, staging: str, size: int, secrets: Mapping[str, str]
 ) -> Json:
-    """`size` in bytes."""
+    """NodeExpandVolume; `size` in bytes."""
     return {
         "volume_id": volume.handle,
         "volume_path": target,
@@ -169,7 +169,7 @@ def stages(volume: CsiVolume, facts: DriverFacts) -> bool:
 
 
 def capability(volume: CsiVolume, facts: DriverFacts, *, group: bool = True) -> Json:
-    """csi.v1 VolumeCapability; with the pod's fsGroup for a driver that mounts for a group itself."""
+    """csi.v1 VolumeCapability; with the pod's fsGroup for a driver that applies it itself."""
     modes = _FINE_MODES if MULTI_WRITER in facts.capabilities else _PLAIN_MODES
     mode = modes.get(next(iter(volume.access_modes), "ReadWriteOnce"), 0)
     if volume.block:
@@ -180,15 +180,15 @@ def capability(volume: CsiVolume, facts: DriverFacts, *, group: bool = True) -> 
     return {"mount": mount, "access_mode": {"mode": mode}}
 
 
-def contexts(
-    volume: CsiVolume, pod: Pod, driver: Json | None, tokens: Mapping[TokenNeed, Json], secrets: CsiSecrets
+def publish_contexts(
+    volume: CsiVolume, pod: Pod, driver: Json | None, tokens: Mapping[TokenRequest, Json], secrets: CsiSecrets
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """volume_context and secrets of NodePublishVolume: with pod and tokens, where the CSIDriver asks for them.
+    """volume_context and secrets of NodePublishVolume, with pod and tokens where the CSIDriver asks for them.
 
     `tokens`: the status of each TokenRequest.
     """
     spec = (driver or {}).get("spec") or {}
-    context, hidden = dict(volume.attributes), dict(secrets.publish)
+    context, published_secrets = dict(volume.attributes), dict(secrets.publish)
     if spec.get("podInfoOnMount"):
         context |= {
             "csi.storage.k8s.io/pod.name": pod.name,
@@ -199,12 +199,12 @@ def contexts(
         }
     if tokens:
         text = json.dumps({need.audience: status for need, status in tokens.items()}, sort_keys=True)
-        (hidden if spec.get("serviceAccountTokenInSecrets") else context)[_TOKENS] = text
-    return context, hidden
+        (published_secrets if spec.get("serviceAccountTokenInSecrets") else context)[_TOKENS] = text
+    return context, published_secrets
 
 
 def volume_data(volume: CsiVolume, node: str) -> dict[str, str]:
-    """vol_data.json of a pod's volume, with upstream's keys: either kubelet can take over from the other."""
+    """vol_data.json of a pod's volume, with upstream's keys: either kubelet can replace the other on a node."""
     return {
         "specVolID": volume.spec_name,
         "volumeHandle": volume.handle,
@@ -216,20 +216,20 @@ def volume_data(volume: CsiVolume, node: str) -> dict[str, str]:
 
 
 def staging_folder(root: str, volume: CsiVolume) -> str:
-    """Where a volume is staged, once for all pods; vol_data.json lies in it."""
+    """The directory in which a volume is staged once for all pods, with its vol_data.json."""
     base = f"{root}/plugins/kubernetes.io/csi"
     if volume.block:
         return f"{base}/volumeDevices/{volume.spec_name}"
     return f"{base}/{volume.driver}/{hashlib.sha256(volume.handle.encode()).hexdigest()}"
 
 
-def final(code: str) -> bool:
-    """Whether a driver that failed with this gRPC code has certainly stopped working on it (csi_client.go)."""
+def is_final_error(code: str) -> bool:
+    """Whether a driver that failed with this gRPC code has certainly stopped working on the volume (csi_client.go)."""
     return code not in ("CANCELLED", "DEADLINE_EXCEEDED", "UNAVAILABLE", "RESOURCE_EXHAUSTED", "ABORTED")
 
 
-def usage_figures(usage: Iterable[Mapping[str, Any]]) -> dict[str, int]:
-    """NodeGetVolumeStats as the fields of a file system's figures; empty when the driver gives none."""
+def usage_stats(usage: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    """NodeGetVolumeStats as fields of FsUsage; empty when the driver reports nothing."""
     found: dict[str, int] = {}
     for one in usage:
         if one["unit"] == 1:

@@ -1,4 +1,4 @@
-"""Whether a mounted volume is to be grown, and what its claim says of that.
+"""Whether a mounted volume must grow, and the patches of its claim's status.
 
 Follows pkg/volume/util/resize_util.go and operationexecutor/node_expander.go (KEP-1790).
 """
@@ -13,7 +13,7 @@ _RESIZING = ("Resizing", "FileSystemResizePending", "NodeResizeError", "Controll
 
 
 def wanted_size(claim: Json, volume: Json) -> int:
-    """Bytes to grow to; 0: nothing is to be done. The controller has grown the PersistentVolume before."""
+    """Bytes to grow to, 0: nothing to do. The controller grows the PersistentVolume first."""
     has = _storage((claim.get("status") or {}).get("capacity"))
     size = _storage((volume.get("spec") or {}).get("capacity"))
     state = ((claim.get("status") or {}).get("allocatedResourceStatuses") or {}).get("storage", "")
@@ -23,18 +23,18 @@ def wanted_size(claim: Json, volume: Json) -> int:
 
 
 def asks_for_more(claim: Json) -> bool:
-    """The claim wants more than it has: its volume is worth a look."""
+    """Whether the claim requests more than it has."""
     requests = ((claim.get("spec") or {}).get("resources") or {}).get("requests")
     return _storage(requests) > _storage((claim.get("status") or {}).get("capacity"))
 
 
 def in_progress() -> Json:
-    """Strategic merge patch of the claim's status while the driver is at it."""
+    """Strategic merge patch of the claim's status while the driver grows the volume."""
     return {"status": {"allocatedResourceStatuses": {"storage": _IN_PROGRESS}}}
 
 
 def done(claim: Json, volume: Json) -> Json:
-    """The same once the volume has grown."""
+    """Strategic merge patch once the volume has grown."""
     size = volume["spec"]["capacity"]["storage"]
     kept = [one for one in (claim.get("status") or {}).get("conditions") or [] if one["type"] not in _RESIZING]
     status: Json = {"capacity": {"storage": size}, "allocatedResourceStatuses": {"storage": None}}
@@ -45,7 +45,7 @@ def done(claim: Json, volume: Json) -> Json:
 
 
 def infeasible(message: str, stamp: str) -> Json:
-    """The same when the driver says that it can never be."""
+    """Strategic merge patch when the driver refuses for good."""
     condition = {
         "type": "NodeResizeError",
         "status": "True",
@@ -56,7 +56,7 @@ def infeasible(message: str, stamp: str) -> Json:
 
 
 def is_infeasible(code: str) -> bool:
-    """Whether a driver that fails with this gRPC code will fail for ever."""
+    """Whether a driver that fails with this gRPC code will always fail."""
     return code in ("INVALID_ARGUMENT", "OUT_OF_RANGE", "NOT_FOUND")
 
 

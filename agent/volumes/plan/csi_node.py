@@ -1,4 +1,4 @@
-"""What a registered CSI driver makes of the Node and its CSINode. Follows pkg/volume/csi/nodeinfomanager."""
+"""How a registered CSI driver appears in the Node and its CSINode. Follows pkg/volume/csi/nodeinfomanager."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def check_driver(name: str, versions: tuple[str, ...]) -> None:
 
 
 def node_patch(node: Json, name: str, facts: DriverFacts | None) -> Json:
-    """Merge patch that puts the driver into the Node's annotation and its topology into labels; None takes it out.
+    """Merge patch that adds the driver to the Node's annotation and its topology to the labels; None removes it.
 
-    {} when nothing is to be changed. Raises Permanent for a topology that contradicts the Node's labels.
+    {} when nothing changes. Raises Permanent for a topology that contradicts the Node's labels.
     """
     meta = node["metadata"]
     ids = _known_ids(meta)
@@ -54,7 +54,7 @@ def node_patch(node: Json, name: str, facts: DriverFacts | None) -> Json:
 
 
 def csi_node(existing: Json | None, node: Json, name: str, facts: DriverFacts | None) -> Json | None:
-    """The CSINode with this driver put in, or taken out (`facts` None); None when it is that way already."""
+    """The CSINode with this driver added, or removed (`facts` None); None when nothing changes."""
     owner = {"apiVersion": "v1", "kind": "Node", "name": node["metadata"]["name"], "uid": node["metadata"]["uid"]}
     made = existing or {
         "apiVersion": "storage.k8s.io/v1",
@@ -85,5 +85,5 @@ def _known_ids(meta: Json) -> dict[str, str]:
     try:
         found = json.loads(text)
     except ValueError:
-        return {}  # not ours, and of no use to anybody
+        return {}  # not JSON, so written by something else: replace it
     return dict(found) if isinstance(found, dict) else {}

@@ -18,10 +18,10 @@ from agent.common.plan.secrets import decode_secret
 from agent.volumes.model.sources import (
     CONFIG_MAP,
     SECRET,
-    CertificateNeed,
+    CertificateProjection,
     ObjectRef,
-    TokenNeed,
-    TrustNeed,
+    TokenRequest,
+    TrustBundleProjection,
     VolumeSources,
 )
 from agent.volumes.model.volumes import FileProjection
@@ -35,7 +35,7 @@ _SHOWN = {CONFIG_MAP: "ConfigMap", SECRET: "Secret"}
 
 
 def checked_path(path: str) -> str:
-    """The path, normalized. Raises Invalid unless it stays inside the volume and out of the writer's own names."""
+    """The path, normalized. Raises Invalid if it leaves the volume or uses names of the atomic writer."""
     parts = path.split("/")
     problem = ""
     if not path or posixpath.normpath(path) == ".":
@@ -90,45 +90,43 @@ def downward_files(pod: Pod, source: Json, node: NodeContext, default_mode: int)
     return files
 
 
-def projected_files(pod: Pod, volume: str, source: Json, gathered: VolumeSources, node: NodeContext) -> Files:
-    """Files of a projected volume; a later source wins a path over an earlier one."""
+def projected_files(pod: Pod, volume: str, source: Json, sources: VolumeSources, node: NodeContext) -> Files:
+    """Files of a projected volume; a later source replaces files of earlier ones."""
     mode = default_mode(source)
     files: Files = {}
     for index, part in enumerate(source.get("sources") or []):
         for key, kind in (("configMap", CONFIG_MAP), ("secret", SECRET)):
             if origin := part.get(key):
                 ref = ObjectRef(kind, origin.get("name", ""))
-                files |= object_files(pod, volume, ref, origin, gathered.objects.get(ref), mode)
+                files |= object_files(pod, volume, ref, origin, sources.objects.get(ref), mode)
         if origin := part.get("downwardAPI"):
             files |= downward_files(pod, origin, node, mode)
         if origin := part.get("serviceAccountToken"):
-            token = gathered.tokens[token_need(origin)]
+            token = sources.tokens[token_request(origin)]
             files[checked_path(origin.get("path", ""))] = _credential(pod, token.encode(), mode)
         if origin := part.get("clusterTrustBundle"):
-            files[checked_path(origin.get("path", ""))] = _credential(
-                pod, _anchors(pod, volume, origin, gathered), mode
-            )
+            files[checked_path(origin.get("path", ""))] = _credential(pod, _anchors(pod, volume, origin, sources), mode)
         if origin := part.get("podCertificate"):
-            files |= _certificate_files(pod, volume, index, origin, gathered, mode)
+            files |= _certificate_files(pod, volume, index, origin, sources, mode)
     return files
 
 
-def token_need(origin: Json) -> TokenNeed:
-    return TokenNeed(origin.get("audience") or "", int(origin.get("expirationSeconds") or _DEFAULT_TOKEN_SECONDS))
+def token_request(origin: Json) -> TokenRequest:
+    return TokenRequest(origin.get("audience") or "", int(origin.get("expirationSeconds") or _DEFAULT_TOKEN_SECONDS))
 
 
-def trust_need(origin: Json) -> TrustNeed:
+def trust_bundle_projection(origin: Json) -> TrustBundleProjection:
     """A selector that is absent matches nothing, an empty one everything: "" and "{}" here."""
     if origin.get("name"):
-        return TrustNeed(name=origin["name"])
+        return TrustBundleProjection(name=origin["name"])
     selector = origin.get("labelSelector")
     text = "" if selector is None else json.dumps(selector, sort_keys=True)
-    return TrustNeed(signer=origin.get("signerName") or "", selector=text)
+    return TrustBundleProjection(signer=origin.get("signerName") or "", selector=text)
 
 
-def certificate_need(volume: str, index: int, origin: Json) -> CertificateNeed:
+def certificate_projection(volume: str, index: int, origin: Json) -> CertificateProjection:
     """`index`: the source's place in the projected volume."""
-    return CertificateNeed(
+    return CertificateProjection(
         volume,
         index,
         str(origin.get("signerName") or ""),
@@ -144,7 +142,7 @@ def default_mode(source: Json) -> int:
 
 
 def fs_user(pod: Pod) -> int | None:
-    """The one user that all containers run as, or None: files of credentials belong to it."""
+    """The user that owns files of credentials: the one that all containers run as, None if they differ."""
     of_pod = (pod.spec.get("securityContext") or {}).get("runAsUser")
     users = {(c.get("securityContext") or {}).get("runAsUser", of_pod) for _, c in pod.containers()}
     return users.pop() if len(users) == 1 else None
@@ -161,8 +159,8 @@ def _credential(pod: Pod, data: bytes, mode: int) -> FileProjection:
     return FileProjection(data, 0o600 if owner is not None or fs_group(pod) is not None else mode, owner)
 
 
-def _anchors(pod: Pod, volume: str, origin: Json, gathered: VolumeSources) -> bytes:
-    anchors = gathered.bundles.get(trust_need(origin))
+def _anchors(pod: Pod, volume: str, origin: Json, sources: VolumeSources) -> bytes:
+    anchors = sources.bundles.get(trust_bundle_projection(origin))
     if anchors is not None:
         return anchors
     if origin.get("optional"):
@@ -172,12 +170,12 @@ def _anchors(pod: Pod, volume: str, origin: Json, gathered: VolumeSources) -> by
         f"no ClusterTrustBundle matches {wanted}",
         obj=f"pod {pod.full_name}",
         step=f"volume {volume}",
-        action="Create it, or mark the source optional; the pod starts as soon as it is there.",
+        action="Create it, or mark the source optional; the pod starts as soon as it exists.",
     )
 
 
-def _certificate_files(pod: Pod, volume: str, index: int, origin: Json, gathered: VolumeSources, mode: int) -> Files:
-    found = gathered.certificates[certificate_need(volume, index, origin)]
+def _certificate_files(pod: Pod, volume: str, index: int, origin: Json, sources: VolumeSources, mode: int) -> Files:
+    found = sources.certificates[certificate_projection(volume, index, origin)]
     if isinstance(found, NodewrightError):
         raise found
     shown = (
@@ -208,5 +206,5 @@ def _missing(pod: Pod, volume: str, ref: ObjectRef, key: str) -> Temporary:
         message = f'MountVolume.SetUp failed for volume "{volume}" : {singular} "{ref.name}" not found'
         todo = f"Create {shown}, or mark the reference optional"
     return Temporary(
-        message, obj=f"pod {pod.full_name}", action=f"{todo}; the pod starts as soon as it is there.", retry_after=60
+        message, obj=f"pod {pod.full_name}", action=f"{todo}; the pod starts as soon as it exists.", retry_after=60
     )

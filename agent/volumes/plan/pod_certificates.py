@@ -1,4 +1,4 @@
-"""What a PodCertificateRequest says, and what its answer means.
+"""Build a PodCertificateRequest, read its answer, and decide when to renew the certificate.
 
 Follows pkg/kubelet/podcertificate/podcertificatemanager.go and certificates.k8s.io/v1 (KEP-4317).
 """
@@ -11,20 +11,20 @@ from dataclasses import dataclass
 from enum import Enum
 
 from agent.common.model.pods import Json, Pod
-from agent.volumes.model.sources import CertificateNeed
+from agent.volumes.model.sources import CertificateProjection
 from nodelib.errors import Invalid
 from nodelib.kube.times import parse_rfc3339
 
 OVERDUE_AFTER = 600.0  # seconds past the time to refresh
-# A request that its maker cannot find for so long was deleted before the watch could show it.
+# Seconds. A request that is not found for so long was deleted before the watch could show it.
 ABANDON_AFTER = 600.0
-_JITTER = 300.0  # seconds: pods that started together need not ask together
+_JITTER = 300.0  # seconds, so that pods that started together do not renew together
 _BLOCK = re.compile(rb"-----BEGIN ([^\n]*?)-----\s*?\n(.*?)-----END \1-----", re.DOTALL)
 _LINE = 64
 
 
 class Age(Enum):
-    """How far a certificate is in its life; values as kubelet_podcertificate_states shows them."""
+    """How old a certificate is; the values are those of kubelet_podcertificate_states."""
 
     FRESH = "fresh"
     OVERDUE = "overdue_for_refresh"
@@ -42,17 +42,19 @@ class Issued:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The signer's last word. `how`: Denied or Failed."""
+    """The signer's final refusal. `how`: Denied or Failed."""
 
     how: str
     reason: str
     message: str
 
 
-def request(pod: Pod, need: CertificateNeed, proof: bytes, *, node: str, node_uid: str, account_uid: str) -> Json:
+def request(
+    pod: Pod, source: CertificateProjection, proof: bytes, *, node: str, node_uid: str, account_uid: str
+) -> Json:
     """The PodCertificateRequest; `proof` is the PKCS #10 request in DER that the new key has signed."""
     spec: Json = {
-        "signerName": need.signer,
+        "signerName": source.signer,
         "podName": pod.name,
         "podUID": pod.uid,
         "serviceAccountName": account(pod),
@@ -61,10 +63,10 @@ def request(pod: Pod, need: CertificateNeed, proof: bytes, *, node: str, node_ui
         "nodeUID": node_uid,
         "stubPKCS10Request": base64.b64encode(proof).decode(),
     }
-    if need.lifetime:
-        spec["maxExpirationSeconds"] = need.lifetime
-    if need.annotations:
-        spec["unverifiedUserAnnotations"] = dict(need.annotations)
+    if source.lifetime:
+        spec["maxExpirationSeconds"] = source.lifetime
+    if source.annotations:
+        spec["unverifiedUserAnnotations"] = dict(source.annotations)
     owner = {"apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": pod.uid}
     return {
         "apiVersion": "certificates.k8s.io/v1",
@@ -78,8 +80,8 @@ def account(pod: Pod) -> str:
     return str(pod.spec.get("serviceAccountName") or "default")
 
 
-def verdict(found: Json) -> Issued | Refused | None:
-    """What has come of a request; None while nothing has. Raises Invalid for an answer that no API server lets pass."""
+def answer_of(found: Json) -> Issued | Refused | None:
+    """The answer to a request, None while there is none. Raises Invalid for one that an API server would not accept."""
     status = found.get("status") or {}
     for condition in status.get("conditions") or []:
         kind = condition.get("type")
@@ -93,24 +95,27 @@ def verdict(found: Json) -> Issued | Refused | None:
                 raise Invalid(
                     f"is issued without a chain or its times: {error}",
                     obj=f"PodCertificateRequest {found['metadata'].get('name')}",
-                    action="See the signer that has answered it.",
+                    action="Check the signer that has answered it.",
                 ) from error
     return None
 
 
 def clean_chain(text: str) -> bytes:
-    """The certificates alone: what stands between the PEM blocks, and headers in them, are left out."""
+    """The certificates alone, without text between the PEM blocks or headers inside them."""
     return b"".join(_certificate(body) for _, body in _BLOCK.findall(text.encode()))
 
 
 def refresh_at(issued: Issued, chance: float) -> float:
-    """When to ask for the next one; `chance` in [0, 1). Never later than half way from the signer's hint to the end."""
-    spare = max(0.0, issued.not_after - issued.begin_refresh_at)
-    return issued.begin_refresh_at + chance * min(_JITTER, spare / 2)
+    """When to request the next one, in seconds since the epoch: at the signer's hint plus jitter.
+
+    `chance` in [0, 1) scales the jitter, which never uses more than half of the time that is left after the hint.
+    """
+    remaining = max(0.0, issued.not_after - issued.begin_refresh_at)
+    return issued.begin_refresh_at + chance * min(_JITTER, remaining / 2)
 
 
 def age(refresh: float, not_after: float, now: float) -> Age:
-    """`refresh`: when its successor was to be asked for."""
+    """All times in seconds since the epoch; `refresh`: when its successor should have been requested."""
     if now > not_after:
         return Age.EXPIRED
     return Age.OVERDUE if now > refresh + OVERDUE_AFTER else Age.FRESH

@@ -1,7 +1,7 @@
 """When a service account token is renewed (pkg/kubelet/token/token_manager.go): at 80 % of its lifetime or after 24 h.
 
-With jitter, so that pods that were started together do not renew together; when a renewal fails, the old token serves
-until it expires.
+Jitter keeps pods that were started together from renewing together. When a renewal fails, the old token is used until
+it expires.
 """
 
 from __future__ import annotations
@@ -9,18 +9,18 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from agent.common.model.pods import Json, Pod
-from agent.volumes.model.sources import TokenNeed
+from agent.volumes.model.sources import TokenRequest
 from nodelib.kube.times import parse_rfc3339
 
 JITTER = 10.0  # seconds
 _LONGEST_USE = 24 * 3600.0  # seconds
 _RETRY = 30.0  # seconds
-_LONGEST_LOOK = 3600.0  # seconds
+_LONGEST_WAIT = 3600.0  # seconds
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token and its times, in wall seconds."""
+    """A token and its times, in seconds since the epoch."""
 
     text: str
     renew_at: float
@@ -31,21 +31,21 @@ def account_of(pod: Pod) -> str:
     return str(pod.spec.get("serviceAccountName") or "default")
 
 
-def request(pod: Pod, need: TokenNeed) -> Json:
-    """The TokenRequest, bound to the pod."""
+def request_body(pod: Pod, request: TokenRequest) -> Json:
+    """The TokenRequest object to post, bound to the pod."""
     spec: Json = {
-        "expirationSeconds": need.expiration,
+        "expirationSeconds": request.expiration,
         "boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": pod.uid},
-        "audiences": [need.audience] if need.audience else [],
+        "audiences": [request.audience] if request.audience else [],
     }
     return {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
 
 
-def issued(answer: Json, need: TokenNeed, jitter: float) -> Token:
-    """What the API server gave, which may be another lifetime than was asked for; `jitter` in seconds."""
+def issued(answer: Json, request: TokenRequest, jitter: float) -> Token:
+    """The token in the API server's answer, whose lifetime may differ from the request's; `jitter` in seconds."""
     status = answer["status"]
     expires = parse_rfc3339(status["expirationTimestamp"])
-    lifetime = float((answer.get("spec") or {}).get("expirationSeconds") or need.expiration)
+    lifetime = float((answer.get("spec") or {}).get("expirationSeconds") or request.expiration)
     renew = min(expires - 0.2 * lifetime, expires - lifetime + _LONGEST_USE) - jitter
     return Token(str(status["token"]), renew, expires)
 
@@ -55,12 +55,12 @@ def is_fresh(token: Token | None, now: float) -> bool:
 
 
 def postponed(token: Token, now: float) -> Token | None:
-    """The same token after a renewal that failed; None: it has expired."""
+    """The same token after a failed renewal, to be tried again soon; None once it has expired."""
     if now >= token.expires_at:
         return None
     return replace(token, renew_at=min(now + _RETRY, token.expires_at))
 
 
-def next_look(renewals: list[float], now: float) -> float:
-    """Seconds until the first renewal, an hour when there is none sooner."""
-    return max(0.0, min(min(renewals, default=float("inf")) - now, _LONGEST_LOOK))
+def seconds_until_renewal(renewals: list[float], now: float) -> float:
+    """Seconds until the first of these renewals, at most an hour."""
+    return max(0.0, min(min(renewals, default=float("inf")) - now, _LONGEST_WAIT))

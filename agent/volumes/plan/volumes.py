@@ -1,4 +1,4 @@
-"""What stands behind each volume of a pod, and what must be fetched to build it.
+"""Decide how each volume of a pod is made, and what must be fetched for it.
 
 Sizes and media follow pkg/volume/emptydir and the wrapped volumes of pkg/volume/{secret,configmap,
 projected,downwardapi}; nested mount points pkg/volume/util/nested_volumes.go.
@@ -16,10 +16,10 @@ from agent.resources.plan import cgroups
 from agent.volumes.model.sources import (
     CONFIG_MAP,
     SECRET,
-    CertificateNeed,
+    CertificateProjection,
     ObjectRef,
-    TokenNeed,
-    TrustNeed,
+    TokenRequest,
+    TrustBundleProjection,
     VolumeSources,
 )
 from agent.volumes.model.volumes import AtomicVolume, EmptyDir, HostPath, ImageVolume, VolumePlan
@@ -27,28 +27,28 @@ from agent.volumes.plan import csi, payload
 from nodelib import quantity
 from nodelib.errors import Invalid, NodewrightError, Permanent, Temporary
 
-_SIMPLE = frozenset({"configMap", "secret", "projected", "downwardAPI", "emptyDir"})
+_OBJECT_VOLUMES = frozenset({"configMap", "secret", "projected", "downwardAPI", "emptyDir"})
 _HOST_PATH_TYPES = ("", "DirectoryOrCreate", "Directory", "FileOrCreate", "File", "Socket", "CharDevice", "BlockDevice")
 
 
 @dataclass(frozen=True, slots=True)
-class Needs:
-    """Everything outside the pod that its volumes are built from."""
+class SourceRefs:
+    """References to everything outside the pod that its volumes are made from."""
 
     objects: frozenset[ObjectRef] = frozenset()
-    tokens: frozenset[TokenNeed] = frozenset()
-    bundles: frozenset[TrustNeed] = frozenset()
+    tokens: frozenset[TokenRequest] = frozenset()
+    bundles: frozenset[TrustBundleProjection] = frozenset()
     claims: frozenset[str] = frozenset()
-    certificates: frozenset[CertificateNeed] = frozenset()
+    certificates: frozenset[CertificateProjection] = frozenset()
 
 
-def needs(pod: Pod) -> Needs:
-    """What must be fetched before plan_volumes can be asked."""
+def source_refs(pod: Pod) -> SourceRefs:
+    """What must be fetched before plan_volumes() can be called."""
     objects: set[ObjectRef] = set()
-    tokens: set[TokenNeed] = set()
-    bundles: set[TrustNeed] = set()
+    tokens: set[TokenRequest] = set()
+    bundles: set[TrustBundleProjection] = set()
     claims: set[str] = set()
-    certificates: set[CertificateNeed] = set()
+    certificates: set[CertificateProjection] = set()
     for volume in pod.spec.get("volumes") or []:
         if source := volume.get("configMap"):
             objects.add(ObjectRef(CONFIG_MAP, source.get("name", "")))
@@ -63,61 +63,59 @@ def needs(pod: Pod) -> Needs:
                 if part.get(key):
                     objects.add(ObjectRef(kind, part[key].get("name", "")))
             if part.get("serviceAccountToken"):
-                tokens.add(payload.token_need(part["serviceAccountToken"]))
+                tokens.add(payload.token_request(part["serviceAccountToken"]))
             if part.get("clusterTrustBundle"):
-                bundles.add(payload.trust_need(part["clusterTrustBundle"]))
+                bundles.add(payload.trust_bundle_projection(part["clusterTrustBundle"]))
             if part.get("podCertificate"):
-                certificates.add(payload.certificate_need(volume["name"], index, part["podCertificate"]))
+                certificates.add(payload.certificate_projection(volume["name"], index, part["podCertificate"]))
     known = frozenset(ref for ref in objects if ref.name)
-    return Needs(known, frozenset(tokens), frozenset(bundles), frozenset(claims), frozenset(certificates))
+    return SourceRefs(known, frozenset(tokens), frozenset(bundles), frozenset(claims), frozenset(certificates))
 
 
-def simple(pod: Pod, wanted: Needs) -> bool:
-    """Whether the volumes are made of nothing but objects, tokens and directories: no driver, host path or image."""
-    if wanted.claims or wanted.certificates or wanted.bundles:
+def needs_only_objects_and_tokens(pod: Pod, refs: SourceRefs) -> bool:
+    """Whether the volumes need nothing but objects, tokens and directories: no driver, host path or image."""
+    if refs.claims or refs.certificates or refs.bundles:
         return False
-    return all(_is_simple(volume) for volume in pod.spec.get("volumes") or [])
+    return all(_only_objects_and_tokens(volume) for volume in pod.spec.get("volumes") or [])
 
 
-def fits(pod: Pod, objects: Mapping[ObjectRef, Json | None], wanted: Needs, node: NodeContext) -> bool:
-    """Whether these objects have all that the volumes take from them, whatever the tokens will be."""
-    gathered = VolumeSources(objects=dict(objects), tokens=dict.fromkeys(wanted.tokens, "-"))
+def objects_suffice(pod: Pod, objects: Mapping[ObjectRef, Json | None], refs: SourceRefs, node: NodeContext) -> bool:
+    """Whether the volumes can be made from these objects once there are tokens."""
+    sources = VolumeSources(objects=dict(objects), tokens=dict.fromkeys(refs.tokens, "-"))
     try:
-        plan_volumes(pod, gathered, node)
+        plan_volumes(pod, sources, node)
     except NodewrightError:
         return False
     return True
 
 
-def _is_simple(volume: Json) -> bool:
+def _only_objects_and_tokens(volume: Json) -> bool:
     kinds = {key for key, value in volume.items() if key != "name" and value is not None}
     medium = str((volume.get("emptyDir") or {}).get("medium") or "")
-    return kinds <= _SIMPLE and not medium.startswith("HugePages")
+    return kinds <= _OBJECT_VOLUMES and not medium.startswith("HugePages")
 
 
-def plan_volumes(pod: Pod, gathered: VolumeSources, node: NodeContext) -> list[VolumePlan]:
-    """One plan per volume. Raises Temporary for what may still appear, Permanent or Invalid for what cannot be."""
-    return [_plan(pod, volume, gathered, node) for volume in pod.spec.get("volumes") or []]
+def plan_volumes(pod: Pod, sources: VolumeSources, node: NodeContext) -> list[VolumePlan]:
+    """One plan per volume. Raises Temporary for what may still appear, Permanent or Invalid for what cannot work."""
+    return [_plan(pod, volume, sources, node) for volume in pod.spec.get("volumes") or []]
 
 
-def plan_updates(
-    pod: Pod, gathered: VolumeSources, node: NodeContext
-) -> tuple[list[VolumePlan], list[NodewrightError]]:
-    """Plans of the volumes that can be brought up to date now, and why the others cannot."""
+def plan_updates(pod: Pod, sources: VolumeSources, node: NodeContext) -> tuple[list[VolumePlan], list[NodewrightError]]:
+    """Plans of the volumes that can be updated now, and the errors of the others."""
     plans: list[VolumePlan] = []
     problems: list[NodewrightError] = []
     for volume in pod.spec.get("volumes") or []:
         try:
-            plans.append(_plan(pod, volume, gathered, node))
+            plans.append(_plan(pod, volume, sources, node))
         except NodewrightError as error:
             problems.append(error)
     return plans, problems
 
 
-def _plan(pod: Pod, volume: Json, gathered: VolumeSources, node: NodeContext) -> VolumePlan:
+def _plan(pod: Pod, volume: Json, sources: VolumeSources, node: NodeContext) -> VolumePlan:
     for key, planner in _PLANNERS.items():
         if volume.get(key) is not None:
-            return planner(pod, volume["name"], volume[key] or {}, gathered, node)
+            return planner(pod, volume["name"], volume[key] or {}, sources, node)
     kinds = [key for key, value in volume.items() if key != "name" and value is not None]
     if not kinds:
         return EmptyDir(volume["name"], fs_group=payload.fs_group(pod))
@@ -130,7 +128,7 @@ def _plan(pod: Pod, volume: Json, gathered: VolumeSources, node: NodeContext) ->
     )
 
 
-def _empty_dir(pod: Pod, name: str, source: Json, gathered: VolumeSources, node: NodeContext) -> VolumePlan:
+def _empty_dir(pod: Pod, name: str, source: Json, sources: VolumeSources, node: NodeContext) -> VolumePlan:
     medium, group = source.get("medium") or "", payload.fs_group(pod)
     limit = quantity.value(source.get("sizeLimit") or "0")
     if medium == "":
@@ -147,31 +145,31 @@ def _empty_dir(pod: Pod, name: str, source: Json, gathered: VolumeSources, node:
     )
 
 
-def _config_map(pod: Pod, name: str, source: Json, gathered: VolumeSources, node: NodeContext) -> VolumePlan:
+def _config_map(pod: Pod, name: str, source: Json, sources: VolumeSources, node: NodeContext) -> VolumePlan:
     ref = ObjectRef(CONFIG_MAP, source.get("name", ""))
     mode = payload.default_mode(source)
-    files = payload.object_files(pod, name, ref, source, gathered.objects.get(ref), mode)
+    files = payload.object_files(pod, name, ref, source, sources.objects.get(ref), mode)
     return _atomic(pod, name, "kubernetes.io~configmap", files, node, in_memory=False)
 
 
-def _secret(pod: Pod, name: str, source: Json, gathered: VolumeSources, node: NodeContext) -> VolumePlan:
+def _secret(pod: Pod, name: str, source: Json, sources: VolumeSources, node: NodeContext) -> VolumePlan:
     ref = ObjectRef(SECRET, source.get("secretName", ""))
     mode = payload.default_mode(source)
-    files = payload.object_files(pod, name, ref, source, gathered.objects.get(ref), mode)
+    files = payload.object_files(pod, name, ref, source, sources.objects.get(ref), mode)
     return _atomic(pod, name, "kubernetes.io~secret", files, node)
 
 
-def _downward(pod: Pod, name: str, source: Json, gathered: VolumeSources, node: NodeContext) -> VolumePlan:
+def _downward(pod: Pod, name: str, source: Json, sources: VolumeSources, node: NodeContext) -> VolumePlan:
     files = payload.downward_files(pod, source, node, payload.default_mode(source))
     return _atomic(pod, name, "kubernetes.io~downward-api", files, node)
 
 
-def _projected(pod: Pod, name: str, source: Json, gathered: VolumeSources, node: NodeContext) -> VolumePlan:
-    files = payload.projected_files(pod, name, source, gathered, node)
+def _projected(pod: Pod, name: str, source: Json, sources: VolumeSources, node: NodeContext) -> VolumePlan:
+    files = payload.projected_files(pod, name, source, sources, node)
     return _atomic(pod, name, "kubernetes.io~projected", files, node)
 
 
-def _host_path(pod: Pod, name: str, source: Json, gathered: VolumeSources, node: NodeContext) -> VolumePlan:
+def _host_path(pod: Pod, name: str, source: Json, sources: VolumeSources, node: NodeContext) -> VolumePlan:
     path, kind = source.get("path") or "", source.get("type") or ""
     if not path.startswith("/") or ".." in path.split("/") or "\0" in path:
         raise Invalid(
@@ -190,13 +188,13 @@ def _host_path(pod: Pod, name: str, source: Json, gathered: VolumeSources, node:
     return HostPath(name, posixpath.normpath(path), kind)
 
 
-def _image(pod: Pod, name: str, source: Json, gathered: VolumeSources, node: NodeContext) -> VolumePlan:
+def _image(pod: Pod, name: str, source: Json, sources: VolumeSources, node: NodeContext) -> VolumePlan:
     return ImageVolume(name, source.get("reference") or "", source.get("pullPolicy") or "IfNotPresent")
 
 
-def _claim(pod: Pod, name: str, source: Json, gathered: VolumeSources, node: NodeContext) -> VolumePlan:
+def _claim(pod: Pod, name: str, source: Json, sources: VolumeSources, node: NodeContext) -> VolumePlan:
     claim = source.get("claimName") or f"{pod.name}-{name}"
-    spec = (gathered.claims[claim].get("spec") or {}) if claim in gathered.claims else None
+    spec = (sources.claims[claim].get("spec") or {}) if claim in sources.claims else None
     if spec is None:
         raise Temporary(
             f'persistentvolumeclaim "{claim}" is not bound yet',
@@ -205,9 +203,9 @@ def _claim(pod: Pod, name: str, source: Json, gathered: VolumeSources, node: Nod
             action=f"Bind claim {pod.namespace}/{claim} to a volume.",
         )
     read_only = bool(source.get("readOnly"))
-    policy = csi.change_policy(pod)
+    policy = csi.fs_group_change_policy(pod)
     if spec.get("csi"):
-        return csi.claimed_volume(pod, name, claim, gathered.claims[claim], read_only=read_only)
+        return csi.claimed_volume(pod, name, claim, sources.claims[claim], read_only=read_only)
     if local := spec.get("local"):
         if spec.get("volumeMode") == "Block":
             return HostPath(name, local.get("path") or "", "BlockDevice", read_only, block=True)
@@ -220,7 +218,7 @@ def _claim(pod: Pod, name: str, source: Json, gathered: VolumeSources, node: Nod
     raise _unsupported_volume(pod, name, claim, kinds[0] if kinds else "of an unknown type")
 
 
-def _csi(pod: Pod, name: str, source: Json, gathered: VolumeSources, node: NodeContext) -> VolumePlan:
+def _csi(pod: Pod, name: str, source: Json, sources: VolumeSources, node: NodeContext) -> VolumePlan:
     return csi.inline_volume(pod, name, source)
 
 
@@ -247,7 +245,7 @@ def _atomic(
 
 
 def nested_mount_points(pod: Pod, volume: str) -> tuple[str, ...]:
-    """Directories, relative to the volume, that other mounts of the pod's containers go on top of."""
+    """Directories, relative to the volume, on which containers of the pod mount other volumes."""
     found: dict[str, None] = {}
     for _, container in pod.containers():
         mounts = container.get("volumeMounts") or []
@@ -272,7 +270,7 @@ def _memory_size(pod: Pod, node: NodeContext, limit: int) -> int:
 
 
 def _page_size(pod: Pod, name: str, medium: str) -> int:
-    """Bytes; the medium's own size, or the only one that the containers ask for."""
+    """In bytes: the size that the medium names, or the only one that the containers request."""
     if medium != "HugePages":
         return quantity.value(medium.removeprefix("HugePages-"))
     asked = {
@@ -283,7 +281,7 @@ def _page_size(pod: Pod, name: str, medium: str) -> int:
     }
     if len(asked) != 1:
         raise Invalid(
-            "medium HugePages needs containers that ask for huge pages of one size",
+            "medium HugePages needs containers that request huge pages of one size",
             obj=f"pod {pod.full_name}",
             step=f'volume "{name}"',
             action="Request hugepages-2Mi, or name the size: medium HugePages-2Mi.",

@@ -1,7 +1,7 @@
-"""What is done next about one object that pods refer to: the least that keeps its users right.
+"""Decide when to read, list and watch one object that pods refer to, with as few requests as possible.
 
-A get is answered at once; a list may wait 100 ms for the server's cache to catch up (KEP-2340), and a watch costs a
-connection: so an object is read first, and watched only if its users are still there a moment later.
+A get is answered at once; a list may wait 100 ms for the server's cache to catch up (KEP-2340), and a watch takes a
+connection. So an object is read first, and watched only if its users are still there a moment later.
 """
 
 from __future__ import annotations
@@ -10,33 +10,33 @@ from enum import Enum
 
 from agent.common.model.pods import Json
 
-LINGER = 20.0  # seconds; pods that follow each other in a namespace find kube-root-ca.crt known
-SETTLE = 0.5  # seconds; pods that end at once never cost a watch connection
+LINGER = 20.0  # seconds to keep an unused watch: the next pod of a namespace needs kube-root-ca.crt too
+WATCH_DELAY = 0.5  # seconds between read and watch: a pod that ends at once never causes a watch
 
 
-class Move(Enum):
-    """READ: get it; LIST: for the version to watch from; WATCH: from there; REST: it can never change."""
+class Step(Enum):
+    """READ: get it; LIST: for the version to watch from; WATCH: from there; STOP: it can never change."""
 
     READ = "read"
     LIST = "list"
     WATCH = "watch"
-    REST = "rest"
+    STOP = "stop"
 
 
-def next_move(*, known: bool, listed: str, current: Json | None) -> Move:
+def next_step(*, known: bool, listed: str, current: Json | None) -> Step:
     """`listed`: the version that a watch can go on from, "" for none; `current` None: it does not exist."""
     if not known:
-        return Move.READ
+        return Step.READ
     if not listed:
-        return Move.LIST
-    return Move.REST if (current or {}).get("immutable") else Move.WATCH
+        return Step.LIST
+    return Step.STOP if (current or {}).get("immutable") else Step.WATCH
 
 
-def settles(current: Json | None) -> bool:
-    """Whether to wait a moment before watching: an object that is not there is wanted as soon as it is."""
+def waits_before_watch(current: Json | None) -> bool:
+    """Whether to wait a moment before watching; not for a missing object, whose users wait for it to appear."""
     return current is not None
 
 
-def is_news(*, changed: bool, known_before: bool, disappointed: bool) -> bool:
-    """Whether users are told: of a change, and of the first answer only if one of them went away without."""
-    return disappointed or (changed and known_before)
+def must_notify(*, changed: bool, known_before: bool, get_failed: bool) -> bool:
+    """Whether to notify users: of every change, but of the first answer only if a get() gave up waiting for it."""
+    return get_failed or (changed and known_before)

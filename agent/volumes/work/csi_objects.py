@@ -1,4 +1,4 @@
-"""The API objects around CSI: CSIDriver, CSINode, VolumeAttachment, the Node's annotation, secrets and tokens."""
+"""The API objects around CSI: CSIDriver, CSINode, VolumeAttachment, claims, the Node, secrets and tokens."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import contextlib
 
 from agent.common.model.pods import Json, Pod
 from agent.volumes.model.csi import SecretRef
-from agent.volumes.model.sources import TokenNeed
+from agent.volumes.model.sources import TokenRequest
 from agent.volumes.work.tokens import TokenCache
 from nodelib.errors import NotFound, Temporary
 from nodelib.kube.client import ApiError, KubeClient
@@ -16,11 +16,11 @@ from nodelib.kube.reflector import Reflector
 from nodelib.tasks import Work
 
 _STORAGE = "/apis/storage.k8s.io/v1"
-_PATIENCE = 5.0  # seconds
+_SYNC_TIMEOUT = 5.0  # seconds to wait for the first list of CSIDrivers
 
 
 class CsiObjects:
-    """Every call raises ApiError or Temporary. The CSIDrivers are watched from the first time that one is asked for."""
+    """Every call raises ApiError or Temporary. CSIDrivers are watched once the first of them has been asked for."""
 
     def __init__(self, client: KubeClient, tokens: TokenCache, node: str) -> None:
         self._client, self._tokens, self._node = client, tokens, node
@@ -36,24 +36,24 @@ class CsiObjects:
         self._wanted.set()
         if not self._drivers.synced.is_set():
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._drivers.synced.wait(), _PATIENCE)
+                await asyncio.wait_for(self._drivers.synced.wait(), _SYNC_TIMEOUT)
         if not self._drivers.synced.is_set():
-            action = "It is tried again as soon as the API server answers."
+            action = "The agent tries again as soon as the API server answers."
             problem = self._drivers.last_error or "not read yet"
             raise Temporary(problem, obj="CSIDrivers", step="first list", action=action, retry_after=1)
         return self._drivers.store.get(("", name))
 
     async def attachment(self, name: str) -> Json | None:
         """The VolumeAttachment; None: there is none."""
-        return await self._there(f"{_STORAGE}/volumeattachments/{name}")
+        return await self._get_or_none(f"{_STORAGE}/volumeattachments/{name}")
 
     async def claim(self, namespace: str, name: str) -> Json | None:
         """The PersistentVolumeClaim; None: there is none."""
-        return await self._there(f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{name}")
+        return await self._get_or_none(f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{name}")
 
     async def volume(self, name: str) -> Json | None:
         """The PersistentVolume; None: there is none."""
-        return await self._there(f"/api/v1/persistentvolumes/{name}")
+        return await self._get_or_none(f"/api/v1/persistentvolumes/{name}")
 
     async def patch_claim(self, namespace: str, name: str, patch: Json) -> None:
         """Strategic merge patch of the claim's status."""
@@ -61,26 +61,26 @@ class CsiObjects:
         await self._client.patch(path, patch, kind="strategic")
 
     async def secret(self, ref: SecretRef) -> dict[str, str]:
-        """Its decoded values. Raises NotFound."""
-        found = await self._there(f"/api/v1/namespaces/{ref.namespace}/secrets/{ref.name}")
+        """The secret's decoded values. Raises NotFound."""
+        found = await self._get_or_none(f"/api/v1/namespaces/{ref.namespace}/secrets/{ref.name}")
         if found is None:
             raise NotFound("not found", obj=f"secret {ref.namespace}/{ref.name}", action="Create it.")
         data = found.get("data") or {}
         return {key: base64.b64decode(value).decode(errors="surrogateescape") for key, value in data.items()}
 
-    async def token(self, pod: Pod, need: TokenNeed) -> Json:
+    async def token(self, pod: Pod, request: TokenRequest) -> Json:
         """TokenRequestStatus of a token bound to the pod."""
-        return await self._tokens.status(pod, need)
+        return await self._tokens.status(pod, request)
 
     async def node(self) -> Json:
         return await self._client.get(f"/api/v1/nodes/{self._node}")
 
     async def patch_node(self, patch: Json) -> None:
-        """Labels and annotations: a node may write them through its status alone."""
+        """Patch labels and annotations, which a node may write through its status subresource."""
         await self._client.patch(f"/api/v1/nodes/{self._node}/status", patch, kind="strategic")
 
     async def csi_node(self) -> Json | None:
-        return await self._there(f"{_STORAGE}/csinodes/{self._node}")
+        return await self._get_or_none(f"{_STORAGE}/csinodes/{self._node}")
 
     async def write_csi_node(self, wanted: Json) -> None:
         """Create or replace it. A conflict is an ApiError (409)."""
@@ -89,11 +89,11 @@ class CsiObjects:
         else:
             await self._client.post(f"{_STORAGE}/csinodes", wanted)
 
-    def forget(self, uid: str) -> None:
-        """The pod is gone."""
-        self._tokens.forget(uid)
+    def drop_pod(self, uid: str) -> None:
+        """The pod is gone: drop its tokens."""
+        self._tokens.drop_pod(uid)
 
-    async def _there(self, path: str) -> Json | None:
+    async def _get_or_none(self, path: str) -> Json | None:
         try:
             return await self._client.get(path)
         except ApiError as error:

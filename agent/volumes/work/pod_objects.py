@@ -1,4 +1,4 @@
-"""All that pods need from the API server, behind one face: objects, tokens, trust bundles, volumes, Services."""
+"""PodObjects: all API objects that pods need, from one place: objects, tokens, trust bundles, claims, Services."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ import contextlib
 from collections.abc import Callable, Sequence
 
 from agent.common.model.pods import Json, Pod
-from agent.volumes.model.sources import ObjectRef, TokenNeed
-from agent.volumes.work.objects import ObjectKey, WatchedObjects
+from agent.volumes.model.sources import SECRET, ObjectRef, TokenRequest
 from agent.volumes.work.tokens import TokenCache
+from agent.volumes.work.watched_objects import ObjectKey, WatchedObjects
 from nodelib.clock import Clock
 from nodelib.errors import Temporary
 from nodelib.kube.client import ApiError, KubeClient
 from nodelib.kube.reflector import Reflector
 from nodelib.tasks import Work
 
-_PATIENCE = 5.0  # seconds
+_SYNC_TIMEOUT = 5.0  # seconds to wait for a first list
 _BUNDLES = "/apis/certificates.k8s.io/v1/clustertrustbundles"
 
 
 class PodObjects:
-    """`notify(uid)` is called when something that the pod uses has changed or its token wants renewal.
+    """`notify(uid)` is called when something that the pod uses has changed, or its token must be renewed.
 
     `tasks()` must be kept running by the agent's supervisor; close() ends the single-object watches.
     """
@@ -38,7 +38,7 @@ class PodObjects:
             client, _BUNDLES, name="clustertrustbundles", on_change=lambda *_: self._bundles_changed()
         )
         self._bundle_users: set[str] = set()
-        self._bundles_wanted = asyncio.Event()
+        self._bundles_needed = asyncio.Event()
 
     def tasks(self) -> list[tuple[str, Work]]:
         """(name, work) of the long-lived tasks."""
@@ -52,6 +52,7 @@ class PodObjects:
         await self._watched.close()
 
     async def object(self, pod: Pod, ref: ObjectRef) -> Json | None:
+        """A ConfigMap or Secret, watched from now on; None when it does not exist. Raises Temporary."""
         if pod.source != "api":
             raise Temporary(
                 f"a static pod cannot use {ref.kind} {ref.name}",
@@ -61,18 +62,25 @@ class PodObjects:
             )
         return await self._watched.get(pod.uid, ObjectKey(ref.kind, pod.namespace, ref.name))
 
-    async def token(self, pod: Pod, need: TokenNeed) -> str:
-        text = await self._tokens.get(pod, need)
+    async def secret(self, pod: Pod, name: str) -> Json | None:
+        """object() of a Secret by its name."""
+        return await self.object(pod, ObjectRef(SECRET, name))
+
+    async def token(self, pod: Pod, request: TokenRequest) -> str:
+        """A service account token, renewed from now on. Raises Temporary."""
+        text = await self._tokens.get(pod, request)
         self._renewals.set()
         return text
 
     async def trust_bundles(self, pod: Pod) -> Sequence[Json]:
+        """All ClusterTrustBundles; the pod is notified of changes from now on. Raises Temporary."""
         self._bundle_users.add(pod.uid)
-        self._bundles_wanted.set()
-        await self._synced(self._bundles)
+        self._bundles_needed.set()
+        await self._wait_synced(self._bundles)
         return list(self._bundles.store.values())
 
     async def claim(self, pod: Pod, name: str) -> Json | None:
+        """The PersistentVolume that the claim is bound to; None while it is not bound. Raises Temporary."""
         path = f"/api/v1/namespaces/{pod.namespace}/persistentvolumeclaims/{name}"
         try:
             claim = await self._client.get(path)
@@ -84,18 +92,20 @@ class PodObjects:
             if error.is_not_found:
                 return None
             raise Temporary(
-                error.message, obj=f"claim {pod.namespace}/{name}", step="read", action="It is tried again."
+                error.message, obj=f"claim {pod.namespace}/{name}", step="read", action="The agent tries again."
             ) from error
         owner = ((found.get("spec") or {}).get("claimRef") or {}).get("uid")
         return found if owner == claim["metadata"]["uid"] else None
 
     async def services(self) -> Sequence[Json]:
-        await self._synced(self._services)
+        """All Services. Raises Temporary until they have been read once."""
+        await self._wait_synced(self._services)
         return list(self._services.store.values())
 
-    def forget(self, uid: str) -> None:
-        self._watched.forget(uid)
-        self._tokens.forget(uid)
+    def drop_pod(self, uid: str) -> None:
+        """Stop watching objects and renewing tokens for this pod."""
+        self._watched.drop_user(uid)
+        self._tokens.drop_pod(uid)
         self._bundle_users.discard(uid)
 
     def _bundles_changed(self) -> None:
@@ -103,7 +113,7 @@ class PodObjects:
             self._notify(uid)
 
     async def _run_bundles(self) -> None:
-        await self._bundles_wanted.wait()
+        await self._bundles_needed.wait()
         await self._bundles.run()
 
     async def _run_renewals(self) -> None:
@@ -114,18 +124,19 @@ class PodObjects:
             for uid in sorted(self._tokens.due()):
                 self._notify(uid)
             if self._tokens.due():
-                await self._clock.sleep(1)  # the pods' workers renew; do not ask them again at once
+                # Refreshing the volumes renews the token: give it time before notifying again.
+                await self._clock.sleep(1)
 
-    async def _synced(self, reflector: Reflector) -> None:
+    async def _wait_synced(self, reflector: Reflector) -> None:
         if reflector.synced.is_set():
             return
         try:
-            await asyncio.wait_for(reflector.synced.wait(), _PATIENCE)
+            await asyncio.wait_for(reflector.synced.wait(), _SYNC_TIMEOUT)
         except TimeoutError:
             raise Temporary(
                 reflector.last_error or "not read yet",
                 obj=reflector.name,
                 step="first list",
-                action="It is tried again as soon as the API server answers.",
+                action="The agent tries again as soon as the API server answers.",
                 retry_after=1,
             ) from None

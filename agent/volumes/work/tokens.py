@@ -1,4 +1,4 @@
-"""Service account tokens bound to pods: TokenRequest, kept while the pod lives, renewed when plan/tokens.py says so."""
+"""Service account tokens bound to pods, kept while the pod lives and renewed as plan/tokens.py decides."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 import random
 
 from agent.common.model.pods import Json, Pod
-from agent.volumes.model.sources import TokenNeed
+from agent.volumes.model.sources import TokenRequest
 from agent.volumes.plan import tokens as plan
 from agent.volumes.plan.tokens import Token
 from nodelib.clock import Clock
@@ -16,61 +16,64 @@ from nodelib.kube.times import format_rfc3339
 
 log = logging.getLogger(__name__)
 
-# NodeRestriction may learn of a pod a moment after this node does: seconds between attempts.
-_IMPATIENT = (0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.4)
+# Seconds between attempts: NodeRestriction may learn of a pod a moment after this node does.
+_FIRST_PAUSES = (0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.4)
 
 
 class TokenCache:
-    """Tokens by pod UID. `due(now)` tells whose pods want a renewal."""
+    """Tokens by pod, service account and request. Upstream: pkg/kubelet/token/token_manager.go."""
 
     def __init__(self, client: KubeClient, clock: Clock) -> None:
         self._client = client
         self._clock = clock
-        self._tokens: dict[tuple[str, str, TokenNeed], Token] = {}
+        self._tokens: dict[tuple[str, str, TokenRequest], Token] = {}
 
-    async def get(self, pod: Pod, need: TokenNeed) -> str:
-        """A valid token. Raises Temporary when there is none and the API server gives none."""
+    async def get(self, pod: Pod, request: TokenRequest) -> str:
+        """A valid token. Raises Temporary when there is none and the API server does not issue one."""
         account = plan.account_of(pod)
-        key = (pod.uid, account, need)
+        key = (pod.uid, account, request)
         held = self._tokens.get(key)
         now = self._clock.now()
         if held is not None and plan.is_fresh(held, now):
             return held.text
         try:
-            fresh = await self._request(pod, account, need)
+            fresh = await self._issue(pod, account, request)
         except NodewrightError as error:
             old = plan.postponed(held, now) if held is not None else None
             if old is None:
                 raise _failed(pod, account, error) from error
-            log.warning("pod %s: token of %s not renewed: %s", pod.full_name, account, error)
+            log.warning(
+                "pod %s: the token of service account %s could not be renewed: %s", pod.full_name, account, error
+            )
             self._tokens[key] = old
             return old.text
         self._tokens[key] = fresh
         return fresh.text
 
-    async def status(self, pod: Pod, need: TokenNeed) -> Json:
-        """get() as the TokenRequestStatus that a CSI driver is given."""
-        text = await self.get(pod, need)
-        held = self._tokens.get((pod.uid, plan.account_of(pod), need))
+    async def status(self, pod: Pod, request: TokenRequest) -> Json:
+        """get(), as the TokenRequestStatus that a CSI driver receives."""
+        text = await self.get(pod, request)
+        held = self._tokens.get((pod.uid, plan.account_of(pod), request))
         expires = held.expires_at if held is not None else self._clock.now()
         return {"expirationTimestamp": format_rfc3339(expires), "token": text}
 
     def due(self) -> set[str]:
-        """UIDs with a token that wants renewal now."""
+        """UIDs of pods that have a token to be renewed now."""
         now = self._clock.now()
         return {uid for (uid, _, _), token in self._tokens.items() if not plan.is_fresh(token, now)}
 
     def next_due(self) -> float:
-        """Seconds until the first renewal, an hour when there is nothing to renew."""
-        return plan.next_look([token.renew_at for token in self._tokens.values()], self._clock.now())
+        """Seconds until the first renewal, at most an hour."""
+        return plan.seconds_until_renewal([token.renew_at for token in self._tokens.values()], self._clock.now())
 
-    def forget(self, uid: str) -> None:
+    def drop_pod(self, uid: str) -> None:
+        """The pod is gone: drop its tokens."""
         self._tokens = {key: token for key, token in self._tokens.items() if key[0] != uid}
 
-    async def _request(self, pod: Pod, account: str, need: TokenNeed) -> Token:
+    async def _issue(self, pod: Pod, account: str, request: TokenRequest) -> Token:
         path = f"/api/v1/namespaces/{pod.namespace}/serviceaccounts/{account}/token"
-        body = plan.request(pod, need)
-        for pause in (*_IMPATIENT, None):
+        body = plan.request_body(pod, request)
+        for pause in (*_FIRST_PAUSES, None):
             try:
                 answer = await self._client.post(path, body)
                 break
@@ -78,7 +81,7 @@ class TokenCache:
                 if pause is None or not (error.is_forbidden or error.is_not_found):
                     raise
             await self._clock.sleep(pause)
-        return plan.issued(answer, need, random.uniform(0, plan.JITTER))
+        return plan.issued(answer, request, random.uniform(0, plan.JITTER))
 
 
 def _failed(pod: Pod, account: str, error: NodewrightError) -> Temporary:
@@ -86,6 +89,6 @@ def _failed(pod: Pod, account: str, error: NodewrightError) -> Temporary:
         f"failed to fetch token: {error.message}",
         obj=f"pod {pod.full_name}",
         step=f"token of service account {pod.namespace}/{account}",
-        action="See that the service account exists; it is tried again.",
+        action="Make sure that the service account exists; the agent tries again.",
         retry_after=2,
     )

@@ -32,7 +32,7 @@ async def walk(context: Context, step: Prepare) -> None:
     if found is None:
         memory.foundation = PreparedPod(cgroup_parent=parent)
     else:
-        memory.materials = replace(found, cgroup_parent=parent)
+        memory.prepared = replace(found, cgroup_parent=parent)
     memory.sized = allocation_of(sized)
 
 
@@ -57,16 +57,17 @@ async def _cgroup(context: Context, sized: Pod, *, keep: bool) -> str:
 async def _volumes(context: Context, *, may_leave: bool) -> PreparedPod | None:
     """None: left to be filled beside the sandbox, for which the API server need not have given its tokens. A volume
     that cannot be had keeps the sandbox from being made, as upstream's PodReadyToStartContainers has it."""
-    memory, materials = context.memory, context.parts.materials
+    memory, parts = context.memory, context.parts
     try:
         with memory.timeline.step(Activity(ActivityKind.VOLUMES), of=Activity(ActivityKind.PREPARE)):
-            if may_leave and await materials.sure(memory.pod):
+            services = await parts.configs.services(memory.pod)
+            if may_leave and await parts.volumes.sources_ready(memory.pod):
                 return None
             while True:
                 memory.outdated = False
-                found = await materials.prepare(memory.pod)
+                mounted = await parts.volumes.mount(memory.pod)
                 if not memory.outdated:
-                    return found
+                    return PreparedPod(volumes=mounted, services=services)
     except NodewrightError as error:
         context.warn("FailedMount", str(error))
         raise StepFailed("FailedMount", error) from error

@@ -18,7 +18,8 @@ async def release(context: Context) -> None:
         parts.probes.forget(memory.pod.uid)
         try:
             with memory.timeline.step(Activity(ActivityKind.UNMOUNT), of=Activity(ActivityKind.RELEASE)):
-                await parts.materials.release(memory.pod.uid)
+                await parts.volumes.release(memory.pod.uid)
+                parts.warnings.drop_pod(memory.pod.uid)
             await parts.claims.release(memory.pod.uid)
             with memory.timeline.step(Activity(ActivityKind.REMOVE_CGROUP), of=Activity(ActivityKind.RELEASE)):
                 await parts.cgroups.remove_pod(memory.pod.uid)
@@ -26,7 +27,7 @@ async def release(context: Context) -> None:
             context.warn("FailedKillPod", f"error releasing the pod's volumes and cgroup: {error}")
             raise StepFailed("FailedKillPod", error) from error
         parts.exclusive.release(memory.pod.uid)
-        memory.materials, memory.foundation, memory.released = None, None, True
+        memory.prepared, memory.foundation, memory.released = None, None, True
 
 
 async def confirm(context: Context) -> None:

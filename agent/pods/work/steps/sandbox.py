@@ -20,15 +20,15 @@ class Sandboxes:
     async def run(self, step: RunSandbox) -> None:
         """Raises StepFailed."""
         context, made = self._context, ""
-        materials = context.memory.materials or context.memory.foundation
+        prepared = context.memory.prepared or context.memory.foundation
         with context.acting(), context.parts.leftovers.first():
-            if materials is None:
+            if prepared is None:
                 raise Permanent("nothing is prepared", obj=context.memory.pod.full_name, step="sandbox")
             if step.replaces:
                 context.tell("SandboxChanged", "Pod sandbox changed, it will be killed and re-created.")
             context.parts.metrics.started_pods.inc()
             try:
-                made = await self._make(step, materials)
+                made = await self._make(step, prepared)
             except NodewrightError as error:
                 said = f"rpc error: code = {error.code} desc = " if isinstance(error, CriError) else ""
                 context.warn("FailedCreatePodSandBox", f"Failed to create pod sandbox: {said}{error.message}")
@@ -43,17 +43,17 @@ class Sandboxes:
             context.memory.stopped.add(step.sandbox_id)
             await context.look(sandbox=step.sandbox_id)
 
-    async def config_of(self, sandbox: SandboxState, materials: PreparedPod) -> Json:
+    async def config_of(self, sandbox: SandboxState, prepared: PreparedPod) -> Json:
         """What the sandbox was made from: a container of it is made with the same."""
         if (self._config.get("metadata") or {}).get("attempt") == sandbox.attempt:
             return self._config
-        return await self._context.parts.materials.sandbox_config(self._context.memory.pod, materials, sandbox.attempt)
+        return await self._context.parts.configs.sandbox_config(self._context.memory.pod, prepared, sandbox.attempt)
 
-    async def _make(self, step: RunSandbox, materials: PreparedPod) -> str:
+    async def _make(self, step: RunSandbox, prepared: PreparedPod) -> str:
         parts, pod = self._context.parts, self._context.memory.pod
         handler = ""
         if pod.spec.get("runtimeClassName"):
             handler = await parts.api.runtime_handler(pod.spec["runtimeClassName"])
-        self._config = await parts.materials.sandbox_config(pod, materials, step.attempt)
+        self._config = await parts.configs.sandbox_config(pod, prepared, step.attempt)
         async with parts.sandboxes.place():
             return await parts.runtime.run_sandbox(self._config, handler)

@@ -99,21 +99,21 @@ class Starts:
     async def _configs(self, step: Start) -> tuple[Json, Json]:
         """Of the container, and of the sandbox that it goes into."""
         context, memory, parts = self._context, self._context.memory, self._context.parts
-        pod, container, materials = memory.pod, step.container, memory.materials
+        pod, container, prepared = memory.pod, step.container, memory.prepared
         name, image = container["name"], memory.images[container["name"]]
         sandbox = memory.seen.sandbox_called(step.sandbox_id)
-        if materials is None or image.facts is None or sandbox is None:
+        if prepared is None or image.facts is None or sandbox is None:
             raise Permanent("volumes, image or sandbox are not there any more", obj=f"{pod.full_name}[{name}]")
         ips = context.ips(sandbox)
         try:
             given = merged([await parts.devices.grant(pod, container), parts.claims.grant(pod, container)])
-            volumes = with_volume_images(pod, container, materials.volumes, memory.images)
-            creation = ContainerInputs(step.attempt, ips, image.facts, image.ref, target_of(step, memory.seen), given)
-            made_from = replace(materials, volumes=volumes)
-            config = await parts.materials.container_config(pod, container, made_from, creation)
+            volumes = with_volume_images(pod, container, prepared.volumes, memory.images)
+            inputs = ContainerInputs(step.attempt, ips, image.facts, image.ref, target_of(step, memory.seen), given)
+            made_from = replace(prepared, volumes=volumes)
+            config = await parts.configs.container_config(pod, container, made_from, inputs)
             linux = config["linux"]
             linux["resources"] = await parts.exclusive.confined(pod, container, linux["resources"])
-            return config, await self._sandboxes.config_of(sandbox, materials)
+            return config, await self._sandboxes.config_of(sandbox, prepared)
         except NodewrightError as error:
             context.warn("Failed", f"Error: {error.message}", name)
             raise StepFailed("CreateContainerConfigError", error) from error

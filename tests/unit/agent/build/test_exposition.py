@@ -16,7 +16,7 @@ from agent.pods.edge.pod_counts import PodCounts
 from agent.server.work.requests import RequestMetrics
 from agent.stats.model import FsUsage
 from agent.volumes.edge.certificate_metrics import PodCertificateCounts
-from agent.volumes.edge.volume_metrics import VolumeCounts
+from agent.volumes.edge.volume_metrics import VolumeStatsCollector
 from tests.fakes.agent_view import FakeView
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "agent"
@@ -41,7 +41,7 @@ def metrics() -> Metrics:
         resources.failed("v1", method)
     registry.register(PodCounts(FakeView(), lambda: []))
     registry.register(CertificateCollector(CertificateFigures, CertificateFigures))
-    registry.register(VolumeCounts(lambda: [(("shop", "data"), FsUsage(at=1))]))
+    registry.register(VolumeStatsCollector(lambda: [(("shop", "data"), FsUsage(at=1))]))
     registry.register(PodCertificateCounts(lambda: {("example.com/signer", "Issued"): 1}))
     RequestMetrics(registry)
     return made

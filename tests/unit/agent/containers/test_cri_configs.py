@@ -156,7 +156,7 @@ def test_stop_signal(name: str, expected: str) -> None:
 
 
 def test_stop_signal_refuses() -> None:
-    with pytest.raises(Invalid, match="no signal name"):
+    with pytest.raises(Invalid, match="is not a signal name"):
         stop_signal("TERM; rm")
 
 

@@ -63,7 +63,7 @@ def test_policies(
     assert pod_dns(pod(**spec), SETTINGS, HOST) == Dns(servers, searches, options)
 
 
-def test_no_cluster_dns_falls_back_and_says_so() -> None:
+def test_without_cluster_dns_it_falls_back_and_warns() -> None:
     made = pod_dns(pod(), PodDefaults("n1"), HOST)
     assert (made.servers, made.searches) == (HOST.servers, HOST.searches)
     assert [reason for reason, _ in made.warnings] == ["MissingClusterDNS"]

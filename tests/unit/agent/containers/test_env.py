@@ -92,7 +92,7 @@ def test_optional_sources_leave_the_variable_out(variable: Json) -> None:
 
 
 @pytest.mark.parametrize(
-    ("variable", "error", "said"),
+    ("variable", "error", "message"),
     [
         pytest.param(
             value_from("X", configMapKeyRef={"name": "gone", "key": "a"}),
@@ -119,8 +119,8 @@ def test_optional_sources_leave_the_variable_out(variable: Json) -> None:
         pytest.param(value_from("X", newRef={"a": 1}), Invalid, "names no source", id="unknown source"),
     ],
 )
-def test_errors_name_what_is_missing(variable: Json, error: type[Exception], said: str) -> None:
-    with pytest.raises(error, match=said):
+def test_errors_name_what_is_missing(variable: Json, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
         env_of(variable)
 
 
@@ -137,7 +137,7 @@ def test_env_from_with_prefix_then_env_over_it() -> None:
     assert made == {"color": "red", "b-y": "2", "P_color": "blue", "P_b-y": "2", "both": "red-blue-$(P_pass)"}
 
 
-def test_values_refer_to_what_stands_before_and_to_services() -> None:
+def test_values_refer_to_earlier_variables_and_to_services() -> None:
     made = env_of(
         {"name": "LATE", "value": "$(EARLY)"},
         {"name": "EARLY", "value": "1"},

@@ -63,7 +63,7 @@ def test_users(of_pod: Json, own: Json, image: ImageFacts, expected: Json) -> No
 
 
 @pytest.mark.parametrize(
-    ("of_pod", "image", "said"),
+    ("of_pod", "image", "message"),
     [
         pytest.param({"runAsNonRoot": True}, IMAGE, "image will run as root", id="no user"),
         pytest.param({"runAsNonRoot": True}, ImageFacts("i", uid=0), "image will run as root", id="uid 0"),
@@ -74,18 +74,22 @@ def test_users(of_pod: Json, own: Json, image: ImageFacts, expected: Json) -> No
         pytest.param({"runAsNonRoot": True}, ImageFacts("i", uid=2**40), "invalid user id", id="too large"),
     ],
 )
-def test_non_root_refuses(of_pod: Json, image: ImageFacts, said: str) -> None:
-    with pytest.raises(Permanent, match=said):
+def test_non_root_refuses(of_pod: Json, image: ImageFacts, message: str) -> None:
+    with pytest.raises(Permanent, match=message):
         verify_run_as_non_root(pod(securityContext=of_pod), container(), image)
 
 
 @pytest.mark.parametrize(
-    ("of_pod", "image"),
-    [({"runAsNonRoot": True}, ImageFacts("i", uid=5)), ({"runAsNonRoot": True, "runAsUser": 9}, IMAGE), ({}, IMAGE)],
-    ids=["image uid", "runAsUser", "not asked"],
+    ("of_pod", "image", "user"),
+    [
+        pytest.param({"runAsNonRoot": True}, ImageFacts("i", uid=5), 5, id="image uid"),
+        pytest.param({"runAsNonRoot": True, "runAsUser": 9}, IMAGE, 9, id="runAsUser"),
+        pytest.param({}, IMAGE, 0, id="not asked"),
+    ],
 )
-def test_non_root_accepts(of_pod: Json, image: ImageFacts) -> None:
-    verify_run_as_non_root(pod(securityContext=of_pod), container(), image)
+def test_non_root_accepts(of_pod: Json, image: ImageFacts, user: int) -> None:
+    context = container_context(pod(securityContext=of_pod), container(), image, PodDefaults("n1"))
+    assert context["run_as_user"] == {"value": user}
 
 
 @pytest.mark.parametrize(

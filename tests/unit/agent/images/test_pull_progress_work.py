@@ -21,7 +21,7 @@ from tests.builders.metrics import metrics
 from tests.builders.pods import pod
 from tests.fakes.clock import FakeClock, settle
 from tests.fakes.fake_cri import FakeCri
-from tests.fakes.pod_world import FakeCheckpoints, FakeEvents, FakeMaterials
+from tests.fakes.pod_world import FakeCheckpoints, FakeEvents, FakePullSecrets
 
 MIB = 1 << 20
 
@@ -68,7 +68,7 @@ class Desk:
         startups = StartupLatencyTracker(measured, self.clock)
         watch = PullWatch(self.content, self.clock)
         parts = ImageManagerDeps(
-            self.cri, FakeMaterials(), self.events, self.clock, records, measured, startups.pulled, watch
+            self.cri, FakePullSecrets(), self.events, self.clock, records, measured, startups.pulled, watch
         )
         self.desk = ImageManager(parts, parallel)
 

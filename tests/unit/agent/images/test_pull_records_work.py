@@ -32,7 +32,7 @@ def _pulls(world: World) -> int:
 
 async def _run(world: World, uid: str, *, mine: bool, policy: str = "IfNotPresent") -> None:
     if mine:
-        world.materials.credentials[uid] = MINE
+        world.pull_secrets.credentials[uid] = MINE
     world.create(container("main", image=IMAGE, imagePullPolicy=policy), name=uid, uid=uid)
     await world.until(lambda: world.phase(uid) == "Running", seconds=30)
 
@@ -90,7 +90,7 @@ async def test_a_pull_that_cannot_be_noted_is_not_begun(world: World) -> None:
 
 async def test_a_pull_whose_outcome_cannot_be_seen_leaves_no_intent(world: World) -> None:
     world.cri.fail["image_status"] = [CriError("busy", code="UNKNOWN")]
-    world.materials.credentials["a"] = MINE
+    world.pull_secrets.credentials["a"] = MINE
     world.create(container("main", image=IMAGE, imagePullPolicy="Always"), name="a", uid="a")
     await world.until(lambda: world.phase("a") == "Running", seconds=60)
     assert world.pulling.files == {}

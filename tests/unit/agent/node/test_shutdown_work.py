@@ -124,7 +124,7 @@ async def test_pods_that_end_at_once_make_nobody_wait(machine: Machine) -> None:
 
 async def test_a_pod_that_hangs_holds_nobody_up_for_longer_than_its_group_has(machine: Machine) -> None:
     await machine.run_pods(low=0)
-    machine.world.materials.release_fails = 1000
+    machine.world.volumes.release_fails = 1000
     machine.tell(True)
     await machine.world.clock.advance(19)
     assert machine.logind.locked

@@ -60,11 +60,11 @@ async def test_a_running_pod_keeps_its_device_over_a_restart_without_its_plugin(
 
 
 async def test_pods_go_on_at_once_when_what_they_wait_for_comes(world: World) -> None:
-    world.materials.missing = "driver name drv not found in the list of registered CSI drivers"
+    world.volumes.missing = "driver name drv not found in the list of registered CSI drivers"
     world.create()
     for _ in range(20):
         await world.clock.advance(5)
-    world.materials.missing = ""
+    world.volumes.missing = ""
     world.registry.retry_blocked()
     await settle(300)
     assert world.is_ready()

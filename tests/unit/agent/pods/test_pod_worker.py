@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agent.common.model.errors import CriError, CriUnavailable
-from agent.common.model.pods import ExecResult, ImageFacts, ProbeState, RunState
+from agent.common.model.pods import ExecResult, ImageFacts, Pod, ProbeState, RunState
 from nodelib.kube.client import ApiError, ApiUnreachable
 from tests.fakes.clock import settle
 from tests.fakes.pod_world import IMAGE, World, container
@@ -36,7 +36,7 @@ async def test_a_pod_lives_from_creation_to_deletion(world: World) -> None:
     await world.until(world.is_gone)
     assert world.api.statuses[-1]["phase"] == "Failed"
     assert world.api.statuses[-1]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 143
-    assert not world.materials.prepared
+    assert not world.volumes.mounted
     assert not world.cgroups.made
 
 
@@ -204,26 +204,26 @@ async def test_readiness_is_what_the_probe_says(world: World) -> None:
 
 
 async def test_a_missing_volume_is_told_and_tried_again(world: World) -> None:
-    world.materials.missing = 'configmap "x" not found'
+    world.volumes.missing = 'configmap "x" not found'
     world.create()
     await world.until(lambda: "FailedMount" in world.events.reasons())
     assert world.cri.done("run_sandbox") == []
-    world.materials.missing = ""
+    world.volumes.missing = ""
     await world.until(world.is_ready, seconds=15)
 
 
 async def test_the_sandbox_is_made_while_the_token_is_on_its_way(world: World) -> None:
-    world.materials.slow = asyncio.Event()
+    world.volumes.slow = asyncio.Event()
     world.create()
     await world.until(lambda: len(world.cri.done("run_sandbox")) == 1)
     await settle(100)
     assert world.cri.done("create_container") == []
-    world.materials.slow.set()
+    world.volumes.slow.set()
     await world.until(world.is_ready)
 
 
 async def test_a_token_that_is_refused_starts_nothing_and_is_asked_for_again(world: World) -> None:
-    world.materials.refused = 3
+    world.volumes.refused = 3
     uid = world.create()
     await world.until(lambda: world.events.reasons().count("FailedMount") == 3)
     assert world.cri.done("create_container") == []
@@ -235,43 +235,43 @@ async def test_a_token_that_is_refused_starts_nothing_and_is_asked_for_again(wor
 
 async def test_a_sandbox_that_fails_is_still_told_when_the_volumes_are_there(world: World) -> None:
     """They are filled beside it: their success says nothing of the network."""
-    world.materials.slow = asyncio.Event()
+    world.volumes.slow = asyncio.Event()
     world.cri.fail["run_sandbox"] = [CriError("no network", code="UNKNOWN")]
     uid = world.create()
     await world.until(lambda: "FailedCreatePodSandBox" in world.events.reasons())
-    world.materials.slow.set()
+    world.volumes.slow.set()
     await settle(50)
     memory = world.registry.memory(uid)
-    assert memory is not None and memory.materials is not None
+    assert memory is not None and memory.prepared is not None
     assert memory.blocked is not None and memory.blocked.reason == "FailedCreatePodSandBox"
     await world.until(world.is_ready, seconds=15)
 
 
 async def test_a_pod_deleted_before_its_token_came_leaves_nothing(world: World) -> None:
-    world.materials.slow = asyncio.Event()
+    world.volumes.slow = asyncio.Event()
     uid = world.create()
     await world.until(lambda: len(world.cri.done("run_sandbox")) == 1)
     world.api.ask_deletion(uid, 1)
     await settle(50)
-    world.materials.slow.set()
+    world.volumes.slow.set()
     await world.until(world.is_gone)
     assert world.cri.done("create_container") == []
-    assert not world.cgroups.made and not world.materials.prepared and not world.cri.sandboxes
+    assert not world.cgroups.made and not world.volumes.mounted and not world.cri.sandboxes
 
 
 async def test_a_change_of_what_a_pod_waits_for_is_tried_at_once(world: World) -> None:
-    world.materials.missing = 'configmap "x" not found'
+    world.volumes.missing = 'configmap "x" not found'
     uid = world.create()
     for _ in range(20):
         await world.clock.advance(5)
-    world.materials.missing = ""
+    world.volumes.missing = ""
     world.registry.refresh(uid)
     await settle(300)
     assert world.is_ready()
 
 
 async def test_a_bad_container_configuration_waits_with_its_reason(world: World) -> None:
-    world.materials.bad_config = 'secret "x" not found'
+    world.configs.bad_config = 'secret "x" not found'
     world.create()
     await world.until(lambda: "Failed" in world.events.reasons())
     await settle(50)
@@ -279,7 +279,7 @@ async def test_a_bad_container_configuration_waits_with_its_reason(world: World)
         "reason": "CreateContainerConfigError",
         "message": 'secret "x" not found',
     }
-    world.materials.bad_config = ""
+    world.configs.bad_config = ""
     await world.until(world.is_ready, seconds=15)
 
 
@@ -510,12 +510,23 @@ async def test_a_pod_deleted_by_force_is_brought_down_too(world: World) -> None:
 async def test_a_volume_that_cannot_be_unmounted_yet_holds_the_pod_back(world: World) -> None:
     uid = world.create(terminationGracePeriodSeconds=1)
     await world.until(world.is_ready)
-    world.materials.release_fails = 3
+    world.volumes.release_fails = 3
     world.api.ask_deletion(uid, 1)
     await settle(200)
     assert uid in world.api.pods
     await world.until(world.is_gone, seconds=30)
     assert "FailedKillPod" in world.events.reasons()
+
+
+async def test_a_released_pod_gets_its_warnings_afresh(world: World) -> None:
+    uid = world.create(terminationGracePeriodSeconds=1)
+    await world.until(world.is_ready)
+    subject = Pod(world.api.pods[uid])
+    world.parts.warnings.warn_once(subject, "Once", "x")
+    world.api.ask_deletion(uid, 1)
+    await world.until(world.is_gone, seconds=30)
+    world.parts.warnings.warn_once(subject, "Once", "x")
+    assert world.events.reasons().count("Once") == 2
 
 
 async def test_the_deadline_fails_the_pod(world: World) -> None:
@@ -568,7 +579,7 @@ async def test_what_nobody_wants_is_brought_down(world: World) -> None:
     world.api.pods.clear()
     await world.start_agent()
     await world.until(lambda: not world.cri.dump())
-    await world.until(lambda: not world.materials.prepared and not world.cgroups.made)
+    await world.until(lambda: not world.volumes.mounted and not world.cgroups.made)
 
 
 async def test_a_restart_of_the_agent_disturbs_nothing(world: World) -> None:
@@ -684,11 +695,11 @@ async def test_logs_that_a_killed_agent_left_behind_are_removed(world: World) ->
 async def test_a_leftover_that_is_stuck_holds_no_other(world: World) -> None:
     """One dead pod's volume is busy: what the others left goes at the same sweep."""
     await world.kill_agent()
-    world.materials.prepared |= {"stuck", "free-1", "free-2"}
-    world.materials.stuck.add("stuck")
+    world.volumes.mounted |= {"stuck", "free-1", "free-2"}
+    world.volumes.stuck.add("stuck")
     world.files.logs.add("gone-long-ago")
     await world.start_agent()
-    await world.until(lambda: world.materials.prepared == {"stuck"} and not world.files.logs)
+    await world.until(lambda: world.volumes.mounted == {"stuck"} and not world.files.logs)
 
 
 async def test_old_attempts_are_removed(world: World) -> None:

@@ -1,4 +1,4 @@
-"""Whether a volume is to be grown, and what its claim then says."""
+"""Whether a volume must grow, and the patches of its claim."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def volume(size: str) -> Json:
 @pytest.mark.parametrize(
     ("state", "size", "expected"),
     [
-        pytest.param("", "1Gi", 0, id="it has what it is"),
+        pytest.param("", "1Gi", 0, id="it has the whole volume"),
         pytest.param("", "2Gi", 2 << 30, id="the volume has grown"),
         pytest.param("NodeResizePending", "2Gi", 2 << 30, id="it waits for the node"),
-        pytest.param("NodeResizeInProgress", "2Gi", 2 << 30, id="an earlier life was at it"),
-        pytest.param("NodeResizeInfeasible", "2Gi", 0, id="it can never be"),
-        pytest.param("ControllerResizeInProgress", "2Gi", 0, id="the controller is at it"),
+        pytest.param("NodeResizeInProgress", "2Gi", 2 << 30, id="an earlier run of the agent has begun"),
+        pytest.param("NodeResizeInfeasible", "2Gi", 0, id="refused for good"),
+        pytest.param("ControllerResizeInProgress", "2Gi", 0, id="the controller works on it"),
     ],
 )
 def test_wanted_size(state: str, size: str, expected: int) -> None:
@@ -38,11 +38,11 @@ def test_wanted_size(state: str, size: str, expected: int) -> None:
     assert plan.wanted_size(one, volume(size)) == expected
 
 
-def test_only_claims_that_ask_for_more_are_worth_a_look() -> None:
+def test_claims_that_ask_for_more() -> None:
     assert plan.asks_for_more(claim("2Gi", "1Gi")) and not plan.asks_for_more(claim("1Gi", "1Gi"))
 
 
-def test_done_takes_back_what_waited() -> None:
+def test_done_removes_conditions_of_the_resize() -> None:
     one = claim("2Gi", "1Gi", conditions=[{"type": "FileSystemResizePending"}, {"type": "Other"}])
     status = plan.done(one, volume("2Gi"))["status"]
     assert status["capacity"] == {"storage": "2Gi"} and status["allocatedResourceStatuses"] == {"storage": None}
@@ -50,7 +50,7 @@ def test_done_takes_back_what_waited() -> None:
     assert {"type": "Other"} in status["conditions"]
 
 
-def test_what_can_never_be_is_said_once() -> None:
+def test_an_infeasible_resize() -> None:
     status = plan.infeasible("too big", "2026-01-01T00:00:00Z")["status"]
     assert status["allocatedResourceStatuses"] == {"storage": "NodeResizeInfeasible"}
     assert status["conditions"][0]["message"] == "too big"

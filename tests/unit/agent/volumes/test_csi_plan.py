@@ -1,4 +1,4 @@
-"""CSI: volumes from API objects, requests to drivers, and what a driver makes of the Node."""
+"""CSI: volumes from API objects, requests to drivers, and how a driver appears in the Node."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from agent.volumes.model.csi import (
     DriverFacts,
     SecretRef,
 )
-from agent.volumes.model.sources import TokenNeed
+from agent.volumes.model.sources import TokenRequest
 from agent.volumes.plan import csi
 from agent.volumes.plan.csi_node import NODE_ID, check_driver, csi_node, node_patch
 from nodelib.errors import Invalid, Permanent
@@ -66,29 +66,31 @@ def test_an_inline_volume_has_a_handle_of_its_pod() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "ephemeral", "refused"),
+    ("spec", "ephemeral", "problem"),
     [
         pytest.param(None, False, "", id="persistent needs no object"),
-        pytest.param(None, True, "no CSIDriver object", id="ephemeral does"),
-        pytest.param({}, True, "does not list", id="persistent is what an object offers by default"),
+        pytest.param(None, True, "there is no CSIDriver object", id="ephemeral does"),
+        pytest.param({}, True, "the CSIDriver object does not list it", id="persistent is an object's default"),
         pytest.param({"volumeLifecycleModes": ["Ephemeral"]}, True, "", id="offered"),
-        pytest.param({"volumeLifecycleModes": ["Ephemeral"]}, False, "does not list", id="only ephemeral"),
+        pytest.param(
+            {"volumeLifecycleModes": ["Ephemeral"]}, False, "the CSIDriver object does not list it", id="only ephemeral"
+        ),
     ],
 )
-def test_lifecycle_modes(spec: Json | None, ephemeral: bool, refused: str) -> None:
-    volume = replace(VOLUME, ephemeral=ephemeral)
-    driver = None if spec is None else {"spec": spec}
-    if refused:
-        with pytest.raises(Permanent, match=refused):
-            csi.check_lifecycle(volume, driver)
-    else:
-        csi.check_lifecycle(volume, driver)
+def test_lifecycle_modes(spec: Json | None, ephemeral: bool, problem: str) -> None:
+    found = ""
+    try:
+        csi.check_lifecycle(replace(VOLUME, ephemeral=ephemeral), None if spec is None else {"spec": spec})
+    except Permanent as error:
+        found = error.message
+    mode = "Ephemeral" if ephemeral else "Persistent"
+    assert found == (f'volume mode "{mode}" not supported by driver drv ({problem})' if problem else "")
 
 
 @pytest.mark.parametrize(
     ("modes", "capabilities", "mode"),
     [
-        pytest.param((), (), 1, id="nothing said"),
+        pytest.param((), (), 1, id="no mode"),
         pytest.param(("ReadWriteOnce",), (), 1, id="one node"),
         pytest.param(("ReadWriteOnce",), (MULTI_WRITER,), 7, id="one node, many writers"),
         pytest.param(("ReadWriteOncePod",), (MULTI_WRITER,), 6, id="one pod"),
@@ -116,20 +118,20 @@ def test_access_modes(modes: tuple[str, ...], capabilities: tuple[int, ...], mod
         pytest.param("File", {"fs_group": None}, False, id="no group"),
     ],
 )
-def test_who_gives_the_volume_to_the_group(policy: str | None, change: Json, expected: bool) -> None:
+def test_which_volumes_the_agent_gives_to_the_group(policy: str | None, change: Json, expected: bool) -> None:
     volume, driver = replace(VOLUME, **change), {"spec": {"fsGroupPolicy": policy}}
-    assert csi.gives_to_group(volume, driver, FACTS) is expected
-    assert not csi.gives_to_group(volume, driver, replace(FACTS, capabilities=frozenset({MOUNT_GROUP})))
+    assert csi.applies_fs_group(volume, driver, FACTS) is expected
+    assert not csi.applies_fs_group(volume, driver, replace(FACTS, capabilities=frozenset({MOUNT_GROUP})))
 
 
-def test_a_driver_that_mounts_for_a_group_is_told_it() -> None:
+def test_a_driver_that_mounts_for_a_group_gets_it() -> None:
     facts = replace(FACTS, capabilities=frozenset({STAGE, MOUNT_GROUP}))
     asked = csi.stage_request(VOLUME, facts, "/s", {}, CsiSecrets(stage={"k": "v"}))
     assert asked["volume_capability"]["mount"]["volume_mount_group"] == "2000" and asked["secrets"] == {"k": "v"}
     assert "volume_mount_group" not in csi.capability(VOLUME, FACTS)["mount"]
 
 
-def test_publish_names_the_staging_path_only_to_who_staged() -> None:
+def test_publish_names_the_staging_path_only_to_drivers_that_stage() -> None:
     given: Json = {"target": "/t", "staging": "/s", "context": {}, "volume_context": {}, "secrets": {}}
     assert csi.publish_request(VOLUME, FACTS, **given)["staging_target_path"] == "/s"
     inline = replace(VOLUME, ephemeral=True)
@@ -140,12 +142,16 @@ def test_publish_names_the_staging_path_only_to_who_staged() -> None:
 def test_pod_and_tokens_in_the_context(in_secrets: bool) -> None:
     spec = {"podInfoOnMount": True, "tokenRequests": [{"audience": "vault"}, {}]}
     driver = {"spec": {**spec, "serviceAccountTokenInSecrets": in_secrets}}
-    needs = csi.token_needs(driver)
-    assert needs == (TokenNeed("vault", 3600), TokenNeed("", 3600))
+    requests = csi.token_requests(driver)
+    assert requests == (TokenRequest("vault", 3600), TokenRequest("", 3600))
     status = {"token": "t", "expirationTimestamp": "2026-01-01T00:00:00Z"}
     owner = subject(serviceAccountName="sa")
-    context, hidden = csi.contexts(
-        replace(VOLUME, attributes={"pool": "a"}), owner, driver, dict.fromkeys(needs, status), CsiSecrets({"k": "v"})
+    context, hidden = csi.publish_contexts(
+        replace(VOLUME, attributes={"pool": "a"}),
+        owner,
+        driver,
+        dict.fromkeys(requests, status),
+        CsiSecrets({"k": "v"}),
     )
     assert context["pool"] == "a" and context["csi.storage.k8s.io/pod.uid"] == owner.uid
     assert context["csi.storage.k8s.io/serviceAccount.name"] == "sa"
@@ -156,7 +162,7 @@ def test_pod_and_tokens_in_the_context(in_secrets: bool) -> None:
 
 def test_usage() -> None:
     given = [{"unit": 1, "available": 5, "total": 9, "used": 4}, {"unit": 2, "available": 1, "total": 3, "used": 2}]
-    assert csi.usage_figures(given) == {
+    assert csi.usage_stats(given) == {
         "available": 5,
         "capacity": 9,
         "used": 4,
@@ -184,11 +190,11 @@ def test_node_patch(facts: DriverFacts | None, expected: Json) -> None:
     assert node_patch(NODE, "drv", facts).get("metadata", {}) == expected
 
 
-def test_the_last_driver_takes_the_annotation_with_it() -> None:
+def test_the_annotation_goes_with_the_last_driver() -> None:
     assert node_patch(NODE, "x", None) == {"metadata": {"annotations": {NODE_ID: None}}}
 
 
-def test_topology_that_contradicts_the_node() -> None:
+def test_topology_that_contradicts_the_node_is_refused() -> None:
     with pytest.raises(Permanent, match="topology value collision"):
         node_patch(NODE, "drv", replace(FACTS, topology={"zone": "b"}))
 
@@ -206,10 +212,18 @@ def test_csi_node_over_a_drivers_life() -> None:
     assert gone is not None and gone["spec"]["drivers"] == []
 
 
-@pytest.mark.parametrize(("versions", "fine"), [(("1.0.0",), True), (("0.3.0", "v1.2.0"), True), (("2.0.0",), False)])
-def test_versions(versions: tuple[str, ...], fine: bool) -> None:
-    if fine:
+@pytest.mark.parametrize(
+    ("versions", "problem"),
+    [
+        (("1.0.0",), ""),
+        (("0.3.0", "v1.2.0"), ""),
+        (("2.0.0",), "none of the versions specified ['2.0.0'] are supported"),
+    ],
+)
+def test_versions(versions: tuple[str, ...], problem: str) -> None:
+    found = ""
+    try:
         check_driver("drv", versions)
-    else:
-        with pytest.raises(Invalid, match="supported"):
-            check_driver("drv", versions)
+    except Invalid as error:
+        found = error.message
+    assert found == problem

@@ -13,23 +13,23 @@ from agent.common.model.pod_settings import NodeContext
 from agent.volumes.model.sources import (
     CONFIG_MAP,
     SECRET,
-    CertificateNeed,
+    CertificateProjection,
     Credential,
     ObjectRef,
-    TokenNeed,
-    TrustNeed,
+    TokenRequest,
+    TrustBundleProjection,
     VolumeSources,
 )
 from agent.volumes.model.volumes import FileProjection
 from agent.volumes.plan.payload import (
-    certificate_need,
+    certificate_projection,
     checked_path,
     downward_files,
     fs_user,
     object_files,
     projected_files,
 )
-from agent.volumes.plan.volumes import needs
+from agent.volumes.plan.volumes import source_refs
 from nodelib.errors import Invalid, NodewrightError, Temporary
 from tests.builders.pods import container, pod
 
@@ -71,14 +71,14 @@ def test_secret_is_decoded() -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "found", "said"),
+    ("source", "found", "message"),
     [
         pytest.param({}, None, 'configmap "settings" not found.*Create ConfigMap shop/settings', id="object"),
         pytest.param({"items": [{"key": "no", "path": "x"}]}, CONFIG, "non-existent key 'no' of ConfigMap", id="key"),
     ],
 )
-def test_missing_things_wait(source: Json, found: Json | None, said: str) -> None:
-    with pytest.raises(Temporary, match=said):
+def test_missing_things_wait(source: Json, found: Json | None, message: str) -> None:
+    with pytest.raises(Temporary, match=message):
         object_files(pod(), "v", CM, source, found, 0o644)
 
 
@@ -124,10 +124,10 @@ def test_downward_items() -> None:
 
 TOKEN: Json = {"serviceAccountToken": {"path": "token", "expirationSeconds": 600, "audience": "vault"}}
 BUNDLE: Json = {"clusterTrustBundle": {"name": "roots", "path": "ca.pem"}}
-GATHERED = VolumeSources(
+SOURCES = VolumeSources(
     {CM: CONFIG, SEC: KEYS},
-    {TokenNeed("vault", 600): "tok"},
-    {TrustNeed(name="roots"): b"PEM", TrustNeed(name="no"): None},
+    {TokenRequest("vault", 600): "tok"},
+    {TrustBundleProjection(name="roots"): b"PEM", TrustBundleProjection(name="no"): None},
 )
 
 
@@ -142,7 +142,7 @@ def test_projected_sources_in_order() -> None:
             BUNDLE,
         ],
     }
-    files = projected_files(pod(), "v", source, GATHERED, NODE)
+    files = projected_files(pod(), "v", source, SOURCES, NODE)
     assert shown(files) == {
         "same": (b"x", 0o440, None),
         "ns": (b"shop", 0o440, None),
@@ -161,7 +161,7 @@ def test_projected_sources_in_order() -> None:
     ],
 )
 def test_token_ownership(context: Json, expected: tuple[int, int | None]) -> None:
-    files = projected_files(pod(securityContext=context), "v", {"sources": [TOKEN]}, GATHERED, NODE)
+    files = projected_files(pod(securityContext=context), "v", {"sources": [TOKEN]}, SOURCES, NODE)
     assert (files["token"].mode, files["token"].uid) == expected
 
 
@@ -176,9 +176,9 @@ def test_user_of_all_containers() -> None:
 def test_missing_trust_bundle() -> None:
     wanted: Json = {"clusterTrustBundle": {"name": "no", "path": "p"}}
     with pytest.raises(Temporary, match="no ClusterTrustBundle matches no"):
-        projected_files(pod(), "v", {"sources": [wanted]}, GATHERED, NODE)
+        projected_files(pod(), "v", {"sources": [wanted]}, SOURCES, NODE)
     wanted["clusterTrustBundle"]["optional"] = True
-    assert projected_files(pod(), "v", {"sources": [wanted]}, GATHERED, NODE)["p"].data == b""
+    assert projected_files(pod(), "v", {"sources": [wanted]}, SOURCES, NODE)["p"].data == b""
 
 
 ASKED: Json = {"signerName": "example.com/s", "keyType": "ED25519"}
@@ -206,26 +206,26 @@ BOTH = Credential(b"KEY\n", b"CHAIN\n")
 def test_pod_certificates(paths: Json, context: Json, expected: dict[str, tuple[bytes, int, int | None]]) -> None:
     # The index counts all sources: two equal ones are two certificates.
     sources = [{"downwardAPI": {}}, {"podCertificate": {**ASKED, **paths}}]
-    gathered = VolumeSources(certificates={CertificateNeed("v", 1, "example.com/s", "ED25519"): BOTH})
-    files = projected_files(pod(securityContext=context), "v", {"sources": sources}, gathered, NODE)
+    found = VolumeSources(certificates={CertificateProjection("v", 1, "example.com/s", "ED25519"): BOTH})
+    files = projected_files(pod(securityContext=context), "v", {"sources": sources}, found, NODE)
     assert shown(files) == expected
 
 
-def test_a_certificate_that_cannot_be_had() -> None:
+def test_a_certificate_that_was_not_obtained() -> None:
     source = {"sources": [{"podCertificate": {**ASKED, "keyPath": "k"}}]}
     why = Temporary("not issued yet")
-    gathered = VolumeSources(certificates={CertificateNeed("v", 0, "example.com/s", "ED25519"): why})
+    sources = VolumeSources(certificates={CertificateProjection("v", 0, "example.com/s", "ED25519"): why})
     with pytest.raises(Temporary, match="not issued yet"):
-        projected_files(pod(), "v", source, gathered, NODE)
+        projected_files(pod(), "v", source, sources, NODE)
 
 
-def test_what_a_certificate_source_asks_for() -> None:
+def test_certificate_projection() -> None:
     origin = {**ASKED, "maxExpirationSeconds": 3600, "userAnnotations": {"b.io/k": "2", "a.io/k": "1"}}
-    found = certificate_need("v", 2, origin)
-    assert found == CertificateNeed("v", 2, "example.com/s", "ED25519", 3600, (("a.io/k", "1"), ("b.io/k", "2")))
+    found = certificate_projection("v", 2, origin)
+    assert found == CertificateProjection("v", 2, "example.com/s", "ED25519", 3600, (("a.io/k", "1"), ("b.io/k", "2")))
     assert (
         found
-        in needs(
+        in source_refs(
             pod(volumes=[{"name": "v", "projected": {"sources": [{}, {}, {"podCertificate": origin}]}}])
         ).certificates
     )

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from agent.volumes.model.sources import CertificateNeed
-from agent.volumes.plan.pod_certificates import Age, Issued, Refused, age, clean_chain, refresh_at, request, verdict
+from agent.volumes.model.sources import CertificateProjection
+from agent.volumes.plan.pod_certificates import Age, Issued, Refused, age, answer_of, clean_chain, refresh_at, request
 from nodelib.errors import Invalid
 from tests.builders.pods import pod
 
 Json = dict[str, Any]
-NEED = CertificateNeed("tls", 1, "example.com/s", "ED25519")
+SOURCE = CertificateProjection("tls", 1, "example.com/s", "ED25519")
 
 
 def block(data: bytes, label: str = "CERTIFICATE", headers: str = "") -> str:
@@ -26,7 +26,7 @@ ONE, TWO = block(b"one" * 40), block(b"two")
 
 
 def test_request() -> None:
-    made = request(pod(), NEED, b"proof", node="n1", node_uid="nu", account_uid="au")
+    made = request(pod(), SOURCE, b"proof", node="n1", node_uid="nu", account_uid="au")
     assert made["metadata"] == {
         "generateName": "req-",
         "namespace": "shop",
@@ -45,8 +45,8 @@ def test_request() -> None:
 
 
 def test_request_with_everything() -> None:
-    need = CertificateNeed("tls", 0, "example.com/s", "RSA3072", 3600, (("a.io/k", "v"),))
-    spec = request(pod(serviceAccountName="robot"), need, b"", node="n1", node_uid="", account_uid="")["spec"]
+    source = CertificateProjection("tls", 0, "example.com/s", "RSA3072", 3600, (("a.io/k", "v"),))
+    spec = request(pod(serviceAccountName="robot"), source, b"", node="n1", node_uid="", account_uid="")["spec"]
     assert spec["maxExpirationSeconds"] == 3600
     assert spec["unverifiedUserAnnotations"] == {"a.io/k": "v"}
     assert spec["serviceAccountName"] == "robot"
@@ -73,13 +73,13 @@ TIMES = {"beginRefreshAt": "1970-01-01T00:10:00Z", "notAfter": "1970-01-01T01:00
         ),
     ],
 )
-def test_verdict(status: Json, expected: Issued | Refused | None) -> None:
-    assert verdict({"metadata": {"name": "req-1"}, "status": status}) == expected
+def test_answers(status: Json, expected: Issued | Refused | None) -> None:
+    assert answer_of({"metadata": {"name": "req-1"}, "status": status}) == expected
 
 
 def test_an_issued_request_without_times() -> None:
     with pytest.raises(Invalid, match="req-1: is issued without"):
-        verdict(
+        answer_of(
             {"metadata": {"name": "req-1"}, "status": {"conditions": [{"type": "Issued"}], "certificateChain": ONE}}
         )
 

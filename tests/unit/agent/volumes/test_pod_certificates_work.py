@@ -1,4 +1,4 @@
-"""The life of a pod's certificate: asked for, waited for, shown, renewed, refused."""
+"""Certificates of pods: requested, waited for, shown, renewed, refused."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from agent.common.model.pod_settings import NodeContext
 from agent.common.model.pods import Pod
-from agent.volumes.model.sources import CertificateNeed, Credential
+from agent.volumes.model.sources import CertificateProjection, Credential
 from agent.volumes.work.pod_certificates import PodCertificateManager, Reports
 from nodelib.errors import Permanent, Temporary
 from nodelib.kube.times import format_rfc3339
@@ -20,7 +20,7 @@ from tests.fakes.clock import FakeClock, settle
 from tests.fakes.signer import refused
 
 Json = dict[str, Any]
-NEED = CertificateNeed("tls", 0, "example.com/s", "ECDSAP256")
+SOURCE = CertificateProjection("tls", 0, "example.com/s", "ECDSAP256")
 HOUR = 3600.0
 
 
@@ -30,19 +30,19 @@ CHAIN = "-----BEGIN CERTIFICATE-----\nY2VydGlmaWNhdGU=\n-----END CERTIFICATE----
 class World:
     def __init__(self) -> None:
         self.clock, self.requests = FakeClock(), FakeRequests()
-        self.told: list[str] = []
+        self.notified: list[str] = []
         self.warned: list[tuple[str, str]] = []
         self.facts = NodeContext(uid="node uid")
-        self.desk = PodCertificateManager(
+        self.manager = PodCertificateManager(
             self.requests,
             self.clock,
             "n1",
             lambda: self.facts,
-            Reports(self.told.append, lambda _, reason, message: self.warned.append((reason, message))),
+            Reports(self.notified.append, lambda _, reason, message: self.warned.append((reason, message))),
         )
 
-    def ask(self, subject: Pod | None = None, need: CertificateNeed = NEED) -> asyncio.Task[Credential]:
-        return asyncio.create_task(self.desk.get(subject or pod(), need))
+    def ask(self, subject: Pod | None = None, source: CertificateProjection = SOURCE) -> asyncio.Task[Credential]:
+        return asyncio.create_task(self.manager.get(subject or pod(), source))
 
     def issue(self, number: int | None = None, lifetime: float = 2 * HOUR) -> None:
         now = self.clock.now()
@@ -71,7 +71,7 @@ class World:
 async def world() -> AsyncIterator[World]:
     made = World()
     yield made
-    await made.desk.close()
+    await made.manager.close()
 
 
 async def test_a_signer_that_answers_at_once(world: World) -> None:
@@ -79,8 +79,8 @@ async def test_a_signer_that_answers_at_once(world: World) -> None:
     assert found == Credential(b"KEY 1\n", CHAIN.encode())
     assert world.requests.made[0]["spec"]["nodeUID"] == "node uid"
     assert world.requests.made[0]["spec"]["serviceAccountUID"] == "uid of shop/default"
-    assert world.told == []
-    assert await world.desk.get(pod(), NEED) == found
+    assert world.notified == []
+    assert await world.manager.get(pod(), SOURCE) == found
     assert len(world.requests.made) == 1
 
 
@@ -93,8 +93,8 @@ async def test_one_request_for_all_who_ask(world: World) -> None:
 
 
 async def test_each_source_of_each_pod_has_its_own(world: World) -> None:
-    other = CertificateNeed("tls", 1, "example.com/s", "ED25519")
-    tasks = [world.ask(), world.ask(need=other), world.ask(pod(meta={"uid": "u2"}))]
+    other = CertificateProjection("tls", 1, "example.com/s", "ED25519")
+    tasks = [world.ask(), world.ask(source=other), world.ask(pod(meta={"uid": "u2"}))]
     await settle()
     assert len(world.requests.made) == 3
     assert sorted(world.requests.keys) == ["ECDSAP256", "ECDSAP256", "ED25519"]
@@ -108,11 +108,11 @@ async def test_a_signer_that_takes_its_time(world: World) -> None:
     await world.clock.advance(3)
     with pytest.raises(Temporary, match=r"not issued yet: PodCertificateRequest shop/req-1 waits for its signer"):
         await task
-    assert world.told == []
+    assert world.notified == []
     world.issue()
     await settle()
-    assert world.told == [pod().uid]
-    assert (await world.desk.get(pod(), NEED)).key == b"KEY 1\n"
+    assert world.notified == [pod().uid]
+    assert (await world.manager.get(pod(), SOURCE)).key == b"KEY 1\n"
     assert len(world.requests.made) == 1
 
 
@@ -125,15 +125,15 @@ async def test_a_refusal_is_final(world: World, how: str) -> None:
         Permanent, match=f'permanently {how.lower()}: reason="UnsupportedKeyType" message="use ED25519"'
     ):
         await task
-    said = {"Denied": "was denied", "Failed": "failed"}[how]
+    outcome = {"Denied": "was denied", "Failed": "failed"}[how]
     assert world.warned == [
-        (how, f'PodCertificateRequest shop/req-1 {said}, reason="UnsupportedKeyType", message="use ED25519"')
+        (how, f'PodCertificateRequest shop/req-1 {outcome}, reason="UnsupportedKeyType", message="use ED25519"')
     ]
     await world.clock.advance(10 * HOUR)
     with pytest.raises(Permanent):
-        await world.desk.get(pod(), NEED)
+        await world.manager.get(pod(), SOURCE)
     assert len(world.requests.made) == 1
-    assert world.desk.states() == {("example.com/s", how.lower()): 1}
+    assert world.manager.states() == {("example.com/s", how.lower()): 1}
 
 
 async def test_renewal(world: World) -> None:
@@ -142,25 +142,25 @@ async def test_renewal(world: World) -> None:
     assert len(world.requests.made) == 1
     await world.clock.advance(302)
     assert len(world.requests.made) == 2
-    assert (await world.desk.get(pod(), NEED)).key == b"KEY 1\n"
+    assert (await world.manager.get(pod(), SOURCE)).key == b"KEY 1\n"
     world.issue()
     await settle()
-    assert world.told == [pod().uid]
-    assert (await world.desk.get(pod(), NEED)).key == b"KEY 2\n"
+    assert world.notified == [pod().uid]
+    assert (await world.manager.get(pod(), SOURCE)).key == b"KEY 2\n"
     assert world.warned == []
 
 
-async def test_a_signer_that_forgets_to_renew(world: World) -> None:
+async def test_a_signer_that_does_not_renew(world: World) -> None:
     await world.first()
     await world.until_overdue()
-    assert world.desk.states() == {("example.com/s", "fresh"): 1}
+    assert world.manager.states() == {("example.com/s", "fresh"): 1}
     await world.clock.advance(700)
     assert [reason for reason, _ in world.warned] == ["CertificateOverdueForRefresh"]
-    assert world.desk.states() == {("example.com/s", "overdue_for_refresh"): 1}
+    assert world.manager.states() == {("example.com/s", "overdue_for_refresh"): 1}
     await world.clock.advance(HOUR)
     assert [reason for reason, _ in world.warned] == ["CertificateOverdueForRefresh", "CertificateExpired"]
-    assert world.desk.states() == {("example.com/s", "expired"): 1}
-    assert (await world.desk.get(pod(), NEED)).key == b"KEY 1\n"
+    assert world.manager.states() == {("example.com/s", "expired"): 1}
+    assert (await world.manager.get(pod(), SOURCE)).key == b"KEY 1\n"
 
 
 async def test_a_renewal_that_is_refused(world: World) -> None:
@@ -169,7 +169,7 @@ async def test_a_renewal_that_is_refused(world: World) -> None:
     world.requests.answer(refused("Denied", "R", "no more", 0))
     await settle()
     with pytest.raises(Permanent, match="no more"):
-        await world.desk.get(pod(), NEED)
+        await world.manager.get(pod(), SOURCE)
 
 
 async def test_a_request_that_somebody_deletes_is_made_again(world: World) -> None:
@@ -196,7 +196,7 @@ async def test_an_answer_that_comes_before_the_name(world: World) -> None:
     request = {"metadata": {"namespace": "shop", "name": "req-1"}, "status": refused("Denied", "R", "at once", 0)}
     world.requests.visible["shop", "req-1"] = request
     with pytest.raises(Permanent, match="at once"):
-        await world.desk.get(pod(), NEED)
+        await world.manager.get(pod(), SOURCE)
 
 
 async def test_the_server_does_not_know_the_pod_yet(world: World) -> None:
@@ -231,15 +231,15 @@ async def test_no_request_before_the_node_is_known(world: World) -> None:
 
 async def test_a_pod_that_is_gone(world: World) -> None:
     await world.first()
-    world.desk.forget(pod().uid)
+    world.manager.drop_pod(pod().uid)
     await world.clock.advance(10 * HOUR)
     assert len(world.requests.made) == 1
-    assert world.desk.states() == {}
+    assert world.manager.states() == {}
 
 
 async def test_static_pods_have_none(world: World) -> None:
     with pytest.raises(Permanent, match="static pod"):
-        await world.desk.get(pod(source="file"), NEED)
+        await world.manager.get(pod(source="file"), SOURCE)
     assert world.requests.made == []
 
 

@@ -1,13 +1,15 @@
+"""When service account tokens are renewed, and what is requested."""
+
 from __future__ import annotations
 
 import pytest
 
-from agent.volumes.model.sources import TokenNeed
-from agent.volumes.plan.tokens import Token, is_fresh, issued, next_look, postponed, request
+from agent.volumes.model.sources import TokenRequest
+from agent.volumes.plan.tokens import Token, is_fresh, issued, postponed, request_body, seconds_until_renewal
 from tests.builders.pods import pod
 
 NOW = 1_767_225_600.0  # 2026-01-01T00:00:00Z
-NEED = TokenNeed("vault", 3600)
+REQUEST = TokenRequest("vault", 3600)
 
 
 @pytest.mark.parametrize(
@@ -20,9 +22,9 @@ NEED = TokenNeed("vault", 3600)
 )
 def test_when_a_token_is_renewed(expires: str, lifetime: int, renew: float) -> None:
     answer = {"status": {"token": "t", "expirationTimestamp": expires}, "spec": {"expirationSeconds": lifetime}}
-    token = issued(answer, NEED, 0)
+    token = issued(answer, REQUEST, 0)
     assert (token.text, token.renew_at) == ("t", renew)
-    assert issued(answer, NEED, 7).renew_at == renew - 7
+    assert issued(answer, REQUEST, 7).renew_at == renew - 7
     assert is_fresh(token, renew - 1) and not is_fresh(token, renew)
 
 
@@ -34,12 +36,12 @@ def test_an_old_token_serves_until_it_expires() -> None:
     assert postponed(token, NOW + 40) is None
 
 
-def test_the_next_look_is_at_the_first_renewal_or_in_an_hour() -> None:
-    assert next_look([], NOW) == next_look([NOW + 9000], NOW) == 3600
-    assert next_look([NOW + 50, NOW + 20], NOW) == 20
-    assert next_look([NOW - 5], NOW) == 0
+def test_the_wait_ends_at_the_first_renewal_or_after_an_hour() -> None:
+    assert seconds_until_renewal([], NOW) == seconds_until_renewal([NOW + 9000], NOW) == 3600
+    assert seconds_until_renewal([NOW + 50, NOW + 20], NOW) == 20
+    assert seconds_until_renewal([NOW - 5], NOW) == 0
 
 
 def test_a_request_is_bound_to_the_pod() -> None:
-    spec = request(pod(), NEED)["spec"]
+    spec = request_body(pod(), REQUEST)["spec"]
     assert (spec["boundObjectRef"]["name"], spec["audiences"], spec["expirationSeconds"]) == ("web", ["vault"], 3600)

@@ -1,4 +1,4 @@
-"""What stands behind volumes, and what must be fetched first."""
+"""How volumes are planned, and what must be fetched for them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.common.model.pod_settings import NodeContext
-from agent.volumes.model.sources import CONFIG_MAP, SECRET, ObjectRef, TokenNeed, TrustNeed, VolumeSources
+from agent.volumes.model.sources import (
+    CONFIG_MAP,
+    SECRET,
+    ObjectRef,
+    TokenRequest,
+    TrustBundleProjection,
+    VolumeSources,
+)
 from agent.volumes.model.volumes import AtomicVolume, EmptyDir, HostPath, ImageVolume, VolumePlan
-from agent.volumes.plan.volumes import Needs, fits, needs, nested_mount_points, plan_volumes, simple
+from agent.volumes.plan.volumes import (
+    SourceRefs,
+    needs_only_objects_and_tokens,
+    nested_mount_points,
+    objects_suffice,
+    plan_volumes,
+    source_refs,
+)
 from nodelib.errors import Invalid, NodewrightError, Permanent, Temporary
 from tests.builders.pods import container, pod
 
@@ -20,9 +34,9 @@ NODE = NodeContext(allocatable={"memory": "1Gi"})
 GIB = 1 << 30
 
 
-def plan(volume: Json, gathered: VolumeSources | None = None, **spec: Any) -> VolumePlan:
+def plan(volume: Json, sources: VolumeSources | None = None, **spec: Any) -> VolumePlan:
     containers = spec.pop("containers", [])
-    return plan_volumes(pod(*containers, volumes=[{"name": "v", **volume}], **spec), gathered or VolumeSources(), NODE)[
+    return plan_volumes(pod(*containers, volumes=[{"name": "v", **volume}], **spec), sources or VolumeSources(), NODE)[
         0
     ]
 
@@ -81,14 +95,14 @@ def test_fs_group_reaches_the_plans() -> None:
     ],
 )
 def test_atomic_volumes(volume: Json, in_memory: bool, plugin: str) -> None:
-    gathered = VolumeSources({ObjectRef(CONFIG_MAP, "c"): {"data": {}}, ObjectRef(SECRET, "s"): {"data": {}}})
-    found = plan(volume, gathered)
+    sources = VolumeSources({ObjectRef(CONFIG_MAP, "c"): {"data": {}}, ObjectRef(SECRET, "s"): {"data": {}}})
+    found = plan(volume, sources)
     assert isinstance(found, AtomicVolume)
     assert (found.in_memory, found.plugin, found.size) == (in_memory, plugin, GIB if in_memory else 0)
 
 
 @pytest.mark.parametrize(
-    ("volume", "error", "said"),
+    ("volume", "error", "message"),
     [
         pytest.param({"emptyDir": {"medium": "Tape"}}, Invalid, 'unknown storage medium "Tape"', id="medium"),
         pytest.param({"hostPath": {"path": "x"}}, Invalid, "absolute path", id="relative hostPath"),
@@ -99,8 +113,8 @@ def test_atomic_volumes(volume: Json, in_memory: bool, plugin: str) -> None:
         pytest.param({"configMap": {"name": "c"}}, Temporary, 'configmap "c" not found', id="missing"),
     ],
 )
-def test_refusals(volume: Json, error: type[NodewrightError], said: str) -> None:
-    with pytest.raises(error, match=said) as raised:
+def test_refusals(volume: Json, error: type[NodewrightError], message: str) -> None:
+    with pytest.raises(error, match=message) as raised:
         plan(volume)
     assert raised.value.action
 
@@ -132,7 +146,7 @@ def test_claims_on_other_volumes_are_refused(spec: Json) -> None:
         plan({"persistentVolumeClaim": {"claimName": "c"}}, VolumeSources(claims={"c": {"spec": spec}}))
 
 
-def test_needs() -> None:
+def test_source_refs() -> None:
     sources = [
         {"configMap": {"name": "pc"}},
         {"secret": {"name": "ps"}},
@@ -146,12 +160,12 @@ def test_needs() -> None:
         {"name": "d", "persistentVolumeClaim": {"claimName": "claim"}},
         {"name": "e", "ephemeral": {}},
     ]
-    assert needs(pod(volumes=volumes)) == Needs(
+    assert source_refs(pod(volumes=volumes)) == SourceRefs(
         frozenset(
             {ObjectRef(CONFIG_MAP, "c"), ObjectRef(CONFIG_MAP, "pc"), ObjectRef(SECRET, "s"), ObjectRef(SECRET, "ps")}
         ),
-        frozenset({TokenNeed("", 3600)}),
-        frozenset({TrustNeed(signer="s", selector="{}")}),
+        frozenset({TokenRequest("", 3600)}),
+        frozenset({TrustBundleProjection(signer="s", selector="{}")}),
         frozenset({"claim", "web-e"}),
     )
 
@@ -209,7 +223,7 @@ CA = ObjectRef(CONFIG_MAP, "ca")
 )
 def test_volumes_that_only_objects_and_tokens_make(volume: Json, expected: bool) -> None:
     subject = pod(volumes=[{"name": "v", **volume}])
-    assert simple(subject, needs(subject)) is expected
+    assert needs_only_objects_and_tokens(subject, source_refs(subject)) is expected
 
 
 @pytest.mark.parametrize(
@@ -225,4 +239,4 @@ def test_objects_fit_when_the_volumes_can_be_planned_from_them(
     volume: Json, found: Json | None, expected: bool
 ) -> None:
     subject = pod(volumes=[{"name": "v", **volume}])
-    assert fits(subject, {CA: found}, needs(subject), NODE) is expected
+    assert objects_suffice(subject, {CA: found}, source_refs(subject), NODE) is expected

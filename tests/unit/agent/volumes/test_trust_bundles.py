@@ -1,4 +1,4 @@
-"""Trust anchors out of ClusterTrustBundles."""
+"""Trust anchors from ClusterTrustBundles."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from agent.volumes.model.sources import TrustNeed
-from agent.volumes.plan.trust import anchors, matches
+from agent.volumes.model.sources import TrustBundleProjection
+from agent.volumes.plan.trust_bundles import anchors, matches
 from nodelib.errors import Invalid
 
 Json = dict[str, Any]
@@ -34,18 +34,20 @@ BUNDLES = [
 
 
 @pytest.mark.parametrize(
-    ("need", "expected"),
+    ("source", "expected"),
     [
-        pytest.param(TrustNeed(name="c"), [TWO], id="by name"),
-        pytest.param(TrustNeed(name="gone"), None, id="by name, gone"),
-        pytest.param(TrustNeed(signer="s", selector="{}"), [ONE, TWO], id="signer, everything, each once"),
-        pytest.param(TrustNeed(signer="s"), None, id="signer, no selector matches nothing"),
-        pytest.param(TrustNeed(signer="s", selector=json.dumps({"matchLabels": {"env": "test"}})), [ONE], id="labels"),
-        pytest.param(TrustNeed(signer="t", selector="{}"), None, id="another signer"),
+        pytest.param(TrustBundleProjection(name="c"), [TWO], id="by name"),
+        pytest.param(TrustBundleProjection(name="gone"), None, id="by name, gone"),
+        pytest.param(TrustBundleProjection(signer="s", selector="{}"), [ONE, TWO], id="signer, everything, each once"),
+        pytest.param(TrustBundleProjection(signer="s"), None, id="signer, no selector matches nothing"),
+        pytest.param(
+            TrustBundleProjection(signer="s", selector=json.dumps({"matchLabels": {"env": "test"}})), [ONE], id="labels"
+        ),
+        pytest.param(TrustBundleProjection(signer="t", selector="{}"), None, id="another signer"),
     ],
 )
-def test_anchors(need: TrustNeed, expected: list[bytes] | None) -> None:
-    found = anchors(need, BUNDLES)
+def test_anchors(source: TrustBundleProjection, expected: list[bytes] | None) -> None:
+    found = anchors(source, BUNDLES)
     assert found == (None if expected is None else "".join(pem(body) for body in expected).encode())
 
 

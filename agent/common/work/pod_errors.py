@@ -1,4 +1,4 @@
-"""What fails while a pod's materials are made, as the errors that its owner can act upon."""
+"""Turn low-level exceptions from work on a pod into errors that name the pod, the step and a remedy."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ _T = TypeVar("_T")
 
 
 @contextmanager
-def well_formed(pod: Pod) -> Iterator[None]:
-    """A manifest from a file has passed no validation: a field of a wrong type is the manifest's fault, said so."""
+def refuse_malformed(pod: Pod) -> Iterator[None]:
+    """Raise Invalid when the code inside trips over a field of the wrong type.
+
+    Manifests of static pods are not validated by an API server, so any field may hold anything.
+    """
     try:
         yield
     except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -26,11 +29,11 @@ def well_formed(pod: Pod) -> Iterator[None]:
         ) from error
 
 
-async def blocking(pod: Pod, step: str, work: Callable[[], _T]) -> _T:
-    """Blocking work on the node's disk, in a thread. Raises Temporary: the disk refused."""
+async def run_blocking(pod: Pod, step: str, work: Callable[[], _T]) -> _T:
+    """Run blocking disk work in a thread. Raises Temporary in place of OSError."""
     try:
         return await alone(work)
     except OSError as error:
         raise Temporary(
-            str(error), obj=f"pod {pod.full_name}", step=step, action="See the node's disk; it is tried again."
+            str(error), obj=f"pod {pod.full_name}", step=step, action="Check the node's disk; the agent tries again."
         ) from error

@@ -1,4 +1,4 @@
-"""Trust anchors out of ClusterTrustBundles. Follows pkg/kubelet/clustertrustbundle."""
+"""Trust anchors from ClusterTrustBundles. Follows pkg/kubelet/clustertrustbundle."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import re
 from collections.abc import Sequence
 
 from agent.common.model.pods import Json
-from agent.volumes.model.sources import TrustNeed
+from agent.volumes.model.sources import TrustBundleProjection
 from nodelib.errors import Invalid
 
 _PEM = re.compile(r"-----BEGIN CERTIFICATE-----\s*([A-Za-z0-9+/=\s]+?)\s*-----END CERTIFICATE-----")
 _LINE = 64
 
 
-def anchors(need: TrustNeed, bundles: Sequence[Json]) -> bytes | None:
+def anchors(source: TrustBundleProjection, bundles: Sequence[Json]) -> bytes | None:
     """The certificates as PEM, each once, in a stable order; None when no bundle matches."""
-    chosen = [bundle for bundle in bundles if _wanted(need, bundle)]
+    chosen = [bundle for bundle in bundles if _matches(source, bundle)]
     if not chosen:
         return None
     found: set[str] = set()
@@ -27,12 +27,12 @@ def anchors(need: TrustNeed, bundles: Sequence[Json]) -> bytes | None:
     return b"".join(_pem(body) for body in sorted(found))
 
 
-def _wanted(need: TrustNeed, bundle: Json) -> bool:
-    if need.name:
-        return bool(bundle["metadata"]["name"] == need.name)
-    if (bundle.get("spec") or {}).get("signerName") != need.signer or not need.signer:
+def _matches(source: TrustBundleProjection, bundle: Json) -> bool:
+    if source.name:
+        return bool(bundle["metadata"]["name"] == source.name)
+    if (bundle.get("spec") or {}).get("signerName") != source.signer or not source.signer:
         return False
-    return need.selector != "" and matches(json.loads(need.selector), bundle["metadata"].get("labels") or {})
+    return source.selector != "" and matches(json.loads(source.selector), bundle["metadata"].get("labels") or {})
 
 
 def matches(selector: Json, labels: Json) -> bool:

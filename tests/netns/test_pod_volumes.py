@@ -1,4 +1,4 @@
-"""Materials of pods against a real API server (Node authorizer, NodeRestriction) and real mounts."""
+"""Volumes and configurations of pods with a real API server (Node authorizer, NodeRestriction) and real mounts."""
 
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ from cri_api.v1 import api_pb2
 from agent.build.volumes import BuiltVolumes, build_volumes
 from agent.common.model.pod_settings import NodeContext, PodDefaults
 from agent.common.model.pods import ImageFacts, Json, Pod
-from agent.containers.model import ContainerInputs
+from agent.containers.model import ContainerInputs, PreparedPod
+from agent.containers.work.configs import CgroupFacts
+from agent.images.work.pull_secrets import PullSecrets
 from agent.resources.plan.cgroups import Machine, Policy
-from agent.volumes.work.world import CgroupFacts
+from agent.volumes.work.manager import VolumeManager
 from nodelib.clock import SystemClock
 from nodelib.errors import NodewrightError, Permanent, Temporary
 from nodelib.kube.client import KubeClient
-from tests.fakes.pod_materials import FakeCsi
 from tests.fakes.signer import Signer, matches, number, refused
+from tests.fakes.volumes import FakeCsi
 from tests.netns import api_server
 from tests.netns.api_server import ApiServer, run_inside
 from tests.netns.mountns import isolated
@@ -57,14 +59,14 @@ class ShiftedClock(SystemClock):
 
 
 class World:
-    """An administrator, and the materials of node n1 with a root directory of their own."""
+    """An administrator, and the volumes of node n1 in a root directory of their own."""
 
     def __init__(self, server: ApiServer, root: Path, namespace: str) -> None:
         self.admin = KubeClient(server.access("admin"), user_agent="admin")
         self.node = KubeClient(server.access("n1"), user_agent="node")
         self.namespace = namespace
         self.root = root
-        self.told: list[str] = []
+        self.notified: list[str] = []
         self.warned: list[tuple[str, str]] = []
         self.clock = ShiftedClock()
         self.node_uid = ""
@@ -72,8 +74,8 @@ class World:
         self._tasks = [asyncio.create_task(work(), name=name) for name, work in self.built.tasks()]
 
     @property
-    def materials(self) -> Any:
-        return self.built.materials
+    def volumes(self) -> VolumeManager:
+        return self.built.manager
 
     def restarted(self) -> BuiltVolumes:
         """As a fresh agent on the same disk."""
@@ -88,7 +90,7 @@ class World:
             node=lambda: replace(facts, uid=self.node_uid),
             cgroups=CgroupFacts(Policy(), Machine(1 << 30, 1)),
             csi=FakeCsi(),
-            notify=self.told.append,
+            notify=self.notified.append,
             warn=lambda pod, reason, message: self.warned.append((reason, message)),
         )
 
@@ -143,11 +145,13 @@ class World:
 
     async def config(self, pod: Pod, **fields: Any) -> Any:
         """The message that the runtime would get."""
-        materials = await self.materials.prepare(pod)
-        sandbox = await self.materials.sandbox_config(pod, materials, 0)
+        configs = self.built.configs
+        services = await configs.services(pod)
+        prepared = PreparedPod(await self.volumes.mount(pod), services=services)
+        sandbox = await configs.sandbox_config(pod, prepared, 0)
         api_pb2.PodSandboxConfig(**sandbox)
-        creation = ContainerInputs(0, ("10.244.1.5",), ImageFacts("img"), "sha256:1", **fields)
-        made = await self.materials.container_config(pod, pod.spec["containers"][0], materials, creation)
+        inputs = ContainerInputs(0, ("10.244.1.5",), ImageFacts("img"), "sha256:1", **fields)
+        made = await configs.container_config(pod, pod.spec["containers"][0], prepared, inputs)
         return api_pb2.ContainerConfig(**made)
 
 
@@ -158,12 +162,12 @@ async def until(condition: Callable[[], Any], seconds: float = 20) -> None:
         await asyncio.sleep(0.02)
 
 
-def story(server: ApiServer, root: Path, namespace: str, tell: Callable[[World], Awaitable[None]]) -> None:
+def run_scenario(server: ApiServer, root: Path, namespace: str, scenario: Callable[[World], Awaitable[None]]) -> None:
     async def run() -> None:
         world = World(server, root, namespace)
         try:
             await world.start()
-            await tell(world)
+            await scenario(world)
         finally:
             await world.close()
 
@@ -172,7 +176,7 @@ def story(server: ApiServer, root: Path, namespace: str, tell: Callable[[World],
 
 @isolated
 def test_a_pod_as_the_server_makes_it(server: ApiServer, tmp_path: Path) -> None:
-    async def tell(world: World) -> None:
+    async def scenario(world: World) -> None:
         await world.config_map("settings", {"color": "blue"})
         await world.secret("keys", {"pass": b"s3cret"})
         env = [
@@ -198,15 +202,15 @@ def test_a_pod_as_the_server_makes_it(server: ApiServer, tmp_path: Path) -> None
         assert answer["status"]["authenticated"]
         assert answer["status"]["user"]["extra"]["authentication.kubernetes.io/pod-uid"] == [pod.uid]
         assert "10.244.1.5\tweb\n" in Path(paths["/etc/hosts"]).read_text()
-        await world.materials.release(pod.uid)
+        await world.volumes.release(pod.uid)
         assert os.listdir(world.root / "pods") == []
 
-    story(server, tmp_path, "whole", tell)
+    run_scenario(server, tmp_path, "whole", scenario)
 
 
 @isolated
 def test_changes_arrive_in_volumes(server: ApiServer, tmp_path: Path) -> None:
-    async def tell(world: World) -> None:
+    async def scenario(world: World) -> None:
         await world.config_map("settings", {"color": "blue"})
         volumes = [
             {"name": "conf", "configMap": {"name": "settings"}},
@@ -217,91 +221,92 @@ def test_changes_arrive_in_volumes(server: ApiServer, tmp_path: Path) -> None:
             },
         ]
         pod = await world.pod("web", volumes=volumes)
-        made = (await world.materials.prepare(pod)).volumes
+        made = await world.volumes.mount(pod)
         shown = Path(made["conf"].path, "color")
         assert shown.read_text() == "blue"
         began = time.monotonic()
         await world.admin.patch(f"/api/v1/namespaces/{world.namespace}/configmaps/settings", {"data": {"color": "red"}})
-        await until(lambda: pod.uid in world.told)
-        await world.materials.refresh(pod)
+        await until(lambda: pod.uid in world.notified)
+        await world.volumes.refresh(pod)
         assert shown.read_text() == "red"
         assert time.monotonic() - began < 5
-        world.told.clear()
+        world.notified.clear()
         await world.secret("late", {"k": b"v"})
-        await until(lambda: pod.uid in world.told)
-        await world.materials.refresh(pod)
+        await until(lambda: pod.uid in world.notified)
+        await world.volumes.refresh(pod)
         assert Path(made["late"].path, "k").read_text() == "v"
         labelled = Pod({**pod.raw, "metadata": {**pod.meta, "labels": {"new": "1"}}})
-        await world.materials.refresh(labelled)
+        await world.volumes.refresh(labelled)
         assert Path(made["meta"].path, "labels").read_text() == 'new="1"'
 
-    story(server, tmp_path, "changes", tell)
+    run_scenario(server, tmp_path, "changes", scenario)
 
 
 @isolated
 def test_a_pod_waits_for_what_is_missing(server: ApiServer, tmp_path: Path) -> None:
-    async def tell(world: World) -> None:
+    async def scenario(world: World) -> None:
         pod = await world.pod("web", volumes=[{"name": "conf", "configMap": {"name": "settings"}}])
         with pytest.raises(
             Temporary, match=f'configmap "settings" not found. Create ConfigMap {world.namespace}/settings'
         ):
-            await world.materials.prepare(pod)
+            await world.volumes.mount(pod)
         await world.config_map("settings", {"a": "1"})
-        await until(lambda: pod.uid in world.told)
-        await world.materials.prepare(pod)
+        await until(lambda: pod.uid in world.notified)
+        mounted = await world.volumes.mount(pod)
+        assert (Path(mounted["conf"].path) / "a").read_text() == "1"
 
-    story(server, tmp_path, "waits", tell)
+    run_scenario(server, tmp_path, "waits", scenario)
 
 
 @isolated
 def test_objects_of_other_nodes_stay_closed(server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agent.volumes.work.objects._PATIENCE", 0.5)
+    monkeypatch.setattr("agent.volumes.work.watched_objects._GET_TIMEOUT", 0.5)
 
-    async def tell(world: World) -> None:
+    async def scenario(world: World) -> None:
         await world.secret("keys", {"pass": b"x"})
         pod = await world.pod("web", node="n2", volumes=[{"name": "s", "secret": {"secretName": "keys"}}])
         with pytest.raises(Temporary, match=r"secrets .*forbidden|no relationship"):
-            await world.materials.prepare(pod)
+            await world.volumes.mount(pod)
 
-    story(server, tmp_path, "closed", tell)
+    run_scenario(server, tmp_path, "closed", scenario)
 
 
 @isolated
-def test_a_restarted_agent_takes_up_what_is_mounted(server: ApiServer, tmp_path: Path) -> None:
-    async def tell(world: World) -> None:
+def test_a_restarted_agent_keeps_what_is_mounted(server: ApiServer, tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
         pod = await world.pod(
             "web",
             {"volumeMounts": [{"name": "e", "mountPath": "/e", "subPath": "a"}]},
             volumes=[{"name": "e", "emptyDir": {}}],
         )
         await world.config(pod)
-        before = (await world.materials.prepare(pod)).volumes
+        before = await world.volumes.mount(pod)
         Path(before["e"].path, "kept").write_text("x")
         again = world.restarted()
         services = asyncio.create_task(again.objects.tasks()[0][1]())
         try:
-            after = (await again.materials.prepare(pod)).volumes
+            after = await again.manager.mount(pod)
             assert after == before
             assert Path(after["e"].path, "kept").exists()
-            assert await again.materials.pods_on_disk() == [pod.uid]
-            await again.materials.release(pod.uid)
-            assert await again.materials.pods_on_disk() == []
+            assert await again.manager.pods_on_disk() == [pod.uid]
+            await again.manager.release(pod.uid)
+            assert await again.manager.pods_on_disk() == []
         finally:
             services.cancel()
             await again.close()
 
-    story(server, tmp_path, "restart", tell)
+    run_scenario(server, tmp_path, "restart", scenario)
 
 
 @isolated
 def test_container_errors_say_what_to_do(server: ApiServer, tmp_path: Path) -> None:
-    async def tell(world: World) -> None:
+    async def scenario(world: World) -> None:
         missing = {"env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "none", "key": "k"}}}]}
         with pytest.raises(Permanent, match=r'secret "none" not found\. Create Secret'):
             await world.config(await world.pod("env", missing))
         escape = {"volumeMounts": [{"name": "e", "mountPath": "/e", "subPath": "out/x"}]}
         pod = await world.pod("sub", escape, volumes=[{"name": "e", "emptyDir": {}}])
-        volume = (await world.materials.prepare(pod)).volumes["e"].path
+        volume = (await world.volumes.mount(pod))["e"].path
         Path(volume, "out").symlink_to("/etc")
         with pytest.raises(Permanent, match='subPath for volumeMount "e" of container "main"'):
             await world.config(pod)
@@ -309,25 +314,25 @@ def test_container_errors_say_what_to_do(server: ApiServer, tmp_path: Path) -> N
         with pytest.raises(Permanent, match="image will run as root"):
             await world.config(await world.pod("root", root))
 
-    story(server, tmp_path, "errors", tell)
+    run_scenario(server, tmp_path, "errors", scenario)
 
 
 @isolated
 def test_trust_bundles_by_name_and_signer(server: ApiServer, tmp_path: Path) -> None:
-    async def tell(world: World) -> None:
+    async def scenario(world: World) -> None:
         sources = [{"clusterTrustBundle": {"name": "roots", "path": "roots.pem", "optional": True}}]
         pod = await world.pod("web", volumes=[{"name": "ca", "projected": {"sources": sources}}])
-        made = (await world.materials.prepare(pod)).volumes
+        made = await world.volumes.mount(pod)
         assert Path(made["ca"].path, "roots.pem").read_text() == ""
 
-    story(server, tmp_path, "trust", tell)
+    run_scenario(server, tmp_path, "trust", scenario)
 
 
 @isolated
 def test_pod_certificates(server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agent.volumes.work.pod_certificates._PATIENCE", 0.5)
+    monkeypatch.setattr("agent.volumes.work.pod_certificates._GET_TIMEOUT", 2.0)
 
-    async def tell(world: World) -> None:
+    async def scenario(world: World) -> None:
         await world.register()
         signer = Signer()
         asked = {"signerName": "example.com/s", "keyType": "ECDSAP384", "maxExpirationSeconds": 7200}
@@ -335,51 +340,52 @@ def test_pod_certificates(server: ApiServer, tmp_path: Path, monkeypatch: pytest
         volume = {"name": "tls", "projected": {"sources": [{"podCertificate": source}]}}
         pod = await world.pod("web", volumes=[volume], securityContext={"fsGroup": 5})
         with pytest.raises(Temporary, match="waits for its signer"):
-            await world.materials.prepare(pod)
+            await world.volumes.mount(pod)
         request = await world.certificate_request(pod)
         assert request["spec"]["unverifiedUserAnnotations"] == {"a.io/k": "v"}
         assert request["metadata"]["ownerReferences"][0]["uid"] == pod.uid
         await world.answer(request, signer.issued(request, time.time()))
-        await until(lambda: pod.uid in world.told)
-        shown = Path((await world.materials.prepare(pod)).volumes["tls"].path)
+        await until(lambda: pod.uid in world.notified)
+        shown = Path((await world.volumes.mount(pod))["tls"].path)
         key, chain = (shown / "key").read_bytes(), (shown / "chain").read_bytes()
         assert matches(key, chain) and number(chain) == "1"
         found = (shown / "key").stat()
         assert (found.st_mode & 0o777, found.st_gid) == (0o640, 5)
 
-        world.told.clear()
+        world.notified.clear()
         world.clock.shift = 3600 + 300
         request = await world.certificate_request(pod, 2)
         world.clock.shift = 0
         await world.answer(request, signer.issued(request, time.time()))
-        await until(lambda: pod.uid in world.told)
-        await world.materials.refresh(pod)
+        await until(lambda: pod.uid in world.notified)
+        await world.volumes.refresh(pod)
         key, chain = (shown / "key").read_bytes(), (shown / "chain").read_bytes()
         assert matches(key, chain) and number(chain) == "2"
 
         other = await world.pod("other", volumes=[volume])
-        task = asyncio.create_task(world.materials.prepare(other))
+        task = asyncio.create_task(world.volumes.mount(other))
         request = await world.certificate_request(other)
         await world.answer(request, refused("Denied", "UnsupportedKeyType", "ED25519", time.time()))
         with pytest.raises(NodewrightError, match=r"not issued yet|permanently denied"):
             await task
         await until(lambda: world.warned)
         with pytest.raises(Permanent, match='permanently denied: reason="UnsupportedKeyType"'):
-            await world.materials.prepare(other)
+            await world.volumes.mount(other)
         assert [reason for reason, _ in world.warned] == ["Denied"]
 
-    story(server, tmp_path, "certificates", tell)
+    run_scenario(server, tmp_path, "certificates", scenario)
 
 
 @isolated
 def test_pull_secrets(server: ApiServer, tmp_path: Path) -> None:
-    async def tell(world: World) -> None:
+    async def scenario(world: World) -> None:
         await world.secret("pull", {".dockerconfigjson": b'{"auths":{"reg.io":{"username":"me","password":"x"}}}'})
         pod = await world.pod("web", imagePullSecrets=[{"name": "pull"}, {"name": "gone"}])
-        (found,) = await world.materials.pull_auth(pod, "reg.io/a:1")
+        secrets = PullSecrets(world.built.objects, world.built.warnings)
+        (found,) = await secrets.pull_auth(pod, "reg.io/a:1")
         assert found.auth == {"username": "me", "password": "x"}
         assert found.source is not None and len(found.source.hash) == 64
-        assert await world.materials.pull_auth(pod, "other.io/a:1") == []
+        assert await secrets.pull_auth(pod, "other.io/a:1") == []
         assert [reason for reason, _ in world.warned] == ["FailedToRetrieveImagePullSecret"]
 
-    story(server, tmp_path, "pull", tell)
+    run_scenario(server, tmp_path, "pull", scenario)

@@ -1,4 +1,4 @@
-"""CSI volumes through drivers that fail and agents that start again. The disk outlives the agent."""
+"""CSI volumes with drivers that fail and agents that restart; the disk outlives the agent."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from agent.common.model.pod_settings import PodPaths
 from agent.common.model.pods import Pod
 from agent.plugins.model import PluginInfo
 from agent.volumes.model.csi import STAGE, CsiVolume, DriverFacts
-from agent.volumes.work.csi import CsiEdges, CsiVolumes
 from agent.volumes.work.csi_drivers import CsiDrivers
+from agent.volumes.work.csi_volumes import CsiVolumes, CsiVolumesDeps
 from nodelib.errors import NodewrightError, Permanent, Temporary
 from tests.builders.pods import container, pod
 from tests.fakes.clock import FakeClock, settle
@@ -24,15 +24,15 @@ SCRATCH = CsiVolume("s", "s", "drv", "csi-s", ephemeral=True)
 
 
 class World:
-    """`agent` is one life of the agent's part; restart() begins another on the same disk."""
+    """`agent` is the CSI part of one run of the agent; restart() begins another run on the same disk."""
 
     def __init__(self) -> None:
         self.disk, self.api, self.clock = FakeCsiDisk(), FakeCsiApi(), FakeClock()
         self.api.drivers["drv"] = {"spec": {"attachRequired": False}}
         self.driver = FakeDriver(self.disk, FACTS)
-        self.told: list[frozenset[str]] = []
-        self.settled = asyncio.Event()
-        self.settled.set()
+        self.reported: list[frozenset[str]] = []
+        self.pods_known = asyncio.Event()
+        self.pods_known.set()
 
     async def restart(self, *, with_driver: bool = True) -> None:
         drivers = CsiDrivers(self.api, lambda name, endpoint: self.driver, self.clock, lambda: None)
@@ -40,10 +40,10 @@ class World:
             await drivers.register(INFO)
 
         async def in_use(names: frozenset[str]) -> None:
-            self.told.append(names)
+            self.reported.append(names)
 
-        edges = CsiEdges(drivers, self.api, self.disk, self.clock, in_use, self.settled)
-        self.agent = CsiVolumes("/k", "n", edges)
+        deps = CsiVolumesDeps(drivers, self.api, self.disk, self.clock, in_use, self.pods_known)
+        self.agent = CsiVolumes("/k", "n", deps)
         self.driver.calls.clear()
         await self.agent.load()
 
@@ -75,7 +75,7 @@ async def test_two_pods_share_one_staging(world: World) -> None:
     assert not world.disk.files and not world.disk.mounted and not world.agent.names_in_use()
 
 
-async def test_an_agent_that_starts_again_needs_no_driver_for_what_stands(world: World) -> None:
+async def test_a_restarted_agent_needs_no_driver_for_mounted_volumes(world: World) -> None:
     await world.mount(A)
     await world.restart(with_driver=False)
     assert world.agent.names_in_use() == {"kubernetes.io/csi/drv^h"}
@@ -87,8 +87,8 @@ async def test_an_agent_that_starts_again_needs_no_driver_for_what_stands(world:
 
 
 @pytest.mark.parametrize("step", ["stage", "publish"])
-async def test_a_call_without_an_answer_is_undone_with_the_pod(world: World, step: str) -> None:
-    """The driver may still be at it: what it was given is remembered, over a restart too."""
+async def test_a_call_that_timed_out_is_undone_with_the_pod(world: World, step: str) -> None:
+    """The driver may still be working on it: what it was given stays recorded, across a restart too."""
     world.driver.fail[step] = "DEADLINE_EXCEEDED"
     with pytest.raises(NodewrightError, match=r"MountVolume.SetUp failed for volume \"pv\""):
         await world.mount(A)
@@ -120,7 +120,7 @@ async def test_a_pod_that_gives_up_releases_what_was_only_staged(world: World) -
     assert world.driver.calls[-1] == "unstage" and not world.disk.files
 
 
-async def test_it_waits_for_the_attachment_and_says_so(world: World) -> None:
+async def test_it_waits_for_the_attachment(world: World) -> None:
     del world.api.drivers["drv"]
     waiting = asyncio.create_task(world.mount(A))
     for _ in range(12):
@@ -128,7 +128,7 @@ async def test_it_waits_for_the_attachment_and_says_so(world: World) -> None:
         await world.clock.advance(1)
     with pytest.raises(Temporary, match="no VolumeAttachment yet"):
         await waiting
-    assert world.told == [{"kubernetes.io/csi/drv^h"}] and world.driver.calls == []
+    assert world.reported == [{"kubernetes.io/csi/drv^h"}] and world.driver.calls == []
 
 
 async def test_ephemeral_volumes_need_a_driver_object_that_offers_them(world: World) -> None:
@@ -144,7 +144,7 @@ async def test_republished_until_the_pod_goes(world: World) -> None:
     run = asyncio.create_task(world.agent.run())
     await world.mount(A)
     for _ in range(3):
-        world.driver.fail["publish"] = "INTERNAL"  # what stands is left standing
+        world.driver.fail["publish"] = "INTERNAL"  # the mount is left alone
         await asyncio.sleep(0.02)
         await world.clock.advance(61)
     await asyncio.sleep(0.05)

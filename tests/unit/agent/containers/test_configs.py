@@ -1,4 +1,4 @@
-"""The way of a pod through its materials, and that no manifest whatever makes it crash."""
+"""ContainerConfigs and VolumeManager together: whole configurations, and that no manifest makes them crash."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 
 from agent.common.model.pod_settings import NodeContext, PodDefaults
 from agent.common.model.pods import ImageFacts, Kind, Pod
-from agent.containers.model import ContainerInputs
-from agent.containers.work.pod import PodMaterialsWork
+from agent.common.work.pod_warnings import PodWarnings
+from agent.containers.model import ContainerInputs, PreparedPod
+from agent.containers.work.configs import CgroupFacts, ContainerConfigDeps, ContainerConfigs
 from agent.resources.plan.cgroups import Machine, Policy
-from agent.volumes.model.sources import CONFIG_MAP, SECRET, Credential, ObjectRef
-from agent.volumes.model.volumes import AtomicVolume
-from agent.volumes.work.world import CgroupFacts, VolumeEdges
+from agent.volumes.model.sources import CONFIG_MAP, SECRET, ObjectRef
+from agent.volumes.work.manager import VolumeManager, VolumeManagerDeps
 from nodelib.errors import NodewrightError, Permanent, Temporary
 from tests.builders.pods import container, pod
-from tests.fakes.pod_materials import FakeCertificates, FakeCsi, FakeDisk, FakeObjects
+from tests.fakes.volumes import FakeCertificates, FakeCsi, FakeDisk, FakeObjects
 
 Json = dict[str, Any]
 CM, SEC = ObjectRef(CONFIG_MAP, "settings"), ObjectRef(SECRET, "keys")
@@ -28,35 +28,34 @@ KUBERNETES = {
     "metadata": {"name": "kubernetes", "namespace": "default"},
     "spec": {"clusterIP": "10.96.0.1", "ports": [{"port": 443}]},
 }
+FACTS = NodeContext(("10.89.0.11",), {"cpu": "2", "memory": "1Gi"}, recursive_read_only_handlers=frozenset({""}))
 
 
 class World:
     def __init__(self) -> None:
-        self.objects, self.disk, self.certificates = FakeObjects(), FakeDisk(), FakeCertificates()
-        self.csi = FakeCsi()
+        self.objects, self.disk = FakeObjects(), FakeDisk()
         self.objects.all_services = [KUBERNETES]
         self.objects.found = {CM: {"data": {"a": "1"}}, SEC: {"data": {"k": "dg=="}}}
         self.warned: list[tuple[str, str]] = []
-        facts = NodeContext(
-            ("10.89.0.11",), {"cpu": "2", "memory": "1Gi"}, recursive_read_only_handlers=frozenset({""})
+        self.warnings = PodWarnings(lambda _, reason, message: self.warned.append((reason, message)))
+        defaults = PodDefaults("n1", cluster_dns=("10.96.0.10",))
+        cgroups = CgroupFacts(Policy(), Machine(1 << 30, 1))
+        self.maker = ContainerConfigs(
+            defaults, ContainerConfigDeps(self.objects, self.disk, lambda: FACTS, self.warnings, cgroups)
         )
-        edges = VolumeEdges(
-            self.objects,
-            self.certificates,
-            self.disk,
-            self.csi,
-            lambda: facts,
-            lambda _, reason, message: self.warned.append((reason, message)),
-            CgroupFacts(Policy(), Machine(1 << 30, 1)),
+        self.volumes = VolumeManager(
+            defaults.root_dir,
+            VolumeManagerDeps(self.objects, FakeCertificates(), self.disk, FakeCsi(), lambda: FACTS),
         )
-        self.materials = PodMaterialsWork(PodDefaults("n1", cluster_dns=("10.96.0.10",)), edges)
 
     async def configs(self, subject: Pod, ips: tuple[str, ...] = ("10.244.1.5",), target_id: str = "") -> list[Any]:
-        made = await self.materials.prepare(subject)
-        messages: list[Any] = [api_pb2.PodSandboxConfig(**await self.materials.sandbox_config(subject, made, 0))]
+        """The runtime's own messages: the sandbox's configuration, then those of all containers."""
+        services = await self.maker.services(subject)
+        prepared = PreparedPod(await self.volumes.mount(subject), services=services)
+        messages: list[Any] = [api_pb2.PodSandboxConfig(**await self.maker.sandbox_config(subject, prepared, 0))]
         for kind, one in subject.containers():
-            creation = ContainerInputs(0, ips, ImageFacts("i"), "r", target_id if kind is Kind.EPHEMERAL else "")
-            config = await self.materials.container_config(subject, one, made, creation)
+            inputs = ContainerInputs(0, ips, ImageFacts("i"), "r", target_id if kind is Kind.EPHEMERAL else "")
+            config = await self.maker.container_config(subject, one, prepared, inputs)
             messages.append(api_pb2.ContainerConfig(**config))
         return messages
 
@@ -115,53 +114,6 @@ async def test_file_key_ref(world: World) -> None:
         await world.configs(without)
 
 
-async def test_refresh_updates_what_it_can(world: World) -> None:
-    subject = pod(
-        volumes=[{"name": "c", "configMap": {"name": "settings"}}, {"name": "s", "secret": {"secretName": "keys"}}]
-    )
-    await world.materials.prepare(subject)
-    world.objects.found = {SEC: {"data": {"k": "bmV3"}}}
-    with pytest.raises(Temporary, match='configmap "settings" not found'):
-        await world.materials.refresh(subject)
-    standing = {plan.name: plan for plan in world.disk.volumes[subject.uid] if isinstance(plan, AtomicVolume)}
-    assert standing["s"].files["k"].data == b"new"
-    assert standing["c"].files["a"].data == b"1"
-
-
-CERTIFICATE = {"podCertificate": {"signerName": "example.com/s", "keyType": "ED25519", "credentialBundlePath": "b"}}
-
-
-async def test_what_is_sure_is_known_without_a_token(world: World) -> None:
-    token = {"serviceAccountToken": {"path": "token"}}
-    projected = {"name": "v", "projected": {"sources": [token, {"configMap": {"name": "settings"}}]}}
-    assert await world.materials.sure(pod(container("a"), volumes=[projected]))
-    assert not world.disk.volumes
-    missing = {"name": "v", "configMap": {"name": "missing"}}
-    assert not await world.materials.sure(pod(container("a"), volumes=[projected, {**missing, "name": "w"}]))
-    world.objects.down = True
-    with pytest.raises(Temporary):
-        await world.materials.sure(pod(container("a"), volumes=[missing]))
-
-
-async def test_a_signer_holds_up_its_own_volume_only(world: World) -> None:
-    projected = {"name": "tls", "projected": {"sources": [CERTIFICATE]}}
-    subject = pod(volumes=[{"name": "c", "configMap": {"name": "settings"}}, projected])
-    with pytest.raises(Temporary, match="not issued yet"):
-        await world.materials.prepare(subject)
-    world.certificates.issued["tls"] = Credential(b"KEY", b"1")
-    await world.materials.prepare(subject)
-    world.objects.found = {CM: {"data": {"a": "2"}}}
-    del world.certificates.issued["tls"]
-    with pytest.raises(Temporary, match="not issued yet"):
-        await world.materials.refresh(subject)
-    standing = {plan.name: plan for plan in world.disk.volumes[subject.uid] if isinstance(plan, AtomicVolume)}
-    assert standing["c"].files["a"].data == b"2"
-    assert standing["tls"].files["b"].data == b"KEY1"
-    assert standing["tls"].in_memory
-    await world.materials.release(subject.uid)
-    assert world.certificates.forgotten == [subject.uid]
-
-
 async def test_static_pods_start_without_an_api_server(world: World) -> None:
     world.objects.down = True
     _, config = await world.configs(pod(source="file"))
@@ -178,40 +130,14 @@ async def test_sub_path_errors_keep_the_nodes_secrets(world: World) -> None:
     assert "secret detail" not in str(raised.value)
 
 
-async def test_warnings_are_said_once(world: World) -> None:
-    subject = pod(dnsConfig={"nameservers": ["1.1.1.1", "1.1.1.2", "1.1.1.3"]}, imagePullSecrets=[{"name": "gone"}])
+async def test_each_warning_is_emitted_once(world: World) -> None:
+    subject = pod(dnsConfig={"nameservers": ["1.1.1.1", "1.1.1.2", "1.1.1.3"]})
     for _ in range(3):
         await world.configs(subject)
-        await world.materials.pull_auth(subject, "img")
-    assert sorted(reason for reason, _ in world.warned) == ["DNSConfigForming", "FailedToRetrieveImagePullSecret"]
-
-
-async def test_a_volume_that_stays_mounted_is_told_with_its_pod(world: World) -> None:
-    subject = pod()
-    await world.materials.prepare(subject)
-    world.disk.busy.add(subject.uid)
-    with pytest.raises(Temporary, match="take its volumes down") as raised:
-        await world.materials.release(subject.uid)
-    assert subject.uid in str(raised.value)
-    world.disk.busy.clear()
-    await world.materials.release(subject.uid)
-    assert await world.materials.pods_on_disk() == []
-
-
-async def test_release_forgets(world: World) -> None:
-    subject = pod()
-    await world.materials.prepare(subject)
-    assert await world.materials.pods_on_disk() == [subject.uid]
-    await world.materials.release(subject.uid)
-    assert (await world.materials.pods_on_disk(), world.objects.forgotten) == ([], [subject.uid])
-
-
-async def test_a_refresh_after_the_release_keeps_nothing_watched(world: World) -> None:
-    subject = pod()
-    await world.materials.prepare(subject)
-    await world.materials.release(subject.uid)
-    await world.materials.refresh(subject)
-    assert world.objects.forgotten == [subject.uid] * 2
+    assert [reason for reason, _ in world.warned] == ["DNSConfigForming"]
+    world.warnings.drop_pod(subject.uid)
+    await world.configs(subject)
+    assert [reason for reason, _ in world.warned] == ["DNSConfigForming"] * 2
 
 
 async def test_user_namespaces_are_refused_not_ignored(world: World) -> None:

@@ -1,4 +1,4 @@
-"""What work/materials/ asks of the world, in memory."""
+"""What the volume manager and the container configurations use, in memory: API objects, certificates, disk, CSI."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from agent.common.model.pod_settings import PodPaths
 from agent.common.model.pods import Pod
 from agent.volumes.model.csi import CsiVolume
-from agent.volumes.model.sources import CertificateNeed, Credential, ObjectRef, TokenNeed
+from agent.volumes.model.sources import SECRET, CertificateProjection, Credential, ObjectRef, TokenRequest
 from agent.volumes.model.volumes import DiskVolume, EmptyDir, HostPath, ImageVolume, MountedVolume
 from nodelib.errors import Temporary
 
@@ -17,7 +17,7 @@ Json = dict[str, Any]
 
 
 class FakeObjects:
-    """`found` by ObjectRef; a missing one does not exist. `down`: no answer from the API server at all."""
+    """`found` by ObjectRef: one that is missing does not exist. `down`: the API server does not answer."""
 
     def __init__(self) -> None:
         self.found: dict[ObjectRef, Json] = {}
@@ -25,15 +25,18 @@ class FakeObjects:
         self.bundles: list[Json] = []
         self.all_services: list[Json] = []
         self.down = False
-        self.forgotten: list[str] = []
+        self.dropped: list[str] = []
 
     async def object(self, pod: Pod, ref: ObjectRef) -> Json | None:
         self._check()
         return self.found.get(ref)
 
-    async def token(self, pod: Pod, need: TokenNeed) -> str:
+    async def secret(self, pod: Pod, name: str) -> Json | None:
+        return await self.object(pod, ObjectRef(SECRET, name))
+
+    async def token(self, pod: Pod, request: TokenRequest) -> str:
         self._check()
-        return f"token for {need.audience or 'api'}"
+        return f"token for {request.audience or 'api'}"
 
     async def trust_bundles(self, pod: Pod) -> Sequence[Json]:
         self._check()
@@ -47,8 +50,8 @@ class FakeObjects:
         self._check()
         return self.all_services
 
-    def forget(self, uid: str) -> None:
-        self.forgotten.append(uid)
+    def drop_pod(self, uid: str) -> None:
+        self.dropped.append(uid)
 
     def _check(self) -> None:
         if self.down:
@@ -56,23 +59,23 @@ class FakeObjects:
 
 
 class FakeCertificates:
-    """`issued` by volume name; a missing one waits for its signer."""
+    """`issued` by volume name: one that is missing waits for its signer."""
 
     def __init__(self) -> None:
         self.issued: dict[str, Credential] = {}
-        self.forgotten: list[str] = []
+        self.dropped: list[str] = []
 
-    async def get(self, pod: Pod, need: CertificateNeed) -> Credential:
-        if need.volume not in self.issued:
+    async def get(self, pod: Pod, source: CertificateProjection) -> Credential:
+        if source.volume not in self.issued:
             raise Temporary("credential bundle is not issued yet")
-        return self.issued[need.volume]
+        return self.issued[source.volume]
 
-    def forget(self, uid: str) -> None:
-        self.forgotten.append(uid)
+    def drop_pod(self, uid: str) -> None:
+        self.dropped.append(uid)
 
 
 class FakeDisk:
-    """Remembers what stands by pod, and the text of files by path; the volumes of a pod in `busy` stay mounted."""
+    """Volumes by pod UID and the text of files by path; the volumes of a pod in `busy` cannot be unmounted."""
 
     def __init__(self) -> None:
         self.busy: set[str] = set()
@@ -130,7 +133,7 @@ class FakeDisk:
 
 
 class FakeCsi:
-    """Mounts nothing; what was mounted, as (UID, volume name), and whose volumes were let go."""
+    """Records what was mounted, as (UID, volume name), and the UIDs whose volumes were released."""
 
     def __init__(self) -> None:
         self.mounted: list[tuple[str, str]] = []

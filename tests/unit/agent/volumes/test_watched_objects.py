@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from agent.volumes.model.sources import CONFIG_MAP, SECRET, ObjectRef, TokenNeed
-from agent.volumes.work.objects import ObjectKey, WatchedObjects
+from agent.volumes.model.sources import CONFIG_MAP, SECRET, ObjectRef, TokenRequest
 from agent.volumes.work.pod_objects import PodObjects
 from agent.volumes.work.tokens import TokenCache
+from agent.volumes.work.watched_objects import ObjectKey, WatchedObjects
 from nodelib.clock import SystemClock
 from nodelib.errors import Temporary
 from nodelib.kube.access import ClusterAccess
@@ -25,13 +25,13 @@ PATH = "/api/v1/namespaces/shop/configmaps/settings"
 
 
 class World:
-    """A fake API server, a client of it, and the uids that were told of a change."""
+    """A fake API server, a client of it, and the UIDs that were notified of a change."""
 
     def __init__(self, api: FakePodApi, client: KubeClient) -> None:
         self.api = api
         self.client = client
-        self.told: list[str] = []
-        self.objects = WatchedObjects(client, SystemClock(), self.told.append)
+        self.notified: list[str] = []
+        self.objects = WatchedObjects(client, SystemClock(), self.notified.append)
 
     def watches(self) -> int:
         return len([path for _, path in self.api.requests if "watch=true" in path])
@@ -59,7 +59,7 @@ async def test_one_read_and_one_watch_for_all_users(world: World) -> None:
     await until(lambda: world.watches() == 1)
     await world.api.config_map("other", {"a": "3"})
     await world.api.config_map("settings", {"a": "9"})
-    await until(lambda: world.told == ["u1", "u2"])
+    await until(lambda: world.notified == ["u1", "u2"])
     again = await world.objects.get("u1", KEY)
     assert again is not None and again["data"] == {"a": "9"}
     assert world.watches() == 1
@@ -69,10 +69,10 @@ async def test_appears_and_vanishes(world: World) -> None:
     assert await world.objects.get("u1", KEY) is None
     await until(lambda: world.watches() == 1)
     await world.api.config_map("settings", {})
-    await until(lambda: world.told == ["u1"])
+    await until(lambda: world.notified == ["u1"])
     assert await world.objects.get("u1", KEY) is not None
     await world.api.remove(PATH)
-    await until(lambda: world.told == ["u1", "u1"])
+    await until(lambda: world.notified == ["u1", "u1"])
     assert await world.objects.get("u1", KEY) is None
 
 
@@ -81,7 +81,7 @@ async def test_changes_between_read_and_watch_are_not_lost(world: World) -> None
     await world.objects.get("u1", KEY)
     await world.api.config_map("settings", {"a": "2"})
     assert world.watches() == 0
-    await until(lambda: world.told == ["u1"])
+    await until(lambda: world.notified == ["u1"])
 
 
 async def test_immutable_objects_are_not_watched(world: World) -> None:
@@ -91,32 +91,32 @@ async def test_immutable_objects_are_not_watched(world: World) -> None:
     assert world.watches() == 0
 
 
-async def test_let_go(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_watch_ends_after_its_last_user(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agent.volumes.plan.watches.LINGER", 0.05)
     await world.api.config_map("settings", {"a": "1"})
     await world.objects.get("u1", KEY)
     await world.objects.get("u2", KEY)
     await until(watching)
-    world.objects.forget("u1")
+    world.objects.drop_user("u1")
     assert watching()
-    world.objects.forget("u2")
+    world.objects.drop_user("u2")
     assert watching()
     await until(lambda: not watching())
-    world.objects.forget("u2")
+    world.objects.drop_user("u2")
 
 
-async def test_the_next_pod_finds_it_known(world: World) -> None:
+async def test_the_next_pod_needs_no_request(world: World) -> None:
     await world.api.config_map("settings", {"a": "1"})
     await world.objects.get("u1", KEY)
     await until(lambda: world.watches() == 1)
-    world.objects.forget("u1")
+    world.objects.drop_user("u1")
     asked = len(world.api.requests)
     assert await world.objects.get("u2", KEY) is not None
     assert len(world.api.requests) == asked
 
 
-async def test_a_new_pod_never_starts_from_an_old_look(world: World) -> None:
-    """Between the first read and the watch nobody looks: another pod reads again."""
+async def test_a_new_pod_never_starts_from_an_old_read(world: World) -> None:
+    """Between the first read and the watch, changes go unseen: another pod reads again."""
     await world.api.config_map("settings", {"a": "1"})
     await world.objects.get("u1", KEY)
     await world.api.config_map("settings", {"a": "2"})
@@ -124,7 +124,7 @@ async def test_a_new_pod_never_starts_from_an_old_look(world: World) -> None:
     assert found is not None and found["data"] == {"a": "2"}
 
 
-async def test_forbidden_for_a_moment_is_waited_out(world: World) -> None:
+async def test_a_403_for_a_moment_is_retried(world: World) -> None:
     """The authorizer of the API server learns of a new pod a moment after its node does."""
     await world.api.config_map("settings", {"a": "1"})
     world.api.fail_with = [403, 403, 403]
@@ -139,22 +139,26 @@ async def test_watch_survives_restarts_and_compaction(world: World) -> None:
     world.api.drop_watches()
     await world.api.config_map("settings", {"a": "2"})
     world.api.compact()
-    await until(lambda: world.told == ["u1"])
+    await until(lambda: world.notified == ["u1"])
     await until(lambda: world.watches() >= 2)
     await world.api.config_map("settings", {"a": "3"})
-    await until(lambda: world.told == ["u1", "u1"])
+    await until(lambda: world.notified == ["u1", "u1"])
+    found = await world.objects.get("u1", KEY)
+    assert found is not None and found["data"] == {"a": "3"}
 
 
-async def test_no_answer_says_so_and_tells_when_it_comes(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agent.volumes.work.objects._PATIENCE", 0.1)
+async def test_no_answer_is_an_error_and_the_answer_notifies(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agent.volumes.work.watched_objects._GET_TIMEOUT", 0.1)
     await world.api.config_map("settings", {"a": "1"})
     world.api.fail_with = [500] * 9
     with pytest.raises(Temporary, match="configmaps shop/settings"):
         await world.objects.get("u1", KEY)
-    await until(lambda: world.told == ["u1"])
+    await until(lambda: world.notified == ["u1"])
+    found = await world.objects.get("u1", KEY)
+    assert found is not None and found["data"] == {"a": "1"}
 
 
-NEED = TokenNeed("", 3600)
+REQUEST = TokenRequest("", 3600)
 
 
 async def test_token_is_asked_for_once_and_renewed_in_time() -> None:
@@ -163,20 +167,20 @@ async def test_token_is_asked_for_once_and_renewed_in_time() -> None:
         client = KubeClient(ClusterAccess(server=api.url), user_agent="test")
         tokens = TokenCache(client, clock)
         one = pod(serviceAccountName="robot")
-        assert await tokens.get(one, NEED) == "token-1 for api"
-        assert await tokens.get(one, NEED) == "token-1 for api"
+        assert await tokens.get(one, REQUEST) == "token-1 for api"
+        assert await tokens.get(one, REQUEST) == "token-1 for api"
         assert api.token_requests[0]["spec"] == {
             "expirationSeconds": 3600,
             "boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": "web", "uid": one.uid},
             "audiences": [],
         }
-        assert await tokens.get(one, TokenNeed("vault", 600)) == "token-2 for vault"
+        assert await tokens.get(one, TokenRequest("vault", 600)) == "token-2 for vault"
         assert tokens.due() == set()
         assert 450 <= tokens.next_due() <= 480
         await clock.advance(3600 * 0.8)
         assert tokens.due() == {one.uid}
-        assert await tokens.get(one, NEED) == "token-3 for api"
-        tokens.forget(one.uid)
+        assert await tokens.get(one, REQUEST) == "token-3 for api"
+        tokens.drop_pod(one.uid)
         assert tokens.due() == set()
         await client.close()
 
@@ -186,15 +190,15 @@ async def test_old_token_serves_while_renewal_fails() -> None:
     async with FakePodApi(clock) as api:
         client = KubeClient(ClusterAccess(server=api.url), user_agent="test")
         tokens = TokenCache(client, clock)
-        await tokens.get(pod(), NEED)
+        await tokens.get(pod(), REQUEST)
         await clock.advance(3600 * 0.9)
         api.token_failures = [500]
-        assert await tokens.get(pod(), NEED) == "token-1 for api"
+        assert await tokens.get(pod(), REQUEST) == "token-1 for api"
         assert tokens.due() == set()
         await clock.advance(3600)
         api.token_failures = [500]
         with pytest.raises(Temporary, match="token of service account shop/default: failed to fetch token"):
-            await tokens.get(pod(), NEED)
+            await tokens.get(pod(), REQUEST)
         await client.close()
 
 
@@ -203,7 +207,7 @@ async def test_long_tokens_are_renewed_daily() -> None:
     async with FakePodApi(clock) as api:
         client = KubeClient(ClusterAccess(server=api.url), user_agent="test")
         tokens = TokenCache(client, clock)
-        await tokens.get(pod(), TokenNeed("", 365 * 86400))
+        await tokens.get(pod(), TokenRequest("", 365 * 86400))
         await clock.advance(86400 - 11)
         assert tokens.due() == set()
         await clock.advance(11)
@@ -213,17 +217,17 @@ async def test_long_tokens_are_renewed_daily() -> None:
 
 async def test_token_of_a_pod_that_the_server_does_not_know_yet(world: World) -> None:
     world.api.token_failures = [403, 404]
-    assert await TokenCache(world.client, SystemClock()).get(pod(), NEED) == "token-1 for api"
+    assert await TokenCache(world.client, SystemClock()).get(pod(), REQUEST) == "token-1 for api"
 
 
 async def test_static_pods_get_no_objects(world: World) -> None:
-    objects = PodObjects(world.client, SystemClock(), world.told.append)
+    objects = PodObjects(world.client, SystemClock(), world.notified.append)
     with pytest.raises(Temporary, match="static pod cannot use secrets keys"):
         await objects.object(pod(source="file"), ObjectRef(SECRET, "keys"))
 
 
 async def test_claims(world: World) -> None:
-    objects = PodObjects(world.client, SystemClock(), world.told.append)
+    objects = PodObjects(world.client, SystemClock(), world.notified.append)
     claim = {
         "metadata": {"name": "c", "namespace": "shop", "uid": "c-1"},
         "spec": {"volumeName": "pv"},
@@ -241,12 +245,12 @@ async def test_claims(world: World) -> None:
     assert await objects.claim(pod(), "c") is None
 
 
-async def test_trust_bundles_tell_their_users(world: World) -> None:
-    objects = PodObjects(world.client, SystemClock(), world.told.append)
+async def test_trust_bundles_notify_their_users(world: World) -> None:
+    objects = PodObjects(world.client, SystemClock(), world.notified.append)
     tasks = [asyncio.create_task(work()) for _, work in objects.tasks()]
     assert await objects.trust_bundles(pod()) == []
     await world.api.put("/apis/certificates.k8s.io/v1/clustertrustbundles/a", {"metadata": {"name": "a"}, "spec": {}})
-    await until(lambda: world.told == [pod().uid])
+    await until(lambda: world.notified == [pod().uid])
     assert len(await objects.trust_bundles(pod())) == 1
     for task in tasks:
         task.cancel()
@@ -254,12 +258,13 @@ async def test_trust_bundles_tell_their_users(world: World) -> None:
     await objects.close()
 
 
-async def test_renewals_are_announced(world: World) -> None:
-    """A token of one second wants renewal at once and its pod is told."""
-    objects = PodObjects(world.client, SystemClock(), world.told.append)
+async def test_a_pod_is_notified_of_renewals(world: World) -> None:
+    """A token of one second must be renewed at once, and its pod is notified."""
+    objects = PodObjects(world.client, SystemClock(), world.notified.append)
     tasks = [asyncio.create_task(work()) for _, work in objects.tasks()]
-    await objects.token(pod(), TokenNeed("", 11))
-    await until(lambda: pod().uid in world.told, 15)
+    await objects.token(pod(), TokenRequest("", 11))
+    await until(lambda: pod().uid in world.notified, 15)
+    assert set(world.notified) == {pod().uid}
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

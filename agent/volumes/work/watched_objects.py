@@ -1,9 +1,8 @@
-"""ConfigMaps, Secrets and other objects that pods of this node refer to, each watched alone.
+"""ConfigMaps, Secrets and other objects that pods of this node refer to, with one watch for each object.
 
-The Node authorizer grants exactly single-object list and watch (fieldSelector metadata.name=…)
-of what pods bound to this node refer to, so there is one watch per object, kept as long as a
-pod uses it (upstream: pkg/kubelet/util/manager/watch_based_manager.go). An object that is
-immutable is read once and not watched.
+The Node authorizer allows list and watch of single objects only (fieldSelector metadata.name=…), and only of those that
+pods of this node refer to. A watch is kept as long as a pod uses the object. An immutable object is read once and not
+watched. Upstream: pkg/kubelet/util/manager/watch_based_manager.go.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
 from agent.volumes.plan import watches as plan
-from agent.volumes.plan.watches import Move
+from agent.volumes.plan.watches import Step
 from nodelib.backoff import Backoff
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError, Temporary
@@ -23,7 +22,7 @@ from nodelib.kube.client import ApiError, Json, KubeClient
 
 log = logging.getLogger(__name__)
 
-_PATIENCE = 3.0  # seconds that get() waits for a first answer
+_GET_TIMEOUT = 3.0  # seconds that get() waits for a first answer
 _FIRST_PAUSE = 0.004  # the authorizer may learn of a pod a few milliseconds after this node does
 _PAUSE_GROWTH = 1.6
 _LONGEST_PAUSE = 10.0
@@ -49,6 +48,12 @@ class ObjectKey:
 
 @dataclass(slots=True)
 class _Entry:
+    """What is known of one object.
+
+    `version`: its resourceVersion; `listed`: the version to watch from; `get_failed`: a get() gave up waiting, so its
+    caller must be notified of the first answer.
+    """
+
     users: set[str] = field(default_factory=set)
     current: Json | None = None
     version: str = ""
@@ -56,7 +61,7 @@ class _Entry:
     watching: bool = False
     known: asyncio.Event = field(default_factory=asyncio.Event)
     failure: NodewrightError | None = None
-    disappointed: bool = False
+    get_failed: bool = False
     task: asyncio.Task[None] | None = None
 
 
@@ -70,31 +75,32 @@ class WatchedObjects:
         self._entries: dict[ObjectKey, _Entry] = {}
 
     async def get(self, user: str, key: ObjectKey) -> Json | None:
-        """The object as last seen, None when it does not exist; `user` keeps it watched until it lets go.
+        """The object as last seen, None when it does not exist. It stays watched until drop_user() or keep_only().
 
         Raises Temporary when the API server gives no answer or refuses.
         """
         entry = self._entry(key)
         if user not in entry.users and entry.known.is_set() and not entry.watching:
-            # Nobody looks at it just now: a new pod must not start from what an earlier one saw.
+            # It is not watched just now: a new pod must not start from what an earlier one read.
             with contextlib.suppress(ApiError, Temporary):
                 await self._read(key, entry)
         entry.users.add(user)
         if not entry.known.is_set():
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(entry.known.wait(), _PATIENCE)
+                await asyncio.wait_for(entry.known.wait(), _GET_TIMEOUT)
         if not entry.known.is_set():
-            entry.disappointed = True
-            raise self._no_answer(key, entry.failure)
+            entry.get_failed = True
+            raise _no_answer(key, entry.failure)
         return entry.current
 
     def keep_only(self, user: str, keys: set[ObjectKey]) -> None:
         """`user` no longer needs any other object."""
         for key, entry in list(self._entries.items()):
             if user in entry.users and key not in keys:
-                self._release(user, key, entry)
+                self._remove_user(user, key, entry)
 
-    def forget(self, user: str) -> None:
+    def drop_user(self, user: str) -> None:
+        """`user` needs no object any more."""
         self.keep_only(user, set())
 
     async def close(self) -> None:
@@ -111,13 +117,13 @@ class WatchedObjects:
             entry.task = asyncio.create_task(self._guard(key, entry), name=f"watch {key}")
         return entry
 
-    def _release(self, user: str, key: ObjectKey, entry: _Entry) -> None:
+    def _remove_user(self, user: str, key: ObjectKey, entry: _Entry) -> None:
         entry.users.discard(user)
         if not entry.users:
-            asyncio.get_running_loop().call_later(plan.LINGER, self._drop, key, entry)
+            asyncio.get_running_loop().call_later(plan.LINGER, self._remove_unused, key, entry)
 
-    def _drop(self, key: ObjectKey, entry: _Entry) -> None:
-        """Unless a pod has come back to it meanwhile."""
+    def _remove_unused(self, key: ObjectKey, entry: _Entry) -> None:
+        """Stop the watch, unless a pod uses the object again by now."""
         if not entry.users and self._entries.get(key) is entry:
             del self._entries[key]
             if entry.task is not None:
@@ -129,23 +135,23 @@ class WatchedObjects:
                 await self._follow(key, entry)
                 return
             except Exception:
-                log.exception("the watch of %s failed, it starts again", key)
+                log.exception("the watch of %s failed and is started again", key)
                 await self._clock.sleep(_LONGEST_PAUSE)
 
     async def _follow(self, key: ObjectKey, entry: _Entry) -> None:
         pause = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE, growth=_PAUSE_GROWTH)
         while True:
             try:
-                match plan.next_move(known=entry.known.is_set(), listed=entry.listed, current=entry.current):
-                    case Move.READ:
+                match plan.next_step(known=entry.known.is_set(), listed=entry.listed, current=entry.current):
+                    case Step.READ:
                         await self._read(key, entry)
-                        if plan.settles(entry.current):
-                            await self._clock.sleep(plan.SETTLE)
-                    case Move.LIST:
+                        if plan.waits_before_watch(entry.current):
+                            await self._clock.sleep(plan.WATCH_DELAY)
+                    case Step.LIST:
                         await self._list(key, entry)
-                    case Move.REST:
+                    case Step.STOP:
                         return
-                    case Move.WATCH:
+                    case Step.WATCH:
                         entry.watching = True
                         async for seen in self._watch(key, entry, entry.listed):
                             entry.listed = seen
@@ -165,15 +171,15 @@ class WatchedObjects:
         except ApiError as error:
             if not error.is_not_found:
                 raise
-            self._see(entry, None)
+            self._update(entry, None)
             return
-        self._see(entry, found)
+        self._update(entry, found)
 
     async def _list(self, key: ObjectKey, entry: _Entry) -> None:
-        """The version to watch from, and what has changed since the read."""
+        """Find the version to watch from, and what has changed since the read."""
         answer = await self._client.get(key.collection, {"fieldSelector": f"metadata.name={key.name}"})
         items = answer.get("items") or []
-        self._see(entry, items[0] if items else None)
+        self._update(entry, items[0] if items else None)
         entry.listed = str((answer.get("metadata") or {}).get("resourceVersion", ""))
 
     async def _watch(self, key: ObjectKey, entry: _Entry, version: str) -> AsyncIterator[str]:
@@ -186,18 +192,18 @@ class WatchedObjects:
         async for event in self._client.stream(key.collection, params):
             item = event["object"]
             if event["type"] == "DELETED":
-                self._see(entry, None)
+                self._update(entry, None)
             elif event["type"] != "BOOKMARK":
-                self._see(entry, item)
+                self._update(entry, item)
             yield str(item["metadata"].get("resourceVersion", ""))
 
-    def _see(self, entry: _Entry, item: Json | None) -> None:
+    def _update(self, entry: _Entry, item: Json | None) -> None:
         version = str(item["metadata"].get("resourceVersion", "")) if item else ""
         changed = version != entry.version
-        tell = plan.is_news(changed=changed, known_before=entry.known.is_set(), disappointed=entry.disappointed)
-        entry.current, entry.version, entry.failure, entry.disappointed = item, version, None, False
+        notify = plan.must_notify(changed=changed, known_before=entry.known.is_set(), get_failed=entry.get_failed)
+        entry.current, entry.version, entry.failure, entry.get_failed = item, version, None, False
         entry.known.set()
-        if tell:
+        if notify:
             for user in sorted(entry.users):
                 self._notify(user)
 
@@ -206,14 +212,15 @@ class WatchedObjects:
             log.info("%s: %s", key, error)
             entry.failure = error
         if not entry.users:
-            self._drop(key, entry)
+            self._remove_unused(key, entry)
         await self._clock.sleep(pause.next())
 
-    def _no_answer(self, key: ObjectKey, failure: NodewrightError | None) -> Temporary:
-        return Temporary(
-            str(failure) if failure else "no answer from the API server yet",
-            obj=str(key),
-            step="read",
-            action="It is tried again as soon as the API server answers.",
-            retry_after=1,
-        )
+
+def _no_answer(key: ObjectKey, failure: NodewrightError | None) -> Temporary:
+    return Temporary(
+        str(failure) if failure else "no answer from the API server yet",
+        obj=str(key),
+        step="read",
+        action="The agent tries again as soon as the API server answers.",
+        retry_after=1,
+    )

@@ -1,0 +1,330 @@
+"""CSI volumes of pods: wait until attached, stage once for the node, publish for each pod; and all the way back.
+
+vol_data.json files say which volumes are here. They are written before a driver is asked for anything, so that an agent
+that was killed half way can go on from them. One task at a time works on a volume. A volume that is mounted already is
+left alone: an agent that has just started does not need its driver. Follows pkg/volume/csi.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import weakref
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+
+from agent.common.model.errors import PluginError
+from agent.common.model.pod_settings import PodPaths
+from agent.common.model.pods import Json, Pod
+from agent.volumes.model.csi import CsiSecrets, CsiVolume, DriverFacts, Published, SecretRef, VolumeKey
+from agent.volumes.model.volumes import MountedVolume
+from agent.volumes.plan import csi as plan
+from agent.volumes.ports import CsiDisk, CsiDriver, CsiVolumeApi
+from agent.volumes.work.csi_drivers import CsiDrivers
+from nodelib.clock import Clock
+from nodelib.errors import NodewrightError, NotFound, Temporary
+from nodelib.threads import alone
+
+log = logging.getLogger(__name__)
+
+_ATTACH_TIMEOUT = 10.0  # seconds for one attempt; the pod's worker tries again after that
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
+_REPUBLISH_INTERVAL, _SWEEP_INTERVAL = 60.0, 120.0  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class CsiVolumesDeps:
+    """`in_use(names)` waits until the Node reports these volumes (unique names) as in use.
+
+    `pods_known` is set once all pods of this node are known: before that, no volume may be taken for unused.
+    """
+
+    drivers: CsiDrivers
+    api: CsiVolumeApi
+    disk: CsiDisk
+    clock: Clock
+    in_use: Callable[[frozenset[str]], Awaitable[None]]
+    pods_known: asyncio.Event
+
+
+@dataclass(frozen=True, slots=True)
+class MountedCsiVolume:
+    """A volume that a pod has mounted at `target`; `republish`: its driver wants it published periodically."""
+
+    pod: Pod
+    volume: CsiVolume
+    target: str
+    republish: bool
+
+
+class CsiVolumes:
+    """load() first; mount() and release() are idempotent; run() is long-lived."""
+
+    def __init__(self, root_dir: str, node: str, deps: CsiVolumesDeps) -> None:
+        self._root_dir, self._node, self._deps = root_dir, node, deps
+        self._locks: weakref.WeakValueDictionary[VolumeKey, asyncio.Lock] = weakref.WeakValueDictionary()
+        self._users: dict[VolumeKey, set[str]] = {}
+        self._staged: set[VolumeKey] = set()
+        self._left_staged: set[VolumeKey] = set()
+        self._mounted: dict[str, dict[str, MountedCsiVolume]] = {}
+        self.new_mount = asyncio.Event()
+
+    async def load(self) -> None:
+        """Find the volumes that an earlier run of the agent mounted: those of dead pods are in use until released."""
+        for uid, found in (await asyncio.to_thread(self._deps.disk.all_published)).items():
+            for one in found:
+                if not one.ephemeral:
+                    self._users.setdefault(one.key, set()).add(uid)
+        self._left_staged = {one.key for one in await asyncio.to_thread(self._deps.disk.all_staged)}
+
+    async def mount(self, pod: Pod, paths: PodPaths, volumes: list[CsiVolume]) -> dict[str, MountedVolume]:
+        """By name of the pod's volume. Raises Temporary or Permanent, which name the volume."""
+        made = await asyncio.gather(*(self._mount_named(pod, paths, one) for one in volumes))
+        return {one.name: one for one in made}
+
+    async def release(self, paths: PodPaths) -> None:
+        """Unpublish the volumes found in the pod's directory, and unstage those that no other pod uses.
+
+        Raises NodewrightError for a driver that fails, OSError for the disk.
+        """
+        self._deps.api.drop_pod(paths.uid)
+        self._mounted.pop(paths.uid, None)
+        found = await asyncio.to_thread(self._deps.disk.published, paths)
+        if found:
+            await alone(self._deps.disk.unbind_sub_paths, paths)
+        await asyncio.gather(*(self._unpublish(paths, one) for one in found))
+        for key in [key for key, users in self._users.items() if paths.uid in users]:
+            self._users[key].discard(paths.uid)
+            await self._unstage_unused(key)
+
+    def names_in_use(self) -> frozenset[str]:
+        """The volumes that pods of this node use, as Node.status.volumesInUse lists them."""
+        used = {key for key, users in self._users.items() if users}
+        return frozenset(key.unique_name for key in used | self._left_staged)
+
+    def mounted_volumes(self) -> list[MountedCsiVolume]:
+        """Every volume that is mounted for a pod now; `new_mount` is set whenever there is a new one."""
+        # Metrics are collected in a thread while volumes come and go here: each copy is made in one step.
+        return [one for volumes in tuple(self._mounted.values()) for one in tuple(volumes.values())]
+
+    def staging_of(self, volume: CsiVolume) -> str:
+        """The staging path of the volume, which counts only if its driver stages."""
+        return f"{plan.staging_folder(self._root_dir, volume)}/{'staging' if volume.block else 'globalmount'}"
+
+    async def run(self) -> None:
+        """Until cancelled: republish volumes whose drivers ask for it, and unstage those that no pod uses any more."""
+        await self._deps.pods_known.wait()
+        swept = float("-inf")
+        while True:
+            if self._deps.clock.monotonic() - swept >= _SWEEP_INTERVAL:
+                await self._sweep()
+                swept = self._deps.clock.monotonic()
+            await self._deps.clock.sleep(_REPUBLISH_INTERVAL)
+            await asyncio.gather(*(self._republish(one) for one in self.mounted_volumes() if one.republish))
+
+    async def _mount_named(self, pod: Pod, paths: PodPaths, volume: CsiVolume) -> MountedVolume:
+        try:
+            return await self._mount(pod, paths, volume)
+        except NodewrightError as error:
+            error.message = f'MountVolume.SetUp failed for volume "{volume.spec_name}" : {error.message}'
+            raise
+        except OSError as error:
+            raise Temporary(
+                f'MountVolume.SetUp failed for volume "{volume.spec_name}" : {error}',
+                obj=f"pod {pod.full_name}",
+                action="Check the node's disk; the agent tries again.",
+            ) from error
+
+    async def _mount(self, pod: Pod, paths: PodPaths, volume: CsiVolume) -> MountedVolume:
+        target = _target(paths, volume)
+        made = MountedVolume(volume.name, target, read_only=volume.read_only, block=volume.block)
+        if not volume.ephemeral:
+            self._users.setdefault(volume.key, set()).add(pod.uid)
+        described = await self._deps.api.driver(volume.driver)
+        plan.check_lifecycle(volume, described)
+        if await self._is_published(paths, volume, target):
+            self._record(pod, volume, target, described)
+            return made
+        driver, facts = self._deps.drivers.get(volume.driver)
+        context = await self._wait_attached(volume, described)
+        secrets = await self._read_secrets(volume, facts)
+        async with self._lock(volume.key):
+            staging = await self._stage(driver, volume, facts, context, secrets)
+            request = await self._publish_request(pod, volume, facts, described, target, staging, context, secrets)
+            await self._publish(driver, volume, target, request)
+        if plan.applies_fs_group(volume, described, facts) and volume.fs_group is not None:
+            await alone(self._deps.disk.apply_fs_group, target, volume.fs_group, volume.fs_group_policy)
+        self._record(pod, volume, target, described)
+        return made
+
+    def _record(self, pod: Pod, volume: CsiVolume, target: str, described: Json | None) -> None:
+        found = MountedCsiVolume(pod, volume, target, plan.republishes(described))
+        self._mounted.setdefault(pod.uid, {})[volume.name] = found
+        self.new_mount.set()
+
+    async def _is_published(self, paths: PodPaths, volume: CsiVolume, target: str) -> bool:
+        """Whether it is published and mounted, perhaps by an earlier run of the agent."""
+        known = await asyncio.to_thread(self._deps.disk.published, paths)
+        recorded = any(one.key == volume.key and one.target == target for one in known)
+        return recorded and await alone(self._deps.disk.is_mounted, target)
+
+    async def _wait_attached(self, volume: CsiVolume, described: Json | None) -> dict[str, str]:
+        """Wait until a controller has attached the volume to this node; returns its metadata for the driver."""
+        if not plan.needs_attachment(volume, described):
+            return {}
+        await self._deps.in_use(frozenset({volume.key.unique_name}))
+        name, clock = plan.attachment_name(volume, self._node), self._deps.clock
+        until, pause = clock.monotonic() + _ATTACH_TIMEOUT, _FIRST_PAUSE
+        while True:
+            found = await self._deps.api.attachment(name)
+            status = (found or {}).get("status") or {}
+            if status.get("attached"):
+                return dict(status.get("attachmentMetadata") or {})
+            failure = (status.get("attachError") or {}).get("message")
+            if failure or clock.monotonic() >= until:
+                raise Temporary(
+                    failure or ("it is not attached yet" if found else "there is no VolumeAttachment yet"),
+                    obj=f"VolumeAttachment {name}",
+                    step="attach",
+                    action=f"Make sure that the attacher of CSI driver {volume.driver} runs; the agent tries again.",
+                )
+            await clock.sleep(pause)
+            pause = min(pause * 1.5, _LONGEST_PAUSE)
+
+    async def _read_secrets(self, volume: CsiVolume, facts: DriverFacts) -> CsiSecrets:
+        async def read(ref: SecretRef | None) -> Mapping[str, str]:
+            try:
+                return await self._deps.api.secret(ref) if ref is not None else {}
+            except NotFound as error:
+                raise Temporary(error.message, obj=error.obj, step="read", action="The agent tries again.") from error
+
+        stage = volume.stage_secret if plan.stages(volume, facts) else None
+        return CsiSecrets(publish=await read(volume.publish_secret), stage=await read(stage))
+
+    async def _stage(
+        self, driver: CsiDriver, volume: CsiVolume, facts: DriverFacts, context: dict[str, str], secrets: CsiSecrets
+    ) -> str:
+        """Stage it unless that is done; returns the staging path, "" for a driver that does not stage."""
+        if not plan.stages(volume, facts):
+            return ""
+        folder, path = plan.staging_folder(self._root_dir, volume), self.staging_of(volume)
+        if volume.key in self._staged:
+            return path
+        disk = self._deps.disk
+        await asyncio.to_thread(disk.make, path)
+        data = {"driverName": volume.driver, "volumeHandle": volume.handle}
+        await asyncio.to_thread(disk.save, folder, data)
+        try:
+            await driver.stage(plan.stage_request(volume, facts, path, context, secrets))
+        except PluginError as error:
+            if plan.is_final_error(error.code):
+                await alone(disk.remove, folder, path)
+            raise
+        self._staged.add(volume.key)
+        return path
+
+    async def _publish_request(
+        self,
+        pod: Pod,
+        volume: CsiVolume,
+        facts: DriverFacts,
+        described: Json | None,
+        target: str,
+        staging: str,
+        context: dict[str, str],
+        secrets: CsiSecrets,
+    ) -> Json:
+        requests = plan.token_requests(described)
+        tokens = dict(zip(requests, [await self._deps.api.token(pod, request) for request in requests], strict=True))
+        volume_context, publish_secrets = plan.publish_contexts(volume, pod, described, tokens, secrets)
+        return plan.publish_request(
+            volume,
+            facts,
+            target=target,
+            staging=staging,
+            context=context,
+            volume_context=volume_context,
+            secrets=publish_secrets,
+        )
+
+    async def _publish(self, driver: CsiDriver, volume: CsiVolume, target: str, request: Json) -> None:
+        """Makes the directory of `target`; the driver makes `target` itself, as the CSI specification says."""
+        folder = target.rpartition("/")[0]
+        await asyncio.to_thread(self._deps.disk.save, folder, plan.volume_data(volume, self._node))
+        try:
+            await driver.publish(request)
+        except PluginError as error:
+            if plan.is_final_error(error.code):
+                await alone(self._deps.disk.remove, folder, target)
+            raise
+
+    async def _republish(self, one: MountedCsiVolume) -> None:
+        volume, pod, target = one.volume, one.pod, one.target
+        try:
+            driver, facts = self._deps.drivers.get(volume.driver)
+            described = await self._deps.api.driver(volume.driver)
+            context = await self._wait_attached(volume, described)
+            secrets = await self._read_secrets(volume, facts)
+            async with self._lock(volume.key):
+                if volume.name not in self._mounted.get(pod.uid, {}):
+                    return  # released meanwhile
+                staging = await self._stage(driver, volume, facts, context, secrets)
+                request = await self._publish_request(pod, volume, facts, described, target, staging, context, secrets)
+                # Containers are using the mount: a failure must not remove it.
+                await driver.publish(request)
+        except NodewrightError as error:
+            log.warning("pod %s: volume %s could not be republished: %s", pod.full_name, volume.name, error)
+
+    async def _unpublish(self, paths: PodPaths, one: Published) -> None:
+        if not one.ephemeral:
+            self._users.setdefault(one.key, set()).add(paths.uid)
+        driver, _ = self._deps.drivers.get(one.key.driver)
+        async with self._lock(one.key):
+            await driver.unpublish(one.key.handle, one.target)
+            await self._remove(one.target.rpartition("/")[0], one.target)
+
+    async def _unstage_unused(self, key: VolumeKey) -> None:
+        async with self._lock(key):
+            published = await asyncio.to_thread(self._deps.disk.all_published)
+            if self._users.get(key) or any(one.key == key for ones in published.values() for one in ones):
+                return
+            for one in await asyncio.to_thread(self._deps.disk.all_staged):
+                if one.key == key:
+                    driver, _ = self._deps.drivers.get(key.driver)
+                    await driver.unstage(key.handle, one.path)
+                    await self._remove(one.path.rpartition("/")[0], one.path)
+            self._staged.discard(key)
+            self._users.pop(key, None)
+            self._left_staged.discard(key)
+        await self._deps.in_use(frozenset())
+
+    async def _sweep(self) -> None:
+        for one in await asyncio.to_thread(self._deps.disk.all_staged):
+            try:
+                await self._unstage_unused(one.key)
+            except NodewrightError as error:
+                log.warning("volume %s of %s stays staged for now: %s", one.key.handle, one.key.driver, error)
+
+    async def _remove(self, folder: str, mount: str) -> None:
+        try:
+            await alone(self._deps.disk.remove, folder, mount)
+        except OSError as error:
+            raise Temporary(
+                str(error),
+                obj=mount,
+                step="remove",
+                action="The driver has left files in the mount directory of its volume: move them away.",
+                retry_after=2,
+            ) from error
+
+    def _lock(self, key: VolumeKey) -> asyncio.Lock:
+        lock = self._locks.get(key)
+        if lock is None:
+            lock = self._locks[key] = asyncio.Lock()
+        return lock
+
+
+def _target(paths: PodPaths, volume: CsiVolume) -> str:
+    if volume.block:
+        return f"{paths.pod}/volumeDevices/{plan.PLUGIN}/{volume.spec_name}/device"
+    return f"{paths.volume(plan.PLUGIN, volume.spec_name)}/mount"

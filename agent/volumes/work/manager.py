@@ -1,0 +1,120 @@
+"""VolumeManager: mount, refresh and unmount the volumes of all pods of this node.
+
+It fetches what volumes are made from, has volumes/plan decide, and has the disk and the CSI drivers carry it out.
+Nothing it keeps in memory is needed for that: an agent that has just started reads the API and the pod's directory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from agent.common.model.pod_settings import NodeContext, PodPaths
+from agent.common.model.pods import Pod
+from agent.common.plan import names
+from agent.common.work.pod_errors import refuse_malformed, run_blocking
+from agent.volumes.model.csi import CsiVolume
+from agent.volumes.model.volumes import DiskVolume, MountedVolume, VolumePlan
+from agent.volumes.plan import volumes
+from agent.volumes.ports import CsiMounter, PodCertificates, VolumeDisk, VolumeObjects
+from agent.volumes.work.sources import SourceReader
+from nodelib.errors import Temporary
+from nodelib.threads import alone
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeManagerDeps:
+    """`node()` gives the node's facts at the time of the call."""
+
+    objects: VolumeObjects
+    certificates: PodCertificates
+    disk: VolumeDisk
+    csi: CsiMounter
+    node: Callable[[], NodeContext]
+
+
+class VolumeManager:
+    """The volumes of all pods; each method is described at PodVolumes in pods/ports.py."""
+
+    def __init__(self, root_dir: str, deps: VolumeManagerDeps) -> None:
+        self._root_dir = root_dir
+        self._sources = SourceReader(deps.objects, deps.certificates)
+        self._disk, self._csi, self._node = deps.disk, deps.csi, deps.node
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._live: set[str] = set()
+
+    async def mount(self, pod: Pod) -> Mapping[str, MountedVolume]:
+        """See PodVolumes. All sources are fetched at once; a second call finds everything in place."""
+        paths = self._paths(pod.uid)
+        self._live.add(pod.uid)
+        with refuse_malformed(pod):
+            names.check_names(pod)
+            plans = volumes.plan_volumes(pod, await self._sources.read(pod), self._node())
+            csi = [plan for plan in plans if isinstance(plan, CsiVolume)]
+            async with self._lock(pod.uid):
+                mounted = await run_blocking(pod, "volumes", lambda: self._disk.set_up(paths, _on_disk(plans)))
+                if csi:
+                    mounted |= await self._csi.mount(pod, paths, csi)
+        return mounted
+
+    async def sources_ready(self, pod: Pod) -> bool:
+        """See PodVolumes. The objects are fetched, and stay known for mount()."""
+        with refuse_malformed(pod):
+            names.check_names(pod)
+            refs = volumes.source_refs(pod)
+            if not volumes.needs_only_objects_and_tokens(pod, refs):
+                return False
+            self._live.add(pod.uid)
+            objects = await self._sources.read_objects(pod, refs)
+            return volumes.objects_suffice(pod, objects, refs, self._node())
+
+    async def refresh(self, pod: Pod) -> None:
+        """See PodVolumes. A volume whose source is gone keeps its last content; the others are still updated."""
+        paths = self._paths(pod.uid)
+        with refuse_malformed(pod):
+            names.check_names(pod)
+            plans, problems = volumes.plan_updates(pod, await self._sources.read(pod), self._node())
+        async with self._lock(pod.uid):
+            changed = await run_blocking(pod, "update of volumes", lambda: self._disk.update(paths, _on_disk(plans)))
+        if pod.uid not in self._live:
+            self._sources.drop_pod(pod.uid)  # released meanwhile: stop the watches that this refresh has started
+        if changed:
+            log.info("pod %s: updated volumes %s", pod.full_name, ", ".join(changed))
+        if problems:
+            raise problems[0]
+
+    async def release(self, uid: str) -> None:
+        """See PodVolumes."""
+        async with self._lock(uid):
+            try:
+                await self._csi.release(self._paths(uid))
+                await alone(self._disk.tear_down, self._paths(uid))
+            except OSError as error:
+                raise Temporary(
+                    str(error),
+                    obj=f"pod {uid}",
+                    step="unmount its volumes",
+                    action="See what uses the path (fuser -m PATH, findmnt); the agent tries again.",
+                ) from error
+        self._live.discard(uid)
+        self._sources.drop_pod(uid)
+        self._locks.pop(uid, None)
+
+    async def pods_on_disk(self) -> list[str]:
+        """See PodVolumes."""
+        return await asyncio.to_thread(self._disk.pods)
+
+    def _paths(self, uid: str) -> PodPaths:
+        return PodPaths(self._root_dir, uid)
+
+    def _lock(self, uid: str) -> asyncio.Lock:
+        """One caller at a time in a pod's directory: a refresh runs beside the pod's worker."""
+        return self._locks.setdefault(uid, asyncio.Lock())
+
+
+def _on_disk(plans: Sequence[VolumePlan]) -> list[DiskVolume]:
+    return [plan for plan in plans if not isinstance(plan, CsiVolume)]

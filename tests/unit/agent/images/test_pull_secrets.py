@@ -1,0 +1,70 @@
+"""Image pull secrets: credentials from Secrets that exist, one warning for those that do not."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+
+from agent.common.work.pod_warnings import PodWarnings
+from agent.images.work.pull_secrets import PullSecrets
+from agent.volumes.model.sources import SECRET, ObjectRef
+from tests.builders.pods import pod
+from tests.fakes.volumes import FakeObjects
+
+AUTHS = base64.b64encode(b'{"auths":{"reg.io":{"username":"me","password":"x"}}}').decode()
+GOOD = {
+    "metadata": {"name": "good", "namespace": "shop", "uid": "s1"},
+    "type": "kubernetes.io/dockerconfigjson",
+    "data": {".dockerconfigjson": AUTHS},
+}
+BAD = {**GOOD, "data": {".dockerconfigjson": base64.b64encode(b"{").decode()}}
+SUBJECT = pod(imagePullSecrets=[{"name": "good"}, {}])
+
+
+@pytest.fixture
+def objects() -> FakeObjects:
+    made = FakeObjects()
+    made.found[ObjectRef(SECRET, "good")] = GOOD
+    return made
+
+
+async def users(objects: FakeObjects, subject: Any, image: str, warned: list[tuple[str, str]], times: int = 1) -> Any:
+    secrets = PullSecrets(objects, PodWarnings(lambda _, reason, message: warned.append((reason, message))))
+    for _ in range(times):
+        found = await secrets.pull_auth(subject, image)
+    return [one.auth["username"] for one in found]
+
+
+async def test_only_a_matching_registry_gets_the_credentials(objects: FakeObjects) -> None:
+    warned: list[tuple[str, str]] = []
+    assert await users(objects, SUBJECT, "reg.io/a:1", warned) == ["me"]
+    assert await users(objects, SUBJECT, "other.io/a:1", warned) == []
+    assert warned == []
+
+
+@pytest.mark.parametrize(
+    ("secret", "problem"),
+    [pytest.param(None, "not found", id="missing"), pytest.param(BAD, ".dockerconfigjson is not JSON", id="malformed")],
+)
+async def test_a_secret_of_no_use_is_warned_of_once_and_left_out(
+    objects: FakeObjects, secret: Any, problem: str
+) -> None:
+    objects.found[ObjectRef(SECRET, "bad")] = secret
+    warned: list[tuple[str, str]] = []
+    subject = pod(imagePullSecrets=[{"name": "bad"}, {"name": "good"}])
+    assert await users(objects, subject, "reg.io/a:1", warned, times=3) == ["me"]
+    ((reason, message),) = warned
+    assert reason == "FailedToRetrieveImagePullSecret"
+    assert message.startswith(f"Unable to retrieve some image pull secrets (bad: {problem}")
+    assert message.endswith("); the pull may not succeed.")
+
+
+async def test_a_silent_api_server_is_warned_of(objects: FakeObjects) -> None:
+    objects.down = True
+    warned: list[tuple[str, str]] = []
+    assert await users(objects, SUBJECT, "reg.io/a:1", warned) == []
+    assert [message for _, message in warned] == [
+        "Unable to retrieve some image pull secrets (good: no answer); the pull may not succeed."
+    ]

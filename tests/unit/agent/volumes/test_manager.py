@@ -1,0 +1,104 @@
+"""VolumeManager: mount, refresh and release, on an API server and a disk in memory."""
+
+from __future__ import annotations
+
+import pytest
+
+from agent.common.model.pod_settings import NodeContext
+from agent.volumes.model.sources import CONFIG_MAP, SECRET, Credential, ObjectRef
+from agent.volumes.model.volumes import AtomicVolume
+from agent.volumes.work.manager import VolumeManager, VolumeManagerDeps
+from nodelib.errors import Temporary
+from tests.builders.pods import container, pod
+from tests.fakes.volumes import FakeCertificates, FakeCsi, FakeDisk, FakeObjects
+
+CM, SEC = ObjectRef(CONFIG_MAP, "settings"), ObjectRef(SECRET, "keys")
+CERTIFICATE = {"podCertificate": {"signerName": "example.com/s", "keyType": "ED25519", "credentialBundlePath": "b"}}
+
+
+class World:
+    def __init__(self) -> None:
+        self.objects, self.disk, self.certificates = FakeObjects(), FakeDisk(), FakeCertificates()
+        self.objects.found = {CM: {"data": {"a": "1"}}, SEC: {"data": {"k": "dg=="}}}
+        facts = NodeContext(allocatable={"cpu": "2", "memory": "1Gi"})
+        self.volumes = VolumeManager(
+            "/var/lib/kubelet",
+            VolumeManagerDeps(self.objects, self.certificates, self.disk, FakeCsi(), lambda: facts),
+        )
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+async def test_refresh_updates_what_it_can(world: World) -> None:
+    subject = pod(
+        volumes=[{"name": "c", "configMap": {"name": "settings"}}, {"name": "s", "secret": {"secretName": "keys"}}]
+    )
+    await world.volumes.mount(subject)
+    world.objects.found = {SEC: {"data": {"k": "bmV3"}}}
+    with pytest.raises(Temporary, match='configmap "settings" not found'):
+        await world.volumes.refresh(subject)
+    current = {plan.name: plan for plan in world.disk.volumes[subject.uid] if isinstance(plan, AtomicVolume)}
+    assert current["s"].files["k"].data == b"new"
+    assert current["c"].files["a"].data == b"1"
+
+
+async def test_sources_are_ready_before_there_is_a_token(world: World) -> None:
+    token = {"serviceAccountToken": {"path": "token"}}
+    projected = {"name": "v", "projected": {"sources": [token, {"configMap": {"name": "settings"}}]}}
+    assert await world.volumes.sources_ready(pod(container("a"), volumes=[projected]))
+    assert not world.disk.volumes
+    missing = {"name": "v", "configMap": {"name": "missing"}}
+    assert not await world.volumes.sources_ready(pod(container("a"), volumes=[projected, {**missing, "name": "w"}]))
+    world.objects.down = True
+    with pytest.raises(Temporary):
+        await world.volumes.sources_ready(pod(container("a"), volumes=[missing]))
+
+
+async def test_a_slow_signer_delays_its_own_volume_only(world: World) -> None:
+    projected = {"name": "tls", "projected": {"sources": [CERTIFICATE]}}
+    subject = pod(volumes=[{"name": "c", "configMap": {"name": "settings"}}, projected])
+    with pytest.raises(Temporary, match="not issued yet"):
+        await world.volumes.mount(subject)
+    world.certificates.issued["tls"] = Credential(b"KEY", b"1")
+    await world.volumes.mount(subject)
+    world.objects.found = {CM: {"data": {"a": "2"}}}
+    del world.certificates.issued["tls"]
+    with pytest.raises(Temporary, match="not issued yet"):
+        await world.volumes.refresh(subject)
+    current = {plan.name: plan for plan in world.disk.volumes[subject.uid] if isinstance(plan, AtomicVolume)}
+    assert current["c"].files["a"].data == b"2"
+    assert current["tls"].files["b"].data == b"KEY1"
+    assert current["tls"].in_memory
+    await world.volumes.release(subject.uid)
+    assert world.certificates.dropped == [subject.uid]
+
+
+async def test_the_error_of_a_busy_volume_names_its_pod(world: World) -> None:
+    subject = pod()
+    await world.volumes.mount(subject)
+    world.disk.busy.add(subject.uid)
+    with pytest.raises(Temporary, match="unmount its volumes") as raised:
+        await world.volumes.release(subject.uid)
+    assert subject.uid in str(raised.value)
+    world.disk.busy.clear()
+    await world.volumes.release(subject.uid)
+    assert await world.volumes.pods_on_disk() == []
+
+
+async def test_release_removes_directory_and_watches(world: World) -> None:
+    subject = pod()
+    await world.volumes.mount(subject)
+    assert await world.volumes.pods_on_disk() == [subject.uid]
+    await world.volumes.release(subject.uid)
+    assert (await world.volumes.pods_on_disk(), world.objects.dropped) == ([], [subject.uid])
+
+
+async def test_a_refresh_after_the_release_keeps_nothing_watched(world: World) -> None:
+    subject = pod()
+    await world.volumes.mount(subject)
+    await world.volumes.release(subject.uid)
+    await world.volumes.refresh(subject)
+    assert world.objects.dropped == [subject.uid] * 2
