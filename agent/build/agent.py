@@ -29,7 +29,8 @@ from agent.probes.work import ProbeKeeper
 from agent.resources.edge import CgroupTree
 from agent.runtime.work.relist import Observer
 from agent.settings import Settings
-from agent.stats.edge import readings as machine_figures
+from agent.stats.edge import machine as machine_figures
+from agent.stats.edge.cgroups import CgroupReader
 from agent.stats.work import StatsProvider, StatsSources
 from agent.volumes.edge.volume_metrics import VolumeCounts
 from nodelib.clock import SystemClock
@@ -119,7 +120,7 @@ async def build_core(settings: Settings, *, wants_nodes: bool = False) -> Core:
 
 def _stats(ground: Base, table: PodTable, plugins: BuiltPlugins) -> StatsProvider:
     cri = ground.made.cri
-    sources = StatsSources(table, cri, cri, machine_figures.CgroupReader(), machine_figures, plugins.csi_stats.figures)
+    sources = StatsSources(table, cri, cri, CgroupReader(), machine_figures, plugins.csi_stats.figures)
     return StatsProvider(derive.stats_settings(ground.settings), sources, ground.clock)
 
 

@@ -17,7 +17,7 @@ import pytest
 
 from agent.build import credentials
 from agent.build.credentials import CLIENT, SERVER, Credentials, add_keepers, find_credentials
-from agent.certificates.edge.node_certificates import read_leaf
+from agent.certificates.edge.certificate_store import read_leaf
 from agent.config.parse import parse
 from agent.settings import Settings
 from nodelib.clock import SystemClock
@@ -218,7 +218,8 @@ def test_the_serving_certificate_waits_for_approval_and_says_so(place: Place) ->
         keeper = found.keepers[SERVER]
         task = asyncio.create_task(keeper.run())
         try:
-            await until(lambda: "waits for approval" in keeper.waiting)
+            await until(lambda: keeper.waiting is not None and keeper.waiting.needs_approval)
+            assert "waits for approval" in found.conditions()[0].message
             shown = found.conditions()[0]
             assert (shown.status, shown.reason) == ("False", "WaitingForApproval")
             name = shown.message.rsplit(" ", 1)[-1]

@@ -1,6 +1,9 @@
-"""Figures as a scraper sees them."""
+"""The kubelet's metrics as a scraper sees them."""
 
 from __future__ import annotations
+
+import inspect
+from typing import Any
 
 from prometheus_client import generate_latest
 
@@ -26,9 +29,13 @@ def feed(figures: Figures) -> None:
     figures.relisted(0.1, 1010.0)
     figures.probed(PROBE, "successful", 0.1)
     figures.probed(PROBE, "failed", 0.1)
+    figures.pod_evicted("memory.available")
+    figures.images_collected("space", 2)
+    figures.shut_down(1000.0, 1010.0)
+    figures.probe_gone(ProbeLabels("Readiness", "main", "web", "shop", "u1"))
 
 
-def test_each_figure_has_upstreams_name() -> None:
+def test_each_metric_has_upstreams_name() -> None:
     metrics = Metrics("node-1", "v1.37.1")
     feed(metrics)
     text = generate_latest(metrics.registry).decode()
@@ -68,5 +75,18 @@ def test_the_series_of_a_probe_end_with_its_pod() -> None:
     assert "Liveness" not in left and "Readiness" in left
 
 
-def test_figures_may_go_nowhere() -> None:
-    feed(Unmeasured())
+def test_a_sink_that_nobody_scrapes_takes_every_metric_and_keeps_nothing() -> None:
+    sink = Unmeasured()
+    wanted = {name for name, _ in inspect.getmembers(Figures, inspect.isfunction) if not name.startswith("_")}
+    called: set[str] = set()
+
+    class Recording:
+        def __getattr__(self, name: str) -> Any:
+            called.add(name)
+            method = getattr(sink, name)
+            assert inspect.signature(method) == inspect.signature(getattr(Metrics("n", "v"), name))
+            return method
+
+    feed(Recording())  # type: ignore[arg-type] # it answers to every name, which no Protocol can say
+    assert called == wanted
+    assert vars(sink) == {}

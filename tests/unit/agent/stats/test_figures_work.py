@@ -1,4 +1,4 @@
-"""What the pod pipeline measures on the way of a pod, and how long a start is said to have taken."""
+"""Which metrics a pod's life produces, and how long its start is reported to have taken."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ async def test_a_pods_way_is_measured(world: World) -> None:
     await world.until(lambda: world.cri.running() == ["one"])
     world.cri.exit("one")
     await world.until(world.is_ready)
-    told = world.figures.told
-    assert told["sandbox_begun"] == [()]
-    assert told["container_begun"] == [(Kind.INIT,), (Kind.MAIN,)]
-    assert [(size, seconds >= 3) for seconds, size in told["image_pulled"]] == [(20 << 20, True)]
-    assert len(told["pod_running"]) == 1 and told["pod_running"][0][0] >= 3
-    assert len(told["pod_started"]) == 1
-    assert told["status_sent"] and told["relisted"]
-    assert told["pod_synced"][0][0] == "create" and {"sync"} == {kind for kind, _ in told["pod_synced"][1:]}
+    recorded = world.figures.told
+    assert recorded["sandbox_begun"] == [()]
+    assert recorded["container_begun"] == [(Kind.INIT,), (Kind.MAIN,)]
+    assert [(size, seconds >= 3) for seconds, size in recorded["image_pulled"]] == [(20 << 20, True)]
+    assert len(recorded["pod_running"]) == 1 and recorded["pod_running"][0][0] >= 3
+    assert len(recorded["pod_started"]) == 1
+    assert recorded["status_sent"] and recorded["relisted"]
+    assert recorded["pod_synced"][0][0] == "create" and {"sync"} == {kind for kind, _ in recorded["pod_synced"][1:]}
     world.api.ask_deletion("u1", 1)
     await world.until(world.is_gone)
-    assert told["pod_synced"][-1][0] == "kill"
+    assert recorded["pod_synced"][-1][0] == "kill"
 
 
 async def test_failed_starts_are_counted_by_their_reason(world: World) -> None:
