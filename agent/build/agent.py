@@ -41,7 +41,7 @@ async def build_core(settings: Settings, *, wants_nodes: bool = False) -> Core:
     """Raises NodewrightError for what the agent cannot run without. `wants_nodes`: somebody follows all Nodes."""
     own_limits(settings)
     clock = SystemClock()
-    found = await credentials.find_credentials(settings, clock, user_agent=USER_AGENT, meanwhile=True)
+    found = await credentials.find_credentials(settings, clock, user_agent=USER_AGENT, in_background=True)
     ground = build_base(settings, clock, found)
     followers: list[NodesFollower] = []
     keeper = node_keeper(ground, followers if wants_nodes else None)

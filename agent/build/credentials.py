@@ -26,7 +26,7 @@ from agent.certificates.edge.signing_requests import SigningRequests
 from agent.certificates.model import Pair
 from agent.certificates.plan import Json, Signer
 from agent.certificates.work.bootstrap import BootstrapEdges, first_certificate
-from agent.certificates.work.rotation import CertificateKeeper, Kept
+from agent.certificates.work.rotation import CertificateKeeper, ManagedCertificate
 from agent.node.model import NodeCondition
 from agent.settings import Settings
 from nodelib.clock import Clock
@@ -89,11 +89,11 @@ class Credentials:
 
 
 async def find_credentials(
-    settings: Settings, clock: Clock, *, user_agent: str, meanwhile: bool = False
+    settings: Settings, clock: Clock, *, user_agent: str, in_background: bool = False
 ) -> Credentials:
     """The access of --kubeconfig, created by a TLS bootstrap if necessary.
 
-    `meanwhile`: with rotation on, tasks() does the bootstrap while the agent runs. On a control plane that joins, the
+    `in_background`: with rotation on, tasks() does the bootstrap while the agent runs. On a joining control plane the
     API server is a static pod of this very node (kubeadm's ControlPlaneKubeletLocalMode), so the agent must run first.
 
     Raises Permanent when the bootstrap credentials are refused or the clocks disagree, Invalid for unreadable files.
@@ -106,8 +106,8 @@ async def find_credentials(
         problem = await asyncio.to_thread(_unusable, api.kubeconfig, clock.now())
         if problem:
             log.info("bootstrap: %s", problem)
-            if api.rotate and meanwhile:
-                return _while_running(settings, store, clock, user_agent)
+            if api.rotate and in_background:
+                return _in_background(settings, store, clock, user_agent)
             await _bootstrap(settings, store, clock, user_agent)
     access = load_kubeconfig(api.kubeconfig)
     if not api.rotate:
@@ -132,11 +132,11 @@ def add_keepers(
     async def served(_: Pair) -> None:
         """Nothing to do: the server checks its files when a client connects."""
 
-    def keeper(kept: Kept) -> CertificateKeeper:
+    def keeper(kept: ManagedCertificate) -> CertificateKeeper:
         return CertificateKeeper(kept, requests, make_request, clock, chance=random.random())
 
     if settings.api.rotate and credentials.access.cert_file:
-        client_one = Kept(
+        client_one = ManagedCertificate(
             Signer.CLIENT,
             CertificateStore(folder, CLIENT),
             lambda: plan.client_template(node),
@@ -145,7 +145,7 @@ def add_keepers(
         )
         credentials.keepers[CLIENT] = keeper(client_one)
     if settings.server.tls_bootstrap:
-        serving_one = Kept(
+        serving_one = ManagedCertificate(
             Signer.SERVING,
             CertificateStore(folder, SERVER),
             lambda: plan.serving_template(node, _addresses(shown())),
@@ -158,7 +158,7 @@ def _addresses(node: Json | None) -> list[dict[str, str]]:
     return list(((node or {}).get("status") or {}).get("addresses") or [])
 
 
-def _while_running(settings: Settings, store: CertificateStore, clock: Clock, user_agent: str) -> Credentials:
+def _in_background(settings: Settings, store: CertificateStore, clock: Clock, user_agent: str) -> Credentials:
     token = load_kubeconfig(settings.api.bootstrap)
 
     async def work() -> None:

@@ -43,7 +43,7 @@ class Io(Protocol):
 
 @dataclass(slots=True)
 class _Watched:
-    """One running container and its probes. `started_at` on the monotonic clock."""
+    """One running container and its probes. `started_at` is on the monotonic clock."""
 
     container: Json
     state: ContainerState
@@ -63,7 +63,10 @@ class _PodProbes:
 
 
 class ProbeKeeper:
-    """Start run() as a task. Due times are monotonic, so a change of the wall clock moves no probe."""
+    """Probes the running containers of all pods (upstream's prober.Manager) while run() runs.
+
+    Due times are monotonic, so a change of the wall clock moves no probe.
+    """
 
     def __init__(self, io: Io, events: Events, on_change: Notify, clock: Clock, figures: Figures | None = None) -> None:
         self._figures = figures or Unmeasured()
@@ -76,9 +79,9 @@ class ProbeKeeper:
         self._running: dict[Key, asyncio.Task[None]] = {}
         self._order = itertools.count()
         self._sooner = asyncio.Event()
-        self._unseen: set[Key] = set()  # of containers that ran before the agent and are not probed yet
-        self._seen = asyncio.Event()
-        self._seen.set()
+        self._untried: set[Key] = set()  # of containers that ran before the agent and are not probed yet
+        self._all_tried = asyncio.Event()
+        self._all_tried.set()
 
     def ensure(self, pod: Pod, running: Mapping[str, ContainerState], ips: tuple[str, ...]) -> None:
         """Probe exactly these running containers (by name) of this pod."""
@@ -132,7 +135,7 @@ class ProbeKeeper:
 
     async def first_round(self) -> None:
         """Wait until each probe of a container that ran before the agent was tried once, for at most a second."""
-        await at_most(self._clock, _FIRST_ROUND, self._seen)
+        await at_most(self._clock, _FIRST_ROUND, self._all_tried)
 
     def forget(self, uid: str) -> None:
         kept = self._pods.get(uid)
@@ -177,13 +180,13 @@ class ProbeKeeper:
             due = plan.first_due(spec, watched.started_at, now, restarted=watched.restarted, jitter=jitter)
             self._schedule(key, due)
             if watched.restarted and not watched.tracks[kind].tries:
-                self._unseen.add(key)
-                self._seen.clear()
+                self._untried.add(key)
+                self._all_tried.clear()
 
     def _tried(self, key: Key) -> None:
-        self._unseen.discard(key)
-        if not self._unseen:
-            self._seen.set()
+        self._untried.discard(key)
+        if not self._untried:
+            self._all_tried.set()
 
     def _schedule(self, key: Key, due: float) -> None:
         self._due[key] = due

@@ -40,8 +40,8 @@ _VOLUMES_SOON = 10.0  # seconds; the minimum, so that a pod beyond its limit is 
 _VOLUMES_SHARE = 100  # measuring may take 1/100 of the time
 _OLDEST_BASE = 120.0  # seconds; a rate over a longer time says nothing about the present
 _FIRST_BASE = 0.5  # seconds between two samples when there is no earlier one
-_PLUGIN = "kubernetes.io~"
-_SERVED = f"{_PLUGIN}csi"
+_PLUGIN_PREFIX = "kubernetes.io~"
+_CSI_PLUGIN = f"{_PLUGIN_PREFIX}csi"
 _ON_TMPFS = {"secret", "projected", "downward-api"}
 
 
@@ -94,7 +94,7 @@ class StatsSources:
 class _Measured:
     """The volumes of a pod, and when (monotonic seconds) they may be measured again."""
 
-    again: float
+    refresh_at: float
     volumes: tuple[VolumeFigures, ...]
 
 
@@ -319,24 +319,25 @@ class StatsProvider:
         return None
 
     def _interfaces(self, cgroup: str) -> tuple[Interface, ...]:
-        pid = self._reader.a_process(cgroup)
+        pid = self._reader.any_pid(cgroup)
         return self._machine.interfaces(pid) if pid is not None else ()
 
     def _volumes_of(self, uid: str, pod: Pod | None) -> tuple[VolumeFigures, ...]:
         kept = self._volumes.get(uid)
         began = self._clock.monotonic()
-        if kept is not None and began < kept.again:
+        if kept is not None and began < kept.refresh_at:
             return kept.volumes
         specs = {entry["name"]: entry for entry in (pod.spec.get("volumes") or [] if pod is not None else [])}
         found = tuple(
             volume
             for plugin, name, path in self._machine.volumes_of(os.path.join(self._settings.root_dir, "pods"), uid)
-            if plugin != _SERVED
-            and (volume := self._volume(plugin.removeprefix(_PLUGIN), name, path, specs.get(name, {}), pod)) is not None
+            if plugin != _CSI_PLUGIN
+            and (volume := self._volume(plugin.removeprefix(_PLUGIN_PREFIX), name, path, specs.get(name, {}), pod))
+            is not None
         )
         now = self._clock.monotonic()
-        again = now + min(max((now - began) * _VOLUMES_SHARE, _VOLUMES_SOON), _VOLUMES_FRESH)
-        self._volumes[uid] = _Measured(again, found)
+        refresh_at = now + min(max((now - began) * _VOLUMES_SHARE, _VOLUMES_SOON), _VOLUMES_FRESH)
+        self._volumes[uid] = _Measured(refresh_at, found)
         return found
 
     def _volume(self, plugin: str, name: str, path: str, spec: Json, pod: Pod | None) -> VolumeFigures | None:

@@ -120,7 +120,7 @@ def test_the_agent_may_run_while_it_bootstraps(place: Place) -> None:
     """On a control plane that joins, the API server to ask is a static pod that the agent itself must start."""
 
     async def work() -> None:
-        found = await find_credentials(place.settings(), SystemClock(), user_agent="test", meanwhile=True)
+        found = await find_credentials(place.settings(), SystemClock(), user_agent="test", in_background=True)
         client = KubeClient(found.access, user_agent="test")
         with pytest.raises(ApiUnreachable):
             await client.get("/version")

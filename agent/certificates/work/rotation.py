@@ -51,7 +51,7 @@ Maker = Callable[[Template], KeyAndRequest]
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class ManagedCertificate:
     """A certificate to keep valid: its signer and its store.
 
     `wanted()` is what it must contain, None while that is not known. `on_new` is called with each new one. `at_once`:
@@ -71,7 +71,9 @@ class CertificateKeeper:
     `waiting` says why there is no (new) certificate yet, None when all is well. `pair` is the one in use.
     """
 
-    def __init__(self, kept: Kept, requests: Requests, make: Maker, clock: Clock, *, chance: float) -> None:
+    def __init__(
+        self, kept: ManagedCertificate, requests: Requests, make: Maker, clock: Clock, *, chance: float
+    ) -> None:
         self.signer = kept.signer
         self.pair: Pair | None = None
         self.waiting: Pending | None = None

@@ -63,7 +63,7 @@ class CgroupReader:
                 found[match[1].replace("_", "-")] = PodCgroup(inner, containers)
         return found
 
-    def a_process(self, path: str) -> int | None:
+    def any_pid(self, path: str) -> int | None:
         """The id of a process in that cgroup, None when there is none."""
         root = self._mount if self.unified else self._roots.get("memory", self._mount)
         try:
