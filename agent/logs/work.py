@@ -39,8 +39,9 @@ class LogFolder(Protocol):
 
 
 class LogRotation:
-    """`containers` returns the containers that the agent has observed, with log paths and states: the check makes no
-    call to the runtime.
+    """Rotates the logs of running containers while run() runs.
+
+    `containers` returns what the agent has observed, with log paths and states: the check makes no call to the runtime.
     """
 
     def __init__(
@@ -71,9 +72,8 @@ class LogRotation:
         if self._settings.max_size < 0:
             await asyncio.Event().wait()
         while True:
-            await self._clock.sleep(
-                self._settings.monitor_interval
-            )  # first, because a starting agent has more urgent work
+            # The pause comes first, because a starting agent has more urgent work.
+            await self._clock.sleep(self._settings.monitor_interval)
             await self.rotate_all()
 
     async def rotate_all(self) -> int:

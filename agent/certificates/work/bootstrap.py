@@ -68,9 +68,8 @@ async def _once(node: str, edges: BootstrapEdges) -> Pair:
         chain = await obtain(edges.requests, plan.request(Signer.CLIENT, made.request, name=name), _log_progress)
     except NodewrightError as error:
         if f"CertificateSigningRequest {name}" == error.obj and isinstance(error, Permanent):
-            await asyncio.to_thread(
-                edges.key.remove
-            )  # a denied request stays denied, so the next try needs another key
+            # A denied request stays denied, so the next try needs another key.
+            await asyncio.to_thread(edges.key.remove)
         raise
     pair = await asyncio.to_thread(edges.store.update, chain, made.key)
     await asyncio.to_thread(edges.key.remove)

@@ -29,7 +29,7 @@ _LONGEST_SLEEP = 3600.0  # seconds; the wall clock may be changed during the sle
 
 
 class Requests(Protocol):
-    """certificates/edge/signing_requests.py SigningRequests."""
+    """CertificateSigningRequests of the API server (certificates/edge/signing_requests.py)."""
 
     async def create(self, body: Json) -> str: ...
 
@@ -37,7 +37,7 @@ class Requests(Protocol):
 
 
 class Store(Protocol):
-    """certificates/edge/certificate_store.py CertificateStore. Blocking."""
+    """The certificates of one purpose on disk (certificates/edge/certificate_store.py). Blocking."""
 
     @property
     def path(self) -> str: ...
@@ -125,7 +125,7 @@ class CertificateKeeper:
         pair = await asyncio.to_thread(self._store.update, chain, made.key)
         problem = plan.clock_problem(pair.leaf, self._clock.now())
         if problem:
-            log.warning("%s: the new certificate: %s", self.signer, problem)
+            log.warning("%s: problem with the new certificate: %s", self.signer, problem)
         self.pair = pair
         self.renewals += 1
         self.waiting = None
