@@ -27,7 +27,8 @@ from agent.probes.work import ProbeKeeper
 from agent.resources.edge import CgroupTree
 from agent.settings import Settings
 from agent.static.work.mirrors import MirrorPods
-from agent.stats.edge import readings
+from agent.stats.edge import machine
+from agent.stats.edge.cgroups import CgroupReader
 from agent.stats.work import StatsProvider, StatsSources
 from agent.volumes.edge.certificate_metrics import PodCertificateCounts
 from agent.volumes.edge.volume_metrics import VolumeStatsCollector
@@ -41,7 +42,7 @@ async def build_core(settings: Settings, *, wants_nodes: bool = False) -> Core:
     """
     own_limits(settings)
     clock = SystemClock()
-    found = await credentials.find_credentials(settings, clock, user_agent=USER_AGENT, meanwhile=True)
+    found = await credentials.find_credentials(settings, clock, user_agent=USER_AGENT, in_background=True)
     base = build_base(settings, clock, found)
     credentials.add_keepers(
         found, settings, clock, base.connections.api, lambda: base.own_node.now, base.connections.reconnect
@@ -100,7 +101,7 @@ async def build_core(settings: Settings, *, wants_nodes: bool = False) -> Core:
 
 def _stats(base: Base, plugins: BuiltPlugins) -> StatsProvider:
     cri = base.connections.cri
-    sources = StatsSources(base.pods, cri, cri, readings.CgroupReader(), readings, plugins.csi_stats.by_pod)
+    sources = StatsSources(base.pods, cri, cri, CgroupReader(), machine, plugins.csi_stats.by_pod)
     return StatsProvider(derive.stats_settings(base.settings), sources, base.clock)
 
 

@@ -1,6 +1,6 @@
-"""How this node proves who it is: bootstrap before the start, both certificates kept fresh afterwards.
+"""The node's credentials: TLS bootstrap when they are missing, and rotation of the client and serving certificates.
 
-certificates/plan.py decides, certificates/work/rotation.py waits and stores.
+certificates/plan.py decides when, certificates/work/ requests, waits and stores.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 
 from agent.certificates import plan
-from agent.certificates.edge.metrics import CertificateCollector, CertificateFigures
-from agent.certificates.edge.node_certificates import (
+from agent.certificates.edge.certificate_store import (
     CertificateStore,
     KeyFile,
-    SigningRequests,
     make_request,
     public_key,
     read_leaf,
 )
+from agent.certificates.edge.metrics import CertificateCollector, CertificateMetrics
+from agent.certificates.edge.signing_requests import SigningRequests
 from agent.certificates.model import Pair
 from agent.certificates.plan import Json, Signer
 from agent.certificates.work.bootstrap import BootstrapEdges, first_certificate
-from agent.certificates.work.rotation import CertificateKeeper, Kept
+from agent.certificates.work.rotation import CertificateKeeper, ManagedCertificate
 from agent.node.model import NodeCondition
 from agent.settings import Settings
 from nodelib.clock import Clock
@@ -43,15 +43,15 @@ CONDITION = "ServingCertificate"
 
 @dataclass(slots=True)
 class Credentials:
-    """What reaches the API server, and the keepers of this node's certificates (none: nothing is rotated)."""
+    """How to reach the API server, and the keepers of the certificates that are rotated."""
 
     access: ClusterAccess
     rotate_at_once: bool = False
-    bootstrap: Work | None = None  # still to be done, while the agent runs
+    bootstrap: Work | None = None  # set when it runs beside the agent
     keepers: dict[str, CertificateKeeper] = field(default_factory=dict)
 
     def tasks(self) -> dict[str, Work]:
-        """Name -> long-lived work."""
+        """Long-running work by name."""
         found: dict[str, Work] = {name: keeper.run for name, keeper in self.keepers.items()}
         if self.bootstrap is not None and CLIENT in found:
             first, then = self.bootstrap, found[CLIENT]
@@ -63,36 +63,38 @@ class Credentials:
             found[CLIENT] = bootstrapped
         return found
 
-    def figures(self, name: str, clock: Clock) -> CertificateFigures:
-        """Of one certificate; CLIENT or SERVER."""
+    def metrics(self, name: str, clock: Clock) -> CertificateMetrics:
+        """Metrics of one certificate; `name` is CLIENT or SERVER."""
         keeper = self.keepers.get(name)
         if keeper is None:
-            return CertificateFigures()
+            return CertificateMetrics()
         left = math.trunc(keeper.pair.leaf.not_after - clock.now()) if keeper.pair else math.inf
-        return CertificateFigures(left, keeper.failures)
+        return CertificateMetrics(left, keeper.failures)
 
     def collector(self, clock: Clock) -> CertificateCollector:
-        """For the registry of /metrics."""
-        return CertificateCollector(lambda: self.figures(CLIENT, clock), lambda: self.figures(SERVER, clock))
+        """The collector for the registry of /metrics."""
+        return CertificateCollector(lambda: self.metrics(CLIENT, clock), lambda: self.metrics(SERVER, clock))
 
     def conditions(self) -> list[NodeCondition]:
-        """How the serving certificate stands, when it is to come from the cluster."""
+        """The node condition of the serving certificate, when the cluster signs it."""
         keeper = self.keepers.get(SERVER)
         if keeper is None:
             return []
-        if keeper.waiting or keeper.pair is None:
-            reason = "WaitingForApproval" if "waits for approval" in keeper.waiting else "NotIssued"
-            return [NodeCondition(CONDITION, "False", reason, keeper.waiting or "it has not been asked for yet")]
+        if keeper.waiting is not None:
+            reason = "WaitingForApproval" if keeper.waiting.needs_approval else "NotIssued"
+            return [NodeCondition(CONDITION, "False", reason, keeper.waiting.message)]
+        if keeper.pair is None:
+            return [NodeCondition(CONDITION, "False", "NotIssued", "it has not been asked for yet")]
         return [NodeCondition(CONDITION, "True", "Issued", "kubelet serves with a certificate of the cluster")]
 
 
 async def find_credentials(
-    settings: Settings, clock: Clock, *, user_agent: str, meanwhile: bool = False
+    settings: Settings, clock: Clock, *, user_agent: str, in_background: bool = False
 ) -> Credentials:
-    """The access of --kubeconfig, made by a TLS bootstrap if need be.
+    """The access of --kubeconfig, created by a TLS bootstrap if necessary.
 
-    `meanwhile`: with rotation on, the bootstrap is left to tasks(). On a control plane that joins, the API server to
-    ask is a static pod of this very node (kubeadm's ControlPlaneKubeletLocalMode): the agent must run for it.
+    `in_background`: with rotation on, tasks() does the bootstrap while the agent runs. On a joining control plane the
+    API server is a static pod of this very node (kubeadm's ControlPlaneKubeletLocalMode), so the agent must run first.
 
     Raises Permanent when the bootstrap credentials are refused or the clocks disagree, Invalid for unreadable files.
     """
@@ -104,8 +106,8 @@ async def find_credentials(
         problem = await asyncio.to_thread(_unusable, api.kubeconfig, clock.now())
         if problem:
             log.info("bootstrap: %s", problem)
-            if api.rotate and meanwhile:
-                return _while_running(settings, store, clock, user_agent)
+            if api.rotate and in_background:
+                return _in_background(settings, store, clock, user_agent)
             await _bootstrap(settings, store, clock, user_agent)
     access = load_kubeconfig(api.kubeconfig)
     if not api.rotate:
@@ -121,20 +123,20 @@ def add_keepers(
     shown: Callable[[], Json | None],
     reconnect: Callable[[], Awaitable[None]],
 ) -> None:
-    """Have the configured certificates kept. `shown`: the Node as the API has it; `reconnect`: dial anew."""
+    """Add keepers of the configured certificates. `shown` is the Node as the API has it; `reconnect` dials again."""
     requests, folder, node = SigningRequests(client), settings.paths.cert_dir, settings.node.name
 
     async def renewed(_: Pair) -> None:
         await reconnect()
 
     async def served(_: Pair) -> None:
-        """The server looks at its files when the next client connects."""
+        """Nothing to do: the server checks its files when a client connects."""
 
-    def keeper(kept: Kept) -> CertificateKeeper:
+    def keeper(kept: ManagedCertificate) -> CertificateKeeper:
         return CertificateKeeper(kept, requests, make_request, clock, chance=random.random())
 
     if settings.api.rotate and credentials.access.cert_file:
-        client_one = Kept(
+        client_one = ManagedCertificate(
             Signer.CLIENT,
             CertificateStore(folder, CLIENT),
             lambda: plan.client_template(node),
@@ -143,7 +145,7 @@ def add_keepers(
         )
         credentials.keepers[CLIENT] = keeper(client_one)
     if settings.server.tls_bootstrap:
-        serving_one = Kept(
+        serving_one = ManagedCertificate(
             Signer.SERVING,
             CertificateStore(folder, SERVER),
             lambda: plan.serving_template(node, _addresses(shown())),
@@ -156,7 +158,7 @@ def _addresses(node: Json | None) -> list[dict[str, str]]:
     return list(((node or {}).get("status") or {}).get("addresses") or [])
 
 
-def _while_running(settings: Settings, store: CertificateStore, clock: Clock, user_agent: str) -> Credentials:
+def _in_background(settings: Settings, store: CertificateStore, clock: Clock, user_agent: str) -> Credentials:
     token = load_kubeconfig(settings.api.bootstrap)
 
     async def work() -> None:
@@ -193,7 +195,7 @@ async def _bootstrap(settings: Settings, store: CertificateStore, clock: Clock, 
 def _unusable(path: str, now: float) -> str:
     """Why the kubeconfig cannot be used, or ""."""
     if not os.path.exists(path):
-        return f"{path} is not there yet"
+        return f"{path} does not exist yet"
     try:
         access = load_kubeconfig(path)
         pem = access.cert_data or _read(access.cert_file)
@@ -206,7 +208,7 @@ def _unusable(path: str, now: float) -> str:
 
 
 def _rotated(access: ClusterAccess, store: CertificateStore, now: float) -> Credentials:
-    """The access by the rotated pair; a pair that only the kubeconfig has is taken into the store first."""
+    """The access with the rotated certificate. One that only the kubeconfig has is put into the store first."""
     cert, key = access.cert_data or _read(access.cert_file), access.key_data or _read(access.key_file)
     if not cert or not key:
         return Credentials(access)
@@ -214,7 +216,7 @@ def _rotated(access: ClusterAccess, store: CertificateStore, now: float) -> Cred
     pair = _stored(store)
     if pair is None or plan.expired(pair.leaf, now):
         store.update(cert, key)
-        # kubeadm's init gives the first node a certificate inside of its kubeconfig, and waits for the rotated one.
+        # `kubeadm init` puts the first node's certificate into its kubeconfig and waits for the rotated one.
         at_once = access.cert_data is not None
     path = store.path
     rotated = replace(access, cert_data=None, key_data=None, cert_file=path, key_file=path)

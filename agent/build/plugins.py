@@ -23,7 +23,7 @@ from agent.plugins.edge.registration import PluginSockets, Registrars
 from agent.plugins.model import CSI_PLUGIN, DEVICE_PLUGIN, DRA_PLUGIN, NodeExtras
 from agent.plugins.work import PluginHandler, PluginManager
 from agent.pods.work.registry import PodRegistry
-from agent.stats.edge.readings import filesystem
+from agent.stats.edge.machine import filesystem
 from agent.volumes.edge.csi_disk import CsiDisk
 from agent.volumes.edge.csi_driver import CsiDriver
 from agent.volumes.work.csi_drivers import CsiDrivers

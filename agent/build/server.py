@@ -1,4 +1,4 @@
-"""Put together what the HTTPS server reaches the machine with; called by the composition root."""
+"""Build the edges of the kubelet's HTTPS server."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agent.common.edge.inotify import Inotify
-from agent.logs.edge.logs import Logs
-from agent.server.edge import certificates, relay
+from agent.logs.edge.log_reader import LogReader
+from agent.server.edge import certificates, system_logs, upgrade_proxy
+from agent.server.edge.listeners import Listeners
 from agent.server.edge.tls import ServingTls
 from agent.server.model import ClientSubject, TlsFiles
 from agent.server.work import ServerEdges
@@ -26,5 +27,11 @@ class _Tls:
 
 
 def server_edges() -> ServerEdges:
-    """To be made inside the running loop; the server closes them. Raises Temporary (no inotify instance left)."""
-    return ServerEdges(tls=_Tls(), upgrades=relay, logs=Logs(Inotify()))
+    """Call it inside the running loop. The server closes them. Raises Temporary (no inotify instance left)."""
+    return ServerEdges(
+        tls=_Tls(),
+        upgrades=upgrade_proxy,
+        logs=LogReader(Inotify()),
+        system_logs=system_logs,
+        listeners=Listeners(),
+    )

@@ -1,4 +1,4 @@
-"""Certificates that this node asks the cluster for: what is wanted, and what one says."""
+"""Certificates that this node requests from the cluster: what they must contain, and what they do."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """What a certificate must be for. Addresses in their canonical text."""
+    """The subject and SANs that a certificate must have. Addresses in canonical text."""
 
     common_name: str
     organizations: tuple[str, ...] = ()
@@ -17,7 +17,7 @@ class Template:
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """What a certificate says. Times in seconds since the epoch."""
+    """The contents of a certificate. Times in seconds since the epoch."""
 
     subject: Template
     not_before: float
@@ -26,7 +26,7 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A certificate with its chain and its key, both in one PEM file at `path`; `since` when it is there."""
+    """A certificate with its chain and key in one PEM file at `path`, stored at `since` (seconds since the epoch)."""
 
     path: str
     leaf: Leaf
@@ -35,7 +35,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class KeyAndRequest:
-    """A new private key and the PKCS #10 request that it has signed, both in PEM."""
+    """A private key and the PKCS #10 request signed with it, both in PEM."""
 
     key: bytes
     request: bytes

@@ -1,4 +1,4 @@
-"""When a node certificate is renewed, what the request for it says, and what its answer means.
+"""When a node certificate is renewed, the contents of the request, and the meaning of its answer.
 
 Follows client-go's util/certificate (certificate_manager.go) and pkg/kubelet/certificate/kubelet.go.
 """
@@ -16,11 +16,11 @@ from typing import Any
 from agent.certificates.model import Leaf, Template
 
 Json = dict[str, Any]
-_USAGES = ("digital signature",)  # an ECDSA key enciphers nothing; "key encipherment" is for RSA alone
+_USAGES = ("digital signature",)  # "key encipherment" is for RSA keys only
 
 
 class Signer(StrEnum):
-    """Who is asked (certificates.k8s.io signerName)."""
+    """The signer of a request (certificates.k8s.io signerName)."""
 
     CLIENT = "kubernetes.io/kube-apiserver-client-kubelet"
     SERVING = "kubernetes.io/kubelet-serving"
@@ -31,11 +31,19 @@ _PURPOSE = {Signer.CLIENT: "client auth", Signer.SERVING: "server auth"}
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The last word of an approver or a signer. `how`: Denied or Failed."""
+    """The final refusal of an approver or a signer. `how` is Denied or Failed."""
 
     how: str
     reason: str
     message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """Why there is no (new) certificate yet, in words, and whether an administrator has to approve the request."""
+
+    message: str
+    needs_approval: bool = False
 
 
 def client_template(node: str) -> Template:
@@ -43,9 +51,9 @@ def client_template(node: str) -> Template:
 
 
 def serving_template(node: str, addresses: Iterable[Mapping[str, str]]) -> Template | None:
-    """The serving certificate of a node with these status.addresses; None while it has no IP address.
+    """The serving certificate for a node with these status.addresses, None while it has no IP address.
 
-    The signer wants SANs that the Node object shows, no more (pkg/apis/certificates/helpers.go).
+    The signer only accepts SANs that the Node object has (pkg/apis/certificates/helpers.go).
     """
     names: set[str] = set()
     ips: set[str] = set()
@@ -62,7 +70,7 @@ def serving_template(node: str, addresses: Iterable[Mapping[str, str]]) -> Templ
 
 
 def satisfies(leaf: Leaf, wanted: Template) -> bool:
-    """Whether a certificate is good for all that is wanted; it may be good for more."""
+    """Whether a certificate covers everything that is wanted; it may cover more."""
     has = leaf.subject
     return (
         has.common_name == wanted.common_name
@@ -73,10 +81,10 @@ def satisfies(leaf: Leaf, wanted: Template) -> bool:
 
 
 def rotate_at(leaf: Leaf, chance: float, since: float = 0.0) -> float:
-    """When to ask for the next one: after 70 to 90 % of its life; `chance` in [0, 1) keeps nodes apart.
+    """When to request the next one: after 70 to 90 % of its lifetime; `chance` in [0, 1) spreads the nodes.
 
-    Life begins at `since`, when it came here: signers date certificates back by five minutes, and one that lives for
-    ten would otherwise be past its 70 % at once.
+    The lifetime begins at `since`, when it was stored here: signers backdate certificates by five minutes, so one that
+    is valid for ten minutes would otherwise be past its 70 % at once.
     """
     begin = min(max(leaf.not_before, since), leaf.not_after)
     return begin + (leaf.not_after - begin) * (0.7 + 0.2 * chance)
@@ -87,7 +95,7 @@ def expired(leaf: Leaf, now: float) -> bool:
 
 
 def request(signer: Signer, pem: bytes, *, name: str = "") -> Json:
-    """The CertificateSigningRequest; without a name the server makes one up."""
+    """The CertificateSigningRequest; without a name the server generates one."""
     return {
         "apiVersion": "certificates.k8s.io/v1",
         "kind": "CertificateSigningRequest",
@@ -101,12 +109,12 @@ def request(signer: Signer, pem: bytes, *, name: str = "") -> Json:
 
 
 def bootstrap_name(public_key: bytes, node: str) -> str:
-    """The name of a node's first request: the same for the same key, so that a restart asks for nothing twice."""
+    """The name of a node's first request: the same for the same key, so that a restart does not request it twice."""
     return "node-csr-" + hashlib.sha256(public_key + node.encode()).hexdigest()[:40]
 
 
 def verdict(found: Json) -> bytes | Refusal | None:
-    """The certificate chain in PEM, a refusal, or None while nobody has answered."""
+    """The certificate chain in PEM, a refusal, or None while the request is not answered."""
     status = found.get("status") or {}
     approved = False
     for condition in status.get("conditions") or []:
@@ -118,16 +126,18 @@ def verdict(found: Json) -> bytes | Refusal | None:
     return base64.b64decode(chain) if approved and chain else None
 
 
-def waits_for(found: Json, name: str) -> str:
-    """Whom an unanswered request waits for, and what to do, in words."""
+def pending(found: Json, name: str) -> Pending:
+    """What an unanswered request waits for."""
     conditions = (found.get("status") or {}).get("conditions") or []
     if any(condition.get("type") == "Approved" for condition in conditions):
-        return f"CertificateSigningRequest {name} is approved and waits for its signer (the controller manager)"
-    return f"CertificateSigningRequest {name} waits for approval: kubectl certificate approve {name}"
+        message = f"CertificateSigningRequest {name} is approved and waits for its signer (the controller manager)"
+        return Pending(message)
+    message = f"CertificateSigningRequest {name} waits for approval: kubectl certificate approve {name}"
+    return Pending(message, needs_approval=True)
 
 
 def clock_problem(leaf: Leaf, now: float) -> str:
-    """Why a certificate that was issued just now is no good here; "" when it is. Both clocks should agree."""
+    """Why a certificate that was just issued is not valid on this machine, "" when it is: the clocks disagree."""
     if now < leaf.not_before:
         return (
             f"it is valid only in {leaf.not_before - now:.0f} s: this machine's clock is behind the cluster's."

@@ -1,9 +1,8 @@
-"""Container logs kept within containerLogMaxSize and containerLogMaxFiles.
+"""Rotation of container logs, which keeps them within containerLogMaxSize and containerLogMaxFiles.
 
-Same contract as upstream's container log manager (pkg/kubelet/logs): every
-containerLogMonitorInterval the logs of running containers are looked at; one that is too long
-is renamed and the runtime is told to open a new one. A rename that the runtime does not
-answer to is taken back, so that nothing is lost.
+Same contract as upstream's container log manager (pkg/kubelet/logs): every containerLogMonitorInterval the logs of
+running containers are checked. One that is too long is renamed and the runtime is asked to open a new one. If the
+runtime does not do so, the rename is undone, so that nothing is lost.
 """
 
 from __future__ import annotations
@@ -12,10 +11,11 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Iterable
+from typing import Protocol
 
 from agent.common.model.errors import CriError
 from agent.common.model.pods import ContainerState, RunState
-from agent.logs.model import LogFolder, LogSettings
+from agent.logs.model import LogSettings
 from agent.logs.plan.rotation import RotationPlan, plan_rotation
 from agent.runtime.model import RuntimeService
 from nodelib.clock import Clock
@@ -24,8 +24,25 @@ from nodelib.errors import Invalid, NodewrightError
 log = logging.getLogger(__name__)
 
 
+class LogFolder(Protocol):
+    """The files of one container's log (logs/edge/log_folder.py). What changes a file raises Temporary."""
+
+    def size(self, path: str) -> int | None: ...
+
+    def names(self, folder: str) -> list[str]: ...
+
+    def remove(self, path: str) -> None: ...
+
+    def rename(self, path: str, to: str) -> None: ...
+
+    def pack(self, path: str) -> None: ...
+
+
 class LogRotation:
-    """`containers` gives what the agent has observed: log paths and states; no runtime call is made to look."""
+    """Rotates the logs of running containers while run() runs.
+
+    `containers` returns what the agent has observed, with log paths and states: the check makes no call to the runtime.
+    """
 
     def __init__(
         self,
@@ -55,11 +72,12 @@ class LogRotation:
         if self._settings.max_size < 0:
             await asyncio.Event().wait()
         while True:
-            await self._clock.sleep(self._settings.monitor_interval)  # first: a start has more urgent things to do
+            # The pause comes first, because a starting agent has more urgent work.
+            await self._clock.sleep(self._settings.monitor_interval)
             await self.rotate_all()
 
     async def rotate_all(self) -> int:
-        """Rotate what is due; returns how many logs were rotated."""
+        """Rotate the logs that are due and return how many were rotated."""
         running = [entry for entry in self._containers() if entry.state is RunState.RUNNING and entry.log_path]
         due = [entry for entry in running if self._is_due(entry)]
         return sum(await asyncio.gather(*(self._guarded(entry) for entry in due)))
@@ -79,7 +97,7 @@ class LogRotation:
     async def _rotate(self, container: ContainerState) -> bool:
         path = container.log_path
         if self._folder.size(path) is None:
-            # Somebody removed it: the runtime writes into a file without a name until it opens a new one.
+            # The file was removed: until the runtime opens a new one, it writes into the deleted file.
             await self._runtime.reopen_log(container.id)
             return False
         folder, current = os.path.split(path)

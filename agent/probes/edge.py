@@ -1,6 +1,6 @@
-"""Carries a probe out: a command, a GET, a connection, a gRPC health check. Decides nothing but the verdict's kind.
+"""Makes one attempt of a probe: a command, an HTTP GET, a TCP connection or a gRPC health check.
 
-Follows pkg/probe/{exec,http,tcp,grpc}; the words of failures are those that users know from there.
+Follows pkg/probe/{exec,http,tcp,grpc}, with the same texts for failures.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ import grpc
 from yarl import URL
 
 from agent.common.model.errors import CriError
-from agent.probes.model import Ask, ExecAsk, GrpcAsk, HttpAsk, Outcome, TcpAsk, Verdict
+from agent.probes.model import ExecRequest, GrpcRequest, HttpRequest, Outcome, ProbeRequest, TcpRequest, Verdict
 from agent.runtime.model import RuntimeService
 from nodelib.errors import NodewrightError
 from nodelib.version import KUBERNETES_MINOR
 
 _T = TypeVar("_T")
-_LATE = 0.02  # seconds by which a timer may be late on a machine that is not short of CPU
+_LATE = 0.02  # seconds; a timer that is later than this shows that the agent got no CPU
 _MOST_OUTPUT = 10 * 1024
 _MOST_REDIRECTS = 10
 _AUTO_HEADERS = ("Accept", "Accept-Encoding", "User-Agent")
@@ -34,22 +34,22 @@ _SERVING_STATUS = {0: "UNKNOWN", 2: "NOT_SERVING", 3: "SERVICE_UNKNOWN"}
 
 
 class ProbeIo:
-    """One of these serves all probes: the TLS context is made once, connections are never kept. close() it."""
+    """One instance serves all probes: it creates one TLS context and keeps no connections. Call close() at the end."""
 
     def __init__(self, runtime: RuntimeService) -> None:
         self._runtime = runtime
         self._session: aiohttp.ClientSession | None = None
 
-    async def run(self, ask: Ask, container_id: str, timeout: float) -> Outcome:
-        """One attempt, at most `timeout` seconds. Never raises but for cancellation."""
+    async def run(self, request: ProbeRequest, container_id: str, timeout: float) -> Outcome:
+        """One attempt of at most `timeout` seconds. Raises nothing but CancelledError."""
         try:
-            if isinstance(ask, HttpAsk):
-                return await self._http(ask, timeout)
-            if isinstance(ask, ExecAsk):
-                return await self._exec(ask, container_id, timeout)
-            if isinstance(ask, TcpAsk):
-                return await _tcp(ask, timeout)
-            return await _grpc(ask, timeout)
+            if isinstance(request, HttpRequest):
+                return await self._http(request, timeout)
+            if isinstance(request, ExecRequest):
+                return await self._exec(request, container_id, timeout)
+            if isinstance(request, TcpRequest):
+                return await _tcp(request, timeout)
+            return await _grpc(request, timeout)
         except (NodewrightError, OSError, ValueError) as error:
             return Outcome(Verdict.ERROR, str(error))
 
@@ -58,52 +58,54 @@ class ProbeIo:
             await self._session.close()
             self._session = None
 
-    async def _exec(self, ask: ExecAsk, container_id: str, timeout: float) -> Outcome:
+    async def _exec(self, request: ExecRequest, container_id: str, timeout: float) -> Outcome:
         try:
-            result = await self._runtime.exec_sync(container_id, list(ask.argv), timeout)
+            result = await self._runtime.exec_sync(container_id, list(request.argv), timeout)
         except CriError as error:
             if error.code == "DEADLINE_EXCEEDED":
-                command = " ".join(ask.argv)
+                command = " ".join(request.argv)
                 return Outcome(Verdict.FAILURE, f'command timed out: "{command}" timed out after {timeout:g}s')
             return Outcome(Verdict.ERROR, error.message)
         output = (result.stdout + result.stderr)[:_MOST_OUTPUT].decode(errors="replace")
         return Outcome(Verdict.SUCCESS if result.exit_code == 0 else Verdict.FAILURE, output)
 
-    async def _http(self, ask: HttpAsk, timeout: float) -> Outcome:
+    async def _http(self, request: HttpRequest, timeout: float) -> Outcome:
         try:
-            return await _in_time(self._follow(ask), timeout)
+            return await _in_time(self._follow(request), timeout)
         except TimeoutError:
-            return Outcome(Verdict.FAILURE, f'Get "{ask.url}": context deadline exceeded (timeout {timeout:g}s)')
+            return Outcome(Verdict.FAILURE, f'Get "{request.url}": context deadline exceeded (timeout {timeout:g}s)')
         except aiohttp.ClientConnectorError as error:
-            words = _words(error.os_error)
-            return Outcome(Verdict.FAILURE, f'Get "{ask.url}": dial tcp {ask.host}:{ask.port}: connect: {words}')
+            text = _error_text(error.os_error)
+            return Outcome(
+                Verdict.FAILURE, f'Get "{request.url}": dial tcp {request.host}:{request.port}: connect: {text}'
+            )
         except (aiohttp.ClientError, OSError) as error:
-            return Outcome(Verdict.FAILURE, f'Get "{ask.url}": {error or type(error).__name__}')
+            return Outcome(Verdict.FAILURE, f'Get "{request.url}": {error or type(error).__name__}')
 
-    async def _follow(self, ask: HttpAsk) -> Outcome:
-        """Redirects are followed as long as they stay on the host that was asked."""
-        url = ask.url
+    async def _follow(self, request: HttpRequest) -> Outcome:
+        """Follow redirects as long as they stay on the host of the request."""
+        url = request.url
         for _ in range(_MOST_REDIRECTS):
             async with self._client().get(
-                URL(url, encoded=True), headers=ask.headers, allow_redirects=False
+                URL(url, encoded=True), headers=request.headers, allow_redirects=False
             ) as response:
                 location = response.headers.get("Location")
                 if 300 <= response.status < 400 and location:
                     following = urljoin(url, location)
-                    if urlsplit(following).hostname == urlsplit(ask.url).hostname:
+                    if urlsplit(following).hostname == urlsplit(request.url).hostname:
                         url = following
                         continue
                     body = await _body(response)
                     return Outcome(Verdict.WARNING, f"Probe terminated redirects, Response body: {body}")
                 if 200 <= response.status < 400:
                     return Outcome(Verdict.SUCCESS, await _body(response))
-                # Never the body of a failed answer: https://issue.k8s.io/99425
+                # The body of a failed response is never shown: https://issue.k8s.io/99425
                 return Outcome(Verdict.FAILURE, f"HTTP probe failed with statuscode: {response.status}")
         return Outcome(Verdict.FAILURE, f'Get "{url}": stopped after {_MOST_REDIRECTS} redirects')
 
     def _client(self) -> aiohttp.ClientSession:
         if self._session is None:
-            # A probe asks "does it answer", not "who is it": certificates are not checked, old ones accepted.
+            # A probe checks whether the server answers, not who it is: any certificate is accepted.
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
@@ -119,8 +121,11 @@ class ProbeIo:
 
 
 async def _in_time(work: Coroutine[Any, Any, _T], seconds: float) -> _T:
-    """Raises TimeoutError. Time in which this process did not run is not the container's: when the timer itself comes
-    late, an answer that lies in the socket meanwhile is read first, and as much time is given again (once)."""
+    """Await `work`. Raises TimeoutError after `seconds`.
+
+    Time in which this process did not run does not count against the container: when the timer itself fires late, an
+    answer that is already in the socket is read first, and the lost time is granted once more.
+    """
     loop, task = asyncio.get_running_loop(), asyncio.ensure_future(work)
     deadline = loop.time() + seconds
     try:
@@ -136,8 +141,8 @@ async def _in_time(work: Coroutine[Any, Any, _T], seconds: float) -> _T:
         await asyncio.gather(task, return_exceptions=True)
 
 
-def _words(error: OSError) -> str:
-    """The kernel's words: asyncio puts its own into strerror."""
+def _error_text(error: OSError) -> str:
+    """The kernel's text for the error number: asyncio puts its own text into strerror."""
     return os.strerror(error.errno).lower() if error.errno else str(error)
 
 
@@ -145,41 +150,41 @@ async def _body(response: aiohttp.ClientResponse) -> str:
     return (await response.content.read(_MOST_OUTPUT)).decode(errors="replace")
 
 
-async def _tcp(ask: TcpAsk, timeout: float) -> Outcome:
+async def _tcp(request: TcpRequest, timeout: float) -> Outcome:
     try:
-        _, writer = await _in_time(asyncio.open_connection(ask.host, ask.port), timeout)
+        _, writer = await _in_time(asyncio.open_connection(request.host, request.port), timeout)
     except TimeoutError:
-        return Outcome(Verdict.FAILURE, f"dial tcp {ask.host}:{ask.port}: i/o timeout")
+        return Outcome(Verdict.FAILURE, f"dial tcp {request.host}:{request.port}: i/o timeout")
     except OSError as error:
-        words = _words(error)
-        return Outcome(Verdict.FAILURE, f"dial tcp {ask.host}:{ask.port}: connect: {words}")
+        text = _error_text(error)
+        return Outcome(Verdict.FAILURE, f"dial tcp {request.host}:{request.port}: connect: {text}")
     writer.close()
     with contextlib.suppress(OSError):
         await writer.wait_closed()
     return Outcome(Verdict.SUCCESS)
 
 
-async def _grpc(ask: GrpcAsk, timeout: float) -> Outcome:
-    host = f"[{ask.host}]" if ":" in ask.host else ask.host
-    address = f"{host}:{ask.port}"
+async def _grpc(request: GrpcRequest, timeout: float) -> Outcome:
+    host = f"[{request.host}]" if ":" in request.host else request.host
+    address = f"{host}:{request.port}"
     options = [
         ("grpc.primary_user_agent", f"kube-probe/{KUBERNETES_MINOR}"),
         ("grpc.enable_http_proxy", 0),
         ("grpc.use_local_subchannel_pool", 1),
     ]
-    name = ask.service.encode()
+    name = request.service.encode()
     # HealthCheckRequest{string service = 1}, HealthCheckResponse{ServingStatus status = 1} on the wire.
-    request = b"\x0a" + _varint(len(name)) + name if name else b""
+    message = b"\x0a" + _varint(len(name)) + name if name else b""
     async with grpc.aio.insecure_channel(address, options=options) as channel:
         try:
             async with asyncio.timeout(timeout):
                 await channel.channel_ready()
         except TimeoutError:
-            words = f'timeout: failed to connect service "{address}" within {timeout:g}s: context deadline exceeded'
-            return Outcome(Verdict.FAILURE, words)
+            text = f'timeout: failed to connect service "{address}" within {timeout:g}s: context deadline exceeded'
+            return Outcome(Verdict.FAILURE, text)
         check = channel.unary_unary(_HEALTH, request_serializer=None, response_deserializer=None)
         try:
-            answer: bytes = await check(request, timeout=timeout)
+            answer: bytes = await check(message, timeout=timeout)
         except grpc.aio.AioRpcError as error:
             return Outcome(Verdict.FAILURE, _grpc_failure(error, timeout))
     status = _serving_status(answer)

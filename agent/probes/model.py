@@ -1,4 +1,4 @@
-"""What is asked of a container by a probe, ready to be carried out, and what came of it."""
+"""Requests of probes, ready to be sent, and their outcomes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import Enum
 
 
 class ProbeKind(Enum):
-    """The value is the word in events."""
+    """The value is the word that events use."""
 
     STARTUP = "Startup"
     READINESS = "Readiness"
@@ -20,14 +20,14 @@ class ProbeKind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class ExecAsk:
+class ExecRequest:
     """A command in the container."""
 
     argv: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class HttpAsk:
+class HttpRequest:
     """A GET. `target`: path and query, escaped."""
 
     scheme: str
@@ -43,15 +43,15 @@ class HttpAsk:
 
 
 @dataclass(frozen=True, slots=True)
-class TcpAsk:
-    """A connection that is opened and closed."""
+class TcpRequest:
+    """A TCP connection that is opened and closed."""
 
     host: str
     port: int
 
 
 @dataclass(frozen=True, slots=True)
-class GrpcAsk:
+class GrpcRequest:
     """grpc.health.v1.Health/Check."""
 
     host: str
@@ -60,11 +60,11 @@ class GrpcAsk:
     tls: bool = False
 
 
-Ask = ExecAsk | HttpAsk | TcpAsk | GrpcAsk
+ProbeRequest = ExecRequest | HttpRequest | TcpRequest | GrpcRequest
 
 
 class Verdict(Enum):
-    """WARNING counts as success; ERROR says nothing about the container (the probe itself could not be made)."""
+    """WARNING counts as success. ERROR says nothing about the container: the probe could not be made."""
 
     SUCCESS = "success"
     WARNING = "warning"
@@ -74,7 +74,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One attempt of one probe; `output` is for people."""
+    """The outcome of one attempt; `output` is for people."""
 
     verdict: Verdict
     output: str = ""
@@ -82,7 +82,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class ProbeCost:
-    """How many attempts there were, and the seconds from asking to the answer: of all together, of the longest."""
+    """Number of attempts, and their duration in seconds: the total and the longest."""
 
     runs: int = 0
     seconds: float = 0.0
@@ -93,8 +93,8 @@ class ProbeCost:
 class ProbeAnswer:
     """The newest answer of one probe of a running container, and since when it has been the same.
 
-    `at`, `since` in wall seconds; `times` equal answers in a row, of which it takes `threshold`. `outcome` None: none
-    yet. `period` in seconds; `cost`: of all attempts since this agent watches the container.
+    `at` and `since` are wall seconds, `period` is in seconds. `times` answers in a row were equal; the verdict changes
+    after `threshold`. `outcome` is None before the first answer. `cost` covers all attempts of this agent.
     """
 
     container: str

@@ -1,9 +1,9 @@
-"""Probes: what to ask, when to ask again, and what the answers mean for the container.
+"""Probes: which request to send, when to send it, and what the answers mean for the container.
 
-Follows pkg/kubelet/prober (worker.go, prober.go) and pkg/probe. Two things are quicker than there
-and count nothing that upstream would not count: while a startup probe waits for its first period,
-it is tried in between with failures uncounted; a readiness probe that has not succeeded yet is tried
-again sooner than its period (upstream does that at each sync of the pod).
+Follows pkg/kubelet/prober (worker.go, prober.go) and pkg/probe. Two cases are faster than upstream, without counting
+anything that upstream would not count: a startup probe is already tried during its first period, where failures do not
+count, and a readiness probe that has not succeeded yet is retried sooner than its period (upstream does that at each
+sync of the pod).
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from urllib.parse import quote
 from agent.common.model.pods import Json, Pod, ProbeState
 from agent.containers.plan.expand import expand_all
 from agent.probes.model import (
-    Ask,
-    ExecAsk,
-    GrpcAsk,
-    HttpAsk,
+    ExecRequest,
+    GrpcRequest,
+    HttpRequest,
     Outcome,
     ProbeAnswer,
     ProbeCost,
     ProbeKind,
-    TcpAsk,
+    ProbeRequest,
+    TcpRequest,
     Verdict,
 )
 from nodelib.errors import Invalid
@@ -36,14 +36,14 @@ FIELDS = {
     ProbeKind.READINESS: "readinessProbe",
     ProbeKind.LIVENESS: "livenessProbe",
 }
-_FIRST_RETRY = 0.2  # seconds; doubled each time, until the period is reached
-_SOON = 0.25  # of a period: in so much of it an agent that has just started looks at what ran before it
-_RESTART_GRACE = 10.0  # a container that started this long before the agent was there before it
+_FIRST_RETRY = 0.2  # seconds; doubled each time until the period is reached
+_SOON = 0.25  # part of a period in which a started agent probes the containers that ran before it
+_RESTART_GRACE = 10.0  # seconds; a container that started this long before the agent ran before it
 
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """One probe of one container, defaults filled in. Times in seconds."""
+    """One probe of one container with its defaults. Times in seconds."""
 
     kind: ProbeKind
     action: Json
@@ -56,10 +56,10 @@ class Spec:
 
 @dataclass(frozen=True, slots=True)
 class Track:
-    """What one probe has found so far of one container id.
+    """What one probe has found so far about one container id.
 
-    `verdict` None: not decided; `last` and `run`: the newest answer and how often in a row;
-    `tries`: attempts since the container started; `held`: no more attempts for this container id.
+    `verdict` is None until it is decided. `last` is the newest answer and `run` how often it came in a row. `tries`
+    counts attempts since the container started. `held`: no more attempts for this container id (upstream's onHold).
     """
 
     verdict: bool | None = None
@@ -70,15 +70,15 @@ class Track:
 
 
 def specs(container: Json) -> tuple[Spec, ...]:
-    """The probes of a container, startup first."""
+    """The probes of a container, the startup probe first."""
     return tuple(_spec(kind, container[name]) for kind, name in FIELDS.items() if container.get(name))
 
 
 def initial(spec: Spec, known: Json | None) -> Track:
     """The track of a container seen for the first time by this agent.
 
-    `known`: its ContainerStatus in the API when that is about the same container id. What it says holds until a probe
-    proves otherwise, however young the container is: only an agent before this one can have said it.
+    `known` is its ContainerStatus in the API if it has the same container id. It holds until a probe shows otherwise,
+    even for a young container, because only an earlier agent can have written it.
     """
     if known is None:
         return Track()
@@ -90,12 +90,12 @@ def initial(spec: Spec, known: Json | None) -> Track:
 
 
 def was_before(started_at: float, agent_started: float) -> bool:
-    """Whether a container ran before this agent did; both in wall seconds."""
+    """Whether a container ran before this agent started; both times in wall seconds."""
     return started_at < agent_started - _RESTART_GRACE
 
 
 def record(track: Track, spec: Spec, success: bool, *, counted: bool = True) -> Track:
-    """One more answer. A verdict changes when a threshold of equal answers in a row is reached."""
+    """Add an answer. The verdict changes when equal answers in a row reach the threshold."""
     if not success and not counted:
         return replace(track, tries=track.tries + 1)
     run = track.run + 1 if track.last is success else 1
@@ -103,32 +103,34 @@ def record(track: Track, spec: Spec, success: bool, *, counted: bool = True) -> 
     if run < (spec.successes if success else spec.failures):
         return fresh
     fresh = replace(fresh, verdict=success)
-    # A startup probe has done its work with either verdict; after a failed liveness probe the container goes.
+    # A startup probe is done with either verdict; after a failed liveness probe the container is killed.
     if spec.kind is ProbeKind.STARTUP or (spec.kind is ProbeKind.LIVENESS and not success):
         return replace(fresh, held=True, run=0)
     return fresh
 
 
-def quieted(track: Track, spec: Spec) -> Track:
-    """The pod is being deleted: startup and liveness probes end well, readiness goes on."""
+def stop_liveness_and_startup(track: Track, spec: Spec) -> Track:
+    """The pod is being deleted: startup and liveness probes end as successful, readiness continues."""
     return track if spec.kind is ProbeKind.READINESS else replace(track, verdict=True, held=True)
 
 
 def wanted(spec: Spec, track: Track, started: bool) -> bool:
-    """Whether to probe now: the startup probe until the container has started, the others from then on."""
+    """Whether to probe now: the startup probe until the container has started, the others afterwards."""
     return not track.held and (spec.kind is ProbeKind.STARTUP) is not started
 
 
 def first_counted(spec: Spec, started_at: float) -> float:
-    """When upstream's first attempt would be: readiness at once, the others after a period, never before the delay."""
+    """The time of upstream's first attempt: readiness at once, the others after a period, never before the delay."""
     if spec.kind is ProbeKind.READINESS:
         return started_at + spec.initial_delay
     return started_at + max(spec.initial_delay, spec.period)
 
 
 def first_due(spec: Spec, started_at: float, now: float, *, restarted: bool, jitter: float) -> float:
-    """When to probe first. `jitter` 0 to 1 spreads the probes of containers that were there before the agent: no one
-    has looked at them meanwhile, so soon; lag() gives them the rest of their period's width."""
+    """When to probe first. `jitter` (0 to 1) spreads the probes of containers that ran before the agent.
+
+    Those are probed soon, because nobody has probed them meanwhile; lag() then spreads them over the whole period.
+    """
     if restarted:
         return max(now + jitter * _SOON * min(spec.period, 10.0), started_at + spec.initial_delay)
     if spec.kind is ProbeKind.STARTUP:
@@ -148,25 +150,27 @@ def next_due(spec: Spec, track: Track, started_at: float, began: float, now: flo
 
 
 def lag(spec: Spec, track: Track, *, restarted: bool, jitter: float) -> float:
-    """Seconds by which the second attempt at what ran before the agent comes later than a period after
-    the first, so that such probes are spread over a period from then on (upstream: over a period from the start)."""
-    if not restarted or track.tries != 1 or track.verdict is None:  # one without a verdict is tried again soon
+    """Extra seconds before the second attempt of a probe whose container ran before the agent.
+
+    They spread such probes over a whole period from then on (upstream spreads the first attempt over a period).
+    """
+    if not restarted or track.tries != 1 or track.verdict is None:  # without a verdict it is retried soon
         return 0.0
     return jitter * (1 - _SOON) * min(spec.period, 10.0)
 
 
 def is_counted(spec: Spec, started_at: float, began: float) -> bool:
-    """Whether a failure of an attempt at `began` counts and is told: not before upstream's first attempt."""
+    """Whether a failed attempt at `began` counts: not before upstream's first attempt."""
     return began >= first_counted(spec, started_at)
 
 
-def is_told(spec: Spec, track: Track, counted: bool) -> bool:
-    """Whether a failure is worth an Event: the sooner retries of a readiness probe are not, but for the first."""
+def is_reported(spec: Spec, track: Track, counted: bool) -> bool:
+    """Whether a failure gets an Event: early retries of a readiness probe do not, except the first."""
     return counted and (spec.kind is not ProbeKind.READINESS or track.verdict is not None or track.tries == 0)
 
 
 def state(tracks: Mapping[ProbeKind, Track]) -> ProbeState:
-    """What the tracks of one container say together."""
+    """The state of a container from the tracks of its probes."""
     startup, readiness = tracks.get(ProbeKind.STARTUP), tracks.get(ProbeKind.READINESS)
     liveness = tracks.get(ProbeKind.LIVENESS)
     started = startup is None or startup.verdict is True
@@ -184,7 +188,7 @@ def state(tracks: Mapping[ProbeKind, Track]) -> ProbeState:
 
 
 def unanswered(spec: Spec, container: str, started_at: float) -> ProbeAnswer:
-    """What is told of a probe before its first answer; `started_at` in wall seconds."""
+    """The placeholder for a probe before its first answer; `started_at` in wall seconds."""
     threshold = spec.successes if spec.kind is ProbeKind.READINESS else spec.failures
     return ProbeAnswer(container, spec.kind, None, started_at, started_at, 0, threshold, spec.period)
 
@@ -192,7 +196,7 @@ def unanswered(spec: Spec, container: str, started_at: float) -> ProbeAnswer:
 def answered(
     before: ProbeAnswer | None, spec: Spec, container: str, outcome: Outcome, now: float, took: float = 0.0
 ) -> ProbeAnswer:
-    """One more answer, in a row with those before it that had the same verdict. `took`: seconds."""
+    """Add an answer to those before it that had the same verdict; `took` in seconds."""
     past = before.cost if before is not None else ProbeCost()
     cost = ProbeCost(past.runs + 1, past.seconds + took, max(past.worst, took))
     same = before is not None and before.outcome is not None and before.outcome.verdict is outcome.verdict
@@ -201,26 +205,26 @@ def answered(
     return ProbeAnswer(container, spec.kind, outcome, now, since, times, threshold, spec.period, cost)
 
 
-def ask_of(spec: Spec, container: Json, ip: str) -> Ask:
-    """The request to make. Raises Invalid for a port name that the container does not have, or no address."""
+def request_of(spec: Spec, container: Json, ip: str) -> ProbeRequest:
+    """The request to send. Raises Invalid for an unknown port name, or a pod without an address."""
     action = spec.action
     if action.get("exec") is not None:
         env = {
             entry["name"]: entry.get("value", "") for entry in container.get("env") or [] if "valueFrom" not in entry
         }
-        return ExecAsk(tuple(expand_all(action["exec"].get("command"), env)))
+        return ExecRequest(tuple(expand_all(action["exec"].get("command"), env)))
     if action.get("httpGet") is not None:
         return _http(action["httpGet"], container, ip)
     if action.get("tcpSocket") is not None:
         asked = action["tcpSocket"]
-        return TcpAsk(_host(asked.get("host"), ip), _port(asked["port"], container))
+        return TcpRequest(_host(asked.get("host"), ip), _port(asked["port"], container))
     if action.get("grpc") is not None:
         asked = action["grpc"]
-        return GrpcAsk(_host(None, ip), int(asked["port"]), asked.get("service") or "")
+        return GrpcRequest(_host(None, ip), int(asked["port"]), asked.get("service") or "")
     raise Invalid(f"missing probe handler for container {container['name']}", step="probe")
 
 
-def _http(asked: Json, container: Json, ip: str) -> HttpAsk:
+def _http(asked: Json, container: Json, ip: str) -> HttpRequest:
     headers = [(entry["name"], entry.get("value", "")) for entry in asked.get("httpHeaders") or []]
     given = {name.lower(): value for name, value in headers}
     if "user-agent" not in given:
@@ -231,7 +235,7 @@ def _http(asked: Json, container: Json, ip: str) -> HttpAsk:
         headers = [(name, value) for name, value in headers if name.lower() != "accept"]
     path = asked.get("path") or "/"
     target = quote(path.partition("#")[0], safe="/%:?&=+,;@!$'()*~-._[]")
-    return HttpAsk(
+    return HttpRequest(
         scheme=str(asked.get("scheme") or "HTTP").lower(),
         host=_host(asked.get("host"), ip),
         port=_port(asked["port"], container),
@@ -258,7 +262,7 @@ def _port(port: Any, container: Json) -> int:
 
 
 def _spec(kind: ProbeKind, probe: Json) -> Spec:
-    """API defaults again, for static pods that the API server has not seen."""
+    """Apply API defaults, for static pods that the API server has not seen."""
     return Spec(
         kind=kind,
         action=probe,
@@ -271,7 +275,7 @@ def _spec(kind: ProbeKind, probe: Json) -> Spec:
 
 
 def known_statuses(pod: Pod) -> Iterator[tuple[str, Json]]:
-    """(container id, ContainerStatus) of what the API last showed."""
+    """(container id, ContainerStatus) pairs as last seen in the API."""
     for field in ("containerStatuses", "initContainerStatuses"):
         for status in pod.status.get(field) or []:
             container_id = str(status.get("containerID") or "").rpartition("//")[2]

@@ -1,7 +1,7 @@
-"""Probes of ports.py: one wheel of due times for all probes of all pods.
+"""Runs all probes of all pods from one queue of due times (Probes of agent/pods/ports.py).
 
-A task exists only while an attempt is under way. `on_change(uid)` is called when an answer changes
-what a pod's status or its plan depends on, never for an answer that says the same again.
+A task exists only while an attempt is running. `on_change(uid)` is called when an answer changes something that the
+pod's status or plan depends on, never for an answer that repeats the last one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from agent.common.metrics import Metrics
 from agent.common.model.pods import ContainerState, Json, Pod, ProbeState
 from agent.common.ports import Events, Notify
 from agent.probes import plan
-from agent.probes.model import Ask, Outcome, ProbeAnswer, ProbeKind, Verdict
+from agent.probes.model import Outcome, ProbeAnswer, ProbeKind, ProbeRequest, Verdict
 from agent.probes.plan import Spec, Track
 from nodelib.clock import Clock, at_most
 from nodelib.errors import Invalid
@@ -30,20 +30,20 @@ log = logging.getLogger(__name__)
 
 _ATTEMPTS_ON_ERROR = 3
 _FIRST_ROUND = 1.0  # seconds
-_RESULT_WORDS = {Verdict.SUCCESS: "successful", Verdict.WARNING: "successful", Verdict.FAILURE: "failed"}
+_RESULT_LABELS = {Verdict.SUCCESS: "successful", Verdict.WARNING: "successful", Verdict.FAILURE: "failed"}
 
 Key = tuple[str, str, ProbeKind]  # pod UID, container id, kind
 
 
 class Io(Protocol):
-    """probes/edge.py ProbeIo."""
+    """One attempt of a probe (probes/edge.py ProbeIo)."""
 
-    async def run(self, ask: Ask, container_id: str, timeout: float) -> Outcome: ...
+    async def run(self, request: ProbeRequest, container_id: str, timeout: float) -> Outcome: ...
 
 
 @dataclass(slots=True)
 class _Watched:
-    """One running container and its probes. `started_at` on the monotonic clock."""
+    """One running container and its probes. `started_at` is on the monotonic clock."""
 
     container: Json
     state: ContainerState
@@ -59,28 +59,31 @@ class _PodProbes:
     pod: Pod
     ip: str
     watched: dict[str, _Watched] = field(default_factory=dict)
-    fatal: dict[str, ProbeAnswer] = field(default_factory=dict)  # by container: what its last attempt was stopped for
+    fatal: dict[str, ProbeAnswer] = field(default_factory=dict)  # by container name: the answer that ended it
 
 
 class ProbeKeeper:
-    """Spawn run(). Due times are monotonic: a step of the wall clock moves no probe."""
+    """Probes the running containers of all pods (upstream's prober.Manager) while run() runs.
+
+    Due times are monotonic, so a change of the wall clock moves no probe.
+    """
 
     def __init__(self, io: Io, events: Events, on_change: Notify, clock: Clock, metrics: Metrics) -> None:
         self._io, self._events, self._on_change, self._clock, self._metrics = io, events, on_change, clock, metrics
         self._measured: defaultdict[str, set[tuple[str, ...]]] = defaultdict(set)
         self._agent_started = clock.now()
         self._pods: dict[str, _PodProbes] = {}
-        self._wheel: list[tuple[float, int, Key]] = []
+        self._queue: list[tuple[float, int, Key]] = []
         self._due: dict[Key, float] = {}
-        self._under_way: dict[Key, asyncio.Task[None]] = {}
+        self._running: dict[Key, asyncio.Task[None]] = {}
         self._order = itertools.count()
         self._sooner = asyncio.Event()
-        self._unseen: set[Key] = set()  # of containers that were there before the agent, not tried yet
-        self._seen = asyncio.Event()
-        self._seen.set()
+        self._untried: set[Key] = set()  # of containers that ran before the agent and are not probed yet
+        self._all_tried = asyncio.Event()
+        self._all_tried.set()
 
     def ensure(self, pod: Pod, running: Mapping[str, ContainerState], ips: tuple[str, ...]) -> None:
-        """Probe these running containers (by name) and no others of this pod."""
+        """Probe exactly these running containers (by name) of this pod."""
         kept = self._pods.get(pod.uid)
         if kept is None:
             kept = self._pods[pod.uid] = _PodProbes(pod, "")
@@ -92,13 +95,15 @@ class ProbeKeeper:
             if container_id not in kept.watched:
                 self._add(kept, name, state)
         if pod.is_deleted:
-            self._quiet(kept)
+            self._stop_liveness_and_startup(kept)
         if not kept.watched and not kept.fatal:
             del self._pods[pod.uid]
 
     def recall(self, uid: str, shown: Pod) -> None:
-        """What `shown` says of the pod's containers holds, where no probe has answered yet: a static pod is probed
-        before its mirror pod is known."""
+        """Take over the container statuses in `shown` where no probe has answered yet.
+
+        A static pod is probed before its mirror pod, which has the earlier status, is known.
+        """
         kept = self._pods.get(uid)
         known = dict(plan.known_statuses(shown))
         for container_id, watched in kept.watched.items() if kept else ():
@@ -108,12 +113,12 @@ class ProbeKeeper:
             self._schedule_wanted(uid, watched)
 
     def states(self, uid: str) -> Mapping[str, ProbeState]:
-        """By container id; containers without probes are not listed."""
+        """Probe state by container id, without containers that have no probes."""
         kept = self._pods.get(uid)
         return {one: plan.state(watched.tracks) for one, watched in kept.watched.items()} if kept else {}
 
     def findings(self, uid: str) -> tuple[ProbeAnswer, ...]:
-        """The newest answer of each probe that has to run now or has run, and what ended a container; for people."""
+        """The newest answer of each probe, and those that ended a container, for people to read."""
         kept = self._pods.get(uid)
         watched_now = {watched.container["name"] for watched in kept.watched.values()} if kept else set()
         fatal = kept.fatal.items() if kept else ()
@@ -128,8 +133,8 @@ class ProbeKeeper:
         )
 
     async def first_round(self) -> None:
-        """Until each probe of a container that was there before the agent has been tried, a second at most."""
-        await at_most(self._clock, _FIRST_ROUND, self._seen)
+        """Wait until each probe of a container that ran before the agent was tried once, for at most a second."""
+        await at_most(self._clock, _FIRST_ROUND, self._all_tried)
 
     def forget(self, uid: str) -> None:
         kept = self._pods.get(uid)
@@ -142,13 +147,13 @@ class ProbeKeeper:
             self._metrics.prober_probe_duration.remove_by_labels(dict(zip(names, labels, strict=True)))
 
     async def run(self) -> None:
-        """Until cancelled; attempts under way are cancelled with it."""
+        """Until cancelled; running attempts are cancelled too."""
         try:
             while True:
                 self._start_due()
                 await self._wait()
         finally:
-            for task in list(self._under_way.values()):
+            for task in list(self._running.values()):
                 task.cancel()
 
     def _add(self, kept: _PodProbes, name: str, state: ContainerState) -> None:
@@ -166,34 +171,34 @@ class ProbeKeeper:
         self._schedule_wanted(kept.pod.uid, watched)
 
     def _schedule_wanted(self, uid: str, watched: _Watched) -> None:
-        """Give a time to each probe that has to run and has none yet."""
+        """Schedule each probe that has to run and is not scheduled yet."""
         started = plan.state(watched.tracks).started
         for kind, spec in watched.specs.items():
             key = (uid, watched.state.id, kind)
-            if key in self._due or key in self._under_way or not plan.wanted(spec, watched.tracks[kind], started):
+            if key in self._due or key in self._running or not plan.wanted(spec, watched.tracks[kind], started):
                 continue
             now, jitter = self._clock.monotonic(), random.random()
             due = plan.first_due(spec, watched.started_at, now, restarted=watched.restarted, jitter=jitter)
             self._schedule(key, due)
             if watched.restarted and not watched.tracks[kind].tries:
-                self._unseen.add(key)
-                self._seen.clear()
+                self._untried.add(key)
+                self._all_tried.clear()
 
     def _tried(self, key: Key) -> None:
-        self._unseen.discard(key)
-        if not self._unseen:
-            self._seen.set()
+        self._untried.discard(key)
+        if not self._untried:
+            self._all_tried.set()
 
     def _schedule(self, key: Key, due: float) -> None:
         self._due[key] = due
-        heapq.heappush(self._wheel, (due, next(self._order), key))
-        if self._wheel[0][2] == key:
+        heapq.heappush(self._queue, (due, next(self._order), key))
+        if self._queue[0][2] == key:
             self._sooner.set()
 
-    def _quiet(self, kept: _PodProbes) -> None:
+    def _stop_liveness_and_startup(self, kept: _PodProbes) -> None:
         for container_id, watched in kept.watched.items():
             for kind, spec in watched.specs.items():
-                fresh = plan.quieted(watched.tracks[kind], spec)
+                fresh = plan.stop_liveness_and_startup(watched.tracks[kind], spec)
                 if fresh != watched.tracks[kind]:
                     watched.tracks[kind] = fresh
                     self._unschedule((kept.pod.uid, container_id, kind))
@@ -207,26 +212,26 @@ class ProbeKeeper:
     def _unschedule(self, key: Key) -> None:
         self._due.pop(key, None)
         self._tried(key)
-        task = self._under_way.pop(key, None)
+        task = self._running.pop(key, None)
         if task is not None:
             task.cancel()
 
     def _start_due(self) -> None:
         now = self._clock.monotonic()
-        while self._wheel and self._wheel[0][0] <= now:
-            due, _, key = heapq.heappop(self._wheel)
+        while self._queue and self._queue[0][0] <= now:
+            due, _, key = heapq.heappop(self._queue)
             if self._due.get(key) != due:
                 continue  # unscheduled or moved meanwhile
             del self._due[key]
             task = asyncio.create_task(self._attempt(key), name=f"probe {key[2].value} {key[1][:12]}")
-            self._under_way[key] = task
+            self._running[key] = task
             task.add_done_callback(partial(self._ended, key))
 
     async def _wait(self) -> None:
         self._sooner.clear()
         timer = (
-            asyncio.ensure_future(self._clock.sleep(max(0.0, self._wheel[0][0] - self._clock.monotonic())))
-            if self._wheel
+            asyncio.ensure_future(self._clock.sleep(max(0.0, self._queue[0][0] - self._clock.monotonic())))
+            if self._queue
             else None
         )
         sooner = asyncio.ensure_future(self._sooner.wait())
@@ -238,8 +243,8 @@ class ProbeKeeper:
                 timer.cancel()
 
     def _ended(self, key: Key, task: asyncio.Task[None]) -> None:
-        if self._under_way.get(key) is task:
-            del self._under_way[key]
+        if self._running.get(key) is task:
+            del self._running[key]
         if not task.cancelled() and task.exception() is not None:
             log.error("probe %s failed unexpectedly", key, exc_info=task.exception())
             self._schedule(key, self._clock.monotonic() + 10.0)
@@ -250,19 +255,20 @@ class ProbeKeeper:
         watched = kept.watched[container_id]
         spec, began = watched.specs[kind], self._clock.monotonic()
         before = plan.state(watched.tracks)
-        outcome = await self._ask(kept, watched, spec)
+        outcome = await self._send(kept, watched, spec)
         self._tried(key)
         name, now, took = watched.container["name"], self._clock.now(), self._clock.monotonic() - began
         watched.answers[kind] = plan.answered(watched.answers.get(kind), spec, name, outcome, now, took)
         counted = watched.restarted or plan.is_counted(spec, watched.started_at, began)
         track = watched.tracks[kind]
-        self._tell(kept.pod, watched.container, kind, outcome, plan.is_told(spec, track, counted))
+        if plan.is_reported(spec, track, counted):
+            self._report(kept.pod, watched.container, kind, outcome)
         if outcome.verdict is not Verdict.ERROR:
             success = outcome.verdict is not Verdict.FAILURE
             track = plan.record(track, spec, success, counted=counted)
             watched.tracks[kind] = track
         self._count(kept.pod, watched.container, kind, outcome, took)
-        self._under_way.pop(key, None)
+        self._running.pop(key, None)
         after = plan.state(watched.tracks)
         if plan.wanted(spec, track, after.started):
             later = plan.lag(spec, track, restarted=watched.restarted, jitter=random.random())
@@ -274,21 +280,21 @@ class ProbeKeeper:
             self._schedule_wanted(uid, watched)
             self._on_change(uid)
 
-    async def _ask(self, kept: _PodProbes, watched: _Watched, spec: Spec) -> Outcome:
-        """An attempt that could not be made is made up to three times, as upstream does."""
+    async def _send(self, kept: _PodProbes, watched: _Watched, spec: Spec) -> Outcome:
+        """Send the request. An attempt that could not be made is repeated up to three times, as upstream does."""
         outcome = Outcome(Verdict.ERROR)
         for _ in range(_ATTEMPTS_ON_ERROR):
             try:
-                ask = plan.ask_of(spec, watched.container, kept.ip)
+                request = plan.request_of(spec, watched.container, kept.ip)
             except Invalid as error:
                 return Outcome(Verdict.ERROR, error.message)
-            outcome = await self._io.run(ask, watched.state.id, spec.timeout)
+            outcome = await self._io.run(request, watched.state.id, spec.timeout)
             if outcome.verdict is not Verdict.ERROR:
                 break
         return outcome
 
-    def _tell(self, pod: Pod, container: Json, kind: ProbeKind, outcome: Outcome, told: bool) -> None:
-        if outcome.verdict is Verdict.SUCCESS or not told:
+    def _report(self, pod: Pod, container: Json, kind: ProbeKind, outcome: Outcome) -> None:
+        if outcome.verdict is Verdict.SUCCESS:
             return
         if outcome.verdict is Verdict.WARNING:
             reason, message = "ProbeWarning", f"{kind.value} probe warning: {outcome.output}"
@@ -300,7 +306,7 @@ class ProbeKeeper:
         self._events.emit(pod.raw, "Warning", reason, message, container=container["name"])
 
     def _count(self, pod: Pod, container: Json, kind: ProbeKind, outcome: Outcome, seconds: float) -> None:
-        result = _RESULT_WORDS.get(outcome.verdict, "unknown")
+        result = _RESULT_LABELS.get(outcome.verdict, "unknown")
         labels = (kind.value, container["name"], pod.name, pod.namespace)
         self._measured[pod.uid].add(labels)
         self._metrics.prober_probe.labels(kind.value, result, *labels[1:], pod.uid).inc()

@@ -1,4 +1,4 @@
-"""What the HTTPS server is told of certificates, and what a client's says."""
+"""Settings of the HTTPS server, its certificates, and what its edges find."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from agent.common.model.durations import seconds
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """Where the serving pair and the client CAs are, and what may be spoken.
+    """Paths of the serving certificate and of the client CAs, and the allowed versions and ciphers.
 
-    `preferred`: certificate and key in one file, which takes the place of the pair as soon as it is there.
+    `preferred` holds certificate and key in one file and replaces the pair as soon as it exists.
     """
 
     cert_file: str
@@ -26,7 +26,7 @@ class TlsFiles:
 
 @dataclass(frozen=True, slots=True)
 class ClientSubject:
-    """Of a client certificate that TLS has verified; `fingerprint`: SHA-256 in hex."""
+    """The subject of a client certificate that TLS has verified. `fingerprint` is its SHA-256 in hex."""
 
     name: str
     uid: str
@@ -35,13 +35,13 @@ class ClientSubject:
 
 
 def self_signed_files(folder: str) -> tuple[str, str]:
-    """Certificate and key that an unconfigured server keeps in its cert-dir; upstream's names."""
+    """Paths of the self-signed certificate and its key in `folder`, with upstream's names."""
     return f"{folder}/kubelet.crt", f"{folder}/kubelet.key"
 
 
 @dataclass(frozen=True, slots=True)
 class AuthSettings:
-    """Who may use the kubelet API, and how long answers of the API server are remembered."""
+    """Who may use the kubelet API. The times are how long the API server's answers are cached, in seconds."""
 
     anonymous: Annotated[bool, config("authentication.anonymous.enabled")]
     client_ca_file: Annotated[str, config("authentication.x509.clientCAFile")]
@@ -54,9 +54,9 @@ class AuthSettings:
 
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
-    """The HTTPS server on `port`, the health server (port 0: none) and the read-only port (0: none).
+    """The HTTPS server on `port`, the read-only port and the health port (0 for none of them).
 
-    `local_socket`: a unix socket for root on this machine, "": none.
+    `local_socket` is a unix socket for root on this machine, "" for none. `streaming_idle_timeout` in seconds.
     """
 
     enabled: Annotated[bool, config("enableServer")]
@@ -75,3 +75,17 @@ class ServerSettings:
     auth: AuthSettings
     tls_bootstrap: Annotated[bool, config("serverTLSBootstrap")] = False
     local_socket: str = "/run/nodewright/agent.sock"
+
+
+@dataclass(frozen=True, slots=True)
+class SystemLogFile:
+    """A regular file below the host's log folder; `path` is absolute and free of links."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class SystemLogFolder:
+    """A folder below the host's log folder: sorted names, those of folders with a slash at the end."""
+
+    names: tuple[str, ...]

@@ -1,7 +1,7 @@
-"""Figures of one moment: what cgroups, /proc, file systems and the runtime said. Times in nanoseconds since the epoch.
+"""Stats of one moment from cgroups, /proc, file systems and the runtime.
 
-Counters are cumulative as the kernel keeps them; sizes in bytes, CPU time in nanoseconds. A
-limit of 0 means that there is none.
+Times are in nanoseconds since the epoch, sizes in bytes, CPU time in nanoseconds. Counters are cumulative as the kernel
+keeps them. A limit of 0 means that there is none.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """Time that tasks waited: microseconds in all, and percent of the last 10, 60 and 300 seconds."""
+    """Time that tasks waited: total in microseconds, and percent of the last 10, 60 and 300 seconds."""
 
     total: int = 0
     avg10: float = 0.0
@@ -22,7 +22,7 @@ class Stall:
 
 @dataclass(frozen=True, slots=True)
 class Pressure:
-    """Stall information of one resource: some task waited, all of them did. Zero where the kernel tells none (v1)."""
+    """Stall information of one resource: some tasks waited, or all did. Zero where the kernel has none (v1)."""
 
     some: Stall = field(default_factory=Stall)
     full: Stall = field(default_factory=Stall)
@@ -84,7 +84,7 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class ContainerDetails:
-    """What only /metrics/cadvisor tells of a container. Limits that are not set are 0, but `open_files`: -1."""
+    """What only /metrics/cadvisor shows of a container. A limit that is not set is 0, for `open_files` -1."""
 
     file_descriptors: int = 0
     sockets: int = 0
@@ -122,7 +122,7 @@ class Disk:
 
 @dataclass(frozen=True, slots=True)
 class Details:
-    """What only /metrics/cadvisor tells: of containers by cgroup path, and of the disks below the node's files."""
+    """What only /metrics/cadvisor shows: containers by cgroup path, and the disks under the node's file systems."""
 
     containers: Mapping[str, ContainerDetails] = field(default_factory=dict)
     disks: tuple[tuple[Disk, FsUsage], ...] = ()
@@ -130,7 +130,7 @@ class Details:
 
 @dataclass(frozen=True, slots=True)
 class PodCgroup:
-    """Where a pod's figures are: its cgroup and those of its containers by id, paths below the mount."""
+    """The cgroup of a pod and those of its containers by id, as paths below the mount."""
 
     path: str
     containers: Mapping[str, str]
@@ -153,7 +153,7 @@ class Interface:
 
 @dataclass(frozen=True, slots=True)
 class FsUsage:
-    """A file system, or what one directory uses of it. `device`: st_dev, which tells file systems apart."""
+    """A file system, or the part that one directory uses. `device` is st_dev, which identifies the file system."""
 
     at: int
     capacity: int = 0
@@ -167,7 +167,7 @@ class FsUsage:
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """What a container has written into its own layer."""
+    """What a container has written into its writable layer."""
 
     at: int
     used: int
@@ -176,7 +176,7 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class ContainerStats:
-    """A running container, or (name "") the sandbox's own process."""
+    """A running container, or the sandbox's own process (name "")."""
 
     id: str
     name: str
@@ -189,7 +189,7 @@ class ContainerStats:
 
 @dataclass(frozen=True, slots=True)
 class VolumeStats:
-    """A mounted volume. `ephemeral`: it lives on the node's own disk and counts as local ephemeral storage."""
+    """A mounted volume. `ephemeral`: it is on the node's own disk and counts as local ephemeral storage."""
 
     name: str
     usage: FsUsage
@@ -199,7 +199,7 @@ class VolumeStats:
 
 @dataclass(frozen=True, slots=True)
 class PodStats:
-    """A pod with a cgroup. Network figures are those of its namespace; a pod on the host's has none."""
+    """A pod with a cgroup. `interfaces` are those of its network namespace; a pod on the host network has none."""
 
     uid: str
     namespace: str
@@ -234,7 +234,7 @@ class NodeStats:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Everything at (nearly) one moment, and the CPU usage of an earlier one to make rates from, by cgroup path."""
+    """Everything at (nearly) one moment, and (time, CPU usage) of an earlier one by cgroup path, for rates."""
 
     node: NodeStats
     pods: tuple[PodStats, ...] = ()

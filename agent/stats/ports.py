@@ -1,4 +1,4 @@
-"""The readings that stats are made from: cgroups, the machine, file systems. Tests put fakes here."""
+"""Protocols of what stats are collected from: cgroups, the machine, file systems."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from agent.stats.model import CgroupSample, ContainerDetails, Cpu, Disk, FsUsage
 
 
 class CgroupReadings(Protocol):
-    """Accounting of cgroups (edge/readings.py). Blocks: call it in a thread."""
+    """Accounting of cgroups (edge/cgroups.py). Blocking: call it in a thread."""
 
     def sample(self, path: str) -> CgroupSample | None: ...
 
     def pods(self, kubepods: str) -> dict[str, PodCgroup]: ...
 
-    def a_process(self, path: str) -> int | None: ...
+    def any_pid(self, path: str) -> int | None: ...
 
     def details(self, path: str) -> ContainerDetails | None: ...
 
 
 class MachineReadings(Protocol):
-    """Accounting of the machine, of file systems and of folders (edge/readings.py). Blocks: call it in a thread."""
+    """Accounting of the machine, of file systems and of folders (edge/machine.py). Blocking: call it in a thread."""
 
     def node_memory(self) -> tuple[Memory, int, int]: ...
 
@@ -33,6 +33,8 @@ class MachineReadings(Protocol):
     def interfaces(self, pid: int | str = "self") -> tuple[Interface, ...]: ...
 
     def default_interface(self) -> str: ...
+
+    def cpus(self) -> int: ...
 
     def own_process(self) -> tuple[Cpu, Memory]: ...
 

@@ -1,8 +1,7 @@
-"""Figures on demand: one snapshot from cgroups, /proc, file systems and the runtime, shared by who asks close together.
+"""Stats on demand: one snapshot from cgroups, /proc, file systems and the runtime, shared by callers within 3 seconds.
 
-Nothing runs between requests. `snapshot()` is what the summary, the metrics and the eviction
-read; the size of logs and volumes and the runtime's own figures cost more and come only with
-`storage=True`.
+Nothing runs between requests. The summary, the metrics and eviction read `snapshot()`. Sizes of logs and volumes and
+the runtime's own numbers cost more and are only included with `storage=True`.
 """
 
 from __future__ import annotations
@@ -35,22 +34,25 @@ from nodelib.errors import NodewrightError
 
 log = logging.getLogger(__name__)
 
-_FRESH = 3.0  # seconds for which a snapshot serves everybody
+_FRESH = 3.0  # seconds that a snapshot is shared
 _VOLUMES_FRESH = 60.0  # seconds; upstream's volumeStatsAggPeriod
-_VOLUMES_SOON = 10.0  # seconds; as soon as that where it costs little: whoever writes beyond a limit is to go soon
-_VOLUMES_SHARE = 100  # measuring may take that part of the time
-_OLDEST_BASE = 120.0  # seconds; a rate over a longer time says nothing of now
-_FIRST_BASE = 0.5  # seconds between two readings when there is no earlier one
-_PLUGIN = "kubernetes.io~"
-_SERVED = f"{_PLUGIN}csi"
+_VOLUMES_SOON = 10.0  # seconds; the minimum, so that a pod beyond its limit is evicted soon
+_VOLUMES_SHARE = 100  # measuring may take 1/100 of the time
+_OLDEST_BASE = 120.0  # seconds; a rate over a longer time says nothing about the present
+_FIRST_BASE = 0.5  # seconds between two samples when there is no earlier one
+_PLUGIN_PREFIX = "kubernetes.io~"
+_CSI_PLUGIN = f"{_PLUGIN_PREFIX}csi"
 _ON_TMPFS = {"secret", "projected", "downward-api"}
 
 
 @dataclass(frozen=True, slots=True)
 class StatsSettings:
-    """Where things are. `kubepods`: the cgroup of all pods, as in /proc/<pid>/cgroup; `node_cgroup`: the whole node's,
-    whose memory limit, if it has one, is what the node has (a node may be a namespace of a bigger machine);
-    `runtime_cgroup`: the container runtime's own, "" if it is not known."""
+    """Paths of cgroups (as in /proc/<pid>/cgroup) and folders.
+
+    `kubepods` is the cgroup of all pods. `node_cgroup` is that of the whole node, which may be a part of a bigger
+    machine: its memory limit, if it has one, is the node's capacity. `runtime_cgroup` is the container runtime's, "" if
+    it is not known.
+    """
 
     node_name: str
     kubepods: str = "/kubepods"
@@ -62,7 +64,7 @@ class StatsSettings:
 
 @dataclass(frozen=True, slots=True)
 class _Storage:
-    """What the runtime says of writable layers (by container id) and of its images."""
+    """What the kernel does not know: writable layers by container id, the image file system, volumes of drivers."""
 
     layers: Mapping[str, Layer]
     image_fs: FsUsage | None
@@ -75,9 +77,9 @@ async def _none_served() -> Mapping[str, tuple[VolumeStats, ...]]:
 
 @dataclass(frozen=True, slots=True)
 class StatsSources:
-    """Who is asked; `images` None: there is no image file system to tell of.
+    """Where stats come from; without `images` there is no image file system.
 
-    `served()`: volumes by pod UID that a driver tells of, and nobody may walk.
+    `served()` returns volumes by pod UID whose CSI driver reports their usage; their files are not walked.
     """
 
     pods: PodView
@@ -90,14 +92,14 @@ class StatsSources:
 
 @dataclass(frozen=True, slots=True)
 class _Measured:
-    """The volumes of a pod, and when (monotonic seconds) they are worth another walk."""
+    """The volumes of a pod, and when (monotonic seconds) they may be measured again."""
 
-    again: float
+    refresh_at: float
     volumes: tuple[VolumeStats, ...]
 
 
 class StatsProvider:
-    """Collects snapshots; at most one collection of a kind runs at a time."""
+    """Collects snapshots. At most one collection with storage and one without run at a time."""
 
     def __init__(self, settings: StatsSettings, sources: StatsSources, clock: Clock) -> None:
         self._settings = settings
@@ -112,7 +114,7 @@ class StatsProvider:
         self._volumes: dict[str, _Measured] = {}
 
     async def snapshot(self, *, storage: bool = False, rates: bool = False) -> Snapshot:
-        """At most 3 s old. `rates`: with CPU usage of an earlier moment, which may cost the first caller 0.5 s."""
+        """At most 3 s old. `rates`: with the CPU usage of an earlier moment, for which the first caller waits 0.5 s."""
         async with self._locks[storage]:
             kept = self._kept.get(storage)
             now = self._clock.monotonic()
@@ -130,8 +132,10 @@ class StatsProvider:
             return snapshot
 
     async def with_layers(self, snapshot: Snapshot) -> Snapshot:
-        """The same with the sizes of writable layers and the file system of images. Only the runtime is asked, and
-        no volume: its server may be gone, and whoever looks at it waits."""
+        """The snapshot with sizes of writable layers and the image file system, both from the runtime.
+
+        Volumes are not touched: the server of one may be gone, and a call that reads it would hang.
+        """
         layers, image_fs = await self._layers(), await self._image_fs()
         pods = (
             replace(pod, containers=tuple(replace(one, layer=layers.get(one.id)) for one in pod.containers))
@@ -140,16 +144,16 @@ class StatsProvider:
         return replace(snapshot, node=replace(snapshot.node, image_fs=image_fs), pods=tuple(pods))
 
     async def details(self, snapshot: Snapshot) -> Details:
-        """What else is told of the containers of a snapshot, sandboxes included, and of the node's disks."""
+        """Details of a snapshot's containers, with sandboxes, and of the node's disks."""
         return await asyncio.to_thread(self._details, snapshot)
 
     async def node(self) -> NodeStats:
-        """Memory, CPU, file systems and processes of the machine alone: cheap enough for every few seconds."""
+        """Memory, CPU, file systems and processes of the machine only: cheap enough for every few seconds."""
         image_fs = await self._image_fs()
         return await asyncio.to_thread(self._node, image_fs)
 
     async def usage(self, uids: Collection[str]) -> Mapping[str, PodStats]:
-        """What these pods use now, storage included, by UID; nothing is remembered but the size of volumes."""
+        """What these pods use now, with storage, by UID. Nothing is cached except the sizes of volumes."""
         storage = await self._storage()
         return await asyncio.to_thread(self._usage, uids, storage)
 
@@ -243,7 +247,7 @@ class StatsProvider:
                 waits_io,
             ),
             memory_capacity=capacity,
-            cpus=os.cpu_count() or 1,
+            cpus=self._machine.cpus(),
             interfaces=self._machine.interfaces(),
             default_interface=self._machine.default_interface(),
             fs=self._machine.filesystem(self._settings.root_dir),
@@ -315,24 +319,25 @@ class StatsProvider:
         return None
 
     def _interfaces(self, cgroup: str) -> tuple[Interface, ...]:
-        pid = self._reader.a_process(cgroup)
+        pid = self._reader.any_pid(cgroup)
         return self._machine.interfaces(pid) if pid is not None else ()
 
     def _volumes_of(self, uid: str, pod: Pod | None) -> tuple[VolumeStats, ...]:
         kept = self._volumes.get(uid)
         began = self._clock.monotonic()
-        if kept is not None and began < kept.again:
+        if kept is not None and began < kept.refresh_at:
             return kept.volumes
         specs = {entry["name"]: entry for entry in (pod.spec.get("volumes") or [] if pod is not None else [])}
         found = tuple(
             volume
             for plugin, name, path in self._machine.volumes_of(os.path.join(self._settings.root_dir, "pods"), uid)
-            if plugin != _SERVED
-            and (volume := self._volume(plugin.removeprefix(_PLUGIN), name, path, specs.get(name, {}), pod)) is not None
+            if plugin != _CSI_PLUGIN
+            and (volume := self._volume(plugin.removeprefix(_PLUGIN_PREFIX), name, path, specs.get(name, {}), pod))
+            is not None
         )
         now = self._clock.monotonic()
-        again = now + min(max((now - began) * _VOLUMES_SHARE, _VOLUMES_SOON), _VOLUMES_FRESH)
-        self._volumes[uid] = _Measured(again, found)
+        refresh_at = now + min(max((now - began) * _VOLUMES_SHARE, _VOLUMES_SOON), _VOLUMES_FRESH)
+        self._volumes[uid] = _Measured(refresh_at, found)
         return found
 
     def _volume(self, plugin: str, name: str, path: str, spec: Json, pod: Pod | None) -> VolumeStats | None:
@@ -360,7 +365,7 @@ def _started(observed: ObservedPod) -> int:
 
 
 def _layer(figures: Json) -> Layer | None:
-    # The runtime measures layers every few seconds: the first time 0 means not yet.
+    # The runtime measures layers every few seconds; a timestamp of 0 means not yet.
     if not figures.get("timestamp"):
         return None
     return Layer(int(figures.get("timestamp", 0)), _value(figures, "used_bytes"), _value(figures, "inodes_used"))

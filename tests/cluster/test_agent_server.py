@@ -27,7 +27,8 @@ from agent.logs.work import LogRotation
 from agent.runtime.edge.cri import Cri
 from agent.server.model import AuthSettings, ServerSettings
 from agent.server.work import KubeletServer, ServedNode, ServerDeps, start
-from agent.stats.edge import readings as machine
+from agent.stats.edge import machine
+from agent.stats.edge.cgroups import CgroupReader
 from agent.stats.work import StatsProvider, StatsSettings, StatsSources
 from controlplane.binaries.work import ensure
 from controlplane.images.work import binaries_for, ensure_images
@@ -99,7 +100,7 @@ async def node(parts: tuple[Path, list[Path]]) -> AsyncIterator[Node]:
         container = await _run_pod(stack, state, cri)
         view = await _view(cri)
         clock = SystemClock()
-        sources = StatsSources(view, cri, cri, machine.CgroupReader(), machine)
+        sources = StatsSources(view, cri, cri, CgroupReader(), machine)
         stats = StatsProvider(StatsSettings("node-1", _CGROUP, str(state), str(state / "logs")), sources, clock)
         auth = AuthSettings(True, "", False, 1, "AlwaysAllow", 1, 1)
         settings = ServerSettings(

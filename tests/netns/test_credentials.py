@@ -17,7 +17,7 @@ import pytest
 
 from agent.build import credentials
 from agent.build.credentials import CLIENT, SERVER, Credentials, add_keepers, find_credentials
-from agent.certificates.edge.node_certificates import read_leaf
+from agent.certificates.edge.certificate_store import read_leaf
 from agent.config.parse import parse
 from agent.settings import Settings
 from nodelib.clock import SystemClock
@@ -120,7 +120,7 @@ def test_the_agent_may_run_while_it_bootstraps(place: Place) -> None:
     """On a control plane that joins, the API server to ask is a static pod that the agent itself must start."""
 
     async def work() -> None:
-        found = await find_credentials(place.settings(), SystemClock(), user_agent="test", meanwhile=True)
+        found = await find_credentials(place.settings(), SystemClock(), user_agent="test", in_background=True)
         client = KubeClient(found.access, user_agent="test")
         with pytest.raises(ApiUnreachable):
             await client.get("/version")
@@ -218,7 +218,8 @@ def test_the_serving_certificate_waits_for_approval_and_says_so(place: Place) ->
         keeper = found.keepers[SERVER]
         task = asyncio.create_task(keeper.run())
         try:
-            await until(lambda: "waits for approval" in keeper.waiting)
+            await until(lambda: keeper.waiting is not None and keeper.waiting.needs_approval)
+            assert "waits for approval" in found.conditions()[0].message
             shown = found.conditions()[0]
             assert (shown.status, shown.reason) == ("False", "WaitingForApproval")
             name = shown.message.rsplit(" ", 1)[-1]

@@ -1,0 +1,1 @@
+"""Certificate files, CertificateSigningRequests, and the metrics of certificates."""

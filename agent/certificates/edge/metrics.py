@@ -1,4 +1,4 @@
-"""Figures of the node's own certificates under upstream's names (pkg/kubelet/certificate, kubelet.go)."""
+"""Metrics of the node's own certificates under upstream's names (pkg/kubelet/certificate, kubelet.go)."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from prometheus_client.metrics_core import Metric
 
 
 @dataclass(frozen=True, slots=True)
-class CertificateFigures:
-    """`ttl`: seconds that the certificate has left, infinite without one; `failures`: renewals that did not work."""
+class CertificateMetrics:
+    """`ttl`: seconds until the certificate expires, infinite without one. `failures`: renewals that failed."""
 
     ttl: float = math.inf
     failures: int = 0
 
 
 class CertificateCollector:
-    """A collector in the sense of prometheus_client; nothing is counted between scrapes."""
+    """A prometheus_client collector that reads the values when it is scraped."""
 
-    def __init__(self, client: Callable[[], CertificateFigures], server: Callable[[], CertificateFigures]) -> None:
+    def __init__(self, client: Callable[[], CertificateMetrics], server: Callable[[], CertificateMetrics]) -> None:
         self._client, self._server = client, server
 
     def describe(self) -> Iterable[Metric]:

@@ -1,0 +1,1 @@
+"""Request the first certificate (bootstrap) and keep certificates valid (rotation)."""

@@ -1,7 +1,7 @@
-"""From a bootstrap token to this node's own client certificate, before anything else of the agent runs.
+"""TLS bootstrap: from a bootstrap token to this node's own client certificate.
 
-Follows pkg/kubelet/certificate/bootstrap: nothing is done while the kubeconfig is good; else a certificate is asked
-for with the bootstrap credentials, and a kubeconfig that names its file is written.
+Follows pkg/kubelet/certificate/bootstrap: when the kubeconfig is not usable, the node requests a certificate with the
+bootstrap credentials. agent/build/credentials.py decides whether it is needed and writes the kubeconfig.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Protocol
 
 from agent.certificates import plan
 from agent.certificates.model import KeyAndRequest, Pair, Template
-from agent.certificates.plan import Signer
+from agent.certificates.plan import Pending, Signer
 from agent.certificates.work.rotation import Requests, Store, obtain
 from nodelib.backoff import Backoff
 from nodelib.clock import Clock
@@ -25,16 +25,16 @@ log = logging.getLogger(__name__)
 
 
 class FirstKey(Protocol):
-    """certificates/edge/node_certificates.py KeyFile; blocking."""
+    """The key of the first request (certificates/edge/certificate_store.py KeyFile). Blocking."""
 
     def get(self) -> bytes: ...
 
-    def forget(self) -> None: ...
+    def remove(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class BootstrapEdges:
-    """What a bootstrap works through; `requests` speaks with the bootstrap credentials."""
+    """What a bootstrap needs; `requests` uses the bootstrap credentials."""
 
     requests: Requests
     store: Store
@@ -45,7 +45,7 @@ class BootstrapEdges:
 
 
 async def first_certificate(node: str, edges: BootstrapEdges) -> Pair:
-    """Ask until the certificate is there: what can mend itself (no API server yet, no approval yet) is waited for.
+    """Request the certificate and wait for it; temporary problems (no API server yet, no approval yet) are retried.
 
     Raises Permanent when the credentials are refused, the request is denied, or the clocks disagree.
     """
@@ -65,13 +65,14 @@ async def _once(node: str, edges: BootstrapEdges) -> Pair:
     name = plan.bootstrap_name(await asyncio.to_thread(edges.public_key, key), node)
     made = await asyncio.to_thread(edges.make, plan.client_template(node), key)
     try:
-        chain = await obtain(edges.requests, plan.request(Signer.CLIENT, made.request, name=name), _say)
+        chain = await obtain(edges.requests, plan.request(Signer.CLIENT, made.request, name=name), _log_progress)
     except NodewrightError as error:
         if f"CertificateSigningRequest {name}" == error.obj and isinstance(error, Permanent):
-            await asyncio.to_thread(edges.key.forget)  # a denied request stays denied: the next try needs another
+            # A denied request stays denied, so the next try needs another key.
+            await asyncio.to_thread(edges.key.remove)
         raise
     pair = await asyncio.to_thread(edges.store.update, chain, made.key)
-    await asyncio.to_thread(edges.key.forget)
+    await asyncio.to_thread(edges.key.remove)
     problem = plan.clock_problem(pair.leaf, edges.clock.now())
     if problem:
         raise Permanent(f"the certificate was issued, but {problem}", obj=f"node {node}", step="bootstrap")
@@ -79,5 +80,5 @@ async def _once(node: str, edges: BootstrapEdges) -> Pair:
     return pair
 
 
-def _say(message: str) -> None:
-    log.warning("bootstrap: %s", message)
+def _log_progress(pending: Pending) -> None:
+    log.warning("bootstrap: %s", pending.message)

@@ -1,6 +1,7 @@
-"""Keeps one certificate of this node fresh: asks the cluster for it, waits, stores it, tells who uses it.
+"""Keeps one certificate of this node valid: requests it from the cluster, waits, stores it and notifies its user.
 
-Never ends with an expired certificate in silence: `waiting` always says, in words, why there is no new one.
+An expired certificate is never a silent failure: `waiting` always says, in words, why there is no new one.
+Upstream: client-go's util/certificate/certificate_manager.go.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Protocol
 
 from agent.certificates import plan
 from agent.certificates.model import KeyAndRequest, Leaf, Pair, Template
-from agent.certificates.plan import Json, Refusal, Signer
+from agent.certificates.plan import Json, Pending, Refusal, Signer
 from nodelib.backoff import Backoff
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError, Permanent, Temporary
@@ -22,13 +23,13 @@ from nodelib.kube.client import ApiError
 
 log = logging.getLogger(__name__)
 
-_ANSWER_WITHIN = 900.0  # seconds; then a new request is made (certificateWaitTimeout upstream)
-_TEMPLATE_LOOK = 1.0  # seconds between two looks at what the certificate must be for
-_LONGEST_SLEEP = 3600.0  # seconds: the wall clock may be set while we sleep
+_ANSWER_WITHIN = 900.0  # seconds; after that a new request is made (certificateWaitTimeout upstream)
+_TEMPLATE_CHECK = 1.0  # seconds between two checks of what the certificate must contain
+_LONGEST_SLEEP = 3600.0  # seconds; the wall clock may be changed during the sleep
 
 
 class Requests(Protocol):
-    """certificates/edge/node_certificates.py SigningRequests."""
+    """CertificateSigningRequests of the API server (certificates/edge/signing_requests.py)."""
 
     async def create(self, body: Json) -> str: ...
 
@@ -36,7 +37,7 @@ class Requests(Protocol):
 
 
 class Store(Protocol):
-    """certificates/edge/node_certificates.py CertificateStore; blocking."""
+    """The certificates of one purpose on disk (certificates/edge/certificate_store.py). Blocking."""
 
     @property
     def path(self) -> str: ...
@@ -50,9 +51,11 @@ Maker = Callable[[Template], KeyAndRequest]
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """The certificate that is kept: who signs it, where it is. `wanted()` says what for, None while that is not known;
-    `on_new` is told of each new one; `at_once`: the first new one is asked for now, however good the old one is.
+class ManagedCertificate:
+    """A certificate to keep valid: its signer and its store.
+
+    `wanted()` is what it must contain, None while that is not known. `on_new` is called with each new one. `at_once`:
+    request the first new one now, however long the old one is valid.
     """
 
     signer: Signer
@@ -63,26 +66,28 @@ class Kept:
 
 
 class CertificateKeeper:
-    """One certificate. `chance` (0 to 1) spreads over the nodes when a new one is asked for.
+    """Keeps one certificate valid. `chance` (0 to 1) spreads the renewals of many nodes over time.
 
-    `waiting`: why it has no (new) certificate yet, "" when all is well. `pair`: the one in use.
+    `waiting` says why there is no (new) certificate yet, None when all is well. `pair` is the one in use.
     """
 
-    def __init__(self, kept: Kept, requests: Requests, make: Maker, clock: Clock, *, chance: float) -> None:
+    def __init__(
+        self, kept: ManagedCertificate, requests: Requests, make: Maker, clock: Clock, *, chance: float
+    ) -> None:
         self.signer = kept.signer
         self.pair: Pair | None = None
-        self.waiting = ""
+        self.waiting: Pending | None = None
         self.renewals = 0
         self.failures = 0
         self._store, self._wanted, self._on_new, self._at_once = kept.store, kept.wanted, kept.on_new, kept.at_once
         self._requests, self._make, self._clock, self._chance = requests, make, clock, chance
 
     async def run(self) -> None:
-        """Until cancelled. A failure is logged, shown in `waiting`, and tried again with a growing pause."""
+        """Until cancelled. A failure is logged, shown in `waiting`, and retried after a growing pause."""
         try:
             self.pair = await asyncio.to_thread(self._store.current)
         except NodewrightError as error:
-            log.warning("%s; a new one is asked for", error)
+            log.warning("%s; requesting a new one", error)
         pause = Backoff(2.0, 32.0, jitter=0.1)
         while True:
             wanted = await self._until_due()
@@ -91,23 +96,23 @@ class CertificateKeeper:
                 pause.reset()
             except NodewrightError as error:
                 self.failures += 1
-                self._tell(str(error))
+                self._wait_for(Pending(str(error)))
                 await self._clock.sleep(pause.next())
 
     async def _until_due(self) -> Template:
-        """Sleep until a certificate must be asked for, and say what for."""
+        """Sleep until a new certificate is due and return what it must contain."""
         while True:
             wanted = self._wanted()
             if wanted is None:
-                self._tell("the Node object shows no IP address yet")
-                await self._clock.sleep(_TEMPLATE_LOOK)
+                self._wait_for(Pending("the Node object shows no IP address yet"))
+                await self._clock.sleep(_TEMPLATE_CHECK)
                 continue
             left = self._seconds_left(wanted)
             if left <= 0:
                 self._at_once = False
                 return wanted
-            self.waiting = ""
-            await self._clock.sleep(min(left, _TEMPLATE_LOOK * 10, _LONGEST_SLEEP))
+            self.waiting = None
+            await self._clock.sleep(min(left, _TEMPLATE_CHECK * 10, _LONGEST_SLEEP))
 
     def _seconds_left(self, wanted: Template) -> float:
         if self.pair is None or self._at_once or not plan.satisfies(self.pair.leaf, wanted):
@@ -116,43 +121,43 @@ class CertificateKeeper:
 
     async def _renew(self, wanted: Template) -> None:
         made = await asyncio.to_thread(self._make, wanted)
-        chain = await obtain(self._requests, plan.request(self.signer, made.request), self._tell)
+        chain = await obtain(self._requests, plan.request(self.signer, made.request), self._wait_for)
         pair = await asyncio.to_thread(self._store.update, chain, made.key)
         problem = plan.clock_problem(pair.leaf, self._clock.now())
         if problem:
-            log.warning("%s: the new certificate: %s", self.signer, problem)
+            log.warning("%s: problem with the new certificate: %s", self.signer, problem)
         self.pair = pair
         self.renewals += 1
-        self.waiting = ""
-        log.info("%s: new certificate, good for %.0f s: %s", self.signer, _life(pair.leaf), pair.path)
+        self.waiting = None
+        log.info("%s: new certificate, valid for %.0f s: %s", self.signer, _lifetime(pair.leaf), pair.path)
         await self._on_new(pair)
 
-    def _tell(self, message: str) -> None:
-        if message != self.waiting:
-            log.warning("%s: %s", self.signer, message)
-        self.waiting = message
+    def _wait_for(self, pending: Pending) -> None:
+        if pending != self.waiting:
+            log.warning("%s: %s", self.signer, pending.message)
+        self.waiting = pending
 
 
-async def obtain(requests: Requests, body: Json, tell: Callable[[str], None]) -> bytes:
-    """Ask, and wait for the chain in PEM; `tell` hears what is waited for.
+async def obtain(requests: Requests, body: Json, on_pending: Callable[[Pending], None]) -> bytes:
+    """Create the request `body` and return the chain in PEM; `on_pending` is called while it is not answered.
 
-    Raises Permanent when it is refused, Temporary when nobody answers in time or the API server is away.
+    Raises Permanent when it is refused, Temporary when it is not answered in time or the API server is unreachable.
     """
     with _explained(body["spec"]["signerName"]):
         name = await requests.create(body)
         try:
             async with asyncio.timeout(_ANSWER_WITHIN):
-                return await _answer(requests, name, tell)
+                return await _answer(requests, name, on_pending)
         except TimeoutError as error:
             raise Temporary(
                 f"not answered in {_ANSWER_WITHIN:.0f} s",
                 obj=f"CertificateSigningRequest {name}",
                 step="wait for the certificate",
-                action=f"kubectl certificate approve {name}; a new request follows.",
+                action=f"Run kubectl certificate approve {name}. The node makes a new request.",
             ) from error
 
 
-async def _answer(requests: Requests, name: str, tell: Callable[[str], None]) -> bytes:
+async def _answer(requests: Requests, name: str, on_pending: Callable[[Pending], None]) -> bytes:
     while True:
         async with contextlib.aclosing(requests.follow(name)) as seen:
             async for found in seen:
@@ -162,11 +167,11 @@ async def _answer(requests: Requests, name: str, tell: Callable[[str], None]) ->
                         f"{answer.how}: {answer.reason}: {answer.message}",
                         obj=f"CertificateSigningRequest {name}",
                         step="wait for the certificate",
-                        action="See who denied it and why: kubectl describe csr; then delete it, a new one follows.",
+                        action="See who denied it and why: kubectl describe csr. Delete it: the node makes a new one.",
                     )
                 if answer is not None:
                     return answer
-                tell(plan.waits_for(found, name))
+                on_pending(plan.pending(found, name))
 
 
 @contextlib.contextmanager
@@ -179,8 +184,8 @@ def _explained(signer: str) -> Iterator[None]:
                 "the API server does not know these credentials (401)",
                 obj=signer,
                 step="ask for a certificate",
-                action="A bootstrap token may be wrong or have ended: make a new one with `kubeadm token create`;"
-                " a client certificate may have expired: remove the kubeconfig and bootstrap again.",
+                action="A bootstrap token may be wrong or expired: create one with `kubeadm token create`."
+                " A client certificate may have expired: remove the kubeconfig and bootstrap again.",
             ) from error
         if error.code == 403:
             raise Permanent(
@@ -193,5 +198,5 @@ def _explained(signer: str) -> Iterator[None]:
         raise
 
 
-def _life(leaf: Leaf) -> float:
+def _lifetime(leaf: Leaf) -> float:
     return leaf.not_after - leaf.not_before

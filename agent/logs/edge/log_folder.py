@@ -1,4 +1,4 @@
-"""The files of one container's log: their names and sizes, rename, pack, remove. Decides nothing."""
+"""The files of one container's log: list, rename, compress and remove them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nodelib.errors import Temporary
 
 
 def size(path: str) -> int | None:
-    """Bytes of a log, None when there is none."""
+    """Size in bytes, None when the file does not exist."""
     try:
         return os.stat(path).st_size
     except FileNotFoundError:
@@ -35,7 +35,7 @@ def rename(path: str, to: str) -> None:
 
 
 def pack(path: str) -> None:
-    """`path` becomes `path`.gz, with the same mode; at no moment is neither there. Raises Temporary."""
+    """Compress `path` to `path`.gz with the same mode; one of the two exists at all times. Raises Temporary."""
     staged = f"{path}.tmp"
     with _explained("compress a rotated log", path):
         try:
@@ -52,7 +52,7 @@ def pack(path: str) -> None:
 
 
 class _explained:
-    """OSError to Temporary, with step and path."""
+    """Turns an OSError into Temporary, with step and path."""
 
     def __init__(self, step: str, path: str) -> None:
         self._step = step
@@ -67,5 +67,5 @@ class _explained:
                 error.strerror or str(error),
                 obj=self._path,
                 step=self._step,
-                action="Check free space and permissions of the log folder; it is tried again.",
+                action="Check free space and permissions of the log folder; the rotation is retried.",
             ) from error

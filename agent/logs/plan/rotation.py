@@ -1,7 +1,7 @@
-"""Which files of a container's log go, which are packed, and what the current one becomes.
+"""Which files of a container's log are removed or compressed, and the new name of the current one.
 
-Follows upstream's container_log_manager.go: `N.log` is renamed to `N.log.<time>`, packed to
-`N.log.<time>.gz` at the next rotation, and removed when there would be more than `max_files`.
+Follows upstream's container_log_manager.go: `N.log` is renamed to `N.log.<time>`, compressed to `N.log.<time>.gz` at
+the next rotation, and removed when there would be more than `max_files`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _STAGED = ".tmp"
 
 @dataclass(frozen=True, slots=True)
 class RotationPlan:
-    """File names: remove these, pack those, then rename the current log to `rotated`."""
+    """Names of the files to remove and to compress, and the name that the current log gets afterwards."""
 
     remove: tuple[str, ...]
     pack: tuple[str, ...]
@@ -24,19 +24,19 @@ class RotationPlan:
 
 
 def plan_rotation(current: str, names: Iterable[str], max_files: int, now: float) -> RotationPlan:
-    """`names`: the files of the folder; `now` in seconds since the epoch. `max_files` counts the current one too."""
+    """`names` are the files of the folder, `now` is in seconds since the epoch. `max_files` counts the current log."""
     rotated = {name for name in names if name.startswith(f"{current}.")}
-    # A packed file takes the place of its original; what a crash left half packed is worth nothing.
+    # A compressed file replaces its original. A staged file is what a crash left half compressed.
     unused = {name for name in rotated if name.endswith(_STAGED) or f"{name}{_PACKED}" in rotated}
     kept = sorted(rotated - unused)
-    # After the rotation there are the new current log and the one just renamed.
+    # After the rotation the new current log and the one just renamed exist too.
     excess = kept[: max(0, len(kept) - max(0, max_files - 2))]
     pack = [name for name in kept if name not in excess and not name.endswith(_PACKED)]
     return RotationPlan(tuple(sorted(unused) + excess), tuple(pack), _free_name(current, rotated, now))
 
 
 def _free_name(current: str, taken: set[str], now: float) -> str:
-    # Two rotations in one second must not write over each other.
+    # Two rotations within one second must not overwrite each other.
     while True:
         name = f"{current}.{datetime.fromtimestamp(now, UTC).strftime('%Y%m%d-%H%M%S')}"
         if not any(other.startswith(name) for other in taken):

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from agent.node.model import MachineFacts
 from agent.resources.edge import hugepage_sizes
-from agent.stats.edge.readings import CgroupReader
+from agent.stats.edge.cgroups import CgroupReader
 from nodelib.errors import Permanent
 
 log = logging.getLogger(__name__)

@@ -1,0 +1,1 @@
+"""Sockets, TLS, certificate files, the host's log folder, and upgraded connections."""

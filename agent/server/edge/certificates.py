@@ -1,6 +1,7 @@
-"""The serving certificate: files, read again when they change, or a self-signed pair under cert-dir.
+"""The self-signed serving certificate in cert-dir, and the subjects of client certificates.
 
-All is read with the standard library: the one that can sign costs 8 MB of memory, so it runs in a process of its own.
+Certificates are read with the standard library. The library that can sign takes 8 MB of memory, so signing runs in a
+process of its own (self_signed.py).
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from agent.server.model import ClientSubject, self_signed_files
 from nodelib.command import CommandError, run_sync
 from nodelib.errors import Invalid
 
-_SPARE = 30 * 86400.0  # seconds that a certificate must still be good for
+_REMAINING = 30 * 86400.0  # seconds that a certificate must still be valid for
 _UID = "1.3.6.1.4.1.57683.2"
 
 
 def ensure_self_signed(folder: str, names: Sequence[str], addresses: Sequence[str]) -> tuple[str, str]:
-    """Paths of kubelet.crt and kubelet.key in `folder`, made (or made anew) when they do not serve these names.
+    """Paths of kubelet.crt and kubelet.key in `folder`, created when missing, expiring or not valid for these names.
 
-    As upstream's initialization of an unconfigured serving certificate, which however keeps an
+    Follows upstream's initialization of a serving certificate that is not configured; upstream, however, keeps an
     expired one. Blocking. Raises Invalid when the folder cannot be written.
     """
     cert_path, key_path = self_signed_files(folder)
@@ -44,14 +45,14 @@ def ensure_self_signed(folder: str, names: Sequence[str], addresses: Sequence[st
 def _serves(cert_path: str, key_path: str, names: Sequence[str], addresses: Sequence[str]) -> bool:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
-        context.load_cert_chain(cert_path, key_path)  # refuses a key that is not the certificate's
+        context.load_cert_chain(cert_path, key_path)  # fails when the key does not belong to the certificate
         context.load_verify_locations(cert_path)
     except (OSError, ValueError):
         return False
     for certificate in context.get_ca_certs():  # a self-signed one is its own CA
         sans = certificate.get("subjectAltName", ())
         served = {_canonical(str(entry[1])) for entry in sans}
-        lasts = ssl.cert_time_to_seconds(str(certificate["notAfter"])) - time.time() > _SPARE
+        lasts = ssl.cert_time_to_seconds(str(certificate["notAfter"])) - time.time() > _REMAINING
         if lasts and {_canonical(one) for one in (*names, *addresses)} <= served:
             return True
     return False
@@ -65,7 +66,7 @@ def _canonical(text: str) -> str:
 
 
 def subject_of(der: bytes, decoded: Mapping[str, Any]) -> ClientSubject:
-    """Common name, UID and organizations of a client certificate that TLS has verified; `decoded`: getpeercert()."""
+    """The subject of a client certificate that TLS has verified; `decoded` is the dictionary of getpeercert()."""
     entries = [(key, str(value)) for parts in decoded.get("subject", ()) for key, value in parts]
     names = [value for key, value in entries if key == "commonName"]
     uids = [value for key, value in entries if key == _UID]

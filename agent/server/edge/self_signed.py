@@ -1,6 +1,7 @@
-"""A self-signed serving certificate and its key, made and written: `… -m agent.server.edge.self_signed FOLDER NAMES`.
+"""Write a self-signed serving certificate and its key: `python -m agent.server.edge.self_signed FOLDER NAMES`.
 
-A program of its own: the library that signs would stay in the agent's memory (8 MB) for what is done once a year.
+This is a program of its own because the library that signs would stay in the agent's memory (8 MB) for a task that is
+done once a year.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def _sign(key: ec.EllipticCurvePrivateKey, name: str, sans: list[x509.GeneralNam
 
 
 def main(argv: Sequence[str]) -> int:
-    """FOLDER, then DNS names and addresses as they come. Exit status 1 with the cause on stderr."""
+    """Arguments: FOLDER, then DNS names and addresses in any order. On failure: status 1 and the cause on stderr."""
     folder, *served = argv
     addresses = [one for one in served if is_address(one)]
     try:

@@ -1,9 +1,9 @@
-"""The server side of TLS: versions and ciphers by their Kubernetes names, files that may change while it runs.
+"""The server side of TLS: versions and ciphers by their Kubernetes names, and files that may change at any time.
 
-Files are looked at when a client connects (a stat each), never by a timer; when new ones are
-not good, the old ones stay in use and the log says why. A client certificate is asked for and
-verified if it comes: unlike Go, OpenSSL ends the handshake of one from another CA, so such a
-client sees a TLS alert where upstream's kubelet answers 401.
+Files are checked when a client connects (one stat each), never by a timer. When the new ones are not valid, the old
+ones stay in use and the log says why. A client certificate is requested, and verified if the client sends one. Unlike
+Go, OpenSSL ends the handshake when it comes from another CA: that client sees a TLS alert where upstream's kubelet
+answers 401.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from nodelib.errors import Invalid
 
 log = logging.getLogger(__name__)
 
-# Whoever asks for an older one gets 1.2 all the same: it is the lowest that OpenSSL still speaks by default.
+# Settings below 1.2 still get 1.2, the lowest version that OpenSSL speaks by default.
 _VERSIONS = {
     "": ssl.TLSVersion.TLSv1_2,
     "VersionTLS10": ssl.TLSVersion.TLSv1_2,
@@ -43,13 +43,13 @@ _CIPHERS = {
     "TLS_RSA_WITH_AES_256_CBC_SHA": "AES256-SHA",
     "TLS_RSA_WITH_AES_256_GCM_SHA384": "AES256-GCM-SHA384",
 }
-# As in Go, the suites of TLS 1.3 are always on and cannot be chosen.
+# As in Go, the suites of TLS 1.3 are always on.
 _ALWAYS = {"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"}
 _DEFAULT = ":".join(name for key, name in _CIPHERS.items() if ("GCM" in key and "ECDHE" in key) or "CHACHA20" in key)
 
 
 class ServingTls:
-    """`context` is for the listening socket; it hands each connection the newest good one."""
+    """`context` is for the listening socket. It gives each new connection the newest valid context."""
 
     def __init__(self, files: TlsFiles) -> None:
         self._files = files
@@ -65,9 +65,9 @@ class ServingTls:
             self._stamp = stamp
             try:
                 self._current = _make(self._files)
-                log.info("serving certificate or client CA changed: read again")
+                log.info("serving certificate or client CA changed: loaded the new one")
             except Invalid as error:
-                log.error("%s; the certificates read before stay in use", error)
+                log.error("%s; the previous certificates stay in use", error)
         connection.context = self._current
 
     def _stamps(self) -> tuple[tuple[int, int, int], ...]:
@@ -95,9 +95,9 @@ def _make(files: TlsFiles) -> ssl.SSLContext:
     context.minimum_version = _VERSIONS[files.min_version]
     context.set_ciphers(_ciphers(files.cipher_suites))
     context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
-    context.num_tickets = 0  # no resumption past a change of the client CAs
-    there = bool(files.preferred) and os.path.exists(files.preferred)
-    cert, key = (files.preferred, files.preferred) if there else (files.cert_file, files.key_file)
+    context.num_tickets = 0  # a resumed session would survive a change of the client CAs
+    exists = bool(files.preferred) and os.path.exists(files.preferred)
+    cert, key = (files.preferred, files.preferred) if exists else (files.cert_file, files.key_file)
     try:
         context.load_cert_chain(cert, key)
     except (OSError, ssl.SSLError) as error:

@@ -1,0 +1,1 @@
+"""Request attributes and review bodies, and the contents of /statusz and /flagz."""

@@ -1,4 +1,4 @@
-"""Who may ask the kubelet server for what: request attributes, review bodies, the texts of refusals.
+"""Authorization of the kubelet API: attributes of requests, bodies of reviews, texts of refusals.
 
 Same contract as upstream's pkg/kubelet/server/auth.go (with KubeletFineGrainedAuthz, GA in
 1.36) and the delegating authenticator and authorizer of k8s.io/apiserver.
@@ -34,12 +34,12 @@ _COARSE = (
     ("/flagz", "configz"),
 )
 _WEBSOCKET_TOKEN = "base64url.bearer.authorization.k8s.io."
-_CACHEABLE = 10_000  # characters that a requester controls; beyond it a decision is not remembered
+_CACHEABLE = 10_000  # characters under the requester's control; with more, the decision is not cached
 
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """An authenticated requester."""
+    """An authenticated user."""
 
     name: str
     uid: str = ""
@@ -49,7 +49,7 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class Attributes:
-    """What a request asks of the Node object: one verb, subresources of which any one allowed is enough."""
+    """What a request needs on the Node object: a verb on any one of the subresources."""
 
     verb: str
     subresources: tuple[str, ...]
@@ -57,7 +57,7 @@ class Attributes:
 
 
 def is_subpath(subpath: str, path: str) -> bool:
-    """`subpath` is `path` or lies below it; a trailing slash of `path` does not matter."""
+    """Whether `subpath` is `path` or lies below it; a trailing slash of `path` does not matter."""
     path = path.removesuffix("/")
     return subpath == path or subpath.startswith(path + "/")
 
@@ -72,7 +72,7 @@ def attributes(method: str, path: str, *, fine_grained: bool = True) -> Attribut
 
 
 def with_authenticated_group(user: User) -> User:
-    """Everybody known belongs to system:authenticated (AuthenticatedGroupAdder)."""
+    """Add system:authenticated, to which every known user belongs (AuthenticatedGroupAdder)."""
     if user.name == ANONYMOUS or {_AUTHENTICATED, _UNAUTHENTICATED} & set(user.groups):
         return user
     return User(user.name, user.uid, (*user.groups, _AUTHENTICATED), user.extra)
@@ -94,7 +94,7 @@ def bearer_token(authorization: str, protocols: str) -> str:
 
 
 def without_token(protocols: str) -> str:
-    """The subprotocols without the one that carries a token, which must go no further."""
+    """The subprotocols without the one that carries a token, which must not be forwarded."""
     kept = [entry.strip() for entry in protocols.split(",")]
     return ", ".join(entry for entry in kept if entry and not entry.startswith(_WEBSOCKET_TOKEN))
 
@@ -107,12 +107,12 @@ def _decode_token(encoded: str) -> str:
 
 
 def token_review(token: str) -> Json:
-    """authentication.k8s.io/v1 TokenReview; no audiences are asked for, as upstream's kubelet does."""
+    """authentication.k8s.io/v1 TokenReview, without audiences like upstream's kubelet."""
     return {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
 
 
 def reviewed_user(review: Json) -> User | None:
-    """The user that a TokenReview names; None: the token is not good."""
+    """The user of a TokenReview, None when the token is not valid."""
     status = review.get("status") or {}
     user = status.get("user") or {}
     if not status.get("authenticated") or not user.get("username"):
@@ -142,13 +142,13 @@ def access_review(user: User, node_name: str, verb: str, subresource: str) -> Js
 
 
 def is_allowed(review: Json) -> bool:
-    """The answer of a SubjectAccessReview; a denial wins over a permission."""
+    """The decision of a SubjectAccessReview; `denied` overrides `allowed`."""
     status = review.get("status") or {}
     return bool(status.get("allowed")) and not status.get("denied")
 
 
 def is_cacheable(user: User, path: str) -> bool:
-    """A requester must not be able to fill the memory with long names."""
+    """Whether the decision may be cached: long names must not be able to fill the memory."""
     size = len(user.name) + len(user.uid) + len(path) + sum(map(len, user.groups))
     return size + sum(len(key) + sum(map(len, values)) for key, values in user.extra.items()) < _CACHEABLE
 
@@ -160,7 +160,7 @@ def forbidden(user: User, asked: Attributes) -> str:
 
 
 def undecided(user: User, asked: Attributes, subresource: str) -> str:
-    """The text of a 500 when the reviewer could not be asked."""
+    """The text of a 500 when the review could not be made."""
     return f"Authorization error (user={user.name}, verb={asked.verb}, resource=nodes, subresource={subresource})"
 
 

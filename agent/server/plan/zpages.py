@@ -1,7 +1,6 @@
-"""/statusz and /flagz: what they say, and in which form (k8s.io/apiserver/pkg/server/{statusz,flagz}, beta since 1.36).
+"""Contents of /statusz and /flagz, as text or JSON (k8s.io/apiserver/pkg/server/{statusz,flagz}, beta since 1.36).
 
-Structured answers are config.k8s.io v1alpha1 and v1beta1, asked for by the parameters of an Accept header; without
-one the answer is text for people.
+JSON is config.k8s.io v1alpha1 or v1beta1, requested by parameters of the Accept header; the default is plain text.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _HEADER = (
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How to answer: as text, or as an object of this API version."""
+    """The form of the answer: plain text, or an object of this API version."""
 
     version: str = ""
 
@@ -34,7 +33,7 @@ class Form:
 
 
 def form_of(accept: str, kind: str) -> Form | None:
-    """The first form of an Accept header that there is; None: none of them (406)."""
+    """The first form in an Accept header that is supported, None when there is none (406)."""
     if not accept.strip():
         return Form()
     for entry in accept.split(","):
@@ -50,7 +49,7 @@ def form_of(accept: str, kind: str) -> Form | None:
 
 
 def statusz(form: Form, *, started: float, now: float, version: str, language: str, paths: Iterable[str]) -> str | Json:
-    """Times in wall seconds; `language`: what stands where upstream says which Go it was built with."""
+    """The page or object. Times in wall seconds; `language` stands in the place of upstream's Go version."""
     listed = sorted(paths)
     if not form.is_text:
         return {
@@ -74,7 +73,7 @@ def statusz(form: Form, *, started: float, now: float, version: str, language: s
 
 
 def flagz(form: Form, flags: Mapping[str, str]) -> str | Json:
-    """The command line's flags and their values."""
+    """The page or object with the flags of the command line and their values."""
     if not form.is_text:
         return {**_object("Flagz", form), "flags": dict(sorted(flags.items()))}
     listed = "".join(f"{name}={value}\n" for name, value in sorted(flags.items()))

@@ -1,10 +1,6 @@
-"""The kubelet's HTTPS server: every endpoint of upstream's pkg/kubelet/server that we have an honest answer to.
+"""The endpoints and their wiring: routes.py lists them, server.py serves them; `start()` is the entry point."""
 
-Endpoints walk the plans of their rooms (server, logs, stats).
-`start()` is all that a composition root needs.
-"""
-
-from agent.server.work.app import KubeletServer, start
-from agent.server.work.deps import ServedNode, ServerDeps, ServerEdges
+from agent.server.work.dependencies import ServedNode, ServerDeps, ServerEdges
+from agent.server.work.server import KubeletServer, start
 
 __all__ = ["KubeletServer", "ServedNode", "ServerDeps", "ServerEdges", "start"]

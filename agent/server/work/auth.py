@@ -1,8 +1,8 @@
-"""Who asks, and may they: certificates, TokenReview and SubjectAccessReview with caches.
+"""Authentication and authorization of requests: client certificates, TokenReview, SubjectAccessReview.
 
 Same contract as upstream's BuildAuth (cmd/kubelet/app/auth.go): certificates first, then
-tokens, then anonymous if that is on; decisions are remembered for the configured times,
-reviews that fail are tried again (0.5 s, then 1.5 times as long, five tries in all).
+tokens, then anonymous if that is on. Decisions are cached for the configured times; a review
+that fails is retried (after 0.5 s, then 1.5 times as long each time, five tries in all).
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from aiohttp import web
 from agent.common.model.pods import Json
 from agent.server.model import AuthSettings
 from agent.server.plan import authz
-from agent.server.ports import Tls
+from agent.server.ports import ReviewApi, Tls
 from nodelib.backoff import Backoff
 from nodelib.clock import Clock
 from nodelib.errors import Invalid
-from nodelib.kube.client import ApiError, ApiUnreachable, KubeClient
+from nodelib.kube.client import ApiError, ApiUnreachable
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +39,9 @@ Value = TypeVar("Value")
 
 
 class TtlCache(Generic[Value]):
-    """Answers kept for a time that depends on the answer; one question at a time for one key."""
+    """A cache whose entries live for a time that depends on their value. Callers that ask for one key at the same
+    time share one call of `ask`.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -47,7 +49,7 @@ class TtlCache(Generic[Value]):
         self._asking: dict[bytes, asyncio.Future[Value]] = {}
 
     async def get(self, key: bytes, ask: Callable[[], Awaitable[Value]], ttl: Callable[[Value], float]) -> Value:
-        """The remembered answer, or that of `ask`. What `ask` raises is not remembered."""
+        """The cached value, or the result of `ask`. Errors of `ask` are raised and not cached."""
         entry = self._entries.get(key)
         if entry is not None and entry[0] > self._clock.monotonic():
             return entry[1]
@@ -74,10 +76,10 @@ class TtlCache(Generic[Value]):
 
 
 class Auth:
-    """Authenticates and authorizes requests to one node's kubelet API."""
+    """Authenticates and authorizes requests to the kubelet API of one node."""
 
     def __init__(
-        self, settings: AuthSettings, node_name: str, client: KubeClient | None, tls: Tls, clock: Clock
+        self, settings: AuthSettings, node_name: str, client: ReviewApi | None, tls: Tls, clock: Clock
     ) -> None:
         if settings.mode not in ("Webhook", "AlwaysAllow"):
             raise Invalid(
@@ -94,7 +96,7 @@ class Auth:
         self._decisions: TtlCache[bool] = TtlCache(clock)
 
     async def user(self, request: web.BaseRequest) -> authz.User | None:
-        """None: 401. A credential that is wrong never falls back to anonymous, as upstream's FailOnError."""
+        """Who sent the request; None means 401. A wrong credential never becomes anonymous (upstream's FailOnError)."""
         known = self._certificate_user(request)
         if known is not None:
             return authz.with_authenticated_group(known)
@@ -106,7 +108,7 @@ class Auth:
         return authz.anonymous_user() if self._settings.anonymous else None
 
     async def refusal(self, user: authz.User, method: str, path: str) -> tuple[int, str] | None:
-        """None: go on; else status and text of the answer."""
+        """None when the request is allowed, else status and text of the response."""
         if self._settings.mode == "AlwaysAllow":
             return None
         asked = authz.attributes(method, path)
@@ -131,7 +133,7 @@ class Auth:
         return authz.User(found.name, found.uid, found.groups, {_CREDENTIAL: (f"X509SHA256={found.fingerprint}",)})
 
     async def _token_user(self, token: str) -> authz.User | None:
-        # Only a digest stays in memory: a token must not be found in a core dump of the cache.
+        # The cache holds only a digest, so that a core dump does not contain the token.
         key = hashlib.sha256(token.encode()).digest()
         try:
             return await self._tokens.get(

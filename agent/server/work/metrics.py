@@ -1,4 +1,4 @@
-"""/metrics and its neighbours, /stats/summary: numbers, collected when somebody asks for them."""
+"""/metrics, /metrics/{cadvisor,probes,resource} and /stats/summary, collected when a client asks for them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import asyncio
 from aiohttp import web
 from prometheus_client import CollectorRegistry, generate_latest
 
-from agent.server.work.answers import Refused, json
-from agent.server.work.deps import ServerDeps
+from agent.server.work.dependencies import ServerDeps
+from agent.server.work.responses import Refused, json
 from agent.stats.plan import resource_metrics as stats_metrics
 from agent.stats.plan import summary as stats
 from agent.stats.work import StatsProvider
@@ -16,7 +16,7 @@ from agent.stats.work import StatsProvider
 _TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
 
-class Figures:
+class MetricsEndpoints:
     """The endpoints that scrapers, metrics-server and `kubectl top` read."""
 
     def __init__(self, deps: ServerDeps) -> None:

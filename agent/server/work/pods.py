@@ -1,4 +1,4 @@
-"""/pods, /runningpods/, /configz, /healthz and the answers about what we do not have."""
+"""/pods, /runningpods/ and /checkpoint: the pods of this node."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Iterable
 from aiohttp import web
 
 from agent.common.model.pods import Json, Pod, RunState
-from agent.server.work.answers import Refused, find_pod, json, of_error, text
-from agent.server.work.deps import ServerDeps
+from agent.server.work.dependencies import ServerDeps
+from agent.server.work.responses import Refused, find_pod, json, of_error
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError, NotFound
 from nodelib.kube.times import format_rfc3339
 
 
 class Pods:
-    """What the agent knows of its pods, and of itself."""
+    """What the agent and the runtime know about the pods."""
 
     def __init__(self, deps: ServerDeps, clock: Clock) -> None:
         self._deps, self._clock = deps, clock
@@ -24,7 +24,7 @@ class Pods:
         return json(_pod_list(self._with_status(pod) for pod in self._deps.pods.pods()))
 
     async def running(self, request: web.Request) -> web.Response:
-        """By the runtime's word alone, as upstream: what runs, whether anybody asked for it or not."""
+        """What the runtime reports as running, whether the agent wants it or not, as upstream."""
         try:
             containers = await self._deps.runtime.list_containers()
             sandboxes = await self._deps.runtime.list_sandboxes()
@@ -41,11 +41,8 @@ class Pods:
                 pods[container.uid]["spec"]["containers"].append(entry)
         return json(_pod_list(pods.values()))
 
-    async def configz(self, request: web.Request) -> web.Response:
-        return json({"kubeletconfig": dict(self._deps.node.configz)})
-
     async def checkpoint(self, request: web.Request) -> web.Response:
-        """By the runtime, which takes CRIU for it; its own words when it cannot."""
+        """Let the runtime write a checkpoint, which needs CRIU. When it cannot, the answer has the runtime's error."""
         name = request.match_info["container"]
         pod = find_pod(self._deps.pods, request, "pod does not exist")
         if pod.container(name) is None:
@@ -71,53 +68,3 @@ class Pods:
 
 def _pod_list(items: Iterable[Json]) -> Json:
     return {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": list(items)}
-
-
-class Health:
-    """/healthz: ping, log and syncloop as component checks with upstream's texts, and the heartbeat."""
-
-    def __init__(self, deps: ServerDeps) -> None:
-        self._deps = deps
-
-    async def all(self, request: web.Request) -> web.Response:
-        excluded = set(request.query.getall("exclude", []))
-        checks = [
-            ("ping", ""),
-            ("log", ""),
-            ("syncloop", self._deps.health()),
-            ("lease", self._deps.heartbeat()),
-        ]
-        lines = []
-        failed = False
-        for name, problem in checks:
-            if name in excluded:
-                lines.append(f"[+]{name} excluded: ok\n")
-            elif problem:
-                failed = True
-                lines.append(f"[-]{name} failed: {problem}\n")
-            else:
-                lines.append(f"[+]{name} ok\n")
-        if failed:
-            return text(500, "".join(lines) + "healthz check failed\n")
-        if "verbose" in request.query:
-            return text(200, "".join(lines) + "healthz check passed\n")
-        return text(200, "ok")
-
-    async def ping(self, request: web.Request) -> web.Response:
-        return text(200, "ok")
-
-    async def syncloop(self, request: web.Request) -> web.Response:
-        problem = self._deps.health()
-        return text(500, f"internal server error: {problem}\n") if problem else text(200, "ok")
-
-    async def lease(self, request: web.Request) -> web.Response:
-        problem = self._deps.heartbeat()
-        return text(500, f"internal server error: {problem}\n") if problem else text(200, "ok")
-
-
-async def no_pprof(request: web.Request) -> web.Response:
-    return text(404, "this kubelet is no Go program: it has no pprof profiles. See /metrics for process figures.\n")
-
-
-async def debugging_disabled(request: web.Request) -> web.Response:
-    return text(405, "Debug endpoints are disabled.\n")

@@ -1,6 +1,6 @@
-"""/exec, /attach, /portForward and /run: a command's or a port's bytes, between the client and the runtime.
+"""/exec, /attach, /portForward and /run: bytes of a command or a port, between client and runtime.
 
-Specification: getExec and its neighbours in upstream's pkg/kubelet/server/server.go. The
+Follows getExec, getAttach, getPortForward and getRun in upstream's pkg/kubelet/server/server.go. The
 runtime's streaming server speaks SPDY/3.1 and WebSocket up to v4.channel.k8s.io, not v5
 (k8s.io/cri-streaming 0.37), so the node does not declare ExtendWebSocketsToKubelet: the API
 server translates v5 to SPDY before it comes here.
@@ -15,14 +15,14 @@ from aiohttp import web
 from agent.common.model.errors import UpgradeFailed
 from agent.common.model.pods import Pod, RunState, SandboxState
 from agent.server.plan import authz
-from agent.server.work.answers import Refused, find_pod, of_error
-from agent.server.work.deps import ServerDeps
+from agent.server.work.dependencies import ServerDeps
+from agent.server.work.responses import Refused, find_pod, of_error
 from nodelib.errors import NodewrightError
 
 
 @dataclass(frozen=True, slots=True)
 class StreamOptions:
-    """Which streams a client wants of a command."""
+    """The streams that a client asks for."""
 
     stdin: bool
     stdout: bool
@@ -31,7 +31,7 @@ class StreamOptions:
 
 
 def stream_options(request: web.Request) -> StreamOptions:
-    """Raises Refused (400) when no stream is wanted. A terminal has no stderr of its own."""
+    """Raises Refused (400) when no stream is wanted. A terminal merges stderr into stdout."""
     query = request.query
     tty = query.get("tty") == "1"
     options = StreamOptions(
@@ -46,7 +46,7 @@ def stream_options(request: web.Request) -> StreamOptions:
 
 
 class Streams:
-    """The endpoints that need a running container."""
+    """The endpoints that reach into a running container or sandbox."""
 
     def __init__(self, deps: ServerDeps) -> None:
         self._deps = deps
@@ -74,7 +74,7 @@ class Streams:
         spec = pod.container(name)
         if spec is None:
             raise Refused(500, missing)
-        # A process has a terminal or has none since its start: the client cannot choose.
+        # The terminal is part of the process since its start, so the client cannot choose.
         tty = bool(spec[1].get("tty"))
         try:
             url = await self._deps.runtime.attach_url(
@@ -116,7 +116,7 @@ class Streams:
         return web.Response(body=result.stdout + result.stderr, content_type="application/json")
 
     async def _running(self, pod: Pod, request: web.Request, missing: str) -> str:
-        """Id of the running container that the path names, by the runtime's own list. Raises Refused."""
+        """Id of the running container that the path names, according to the runtime. Raises Refused."""
         uid = request.match_info.get("uid", "")
         if uid and uid != pod.uid and self._deps.translate_uid(uid) != pod.uid:
             raise Refused(500, missing)

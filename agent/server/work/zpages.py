@@ -1,4 +1,4 @@
-"""/statusz and /flagz, and the list of what is served."""
+"""/statusz, /flagz and /configz: the process, its command line and its configuration."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import platform
 from aiohttp import web
 
 from agent.server.plan import zpages
-from agent.server.work.answers import Refused, json, text
-from agent.server.work.deps import ServerDeps
+from agent.server.work.dependencies import ServerDeps
+from agent.server.work.responses import Refused, json, text
 from nodelib.clock import Clock
 from nodelib.version import KUBERNETES_VERSION
 
@@ -16,7 +16,7 @@ _DEPRECATED = '299 - "This version of the {} endpoint is deprecated. Please use 
 
 
 class ZPages:
-    """Made when the server starts: that is the start of the process, but for a moment."""
+    """Created when the server starts: `startTime` is that moment, shortly after the process began."""
 
     def __init__(self, deps: ServerDeps, clock: Clock) -> None:
         self._deps, self._clock = deps, clock
@@ -40,6 +40,9 @@ class ZPages:
     async def flagz(self, request: web.Request) -> web.Response:
         form = _form(request, "Flagz")
         return _answer(zpages.flagz(form, self._deps.node.flags), form, "flagz")
+
+    async def configz(self, request: web.Request) -> web.Response:
+        return json({"kubeletconfig": dict(self._deps.node.configz)})
 
 
 def _form(request: web.Request, kind: str) -> zpages.Form:

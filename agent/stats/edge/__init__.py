@@ -1,0 +1,1 @@
+"""Files of cgroups, /proc and file systems, read as values of the model."""

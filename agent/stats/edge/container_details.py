@@ -1,8 +1,8 @@
-"""What a container's processes hold, the limits of its cgroup, and its block I/O, as cAdvisor reads them.
+"""Open files of a container's processes, limits of its cgroup, and its block I/O, as cAdvisor reads them.
 
 lib/container/libcontainer/handler.go and container/common/helpers.go of cAdvisor; proc(5),
 https://docs.kernel.org/admin-guide/cgroup-v1/blkio-controller.html, https://docs.kernel.org/admin-guide/cgroup-v2.html.
-Files that this kernel or this hierarchy lacks count as zero. Blocks on files: for a thread.
+Files that this kernel or hierarchy does not have count as zero. Everything here blocks: call it in a thread.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ Counts = dict[tuple[int, int], dict[str, int]]
 
 
 def read_v1(folders: Mapping[str, str]) -> ContainerDetails | None:
-    """`folders`: the cgroup's in each hierarchy, by controller. None when it is gone."""
+    """`folders` has the cgroup's folder in each hierarchy, by controller. None when it is gone."""
     cpu, memory, pids = (folders.get(name, "") for name in ("cpu", "memory", "pids"))
     processes = _processes(memory)
     if processes is None:
         return None
-    descriptors, sockets, open_files = _held(processes)
+    descriptors, sockets, open_files = _open_descriptors(processes)
     block = folders.get("blkio", "")
     return ContainerDetails(
         file_descriptors=descriptors,
@@ -55,11 +55,11 @@ def read_v1(folders: Mapping[str, str]) -> ContainerDetails | None:
 
 
 def read_v2(folder: str) -> ContainerDetails | None:
-    """Of one cgroup of the unified hierarchy. None when it is gone."""
+    """`folder` is a cgroup of the unified hierarchy. None when it is gone."""
     processes = _processes(folder)
     if processes is None:
         return None
-    descriptors, sockets, open_files = _held(processes)
+    descriptors, sockets, open_files = _open_descriptors(processes)
     quota, _, period = text_of(f"{folder}/cpu.max").strip().partition(" ")
     weight = number(f"{folder}/cpu.weight", missing=0)
     events = pairs_if_there(f"{folder}/memory.events")
@@ -89,7 +89,7 @@ def _processes(folder: str) -> list[str] | None:
         return None
 
 
-def _held(processes: Iterable[str]) -> tuple[int, int, int | None]:
+def _open_descriptors(processes: Iterable[str]) -> tuple[int, int, int | None]:
     """(file descriptors, sockets among them, soft limit of open files of the first process that can be read)."""
     descriptors = sockets = 0
     open_files = None
@@ -122,7 +122,7 @@ def _open_files(pid: str) -> int | None:
 
 
 def _block(path: str) -> Counts:
-    """A file of blkio: lines "MAJOR:MINOR OPERATION NUMBER", and one of a total."""
+    """A file of blkio: lines "MAJOR:MINOR OPERATION NUMBER", then a total."""
     found: Counts = {}
     for words in map(str.split, text_of(path).splitlines()):
         if len(words) == 3:

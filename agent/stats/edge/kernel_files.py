@@ -1,6 +1,6 @@
-"""Files of /proc and of cgroups in which the kernel tells numbers, as values.
+"""Parsers of the number files of /proc and cgroups.
 
-All raise OSError for what cannot be read, but where it says that a file may be missing.
+All raise OSError for a file that cannot be read, unless they say that it may be missing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def text(path: str) -> str:
 
 
 def number(path: str, *, missing: int | None = None) -> int:
-    """A file of one number; "max" is 0. A file that may be missing: its value then."""
+    """A file with one number; "max" is 0. `missing` is the value of a file that may not exist."""
     try:
         found = text(path).strip()
     except FileNotFoundError:
@@ -29,12 +29,12 @@ def number(path: str, *, missing: int | None = None) -> int:
 
 
 def bounded(limit: int) -> int:
-    """A limit of bytes as v1 has it; 0 for none."""
+    """A limit of cgroup v1 in bytes; 0 for none."""
     return limit if limit < UNLIMITED_V1 else 0
 
 
 def pairs(path: str) -> dict[str, int]:
-    """Lines of a name and a number."""
+    """A file with a name and a number on each line."""
     words = text(path).split()
     return dict(zip(islice(words, 0, None, 2), map(int, islice(words, 1, None, 2)), strict=False))
 
@@ -47,7 +47,7 @@ def pairs_if_there(path: str) -> dict[str, int]:
 
 
 def folders(path: str) -> list[str]:
-    """Names of the folders in it, none when there is no such place."""
+    """Sorted names of the folders in `path`, none when it does not exist."""
     try:
         with os.scandir(path) as entries:
             return sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
@@ -56,7 +56,7 @@ def folders(path: str) -> list[str]:
 
 
 def device_name(major: int, minor: int) -> str:
-    """/dev/NAME of a block device, "" for what is none."""
+    """/dev/NAME of a block device, "" when it is not one."""
     try:
         return "/dev/" + os.path.basename(os.readlink(f"/sys/dev/block/{major}:{minor}"))
     except OSError:
@@ -64,8 +64,10 @@ def device_name(major: int, minor: int) -> str:
 
 
 def pressure(path: str) -> Pressure:
-    """A file of stall information (https://docs.kernel.org/accounting/psi.html); without one, or without the
-    kernel's support (it answers EOPNOTSUPP then), nothing is known to have waited."""
+    """A file of stall information (https://docs.kernel.org/accounting/psi.html).
+
+    All zero when there is no such file or the kernel does not support it (then it answers EOPNOTSUPP).
+    """
     try:
         lines = text(path).splitlines()
     except OSError:

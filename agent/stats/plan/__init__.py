@@ -1,0 +1,1 @@
+"""A snapshot as the Summary object or as Prometheus text."""

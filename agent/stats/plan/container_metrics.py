@@ -1,4 +1,4 @@
-"""The families of /metrics/cadvisor that tell of a container's processes, limits and block I/O.
+"""Families of /metrics/cadvisor about a container's processes, limits and block I/O.
 
 Names, labels and types are those of cAdvisor's metrics/prometheus.go.
 """
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from agent.stats.model import ContainerDetails, Device
 from agent.stats.plan.exposition import Family, Labels, Sample
 
-# (labels, milliseconds since the epoch, what was read of the container)
+# (labels, milliseconds since the epoch, details of the container)
 Entry = tuple[Labels, int, ContainerDetails]
 
 _COUNTS: tuple[tuple[str, str, str, Callable[[ContainerDetails], int]], ...] = (
@@ -65,7 +65,7 @@ def families_of(entries: Sequence[Entry]) -> Iterator[Family]:
     for name, kind, text, read in _COUNTS:
         yield Family(f"container_{name}", kind, text, [(labels, read(of), at) for labels, at, of in entries])
     for name, text, read in _LIMITS:
-        # Limits are told without the time of a reading, as cAdvisor tells them.
+        # Limits carry no timestamp, as in cAdvisor.
         yield Family(f"container_spec_{name}", "gauge", text, [(labels, read(of), None) for labels, _, of in entries])
     quotas: list[Sample] = [(labels, of.cpu_quota, None) for labels, _, of in entries if of.cpu_quota]
     yield Family("container_spec_cpu_quota", "gauge", "CPU quota of the container.", quotas)

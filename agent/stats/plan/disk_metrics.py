@@ -1,6 +1,6 @@
-"""The families of /metrics/cadvisor that tell of the node's file systems and of the disks below them.
+"""Families of /metrics/cadvisor about the node's file systems and the disks under them.
 
-Names, labels and types are those of cAdvisor's metrics/prometheus.go, which tells them of the root cgroup alone.
+Names, labels and types are those of cAdvisor's metrics/prometheus.go, which has them for the root cgroup only.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def disk_families(entries: Sequence[Entry]) -> Iterator[Family]:
 
 
 def usage_of(entries: Sequence[Entry]) -> Iterator[Sample]:
-    """What is used on each, for the family that containers' layers are in too."""
+    """Used bytes of each file system, for the family that has the containers' layers too."""
     for entry in entries:
         yield _at(entry, entry[2].used)
 

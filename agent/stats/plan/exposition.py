@@ -20,7 +20,7 @@ class Family:
 
 
 def render(families: Iterable[Family]) -> bytes:
-    """Prometheus text format 0.0.4, by name, families without samples left out."""
+    """Prometheus text format 0.0.4, sorted by name, without families that have no samples."""
     lines: list[str] = []
     for family in sorted(families, key=lambda entry: entry.name):
         if not family.samples:

@@ -1,7 +1,7 @@
 """/metrics/resource and /metrics/cadvisor as Prometheus text, from one snapshot.
 
 Names, labels and types are upstream's (pkg/kubelet/metrics/collectors/resource_metrics.go and
-cAdvisor's metrics/prometheus.go), for the figures that the kernel gives us; cAdvisor's TCP and
+cAdvisor's metrics/prometheus.go), as far as the kernel has the numbers; cAdvisor's TCP and
 per-CPU families are not measured.
 """
 
@@ -203,10 +203,10 @@ def _faults(groups: Iterable[tuple[Labels, CgroupSample, int]]) -> Iterator[Samp
 
 
 def _pressure(groups: Iterable[tuple[Labels, CgroupSample, int]]) -> Iterator[Family]:
-    """Left out where the kernel tells nothing (v1)."""
-    told = [(owner, sample) for owner, sample, _ in groups if sample.cpu.pressure != Pressure()]
+    """Left out where the kernel has no stall information (v1)."""
+    measured = [(owner, sample) for owner, sample, _ in groups if sample.cpu.pressure != Pressure()]
     for resource, read in _PRESSURE:
-        waits = [(owner, sample.at // 1_000_000, read(sample)) for owner, sample in told]
+        waits = [(owner, sample.at // 1_000_000, read(sample)) for owner, sample in measured]
         for name, what, which in _STALLS:
             samples: list[Sample] = [(owner, which(wait) / _MICRO, at) for owner, at, wait in waits]
             text = f"Total time duration {what} due to {resource} congestion."
@@ -221,7 +221,7 @@ def _layers(snapshot: Snapshot) -> Iterator[Sample]:
 
 
 def _groups(snapshot: Snapshot) -> Iterator[tuple[Labels, CgroupSample, int]]:
-    """(labels, figures, start) of every cgroup that is shown."""
+    """(labels, sample, start) of every cgroup that is shown."""
     node = snapshot.node
     for sample in (node.sample, *node.systems.values()):
         if sample.path.startswith("/"):

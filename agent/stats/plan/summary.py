@@ -1,8 +1,7 @@
 """/stats/summary from one snapshot: k8s.io/kubelet/pkg/apis/stats/v1alpha1.
 
-Follows pkg/kubelet/stats and server/stats/summary.go; what nobody measures here (user defined
-metrics, accelerators) is left out, as upstream leaves it out where it has no figure. Where the
-kernel tells no stalls (cgroup v1), they are zero, as upstream has it.
+Follows pkg/kubelet/stats and server/stats/summary.go. What is not measured here (user defined metrics, accelerators) is
+left out, as upstream does without a value. Stall information is zero where the kernel has none (cgroup v1), as there.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _NANO = 1_000_000_000
 
 
 def summary(snapshot: Snapshot, *, only_cpu_and_memory: bool = False) -> Json:
-    """The Summary object; `only_cpu_and_memory` as its query parameter."""
+    """The Summary object; `only_cpu_and_memory` is the query parameter of that name."""
     rates = _Rates(snapshot)
     node = _node(snapshot.node, rates, only_cpu_and_memory)
     image_fs = snapshot.node.image_fs
@@ -53,7 +52,7 @@ def ephemeral_storage(pod: PodStats) -> tuple[int, int]:
 
 
 class _Rates:
-    """CPU rates from two readings of a counter."""
+    """CPU rates from two values of a counter."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._earlier = snapshot.earlier
@@ -181,7 +180,7 @@ def _psi(pressure: Pressure) -> Json:
 
 
 def _stall(stall: Stall) -> Json:
-    # Microseconds, as the kernel and upstream tell it, whatever the type's comment says.
+    # Microseconds, as the kernel and upstream have it, although the comment of the API type says otherwise.
     return {"total": stall.total, "avg10": stall.avg10, "avg60": stall.avg60, "avg300": stall.avg300}
 
 

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from agent.certificates.edge.metrics import CertificateCollector, CertificateFigures
+from agent.certificates.edge.metrics import CertificateCollector, CertificateMetrics
 from agent.common.metrics import CONTAINER_TYPES, Metrics, image_size_class
 from agent.devices.edge.pod_resources_metrics import PodResourcesMetrics
 from agent.managers.edge.metrics import ManagerMetrics
 from agent.managers.model.counts import TOOK_BUCKETS, ManagerCounts, Tally
 from agent.pods.edge.pod_counts import PodCounts
-from agent.server.work.requests import RequestMetrics
+from agent.server.work.request_metrics import RequestMetrics
 from agent.stats.model import FsUsage
 from agent.volumes.edge.certificate_metrics import PodCertificateCounts
 from agent.volumes.edge.volume_metrics import VolumeStatsCollector
@@ -40,7 +40,7 @@ def metrics() -> Metrics:
         resources.asked("v1", method)
         resources.failed("v1", method)
     registry.register(PodCounts(FakeView(), lambda: []))
-    registry.register(CertificateCollector(CertificateFigures, CertificateFigures))
+    registry.register(CertificateCollector(CertificateMetrics, CertificateMetrics))
     registry.register(VolumeStatsCollector(lambda: [(("shop", "data"), FsUsage(at=1))]))
     registry.register(PodCertificateCounts(lambda: {("example.com/signer", "Issued"): 1}))
     RequestMetrics(registry)

@@ -12,7 +12,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from agent.certificates.edge.node_certificates import CertificateStore, KeyFile, make_request, public_key, read_leaf
+from agent.certificates.edge.certificate_store import CertificateStore, KeyFile, make_request, public_key, read_leaf
 from agent.certificates.model import Template
 from nodelib.errors import Invalid
 
@@ -77,7 +77,7 @@ def test_a_file_with_both_is_stored_once(tmp_path: Path) -> None:
 
 def test_what_does_not_belong_together_is_refused(tmp_path: Path) -> None:
     store = CertificateStore(str(tmp_path), "kubelet-client")
-    with pytest.raises(Invalid, match="not the certificate's"):
+    with pytest.raises(Invalid, match="the key does not belong to the certificate"):
         store.update(sign(make_request(WANTED).request), make_request(WANTED).key)
     assert store.current() is None
 
@@ -88,7 +88,7 @@ def test_the_first_key_outlives_a_restart(tmp_path: Path) -> None:
     assert file.get() == key
     assert stat.S_IMODE(os.stat(file.path).st_mode) == 0o600
     assert public_key(key) == public_key(key)
-    file.forget()
+    file.remove()
     assert file.get() != key
 
 

@@ -102,8 +102,10 @@ def test_verdict(status: dict[str, object], expected: object) -> None:
 
 
 def test_an_unanswered_request_says_how_to_approve_it() -> None:
-    assert "kubectl certificate approve csr-1" in rotation.waits_for({"status": {}}, "csr-1")
-    assert "signer" in rotation.waits_for({"status": {"conditions": [APPROVED]}}, "csr-1")
+    waits_for_approval = rotation.pending({"status": {}}, "csr-1")
+    assert "kubectl certificate approve csr-1" in waits_for_approval.message and waits_for_approval.needs_approval
+    waits_for_signer = rotation.pending({"status": {"conditions": [APPROVED]}}, "csr-1")
+    assert "signer" in waits_for_signer.message and not waits_for_signer.needs_approval
 
 
 def test_the_same_key_asks_under_the_same_name() -> None:
@@ -114,7 +116,7 @@ def test_the_same_key_asks_under_the_same_name() -> None:
 @pytest.mark.parametrize(
     ("now", "word"), [(0.0, "behind"), (50.0, ""), (500.0, "ahead")], ids=["clock behind", "agree", "clock ahead"]
 )
-def test_a_fresh_certificate_tells_about_clocks(now: float, word: str) -> None:
+def test_a_fresh_certificate_shows_whether_the_clocks_agree(now: float, word: str) -> None:
     problem = rotation.clock_problem(Leaf(Template("x"), 10, 100), now)
     assert (word in problem) if word else not problem
 

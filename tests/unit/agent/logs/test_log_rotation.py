@@ -1,4 +1,4 @@
-"""Which log files go when a log is rotated."""
+"""Which files a rotation removes and compresses, and the new name of the log."""
 
 from __future__ import annotations
 

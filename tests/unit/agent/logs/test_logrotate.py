@@ -1,4 +1,4 @@
-"""Log rotation on real files, with a runtime that opens a new log when it is told to."""
+"""Log rotation on real files, with a runtime that opens a new log when it is asked to."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from agent.logs.work import LogRotation
 from nodelib.errors import Invalid
 from tests.fakes.agent_view import FakeServerRuntime, FakeView
 from tests.fakes.clock import FakeClock
+from tests.waiting import until
 
 _SETTINGS = LogSettings(100, 3, 1, 10.0)
 
@@ -75,16 +76,15 @@ async def test_ended_containers_are_left_alone(tmp_path: Path) -> None:
     assert await bench.rotation.rotate_all() == 0
 
 
-async def test_it_looks_every_interval(tmp_path: Path) -> None:
+async def test_logs_are_checked_every_interval(tmp_path: Path) -> None:
     bench = _Bench(tmp_path)
     task = asyncio.create_task(bench.rotation.run())
-    await bench.clock.advance(1)
     bench.path.write_bytes(b"x" * 100)
-    for _ in range(100):
-        await bench.clock.advance(10)
-        await asyncio.sleep(0.01)
-        if bench.runtime.reopened[1:]:
-            break
+    await bench.clock.advance(9)
+    assert bench.runtime.reopened == []
+    await until(lambda: bench.runtime.reopened == ["id"], clock=bench.clock, advance=10)
+    bench.path.write_bytes(b"x" * 100)
+    await until(lambda: bench.runtime.reopened == ["id", "id"], clock=bench.clock, advance=10)
     task.cancel()
     assert len(bench.names()) >= 2
 

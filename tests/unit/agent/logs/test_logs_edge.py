@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.common.edge.inotify import Inotify
-from agent.logs.edge import logs
+from agent.logs.edge import log_reader
 from nodelib.errors import NotFound, Temporary
 
 
@@ -23,7 +23,7 @@ def test_tail_offset_is_the_start_of_the_last_lines(lines: list[bytes], count: i
     try:
         os.write(handle, data)
         expected = b"".join(line + b"\n" for line in lines[len(lines) - count :]) if count < len(lines) else data
-        assert data[logs.tail_offset(handle, len(data), count) :] == expected
+        assert data[log_reader.tail_offset(handle, len(data), count) :] == expected
     finally:
         os.close(handle)
 
@@ -32,13 +32,13 @@ def test_tail_over_many_blocks(tmp_path: Path) -> None:
     path = tmp_path / "0.log"
     path.write_bytes(b"".join(b"%06d %s\n" % (number, b"x" * 300) for number in range(5000)))
     with path.open("rb") as file:
-        at = logs.tail_offset(file.fileno(), path.stat().st_size, 1000)
+        at = log_reader.tail_offset(file.fileno(), path.stat().st_size, 1000)
         assert path.read_bytes()[at : at + 6] == b"004000"
-        assert logs.tail_offset(file.fileno(), path.stat().st_size, 5000) == 0
+        assert log_reader.tail_offset(file.fileno(), path.stat().st_size, 5000) == 0
 
 
 async def _read(path: Path, tail: int | None = None) -> bytes:
-    return b"".join([chunk async for chunk in logs.read(str(path), tail)])
+    return b"".join([chunk async for chunk in log_reader.read(str(path), tail)])
 
 
 async def test_read_ends_at_the_end_with_an_unfinished_line(tmp_path: Path) -> None:
@@ -101,7 +101,9 @@ async def _follow(writer: _Writer, tail: int | None = None) -> tuple[asyncio.Tas
     inotify = Inotify()
 
     async def collect() -> bytes:
-        return b"".join([chunk async for chunk in logs.follow(str(writer.path), tail, inotify, writer.is_running)])
+        return b"".join(
+            [chunk async for chunk in log_reader.follow(str(writer.path), tail, inotify, writer.is_running)]
+        )
 
     return asyncio.create_task(collect()), inotify
 

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.logs.plan import logs
-from agent.logs.plan.logs import InvalidQuery, LineFilter, LogOptions
+from agent.logs.model import LogOptions
+from agent.logs.plan.log_lines import LineFilter, timestamp_ns
+from agent.logs.plan.log_options import InvalidQuery, container_id, parse_options
 from nodelib.errors import NodewrightError
 
 _NOW = 1_800_000_000.0
@@ -34,7 +35,7 @@ _T = "2026-01-02T03:04:05"
     ids=lambda value: str(value) if isinstance(value, dict) else "",
 )
 def test_parse_options(query: dict[str, str], expected: LogOptions) -> None:
-    assert logs.parse_options(query, _NOW) == expected
+    assert parse_options(query, _NOW) == expected
 
 
 @pytest.mark.parametrize(
@@ -55,7 +56,7 @@ def test_parse_options(query: dict[str, str], expected: LogOptions) -> None:
 )
 def test_bad_options(query: dict[str, str], status: int) -> None:
     with pytest.raises(InvalidQuery) as caught:
-        logs.parse_options(query, _NOW)
+        parse_options(query, _NOW)
     assert caught.value.status == status
 
 
@@ -80,7 +81,7 @@ _ENDED = {"terminated": {"containerID": "containerd://old", "exitCode": 1}}
     ids=["running", "previous", "ended", "ended unstarted", "backing off", "init", "ephemeral"],
 )
 def test_container_id(status: dict[str, Any], previous: bool, expected: str) -> None:
-    assert logs.container_id("p", status, "c", previous) == expected
+    assert container_id("p", status, "c", previous) == expected
 
 
 @pytest.mark.parametrize(
@@ -110,7 +111,7 @@ def test_container_id(status: dict[str, Any], previous: bool, expected: str) -> 
 )
 def test_no_log(status: dict[str, Any], previous: bool, message: str) -> None:
     with pytest.raises(NodewrightError) as caught:
-        logs.container_id("p", status, "c", previous)
+        container_id("p", status, "c", previous)
     assert caught.value.message == message
 
 
@@ -135,8 +136,8 @@ _LOG = (
         (LogOptions(stream="Stderr"), b"two\n"),
         (LogOptions(limit_bytes=6), b"one\ntw"),
         (LogOptions(limit_bytes=100), b"one\ntwo\npartial\n\n"),
-        (LogOptions(since=logs.timestamp_ns(f"{_T[:-2]}06Z".encode())), b"two\npartial\n\n"),
-        (LogOptions(since=logs.timestamp_ns(f"{_T[:-2]}09.000000001Z".encode())), b"\n"),
+        (LogOptions(since=timestamp_ns(f"{_T[:-2]}06Z".encode())), b"two\npartial\n\n"),
+        (LogOptions(since=timestamp_ns(f"{_T[:-2]}09.000000001Z".encode())), b"\n"),
         (
             LogOptions(timestamps=True),
             f"{_T}.500000000Z one\n{_T[:-2]}06.000000000Z two\n{_T[:-2]}07.250000000Z partial\n"
@@ -173,7 +174,7 @@ def test_what_is_no_log_line_is_left_out(line: bytes) -> None:
 def test_an_offset_is_a_time_too() -> None:
     line = b"2026-01-02T03:04:05.123456789+02:00 stdout F x\n"
     assert LineFilter(LogOptions(timestamps=True)).feed(line) == b"2026-01-02T03:04:05.123456789+02:00 x\n"
-    assert LineFilter(LogOptions(since=logs.timestamp_ns(b"2026-01-02T02:00:00Z"))).feed(line) == b""
+    assert LineFilter(LogOptions(since=timestamp_ns(b"2026-01-02T02:00:00Z"))).feed(line) == b""
 
 
 _CONTENT = st.binary(max_size=40).map(lambda data: data.replace(b"\n", b"?"))

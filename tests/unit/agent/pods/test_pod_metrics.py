@@ -1,4 +1,4 @@
-"""What the pod pipeline measures on the way of a pod, and how long a start is said to have taken."""
+"""Which metrics a pod's life produces, and how long its start is reported to have taken."""
 
 from __future__ import annotations
 

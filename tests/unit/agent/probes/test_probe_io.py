@@ -17,7 +17,7 @@ from aiohttp import web
 from agent.common.model.errors import CriUnavailable
 from agent.common.model.pods import ExecResult
 from agent.probes.edge import ProbeIo
-from agent.probes.model import ExecAsk, GrpcAsk, HttpAsk, Outcome, TcpAsk, Verdict
+from agent.probes.model import ExecRequest, GrpcRequest, HttpRequest, Outcome, TcpRequest, Verdict
 from agent.server.edge.certificates import ensure_self_signed
 
 AGENT = (("User-Agent", "kube-probe/1.37"), ("Accept", "*/*"))
@@ -65,8 +65,8 @@ async def serve() -> AsyncIterator[Callable[..., Awaitable[int]]]:
         await runner.cleanup()
 
 
-def get(port: int, target: str = "/", *, scheme: str = "http", headers: Any = AGENT) -> HttpAsk:
-    return HttpAsk(scheme, "127.0.0.1", port, target, headers)
+def get(port: int, target: str = "/", *, scheme: str = "http", headers: Any = AGENT) -> HttpRequest:
+    return HttpRequest(scheme, "127.0.0.1", port, target, headers)
 
 
 def free_port() -> int:
@@ -157,7 +157,7 @@ async def test_nobody_listens(io: ProbeIo) -> None:
     port = free_port()
     found = await io.run(get(port), "c", 1)
     assert found.output == f'Get "http://127.0.0.1:{port}/": dial tcp 127.0.0.1:{port}: connect: connection refused'
-    found = await io.run(TcpAsk("127.0.0.1", port), "c", 1)
+    found = await io.run(TcpRequest("127.0.0.1", port), "c", 1)
     assert found == Outcome(Verdict.FAILURE, f"dial tcp 127.0.0.1:{port}: connect: connection refused")
 
 
@@ -173,7 +173,7 @@ async def test_tcp(io: ProbeIo) -> None:
     server = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0)
     async with server:
         port = server.sockets[0].getsockname()[1]
-        assert (await io.run(TcpAsk("127.0.0.1", port), "c", 1)).verdict is Verdict.SUCCESS
+        assert (await io.run(TcpRequest("127.0.0.1", port), "c", 1)).verdict is Verdict.SUCCESS
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ async def test_tcp(io: ProbeIo) -> None:
 )
 async def test_exec(io: ProbeIo, runtime: Runtime, answer: Any, verdict: Verdict, output: str) -> None:
     runtime.answer = answer
-    assert await io.run(ExecAsk(("sh", "-c", "x")), "c1", 2) == Outcome(verdict, output)
+    assert await io.run(ExecRequest(("sh", "-c", "x")), "c1", 2) == Outcome(verdict, output)
     assert runtime.asked == [("c1", ["sh", "-c", "x"], 2)]
 
 
@@ -245,19 +245,19 @@ async def health() -> AsyncIterator[Callable[[Any], Awaitable[int]]]:
 async def test_grpc(io: ProbeIo, health: Any, answer: bytes, verdict: Verdict, output: str) -> None:
     handler = Health(answer)
     port = await health(handler)
-    assert await io.run(GrpcAsk("127.0.0.1", port, "svc"), "c", 5) == Outcome(verdict, output)
+    assert await io.run(GrpcRequest("127.0.0.1", port, "svc"), "c", 5) == Outcome(verdict, output)
     assert handler.requests == [b"\x0a\x03svc"]
 
 
 async def test_grpc_that_has_no_health_service(io: ProbeIo, health: Any) -> None:
-    found = await io.run(GrpcAsk("127.0.0.1", await health(None), ""), "c", 5)
+    found = await io.run(GrpcRequest("127.0.0.1", await health(None), ""), "c", 5)
     assert "does not implement the grpc health protocol" in found.output and found.verdict is Verdict.FAILURE
 
 
 async def test_grpc_too_slow_and_not_there(io: ProbeIo, health: Any) -> None:
-    slow = await io.run(GrpcAsk("127.0.0.1", await health(Health(b"\x08\x01", wait=5)), ""), "c", 0.5)
+    slow = await io.run(GrpcRequest("127.0.0.1", await health(Health(b"\x08\x01", wait=5)), ""), "c", 0.5)
     assert slow.output == "timeout: health rpc did not complete within 0.5s"
-    gone = await io.run(GrpcAsk("127.0.0.1", free_port(), ""), "c", 0.5)
+    gone = await io.run(GrpcRequest("127.0.0.1", free_port(), ""), "c", 0.5)
     assert "failed to connect service" in gone.output and gone.verdict is Verdict.FAILURE
 
 

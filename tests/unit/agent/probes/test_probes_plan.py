@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from agent.common.model.pods import ProbeState
 from agent.probes import plan
-from agent.probes.model import ExecAsk, GrpcAsk, HttpAsk, ProbeKind, TcpAsk
+from agent.probes.model import ExecRequest, GrpcRequest, HttpRequest, ProbeKind, TcpRequest
 from agent.probes.plan import Spec, Track
 from nodelib.errors import Invalid
 from tests.builders.pods import Json, container
@@ -206,7 +206,7 @@ def test_readiness_outlives_a_restart_of_the_agent(kind: ProbeKind, known: Json 
 
 @pytest.mark.parametrize(("kind", "verdict"), [(STARTUP, True), (LIVENESS, True), (READINESS, None)])
 def test_a_pod_that_is_deleted_ends_quietly(kind: ProbeKind, verdict: bool | None) -> None:
-    found = plan.quieted(Track(), spec(kind))
+    found = plan.stop_liveness_and_startup(Track(), spec(kind))
     assert (found.verdict, found.held) == (verdict, verdict is not None)
 
 
@@ -217,7 +217,7 @@ def ask(ip: str = "10.0.0.9", **action: Any) -> Any:
     found = container(
         ports=PORTS, env=[{"name": "A", "value": "b"}, {"name": "S", "valueFrom": {}}], readinessProbe=action
     )
-    return plan.ask_of(plan.specs(found)[0], found, ip)
+    return plan.request_of(plan.specs(found)[0], found, ip)
 
 
 DEFAULT_HEADERS = (("User-Agent", "kube-probe/1.37"), ("Accept", "*/*"))
@@ -226,11 +226,11 @@ DEFAULT_HEADERS = (("User-Agent", "kube-probe/1.37"), ("Accept", "*/*"))
 @pytest.mark.parametrize(
     ("action", "expect"),
     [
-        pytest.param({"exec": {"command": ["sh", "$(A)", "$(S)"]}}, ExecAsk(("sh", "b", "$(S)")), id="exec"),
-        pytest.param({"httpGet": {"port": 80}}, HttpAsk("http", "10.0.0.9", 80, "/", DEFAULT_HEADERS), id="http"),
+        pytest.param({"exec": {"command": ["sh", "$(A)", "$(S)"]}}, ExecRequest(("sh", "b", "$(S)")), id="exec"),
+        pytest.param({"httpGet": {"port": 80}}, HttpRequest("http", "10.0.0.9", 80, "/", DEFAULT_HEADERS), id="http"),
         pytest.param(
             {"httpGet": {"port": "web", "path": "/a b?c=d#e", "scheme": "HTTPS"}},
-            HttpAsk("https", "10.0.0.9", 8080, "/a%20b?c=d", DEFAULT_HEADERS),
+            HttpRequest("https", "10.0.0.9", 8080, "/a%20b?c=d", DEFAULT_HEADERS),
             id="https, named port, odd path",
         ),
         pytest.param(
@@ -241,13 +241,13 @@ DEFAULT_HEADERS = (("User-Agent", "kube-probe/1.37"), ("Accept", "*/*"))
                     "httpHeaders": [{"name": "user-agent", "value": "x"}, {"name": "Accept", "value": ""}],
                 }
             },
-            HttpAsk("http", "h", 80, "/", (("user-agent", "x"),)),
+            HttpRequest("http", "h", 80, "/", (("user-agent", "x"),)),
             id="own headers",
         ),
-        pytest.param({"tcpSocket": {"port": "web"}}, TcpAsk("10.0.0.9", 8080), id="tcp"),
-        pytest.param({"tcpSocket": {"port": 1, "host": "h"}}, TcpAsk("h", 1), id="tcp to a host"),
-        pytest.param({"grpc": {"port": 5, "service": "s"}}, GrpcAsk("10.0.0.9", 5, "s"), id="grpc"),
-        pytest.param({"grpc": {"port": 5}}, GrpcAsk("10.0.0.9", 5, ""), id="grpc without a service"),
+        pytest.param({"tcpSocket": {"port": "web"}}, TcpRequest("10.0.0.9", 8080), id="tcp"),
+        pytest.param({"tcpSocket": {"port": 1, "host": "h"}}, TcpRequest("h", 1), id="tcp to a host"),
+        pytest.param({"grpc": {"port": 5, "service": "s"}}, GrpcRequest("10.0.0.9", 5, "s"), id="grpc"),
+        pytest.param({"grpc": {"port": 5}}, GrpcRequest("10.0.0.9", 5, ""), id="grpc without a service"),
     ],
 )
 def test_ask(action: Json, expect: Any) -> None:

@@ -1,4 +1,4 @@
-"""The wheel of probes on a virtual clock: what is asked when, who is told, what is cancelled."""
+"""Probes on a virtual clock: what is sent when, which changes are reported, what is cancelled."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agent.common.model.pods import ContainerState, Pod, RunState
-from agent.probes.model import Ask, Outcome, ProbeKind, Verdict
+from agent.probes.model import Outcome, ProbeKind, ProbeRequest, Verdict
 from agent.probes.work import ProbeKeeper
 from tests.builders.metrics import metrics, series
 from tests.builders.pods import Json, container, pod
@@ -19,7 +19,7 @@ EXEC = {"exec": {"command": ["true"]}}
 
 
 class Answers:
-    """Says what it is told to say; counts the questions."""
+    """Answers with the given verdict and records when it was called."""
 
     def __init__(self, clock: FakeClock) -> None:
         self.verdict = Verdict.SUCCESS
@@ -29,7 +29,7 @@ class Answers:
         self.cancelled = 0
         self._clock = clock
 
-    async def run(self, ask: Ask, container_id: str, timeout: float) -> Outcome:
+    async def run(self, request: ProbeRequest, container_id: str, timeout: float) -> Outcome:
         self.asked.append(round(self._clock.monotonic(), 2))
         if self.hang:
             try:
@@ -40,7 +40,7 @@ class Answers:
         return Outcome(self.verdict, self.output)
 
 
-class Observable:
+class RecordedEvents:
     def __init__(self) -> None:
         self.lines: list[str] = []
 
@@ -62,7 +62,7 @@ class Bench:
     def __init__(self) -> None:
         self.clock = FakeClock()
         self.io = Answers(self.clock)
-        self.events = Observable()
+        self.events = RecordedEvents()
         self.changes: list[str] = []
         self.metrics = metrics()
         self.keeper = ProbeKeeper(self.io, self.events, self.changes.append, self.clock, self.metrics)
@@ -89,7 +89,7 @@ def probed(**probes: Any) -> Pod:
     return pod(container(**probes))
 
 
-async def test_readiness_success_is_told_once(bench: Bench) -> None:
+async def test_readiness_success_is_reported_once(bench: Bench) -> None:
     found = probed(readinessProbe={**EXEC, "periodSeconds": 2})
     bench.running(found)
     assert (bench.state(found).started, bench.state(found).ready) == (True, False)
@@ -104,7 +104,7 @@ async def test_a_container_without_probes_is_not_listed(bench: Bench) -> None:
     assert bench.keeper.states(found.uid) == {}
 
 
-async def test_liveness_failure_is_told_after_its_threshold_and_held(bench: Bench) -> None:
+async def test_liveness_failure_is_reported_after_its_threshold_and_held(bench: Bench) -> None:
     bench.io.verdict = Verdict.FAILURE
     found = probed(livenessProbe={**EXEC, "periodSeconds": 2, "failureThreshold": 2})
     bench.running(found)
@@ -119,7 +119,7 @@ async def test_liveness_failure_is_told_after_its_threshold_and_held(bench: Benc
     assert [one.outcome for one in bench.keeper.findings(found.uid)] == [None], "a new attempt, no answer yet"
 
 
-async def test_startup_gates_and_then_lets_the_others_go(bench: Bench) -> None:
+async def test_a_startup_probe_holds_back_the_others_until_it_succeeds(bench: Bench) -> None:
     bench.io.verdict = Verdict.FAILURE
     found = probed(startupProbe={**EXEC, "periodSeconds": 10}, readinessProbe={**EXEC, "periodSeconds": 10})
     bench.running(found)
@@ -169,7 +169,7 @@ async def test_a_warning_counts_as_success(bench: Bench) -> None:
     assert bench.events.lines == ["Warning ProbeWarning main: Readiness probe warning: out"]
 
 
-async def test_a_port_that_is_not_there_is_told(bench: Bench) -> None:
+async def test_a_missing_port_is_reported(bench: Bench) -> None:
     found = probed(readinessProbe={"httpGet": {"port": "nope"}})
     bench.running(found)
     await bench.clock.advance(0.1)
@@ -225,7 +225,7 @@ async def test_readiness_is_recalled_where_no_probe_has_answered(bench: Bench) -
     assert not bench.state(found).ready, "an answer outlives what was shown before it"
 
 
-async def test_deletion_quiets_liveness_and_keeps_readiness(bench: Bench) -> None:
+async def test_deletion_stops_liveness_and_keeps_readiness(bench: Bench) -> None:
     probes: Json = {
         "livenessProbe": {**EXEC, "periodSeconds": 1},
         "readinessProbe": {**EXEC, "periodSeconds": 1},
@@ -241,7 +241,7 @@ async def test_deletion_quiets_liveness_and_keeps_readiness(bench: Bench) -> Non
     assert {line.split(": ")[1].split()[0] for line in bench.events.lines} == {"Readiness"}
 
 
-async def test_forgetting_cancels_what_is_under_way(bench: Bench) -> None:
+async def test_removing_a_pod_cancels_running_attempts(bench: Bench) -> None:
     bench.io.hang = True
     found = probed(readinessProbe=EXEC)
     bench.running(found)

@@ -98,7 +98,7 @@ class Reviewer:
 
 @dataclass
 class Bench:
-    """One running server and what stands around it."""
+    """One server with the pod table, runtime and API server that it asks."""
 
     folder: Path
     authority: Authority
@@ -124,7 +124,7 @@ class Bench:
             node,
             self.view,
             cast(RuntimeService, self.runtime),
-            self.reviewer,  # type: ignore[arg-type]
+            self.reviewer,
             CollectorRegistry(),
             lambda: self.health,
             server_edges(),

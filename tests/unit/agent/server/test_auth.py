@@ -131,7 +131,7 @@ async def test_always_allow(bench: Bench) -> None:
     assert bench.reviewer.calls == []
 
 
-async def test_tokens_are_not_looked_at_when_the_webhook_is_off(bench: Bench) -> None:
+async def test_tokens_are_not_reviewed_when_the_webhook_is_off(bench: Bench) -> None:
     await bench.start(bench.settings(webhook=False))
     bench.reviewer.tokens["t"] = {"username": "jane"}
     assert (await bench.get("/metrics", headers={"Authorization": "Bearer t"}))[0] == 401

@@ -105,8 +105,9 @@ async def test_the_end_of_the_client_ends_the_runtime(bench: Bench, peer: FakeSt
     await _start(bench)
     reader, writer = await _open(bench, "/exec/ns/web/main?output=1", _SPDY)
     await reader.readuntil(b"\r\n\r\n")
+    assert not peer.ended
     writer.close()
-    await until(lambda: peer.ended)
+    assert await until(lambda: peer.ended)
 
 
 async def test_a_slow_client_slows_the_runtime_and_loses_nothing(bench: Bench, peer: FakeStreamingServer) -> None:

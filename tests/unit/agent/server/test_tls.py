@@ -125,5 +125,5 @@ def test_subject_of(tmp_path: Path) -> None:
     found = subject_of(der.public_bytes(Encoding.DER), ssl._ssl._test_decode_cert(cert))  # type: ignore[attr-defined]
     assert (found.name, found.uid, found.groups, len(found.fingerprint)) == ("jane", "", ("dev", "ops"), 64)
     assert found.fingerprint == der.fingerprint(hashes.SHA256()).hex()
-    told = {"subject": ((("commonName", "a"),), (("commonName", "b"), ("1.3.6.1.4.1.57683.2", "u")))}
-    assert (subject_of(b"", told).name, subject_of(b"", told).uid) == ("b", "u")
+    decoded = {"subject": ((("commonName", "a"),), (("commonName", "b"), ("1.3.6.1.4.1.57683.2", "u")))}
+    assert (subject_of(b"", decoded).name, subject_of(b"", decoded).uid) == ("b", "u")

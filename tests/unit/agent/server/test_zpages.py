@@ -1,3 +1,5 @@
+"""/statusz and /flagz: the choice of the form by the Accept header, and the contents."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -21,7 +23,7 @@ from agent.server.plan.zpages import Form, flagz, form_of, statusz
         ("application/json;as=Statusz;g=config.k8s.io;v=v2", None),
     ],
 )
-def test_the_first_form_that_there_is(accept: str, expected: Form | None) -> None:
+def test_the_first_supported_form_is_chosen(accept: str, expected: Form | None) -> None:
     assert form_of(accept, "Statusz") == expected
 
 

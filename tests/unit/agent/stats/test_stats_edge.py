@@ -1,4 +1,4 @@
-"""Kernel figures from trees as the kernel shows them: cgroup v1 (recorded on a hybrid machine) and v2."""
+"""Files of cgroups (v1, recorded on a hybrid machine, and v2) and of /proc become stats."""
 
 from __future__ import annotations
 
@@ -10,41 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from agent.stats.edge import container_details
-from agent.stats.edge import readings as stats
+from agent.stats.edge import container_details, machine
+from agent.stats.edge.cgroups import CgroupReader
 from agent.stats.model import Cpu, Interface, Memory, PodCgroup, Pressure, Stall
-
-_UID = "97eac7d4-ec81-4f67-baa4-7567e438a948"
-_ID = "b7903ffcf744a1b792629407b9a4194c9496e850583bce382c079e6f862f4a36"
-_V1 = {
-    "cpuacct/{}/cpuacct.usage": "345899782\n",
-    "cpuacct/{}/cpuacct.stat": "user 12\nsystem 21\n",
-    "cpu/{}/cpu.stat": "nr_periods 7\nnr_throttled 2\nthrottled_time 1500000\nnr_bursts 0\nburst_time 0\n",
-    "memory/{}/memory.usage_in_bytes": "614400\n",
-    "memory/{}/memory.max_usage_in_bytes": "3010560\n",
-    "memory/{}/memory.failcnt": "4\n",
-    "memory/{}/memory.stat": (
-        "cache 12288\nrss 45056\npgfault 145\npgmajfault 1\ninactive_file 0\n"
-        "hierarchical_memory_limit 9223372036854771712\n"
-        "hierarchical_memsw_limit 9223372036854771712\ntotal_cache 20480\ntotal_rss 163840\ntotal_mapped_file 4096\n"
-        "total_swap 0\ntotal_pgfault 11045\ntotal_pgmajfault 3\ntotal_inactive_file 14400\n"
-    ),
-    "pids/{}/pids.current": "2\n",
-}
-_V2 = {
-    "{}/cpu.stat": (
-        "usage_usec 345899\nuser_usec 120000\nsystem_usec 210000\nnr_periods 7\nnr_throttled 2\nthrottled_usec 1500\n"
-    ),
-    "{}/memory.current": "614400\n",
-    "{}/memory.peak": "3010560\n",
-    "{}/memory.max": "max\n",
-    "{}/memory.swap.current": "4096\n",
-    "{}/memory.events": "low 0\nhigh 0\nmax 4\noom 0\noom_kill 0\n",
-    "{}/memory.stat": (
-        "anon 163840\nfile 20480\nkernel 131072\nfile_mapped 4096\ninactive_file 14400\npgfault 11045\npgmajfault 3\n"
-    ),
-    "{}/pids.current": "2\n",
-}
+from tests.unit.agent.stats.cgroup_files import CONTAINER_ID, POD_UID, V1, V2
 
 
 def _tree(root: Path, files: dict[str, str], cgroup: str) -> str:
@@ -56,7 +25,7 @@ def _tree(root: Path, files: dict[str, str], cgroup: str) -> str:
 
 
 def test_v1(tmp_path: Path) -> None:
-    reader = stats.CgroupReader(_tree(tmp_path, _V1, "/kubepods/pod1"))
+    reader = CgroupReader(_tree(tmp_path, V1, "/kubepods/pod1"))
     sample = reader.sample("/kubepods/pod1")
     assert sample is not None
     tick = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
@@ -66,24 +35,24 @@ def test_v1(tmp_path: Path) -> None:
 
 
 def test_v1_limit(tmp_path: Path) -> None:
-    files = {**_V1, "memory/{}/memory.stat": "hierarchical_memory_limit 1048576\ntotal_inactive_file 700000\n"}
-    sample = stats.CgroupReader(_tree(tmp_path, files, "/a")).sample("/a")
+    files = {**V1, "memory/{}/memory.stat": "hierarchical_memory_limit 1048576\ntotal_inactive_file 700000\n"}
+    sample = CgroupReader(_tree(tmp_path, files, "/a")).sample("/a")
     assert sample is not None
     assert (sample.memory.limit, sample.memory.working_set) == (1048576, 0)
 
 
 def test_v1_with_joined_controllers(tmp_path: Path) -> None:
     joined = {
-        name.replace("cpuacct/", "cpu,cpuacct/").replace("cpu/", "cpu,cpuacct/"): text for name, text in _V1.items()
+        name.replace("cpuacct/", "cpu,cpuacct/").replace("cpu/", "cpu,cpuacct/"): text for name, text in V1.items()
     }
-    sample = stats.CgroupReader(_tree(tmp_path, joined, "/a")).sample("/a")
+    sample = CgroupReader(_tree(tmp_path, joined, "/a")).sample("/a")
     assert sample is not None
     assert (sample.cpu.usage, sample.cpu.periods) == (345899782, 7)
 
 
 def test_v2(tmp_path: Path) -> None:
     (tmp_path / "cgroup.controllers").write_text("cpu memory pids\n")
-    reader = stats.CgroupReader(_tree(tmp_path, _V2, "/kubepods.slice/x"))
+    reader = CgroupReader(_tree(tmp_path, V2, "/kubepods.slice/x"))
     sample = reader.sample("/kubepods.slice/x")
     assert sample is not None
     assert sample.cpu == Cpu(345899000, 120000000, 210000000, 7, 2, 1500000)
@@ -94,21 +63,21 @@ def test_v2(tmp_path: Path) -> None:
 def test_v2_root_has_no_memory_file(tmp_path: Path) -> None:
     (tmp_path / "cgroup.controllers").write_text("cpu memory\n")
     (tmp_path / "cpu.stat").write_text("usage_usec 5\n")
-    sample = stats.CgroupReader(str(tmp_path)).sample("/")
+    sample = CgroupReader(str(tmp_path)).sample("/")
     assert sample is not None
     assert (sample.cpu.usage, sample.memory.usage) == (5000, 0)
 
 
-@pytest.mark.parametrize("files", [_V1, _V2], ids=["v1", "v2"])
+@pytest.mark.parametrize("files", [V1, V2], ids=["v1", "v2"])
 def test_a_cgroup_that_is_gone(tmp_path: Path, files: dict[str, str]) -> None:
-    if files is _V2:
+    if files is V2:
         (tmp_path / "cgroup.controllers").write_text("cpu memory\n")
-    reader = stats.CgroupReader(_tree(tmp_path, files, "/a"))
+    reader = CgroupReader(_tree(tmp_path, files, "/a"))
     assert reader.sample("/b") is None
 
 
 def test_no_cgroups_mounted(tmp_path: Path) -> None:
-    reader = stats.CgroupReader(str(tmp_path))
+    reader = CgroupReader(str(tmp_path))
     assert reader.sample("/a") is None
     assert reader.pods("/kubepods") == {}
 
@@ -119,15 +88,15 @@ _STATIC = "0123456789abcdef0123456789abcdef"
 @pytest.mark.parametrize(
     ("cgroup", "uid", "container"),
     [
-        (f"/kubepods/pod{_UID}", _UID, _ID),
-        (f"/kubepods/burstable/pod{_UID}", _UID, _ID),
-        (f"/kubepods/besteffort/pod{_STATIC}", _STATIC, _ID),
+        (f"/kubepods/pod{POD_UID}", POD_UID, CONTAINER_ID),
+        (f"/kubepods/burstable/pod{POD_UID}", POD_UID, CONTAINER_ID),
+        (f"/kubepods/besteffort/pod{_STATIC}", _STATIC, CONTAINER_ID),
         (
-            f"/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{_UID.replace('-', '_')}.slice",
-            _UID,
-            f"cri-containerd-{_ID}.scope",
+            f"/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{POD_UID.replace('-', '_')}.slice",
+            POD_UID,
+            f"cri-containerd-{CONTAINER_ID}.scope",
         ),
-        (f"/kubepods.slice/kubepods-pod{_UID.replace('-', '_')}.slice", _UID, f"crio-{_ID}.scope"),
+        (f"/kubepods.slice/kubepods-pod{POD_UID.replace('-', '_')}.slice", POD_UID, f"crio-{CONTAINER_ID}.scope"),
     ],
     ids=["guaranteed", "burstable", "static", "systemd burstable", "systemd guaranteed"],
 )
@@ -135,8 +104,8 @@ def test_pod_cgroups_of_both_drivers(tmp_path: Path, cgroup: str, uid: str, cont
     root = "/" + cgroup.split("/")[1]
     (tmp_path / "memory" / cgroup.strip("/") / container).mkdir(parents=True)
     (tmp_path / "memory" / cgroup.strip("/") / "init.scope").mkdir()
-    found = stats.CgroupReader(str(tmp_path)).pods(root)
-    assert found == {uid: PodCgroup(cgroup, {_ID: f"{cgroup}/{container}"})}
+    found = CgroupReader(str(tmp_path)).pods(root)
+    assert found == {uid: PodCgroup(cgroup, {CONTAINER_ID: f"{cgroup}/{container}"})}
 
 
 _MEMINFO = """MemTotal:       24000000 kB
@@ -171,28 +140,28 @@ def _proc(tmp_path: Path) -> str:
 
 def test_the_machine(tmp_path: Path) -> None:
     proc = _proc(tmp_path)
-    memory, capacity, swap = stats.node_memory(proc)
+    memory, capacity, swap = machine.node_memory(proc)
     assert capacity == 24_000_000 * 1024
     assert swap == 1_000_000 * 1024
     assert (memory.usage, memory.working_set) == (20_000_000 * 1024, 15_000_000 * 1024)
     assert (memory.swap, memory.page_faults) == (100_000 * 1024, 10)
-    assert stats.node_cpu(proc).usage == 25 * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
-    assert stats.boot_time(proc) == 1_700_000_000_000_000_000
-    assert stats.process_limits(proc) == (32768, 328)
-    assert stats.default_interface(proc) == "eth0"
-    assert stats.interfaces(proc=proc)[1] == Interface("eth0", 500, 5, 1, 2, 700, 7, 3, 4)
-    assert stats.interfaces(4711, proc) == ()
+    assert machine.node_cpu(proc).usage == 25 * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+    assert machine.boot_time(proc) == 1_700_000_000_000_000_000
+    assert machine.process_limits(proc) == (32768, 328)
+    assert machine.default_interface(proc) == "eth0"
+    assert machine.interfaces(proc=proc)[1] == Interface("eth0", 500, 5, 1, 2, 700, 7, 3, 4)
+    assert machine.interfaces(4711, proc) == ()
 
 
 def test_this_machine_answers() -> None:
-    memory, capacity, _ = stats.node_memory()
+    memory, capacity, _ = machine.node_memory()
     assert 0 < memory.working_set < capacity
-    assert stats.node_cpu().usage > 0
-    assert any(entry.name == "lo" for entry in stats.interfaces())
-    found = stats.filesystem("/")
+    assert machine.node_cpu().usage > 0
+    assert any(entry.name == "lo" for entry in machine.interfaces())
+    found = machine.filesystem("/")
     assert found is not None
     assert 0 < found.used <= found.capacity
-    assert stats.filesystem("/no/such/path") is None
+    assert machine.filesystem("/no/such/path") is None
 
 
 def test_tree_counts_links_once_and_skips_what_is_gone(tmp_path: Path) -> None:
@@ -200,18 +169,18 @@ def test_tree_counts_links_once_and_skips_what_is_gone(tmp_path: Path) -> None:
     (tmp_path / "sub" / "data").write_bytes(b"x" * 100_000)
     os.link(tmp_path / "sub" / "data", tmp_path / "again")
     (tmp_path / "link").symlink_to("/etc")
-    used, inodes = stats.tree(str(tmp_path))
+    used, inodes = machine.tree(str(tmp_path))
     assert inodes == 4
     assert 100_000 <= used < 200_000
-    assert stats.tree(str(tmp_path / "none")) == (0, 0)
+    assert machine.tree(str(tmp_path / "none")) == (0, 0)
 
 
 def test_volumes_of(tmp_path: Path) -> None:
     (tmp_path / "u1" / "volumes" / "kubernetes.io~empty-dir" / "cache").mkdir(parents=True)
-    assert stats.volumes_of(str(tmp_path), "u1") == [
+    assert machine.volumes_of(str(tmp_path), "u1") == [
         ("kubernetes.io~empty-dir", "cache", f"{tmp_path}/u1/volumes/kubernetes.io~empty-dir/cache")
     ]
-    assert stats.volumes_of(str(tmp_path), "u2") == []
+    assert machine.volumes_of(str(tmp_path), "u2") == []
 
 
 _HELD = {
@@ -237,10 +206,10 @@ _HELD_V2 = {
 
 
 def test_details_v1(tmp_path: Path) -> None:
-    # Of this process: descriptors and limits are those that it has.
+    # The process is this one, so its own descriptors and limits are expected.
     files = {**_HELD, "memory/{}/cgroup.procs": f"{os.getpid()}\n"}
     with socket.socket():
-        found = stats.CgroupReader(_tree(tmp_path, files, "/a")).details("/a")
+        found = CgroupReader(_tree(tmp_path, files, "/a")).details("/a")
     assert found is not None
     assert found.file_descriptors > 3
     assert found.sockets >= 1
@@ -255,8 +224,8 @@ def test_details_v1(tmp_path: Path) -> None:
 
 def test_details_v2(tmp_path: Path) -> None:
     (tmp_path / "cgroup.controllers").write_text("cpu memory pids\n")
-    # No process is there any more: nobody holds anything.
-    reader = stats.CgroupReader(_tree(tmp_path, {**_HELD_V2, "{}/cgroup.procs": ""}, "/a"))
+    # There is no process, so nothing is open.
+    reader = CgroupReader(_tree(tmp_path, {**_HELD_V2, "{}/cgroup.procs": ""}, "/a"))
     found = reader.details("/a")
     assert found is not None
     assert (found.file_descriptors, found.open_files) == (0, None)
@@ -271,14 +240,14 @@ def test_details_v2(tmp_path: Path) -> None:
 def test_stalls_v2(tmp_path: Path) -> None:
     (tmp_path / "cgroup.controllers").write_text("cpu memory pids io\n")
     stalls = "some avg10=1.50 avg60=2.00 avg300=0.25 total=2500000\nfull avg10=0.50 avg60=0.00 avg300=0.00 total=500\n"
-    sample = stats.CgroupReader(_tree(tmp_path, {**_V2, "{}/io.pressure": stalls}, "/a")).sample("/a")
+    sample = CgroupReader(_tree(tmp_path, {**V2, "{}/io.pressure": stalls}, "/a")).sample("/a")
     assert sample is not None
     assert sample.io == Pressure(Stall(2500000, 1.5, 2.0, 0.25), Stall(500, 0.5, 0.0, 0.0))
     assert sample.cpu.pressure == Pressure()
 
 
 def test_the_agent_itself() -> None:
-    cpu, memory = stats.own_process()
+    cpu, memory = machine.own_process()
     assert cpu.usage > 0
     assert memory.rss > 1 << 20
     assert memory.page_faults > 1000
@@ -289,17 +258,17 @@ def test_a_disk(tmp_path: Path) -> None:
         "   7       0 loop0 9 0 72 1 18 0 72 16 0 16 32 0 0 0 0 9 15\n"
         " 254       0 vda 5375627 473455 221803704 7216002 3750229 3081727 380317976 6884999 4 1655392 15142861 1 2 3\n"
     )
-    found = stats.disk(os.makedev(254, 0), str(tmp_path))
+    found = machine.disk(os.makedev(254, 0), str(tmp_path))
     assert found is not None
     assert (found.reads, found.sectors_written, found.in_progress) == (5375627, 380317976, 4)
     assert (found.busy, found.weighted) == (1655392, 15142861)
-    assert stats.disk(os.makedev(0, 45), str(tmp_path)) is None, "an overlay"
+    assert machine.disk(os.makedev(0, 45), str(tmp_path)) is None, "an overlay"
 
 
 def test_a_cgroup_that_is_removed_while_its_details_are_read_has_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reader = stats.CgroupReader(_tree(tmp_path, {**_V1, "memory/{}/cgroup.procs": ""}, "/kubepods/pod1"))
+    reader = CgroupReader(_tree(tmp_path, {**V1, "memory/{}/cgroup.procs": ""}, "/kubepods/pod1"))
     assert reader.details("/kubepods/pod1") is not None
 
     def removed(path: str, **_: object) -> int:

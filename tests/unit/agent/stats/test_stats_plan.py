@@ -1,4 +1,4 @@
-"""The summary object and the metrics texts of a snapshot."""
+"""The Summary object and the metrics texts of a snapshot."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_only_cpu_and_memory() -> None:
     assert set(answer["pods"][0]["containers"][0]) == {"name", "startTime", "cpu", "memory", "swap"}
 
 
-def test_no_rate_without_an_earlier_reading_or_after_a_reset() -> None:
+def test_no_rate_without_an_earlier_sample_or_after_a_reset() -> None:
     assert "usageNanoCores" not in stats.summary(replace(_SNAPSHOT, earlier={}))["node"]["cpu"]
     reset = {"/": (_AT - 1, 9_000_000_000)}
     assert "usageNanoCores" not in stats.summary(replace(_SNAPSHOT, earlier=reset))["node"]["cpu"]
@@ -185,7 +185,7 @@ def test_cadvisor_metrics() -> None:
     assert found["machine_cpu_cores"] == [({}, 2.0)]
 
 
-def test_stalls_are_told_in_both_places() -> None:
+def test_stalls_are_in_the_summary_and_the_metrics() -> None:
     waited = Pressure(some=Stall(2_500_000, 1.5, 2.0, 0.25), full=Stall(500_000, 0.5, 0.0, 0.0))
     sample = replace(_sample("/kubepods/podu"), io=waited, cpu=replace(_sample("").cpu, pressure=waited))
     snapshot = replace(_SNAPSHOT, pods=(replace(_POD, sample=sample),))
@@ -195,7 +195,7 @@ def test_stalls_are_told_in_both_places() -> None:
     found = _parsed(stats_metrics.cadvisor(snapshot, Details()))
     assert [value for _, value in found["container_pressure_io_waiting_seconds_total"]] == [2.5]
     assert [value for _, value in found["container_pressure_cpu_stalled_seconds_total"]] == [0.5]
-    # Nothing is claimed of cgroups for which the kernel tells nothing.
+    # Cgroups without stall information have no such samples.
     assert not any(
         name.startswith("container_pressure") for name in _parsed(stats_metrics.cadvisor(_SNAPSHOT, Details()))
     )

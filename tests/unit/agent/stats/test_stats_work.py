@@ -1,4 +1,4 @@
-"""The provider joins cgroups, the pod table and the runtime; it collects once for many, and only when asked."""
+"""StatsProvider joins cgroups, the pod table and the runtime, and shares one collection between callers."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 
 from agent.common.model.errors import CriUnavailable
-from agent.server.work.metrics import Figures
-from agent.stats.edge import readings as machine
+from agent.server.work.metrics import MetricsEndpoints
+from agent.stats.edge import machine
+from agent.stats.edge.cgroups import CgroupReader
 from agent.stats.plan import summary as plan
 from agent.stats.work import StatsProvider, StatsSettings, StatsSources
 from tests.fakes.agent_view import FakeServerRuntime, FakeView, add_pod
 from tests.fakes.clock import FakeClock
-from tests.unit.agent.stats.test_stats_edge import _ID, _UID, _V1
+from tests.unit.agent.stats.cgroup_files import CONTAINER_ID, POD_UID, V1
 from tests.waiting import until
 
 _BOX = "c9a2f6a45565be0715875f9b1ee7016af98dcb372dea31f21b71e712264bc924"
@@ -38,42 +39,43 @@ class _Runtime(FakeServerRuntime):
         self.calls += 1
         self._maybe_fail()
         layer = {"timestamp": 1, "used_bytes": {"value": 8192}, "inodes_used": {"value": 5}}
-        return [{"linux": {"containers": [{"attributes": {"id": _ID}, "writable_layer": layer}]}}]
+        return [{"linux": {"containers": [{"attributes": {"id": CONTAINER_ID}, "writable_layer": layer}]}}]
 
 
-def _provider(tmp_path: Path) -> tuple[StatsProvider, FakeView, _Runtime, FakeClock]:
-    pod = f"kubepods/besteffort/pod{_UID}"
-    for name, text in _V1.items():
-        for cgroup in ("kubepods", pod, f"{pod}/{_ID}", f"{pod}/{_BOX}"):
+def _provider(tmp_path: Path, **settings: str) -> tuple[StatsProvider, FakeView, _Runtime, FakeClock]:
+    pod = f"kubepods/besteffort/pod{POD_UID}"
+    for name, text in V1.items():
+        for cgroup in ("kubepods", pod, f"{pod}/{CONTAINER_ID}", f"{pod}/{_BOX}"):
             path = tmp_path / "cgroup" / name.format(cgroup)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
-    cache = tmp_path / "kubelet" / "pods" / _UID / "volumes" / "kubernetes.io~empty-dir" / "cache"
-    cache.mkdir(parents=True)
+    cache = tmp_path / "kubelet" / "pods" / POD_UID / "volumes" / "kubernetes.io~empty-dir" / "cache"
+    cache.mkdir(parents=True, exist_ok=True)
     (cache / "file").write_bytes(b"x" * 50_000)
-    logs = tmp_path / "logs" / f"ns_web_{_UID}" / "main"
-    logs.mkdir(parents=True)
+    logs = tmp_path / "logs" / f"ns_web_{POD_UID}" / "main"
+    logs.mkdir(parents=True, exist_ok=True)
     (logs / "0.log").write_bytes(b"x" * 10_000)
     view = FakeView()
-    add_pod(view, "web", _UID)
-    observed = view.observations[_UID]
-    view.observations[_UID] = replace(
+    add_pod(view, "web", POD_UID)
+    observed = view.observations[POD_UID]
+    view.observations[POD_UID] = replace(
         observed,
         sandboxes=(replace(observed.sandboxes[0], id=_BOX),),
-        containers=(replace(observed.containers[0], id=_ID),),
+        containers=(replace(observed.containers[0], id=CONTAINER_ID),),
     )
     runtime, clock = _Runtime(view), FakeClock()
-    settings = StatsSettings("node-1", "/kubepods", str(tmp_path / "kubelet"), str(tmp_path / "logs"))
-    cgroups = machine.CgroupReader(str(tmp_path / "cgroup"))
+    cgroups = CgroupReader(str(tmp_path / "cgroup"))
     sources = StatsSources(view, runtime, _Images(tmp_path), cgroups, machine)  # type: ignore[arg-type]
-    return StatsProvider(settings, sources, clock), view, runtime, clock
+    folders = str(tmp_path / "kubelet"), str(tmp_path / "logs")
+    provider = StatsProvider(StatsSettings("node-1", "/kubepods", *folders, **settings), sources, clock)
+    return provider, view, runtime, clock
 
 
 async def test_a_pod_with_its_container_sandbox_layer_logs_and_volumes(tmp_path: Path) -> None:
     provider, _, _, _ = _provider(tmp_path)
     snapshot = await provider.snapshot(storage=True)
     (pod,) = snapshot.pods
-    assert (pod.namespace, pod.name, pod.uid) == ("ns", "web", _UID)
+    assert (pod.namespace, pod.name, pod.uid) == ("ns", "web", POD_UID)
     assert [entry.name for entry in pod.containers] == ["main"]
     assert pod.sandbox is not None
     assert pod.sandbox.id == _BOX
@@ -87,7 +89,7 @@ async def test_a_pod_with_its_container_sandbox_layer_logs_and_volumes(tmp_path:
     assert used >= 8192 + 50_000 + 10_000
 
 
-async def test_close_questions_share_one_collection(tmp_path: Path) -> None:
+async def test_calls_at_the_same_time_share_one_collection(tmp_path: Path) -> None:
     provider, _, runtime, clock = _provider(tmp_path)
     first, second = await asyncio.gather(provider.snapshot(storage=True), provider.snapshot(storage=True))
     assert first is second
@@ -99,14 +101,14 @@ async def test_close_questions_share_one_collection(tmp_path: Path) -> None:
     assert runtime.calls == 2
 
 
-async def test_the_first_rate_takes_two_readings(tmp_path: Path) -> None:
+async def test_the_first_rate_takes_two_samples(tmp_path: Path) -> None:
     provider, _, _, clock = _provider(tmp_path)
     asking = asyncio.create_task(provider.snapshot(rates=True))
     await until(asking.done, clock=clock, advance=1)
     assert "/" in (await asking).earlier
 
 
-async def test_a_runtime_that_is_away_costs_only_its_own_figures(tmp_path: Path) -> None:
+async def test_without_the_runtime_only_its_own_numbers_are_missing(tmp_path: Path) -> None:
     provider, _, runtime, _ = _provider(tmp_path)
     runtime.fail = CriUnavailable("no runtime", code="UNAVAILABLE")
     (pod,) = (await provider.snapshot(storage=True)).pods
@@ -129,10 +131,10 @@ async def test_node_alone(tmp_path: Path) -> None:
     assert runtime.calls == 0
 
 
-async def test_the_runtimes_own_cgroup_is_told_where_it_is_known(tmp_path: Path) -> None:
+async def test_the_runtimes_own_cgroup_is_listed_where_it_is_known(tmp_path: Path) -> None:
     provider, _, _, _ = _provider(tmp_path)
     assert set((await provider.node()).systems) == {"kubelet", "pods"}
-    provider._settings = replace(provider._settings, runtime_cgroup="/kubepods")
+    provider, _, _, _ = _provider(tmp_path, runtime_cgroup="/kubepods")
     assert set((await provider.node()).systems) == {"kubelet", "pods", "runtime"}
 
 
@@ -140,21 +142,21 @@ async def test_details_of_every_container_and_sandbox(tmp_path: Path) -> None:
     provider, _, _, _ = _provider(tmp_path)
     snapshot = await provider.snapshot()
     assert (await provider.details(snapshot)).containers == {}
-    pod = f"/kubepods/besteffort/pod{_UID}"
-    for name in (_ID, _BOX):
+    pod = f"/kubepods/besteffort/pod{POD_UID}"
+    for name in (CONTAINER_ID, _BOX):
         (tmp_path / f"cgroup/memory/{pod}/{name}/cgroup.procs").write_text("")
-    assert set((await provider.details(snapshot)).containers) == {f"{pod}/{_ID}", f"{pod}/{_BOX}"}
+    assert set((await provider.details(snapshot)).containers) == {f"{pod}/{CONTAINER_ID}", f"{pod}/{_BOX}"}
 
 
-async def test_figures_of_containers_look_at_no_volume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The server of a volume may be gone: whoever looks at it waits for ever."""
+async def test_container_metrics_touch_no_volume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server of a volume may be gone, and a call that reads it would hang."""
     provider, _, _, _ = _provider(tmp_path)
 
     def hang(*_: object) -> Any:
-        raise AssertionError("a volume was looked at")
+        raise AssertionError("a volume was read")
 
     monkeypatch.setattr(machine, "volumes_of", hang)
-    answer = await Figures(SimpleNamespace(stats=provider)).cadvisor(None)  # type: ignore[arg-type]
+    answer = await MetricsEndpoints(SimpleNamespace(stats=provider)).cadvisor(None)  # type: ignore[arg-type]
     assert isinstance(answer.body, bytes)
     assert any(
         line.startswith("container_fs_usage_bytes{") and " 8192 " in line for line in answer.body.decode().splitlines()

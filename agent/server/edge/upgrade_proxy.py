@@ -1,12 +1,12 @@
 """Proxy of one upgraded connection, byte for byte, to the runtime's streaming server.
 
-Same contract as upstream's UpgradeAwareHandler (k8s.io/apimachinery/pkg/util/proxy) as the
-kubelet uses it: the request goes on with its headers to the URL that CRI gave, an answer
-other than 101 is passed back, and after a 101 both connections are one until either side
-closes. SPDY/3.1 and WebSocket carry their half-closes in frames: TCP's own ends both.
+Same contract as upstream's UpgradeAwareHandler (k8s.io/apimachinery/pkg/util/proxy) as the kubelet uses it: the
+request is forwarded with its headers to the URL that CRI returned, an answer other than 101 is passed back, and after
+a 101 bytes flow both ways until either side closes. SPDY/3.1 and WebSocket carry half-closes in frames, so a TCP
+close ends both directions.
 
-aiohttp knows nothing of SPDY upgrades: the transport is taken from it. It is told of the end
-through connection_lost(), so that its own bookkeeping stays right.
+aiohttp does not know SPDY upgrades, so the transport is taken over from it. Its protocol still gets connection_lost()
+at the end, which keeps its bookkeeping correct.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ log = logging.getLogger(__name__)
 
 _DIAL_LIMIT = 10.0  # seconds
 _ANSWER_LIMIT = 60.0  # seconds; containerd answers an exec upgrade only once the client's request is accepted
-_FLUSH_LIMIT = 10.0  # seconds for a peer that reads slowly, after the other side has closed
+_FLUSH_LIMIT = 10.0  # seconds that a slow reader gets after the other side has closed
 _HEAD_LIMIT = 1 << 20
 _DROPPED = {"authorization", "cookie"}
 
 
-class Taken(web.StreamResponse):
-    """What a handler returns for a connection that is no longer aiohttp's: nothing is sent."""
+class Hijacked(web.StreamResponse):
+    """The response of a handler that has taken over the connection: aiohttp sends nothing."""
 
     async def prepare(self, request: web.BaseRequest) -> None:
         self.force_close()
@@ -43,10 +43,10 @@ def is_upgrade(request: web.BaseRequest) -> bool:
     return "upgrade" in request.headers.get("Connection", "").lower()
 
 
-async def proxy_upgrade(request: web.Request, url: str, *, idle_timeout: float, protocols: str = "") -> Taken:
-    """Relay until either side closes or nothing passed for `idle_timeout` seconds. Raises UpgradeFailed.
+async def proxy_upgrade(request: web.Request, url: str, *, idle_timeout: float, protocols: str = "") -> Hijacked:
+    """Relay until either side closes or no byte has passed for `idle_timeout` seconds. Raises UpgradeFailed.
 
-    `protocols` replaces the WebSocket subprotocols that were asked for (one may carry a token).
+    `protocols` replaces the WebSocket subprotocols of the request, one of which may carry a token.
     """
     if not is_upgrade(request):
         raise UpgradeFailed(500, b"Upgrade request required")
@@ -68,7 +68,7 @@ async def proxy_upgrade(request: web.Request, url: str, *, idle_timeout: float, 
 
 
 def _head(request: web.BaseRequest, target: str, protocols: str) -> bytes:
-    """The request as the runtime gets it: credentials are for us only."""
+    """The request head for the runtime, without the credentials, which are meant for the kubelet only."""
     lines = [f"{request.method} {target} HTTP/1.1".encode()]
     forwarded = []
     for raw_name, raw_value in request.raw_headers:
@@ -89,13 +89,13 @@ def _head(request: web.BaseRequest, target: str, protocols: str) -> bytes:
 
 
 class _Backend(asyncio.Protocol):
-    """The connection to the streaming server until its answer is known."""
+    """The connection to the streaming server until its answer has arrived."""
 
     transport: asyncio.Transport
 
     def __init__(self) -> None:
         self._data = bytearray()
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
         self._ended = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -103,14 +103,14 @@ class _Backend(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._data += data
-        self._news.set()
+        self._changed.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._ended = True
-        self._news.set()
+        self._changed.set()
 
     async def answer(self) -> bytes:
-        """All bytes that came with a 101. Raises UpgradeFailed for any other answer."""
+        """All bytes received with a 101. Raises UpgradeFailed for any other answer."""
         try:
             async with asyncio.timeout(_ANSWER_LIMIT):
                 while b"\r\n\r\n" not in self._data:
@@ -143,9 +143,9 @@ class _Backend(asyncio.Protocol):
             raise UpgradeFailed(500, b"error reading the answer of the runtime's streaming server: connection closed")
         if len(self._data) > _HEAD_LIMIT:
             raise UpgradeFailed(500, b"the answer of the runtime's streaming server is too long")
-        self._news.clear()
+        self._changed.clear()
         if not self._ended:
-            await self._news.wait()
+            await self._changed.wait()
 
 
 def _parse_head(head: bytes) -> tuple[int, dict[str, str]]:
@@ -172,7 +172,7 @@ def _dechunk(data: bytes) -> bytes:
 
 
 class _Side(asyncio.Protocol):
-    """One direction: what comes in here goes out there; `peer` slows us down when it is full."""
+    """One of the two connections: it forwards what it receives to `peer`, whose full buffer pauses reading here."""
 
     def __init__(self, pair: _Pair, transport: asyncio.Transport, original: Any = None) -> None:
         self._pair = pair
@@ -201,7 +201,7 @@ class _Side(asyncio.Protocol):
 
 
 class _Buffered:
-    """Stands in for aiohttp's WebSocket reader, to get what came in behind the request."""
+    """Takes the place of aiohttp's WebSocket reader to get the bytes that arrived right after the request."""
 
     def __init__(self) -> None:
         self.data = b""
@@ -223,13 +223,13 @@ def _buffered(request: web.Request) -> bytes:
 
 
 class _Pair:
-    """Both connections as one."""
+    """The joined connections of client and backend."""
 
     def __init__(self, request: web.Request, backend: _Backend, early: bytes, idle_timeout: float) -> None:
         client = request.transport
         if client is None or client.is_closing():
             backend.transport.abort()
-            raise ConnectionResetError("the client left before its upgrade")
+            raise ConnectionResetError("the client disconnected before the upgrade")
         self._loop = asyncio.get_running_loop()
         self._idle = idle_timeout
         self._active = self._loop.time()
@@ -248,19 +248,19 @@ class _Pair:
         if sent_already:
             backend.transport.write(sent_already)
 
-    async def run(self) -> Taken:
+    async def run(self) -> Hijacked:
         self._check_idle()
         try:
             await self._done.wait()
         finally:
             self.finish()
-        return Taken()
+        return Hijacked()
 
     def touch(self) -> None:
         self._active = self._loop.time()
 
     def finish(self) -> None:
-        """Close both ends; what is in hand is still written out, for a bounded time."""
+        """Close both ends. Buffered bytes are still written, for a limited time."""
         if self._finishing:
             return
         self._finishing = True

@@ -1,4 +1,4 @@
-"""Plain answers, and what the endpoints have in common."""
+"""Responses and errors that all endpoints share."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _CRI_STATUS = {"NOT_FOUND": 404, "RESOURCE_EXHAUSTED": 429}
 
 
 class Refused(Exception):
-    """An endpoint cannot do what it was asked: status and text of the answer."""
+    """An endpoint cannot do what it was asked to do. Carries status and text of the response."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -40,7 +40,7 @@ def find_pod(pods: PodView, request: web.Request, message: str) -> Pod:
 
 
 def of_error(error: NodewrightError) -> Refused:
-    """What upstream's streaming.WriteError makes of a runtime's answer."""
+    """The response to an error of the runtime, as upstream's streaming.WriteError."""
     if isinstance(error, CriError):
         return Refused(_CRI_STATUS.get(error.code, 500), error.message)
     return Refused(500, str(error))

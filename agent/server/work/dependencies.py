@@ -1,4 +1,4 @@
-"""What the server is made of: settings as parsed, who the node is, parts from the composition root."""
+"""What the server needs: its settings, facts about the node, and the parts of the agent that answer."""
 
 from __future__ import annotations
 
@@ -11,19 +11,26 @@ from prometheus_client import CollectorRegistry
 from agent.common.ports import PodView
 from agent.runtime.model import RuntimeService
 from agent.server.model import ServerSettings
-from agent.server.ports import Explains, ImageReports, LogReader, Tls, Upgrades
+from agent.server.ports import (
+    Explains,
+    ImageReports,
+    Listeners,
+    LogReader,
+    ReviewApi,
+    SystemLogFiles,
+    Tls,
+    Upgrades,
+)
 from agent.stats.work import StatsProvider
-from nodelib.kube.client import KubeClient
 
 
 @dataclass(frozen=True, slots=True)
 class ServedNode:
-    """The node that is served.
+    """Facts about the node.
 
-    `names` and `addresses` go into the self-signed certificate that is kept in `cert_dir` when
-    none is configured; `serving_pair` names the file that the cluster's signer will fill;
-    `configz` is the whole KubeletConfiguration (Settings.effective),
-    `flags` the command line (Settings.flags).
+    `names` and `addresses` go into the self-signed certificate that is kept in `cert_dir` when none is configured.
+    `serving_pair` is the file that will hold a certificate signed by the cluster, with its key.
+    `configz` is the whole KubeletConfiguration (Settings.effective), `flags` the command line (Settings.flags).
     """
 
     name: str
@@ -39,26 +46,29 @@ class ServedNode:
 
 @dataclass(frozen=True, slots=True)
 class ServerEdges:
-    """What the server reaches the machine with; it closes `logs` when it ends."""
+    """How the server reaches the machine. It closes `listeners` and `logs` when it stops."""
 
     tls: Tls
     upgrades: Upgrades
     logs: LogReader
+    system_logs: SystemLogFiles
+    listeners: Listeners
 
 
 @dataclass(frozen=True, slots=True)
 class ServerDeps:
-    """The parts that answer. `health()`: "" or why the pod loop is not well, `heartbeat()` the same of the Lease.
+    """The parts of the agent that the endpoints ask.
 
-    `client` None (standalone agent): no webhook reviews, so only certificates authenticate.
-    `translate_uid` maps a mirror pod's UID to its static pod's.
+    `health()` is "" or what is wrong with the pod loop, `heartbeat()` the same for the Lease.
+    `client` is None in a standalone agent: without webhook reviews only certificates authenticate.
+    `translate_uid` maps the UID of a mirror pod to that of its static pod.
     """
 
     settings: ServerSettings
     node: ServedNode
     pods: PodView
     runtime: RuntimeService
-    client: KubeClient | None
+    client: ReviewApi | None
     registry: CollectorRegistry
     health: Callable[[], str]
     edges: ServerEdges

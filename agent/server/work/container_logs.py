@@ -1,22 +1,20 @@
-"""/containerLogs and /logs: what containers wrote, and the host's log folder."""
+"""/containerLogs: what a container wrote, read once or followed."""
 
 from __future__ import annotations
 
 import asyncio
-import html
 import logging
-import os
-import stat
 from collections.abc import AsyncGenerator
-from urllib.parse import quote
 
 from aiohttp import web
 
 from agent.common.model.errors import CriError, CriNotFound, CriUnavailable
 from agent.common.model.pods import ObservedPod, Pod, RunState
-from agent.logs.plan import logs as plan
-from agent.server.work.answers import Refused, find_pod, text
-from agent.server.work.deps import ServerDeps
+from agent.logs.model import LogOptions
+from agent.logs.plan import log_options as plan
+from agent.logs.plan.log_lines import LineFilter
+from agent.server.work.dependencies import ServerDeps
+from agent.server.work.responses import Refused, find_pod
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError
 
@@ -45,7 +43,7 @@ class ContainerLogs:
         return await self._send(request, options, self._lines(pod, identity, path, options))
 
     async def _find(self, pod: Pod, container: str, previous: bool) -> tuple[str, str]:
-        """Container id and log path. Raises Refused with upstream's 400 texts."""
+        """Container id and log path. Raises Refused (400) with upstream's texts."""
         status = self._deps.pods.status(pod.uid) or pod.status
         try:
             identity = plan.container_id(pod.name, status, container, previous)
@@ -61,7 +59,7 @@ class ContainerLogs:
             log.warning("log of %s[%s]: %s", pod.full_name, container, error)
             raise Refused(400, f"unable to retrieve container logs for containerd://{identity}") from error
 
-    def _lines(self, pod: Pod, identity: str, path: str, options: plan.LogOptions) -> AsyncGenerator[bytes, None]:
+    def _lines(self, pod: Pod, identity: str, path: str, options: LogOptions) -> AsyncGenerator[bytes, None]:
         if not options.follow:
             return self._deps.edges.logs.read(path, options.tail_lines)
 
@@ -83,13 +81,13 @@ class ContainerLogs:
             return True  # containers run on while their runtime restarts
 
     async def _send(
-        self, request: web.Request, options: plan.LogOptions, lines: AsyncGenerator[bytes, None]
+        self, request: web.Request, options: LogOptions, lines: AsyncGenerator[bytes, None]
     ) -> web.StreamResponse:
-        wanted = plan.LineFilter(options)
+        wanted = LineFilter(options)
         response = web.StreamResponse(headers={"Content-Type": "text/plain; charset=utf-8"})
         response.enable_chunked_encoding()
-        # The first lines before the header: a log that cannot be opened is still a clean 400. The follower of a
-        # silent container gets its header at once.
+        # Wait for the first lines before sending the header, so that a log that cannot be opened is still a 400.
+        # A client that follows a silent container gets its header after a moment.
         first = asyncio.ensure_future(_first(lines))
         try:
             await asyncio.wait({first}, timeout=_HEADER_WAIT)
@@ -109,47 +107,10 @@ class ContainerLogs:
             await asyncio.wait({first})
             await lines.aclose()
         if wanted.malformed:
-            log.warning(
-                "%d lines of %s are not in the CRI log format and were left out", wanted.malformed, request.path
-            )
+            log.warning("%d lines of %s are not in the CRI log format and were skipped", wanted.malformed, request.path)
         await response.write_eof()
         return response
 
 
 async def _first(lines: AsyncGenerator[bytes, None]) -> bytes:
     return await anext(lines, b"")
-
-
-class SystemLogs:
-    """GET /logs/...: files and folders below the host's log folder, and nothing that a link leads out of it to."""
-
-    def __init__(self, root: str) -> None:
-        self._root = os.path.realpath(root)
-
-    async def get(self, request: web.Request) -> web.StreamResponse:
-        if request.query.get("query"):
-            raise Refused(400, "the node log query is not enabled on this kubelet (enableSystemLogQuery)")
-        wanted = request.match_info.get("path", "")
-        path = os.path.realpath(os.path.join(self._root, wanted))
-        if os.path.commonpath((path, self._root)) != self._root:
-            raise Refused(404, "404 page not found\n")
-        try:
-            mode = os.stat(path).st_mode
-        except OSError as error:
-            raise Refused(404, "404 page not found\n") from error
-        if stat.S_ISDIR(mode):
-            return await asyncio.to_thread(_listing, path)
-        if not stat.S_ISREG(mode):
-            raise Refused(404, "404 page not found\n")
-        return web.FileResponse(path, headers={"Content-Type": "text/plain; charset=utf-8"})
-
-
-def _listing(path: str) -> web.Response:
-    with os.scandir(path) as entries:
-        names = sorted(entry.name + ("/" if entry.is_dir() else "") for entry in entries)
-    links = "".join(f'<a href="{quote(name)}">{html.escape(name)}</a>\n' for name in names)
-    return web.Response(text=f"<pre>\n{links}</pre>\n", content_type="text/html")
-
-
-async def disabled_logs(request: web.Request) -> web.Response:
-    return text(405, "logs endpoint is disabled.\n")

@@ -1,5 +1,7 @@
-"""What is in a node's certificate and key files, and what is signed with the key. Imported where it is wanted only: the
-library behind it takes 8 MB, and a node that keeps its certificate never needs it.
+"""Read a node's certificate and key files, and sign requests with the key.
+
+Import it only where it is needed: the library behind it takes 8 MB of memory, and a node whose certificate stays valid
+never needs it.
 """
 
 from __future__ import annotations
@@ -16,8 +18,8 @@ from agent.certificates.model import KeyAndRequest, Leaf, Template
 from nodelib.errors import Invalid
 
 
-def key_is_good(pem: bytes) -> bool:
-    """Whether it holds a private key that can be read."""
+def is_private_key(pem: bytes) -> bool:
+    """Whether the PEM text holds a private key that can be loaded."""
     try:
         serialization.load_pem_private_key(pem, None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
@@ -26,7 +28,7 @@ def key_is_good(pem: bytes) -> bool:
 
 
 def make_request(wanted: Template, key_pem: bytes = b"") -> KeyAndRequest:
-    """A request for `wanted`, signed by `key_pem` or by a new ECDSA P-256 key."""
+    """A request for `wanted`, signed with `key_pem` or with a new ECDSA P-256 key."""
     key_pem = key_pem or new_key()
     key = serialization.load_pem_private_key(key_pem, None)
     subject = x509.Name(
@@ -45,14 +47,14 @@ def make_request(wanted: Template, key_pem: bytes = b"") -> KeyAndRequest:
 
 
 def public_key(key_pem: bytes) -> bytes:
-    """The public half in DER."""
+    """The public key in DER."""
     key = serialization.load_pem_private_key(key_pem, None)
     form = serialization.PublicFormat.SubjectPublicKeyInfo
     return key.public_key().public_bytes(serialization.Encoding.DER, form)
 
 
 def read_leaf(pem: bytes) -> Leaf:
-    """What the first certificate says. Raises ValueError."""
+    """The contents of the first certificate. Raises ValueError."""
     certificate = x509.load_pem_x509_certificates(pem)[0]
     dns: tuple[str, ...] = ()
     addresses: tuple[str, ...] = ()
@@ -71,13 +73,13 @@ def read_leaf(pem: bytes) -> Leaf:
 
 
 def joined(chain: bytes, key: bytes, path: str) -> bytes:
-    """Certificates and key, each once: both arguments may be files that hold the two. Raises Invalid, naming `path`."""
+    """Certificates and key in one PEM text, each once; both arguments may hold both. Raises Invalid with `path`."""
     form = serialization.PrivateFormat.TraditionalOpenSSL  # "EC PRIVATE KEY", as upstream writes it
     try:
         certificates = x509.load_pem_x509_certificates(chain)
         own = serialization.load_pem_private_key(key, None)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-        raise Invalid(str(error), obj=path, step="keep the certificate") from error
+        raise Invalid(str(error), obj=path, step="store the certificate") from error
     return b"".join(
         (
             *(certificate.public_bytes(serialization.Encoding.PEM) for certificate in certificates),
@@ -87,7 +89,7 @@ def joined(chain: bytes, key: bytes, path: str) -> bytes:
 
 
 def checked(pem: bytes, path: str) -> Leaf:
-    """What it says, once certificate and key are found to belong together. Raises Invalid, naming `path`."""
+    """The contents of the certificate if the key belongs to it. Raises Invalid with `path`."""
     try:
         leaf = read_leaf(pem)
         key = serialization.load_pem_private_key(pem, None)
@@ -101,7 +103,7 @@ def checked(pem: bytes, path: str) -> Leaf:
         ) from error
     if key.public_key() != certificate.public_key():
         raise Invalid(
-            "the key is not the certificate's",
+            "the key does not belong to the certificate",
             obj=path,
             step="read certificate and key",
             action="Remove the file: with --bootstrap-kubeconfig the node asks for a new certificate.",

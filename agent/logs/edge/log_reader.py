@@ -1,10 +1,9 @@
-"""Container log files as the runtime writes them: whole lines out, from any start, through rotations.
+"""Read container logs as the runtime writes them: whole lines, from any start, through rotations.
 
-The current log is `N.log`; a rotation renames it to `N.log.<time>` and the runtime opens a new
-one, perhaps still writing to the old for a moment; older ones become `N.log.<time>.gz`. A
-follower keeps its open file and goes on to what came after it by name, so that nothing is
-lost however late it looks. Same files as upstream's pkg/kubelet/logs; upstream's own reader
-skips a file when two rotations pass between two looks.
+The current log is `N.log`. A rotation renames it to `N.log.<time>` and the runtime opens a new one, perhaps still
+writing to the old one for a moment; older files become `N.log.<time>.gz`. A follower keeps its file open and continues
+with the next one by name, so it loses nothing however late it reads. Same files as upstream's pkg/kubelet/logs, whose
+own reader skips a file when two rotations happen between two reads.
 """
 
 from __future__ import annotations
@@ -25,16 +24,16 @@ from nodelib.errors import NotFound
 log = logging.getLogger(__name__)
 
 _CHUNK = 1 << 16
-_LONGEST_LINE = 1 << 24  # a "line" beyond this is not a log: it is passed on as it is
-_SETTLE = 0.2  # seconds without growth until a rotated file counts as complete
-_LATE = 10.0  # seconds in which a rotated file is still looked at for late writes
-_SILENCE = 1.0  # seconds without an event until the container's state is looked at again
-_SOON = 0.1  # the same after a writer has closed its file
-_SURE_EVERY = 10  # looks
+_LONGEST_LINE = 1 << 24  # bytes; a longer "line" is passed on in pieces
+_SETTLE = 0.2  # seconds to wait for late writes before a rotated file counts as complete
+_LATE = 10.0  # seconds in which a rotated file is still checked for late writes
+_SILENCE = 1.0  # seconds without an event until the container's state is checked again
+_SILENCE_AFTER_CLOSE = 0.1  # the same after a writer has closed its file
+_ASK_RUNTIME_EVERY = 10  # checks of the container's state
 
 
 class LogFile:
-    """One open log file that is read line by line. `stop_at`: read no further than this offset."""
+    """One open log file that is read by lines. `stop_at_end`: read no further than the end that it has now."""
 
     def __init__(self, path: str, *, stop_at_end: bool = False) -> None:
         self.path = path
@@ -55,19 +54,19 @@ class LogFile:
 
     @property
     def unread(self) -> int:
-        """Bytes on disk that were not read yet (of a compressed file: unknown, a chunk)."""
+        """Bytes on disk that are not read yet. For a compressed file that is unknown: one chunk."""
         if self._packed is not None:
             return _CHUNK
         size = os.fstat(self._file.fileno()).st_size if self._stop is None else self._stop
         return size - self._at
 
     def skip_to_tail(self, lines: int) -> None:
-        """Go to the start of the last `lines` lines; an unfinished last line is not counted."""
+        """Move to the start of the last `lines` lines; an unfinished last line does not count."""
         end = os.fstat(self._file.fileno()).st_size if self._stop is None else self._stop
         self._at = tail_offset(self._file.fileno(), end, lines)
 
     def read_lines(self) -> bytes:
-        """The next whole lines, b"" when there are none (yet)."""
+        """The next whole lines, b"" when there are none yet."""
         while True:
             data = self._read()
             if not data:
@@ -81,7 +80,7 @@ class LogFile:
                 return lines
 
     def rest(self) -> bytes:
-        """What stands behind the last newline."""
+        """The bytes after the last newline."""
         rest, self._pending = self._pending, b""
         return rest
 
@@ -105,7 +104,7 @@ def _unpacked(packed: gzip.GzipFile) -> bytes:
     try:
         return packed.read(_CHUNK)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        log.warning("a compressed log is damaged, its rest is left out: %s", error)
+        log.warning("a compressed log is damaged, the rest of it is skipped: %s", error)
         return b""
 
 
@@ -120,7 +119,7 @@ def _open_packed(path: str) -> BinaryIO:
 
 
 def tail_offset(descriptor: int, end: int, lines: int) -> int:
-    """Where the last `lines` lines before `end` begin, found by reading backwards."""
+    """The offset where the last `lines` lines before `end` begin, found by reading backwards."""
     right, seen = end, 0
     while right > 0:
         left = max(0, right - _CHUNK)
@@ -136,8 +135,8 @@ def tail_offset(descriptor: int, end: int, lines: int) -> int:
     return 0
 
 
-class Logs:
-    """Container logs on this machine (agent.server.ports.LogReader); all followers share one inotify instance."""
+class LogReader:
+    """Container logs on this machine (agent.server.ports.LogReader). All followers share one inotify instance."""
 
     def __init__(self, inotify: Inotify) -> None:
         self._inotify = inotify
@@ -153,7 +152,7 @@ class Logs:
 
 
 async def read(path: str, tail_lines: int | None) -> AsyncGenerator[bytes, None]:
-    """All lines that the file holds now (or its last ones), an unfinished last line too. Raises NotFound."""
+    """All lines, or the last ones, that the file holds now, with an unfinished last line. Raises NotFound."""
     file = LogFile(os.path.realpath(path), stop_at_end=True)
     try:
         if tail_lines is not None:
@@ -169,11 +168,10 @@ async def read(path: str, tail_lines: int | None) -> AsyncGenerator[bytes, None]
 async def follow(
     path: str, tail_lines: int | None, inotify: Inotify, is_running: IsRunning
 ) -> AsyncGenerator[bytes, None]:
-    """Lines as they are written, through rotations, until the container has ended and all is read.
+    """Lines as they are written, through rotations, until the container has ended and everything is read.
 
-    `is_running(sure)` tells whether more may come; `sure` asks for the runtime's own word
-    instead of what was last heard. Raises NotFound when there is no log, Temporary when the
-    kernel refuses a watch.
+    `is_running(sure)` says whether more may come; with `sure` it asks the runtime instead of using the last observed
+    state. Raises NotFound when there is no log, Temporary when the kernel refuses a watch.
     """
     path = os.path.realpath(path)
     follower = _Follower(path)
@@ -181,18 +179,18 @@ async def follow(
         if tail_lines is not None:
             await asyncio.to_thread(follower.log.skip_to_tail, tail_lines)
         with inotify.watch(os.path.dirname(path)) as watch:
-            ended, sure, looks, soon = False, True, 0, 0
+            ended, sure, checks, soon = False, True, 0, 0
             while not ended:
                 ended = not await is_running(sure)
                 async for lines in follower.catch_up():
                     yield lines
                 if ended:
                     break
-                closed = await watch.wait(_SOON if soon else _SILENCE)
-                # The runtime closes the log a moment before it says that the container has ended.
+                closed = await watch.wait(_SILENCE_AFTER_CLOSE if soon else _SILENCE)
+                # The runtime closes the log a moment before it reports that the container has ended.
                 soon = 10 if closed else max(0, soon - 1)
-                looks += 1
-                sure = closed or looks % _SURE_EVERY == 0
+                checks += 1
+                sure = closed or checks % _ASK_RUNTIME_EVERY == 0
         if rest := follower.log.rest():
             yield rest
     finally:
@@ -200,22 +198,22 @@ async def follow(
 
 
 async def _next(file: LogFile) -> bytes:
-    # Fresh lines come from the page cache; a long backlog may come from a disk.
+    # New lines are in the page cache; a long backlog may have to come from a disk.
     return await asyncio.to_thread(file.read_lines) if file.unread > _CHUNK else file.read_lines()
 
 
 class _Follower:
-    """The file being read, its place in the order of rotations, and the one before it."""
+    """The file being read, its place in the order of rotations, and the file before it."""
 
     def __init__(self, path: str) -> None:
         self.path = path
         self.log = LogFile(path)
-        self._stem: str | None = None  # the name that our file has got by rotation; None: it is the current one
+        self._stem: str | None = None  # the name that rotation gave our file; None while it is the current log
         self._seen = set(self._stems())
         self._older: tuple[LogFile, float] | None = None
 
     async def catch_up(self) -> AsyncIterator[bytes]:
-        """All lines up to the newest end."""
+        """All lines up to the end of the newest file."""
         settled = False
         while True:
             async for lines in self._drain_older():
@@ -225,7 +223,7 @@ class _Follower:
             successor = self._successor()
             if successor is None:
                 return
-            # The runtime may still be writing what it had in hand into the file that was renamed.
+            # The runtime may still write buffered lines into the renamed file.
             if successor == self.path and not settled:
                 await asyncio.sleep(_SETTLE)
                 settled = True
@@ -241,7 +239,7 @@ class _Follower:
             settled = False
 
     def _open(self, successor: str) -> LogFile | None:
-        """None: it was rotated or removed meanwhile, look again."""
+        """None when it was rotated or removed meanwhile: list the files again."""
         try:
             newer = LogFile(successor)
         except NotFound:
@@ -272,7 +270,7 @@ class _Follower:
             self._older = None
 
     def _stems(self) -> list[str]:
-        """Names of the rotated files, oldest first, without .gz."""
+        """Names of the rotated files without .gz, oldest first."""
         folder, base = os.path.split(self.path)
         with suppress(FileNotFoundError):
             names = {name.removesuffix(".gz") for name in os.listdir(folder) if name.startswith(base + ".")}
@@ -280,7 +278,7 @@ class _Follower:
         return []
 
     def _successor(self) -> str | None:
-        """The path of what was written after our file; None: ours is the newest."""
+        """The path of the file written after ours, None when ours is the newest."""
         current = None
         with suppress(FileNotFoundError):
             found = os.stat(self.path)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from nodelib.clock import Clock
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -22,9 +23,10 @@ _LONG_RUNNING = {"exec", "attach", "portforward", "debug"}
 
 
 class RequestMetrics:
-    """Counts requests; one instance for all listeners of a registry."""
+    """Counts requests. One instance serves all listeners of a registry."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
+    def __init__(self, registry: CollectorRegistry, clock: Clock) -> None:
+        self._clock = clock
         self._total = Counter(
             "kubelet_http_requests", "Number of the http requests received since the server started", _LABELS,
             registry=registry,
@@ -46,12 +48,12 @@ class RequestMetrics:
             self._total.labels(*labels).inc()
             inflight = self._inflight.labels(*labels)
             inflight.inc()
-            started = time.monotonic()
+            started = self._clock.monotonic()
             try:
                 return await handler(request)
             finally:
                 inflight.dec()
-                self._seconds.labels(*labels).observe(time.monotonic() - started)
+                self._seconds.labels(*labels).observe(self._clock.monotonic() - started)
 
         return count
 

@@ -1,0 +1,86 @@
+"""Sockets that serve an aiohttp application: TCP with or without TLS, and a unix socket for root."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import ssl
+
+from aiohttp import web
+
+from nodelib.errors import Invalid
+
+log = logging.getLogger(__name__)
+
+_HEAD_LIMIT = 1 << 20  # bytes; the command of an exec is part of its request line
+_KEEP_ALIVE = 90  # seconds
+_STOP_LIMIT = 2.0  # seconds that running requests get when the agent stops
+_BACKLOG = 512
+
+
+class Listeners:
+    """The open sockets of one server (agent.server.ports.Listeners)."""
+
+    def __init__(self) -> None:
+        self._runners: list[web.AppRunner] = []
+
+    async def listen(
+        self, name: str, app: web.Application, address: str, port: int, tls: ssl.SSLContext | None = None
+    ) -> tuple[str, int]:
+        runner = await self._runner(
+            web.AppRunner(
+                app,
+                access_log=None,
+                handler_cancellation=True,
+                keepalive_timeout=_KEEP_ALIVE,
+                shutdown_timeout=_STOP_LIMIT,
+                max_line_size=_HEAD_LIMIT,
+                max_field_size=_HEAD_LIMIT,
+            )
+        )
+        await web.SockSite(runner, _socket(name, address, port), ssl_context=tls, backlog=_BACKLOG).start()
+        host, bound = runner.addresses[0][:2]
+        return str(host), int(bound)
+
+    async def listen_unix(self, app: web.Application, path: str) -> None:
+        runner = await self._runner(web.AppRunner(app, access_log=None, shutdown_timeout=_STOP_LIMIT))
+        # Bound under another name and then renamed, so that the socket never exists with a wider mode.
+        draft = f"{path}.{os.getpid()}"
+        try:
+            os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+            await web.UnixSite(runner, draft).start()
+            os.chmod(draft, 0o600)
+            os.rename(draft, path)
+        except OSError as error:
+            log.warning("no local socket at %s: %s; `nodewright why` cannot ask this node", path, error.strerror)
+
+    async def close(self) -> None:
+        """The last one opened is closed first."""
+        for runner in reversed(self._runners):
+            await runner.cleanup()
+        self._runners.clear()
+
+    async def _runner(self, runner: web.AppRunner) -> web.AppRunner:
+        await runner.setup()
+        self._runners.append(runner)
+        return runner
+
+
+def _socket(name: str, address: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        listener.bind((address, max(port, 0)))
+    except OSError as error:
+        listener.close()
+        raise Invalid(
+            f"cannot listen on {address} port {port}: {error.strerror}",
+            obj=f"{name} server",
+            step="listen",
+            action="Is another kubelet running here? `ss -ltnp` shows who holds the port.",
+        ) from error
+    return listener

@@ -1,0 +1,35 @@
+"""/logs: the host's log folder, as upstream's file server shows it."""
+
+from __future__ import annotations
+
+import asyncio
+import html
+from urllib.parse import quote
+
+from aiohttp import web
+
+from agent.server.model import SystemLogFolder
+from agent.server.work.dependencies import ServerDeps
+from agent.server.work.responses import Refused
+
+
+class SystemLogs:
+    """GET /logs/{path}: a file as text, a folder as a list of links."""
+
+    def __init__(self, deps: ServerDeps) -> None:
+        self._files, self._root = deps.edges.system_logs, deps.node.system_log_dir
+
+    async def get(self, request: web.Request) -> web.StreamResponse:
+        if request.query.get("query"):
+            raise Refused(400, "the node log query is not enabled on this kubelet (enableSystemLogQuery)")
+        found = await asyncio.to_thread(self._files.find, self._root, request.match_info.get("path", ""))
+        if found is None:
+            raise Refused(404, "404 page not found\n")
+        if isinstance(found, SystemLogFolder):
+            return _listing(found)
+        return web.FileResponse(found.path, headers={"Content-Type": "text/plain; charset=utf-8"})
+
+
+def _listing(folder: SystemLogFolder) -> web.Response:
+    links = "".join(f'<a href="{quote(name)}">{html.escape(name)}</a>\n' for name in folder.names)
+    return web.Response(text=f"<pre>\n{links}</pre>\n", content_type="text/html")

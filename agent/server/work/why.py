@@ -1,0 +1,41 @@
+"""/why: the reason that each pod is in its state; /images: what holds the node's images.
+
+Both are served to root on a unix socket of mode 0600, with or without an API server, and on port 10250, where they
+are authorized as nodes/proxy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from aiohttp import web
+
+from agent.server.ports import Explains, ImageReports
+from agent.server.work.responses import Refused, json
+
+
+class Why:
+    """GET /why and GET /why/{namespace}/{pod}: Explanations (agent.explain.model) as JSON."""
+
+    def __init__(self, explains: Explains) -> None:
+        self._explains = explains
+
+    async def all(self, request: web.Request) -> web.Response:
+        return json({"pods": [asdict(one) for one in await self._explains.all()]})
+
+    async def pod(self, request: web.Request) -> web.Response:
+        namespace, name = request.match_info["namespace"], request.match_info["pod"]
+        found = await self._explains.pod(namespace, name)
+        if found is None:
+            raise Refused(404, f'this node has no pod "{namespace}/{name}"\n')
+        return json(asdict(found))
+
+
+class Images:
+    """GET /images: an ImageReport (agent.images.model.images) as JSON."""
+
+    def __init__(self, images: ImageReports) -> None:
+        self._images = images
+
+    async def report(self, request: web.Request) -> web.Response:
+        return json(asdict(await self._images.report()))

@@ -1,0 +1,168 @@
+"""Accounting of the machine, its file systems and folders: /proc, statvfs, the size of a tree.
+
+Everything here reads files and blocks: call it in a thread. Nothing runs on a timer.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from agent.stats.edge.kernel_files import device_name, folders, number, pairs_if_there, pressure, text
+from agent.stats.model import Cpu, Disk, FsUsage, Interface, Memory, Pressure
+from nodelib.files import text_of
+
+_TICK = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+
+
+def node_memory(proc: str = "/proc") -> tuple[Memory, int, int]:
+    """The machine's memory as a root cgroup would show it, its capacity, and its swap, in bytes."""
+    info = {}
+    for line in text(f"{proc}/meminfo").splitlines():
+        name, _, rest = line.partition(":")
+        info[name] = int(rest.split()[0]) * 1024
+    usage = info["MemTotal"] - info["MemFree"]
+    vmstat = pairs_if_there(f"{proc}/vmstat")
+    memory = Memory(
+        usage=usage,
+        working_set=max(0, usage - info.get("Inactive(file)", 0)),
+        rss=info.get("AnonPages", 0),
+        cache=info.get("Cached", 0) + info.get("Buffers", 0),
+        mapped_file=info.get("Mapped", 0),
+        swap=info.get("SwapTotal", 0) - info.get("SwapFree", 0),
+        page_faults=vmstat.get("pgfault", 0),
+        major_page_faults=vmstat.get("pgmajfault", 0),
+    )
+    return memory, info["MemTotal"], info.get("SwapTotal", 0)
+
+
+def node_cpu(proc: str = "/proc") -> Cpu:
+    """CPU time of all processors since boot, without idle and I/O wait."""
+    fields = [int(field) * _TICK for field in text(f"{proc}/stat").split("\n", 1)[0].split()[1:9]]
+    user, nice, system, _, _, irq, softirq, steal = (*fields, 0, 0, 0)[:8]
+    return Cpu(usage=user + nice + system + irq + softirq + steal, user=user + nice, system=system + irq + softirq)
+
+
+def boot_time(proc: str = "/proc") -> int:
+    """When the machine started, in nanoseconds since the epoch."""
+    for line in text(f"{proc}/stat").splitlines():
+        if line.startswith("btime "):
+            return int(line.split()[1]) * 1_000_000_000
+    return 0
+
+
+def process_limits(proc: str = "/proc") -> tuple[int, int]:
+    """(limit of processes and threads, current number)."""
+    most = min(number(f"{proc}/sys/kernel/pid_max"), number(f"{proc}/sys/kernel/threads-max"))
+    return most, int(text(f"{proc}/loadavg").split()[3].partition("/")[2])
+
+
+def interfaces(pid: int | str = "self", proc: str = "/proc") -> tuple[Interface, ...]:
+    """Counters of the interfaces in a process's network namespace; empty when the process is gone."""
+    try:
+        lines = text(f"{proc}/{pid}/net/dev").splitlines()[2:]
+    except OSError:
+        return ()
+    return tuple(_interface(line) for line in lines)
+
+
+def _interface(line: str) -> Interface:
+    name, _, rest = line.partition(":")
+    field = [int(word) for word in rest.split()]
+    return Interface(name.strip(), *field[0:4], *field[8:12])
+
+
+def default_interface(proc: str = "/proc") -> str:
+    """The interface of the default route, "" when there is none."""
+    try:
+        lines = text(f"{proc}/self/net/route").splitlines()[1:]
+    except OSError:
+        return ""
+    return next((fields[0] for line in lines if (fields := line.split())[1] == "00000000"), "")
+
+
+def disk(device: int, proc: str = "/proc") -> Disk | None:
+    """Counters of the block device with this st_dev, None when it is not one (an overlay, a tmpfs)."""
+    wanted = [str(os.major(device)), str(os.minor(device))]
+    for line in text_of(f"{proc}/diskstats").splitlines():
+        fields = line.split()
+        if fields[:2] == wanted:
+            return Disk(device_name(os.major(device), os.minor(device)), *map(int, fields[3:14]))
+    return None
+
+
+def cpus() -> int:
+    """The number of logical processors."""
+    return os.cpu_count() or 1
+
+
+def own_process() -> tuple[Cpu, Memory]:
+    """The agent itself: CPU time, resident memory, page faults."""
+    times = os.times()
+    user, system = int(times.user * 1e9), int(times.system * 1e9)
+    resident = int(text("/proc/self/statm").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    # proc_pid_stat(5): behind the name in brackets, minflt is the eighth word and majflt the tenth.
+    fields = text("/proc/self/stat").rpartition(")")[2].split()
+    minor, major = int(fields[7]), int(fields[9])
+    memory = Memory(resident, resident, resident, page_faults=minor + major, major_page_faults=major)
+    return Cpu(user + system, user, system), memory
+
+
+def node_pressure(proc: str = "/proc") -> tuple[Pressure, Pressure, Pressure]:
+    """Stall information of the whole machine: CPU, memory, I/O."""
+    return pressure(f"{proc}/pressure/cpu"), pressure(f"{proc}/pressure/memory"), pressure(f"{proc}/pressure/io")
+
+
+def filesystem(path: str) -> FsUsage | None:
+    """The file system that holds `path`, None when there is no such path."""
+    try:
+        found, device = os.statvfs(path), os.stat(path).st_dev
+    except OSError:
+        return None
+    return FsUsage(
+        at=time.time_ns(),
+        capacity=found.f_blocks * found.f_frsize,
+        available=found.f_bavail * found.f_frsize,
+        used=(found.f_blocks - found.f_bfree) * found.f_frsize,
+        inodes=found.f_files,
+        inodes_free=found.f_ffree,
+        inodes_used=found.f_files - found.f_ffree,
+        device=device,
+    )
+
+
+def tree(path: str) -> tuple[int, int]:
+    """(bytes, inodes) that a directory uses on its own file system, as du counts; hard links once."""
+    try:
+        top = os.lstat(path)
+    except OSError:
+        return 0, 0
+    used, inodes = top.st_blocks * 512, 1
+    linked: set[int] = set()
+    pending = [path]
+    while pending:
+        try:
+            with os.scandir(pending.pop()) as entries:
+                for entry in entries:
+                    found = entry.stat(follow_symlinks=False)
+                    if found.st_dev != top.st_dev or found.st_ino in linked:
+                        continue
+                    if found.st_nlink > 1 and not entry.is_dir(follow_symlinks=False):
+                        linked.add(found.st_ino)
+                    used += found.st_blocks * 512
+                    inodes += 1
+                    if entry.is_dir(follow_symlinks=False):
+                        pending.append(entry.path)
+        except OSError:
+            continue  # removed meanwhile: it uses no space any more
+    return used, inodes
+
+
+def volumes_of(pods_dir: str, uid: str) -> list[tuple[str, str, str]]:
+    """(plugin, volume name, path) of each volume in a pod's directory."""
+    root = os.path.join(pods_dir, uid, "volumes")
+    return [
+        (plugin, name, os.path.join(root, plugin, name))
+        for plugin in folders(root)
+        for name in folders(os.path.join(root, plugin))
+    ]
