@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from cni.model import Network
 from cni.spec import SUPPORTED, TYPE
+from nodelib.json_values import Json
 
 SOCKET = "/run/nodewright/cni.sock"
 OVERLAYS = ("auto", "vxlan", "routes")
@@ -43,13 +43,13 @@ class CniSettings:
     bin_dir: str = "/opt/cni/bin"
 
 
-def conflist(settings: CniSettings, pod_cidrs: tuple[Network, ...]) -> dict[str, Any]:
+def conflist(settings: CniSettings, pod_cidrs: tuple[Network, ...]) -> Json:
     """The network configuration list for the runtime (spec 1.1, section 1).
 
     `cniVersion` stays at 1.0.0 with the newer ones in `cniVersions`, so that a runtime that knows only 1.0.0
     (containerd 1.6) loads it too, and a newer one gets GC and STATUS.
     """
-    plugin: dict[str, Any] = {
+    plugin: Json = {
         "type": TYPE,
         "bridge": settings.bridge,
         "mtu": settings.mtu,

@@ -16,6 +16,7 @@ from typing import Any
 
 from cni.model import Address, AddressRange, AttachmentKey, Interface, Network, PortMapping, RangeSet, Route
 from nodelib.errors import NodewrightError
+from nodelib.json_values import Json
 
 CURRENT = "1.1.0"
 SUPPORTED = ("0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0")
@@ -51,9 +52,9 @@ class CNIError(NodewrightError):
         super().__init__(message, action=details, step=step, obj=obj)
         self.code = code
 
-    def as_json(self, version: str) -> dict[str, Any]:
+    def as_json(self, version: str) -> Json:
         head = ": ".join(part for part in (self.obj, self.step, self.message) if part)
-        body: dict[str, Any] = {"cniVersion": version, "code": self.code, "msg": f"nodewright: {head}"}
+        body: Json = {"cniVersion": version, "code": self.code, "msg": f"nodewright: {head}"}
         if self.action:
             body["details"] = self.action
         return body
@@ -98,7 +99,7 @@ class NetConf:
     port_mappings: tuple[PortMapping, ...] = ()
     ingress: tuple[int, int] = (0, 0)  # to the pod: bits a second, burst in bits; 0: no limit
     egress: tuple[int, int] = (0, 0)
-    prev_result: Mapping[str, Any] | None = None
+    prev_result: Json | None = None
     valid_attachments: frozenset[AttachmentKey] | None = None
 
 
@@ -106,17 +107,17 @@ class NetConf:
 class Result:
     """A success result of ADD in the terms of 1.x; `as_json` writes it for the version asked for."""
 
-    interfaces: tuple[Mapping[str, Any], ...]
-    ips: tuple[Mapping[str, Any], ...]
-    routes: tuple[Mapping[str, Any], ...]
-    dns: Mapping[str, Any] = field(default_factory=dict)
+    interfaces: tuple[Json, ...]
+    ips: tuple[Json, ...]
+    routes: tuple[Json, ...]
+    dns: Json = field(default_factory=dict)
 
-    def as_json(self, version: str) -> dict[str, Any]:
+    def as_json(self, version: str) -> Json:
         ips = [dict(ip) for ip in self.ips]
         if _number(version) < (1, 0, 0):
             for ip in ips:  # "version" was required until 0.4.0 and is gone since 1.0.0
                 ip["version"] = "6" if ":" in str(ip["address"]) else "4"
-        body: dict[str, Any] = {
+        body: Json = {
             "cniVersion": version,
             "interfaces": [dict(item) for item in self.interfaces],
             "ips": ips,
@@ -127,7 +128,7 @@ class Result:
         return body
 
 
-def version_reply(asked: str) -> dict[str, Any]:
+def version_reply(asked: str) -> Json:
     return {"cniVersion": asked or CURRENT, "supportedVersions": list(SUPPORTED)}
 
 
@@ -197,7 +198,7 @@ def parse_conf(text: bytes, command: str) -> NetConf:
     )
 
 
-def decode(text: bytes) -> dict[str, Any]:
+def decode(text: bytes) -> Json:
     """A JSON object, or CNIError(DECODING_FAILURE) that says where it stops being one."""
     try:
         raw = json.loads(text)
@@ -249,49 +250,49 @@ def _parse_cni_args(text: str) -> dict[str, str]:
     return extra
 
 
-def _mapping(raw: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+def _mapping(raw: Json, name: str) -> Json:
     value = raw.get(name) or {}
     if not isinstance(value, dict):
         raise _config(name, value, "an object")
     return value
 
 
-def _boolean(raw: Mapping[str, Any], name: str, default: bool) -> bool:
+def _boolean(raw: Json, name: str, default: bool) -> bool:
     value = raw.get(name, default)
     if not isinstance(value, bool):
         raise _config(name, value, "true or false")
     return value
 
 
-def _integer(raw: Mapping[str, Any], name: str, default: int, low: int, high: int) -> int:
+def _integer(raw: Json, name: str, default: int, low: int, high: int) -> int:
     value = raw.get(name, default)
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
         raise _config(name, value, f"a number from {low} to {high}")
     return value
 
 
-def _choice(raw: Mapping[str, Any], name: str, choices: tuple[str, ...], default: str) -> str:
+def _choice(raw: Json, name: str, choices: tuple[str, ...], default: str) -> str:
     value = raw.get(name, default)
     if value not in choices:
         raise _config(name, value, "one of " + ", ".join(choices))
     return str(value)
 
 
-def _ifname(raw: Mapping[str, Any], name: str, default: str) -> str:
+def _ifname(raw: Json, name: str, default: str) -> str:
     value = raw.get(name, default)
     if not _valid_ifname(value):
         raise _config(name, value, "an interface name")
     return str(value)
 
 
-def _path(raw: Mapping[str, Any], name: str, default: str) -> str:
+def _path(raw: Json, name: str, default: str) -> str:
     value = raw.get(name, default)
     if not isinstance(value, str) or not value.startswith("/") or "\0" in value:
         raise _config(name, value, "an absolute path")
     return value
 
 
-def _list(raw: Mapping[str, Any], name: str) -> list[Any]:
+def _list(raw: Json, name: str) -> list[Any]:
     value = raw.get(name) or []
     if not isinstance(value, list):
         raise _config(name, value, "a list")
@@ -312,11 +313,11 @@ def _address(value: object, name: str) -> Address:
         raise _config(name, value, "an IP address") from error
 
 
-def _networks(raw: Mapping[str, Any], name: str) -> list[Network]:
+def _networks(raw: Json, name: str) -> list[Network]:
     return [_network(item, name) for item in _list(raw, name)]
 
 
-def _ranges(ipam: Mapping[str, Any]) -> tuple[RangeSet, ...]:
+def _ranges(ipam: Json) -> tuple[RangeSet, ...]:
     """The host-local form: a list of range sets, each a list of ranges; also its short form `subnet`."""
     sets = _list(ipam, "ranges") or ([[ipam]] if "subnet" in ipam else [])
     parsed: list[RangeSet] = []
@@ -335,7 +336,7 @@ def _ranges(ipam: Mapping[str, Any]) -> tuple[RangeSet, ...]:
     return tuple(parsed)
 
 
-def address_range(item: Mapping[str, Any]) -> AddressRange:
+def address_range(item: Json) -> AddressRange:
     """One range; the gateway is the first address unless given, and the edges of the subnet are never handed out."""
     subnet = _network(item.get("subnet"), "subnet")
     if subnet.num_addresses < 4:
@@ -354,7 +355,7 @@ def address_range(item: Mapping[str, Any]) -> AddressRange:
     return AddressRange(subnet, first, last, gateway)
 
 
-def _routes(ipam: Mapping[str, Any]) -> tuple[Route, ...]:
+def _routes(ipam: Json) -> tuple[Route, ...]:
     routes = []
     for item in _list(ipam, "routes"):
         if not isinstance(item, dict):
@@ -367,7 +368,7 @@ def _routes(ipam: Mapping[str, Any]) -> tuple[Route, ...]:
 _PORT_KEYS = {key.lower(): key for key in ("hostPort", "containerPort", "protocol", "hostIP")}
 
 
-def _port_mappings(runtime: Mapping[str, Any]) -> tuple[PortMapping, ...]:
+def _port_mappings(runtime: Json) -> tuple[PortMapping, ...]:
     """https://www.cni.dev/docs/conventions/: portMappings. Entries without a hostPort ask for nothing."""
     mappings = []
     for item in _list(runtime, "portMappings"):
@@ -388,7 +389,7 @@ def _port_mappings(runtime: Mapping[str, Any]) -> tuple[PortMapping, ...]:
     return tuple(mappings)
 
 
-def _limit(runtime: Mapping[str, Any], direction: str) -> tuple[int, int]:
+def _limit(runtime: Json, direction: str) -> tuple[int, int]:
     """https://www.cni.dev/docs/conventions/: bandwidth. Rate and burst of one direction, in bits."""
     # Go's JSON does not mind the case of a key, and containerd writes IngressRate.
     given = {str(key).lower(): value for key, value in _mapping(runtime, "bandwidth").items()}
@@ -398,14 +399,14 @@ def _limit(runtime: Mapping[str, Any], direction: str) -> tuple[int, int]:
     return rate, burst
 
 
-def _prev_result(raw: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def _prev_result(raw: Json) -> Json | None:
     value = raw.get("prevResult")
     if value is not None and not isinstance(value, dict):
         raise _config("prevResult", value, "an object")
     return value
 
 
-def _valid_attachments(raw: Mapping[str, Any]) -> frozenset[AttachmentKey]:
+def _valid_attachments(raw: Json) -> frozenset[AttachmentKey]:
     if "cni.dev/valid-attachments" not in raw:
         # Absent is not "none": taking it so would cut every pod off the network.
         raise _config("cni.dev/valid-attachments", None, "present for GC")
@@ -417,7 +418,7 @@ def _valid_attachments(raw: Mapping[str, Any]) -> frozenset[AttachmentKey]:
     return frozenset(keys)
 
 
-def interface_of(item: Mapping[str, Any]) -> Interface:
+def interface_of(item: Json) -> Interface:
     """The address of one entry of a result's `ips`."""
     try:
         return ip_interface(str(item.get("address")))

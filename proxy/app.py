@@ -9,7 +9,6 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import yaml
 from prometheus_client import disable_created_metrics
@@ -20,6 +19,7 @@ from nodelib.clock import Clock, SystemClock
 from nodelib.conntrack import Conntrack
 from nodelib.errors import Invalid, NodewrightError
 from nodelib.firewall.objects import Family
+from nodelib.json_values import Json
 from nodelib.kube.client import KubeClient
 from nodelib.kube.skew import version_skew
 from nodelib.sdnotify import tell_systemd
@@ -199,17 +199,17 @@ class _Proxy:
             Periods(settings.rules.min_sync_period, min(settings.rules.sync_period, DEEP_AUDIT)),
         )
 
-    def _on_service(self, kind: str, obj: dict[str, Any]) -> None:
+    def _on_service(self, kind: str, obj: Json) -> None:
         self._metrics.service_changes.inc()
         for proxier in self._proxiers:
             proxier.on_service(kind, obj)
 
-    def _on_slice(self, kind: str, obj: dict[str, Any]) -> None:
+    def _on_slice(self, kind: str, obj: Json) -> None:
         self._metrics.endpoint_changes.inc()
         for proxier in self._proxiers:
             proxier.on_endpoint_slice(kind, obj)
 
-    def _on_node(self, kind: str, obj: dict[str, Any]) -> None:
+    def _on_node(self, kind: str, obj: Json) -> None:
         node = parse_node(None if kind == "DELETED" else obj, self._settings.node_name)
         if node != self._node:
             self._node = node

@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from nodelib.errors import Invalid
+from nodelib.json_values import Json
 
 API_VERSION = "kubeproxy.config.k8s.io/v1alpha1"
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ns|us|µs|ms|s|m|h)")
@@ -141,7 +142,7 @@ class _StrictLoader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-def read_config(path: str) -> tuple[dict[str, Any], tuple[str, ...]]:
+def read_config(path: str) -> tuple[Json, tuple[str, ...]]:
     """Values by dotted field name, and the lines to log. Raises Invalid, which names the file and the field."""
     try:
         with open(path, encoding="utf-8") as file:
@@ -151,19 +152,19 @@ def read_config(path: str) -> tuple[dict[str, Any], tuple[str, ...]]:
     return decode_config(content, path)
 
 
-def decode_config(content: object, path: str) -> tuple[dict[str, Any], tuple[str, ...]]:
+def decode_config(content: object, path: str) -> tuple[Json, tuple[str, ...]]:
     """The same for a document already parsed."""
     if not isinstance(content, dict):
         raise _wrong(path, "not a mapping", _HEAD)
     if content.get("kind") != "KubeProxyConfiguration" or content.get("apiVersion") != API_VERSION:
         raise _wrong(path, f"kind {content.get('kind')!r}, apiVersion {content.get('apiVersion')!r}", _HEAD)
-    values: dict[str, Any] = {}
+    values: Json = {}
     notices: list[str] = []
     _walk(path, "", content, values, notices)
     return values, tuple(notices)
 
 
-def _walk(path: str, prefix: str, content: Mapping[Any, Any], values: dict[str, Any], notices: list[str]) -> None:
+def _walk(path: str, prefix: str, content: Mapping[Any, Any], values: Json, notices: list[str]) -> None:
     for key, value in content.items():
         name = f"{prefix}{key}"
         if name in ("kind", "apiVersion"):

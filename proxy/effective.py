@@ -5,8 +5,7 @@ Every field that is obeyed, with its value after defaulting; what is not obeyed 
 
 from __future__ import annotations
 
-from typing import Any
-
+from nodelib.json_values import Json
 from proxy.configfile import API_VERSION
 from proxy.settings import Listen, Settings
 
@@ -14,7 +13,7 @@ GROUP = API_VERSION.partition("/")[0]
 _UNITS = (("h", 3600), ("m", 60))
 
 
-def document(settings: Settings) -> dict[str, Any]:
+def document(settings: Settings) -> Json:
     """What `--config` would have to hold for the same proxy."""
     rules, conntrack, local = settings.rules, settings.conntrack, settings.local
     periods = {
@@ -22,7 +21,7 @@ def document(settings: Settings) -> dict[str, Any]:
         "minSyncPeriod": duration_text(rules.min_sync_period),
     }
     masquerade = {"masqueradeBit": rules.masquerade_bit, "masqueradeAll": rules.masquerade_all}
-    by_mode: dict[str, Any] = {"iptables": {**masquerade, **periods, "localhostNodePorts": rules.localhost_node_ports}}
+    by_mode: Json = {"iptables": {**masquerade, **periods, "localhostNodePorts": rules.localhost_node_ports}}
     if settings.mode == "nftables":
         by_mode = {"nftables": {**masquerade, **periods}}
     return {

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 from nodelib.firewall.objects import Family
+from nodelib.json_values import Json
 from nodelib.kube.times import format_micro
 from proxy.model import NodeFacts
 
@@ -44,10 +44,10 @@ class Health:
         node = self.node()
         return node.exists and not node.deleting and not node.to_be_deleted
 
-    def report(self, now: float, *, with_node: bool) -> tuple[bool, dict[str, Any]]:
+    def report(self, now: float, *, with_node: bool) -> tuple[bool, Json]:
         """(healthy, body) of /healthz, or of /livez without the node."""
         healthy = well = self.well(now)
-        body: dict[str, Any] = {}
+        body: Json = {}
         if with_node:
             body["nodeEligible"] = self.node_eligible()
             healthy = well and body["nodeEligible"]

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError, Permanent
 from nodelib.firewall.objects import Family
 from nodelib.flows import UdpFlow
+from nodelib.json_values import Json
 from nodelib.runner import BoundedFrequencyRunner
 from proxy.backends.base import Backend
 from proxy.edge.metrics import Metrics
@@ -104,11 +104,11 @@ class Proxier:
         self._started = True
         self._poke()
 
-    def on_service(self, kind: str, obj: Mapping[str, Any]) -> None:
+    def on_service(self, kind: str, obj: Json) -> None:
         self._report(self._tracker.service(obj, gone=kind == "DELETED"))
         self._poke_if_pending()
 
-    def on_endpoint_slice(self, kind: str, obj: Mapping[str, Any]) -> None:
+    def on_endpoint_slice(self, kind: str, obj: Json) -> None:
         self._report(self._tracker.endpoint_slice(obj, gone=kind == "DELETED"))
         self._poke_if_pending()
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
 
+from nodelib.json_values import Json
 from nodelib.kube.client import KubeClient
 from nodelib.kube.reflector import Reflector
 from proxy.plan.services import parse_cidr
 from proxy.plan.slices import SERVICE_NAME
 
-Json = dict[str, Any]
 OnChange = Callable[[str, Json], None]
 
 SERVICES = "/api/v1/services"

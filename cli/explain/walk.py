@@ -69,7 +69,7 @@ class Path:
         return self.legs[-1].outcome.to if self.legs else ""
 
 
-def nftables_of(ruleset: Mapping[str, object], version: int) -> tuple[Base, ...]:
+def nftables_of(ruleset: Json, version: int) -> tuple[Base, ...]:
     return tuple(bases(ruleset, "ip" if version == 4 else "ip6", lenient=True))
 
 

@@ -27,6 +27,7 @@ from typing import Any
 
 from cni.model import Address, Attachment, AttachmentKey, PortMapping
 from cni.spec import IO_FAILURE, CNIError
+from nodelib.json_values import Json
 
 log = logging.getLogger(__name__)
 
@@ -181,7 +182,7 @@ def _address(name: str) -> Address | None:
         return None
 
 
-def _as_json(attachment: Attachment) -> dict[str, Any]:
+def _as_json(attachment: Attachment) -> Json:
     return {
         "containerID": attachment.key.container_id,
         "ifname": attachment.key.ifname,

@@ -10,6 +10,7 @@ from cni.model import Address, AttachmentKey, Bandwidth, Interface, LinkFacts, L
 from cni.plan.bandwidth import bucket
 from cni.plan.names import host_ifname, ifb_ifname, mac
 from cni.spec import CHECK_FAILED, CNIError, NetConf, Result, interface_of
+from nodelib.json_values import Json
 
 DEFAULT_MTU = 1500
 
@@ -32,7 +33,7 @@ def plan(conf: NetConf, key: AttachmentKey, addresses: Sequence[Address], bridge
 
 def result(link: LinkPlan, conf: NetConf, netns: str, host: LinkFacts, bridge: LinkFacts, pod: LinkFacts) -> Result:
     """The result in spec order: bridge, node's end, pod's end; with a prevResult, its entries come first."""
-    own: list[dict[str, Any]] = [
+    own: list[Json] = [
         {"name": bridge.name, "mac": bridge.mac},
         {"name": host.name, "mac": host.mac, "mtu": host.mtu},
         {"name": pod.name, "mac": pod.mac, "mtu": pod.mtu, "sandbox": netns},
@@ -43,7 +44,7 @@ def result(link: LinkPlan, conf: NetConf, netns: str, host: LinkFacts, bridge: L
         {"address": str(item), "gateway": str(_gateway(item.ip, conf.ranges)), "interface": len(before) + 2}
         for item in link.addresses
     ]
-    routes: list[dict[str, Any]] = []
+    routes: list[Json] = []
     for route in link.routes:
         routes.append({"dst": str(route.destination)} | ({"gw": str(route.gateway)} if route.gateway else {}))
     return Result(

@@ -13,8 +13,8 @@ from typing import Any
 
 from nodelib.errors import Invalid
 from nodelib.firewall.way import Node, Way
+from nodelib.json_values import Json
 
-Json = Mapping[str, Any]
 _PROTOCOLS = {6: "tcp", 17: "udp", 132: "sctp", 1: "icmp", 58: "ipv6-icmp"}
 
 

@@ -14,8 +14,9 @@ from typing import Any
 
 from nodelib.errors import Invalid
 from nodelib.firewall.nft_text import expression_text
-from nodelib.firewall.nft_values import Json, Table, lookup, matches, number, values
+from nodelib.firewall.nft_values import Table, lookup, matches, number, values
 from nodelib.firewall.way import Base, Hop, Node, Way
+from nodelib.json_values import Json
 
 _DEPTH = 32
 _IPTABLES = frozenset({"raw", "mangle", "nat", "filter", "security"})  # iptables-nft's own: trace_iptables reads them

@@ -11,12 +11,12 @@ import binascii
 import json
 import os
 from dataclasses import dataclass, field
-from typing import Any
 
 import yaml
 
 from nodelib import files
 from nodelib.errors import Invalid
+from nodelib.json_values import Json
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ def load_kubeconfig(path: str) -> ClusterAccess:
 
 def render_kubeconfig(access: ClusterAccess, *, cluster: str = "default-cluster", user: str = "default-auth") -> str:
     """A kubeconfig that says the same, as JSON (which is YAML)."""
-    place: dict[str, Any] = {"server": access.server}
+    place: Json = {"server": access.server}
     if access.ca_data:
         place["certificate-authority-data"] = base64.b64encode(access.ca_data).decode()
     if access.tls_server_name:
@@ -102,15 +102,15 @@ def save_kubeconfig(path: str, access: ClusterAccess) -> None:
     files.replace(path, render_kubeconfig(access), durable=True)
 
 
-def _named(config: dict[str, Any], kind: str, field_name: str, name: object, path: str) -> dict[str, Any]:
+def _named(config: Json, kind: str, field_name: str, name: object, path: str) -> Json:
     for entry in config.get(kind) or []:
         if isinstance(entry, dict) and entry.get("name") == name and isinstance(entry.get(field_name), dict):
-            found: dict[str, Any] = entry[field_name]
+            found: Json = entry[field_name]
             return found
     raise _wrong(path, f"{kind} has no entry named {name!r}")
 
 
-def _inline(entry: dict[str, Any], key: str, path: str) -> bytes | None:
+def _inline(entry: Json, key: str, path: str) -> bytes | None:
     text = entry.get(f"{key}-data")
     if not text:
         return None
@@ -120,12 +120,12 @@ def _inline(entry: dict[str, Any], key: str, path: str) -> bytes | None:
         raise _wrong(path, f"{key}-data is not base64: {error}") from error
 
 
-def _file(entry: dict[str, Any], key: str, folder: str) -> str | None:
+def _file(entry: Json, key: str, folder: str) -> str | None:
     name = entry.get(key)
     return os.path.join(folder, name) if isinstance(name, str) and name else None
 
 
-def _data(entry: dict[str, Any], key: str, folder: str, path: str) -> bytes | None:
+def _data(entry: Json, key: str, folder: str, path: str) -> bytes | None:
     inline = _inline(entry, key, path)
     file = _file(entry, key, folder)
     if inline is not None or file is None:

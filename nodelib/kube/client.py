@@ -11,17 +11,15 @@ import os
 import ssl
 import tempfile
 from collections.abc import AsyncIterator, Mapping
-from typing import Any
 
 import aiohttp
 import orjson
 
 from nodelib.errors import NodewrightError, Temporary
+from nodelib.json_values import Json as Json
 from nodelib.kube import dial
 from nodelib.kube.access import ClusterAccess
 from nodelib.kube.refusals import explain
-
-Json = dict[str, Any]
 
 _PATCH_TYPES = {
     "merge": "application/merge-patch+json",

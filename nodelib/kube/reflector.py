@@ -12,7 +12,8 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
 from nodelib.backoff import Backoff
-from nodelib.kube.client import ApiError, ApiUnreachable, Json, KubeClient
+from nodelib.json_values import Json
+from nodelib.kube.client import ApiError, ApiUnreachable, KubeClient
 
 log = logging.getLogger(__name__)
 

@@ -6,7 +6,8 @@ import logging
 
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError
-from nodelib.kube.client import Json, KubeClient
+from nodelib.json_values import Json
+from nodelib.kube.client import KubeClient
 from nodelib.kube.times import format_micro
 
 log = logging.getLogger(__name__)

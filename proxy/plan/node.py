@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from nodelib.firewall.objects import Family
+from nodelib.json_values import Json, object_or_empty, objects_in
 from proxy.model import NodeFacts
 from proxy.plan.context import Context, LocalDetector, by_cidr
 from proxy.plan.services import family_of, parse_cidr, parse_ip
 
-Json = Mapping[str, Any]
 ZONE_LABEL = "topology.kubernetes.io/zone"
 TO_BE_DELETED = "ToBeDeletedByClusterAutoscaler"
 
@@ -20,10 +18,9 @@ def parse_node(obj: Json | None, name: str) -> NodeFacts:
     """`obj` None: there is no such Node (yet)."""
     if obj is None:
         return NodeFacts(name)
-    meta, spec, status = (_mapping(obj.get(key)) for key in ("metadata", "spec", "status"))
-    labels = _mapping(meta.get("labels"))
+    meta, spec, status = (object_or_empty(obj.get(key)) for key in ("metadata", "spec", "status"))
+    labels = object_or_empty(meta.get("labels"))
     cidrs = spec.get("podCIDRs") or ([spec["podCIDR"]] if spec.get("podCIDR") else [])
-    taints = spec.get("taints")
     return NodeFacts(
         name,
         zone=str(labels.get(ZONE_LABEL) or ""),
@@ -31,10 +28,7 @@ def parse_node(obj: Json | None, name: str) -> NodeFacts:
         pod_cidrs=tuple([str(network) for network in map(parse_cidr, cidrs) if network is not None]),
         exists=True,
         deleting=bool(meta.get("deletionTimestamp")),
-        to_be_deleted=any(
-            isinstance(taint, Mapping) and taint.get("key") == TO_BE_DELETED
-            for taint in (taints if isinstance(taints, list) else [])
-        ),
+        to_be_deleted=any(taint.get("key") == TO_BE_DELETED for taint in objects_in(spec.get("taints"))),
     )
 
 
@@ -56,13 +50,9 @@ def _addresses(given: object) -> tuple[str, ...]:
     """Internal addresses before external ones, as upstream's GetNodeHostIPs."""
     found: dict[str, None] = {}
     for kind in ("InternalIP", "ExternalIP"):
-        for entry in given if isinstance(given, list) else []:
-            if isinstance(entry, Mapping) and entry.get("type") == kind:
+        for entry in objects_in(given):
+            if entry.get("type") == kind:
                 address = parse_ip(entry.get("address"))
                 if address is not None:
                     found[address] = None
     return tuple(found)
-
-
-def _mapping(value: object) -> Json:
-    return value if isinstance(value, Mapping) else {}

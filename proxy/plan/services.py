@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Mapping
-from typing import Any, TypeGuard
+from typing import TypeGuard
 
 from nodelib.firewall.objects import Family
+from nodelib.json_values import Json, object_or_empty, objects_in
 from proxy.model import PROTOCOLS, IPNetwork, NamespacedName, Problem, ServicePort, ServicePortName
 
-Json = Mapping[str, Any]
 # The API server lets nothing else through; checked because names end up in rule text.
 _NAME = re.compile(r"[a-zA-Z0-9]([-a-zA-Z0-9._]*[a-zA-Z0-9])?", re.ASCII)
 _BYTE = "(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
@@ -25,7 +24,7 @@ _LONGEST_AFFINITY = 86400
 def parse_service(service: Json, family: Family) -> tuple[dict[ServicePortName, ServicePort], list[Problem]]:
     """Service ports of `family`; none for headless, ExternalName and other-family Services."""
     problems: list[Problem] = []
-    spec = _mapping(service.get("spec"))
+    spec = object_or_empty(service.get("spec"))
     name = service_name(service)
     obj = f"Service {name}"
     if not (_NAME.fullmatch(name.namespace) and _NAME.fullmatch(name.name)):
@@ -38,9 +37,9 @@ def parse_service(service: Json, family: Family) -> tuple[dict[ServicePortName, 
     address = parse_ip(cluster_ip)
     if address is None or family_of(address) is not family:
         return {}, [Problem(obj, f"clusterIP {cluster_ip!r} is not an {family} address")]
-    common = _common(obj, spec, _mapping(service.get("status")), family, problems)
+    common = _common(obj, spec, object_or_empty(service.get("status")), family, problems)
     ports: dict[ServicePortName, ServicePort] = {}
-    for entry in _items(spec.get("ports")):
+    for entry in objects_in(spec.get("ports")):
         port = _port(obj, name, entry, address, common, problems)
         if port is not None:
             ports[port.name] = port
@@ -48,12 +47,12 @@ def parse_service(service: Json, family: Family) -> tuple[dict[ServicePortName, 
 
 
 def service_name(service: Json) -> NamespacedName:
-    meta = _mapping(service.get("metadata"))
+    meta = object_or_empty(service.get("metadata"))
     return NamespacedName(str(meta.get("namespace") or ""), str(meta.get("name") or ""))
 
 
 def _port(
-    obj: str, service: NamespacedName, entry: Json, address: str, common: dict[str, Any], problems: list[Problem]
+    obj: str, service: NamespacedName, entry: Json, address: str, common: Json, problems: list[Problem]
 ) -> ServicePort | None:
     label = entry.get("name") or ""
     protocol = entry.get("protocol") or "TCP"
@@ -70,11 +69,11 @@ def _port(
     return ServicePort(ServicePortName(service, label, protocol), address, number, node_port, **common)
 
 
-def _common(obj: str, spec: Json, status: Json, family: Family, problems: list[Problem]) -> dict[str, Any]:
+def _common(obj: str, spec: Json, status: Json, family: Family, problems: list[Problem]) -> Json:
     """What all ports of a Service share."""
     kind = spec.get("type") or "ClusterIP"
     external_ips = _addresses(obj, "externalIPs", spec.get("externalIPs"), family, problems)
-    ingress = _items(_mapping(status.get("loadBalancer")).get("ingress"))
+    ingress = objects_in(object_or_empty(status.get("loadBalancer")).get("ingress"))
     # ipMode Proxy: the load balancer is to be reached, not short-circuited.
     vips = [entry.get("ip") for entry in ingress if entry.get("ip") and entry.get("ipMode", "VIP") in (None, "VIP")]
     external = kind in ("NodePort", "LoadBalancer") or bool(external_ips)
@@ -113,7 +112,7 @@ def _cluster_ip(spec: Json, family: Family) -> str:
 def _affinity(spec: Json) -> int:
     if spec.get("sessionAffinity") != "ClientIP":
         return 0
-    client = _mapping(_mapping(spec.get("sessionAffinityConfig")).get("clientIP"))
+    client = object_or_empty(object_or_empty(spec.get("sessionAffinityConfig")).get("clientIP"))
     seconds = client.get("timeoutSeconds")
     return seconds if isinstance(seconds, int) and 0 < seconds <= _LONGEST_AFFINITY else 10800
 
@@ -185,11 +184,3 @@ def family_of(address: str) -> Family:
 
 def is_port(number: object) -> TypeGuard[int]:
     return isinstance(number, int) and not isinstance(number, bool) and 0 < number < 65536
-
-
-def _mapping(value: object) -> Json:
-    return value if isinstance(value, dict) else {}
-
-
-def _items(value: object) -> list[Json]:
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []

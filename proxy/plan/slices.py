@@ -6,15 +6,14 @@ address and port the one that is not terminating wins (an address is given again
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from nodelib.firewall.objects import Family
+from nodelib.json_values import Json, objects_in
 from proxy.model import PROTOCOLS, Endpoint, NamespacedName, Problem, ServicePortName
 from proxy.plan.services import family_of, is_port, parse_ip
 
-Json = Mapping[str, Any]
 SERVICE_NAME = "kubernetes.io/service-name"
 TRIGGER_TIME = "endpoints.kubernetes.io/last-change-trigger-time"
 
@@ -54,7 +53,7 @@ def parse_slice(obj: Json, node: str) -> tuple[Slice | None, list[Problem]]:
     label = f"EndpointSlice {service.namespace}/{name}"
     addresses = _addresses(label, obj.get("endpoints"), family, node, problems)
     found: list[tuple[ServicePortName, tuple[Endpoint, ...]]] = []
-    for port in _items(obj.get("ports")):
+    for port in objects_in(obj.get("ports")):
         port_name, number, protocol = port.get("name"), port.get("port"), port.get("protocol") or "TCP"
         if not isinstance(port_name, str) or not is_port(number) or protocol not in PROTOCOLS:
             problems.append(Problem(label, f"port {port_name!r} {number!r}/{protocol!r} is left out"))
@@ -80,7 +79,7 @@ def merge(slices: Iterable[Slice]) -> dict[ServicePortName, tuple[Endpoint, ...]
 def _addresses(label: str, given: object, family: Family, node: str, problems: list[Problem]) -> list[Endpoint]:
     """Endpoints with port 0: each is repeated for every port of the slice."""
     found = []
-    for entry in _items(given):
+    for entry in objects_in(given):
         listed = entry.get("addresses")
         # Only the first address counts: EndpointSlice.endpoints[].addresses are fungible.
         address = parse_ip(listed[0]) if isinstance(listed, list) and listed else None
@@ -120,8 +119,4 @@ def _at(endpoint: Endpoint, port: int) -> Endpoint:
 
 
 def _names(given: object) -> frozenset[str]:
-    return frozenset([str(item["name"]) for item in _items(given) if item.get("name")])
-
-
-def _items(value: object) -> list[Json]:
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+    return frozenset([str(item["name"]) for item in objects_in(given) if item.get("name")])

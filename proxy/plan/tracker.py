@@ -6,17 +6,14 @@ an update that changes nothing that rules depend on is no change. In memory only
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from nodelib.firewall.objects import Family
+from nodelib.json_values import Json, object_or_empty
 from nodelib.kube.times import parse_rfc3339
 from proxy.model import Desired, Endpoint, NamespacedName, Problem, ServicePort, ServicePortName
 from proxy.plan.services import parse_service, service_name
 from proxy.plan.slices import TRIGGER_TIME, Slice, merge, parse_slice, slice_key
-
-Json = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +124,8 @@ class Tracker:
             self._merged[service] = tuple(merged)
 
     def _note_trigger(self, service: NamespacedName, obj: Json) -> None:
-        notes = (obj.get("metadata") or {}).get("annotations")
-        text = notes.get(TRIGGER_TIME) if isinstance(notes, Mapping) else None
+        annotations = object_or_empty((obj.get("metadata") or {}).get("annotations"))
+        text = annotations.get(TRIGGER_TIME)
         if not isinstance(text, str):
             return
         try:

@@ -22,6 +22,7 @@ from nodelib.command import Completed
 from nodelib.firewall.backend import Backend as Variant
 from nodelib.firewall.iptables import Iptables
 from nodelib.firewall.objects import Family
+from nodelib.json_values import Json
 from nodelib.nft.edge import NftTable
 from proxy.backends.base import Backend
 from proxy.backends.facts import ContextOfNode
@@ -31,7 +32,7 @@ from proxy.plan.context import Context, LocalDetector, by_cidr, by_interface
 from proxy.plan.nftables.layout import TABLE
 from tests.netns.cni_world import Namespace
 from tests.netns.proxy_world import PEER
-from tests.unit.proxy.build import Json, desired, endpoint, endpoint_slice, service
+from tests.unit.proxy.build import desired, endpoint, endpoint_slice, service
 
 pytestmark = pytest.mark.netns
 

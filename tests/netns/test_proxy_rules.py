@@ -17,6 +17,7 @@ from nodelib.firewall.backend import Backend
 from nodelib.firewall.canonical import canonical
 from nodelib.firewall.iptables import Iptables, RestoreError
 from nodelib.firewall.objects import Chain, Family, Jump, TableChange, comment, jump, rule
+from nodelib.json_values import Json
 from nodelib.nft.edge import NftError, NftTable
 from nodelib.nft.wire import Element, plain, verdict
 from proxy.backends.facts import ContextOfNode
@@ -27,7 +28,7 @@ from proxy.plan.nftables import layout
 from proxy.plan.nftables.ports import Front, front_key, packed
 from tests.golden.proxy.cases import CASES, Case
 from tests.netns.cni_world import ROOT, Namespace
-from tests.unit.proxy.build import CONTEXT, Json, desired, endpoint_slice, service
+from tests.unit.proxy.build import CONTEXT, desired, endpoint_slice, service
 
 pytestmark = pytest.mark.netns
 

@@ -11,10 +11,11 @@ from pathlib import Path
 
 from nodelib.firewall.fake import FakeIptables
 from nodelib.firewall.objects import Family
+from nodelib.json_values import Json
 from proxy.plan.context import CT_INVALID_COUNTER, LOCALHOST_COUNTER, Context, by_cidr, by_interface
 from proxy.plan.nftables.sync import Ledger, plan
 from proxy.plan.nftables.text import dump
-from tests.unit.proxy.build import CONTEXT, HERE, Json, desired, endpoint, endpoint_slice, installed, service
+from tests.unit.proxy.build import CONTEXT, HERE, desired, endpoint, endpoint_slice, installed, service
 
 FOLDER = Path(__file__).parent
 TERMINATING = {"ready": False, "serving": True, "terminating": True}

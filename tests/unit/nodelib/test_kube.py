@@ -5,13 +5,13 @@ import dataclasses
 import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from agent.edge.server.certificates import ensure_self_signed
+from nodelib.json_values import Json
 from nodelib.kube.access import ClusterAccess
 from nodelib.kube.client import ApiError, ApiUnreachable, KubeClient
 from nodelib.kube.reflector import Reflector
@@ -21,7 +21,7 @@ from tests.waiting import until
 PODS = "/api/v1/namespaces/ns/pods"
 
 
-def thing(name: str, **spec: object) -> dict[str, Any]:
+def thing(name: str, **spec: object) -> Json:
     return {"metadata": {"namespace": "ns", "name": name}, "spec": spec}
 
 
@@ -115,7 +115,7 @@ class Follower:
         self.reflector = Reflector(client, PODS, name="pods", on_change=self._on_change)
         self.task = asyncio.create_task(self.reflector.run())
 
-    def _on_change(self, kind: str, obj: dict[str, Any], old: dict[str, Any] | None) -> None:
+    def _on_change(self, kind: str, obj: Json, old: Json | None) -> None:
         self.told.append((kind, obj["metadata"]["name"]))
 
 
@@ -187,10 +187,10 @@ async def test_a_first_list_is_told_as_a_whole_and_once(api: FakeApiServer, clie
     lists: list[list[str]] = []
     told: list[tuple[str, str]] = []
 
-    async def on_first(items: list[dict[str, Any]]) -> None:
+    async def on_first(items: list[Json]) -> None:
         lists.append([item["metadata"]["name"] for item in items])
 
-    def on_change(kind: str, obj: dict[str, Any], old: dict[str, Any] | None) -> None:
+    def on_change(kind: str, obj: Json, old: Json | None) -> None:
         told.append((kind, obj["metadata"]["name"]))
 
     for name in ("a", "b"):
@@ -216,10 +216,10 @@ async def test_a_first_list_that_cannot_be_taken_as_a_whole_is_told_one_by_one(
 ) -> None:
     told: list[tuple[str, str]] = []
 
-    async def on_first(items: list[dict[str, Any]]) -> None:
+    async def on_first(items: list[Json]) -> None:
         raise RuntimeError("a defect in the handler")
 
-    def on_change(kind: str, obj: dict[str, Any], old: dict[str, Any] | None) -> None:
+    def on_change(kind: str, obj: Json, old: Json | None) -> None:
         told.append((kind, obj["metadata"]["name"]))
 
     for name in ("a", "b"):
@@ -235,7 +235,7 @@ async def test_a_first_list_that_cannot_be_taken_as_a_whole_is_told_one_by_one(
 async def test_a_failing_handler_does_not_end_the_watch(api: FakeApiServer, client: KubeClient) -> None:
     told: list[str] = []
 
-    def on_change(kind: str, obj: dict[str, Any], old: dict[str, Any] | None) -> None:
+    def on_change(kind: str, obj: Json, old: Json | None) -> None:
         told.append(kind)
         raise RuntimeError("a defect in the handler")
 

@@ -13,6 +13,7 @@ from typing import Any
 from nodelib.firewall.fake import FakeIptables
 from nodelib.firewall.objects import Family
 from nodelib.firewall.trace import Node, Packet, trace
+from nodelib.json_values import Json
 from proxy.model import Desired
 from proxy.plan import userspace
 from proxy.plan.context import Context, by_cidr
@@ -21,8 +22,6 @@ from proxy.plan.nftables.sync import Ledger, plan
 from proxy.plan.tracker import Tracker
 from tests.fakes.nft_trace import Tracer
 from tests.fakes.userspace_trace import UserspaceTracer
-
-Json = dict[str, Any]
 
 HERE = "here"
 NODE_IP = "192.168.0.10"

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nodelib.firewall.objects import Family
+from nodelib.json_values import Json
 from nodelib.nft.wire import Element, ranged, valued
 from proxy.backends.base import SyncReport
 from proxy.backends.facts import ContextOfNode
@@ -19,7 +20,7 @@ from proxy.plan.nftables.sync import Ledger, plan
 from proxy.plan.nftables.text import element_text
 from proxy.plan.tracker import Tracker
 from tests.fakes.fake_nft import FakeNft
-from tests.unit.proxy.build import CONTEXT, HERE, NODE_IP, Json, desired, endpoint_slice, service
+from tests.unit.proxy.build import CONTEXT, HERE, NODE_IP, desired, endpoint_slice, service
 from tests.unit.proxy.histories import Step, histories, replay
 
 NFT = replace(CONTEXT, node_port_ips=(NODE_IP,))

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from nodelib.firewall.fake import FakeIptables
 from nodelib.firewall.objects import Family
+from nodelib.json_values import Json
 from proxy.plan.iptables.sync import plan_full
 from proxy.plan.nftables.sync import Ledger, plan
 from proxy.plan.node import parse_node
@@ -30,7 +31,7 @@ cidr = st.sampled_from(["10.0.0.0/8", "0.0.0.0/0", " 10.1.0.0/16 ", "fd00::/8", 
 maybe = st.one_of
 
 
-def mapping(**fields: Any) -> st.SearchStrategy[dict[str, Any]]:
+def mapping(**fields: Any) -> st.SearchStrategy[Json]:
     return st.fixed_dictionaries({}, optional={name: value | junk for name, value in fields.items()})
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from nodelib.json_values import Json
 from proxy.backends.facts import ContextOfNode
 from proxy.watches import changed_range
-from tests.unit.proxy.build import CONTEXT, Json
+from tests.unit.proxy.build import CONTEXT
 
 
 def cidr(name: str, *cidrs: object) -> Json:

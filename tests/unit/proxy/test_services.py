@@ -3,8 +3,9 @@ from __future__ import annotations
 import pytest
 
 from nodelib.firewall.objects import Family
+from nodelib.json_values import Json
 from proxy.plan.services import parse_cidr, parse_ip, parse_service
-from tests.unit.proxy.build import Json, service
+from tests.unit.proxy.build import service
 
 V4, V6 = Family.IPV4, Family.IPV6
 

@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 from nodelib.errors import NodewrightError
 from nodelib.firewall.fake import FakeIptables
 from nodelib.firewall.objects import Family, rule
+from nodelib.json_values import Json
 from proxy.backends.facts import ContextOfNode
 from proxy.backends.iptables import IptablesBackend
 from proxy.plan.context import LOCALHOST_COUNTER, Context
 from proxy.plan.iptables.sync import GROUP_CHAINS, plan_full, plan_partial
 from proxy.plan.tracker import Tracker
-from tests.unit.proxy.build import CONTEXT, HERE, Json, desired, endpoint, endpoint_slice, installed, service
+from tests.unit.proxy.build import CONTEXT, HERE, desired, endpoint, endpoint_slice, installed, service
 from tests.unit.proxy.histories import Step, histories, replay
 
 

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
 from nodelib.firewall.objects import Family
+from nodelib.json_values import Json
 from proxy.model import Endpoint
 from proxy.plan.tracker import Tracker
-from tests.unit.proxy.build import HERE, Json, endpoint, endpoint_slice, service
+from tests.unit.proxy.build import HERE, endpoint, endpoint_slice, service
 
 
 def tracker(family: Family = Family.IPV4) -> Tracker:
