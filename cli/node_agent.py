@@ -59,7 +59,7 @@ class Network:
     """The pod network as the agent's composition root takes it."""
 
     def __init__(self, settings: CniSettings, live_sandboxes: LiveSandboxes, told: NetworkTold) -> None:
-        self._node = CniNode(settings, live_sandboxes=live_sandboxes, told=told)
+        self._node = CniNode(settings, live_sandboxes=live_sandboxes, on_call=told)
 
     def set_nodes(self, nodes: Iterable[NodePlace]) -> None:
         """All Nodes as they are now."""

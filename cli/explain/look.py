@@ -16,7 +16,7 @@ from controlplane.edge.netlink import Netlink
 from controlplane.links import HOST
 from controlplane.model import Cluster
 from nodelib.errors import NotFound
-from nodelib.firewall.way import Fib
+from nodelib.firewall.trace_model import Fib
 from nodelib.kube.access import load_kubeconfig
 from nodelib.kube.client import KubeClient
 

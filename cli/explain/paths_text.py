@@ -11,7 +11,7 @@ from cli.explain.places import Sender, Target
 from cli.explain.reasons import decides, reason
 from cli.explain.walk import Leg, Path, policies, split
 from nodelib.firewall.fib import DISCARDED, UNREACHABLE
-from nodelib.firewall.way import Hop, endpoint_text
+from nodelib.firewall.trace_model import Hop, endpoint_text
 
 _VERDICT = {
     "ACCEPT": "DOES NOT ARRIVE",

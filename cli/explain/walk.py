@@ -10,8 +10,8 @@ from cli.explain.facts import Facts, Json, key, node_addresses, title
 from cli.explain.places import Sender, Target
 from nodelib.firewall.objects import TableContent
 from nodelib.firewall.trace import trace
+from nodelib.firewall.trace_model import Base, Fib, Node, Outcome, Packet
 from nodelib.firewall.trace_nft import bases
-from nodelib.firewall.way import Base, Fib, Node, Outcome, Packet
 
 NOWHERE = "NOWHERE"
 _UPLINK = "eth0"  # where packets of other machines come in on a node of `up`

@@ -1,7 +1,7 @@
-"""rtnetlink for bandwidth limits: token buckets, and an IFB link that gives what a pod sends a queue. Decides nothing.
+"""rtnetlink for bandwidth limits: token buckets, and an IFB link as the queue of outgoing packets. Decides nothing.
 
-Incoming packets have no queue in Linux: those from the pod's veth are redirected to an IFB link and queue there, as the
-field's bandwidth plugin does (https://wiki.linuxfoundation.org/networking/ifb).
+Linux has no queue for packets that a link receives: those from the pod's veth are redirected to an IFB link and queue
+there, as in the bandwidth plugin of containernetworking (https://wiki.linuxfoundation.org/networking/ifb).
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ _NESTED = 1 << 15
 
 
 class ShapingCalls(Channel):
-    """What limits need."""
+    """Requests for bandwidth limits."""
 
     def add_ifb(self, name: str, mtu: int) -> None:
-        """Up. Raises Conflict when a link of that name exists."""
+        """Add the link and bring it up. Raises Conflict when a link with that name exists."""
         kind = ["IFLA_LINKINFO", {"attrs": [["IFLA_INFO_KIND", "ifb"]]}]
         message = link_message(NEWLINK, CREATE | EXCL, name=name, up=True, attrs=[["IFLA_MTU", mtu], kind])
         self.call([message], step="add IFB link", obj=name)
 
     def set_bucket(self, index: int, bucket: Bucket) -> None:
-        """The root queue of a link, whatever it was before."""
+        """Replace the root queue of a link by a token bucket."""
         rate = _RATE_SPEC.pack(0, _ETHERNET, 0, 0, 0, min(bucket.rate, 0xFFFFFFFF))
         params = rate + bytes(_RATE_SPEC.size) + struct.pack("=III", bucket.limit, 0, 0)
         options = _attr(_TBF_PARMS, params) + _attr(_TBF_BURST, struct.pack("=I", bucket.burst))
@@ -59,7 +59,7 @@ class ShapingCalls(Channel):
         self.call([message], step="set bandwidth limit", obj=f"link {index}")
 
     def redirect(self, index: int, to: int) -> None:
-        """Everything that comes in by a link leaves by `to` first; a redirection of before is replaced."""
+        """Redirect everything that a link receives to the link `to`, replacing an earlier redirection."""
         ingress = _message(NEWQDISC, CREATE | EXCL, index, _INGRESS, _INGRESS_HANDLE, "ingress", b"")
         with suppress(NotFound):
             self.call([_message(DELQDISC, 0, index, _INGRESS, _INGRESS_HANDLE, "", b"")], "remove queue", str(index))
@@ -72,7 +72,7 @@ class ShapingCalls(Channel):
         self.call([rule], step="redirect to IFB link", obj=f"link {index}")
 
     def buckets(self) -> list[tuple[int, int]]:
-        """(link index, bytes a second) of every token bucket that is a link's root queue."""
+        """(link index, bytes per second) of every token bucket that is a link's root queue."""
         found = []
         for item in self.dump(_message(GETQDISC, 0, 0, 0, 0, "", b"", flags=REQUEST | DUMP)):
             if item.get_attr("TCA_KIND") == "tbf" and item["parent"] == _ROOT:

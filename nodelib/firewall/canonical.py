@@ -66,7 +66,7 @@ def missing_jumps(content: TableContent, jumps: Collection[Jump], family: Family
     return tuple([jump for jump in jumps if not _stands(content, jump, family)])
 
 
-def standing_jumps(content: TableContent, jumps: Collection[Jump], family: Family) -> tuple[Jump, ...]:
+def present_jumps(content: TableContent, jumps: Collection[Jump], family: Family) -> tuple[Jump, ...]:
     """Those of `jumps` that `content` has."""
     return tuple([jump for jump in jumps if _stands(content, jump, family)])
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nodelib.errors import Invalid
-from nodelib.firewall.way import Node, Way
+from nodelib.firewall.trace_model import Node, Way
 from nodelib.json_values import Json
 
 _PROTOCOLS = {6: "tcp", 17: "udp", 132: "sctp", 1: "icmp", 58: "ipv6-icmp"}

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from nodelib.firewall.objects import TableContent
 from nodelib.firewall.trace_iptables import bases
-from nodelib.firewall.way import Base, Fib, Hop, Node, Outcome, Packet, Way, endpoint_text
+from nodelib.firewall.trace_model import Base, Fib, Hop, Node, Outcome, Packet, Way, endpoint_text
 
 __all__ = ["Base", "Hop", "Node", "Outcome", "Packet", "trace"]
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from nodelib.errors import Invalid
 from nodelib.firewall.objects import Rule, TableContent
 from nodelib.firewall.render import rule_text
-from nodelib.firewall.way import FINAL, Base, Hop, Node, Packet, Way
+from nodelib.firewall.trace_model import FINAL, Base, Hop, Node, Packet, Way
 
 _DEPTH = 32
 _HOOKS = {

@@ -15,7 +15,7 @@ from typing import Any
 from nodelib.errors import Invalid
 from nodelib.firewall.nft_text import expression_text
 from nodelib.firewall.nft_values import Table, lookup, matches, number, values
-from nodelib.firewall.way import Base, Hop, Node, Way
+from nodelib.firewall.trace_model import Base, Hop, Node, Way
 from nodelib.json_values import Json
 
 _DEPTH = 32

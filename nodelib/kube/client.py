@@ -19,7 +19,7 @@ from nodelib.errors import NodewrightError, Temporary
 from nodelib.json_values import Json as Json
 from nodelib.kube import dial
 from nodelib.kube.access import ClusterAccess
-from nodelib.kube.refusals import explain
+from nodelib.kube.tls_errors import explain
 
 _PATCH_TYPES = {
     "merge": "application/merge-patch+json",

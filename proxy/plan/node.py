@@ -1,4 +1,4 @@
-"""What the rules take from the Node object."""
+"""What the rules take from the Node object (upstream pkg/proxy/node.go). Pure."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from dataclasses import replace
 from nodelib.firewall.objects import Family
 from nodelib.json_values import Json, object_or_empty, objects_in
 from proxy.model import NodeFacts
+from proxy.plan.addresses import family_of, parse_cidr, parse_ip
 from proxy.plan.context import Context, LocalDetector, by_cidr
-from proxy.plan.services import family_of, parse_cidr, parse_ip
 
 ZONE_LABEL = "topology.kubernetes.io/zone"
 TO_BE_DELETED = "ToBeDeletedByClusterAutoscaler"
 
 
 def parse_node(obj: Json | None, name: str) -> NodeFacts:
-    """`obj` None: there is no such Node (yet)."""
+    """The facts of the Node `name`; `obj` None: it does not exist (yet)."""
     if obj is None:
         return NodeFacts(name)
     meta, spec, status = (object_or_empty(obj.get(key)) for key in ("metadata", "spec", "status"))
@@ -32,8 +32,8 @@ def parse_node(obj: Json | None, name: str) -> NodeFacts:
     )
 
 
-def context_of_node(ctx: Context, node: NodeFacts, *, detect_node_cidr: bool) -> Context:
-    """`ctx` as it is on this node. With `detect_node_cidr` local traffic is what comes from the node's pod CIDR."""
+def with_node(ctx: Context, node: NodeFacts, *, detect_node_cidr: bool) -> Context:
+    """`ctx` with the node's zone and address. With `detect_node_cidr` local traffic comes from its pod CIDR."""
     ips = [address for address in node.ips if family_of(address) is ctx.family]
     fresh = replace(ctx, zone=node.zone, node_ip=ips[0] if ips else ctx.node_ip)
     if detect_node_cidr:
@@ -47,7 +47,7 @@ def node_ips(node: NodeFacts, family: Family) -> tuple[str, ...]:
 
 
 def _addresses(given: object) -> tuple[str, ...]:
-    """Internal addresses before external ones, as upstream's GetNodeHostIPs."""
+    """Internal addresses before external ones, as in upstream's GetNodeHostIPs."""
     found: dict[str, None] = {}
     for kind in ("InternalIP", "ExternalIP"):
         for entry in objects_in(given):

@@ -1,28 +1,26 @@
-"""A Service object becomes its service ports, per family.
+"""Reads a Service object into the service ports of one address family. Pure.
 
-Follows upstream pkg/proxy serviceport.go and servicechangetracker.go. What is malformed is left out and
-reported as a Problem: a bad port never takes the other ports, or other Services, with it.
+Follows upstream pkg/proxy/serviceport.go and servicechangetracker.go. Anything malformed is left out and reported as
+a Problem: a bad port never affects other ports or other Services.
 """
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from typing import TypeGuard
 
 from nodelib.firewall.objects import Family
 from nodelib.json_values import Json, object_or_empty, objects_in
-from proxy.model import PROTOCOLS, IPNetwork, NamespacedName, Problem, ServicePort, ServicePortName
+from proxy.model import PROTOCOLS, NamespacedName, Problem, ServicePort, ServicePortName
+from proxy.plan.addresses import family_of, parse_cidr, parse_ip
 
-# The API server lets nothing else through; checked because names end up in rule text.
+# The API server accepts nothing else. Checked again here because names end up in rule text.
 _NAME = re.compile(r"[a-zA-Z0-9]([-a-zA-Z0-9._]*[a-zA-Z0-9])?", re.ASCII)
-_BYTE = "(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
-_PLAIN_IPV4 = re.compile(rf"{_BYTE}(?:\.{_BYTE}){{3}}", re.ASCII)
 _LONGEST_AFFINITY = 86400
 
 
 def parse_service(service: Json, family: Family) -> tuple[dict[ServicePortName, ServicePort], list[Problem]]:
-    """Service ports of `family`; none for headless, ExternalName and other-family Services."""
+    """The service ports of `family`; none for headless and ExternalName Services and those of the other family."""
     problems: list[Problem] = []
     spec = object_or_empty(service.get("spec"))
     name = service_name(service)
@@ -70,11 +68,11 @@ def _port(
 
 
 def _common(obj: str, spec: Json, status: Json, family: Family, problems: list[Problem]) -> Json:
-    """What all ports of a Service share."""
+    """Fields that all ports of a Service share."""
     kind = spec.get("type") or "ClusterIP"
     external_ips = _addresses(obj, "externalIPs", spec.get("externalIPs"), family, problems)
     ingress = objects_in(object_or_empty(status.get("loadBalancer")).get("ingress"))
-    # ipMode Proxy: the load balancer is to be reached, not short-circuited.
+    # With ipMode Proxy, traffic must go through the load balancer: no short circuit.
     vips = [entry.get("ip") for entry in ingress if entry.get("ip") and entry.get("ipMode", "VIP") in (None, "VIP")]
     external = kind in ("NodePort", "LoadBalancer") or bool(external_ips)
     local = external and spec.get("externalTrafficPolicy") == "Local"
@@ -138,48 +136,9 @@ def _ranges(obj: str, given: object, family: Family, problems: list[Problem]) ->
                 problems.append(Problem(obj, f"loadBalancerSourceRanges: {text!r} is not a CIDR"))
         elif network.version == (4 if family is Family.IPV4 else 6):
             if network.prefixlen == 0:
-                return ()  # everybody is allowed: the same as no ranges
+                return ()  # everybody is allowed, as without ranges
             found.append(str(network))
     return tuple(found)
-
-
-def parse_ip(text: object) -> str | None:
-    """Canonical text of an address. Leading zeros in IPv4 are taken as decimal, as upstream's ParseIPSloppy."""
-    if not isinstance(text, str):
-        return None
-    if _PLAIN_IPV4.fullmatch(text):
-        return text  # nearly always, and twenty times as fast
-    candidate = text.strip()
-    if "." in candidate and ":" not in candidate:
-        candidate = ".".join([part.lstrip("0") or "0" if part.isdigit() else part for part in candidate.split(".")])
-    try:
-        address = ipaddress.ip_address(candidate)
-    except ValueError:
-        return None
-    if isinstance(address, ipaddress.IPv6Address):
-        if address.scope_id is not None:
-            return None
-        if address.ipv4_mapped is not None:
-            return str(address.ipv4_mapped)
-    return str(address)
-
-
-def parse_cidr(text: object) -> IPNetwork | None:
-    """A network, host bits cleared; None when it is not one."""
-    if not isinstance(text, str) or "/" not in text:
-        return None
-    host, _, bits = text.strip().partition("/")
-    address = parse_ip(host)
-    if address is None or not (bits.isascii() and bits.isdigit()):
-        return None
-    try:
-        return ipaddress.ip_network(f"{address}/{bits}", strict=False)
-    except ValueError:
-        return None
-
-
-def family_of(address: str) -> Family:
-    return Family.IPV6 if ":" in address else Family.IPV4
 
 
 def is_port(number: object) -> TypeGuard[int]:

@@ -1,7 +1,7 @@
-"""EndpointSlices of one Service become the endpoints of its ports.
+"""Reads EndpointSlices and merges those of one Service into the endpoints of its ports. Pure.
 
-Follows upstream pkg/proxy endpointslicecache.go: slices are merged per Service; of two entries with one
-address and port the one that is not terminating wins (an address is given again before the old Pod is gone).
+Follows upstream pkg/proxy/endpointslicecache.go. Of two entries with the same address and port the one that is not
+terminating wins: an address may be reused before the old Pod is gone.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from nodelib.firewall.objects import Family
 from nodelib.json_values import Json, objects_in
 from proxy.model import PROTOCOLS, Endpoint, NamespacedName, Problem, ServicePortName
-from proxy.plan.services import family_of, is_port, parse_ip
+from proxy.plan.addresses import family_of, parse_ip
+from proxy.plan.services import is_port
 
 SERVICE_NAME = "kubernetes.io/service-name"
 TRIGGER_TIME = "endpoints.kubernetes.io/last-change-trigger-time"
@@ -20,7 +21,7 @@ TRIGGER_TIME = "endpoints.kubernetes.io/last-change-trigger-time"
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """One EndpointSlice, reduced to what rules depend on."""
+    """One EndpointSlice, reduced to what the rules depend on."""
 
     service: NamespacedName
     name: str
@@ -29,7 +30,7 @@ class Slice:
 
 
 def slice_key(obj: Json) -> tuple[NamespacedName, str] | None:
-    """(Service, slice name), None for a slice that belongs to no Service."""
+    """(Service, slice name); None for a slice that belongs to no Service."""
     meta = obj.get("metadata")
     if not isinstance(meta, dict):
         return None
@@ -42,7 +43,7 @@ def slice_key(obj: Json) -> tuple[NamespacedName, str] | None:
 
 
 def parse_slice(obj: Json, node: str) -> tuple[Slice | None, list[Problem]]:
-    """None for a slice without Service, or of type FQDN. `node` is this node's name."""
+    """The slice as seen from `node`, this node's name; None for one without a Service, or of type FQDN."""
     key = slice_key(obj)
     kind = obj.get("addressType")
     if key is None or kind not in (Family.IPV4.value, Family.IPV6.value):
@@ -64,7 +65,7 @@ def parse_slice(obj: Json, node: str) -> tuple[Slice | None, list[Problem]]:
 
 
 def merge(slices: Iterable[Slice]) -> dict[ServicePortName, tuple[Endpoint, ...]]:
-    """All endpoints of one Service by port, sorted by "ip:port"; ports without endpoints are left out."""
+    """All endpoints of one Service by port, sorted by "ip:port". Ports without endpoints are left out."""
     by_port: dict[ServicePortName, dict[str, Endpoint]] = {}
     for one in slices:
         for name, endpoints in one.endpoints:
@@ -77,11 +78,11 @@ def merge(slices: Iterable[Slice]) -> dict[ServicePortName, tuple[Endpoint, ...]
 
 
 def _addresses(label: str, given: object, family: Family, node: str, problems: list[Problem]) -> list[Endpoint]:
-    """Endpoints with port 0: each is repeated for every port of the slice."""
+    """The slice's endpoints, still with port 0: each is repeated for every port of the slice."""
     found = []
     for entry in objects_in(given):
         listed = entry.get("addresses")
-        # Only the first address counts: EndpointSlice.endpoints[].addresses are fungible.
+        # Only the first address is used: the API defines an endpoint's addresses as fungible.
         address = parse_ip(listed[0]) if isinstance(listed, list) and listed else None
         if address is None or family_of(address) is not family:
             problems.append(Problem(label, f"an endpoint with the addresses {listed!r} is left out"))

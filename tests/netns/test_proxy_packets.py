@@ -19,13 +19,13 @@ import pytest
 from cni.edge.netns import in_namespace
 from nodelib import command, netfilter
 from nodelib.command import Completed
-from nodelib.firewall.backend import Backend as Variant
 from nodelib.firewall.iptables import Iptables
 from nodelib.firewall.objects import Family
+from nodelib.firewall.variant import Variant
 from nodelib.json_values import Json
 from nodelib.nft.edge import NftTable
 from proxy.backends.base import Backend
-from proxy.backends.facts import ContextOfNode
+from proxy.backends.context import NodeContext
 from proxy.backends.iptables import IptablesBackend
 from proxy.backends.nftables import NftablesBackend
 from proxy.plan.context import Context, LocalDetector, by_cidr, by_interface
@@ -108,7 +108,7 @@ class World:
             with open(f"/proc/{self.node.pid}/ns/net") as file:
                 return in_namespace(file.fileno(), netfilter.connect)
 
-        facts = ContextOfNode(ctx)
+        facts = NodeContext(ctx)
         if mode == "nftables":
             return NftablesBackend(NftTable(ctx.family, TABLE, run=run, connect=connect), facts)
         return IptablesBackend(Iptables(ctx.family, Variant("nft"), run=run), facts)

@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 
 from cni.model import AttachmentKey, PortMapping, Route
-from cni.spec import Args, CNIError, NetConf, Result, parse_args, parse_conf
+from cni.spec.arguments import Args, parse_args
+from cni.spec.configuration import NetConf, parse_conf
+from cni.spec.errors import CNIError
+from cni.spec.result import Result
 from nodelib.json_values import Json
 
 ENV = {"CNI_COMMAND": "ADD", "CNI_CONTAINERID": "c1", "CNI_IFNAME": "eth0", "CNI_NETNS": "/run/netns/x"}

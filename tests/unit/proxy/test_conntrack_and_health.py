@@ -12,8 +12,8 @@ from nodelib.flows import UdpFlow
 from proxy.edge.servers import ServiceHealthServers
 from proxy.model import NamespacedName
 from proxy.plan.conntrack import stale_flows
-from proxy.plan.health import health_check_ports, local_ready
-from proxy.plan.listen import expand, has_loopback, networks, node_port_ips
+from proxy.plan.node_port_addresses import expand, has_loopback, networks, node_port_ips
+from proxy.plan.service_health import health_check_ports, local_ready
 from tests.unit.proxy.build import HERE, desired, endpoint, endpoint_slice, service
 
 DNS = [{"name": "dns", "port": 53, "protocol": "UDP", "nodePort": 30053}]

@@ -11,7 +11,7 @@ from nodelib.firewall.fake import FakeIptables
 from nodelib.firewall.objects import Family
 from nodelib.json_values import Json
 from proxy.plan.iptables.sync import plan_full
-from proxy.plan.nftables.sync import Ledger, plan
+from proxy.plan.nftables.sync import AppliedState, plan
 from proxy.plan.node import parse_node
 from proxy.plan.tracker import Tracker
 from tests.unit.proxy.build import CONTEXT, HERE, POD, endpoint_slice, flow, service
@@ -92,9 +92,9 @@ def test_malformed_objects_never_crash_and_never_harm_others(
     ctx = CONTEXT if family is Family.IPV4 else CONTEXT.__class__(family=family, node=HERE)
     for change in plan_full(tracker.take().desired, ctx, fake.content()).changes:
         fake.load_change(change)
-    ledger = Ledger()
-    ledger.take(plan(tracker.current(), None, ctx, ledger))
-    assert any(name.service.namespace == "safe" for name in ledger.ports) is (family is Family.IPV4)
+    applied = AppliedState()
+    applied.commit(plan(tracker.current(), None, ctx, applied))
+    assert any(name.service.namespace == "safe" for name in applied.ports) is (family is Family.IPV4)
     for obj in [*bad_services]:
         tracker.service(obj, gone=True)
     for obj in [*bad_slices]:

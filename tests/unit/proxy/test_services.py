@@ -4,7 +4,8 @@ import pytest
 
 from nodelib.firewall.objects import Family
 from nodelib.json_values import Json
-from proxy.plan.services import parse_cidr, parse_ip, parse_service
+from proxy.plan.addresses import parse_cidr, parse_ip
+from proxy.plan.services import parse_service
 from tests.unit.proxy.build import service
 
 V4, V6 = Family.IPV4, Family.IPV6

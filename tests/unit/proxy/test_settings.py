@@ -9,11 +9,11 @@ import pytest
 
 from nodelib.errors import Invalid
 from nodelib.firewall.objects import Family
-from proxy import derive
-from proxy.access import find_access
 from proxy.app import main
-from proxy.configfile import API_VERSION, IGNORED, SUPPORTED, decode_config, parse_duration
-from proxy.settings import Listen, load_settings
+from proxy.config import derive
+from proxy.config.access import find_access
+from proxy.config.file import API_VERSION, IGNORED, SUPPORTED, decode_config, parse_duration
+from proxy.config.settings import Listen, load_settings
 
 HEAD = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"
 
@@ -84,7 +84,7 @@ def test_file_before_flags(tmp_path: Path) -> None:
     ]
     settings = load_settings(argv)
     assert (settings.local.cluster_cidrs, settings.node_name, settings.verbosity) == (("10.1.0.0/16",), "b", 4)
-    assert settings.notices == ("--cluster-cidr does not count beside --config",)
+    assert settings.notices == ("--cluster-cidr is ignored: --config is given",)
 
 
 def test_unsupported_fields_are_told_once(tmp_path: Path) -> None:

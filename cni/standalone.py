@@ -1,4 +1,4 @@
-"""The plugin's work without a server: one call, one process, the node's half made as far as it is missing."""
+"""A CNI call without a server, in one process: makes the node's half too, as far as it is missing."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ import os
 import time
 from functools import cached_property
 
-from cni import dispatch, flows
+from cni import dispatch, udp_flows
 from cni.dispatch import Answer, Call
 from cni.edge.netlink import Netlink
 from cni.edge.netns import check_namespace, open_namespace
 from cni.edge.store import DiskStore
 from cni.firewall import rules_for
-from cni.install import recall
-from cni.model import HostPort
+from cni.install import load_published
+from cni.model import FirewallFacts, HostPort
+from cni.node_links import ensure_bridge
 from cni.operations import Operations
-from cni.plan import masq, node
-from cni.plan.masq import FirewallFacts
-from cni.spec import KERNEL_REFUSED, CNIError, NetConf
+from cni.plan import hostports, node
+from cni.spec.configuration import NetConf
+from cni.spec.errors import KERNEL_REFUSED, CNIError
 from cni.sysctls import bridge_filtered, ensure_forwarding, ensure_route_localnet
-from cni.wire import ensure_bridge
 from nodelib.errors import NodewrightError
 
 
 def perform(call: Call, conf: NetConf) -> Answer:
-    """ADD, DEL, CHECK or GC. Raises CNIError."""
+    """Carry out ADD, DEL, CHECK or GC. Raises CNIError."""
     here = _Node(conf)
     operations = Operations(Netlink, lambda _: here.store, check_namespace, time.time)
     netns = open_namespace(call.args.netns) if call.args.command in ("ADD", "CHECK") else None
@@ -37,7 +37,7 @@ def perform(call: Call, conf: NetConf) -> Answer:
         done = dispatch.perform(call, operations, netns)
         if done.ports_changed:
             _follow_ports(here, operations, call)
-            flows.follow(Netlink, before, here.host_ports())
+            udp_flows.follow(Netlink, before, here.host_ports())
         return done.answer
     finally:
         if netns is not None:
@@ -63,12 +63,12 @@ class _Node:
 
     def host_ports(self) -> tuple[HostPort, ...]:
         attachments = self.store.attachments()
-        return (*masq.host_ports(attachments, 4), *masq.host_ports(attachments, 6))
+        return (*hostports.host_ports(attachments, 4), *hostports.host_ports(attachments, 6))
 
     def prepare(self) -> None:
-        """Bridge and forwarding; the rules only with a new bridge, since a daemon of the node keeps them otherwise."""
+        """Make bridge and forwarding; the rules only with a new bridge: otherwise the node's daemon keeps them."""
         if not self.conf.ranges:
-            return  # ADD refuses it with the right words
+            return  # ADD refuses it with a better message
         ranges = [chosen[0] for chosen in self.conf.ranges]
         used = self.store.taken()
         try:
@@ -102,7 +102,7 @@ class _Node:
     def _facts(self) -> tuple[FirewallFacts, ...]:
         conf = self.conf
         subnets = [item.subnet for chosen in conf.ranges for item in chosen]
-        outside = (*conf.non_masquerade, *recall(conf.data_dir, conf.name).non_masquerade)
+        outside = (*conf.non_masquerade, *load_published(conf.data_dir, conf.name).non_masquerade)
         attachments = self.store.attachments()
         return tuple(
             FirewallFacts(
@@ -112,7 +112,7 @@ class _Node:
                 pod_cidrs=tuple(cidr for cidr in subnets if cidr.version == version),
                 non_masquerade=tuple(cidr for cidr in outside if cidr.version == version),
                 masquerade=conf.masquerade,
-                host_ports=masq.host_ports(attachments, version),
+                host_ports=hostports.host_ports(attachments, version),
                 bridge_filtered=bridge_filtered(version),
             )
             for version in sorted({4, *(cidr.version for cidr in subnets)})

@@ -1,4 +1,4 @@
-"""kube-proxy's command line (cmd/kube-proxy/app/options.go): names, types, and the field each one sets."""
+"""kube-proxy's command line (cmd/kube-proxy/app/options.go): names, types, and the field that each flag sets."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 from nodelib.errors import Invalid
 from nodelib.version import KUBERNETES_VERSION
-from proxy.configfile import IGNORED, parse_duration
+from proxy.config.file import IGNORED, parse_duration
 
 
 def _boolean(text: str) -> bool:
@@ -59,7 +59,7 @@ SETTING_FLAGS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "conntrack-udp-timeout-stream": ("conntrack.udpStreamTimeout", _duration),
 }
 
-# Flags that do something of their own, with or without a configuration file.
+# Flags that have no field in the configuration file and work with or without one.
 OWN_FLAGS: dict[str, Callable[[str], Any]] = {
     "config": str,
     "master": str,
@@ -108,14 +108,14 @@ class _Version(argparse.Action):
 
 
 def parse_flags(argv: Sequence[str]) -> dict[str, Any]:
-    """Given flags by name, dashes kept. Raises Invalid."""
+    """The flags that were given, by name with dashes. Raises Invalid."""
     parser = _Parser(prog="proxy", description="Service proxy with kube-proxy's flags.", allow_abbrev=False)
     for name, (field, reader) in SETTING_FLAGS.items():
         _add(parser, name, reader, f"configuration field {field}")
     for name, reader in OWN_FLAGS.items():
         _add(parser, name, reader, "")
     for name, instead in IGNORED_FLAGS.items():
-        _add(parser, name, _boolean if name in _SWITCHES else str, f"taken and not used: {instead}")
+        _add(parser, name, _boolean if name in _SWITCHES else str, f"accepted and ignored: {instead}")
     parser.add_argument("--version", action=_Version, nargs="?", help="print the Kubernetes version and exit")
     given = vars(parser.parse_args(list(argv)))
     return {name.replace("_", "-"): value for name, value in given.items() if value is not None}

@@ -1,7 +1,7 @@
-"""Command line and configuration file to frozen Settings. All times are seconds.
+"""The proxy's settings, frozen, read from the command line and the configuration file. All times are seconds.
 
-As upstream: with --config the other setting flags do not count (each one given gets a line at the start),
-except --hostname-override and -v.
+As upstream: with --config the other setting flags are ignored, except --hostname-override and -v; the log names each
+flag that is ignored.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nodelib.errors import Invalid
-from proxy.configfile import read_config
-from proxy.flags import IGNORED_FLAGS, SETTING_FLAGS, parse_flags
-from proxy.plan.services import parse_cidr, parse_ip
+from proxy.config.file import read_config
+from proxy.config.flags import IGNORED_FLAGS, SETTING_FLAGS, parse_flags
+from proxy.plan.addresses import parse_cidr, parse_ip
 
 MODES = ("iptables", "nftables", "userspace")
 DETECT_MODES = ("ClusterCIDR", "NodeCIDR", "BridgeInterface", "InterfaceNamePrefix")
@@ -33,7 +33,7 @@ class Listen:
 
 @dataclass(frozen=True, slots=True)
 class RuleSettings:
-    """`min_sync_period`: upstream's default is 1 s; partial syncs take milliseconds here, so ours is smaller."""
+    """`min_sync_period`: 20 ms instead of upstream's 1 s, because partial syncs take milliseconds here."""
 
     masquerade_bit: int = 14
     masquerade_all: bool = False
@@ -44,7 +44,7 @@ class RuleSettings:
 
 @dataclass(frozen=True, slots=True)
 class ConntrackSettings:
-    """0 leaves a value of the kernel as it is."""
+    """0 leaves the kernel's value as it is."""
 
     max_per_core: int = 32 * 1024
     minimum: int = 128 * 1024
@@ -57,7 +57,7 @@ class ConntrackSettings:
 
 @dataclass(frozen=True, slots=True)
 class LocalSettings:
-    """How local traffic is told."""
+    """How traffic of local pods is recognized (upstream detectLocalMode)."""
 
     mode: str = "ClusterCIDR"
     cluster_cidrs: tuple[str, ...] = ()
@@ -67,7 +67,7 @@ class LocalSettings:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the proxy is to do. `notices`: lines for the log at the start."""
+    """All settings of one proxy. `notices`: lines to log at the start."""
 
     node_name: str
     kubeconfig: str = ""
@@ -89,14 +89,14 @@ class Settings:
 
 
 def load_settings(argv: Sequence[str]) -> Settings:
-    """Raises Invalid, which names the flag or the field."""
+    """Settings from the command line (and the file that it names). Raises Invalid, naming the flag or the field."""
     flags = parse_flags(argv)
     notices = [f"--{name} is not used: {IGNORED_FLAGS[name]}" for name in flags if name in IGNORED_FLAGS]
     setting_flags = [name for name in flags if name in SETTING_FLAGS]
     if "config" in flags:
         values, file_notices = read_config(flags["config"])
         notices.extend(file_notices)
-        notices.extend([f"--{name} does not count beside --config" for name in setting_flags])
+        notices.extend([f"--{name} is ignored: --config is given" for name in setting_flags])
     else:
         values = {SETTING_FLAGS[name][0]: flags[name] for name in setting_flags}
     return _settings(values, flags, tuple(notices))
@@ -168,7 +168,7 @@ def _local(values: Mapping[str, Any]) -> LocalSettings:
 
 
 def _rules(values: Mapping[str, Any], mode: str, *, from_file: bool) -> RuleSettings:
-    """The section of the mode; a flag, which is named after iptables, counts in every mode."""
+    """Settings of the mode's section in the file. The flags are named after iptables and hold for every mode."""
     default = RuleSettings()
     section = "nftables" if mode == "nftables" and from_file else "iptables"
 
@@ -233,7 +233,7 @@ def _listen(name: str, values: Mapping[str, Any], default: Listen) -> Listen:
 
 
 def _with_port(listen: Listen, port: object) -> Listen | None:
-    """--healthz-port and --metrics-port, deprecated upstream: 0 switches the server off."""
+    """Apply --healthz-port or --metrics-port, deprecated upstream: 0 switches the server off."""
     if port is None:
         return listen
     return Listen(listen.host, int(str(port))) if port else None

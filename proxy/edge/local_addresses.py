@@ -1,4 +1,4 @@
-"""This node's own addresses, as the kernel has them."""
+"""The addresses of this node's interfaces."""
 
 from __future__ import annotations
 

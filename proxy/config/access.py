@@ -1,4 +1,4 @@
-"""How the proxy reaches the API server: kubeconfig, --master, or the Pod it runs in."""
+"""How the proxy reaches the API server: by kubeconfig, by --master, or by the service account of its Pod."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 
 def find_access(kubeconfig: str, master: str, env: Mapping[str, str] | None = None) -> ClusterAccess:
-    """Raises Invalid, which says what is missing."""
+    """`env` replaces os.environ in tests. Raises Invalid, which says what is missing."""
     env = os.environ if env is None else env
     if kubeconfig:
         access = load_kubeconfig(kubeconfig)

@@ -1,4 +1,7 @@
-"""NodePort addresses: keywords and CIDRs to networks, and networks to the node's own addresses."""
+"""NodePort addresses: from keywords and CIDRs to networks, and from networks to the node's own addresses. Pure.
+
+Upstream: pkg/proxy/util/nodeport_addresses.go.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,14 @@ import ipaddress
 from collections.abc import Iterable, Sequence
 
 from nodelib.firewall.objects import Family
-from proxy.plan.services import family_of, parse_ip
+from proxy.plan.addresses import family_of, parse_ip
 
 _LOOPBACK = {Family.IPV4: "127.0.0.0/8", Family.IPV6: "::1/128"}
 ANY = ("0.0.0.0/0", "::/0")
 
 
 def expand(given: Sequence[str], node_ips: Iterable[str]) -> tuple[str, ...]:
-    """Keywords (upstream expandNodePortAddressKeywords) become CIDRs; nothing given stays nothing."""
+    """Replace keywords by CIDRs (upstream expandNodePortAddressKeywords)."""
     found: list[str] = []
     for item in given:
         if item == "primary":
@@ -36,9 +39,9 @@ def expand(given: Sequence[str], node_ips: Iterable[str]) -> tuple[str, ...]:
 
 
 def networks(cidrs: Iterable[str], family: Family, *, every: bool = False) -> tuple[str, ...] | None:
-    """Those of `family`; None: every address (none configured for the family, or the zero CIDR).
+    """The CIDRs of `family`; None: every address, because there are none for the family or one is the zero CIDR.
 
-    With `every` the zero CIDR stays one, so that addresses can be told by it.
+    With `every` the zero CIDR is kept, so that addresses can be matched against it.
     """
     own = tuple([cidr for cidr in cidrs if family_of(cidr) is family])
     if not every and (not own or any(cidr.endswith("/0") for cidr in own)):
@@ -47,7 +50,7 @@ def networks(cidrs: Iterable[str], family: Family, *, every: bool = False) -> tu
 
 
 def has_loopback(cidrs: tuple[str, ...] | None) -> bool:
-    """Is 127.0.0.0/8, or a part of it, among them?"""
+    """Whether 127.0.0.0/8 or a part of it is among them. None, every address, includes it."""
     if cidrs is None:
         return True
     loopback = ipaddress.ip_network(_LOOPBACK[Family.IPV4])
@@ -57,7 +60,10 @@ def has_loopback(cidrs: tuple[str, ...] | None) -> bool:
 def node_port_ips(
     cidrs: tuple[str, ...] | None, addresses: Iterable[str], family: Family, *, localhost: bool
 ) -> tuple[str, ...] | None:
-    """The node's own addresses that take NodePorts; None: all. Loopback only with `localhost`, and in IPv4."""
+    """Those of the node's `addresses` that serve NodePorts; None: all.
+
+    Loopback addresses do so only with `localhost`, and only for IPv4.
+    """
     if cidrs is None:
         return None
     found: dict[str, None] = {}

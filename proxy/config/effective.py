@@ -1,20 +1,20 @@
-"""The configuration that is in force, as a KubeProxyConfiguration: for /configz and --write-config-to. Pure.
+"""The settings in force as a KubeProxyConfiguration, for /configz and --write-config-to. Pure.
 
-Every field that is obeyed, with its value after defaulting; what is not obeyed is not in it.
+It has every supported field with its value after defaulting; fields that are ignored are left out.
 """
 
 from __future__ import annotations
 
 from nodelib.json_values import Json
-from proxy.configfile import API_VERSION
-from proxy.settings import Listen, Settings
+from proxy.config.file import API_VERSION
+from proxy.config.settings import Listen, Settings
 
 GROUP = API_VERSION.partition("/")[0]
 _UNITS = (("h", 3600), ("m", 60))
 
 
 def document(settings: Settings) -> Json:
-    """What `--config` would have to hold for the same proxy."""
+    """The document that, given with --config, would configure the same proxy."""
     rules, conntrack, local = settings.rules, settings.conntrack, settings.local
     periods = {
         "syncPeriod": duration_text(rules.sync_period),

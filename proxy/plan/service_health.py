@@ -1,4 +1,7 @@
-"""Which Services want a health check of their own, and how many ready endpoints they have on this node."""
+"""Health checks of single Services: which ports to serve, and how many ready endpoints this node has. Pure.
+
+Upstream: pkg/proxy/healthcheck/service_health.go, fed by HealthCheckNodePorts and LocalReadyEndpoints.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,14 @@ from proxy.model import Desired, NamespacedName
 
 
 def health_check_ports(desired: Desired) -> dict[NamespacedName, int]:
+    """The healthCheckNodePort of each Service that has one."""
     return {
         name.service: port.health_check_node_port for name, port in desired.ports.items() if port.health_check_node_port
     }
 
 
 def local_ready(desired: Desired, wanted: Container[NamespacedName]) -> dict[NamespacedName, int]:
-    """Of those in `wanted`, by address: two ports of one Pod are one endpoint. A terminating one does not count."""
+    """Ready local endpoints of each Service in `wanted`. They are counted by address: two ports of a Pod are one."""
     found: dict[NamespacedName, set[str]] = {}
     for name, endpoints in desired.endpoints.items():
         if name.service in wanted:

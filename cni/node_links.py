@@ -1,7 +1,7 @@
-"""The node's own links, kept as they should be: bridge, overlay, routes to other nodes, and one MTU for all pods.
+"""Keeps the node's own links in order: bridge, overlay, routes to other nodes, and one MTU for all pods.
 
-Blocking (netlink, one look at the paths): the daemon runs it in a thread. What is not ours is never touched: routes
-carry our protocol number, the bridge and the VXLAN link their names.
+Blocking (netlink, and a measurement of the paths), so the daemon runs it in a thread. It touches only what is ours:
+our routes carry our protocol number, the bridge and the VXLAN link have our names.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from cni.plan import node, overlay, routes
 from cni.plan.names import host_ifname
 from cni.ports import KernelSettings, Links, OpenLinks, OpenNamespace, PathMtus
 from cni.settings import CniSettings
-from cni.spec import CNIError, address_range
+from cni.spec.configuration import address_range
+from cni.spec.errors import CNIError
 from cni.sysctls import ensure_bridge_filtered, ensure_forwarding
 from nodelib.errors import Invalid, Permanent
 
@@ -24,8 +25,8 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Wire:
-    """The edges of one node's links."""
+class NodeLinks:
+    """Repairs the links of one node, with the edges that it needs."""
 
     settings: CniSettings
     open_links: OpenLinks
@@ -36,12 +37,12 @@ class Wire:
     def sync(
         self, cidrs: tuple[Network, ...], nodes: tuple[NodeFacts, ...] | None, attachments: Sequence[Attachment]
     ) -> tuple[str, ...]:
-        """Compare and mend. What could not be done and why, one sentence each. `nodes` None: not known yet."""
+        """Compare and repair. Returns what could not be done, one sentence each. `nodes` None: not known yet."""
         own = self._own(nodes)
         versions = sorted({cidr.version for cidr in cidrs})
         problems = [ensure_bridge_filtered(version, self.kernel) for version in versions]
         with self.open_links(None) as links:
-            every = links.links()  # asked for once: with a hundred pods it is a fifth of all that a sync costs
+            every = links.links()  # read once: with a hundred pods this takes a fifth of the whole sync
             for version in versions:
                 ensure_forwarding(version, every, self.kernel)
             device = links.link(overlay.LINK)
@@ -60,15 +61,15 @@ class Wire:
             tunnel = self._overlay(own, cidrs, plan.peers, uplink) if nodes is not None else None
             inner = tunnel.mtu if tunnel else device.mtu if device and nodes is None else 0
             mtu, problem = overlay.pod_mtu(uplink, inner, cidrs)
-            # Measuring the paths to other nodes takes its time: pods may have come meanwhile.
+            # Measuring the paths to other nodes takes long: there may be new pods.
             present = links.links() if tunnel else every
             self._bridge(links, cidrs, self.settings.mtu or mtu, attachments, present)
-            if nodes is not None:  # else the others are not known yet: routes and tunnels stay as they are
-                self._follow(links, plan, tunnel, device)
+            if nodes is not None:  # otherwise routes and tunnels stay as they are
+                self._apply_routes(links, plan, tunnel, device)
         return (*plan.skipped, *(text for text in (problem, *problems) if text))
 
     def remove(self) -> None:
-        """Routes, overlay and bridge."""
+        """Remove routes, overlay and bridge."""
         with self.open_links(None) as links:
             for route in links.routes():
                 if route.protocol == routes.PROTOCOL:
@@ -108,17 +109,17 @@ class Wire:
                 links.set_link(link.name, mtu=mtu)
 
     def _pod_mtu(self, attachment: Attachment, mtu: int) -> None:
-        """The pod's end of its link; a pod that is going away has none any more."""
+        """Set the MTU of the pod's end; a pod that is being deleted has none."""
         try:
             with self.open_namespace(attachment.netns) as inside, self.open_links(inside) as pod:
                 link = pod.link(attachment.key.ifname)
-                # The path may lead to another pod's namespace by now.
+                # The path may belong to another pod's namespace by now.
                 if link is not None and any(item.ip in attachment.addresses for _, item in pod.addresses(link.index)):
                     pod.set_link(link.name, mtu=mtu)
         except CNIError as error:
             log.info("%s keeps its MTU: %s", attachment.pod or attachment.key, error)
 
-    def _follow(
+    def _apply_routes(
         self, links: Links, plan: routes.RoutesPlan, tunnel: OverlayPlan | None, device: LinkFacts | None
     ) -> None:
         """Stale routes first, the overlay before the routes that lead into it."""
@@ -137,7 +138,7 @@ class Wire:
         link = links.link(tunnel.name)
         if link is not None and link.kind != "vxlan":
             raise Invalid(
-                f"there is a {link.kind or 'device'} of that name",
+                f"there is a {link.kind or 'device'} with that name",
                 obj=tunnel.name,
                 step="make the overlay",
                 action="Remove that link: the pod network needs the name.",
@@ -152,7 +153,7 @@ class Wire:
         elif link.mtu != tunnel.mtu or not link.up:
             links.set_link(tunnel.name, mtu=tunnel.mtu)
         if link is None:
-            raise Permanent("it vanished while it was made", obj=tunnel.name, step="make the overlay")
+            raise Permanent("it vanished while it was being made", obj=tunnel.name, step="make the overlay")
         add, remove = overlay.addresses_to_change(tunnel, [item for _, item in links.addresses(link.index)])
         for address in add:
             links.add_address(link.index, address)
@@ -178,11 +179,11 @@ def _shown(tunnel: OverlayPlan) -> tuple[Address, int, int]:
 
 
 def ensure_bridge(links: Links, plan: BridgePlan, in_use: Collection[Address] = ()) -> LinkFacts:
-    """Make the bridge what `plan` says. Raises Invalid when the name is another link's."""
+    """Make or repair the bridge as `plan` says. Raises Invalid when another kind of link has its name."""
     link = links.link(plan.name)
     if link is not None and link.kind != "bridge":
         raise Invalid(
-            f"there is a {link.kind or 'device'} of that name",
+            f"there is a {link.kind or 'device'} with that name",
             obj=plan.name,
             step="make the node's bridge",
             action="Remove that link or choose another bridge name.",
@@ -195,7 +196,7 @@ def ensure_bridge(links: Links, plan: BridgePlan, in_use: Collection[Address] = 
     elif todo.bring_up or todo.set_mtu or todo.set_mac:
         links.set_link(plan.name, mtu=todo.set_mtu or None, mac=todo.set_mac or None)
     if link is None:
-        raise Permanent("it vanished while it was made", obj=plan.name, step="make the node's bridge")
+        raise Permanent("it vanished while it was being made", obj=plan.name, step="make the node's bridge")
     for address in todo.add:
         links.add_address(link.index, address)
     for address in todo.remove:

@@ -1,7 +1,7 @@
 """KubeProxyConfiguration (kubeproxy.config.k8s.io/v1alpha1), read strictly: an unknown field is an error.
 
-`SUPPORTED` and `IGNORED` are the whole schema (k8s.io/kube-proxy/config/v1alpha1). A field of IGNORED is
-checked for its type and, when it asks for anything, answered by one line at the start.
+`SUPPORTED` and `IGNORED` are the whole schema (k8s.io/kube-proxy/config/v1alpha1). The type of an IGNORED field is
+checked; if it is set to anything, one log line at the start says that it is ignored.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ _HEAD = f"Begin it with `apiVersion: {API_VERSION}` and `kind: KubeProxyConfigur
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """A key that is given twice is an error, as in upstream's strict decoding."""
+    """Refuses a key that is given twice, as upstream's strict decoding does."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set()
@@ -143,7 +143,7 @@ class _StrictLoader(yaml.SafeLoader):
 
 
 def read_config(path: str) -> tuple[Json, tuple[str, ...]]:
-    """Values by dotted field name, and the lines to log. Raises Invalid, which names the file and the field."""
+    """Values by dotted field name, and lines to log. Raises Invalid, naming the file and the field."""
     try:
         with open(path, encoding="utf-8") as file:
             content = yaml.load(file, Loader=_StrictLoader)
@@ -153,7 +153,7 @@ def read_config(path: str) -> tuple[Json, tuple[str, ...]]:
 
 
 def decode_config(content: object, path: str) -> tuple[Json, tuple[str, ...]]:
-    """The same for a document already parsed."""
+    """The same for a document that has been parsed already."""
     if not isinstance(content, dict):
         raise _wrong(path, "not a mapping", _HEAD)
     if content.get("kind") != "KubeProxyConfiguration" or content.get("apiVersion") != API_VERSION:

@@ -1,20 +1,20 @@
-"""What follows from the Settings: the frame of the rules, NodePort addresses, sysctls. Pure."""
+"""What follows from the settings: the rules' context, NodePort addresses, sysctls. Pure."""
 
 from __future__ import annotations
 
 from nodelib.firewall.objects import Family
+from proxy.config.settings import ConntrackSettings, LocalSettings, Settings
+from proxy.plan.addresses import family_of
 from proxy.plan.context import Context, LocalDetector, by_cidr, by_interface, mark_text
-from proxy.plan.listen import ANY, expand, has_loopback, networks
-from proxy.plan.services import family_of
-from proxy.settings import ConntrackSettings, LocalSettings, Settings
+from proxy.plan.node_port_addresses import ANY, expand, has_loopback, networks
 
 ROUTE_LOCALNET = "net/ipv4/conf/all/route_localnet"
 TCP_LIBERAL = "net/netfilter/nf_conntrack_tcp_be_liberal"
-_MOST_CONNECTIONS = 1 << 20  # of the limit that grows with the cores
+_MOST_CONNECTIONS = 1 << 20  # maxPerCore times the cores is capped here
 
 
 def context(settings: Settings, family: Family) -> Context:
-    """What the configuration says for `family`, before the Node is known."""
+    """The rules' context as the configuration has it for `family`, before the Node is known."""
     given = _node_port_addresses(settings)
     named = tuple([item for item in given if item != "primary"])
     reachable = bool(named or not given) and has_loopback(networks(expand(named, ()), Family.IPV4))
@@ -29,7 +29,7 @@ def context(settings: Settings, family: Family) -> Context:
 
 
 def detector(local: LocalSettings, family: Family) -> LocalDetector:
-    """With NodeCIDR it is known with the Node only."""
+    """How to recognize local traffic. With NodeCIDR this needs the Node; until then, no detector."""
     if local.mode == "BridgeInterface":
         return by_interface(local.bridge)
     if local.mode == "InterfaceNamePrefix":
@@ -41,23 +41,23 @@ def detector(local: LocalSettings, family: Family) -> LocalDetector:
 
 
 def node_port_networks(settings: Settings, family: Family, node_ips: tuple[str, ...]) -> tuple[str, ...] | None:
-    """Where NodePorts are served, None for every address of the node."""
+    """Networks in which NodePorts are served; None: every address of the node."""
     given = _node_port_addresses(settings)
     cidrs = networks(expand(given, node_ips), family)
     if cidrs is None and given and all(item == "primary" for item in given):
-        return ()  # the node has no address of this family (yet): better no NodePorts than all addresses
+        return ()  # no node address of this family yet: better no NodePorts than all addresses
     if cidrs is None and settings.mode == "nftables":
-        return networks(ANY, family, every=True)  # there each address is named
+        return networks(ANY, family, every=True)  # its maps need each address
     return cidrs
 
 
 def _node_port_addresses(settings: Settings) -> tuple[str, ...]:
-    """Upstream's defaults: every address, in nftables mode the node's primary one."""
+    """With upstream's defaults: every address, or in nftables mode the node's primary one."""
     return settings.node_port_addresses or (("primary",) if settings.mode == "nftables" else ())
 
 
 def sysctls(settings: Settings, cpus: int) -> dict[str, int]:
-    """Those that the rules and connection tracking want, by name."""
+    """The values to set, by sysctl name with slashes: for the rules and for connection tracking."""
     wanted: dict[str, int] = {}
     if context(settings, Family.IPV4).localhost_node_ports:
         wanted[ROUTE_LOCALNET] = 1

@@ -1,13 +1,13 @@
-"""The packet filter rules of the pod network, as values. Pure.
+"""The packet filter rules of the pod network in the iptables form. Pure.
 
-What they do, in the words of the field:
-- masquerade: a pod's packet to a destination outside (not one of `non_masquerade`) leaves with the node's address;
-  pod to pod and pod to node never are translated.
-- hostPorts: node address and port -> pod address and port; a pod that reaches itself that way, and 127.0.0.1, are
-  masqueraded, because the answer must come back through here.
-- localnet: with route_localnet on the bridge (needed for 127.0.0.1:hostPort) a pod could address the node's own
-  127.0.0.0/8; such packets end before any other rule sees them (CVE-2020-8558).
-- forward: pod traffic passes a FORWARD policy of DROP (Docker sets one), unless somebody's rule refused it before.
+What they do:
+- masquerade: a pod's packet to a destination outside the cluster (not in `non_masquerade`) leaves with the node's
+  address; traffic from pod to pod and from pod to node is never translated.
+- hostPorts: node address and port are translated to pod address and port. A pod that reaches itself that way, and
+  127.0.0.1, are masqueraded, because the answer must come back through this node's rules.
+- localnet: with route_localnet on the bridge, which 127.0.0.1:hostPort needs, a pod could address the node's own
+  127.0.0.0/8. Such packets are dropped before any other rule sees them (CVE-2020-8558).
+- forward: pod traffic passes a FORWARD policy of DROP, as Docker sets it, unless another rule refused it before.
 """
 
 from __future__ import annotations
@@ -16,36 +16,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
 
-from cni.model import Address, Attachment, HostPort, Network, PortMapping
+from cni.model import Address, FirewallFacts, HostPort, Network
+from cni.plan.hostports import target
 from cni.plan.names import network_suffix
 from nodelib.firewall.objects import Chain, Jump, Rule, TableChange, comment, jump, rule
 
-# What stays on its link whatever its source: never masqueraded.
+# Destinations that never leave their link: never masqueraded.
 LOCAL = {4: (ip_network("224.0.0.0/4"),), 6: (ip_network("fe80::/10"), ip_network("ff00::/8"))}
-_LOOPBACK = ip_network("127.0.0.0/8")  # the kernel never forwards from or to ::1, whatever is set
-
-
-@dataclass(frozen=True, slots=True)
-class FirewallFacts:
-    """What the rules of one address family are made of.
-
-    `pod_cidrs` and `host_ports` are of that family. `bridge_filtered`: bridge-nf-call-iptables (or -ip6tables) is
-    on, so that bridged answers are translated back.
-    """
-
-    network: str
-    bridge: str
-    pod_cidrs: tuple[Network, ...]
-    non_masquerade: tuple[Network, ...] = ()
-    masquerade: bool = True
-    host_ports: tuple[HostPort, ...] = ()
-    bridge_filtered: bool = True
-    version: int = 4
+_LOOPBACK = ip_network("127.0.0.0/8")  # the kernel never forwards from or to ::1
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Our chains for one network; 28 characters at most."""
+    """The names of our chains for one network, 28 characters at most."""
 
     postrouting: str
     hostports: str
@@ -60,20 +43,8 @@ def chain_names(network: str) -> Names:
     return Names(*(f"NODEWRIGHT-{part}{suffix}" for part in ("POSTROUTE", "HOSTPORTS", "LOCALNET", "FORWARD")))
 
 
-def host_ports(attachments: Iterable[Attachment], version: int = 4) -> tuple[HostPort, ...]:
-    """Every hostPort of the attachments, in an order that does not depend on theirs; a set hostIP comes first."""
-    every = [
-        HostPort(mapping, address, item.pod)
-        for item in attachments
-        for address in item.addresses
-        for mapping in item.port_mappings
-        if address.version == version and _same_family(mapping, version)
-    ]
-    return tuple(sorted(every, key=_order))
-
-
 def chains(facts: FirewallFacts) -> dict[str, tuple[Chain, ...]]:
-    """Our chains by table, whole."""
+    """Our chains with all their rules, by table."""
     own = chain_names(facts.network)
     guard = Chain(own.localnet, (rule(comment("pods have no business with the node's loopback"), jump("DROP")),))
     return ({"raw": (guard,)} if facts.version == 4 else {}) | {
@@ -86,7 +57,7 @@ def chains(facts: FirewallFacts) -> dict[str, tuple[Chain, ...]]:
 
 
 def jumps(facts: FirewallFacts) -> dict[str, tuple[Jump, ...]]:
-    """What leads to our chains, by table."""
+    """The jumps to our chains, by table."""
     own = chain_names(facts.network)
     local = ("-m", "addrtype", "--dst-type", "LOCAL")
     host = rule(comment("nodewright hostPorts"), local, jump(own.hostports))
@@ -95,7 +66,7 @@ def jumps(facts: FirewallFacts) -> dict[str, tuple[Jump, ...]]:
         "nat": (
             Jump("PREROUTING", host, insert=False),
             Jump("OUTPUT", host, insert=False),
-            # Last: whoever marked a packet for masquerade (a service proxy) has had its turn.
+            # Appended: a service proxy that marked a packet for masquerade comes first.
             Jump("POSTROUTING", rule(comment("nodewright masquerade"), jump(own.postrouting)), insert=False),
         ),
         "filter": (Jump("FORWARD", rule(comment("nodewright pod traffic"), jump(own.forward)), insert=False),),
@@ -103,7 +74,7 @@ def jumps(facts: FirewallFacts) -> dict[str, tuple[Jump, ...]]:
 
 
 def removal(facts: FirewallFacts, present: Mapping[str, Sequence[Jump]]) -> tuple[TableChange, ...]:
-    """What takes all of it away; `present` are those of our jumps that exist, by table."""
+    """The changes that remove everything; `present`: those of our jumps that exist, by table."""
     return tuple(
         TableChange(table, remove_jumps=tuple(present.get(table, ())), delete=tuple(chain.name for chain in items))
         for table, items in chains(facts).items()
@@ -129,7 +100,7 @@ def _host_port_masquerade(facts: FirewallFacts) -> list[Rule]:
         to = ("-d", _host(address), "-p", protocol, "-m", protocol, "--dport", str(port))
         sources = [_host(address), *([str(_LOOPBACK)] if facts.version == 4 else [])]
         if not facts.bridge_filtered:
-            # The answer to a pod on the same bridge would not pass here and keep the wrong source.
+            # The answer to a pod on the same bridge would bypass these rules and keep the wrong source.
             sources += [str(cidr) for cidr in facts.pod_cidrs if address in cidr]
         for source in sources:
             only = ("-m", "conntrack", "--ctstate", "DNAT")
@@ -145,12 +116,6 @@ def _dnat(item: HostPort) -> Rule:
     return rule(where, what, label, jump("DNAT"), "--to-destination", target(item))
 
 
-def target(item: HostPort) -> str:
-    """Address and port of the pod, as iptables and nft write them."""
-    shown = f"[{item.address}]" if item.address.version == 6 else str(item.address)
-    return f"{shown}:{item.mapping.container_port}"
-
-
 def _host(address: Address) -> str:
     return f"{address}/{address.max_prefixlen}"
 
@@ -160,19 +125,10 @@ def _forward(cidrs: Sequence[Network]) -> list[Rule]:
 
 
 def collapsed(networks: Iterable[Network]) -> list[Network]:
-    """Without those inside another, sorted: the same set always makes the same rules. All of one family."""
+    """`networks`, all of one family, sorted and without those inside another: equal sets make equal rules."""
     distinct = sorted(set(networks), key=lambda n: (int(n.network_address), n.prefixlen))
     kept: list[Network] = []
     for item in distinct:
         if not any(item.subnet_of(other) for other in kept):  # type: ignore[arg-type]
             kept.append(item)
     return kept
-
-
-def _same_family(mapping: PortMapping, version: int) -> bool:
-    return not mapping.host_ip or ip_address(mapping.host_ip).version == version
-
-
-def _order(item: HostPort) -> tuple[bool, str, str, int, int]:
-    mapping = item.mapping
-    return (not mapping.host_ip, mapping.host_ip, mapping.protocol, mapping.host_port, int(item.address))

@@ -1,4 +1,4 @@
-"""What the proxy answers over HTTP: health for the kubelet and load balancers; metrics, mode and configuration."""
+"""The proxy's HTTP handlers: /healthz and /livez on one port; /metrics, /proxyMode and /configz on another."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from aiohttp import web
 
 from nodelib.clock import Clock
+from proxy.config.effective import GROUP, document
+from proxy.config.settings import Settings
 from proxy.edge.metrics import Metrics
 from proxy.edge.servers import Handler, json_response, serve, text_response
-from proxy.effective import GROUP, document
 from proxy.health import Health
-from proxy.settings import Settings
 
 
 async def serve_health(settings: Settings, health: Health, metrics: Metrics, clock: Clock) -> None:
@@ -28,7 +28,7 @@ async def serve_metrics(settings: Settings, metrics: Metrics) -> None:
 
 
 def health_routes(health: Health, metrics: Metrics, clock: Clock) -> Mapping[str, Handler]:
-    """/healthz says whether the node is to get traffic, /livez only whether the proxy is well."""
+    """/healthz says whether the node should get traffic, /livez only whether the proxy is healthy."""
 
     async def healthz(_: web.Request) -> web.Response:
         healthy, body = health.report(clock.now(), with_node=True)
@@ -44,12 +44,12 @@ def health_routes(health: Health, metrics: Metrics, clock: Clock) -> Mapping[str
 
 
 def metrics_routes(settings: Settings, metrics: Metrics) -> Mapping[str, Handler]:
-    """As upstream's serveMetrics (cmd/kube-proxy/app/server.go), profiling left out."""
+    """As upstream's serveMetrics (cmd/kube-proxy/app/server.go), without profiling."""
 
-    async def figures(_: web.Request) -> web.Response:
+    async def prometheus_text(_: web.Request) -> web.Response:
         return text_response(metrics.text())
 
-    async def well(_: web.Request) -> web.Response:
+    async def ok(_: web.Request) -> web.Response:
         return text_response("ok")
 
     async def mode(_: web.Request) -> web.Response:
@@ -58,4 +58,4 @@ def metrics_routes(settings: Settings, metrics: Metrics) -> Mapping[str, Handler
     async def configz(_: web.Request) -> web.Response:
         return json_response({GROUP: document(settings)})
 
-    return {"/metrics": figures, "/healthz": well, "/proxyMode": mode, "/configz": configz}
+    return {"/metrics": prometheus_text, "/healthz": ok, "/proxyMode": mode, "/configz": configz}

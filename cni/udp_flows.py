@@ -1,4 +1,4 @@
-"""Makes UDP clients follow a change of host ports at once."""
+"""Deletes conntrack entries after a change of host ports, so that UDP clients reach the right pod at once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 
 def follow(open_links: OpenLinks, old: Collection[HostPort], new: Collection[HostPort]) -> None:
-    """Forget the conntrack entries that a change from `old` to `new` made wrong. Blocking. Raises Permanent."""
+    """Delete the conntrack entries that a change from `old` to `new` made wrong. Blocking. Raises Permanent."""
     added, removed = hostports.udp_changes(old, new)
     if not added and not removed:
         return
@@ -25,4 +25,4 @@ def follow(open_links: OpenLinks, old: Collection[HostPort], new: Collection[Hos
         conntrack = Conntrack(Family.IPV4 if version == 4 else Family.IPV6)
         stale = hostports.stale_flows(conntrack.list_udp(), local, added, removed)
         if stale:
-            log.info("host ports changed: %d IPv%d UDP flows forgotten", conntrack.delete(stale), version)
+            log.info("host ports changed: %d IPv%d UDP flows deleted", conntrack.delete(stale), version)

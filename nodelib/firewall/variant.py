@@ -1,8 +1,8 @@
-"""Which iptables this machine uses: the nft variant, the legacy one, or whatever `iptables` is.
+"""Finds the iptables variant that this machine uses: nft, legacy, or whatever `iptables` is.
 
-Two variants write to two different places in the kernel, and a node must use the one that the others on
-it use. Follows kubernetes-sigs/iptables-wrappers: a hint chain decides (KUBE-IPTABLES-HINT of the kubelet,
-and a canary of ours from an earlier run), else the variant that has more rules.
+The two variants write to different places in the kernel, and all programs of a node must use the same one. As in
+kubernetes-sigs/iptables-wrappers, a hint chain decides (the kubelet's KUBE-IPTABLES-HINT, or a canary of an earlier
+run of ours), else the variant with more rules.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ Which = Callable[[str], str | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Backend:
-    """`variant` is "nft", "legacy" or "" (the plain names); `reason` says why it was taken."""
+class Variant:
+    """`name` is "nft", "legacy" or "" (the tools' plain names); `reason` says why it was chosen."""
 
-    variant: str
+    name: str
     reason: str = ""
 
     def tool(self, family: Family) -> str:
         base = "iptables" if family is Family.IPV4 else "ip6tables"
-        return f"{base}-{self.variant}" if self.variant else base
+        return f"{base}-{self.name}" if self.name else base
 
     def restore(self, family: Family) -> str:
         return f"{self.tool(family)}-restore"
@@ -40,41 +40,41 @@ class Backend:
         return f"{self.tool(family)}-save"
 
 
-DEFAULT = Backend("")
+DEFAULT = Variant("")
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What one variant has: a hint chain, and its number of rules, both families together."""
+    """What one variant has in the kernel: whether a hint chain, and how many rules, both families together."""
 
     hint: bool
     rules: int
 
 
-def choose(nft: Seen, legacy: Seen) -> Backend:
+def choose(nft: Seen, legacy: Seen) -> Variant:
     """The variant to use. Pure."""
     if nft.hint:
-        return Backend("nft", "a hint chain stands in the nft tables")
+        return Variant("nft", "the nft tables have a hint chain")
     if legacy.hint:
-        return Backend("legacy", "a hint chain stands in the legacy tables")
+        return Variant("legacy", "the legacy tables have a hint chain")
     if legacy.rules > nft.rules:
-        return Backend("legacy", f"legacy has {legacy.rules} rules, nft {nft.rules}")
-    return Backend("nft", f"nft has {nft.rules} rules, legacy {legacy.rules}")
+        return Variant("legacy", f"legacy has {legacy.rules} rules, nft {nft.rules}")
+    return Variant("nft", f"nft has {nft.rules} rules, legacy {legacy.rules}")
 
 
-async def detect(*, run: Run = command.run, which: Which = shutil.which) -> Backend:
-    """Look at what stands in the kernel. Without both variants installed there is nothing to choose."""
-    variants = [variant for variant in ("nft", "legacy") if which(f"iptables-{variant}-save")]
-    if len(variants) < 2:
-        return Backend("", "only one variant of iptables is installed")
-    nft, legacy = await asyncio.gather(_look("nft", run, which), _look("legacy", run, which))
+async def detect(*, run: Run = command.run, which: Which = shutil.which) -> Variant:
+    """Choose by what the kernel has. Unless both variants are installed there is nothing to choose."""
+    installed = [name for name in ("nft", "legacy") if which(f"iptables-{name}-save")]
+    if len(installed) < 2:
+        return Variant("", "only one variant of iptables is installed")
+    nft, legacy = await asyncio.gather(_inspect("nft", run, which), _inspect("legacy", run, which))
     return choose(nft, legacy)
 
 
-async def _look(variant: str, run: Run, which: Which) -> Seen:
+async def _inspect(name: str, run: Run, which: Which) -> Seen:
     hint, rules = False, 0
     for family in Family:
-        tool = Backend(variant).save(family)
+        tool = Variant(name).save(family)
         if not which(tool):
             continue
         try:

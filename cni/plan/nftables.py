@@ -1,17 +1,18 @@
-"""The same rules as one nftables table of our own, for nodes whose proxy speaks nftables. Pure.
+"""The same rules as one nftables table of our own, for nodes whose proxy uses nftables. Pure.
 
-The table is replaced whole in one transaction (`delete table` and its new content in one input), so that there is
-no moment without it. A verdict of accept in it cannot undo another table's drop: with a FORWARD policy of DROP
-set through iptables, `nodewright doctor` must say so; this table has no forward chain.
+The table is replaced as a whole in one transaction (`delete table` and its new content in one input), so it never
+disappears. An accept verdict in it cannot undo another table's drop, so it has no forward chain: `nodewright doctor`
+reports a FORWARD policy of DROP that was set through iptables.
 """
 
 from __future__ import annotations
 
-from cni.model import HostPort
-from cni.plan.masq import LOCAL, FirewallFacts, collapsed, target
+from cni.model import FirewallFacts, HostPort
+from cni.plan.hostports import target
+from cni.plan.iptables import LOCAL, collapsed
 from cni.plan.names import network_suffix
 
-_NAMES = {4: "ip", 6: "ip6"}  # of tables, and of the protocol in a rule
+_NAMES = {4: "ip", 6: "ip6"}  # table family, and protocol in a rule
 
 
 def table_name(network: str) -> str:
@@ -37,12 +38,12 @@ def transaction(facts: FirewallFacts) -> str:
 
 
 def removal(network: str) -> str:
-    """Both families."""
+    """Input for `nft -f -` that removes our tables of both families."""
     return "\n".join([*_replaced(network, 4), *_replaced(network, 6), ""])
 
 
 def _replaced(network: str, version: int) -> list[str]:
-    # Added first, because deleting what does not exist fails the whole transaction.
+    # Added first, because deleting a missing table fails the whole transaction.
     return [f"{verb} table {_NAMES[version]} {table_name(network)}" for verb in ("add", "delete")]
 
 

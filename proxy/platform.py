@@ -1,4 +1,7 @@
-"""What is set and looked up on the machine: sysctls, counters, addresses."""
+"""The machine: sysctls and OOM score set at the start, addresses and counters read for each full sync.
+
+Upstream: platformSetup in cmd/kube-proxy/app/server_linux.go.
+"""
 
 from __future__ import annotations
 
@@ -9,25 +12,25 @@ from pathlib import Path
 
 from nodelib.errors import Temporary
 from nodelib.firewall.objects import Family
-from proxy import derive
-from proxy.edge import addresses, nfacct, sysctl
+from proxy.config import derive
+from proxy.config.settings import Settings
+from proxy.edge import local_addresses, nfacct, sysctl
 from proxy.model import NodeFacts
 from proxy.plan.context import CT_INVALID_COUNTER, LOCALHOST_COUNTER, Context
-from proxy.plan.listen import node_port_ips
-from proxy.settings import Settings
+from proxy.plan.node_port_addresses import node_port_ips
 
 log = logging.getLogger(__name__)
 
 
-def refiner(settings: Settings, family: Family) -> Callable[[Context, NodeFacts], Context]:
-    """For each full sync: counters, sysctls and addresses as they are then. Blocking."""
+def context_reader(settings: Settings, family: Family) -> Callable[[Context, NodeFacts], Context]:
+    """A function that puts counters, sysctls and addresses, as they are now, into a context. It blocks."""
 
-    def refine(ctx: Context, node: NodeFacts) -> Context:
+    def read(ctx: Context, node: NodeFacts) -> Context:
         chosen = None
         cidrs = derive.node_port_networks(settings, family, node.ips)
         if cidrs is not None:
             localhost = ctx.localhost_node_ports
-            chosen = node_port_ips(cidrs, addresses.local_addresses(), family, localhost=localhost)
+            chosen = node_port_ips(cidrs, local_addresses.local_addresses(), family, localhost=localhost)
         counters = [name for name in (CT_INVALID_COUNTER, LOCALHOST_COUNTER) if nfacct.ensure(name)]
         return replace(
             ctx,
@@ -36,11 +39,11 @@ def refiner(settings: Settings, family: Family) -> Callable[[Context, NodeFacts]
             tcp_liberal=bool(sysctl.read_int(derive.TCP_LIBERAL)),
         )
 
-    return refine
+    return read
 
 
 def set_sysctls(settings: Settings) -> None:
-    """route_localnet and conntrack's limits. What cannot be set is one line each: the rules work without."""
+    """Set route_localnet and conntrack's limits. One that cannot be set is logged: the rules work without it."""
     for name, value in derive.sysctls(settings, sysctl.cpu_count()).items():
         try:
             if sysctl.ensure(name, value):
@@ -50,6 +53,7 @@ def set_sysctls(settings: Settings) -> None:
 
 
 def set_oom_score(value: int) -> None:
+    """Set this process's oom_score_adj, -1000 to 1000. A refusal is logged."""
     try:
         Path("/proc/self/oom_score_adj").write_text(str(value))
     except OSError as error:

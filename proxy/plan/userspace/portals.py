@@ -1,6 +1,6 @@
-"""The userspace mode, as upstream had it until 1.25: the kernel only redirects to sockets of the proxy. Pure.
+"""The chains of the userspace mode, and the sockets of the proxy that they redirect to. Pure.
 
-Chains and wording follow pkg/proxy/userspace/proxier.go of Kubernetes 1.25. A Service port has one socket for traffic
+Names and comments follow pkg/proxy/userspace/proxier.go of Kubernetes 1.25. A Service port has one socket for traffic
 to its cluster IP and, when its two traffic policies differ, a second one for traffic from outside.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from nodelib.firewall.canonical import chain_fingerprint, missing_jumps, standing_jumps
+from nodelib.firewall.canonical import chain_fingerprint, missing_jumps, present_jumps
 from nodelib.firewall.objects import Chain, Change, Jump, Rule, TableChange, TableContent, comment, jump, rule
 from proxy.model import Desired, Endpoint, ServicePort, ServicePortName
 from proxy.plan.context import Context
@@ -23,7 +23,7 @@ _LOCAL = ("-m", "addrtype", "--dst-type", "LOCAL")
 
 
 class SocketName(NamedTuple):
-    """Which socket: of which port, and for traffic from outside or from within."""
+    """A socket: its service port, and whether it serves traffic from outside (`external`) or to the cluster IP."""
 
     port: ServicePortName
     external: bool
@@ -34,7 +34,7 @@ class SocketName(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """What a socket chooses from. `affinity_seconds` 0: every client is served in turn."""
+    """The endpoints that a socket chooses from. `affinity_seconds` 0: plain round robin."""
 
     endpoints: Endpoints
     affinity_seconds: int = 0
@@ -45,7 +45,7 @@ class Pool:
 
 
 def pools(desired: Desired, names: Iterable[ServicePortName], ctx: Context) -> dict[SocketName, Pool]:
-    """The sockets of the ports in `names`, SCTP left out: a socket cannot pass it on."""
+    """The sockets of the ports in `names`, each with its endpoints. SCTP is left out: it cannot be relayed."""
     found: dict[SocketName, Pool] = {}
     for name in names:
         port = desired.ports.get(name)
@@ -65,7 +65,7 @@ def _pools(port: ServicePort, endpoints: Sequence[Endpoint], ctx: Context) -> di
 
 
 def chains(desired: Desired, ports: Mapping[SocketName, int], ctx: Context) -> tuple[Chain, ...]:
-    """Our four chains, whole; `ports`: where each socket listens."""
+    """Our four chains with all their rules; `ports`: the port on which each socket listens."""
     portals: list[Rule] = []
     node_ports: list[Rule] = []
     for name in sorted(desired.ports):
@@ -93,7 +93,7 @@ def chains(desired: Desired, ports: Mapping[SocketName, int], ctx: Context) -> t
 
 
 def jumps() -> tuple[Jump, ...]:
-    """Each is inserted before all others, so that the portals end before the NodePorts."""
+    """Jumps to our chains. Each is inserted at the top, so the last ones, the portals, come before the NodePorts."""
     found = []
     for chain, target in zip(_HOOKS, NODE_PORTS, strict=True):
         text = comment("handle service NodePorts; NOTE: this must be the last rule in the chain")
@@ -105,7 +105,7 @@ def jumps() -> tuple[Jump, ...]:
 
 
 def plan(wanted: Sequence[Chain], kernel: TableContent, ctx: Context) -> Change:
-    """What is missing or different in table nat, as read just now (built-in chains with their rules)."""
+    """The change from `kernel`, table nat as read just now, to the chains in `wanted` and the jumps to them."""
     different = tuple(
         [
             chain
@@ -118,9 +118,9 @@ def plan(wanted: Sequence[Chain], kernel: TableContent, ctx: Context) -> Change:
 
 
 def removal(kernel: TableContent, ctx: Context) -> Change:
-    """All of it gone."""
+    """The change that removes all of it."""
     ours = tuple([name for name in (*PORTALS, *NODE_PORTS) if kernel.has(name)])
-    return (TableChange("nat", remove_jumps=standing_jumps(kernel, jumps(), ctx.family), delete=ours),)
+    return (TableChange("nat", remove_jumps=present_jumps(kernel, jumps(), ctx.family), delete=ours),)
 
 
 def _redirect(port: ServicePort, listening: int, *match: str) -> Rule:

@@ -1,4 +1,4 @@
-"""Whose rule is it that iptables-restore refused? Pure."""
+"""Finds the service port whose rule iptables-restore refused. Pure."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from proxy.model import Desired, ServicePortName
 from proxy.plan.iptables.names import chain_names, endpoint_chain, is_service_chain
 
 
-def culprit(line: str, desired: Desired) -> ServicePortName | None:
-    """The port that wrote `line`: told by its chain, else by the comment that every rule of a port begins with."""
+def refused_port(line: str, desired: Desired) -> ServicePortName | None:
+    """The port that `line` belongs to, by its chain, else by the comment that every rule of a port begins with."""
     words = line.replace('"', "").split()
     chain = next((word.lstrip(":") for word in words[:2] if is_service_chain(word.lstrip(":"))), "")
     comment = words[words.index("--comment") + 1] if "--comment" in words[:-1] else ""
