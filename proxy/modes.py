@@ -11,11 +11,11 @@ from nodelib import command
 from nodelib.clock import SystemClock
 from nodelib.command import CommandError
 from nodelib.errors import NodewrightError, NotFound
-from nodelib.firewall.generation import read_generation
 from nodelib.firewall.iptables import Iptables
 from nodelib.firewall.objects import Family
 from nodelib.firewall.variant import Variant, detect
 from nodelib.nft.edge import NftError, NftTable
+from nodelib.nft.generation import read_generation
 from proxy import platform
 from proxy.backends.base import Backend
 from proxy.backends.context import NodeContext

@@ -110,7 +110,7 @@ def _routed(leg: Leg, facts: Facts) -> str:
     route, host = leg.outcome.route, split(leg.outcome.to)[0]
     if route is None:
         return ""
-    return replace(route, via=facts.named(route.via) if route.via else "").told(facts.named(host))
+    return replace(route, via=facts.named(route.via) if route.via else "").describe(facts.named(host))
 
 
 def _hop(hop: Hop, facts: Facts) -> Iterable[str]:

@@ -104,7 +104,7 @@ def _no_way_in(packet: Packet, facts: Facts, machine: Machine) -> tuple[str, ...
         route = machine.fib(packet)
         if route.dev == machine.link and not route.verdict:
             return ()
-        way = route.told(packet.destination)
+        way = route.describe(packet.destination)
         return (f"this machine's way to {known} does not lead to a node: {way}", *_doors(packet.destination, facts))
     inside = facts.cluster_ip(packet.destination)
     return (f"{known} is a cluster IP: only nodes and their pods know it", *_doors("", facts)) if inside else ()
@@ -157,7 +157,7 @@ def _ended(legs: tuple[Leg, ...], world: _World) -> Path:
     route, known = outcome.route, facts.names.get(host, "")
     untranslated = f"no rule of {leg.node} translates {outcome.to}: {known} {_why_untranslated(outcome)}"
     if outcome.verdict != "ACCEPT":
-        why = [f"{leg.node}: {route.told(facts.named(host))}"] if route is not None and route.verdict else []
+        why = [f"{leg.node}: {route.describe(facts.named(host))}"] if route is not None and route.verdict else []
         return Path(legs, False, (*why, *([untranslated] if why and known.startswith("Service") else [])))
     pod = facts.pod_at(host)
     if pod is not None:
@@ -188,8 +188,8 @@ def _left(legs: tuple[Leg, ...], host: str, world: _World) -> Path:
         return Path(legs, True, ("it leaves the cluster",), leaves=True)
     onward = machine.fib(replace(legs[-1].packet, source=route.via, destination=host, interface="", mark=0))
     if onward.verdict:
-        return Path(legs, False, (f"on this machine: {onward.told(host)}",))
-    return Path(legs, True, (f"it leaves the cluster; on this machine {onward.told(host)}",), leaves=True)
+        return Path(legs, False, (f"on this machine: {onward.describe(host)}",))
+    return Path(legs, True, (f"it leaves the cluster; on this machine {onward.describe(host)}",), leaves=True)
 
 
 def policies(pod: Json | None, facts: Facts, direction: str) -> list[str]:

@@ -28,6 +28,7 @@ from cni.edge.messages import (
 )
 from cni.model import Bucket
 from nodelib.errors import NotFound
+from nodelib.netlink import attribute, attributes, nested
 
 # linux/pkt_sched.h, linux/pkt_cls.h, linux/tc_act/tc_mirred.h
 _ROOT, _INGRESS, _INGRESS_HANDLE, _HANDLE = 0xFFFFFFFF, 0xFFFFFFF1, 0xFFFF0000, 0x00010000
@@ -37,7 +38,6 @@ _U32_SEL, _U32_ACT, _U32_TERMINAL = 5, 7, 1
 _ACT_KIND, _ACT_OPTIONS, _MIRRED_PARMS, _STOLEN, _EGRESS_REDIR = 1, 2, 2, 4, 1
 _ETHERNET = 1  # TC_LINKLAYER_ETHERNET
 _RATE_SPEC = struct.Struct("=BBHhHI")  # tc_ratespec
-_NESTED = 1 << 15
 
 
 class ShapingCalls(Channel):
@@ -53,8 +53,8 @@ class ShapingCalls(Channel):
         """Replace the root queue of a link by a token bucket."""
         rate = _RATE_SPEC.pack(0, _ETHERNET, 0, 0, 0, min(bucket.rate, 0xFFFFFFFF))
         params = rate + bytes(_RATE_SPEC.size) + struct.pack("=III", bucket.limit, 0, 0)
-        options = _attr(_TBF_PARMS, params) + _attr(_TBF_BURST, struct.pack("=I", bucket.burst))
-        options += _attr(_TBF_RATE64, struct.pack("=Q", bucket.rate))
+        options = attribute(_TBF_PARMS, params) + attribute(_TBF_BURST, struct.pack("=I", bucket.burst))
+        options += attribute(_TBF_RATE64, struct.pack("=Q", bucket.rate))
         message = _message(NEWQDISC, CREATE | REPLACE, index, _ROOT, _HANDLE, "tbf", options)
         self.call([message], step="set bandwidth limit", obj=f"link {index}")
 
@@ -65,9 +65,9 @@ class ShapingCalls(Channel):
             self.call([_message(DELQDISC, 0, index, _INGRESS, _INGRESS_HANDLE, "", b"")], "remove queue", str(index))
         self.call([ingress], step="add ingress queue", obj=f"link {index}")
         every = struct.pack("=BBBxHHhhI", _U32_TERMINAL, 0, 1, 0, 0, 0, 0, 0) + struct.pack("=IIii", 0, 0, 0, 0)
-        mirred = _attr(_MIRRED_PARMS, struct.pack("=IIiiiiI", 0, 0, _STOLEN, 0, 0, _EGRESS_REDIR, to))
-        action = _attr(_ACT_KIND, b"mirred\0") + _attr(_ACT_OPTIONS | _NESTED, mirred)
-        options = _attr(_U32_SEL, every) + _attr(_U32_ACT | _NESTED, _attr(1 | _NESTED, action))
+        mirred = attribute(_MIRRED_PARMS, struct.pack("=IIiiiiI", 0, 0, _STOLEN, 0, 0, _EGRESS_REDIR, to))
+        action = attribute(_ACT_KIND, b"mirred\0") + nested(_ACT_OPTIONS, mirred)
+        options = attribute(_U32_SEL, every) + nested(_U32_ACT, nested(1, action))
         rule = _message(NEWTFILTER, CREATE | EXCL, index, _INGRESS_HANDLE, 0, "u32", options, _EVERY_PROTOCOL)
         self.call([rule], step="redirect to IFB link", obj=f"link {index}")
 
@@ -76,7 +76,7 @@ class ShapingCalls(Channel):
         found = []
         for item in self.dump(_message(GETQDISC, 0, 0, 0, 0, "", b"", flags=REQUEST | DUMP)):
             if item.get_attr("TCA_KIND") == "tbf" and item["parent"] == _ROOT:
-                options = _attributes(item.get_attr("TCA_OPTIONS"))
+                options = dict(attributes(item.get_attr("TCA_OPTIONS")))
                 rate = _RATE_SPEC.unpack_from(options[_TBF_PARMS])[-1]
                 if _TBF_RATE64 in options:
                     (rate,) = struct.unpack_from("=Q", options[_TBF_RATE64])
@@ -103,19 +103,3 @@ def _message(
     if options:
         message["attrs"].append(["TCA_OPTIONS", options])
     return message
-
-
-def _attr(kind: int, data: bytes) -> bytes:
-    length = 4 + len(data)
-    return struct.pack("=HH", length, kind) + data + bytes(-length % 4)
-
-
-def _attributes(data: bytes) -> dict[int, bytes]:
-    found, offset = {}, 0
-    while offset + 4 <= len(data):
-        length, kind = struct.unpack_from("=HH", data, offset)
-        if length < 4:
-            break
-        found[kind & ~_NESTED] = data[offset + 4 : offset + length]
-        offset += (length + 3) & ~3
-    return found

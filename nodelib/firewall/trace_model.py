@@ -1,4 +1,4 @@
-"""What a trace is made of: the packet, the node, a way through the rules, and the hook a chain hangs on. Pure."""
+"""The values of a trace: packet, node, branch, hop, outcome, and the base chains that the kernel calls. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FINAL = ("ACCEPT", "DROP", "REJECT")
 
 @dataclass(frozen=True, slots=True)
 class Packet:
-    """The first packet of a flow. `interface` is where it came in, "" for one that this node sends."""
+    """The first packet of a flow. `interface`: where it came in, "" for one that this node sends."""
 
     source: str
     destination: str
@@ -25,7 +25,7 @@ class Packet:
 
 
 class Hop(NamedTuple):
-    """A rule that matched. `packets`: how often so far, None where nobody counts; not `certain`: a matter of chance."""
+    """A rule that matched. `packets`: its counter, None without one. Not `certain`: it may match, by chance."""
 
     table: str
     chain: str
@@ -39,8 +39,11 @@ class Hop(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Where one way ends: `verdict` ACCEPT, DROP or REJECT by a rule, UNREACHABLE or DISCARDED by the `route`;
-    `to` the final "ip:port", `trail` the matched rules."""
+    """The end of one branch.
+
+    `verdict`: ACCEPT, DROP or REJECT by a rule, UNREACHABLE or DISCARDED by the `route`; `to`: the final "ip:port";
+    `trail`: the rules that matched.
+    """
 
     verdict: str
     to: str
@@ -51,12 +54,12 @@ class Outcome:
 
 
 Fib = Callable[[Packet], Route]
-"""A node's routing, asked with a packet as it is at that moment."""
+"""A node's routing: the route of a packet in its present form."""
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """What the kernel knows beside the rules: its own addresses, and clients that `recent` remembers."""
+    """What the kernel knows besides the rules: the node's addresses, and the clients that `recent` has recorded."""
 
     addresses: frozenset[str]
     recent: frozenset[tuple[str, str]] = frozenset()  # (list name, source address)
@@ -66,8 +69,8 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
-    """A packet somewhere on its way; `original`: where it was sent, before any translation."""
+class Branch:
+    """One possible course of a packet, so far. `original`: the packet as it was sent, before any translation."""
 
     packet: Packet
     verdict: str = ""
@@ -84,12 +87,12 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """A chain that the kernel calls: `hook` as nftables names it; lower priorities come first."""
+    """A chain that the kernel calls. `hook` is nftables' name of it; lower priorities are called first."""
 
     hook: str
     priority: int
     nat: bool
-    walk: Callable[[Way, Node], list[Way]]
+    walk: Callable[[Branch, Node], list[Branch]]
 
 
 def endpoint_text(host: str, port: int) -> str:

@@ -1,7 +1,7 @@
-"""How to reach an API server: what a kubeconfig says, as a value.
+"""How to reach an API server: a kubeconfig, read into a value and written from one.
 
-Follows k8s.io/client-go/tools/clientcmd/api/v1. Exec plugins and auth providers are not
-taken here: a node's kubeconfig carries a certificate or a token.
+Follows k8s.io/client-go/tools/clientcmd/api/v1. Exec plugins and auth providers are not supported: a node's kubeconfig
+has a certificate or a token.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from nodelib.json_values import Json
 
 @dataclass(frozen=True, slots=True)
 class ClusterAccess:
-    """Server URL and credentials. Certificate data are PEM bytes; files are read again when they change."""
+    """Server URL and credentials. Data are PEM bytes; files are read again when they change."""
 
     server: str
     ca_data: bytes | None = None
@@ -36,10 +36,10 @@ class ClusterAccess:
 
 
 def load_kubeconfig(path: str) -> ClusterAccess:
-    """Read the current context of a kubeconfig file. Raises Invalid, which names the file and the field."""
+    """Read the current context of a kubeconfig file. Raises Invalid, naming the file and the field."""
     if not path:
         raise Invalid(
-            "none is given", obj="kubeconfig", step="find the API server", action="Name one: --kubeconfig FILE."
+            "none is given", obj="kubeconfig", step="find the API server", action="Give one with --kubeconfig FILE."
         )
     try:
         with open(path, encoding="utf-8") as file:
@@ -69,7 +69,7 @@ def load_kubeconfig(path: str) -> ClusterAccess:
 
 
 def render_kubeconfig(access: ClusterAccess, *, cluster: str = "default-cluster", user: str = "default-auth") -> str:
-    """A kubeconfig that says the same, as JSON (which is YAML)."""
+    """A kubeconfig with the same content, as JSON (which is YAML)."""
     place: Json = {"server": access.server}
     if access.ca_data:
         place["certificate-authority-data"] = base64.b64encode(access.ca_data).decode()
@@ -97,7 +97,7 @@ def render_kubeconfig(access: ClusterAccess, *, cluster: str = "default-cluster"
 
 
 def save_kubeconfig(path: str, access: ClusterAccess) -> None:
-    """Write it for its owner alone (0600); a reader sees the old file or the new. Raises OSError."""
+    """Write a kubeconfig atomically, readable by its owner only (0600). Raises OSError."""
     os.makedirs(os.path.dirname(os.path.abspath(path)), mode=0o755, exist_ok=True)
     files.replace(path, render_kubeconfig(access), durable=True)
 
@@ -142,5 +142,5 @@ def _wrong(path: str, problem: str) -> Invalid:
         problem,
         obj=path,
         step="read kubeconfig",
-        action="See it with `kubectl config view --kubeconfig FILE`; the files that it names must be there too.",
+        action="Check it with `kubectl config view --kubeconfig FILE`. The files that it names must exist, too.",
     )

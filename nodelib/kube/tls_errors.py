@@ -1,4 +1,4 @@
-"""Why TLS with an API server failed, and what to do, in words.
+"""Explains why TLS with an API server failed, and what to do about it.
 
 Codes are OpenSSL's X509_V_ERR_* (https://docs.openssl.org/3.0/man3/X509_STORE_CTX_get_error/).
 """
@@ -18,7 +18,7 @@ _ADVICE = {9: _CLOCK, 10: _CLOCK, 18: _CA, 19: _CA, 20: _CA, 21: _CA, 62: _NAME,
 
 
 def explain(error: BaseException) -> tuple[str, str]:
-    """(what is wrong with the server's certificate, what to do) of a failed call; ("", "") for another failure."""
+    """(what is wrong with the server's certificate, what to do) after a failed call; ("", "") for another failure."""
     found = _verification(error)
     if found is None:
         return "", ""
@@ -28,7 +28,7 @@ def explain(error: BaseException) -> tuple[str, str]:
 def _verification(error: BaseException | None) -> ssl.SSLCertVerificationError | None:
     seen = 0
     while error is not None and seen < 8:
-        # aiohttp's own class derives from ssl's, but only the one inside carries the code.
+        # aiohttp's own class derives from ssl's, but only the inner one has the code.
         if isinstance(error, ssl.SSLCertVerificationError) and hasattr(error, "verify_code"):
             return error
         error, seen = error.__cause__ or error.__context__, seen + 1

@@ -105,7 +105,7 @@ async def test_after_a_failure_everything_is_written_again() -> None:
     await world.put(service("a", "172.30.0.1"), endpoint_slice("a", ["10.1.0.1"]))
     world.fake.fail_next = 1
     before = world.fake.dump()
-    with pytest.raises(NodewrightError, match="told to fail"):
+    with pytest.raises(NodewrightError, match="made to fail"):
         await world.put(service("b", "172.30.0.2"))
     assert world.fake.dump() == before, "a refused input changes nothing"
     await world.put(service("c", "172.30.0.3"))

@@ -1,20 +1,20 @@
-"""The generation of the kernel's nft ruleset: a number that grows with every transaction of anybody.
+"""The generation of the kernel's nft ruleset: a number that grows with every transaction, whoever makes it.
 
-One netlink message tells whether anything changed since last time, where listing the rules of a large
-table takes a second. NFT_MSG_GETGEN, linux/netfilter/nf_tables.h; of the namespace of the caller.
+One netlink message shows whether anything changed, while listing the rules of a large table takes a second
+(NFT_MSG_GETGEN, linux/netfilter/nf_tables.h). It reads the network namespace of the calling thread.
 """
 
 from __future__ import annotations
 
 from nodelib import netfilter
-from nodelib.nft.wire import attributes
+from nodelib.netlink import attributes
 
 _NFT_MSG_GETGEN = (10 << 8) | 16  # NFNL_SUBSYS_NFTABLES, NFT_MSG_GETGEN
 _NFTA_GEN_ID = 1
 
 
 def read_generation() -> int | None:
-    """None where the kernel has no nf_tables or does not let us ask."""
+    """The generation; None where the kernel has no nf_tables or does not let us ask."""
     try:
         answer = netfilter.ask(_NFT_MSG_GETGEN, 0)
     except OSError:
