@@ -206,6 +206,7 @@ def test_health_check_node_port(world: ProxyWorld) -> None:
     world.endpoints("balanced", ["10.244.0.60"])
     url = f"http://127.0.0.1:{port}/"
     wait_for("one local endpoint", lambda: '"localEndpoints":1' in world.fetch(url))
+    assert '"serviceProxyHealthy":true' in world.fetch(url)
     world.endpoints("balanced", [])
     wait_for("none", lambda: '"localEndpoints":0' in world.fetch(url))
     world.call("DELETE", "/api/v1/namespaces/default/services/balanced")

@@ -218,19 +218,19 @@ CASES = [
         replace(CONTEXT, masquerade_all=True),
     ),
     Case(
-        "local traffic told by the bridge",
+        "local traffic recognized by the bridge",
         balanced(ONE),
         {(POD2, SERVICE, 80): f"pod11 {POD2}", ("client", SERVICE, 80): f"pod11 {NODE}"},
         replace(CONTEXT, detector=by_interface("br0")),
     ),
     Case(
-        "local traffic told by a prefix",
+        "local traffic recognized by a prefix",
         balanced(ONE),
         {(POD2, SERVICE, 80): f"pod11 {POD2}", ("client", SERVICE, 80): f"pod11 {NODE}"},
         replace(CONTEXT, detector=by_interface("br+")),
     ),
     Case(
-        "local traffic cannot be told",
+        "local traffic cannot be recognized",
         balanced(ONE),
         {("client", SERVICE, 80): f"pod11 {CLIENT}"},
         replace(CONTEXT, detector=LocalDetector()),

@@ -89,7 +89,7 @@ class Bench:
     async def _apply(self, facts: tuple[FirewallFacts, ...], everything: bool) -> None:
         if self.fail_rules:
             self.fail_rules -= 1
-            raise NodewrightError("told to fail")
+            raise NodewrightError("made to fail")
         assert self.sysctl.values["net/ipv4/conf/nw0/route_localnet"] == "0" or self.rules, "unguarded"
         self.rules += facts
 
@@ -100,7 +100,7 @@ class Bench:
         return [f"{item.destination} {item.gateway}" for item in self.kernel.namespaces[NODE].routes]
 
 
-async def test_everything_is_set_up_before_the_runtime_is_told() -> None:
+async def test_everything_is_set_up_before_the_conflist_is_published() -> None:
     bench = Bench()
     bench.network.set_nodes([ME, PEER])
     assert "set up yet" in bench.network.waiting
@@ -131,7 +131,7 @@ async def test_status_tells_what_the_first_look_failed_with() -> None:
     asked = asyncio.ensure_future(bench.network.status())
     with pytest.raises(NodewrightError):
         await bench.network.sync()
-    assert await asyncio.wait_for(asked, 10) == "told to fail"
+    assert await asyncio.wait_for(asked, 10) == "made to fail"
 
 
 async def test_no_pod_cidr_means_wait() -> None:
@@ -177,7 +177,7 @@ async def test_one_failing_audit_is_no_outage_but_many_are() -> None:
         assert bench.network.waiting == ""
     with pytest.raises(NodewrightError):
         await bench.network.sync()
-    assert bench.network.waiting == "told to fail"
+    assert bench.network.waiting == "made to fail"
     await bench.network.sync()
     assert bench.network.waiting == ""
 

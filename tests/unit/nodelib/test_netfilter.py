@@ -1,3 +1,5 @@
+"""Netlink messages and attributes are encoded and decoded."""
+
 from __future__ import annotations
 
 import errno

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from nodelib.firewall.fake import FakeIptables
 from nodelib.firewall.objects import Family
 from nodelib.json_values import Json
+from proxy.plan.addresses import parse_cidr, parse_ip
 from proxy.plan.iptables.sync import plan_full
 from proxy.plan.nftables.sync import AppliedState, plan
 from proxy.plan.node import parse_node
@@ -107,4 +108,7 @@ def test_malformed_objects_never_crash_and_never_harm_others(
 @given(junk)
 def test_any_node(obj: Any) -> None:
     if obj is None or isinstance(obj, dict):
-        parse_node(obj, HERE)
+        facts = parse_node(obj, HERE)
+        assert facts.name == HERE and facts.exists is (obj is not None)
+        assert [parse_ip(address) for address in facts.ips] == list(facts.ips), "only addresses, in canonical text"
+        assert [str(parse_cidr(cidr)) for cidr in facts.pod_cidrs] == list(facts.pod_cidrs)

@@ -149,13 +149,15 @@ async def test_a_foreign_change_does_not_hide_behind_our_next_one() -> None:
     assert await backend.audit(deep=True) != []
 
 
-async def test_one_removed_rule_is_mended_by_the_deep_audit(world: World) -> None:
+async def test_one_removed_rule_is_restored_by_the_deep_audit(world: World) -> None:
     world.proxier.on_service("ADDED", service("a", "172.30.0.1"))
     world.proxier.start()
     await world.until(lambda: "ns/a" in world.fake.dump())
     whole = world.fake.dump()
     world.fake.tables["nat"]["PREROUTING"].clear()
-    await world.until(lambda: world.fake.dump() == whole)
+    assert world.fake.dump() != whole
+    await world.until(lambda: world.metric("sync_full_proxy_rules_duration_seconds_count") == 2)
+    assert world.fake.dump() == whole
 
 
 async def test_a_change_of_the_zone_writes_everything(world: World) -> None:
@@ -193,13 +195,18 @@ async def test_conntrack_out_of_reach_does_not_stop_the_rules(world: World) -> N
     assert world.metric("sync_proxy_rules_iptables_restore_failures_total") == 0
 
 
-async def test_malformed_objects_leave_others_alone(world: World) -> None:
+async def test_malformed_objects_leave_others_alone(world: World, caplog: pytest.LogCaptureFixture) -> None:
     world.proxier.on_service("ADDED", service("bad", "999.1.1.1"))
     world.proxier.on_service("ADDED", {"metadata": {"name": "x"}, "spec": 5})
     world.proxier.on_endpoint_slice("ADDED", {"metadata": None})
     world.proxier.on_service("ADDED", service("good", "172.30.0.1"))
     world.proxier.start()
-    await world.until(lambda: "ns/good" in world.fake.dump())
+    await world.until(lambda: world.proxier.first_sync.is_set())
+    assert "ns/good" in world.fake.dump() and "ns/bad" not in world.fake.dump()
+    assert [record.message for record in caplog.records if record.levelname == "WARNING"] == [
+        "Service ns/bad: clusterIP '999.1.1.1' is not an IPv4 address (left out; everything else is served)",
+        "Service /x: its name or namespace is not one that Kubernetes allows (left out; everything else is served)",
+    ]
 
 
 def test_what_is_taken_from_the_node() -> None:
