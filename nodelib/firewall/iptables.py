@@ -130,10 +130,10 @@ class Iptables:
 
 
 def _restore_error(done: Completed, text: str, family: Family) -> RestoreError:
-    said = done.stderr.decode(errors="replace").strip()
-    found = _LINE.search(said)
+    output = done.stderr.decode(errors="replace").strip()
+    found = _LINE.search(output)
     lines = text.splitlines()
     line = ""
     if found and 0 < int(found[1]) <= len(lines):
         line = lines[int(found[1]) - 1]
-    return RestoreError(f"exit status {done.returncode}: {said[:1000]}", line=line, family=family)
+    return RestoreError(f"exit status {done.returncode}: {output[:1000]}", line=line, family=family)

@@ -127,9 +127,9 @@ def difference(applied: AppliedState, kernel: Kernel) -> tuple[list[Element], li
     delete: list[Element] = []
     add: list[Element] = []
     for name, wanted in applied.expected().items():
-        stands = kernel.get(name, set())
-        delete += [Element(name, raw) for raw in stands - wanted]
-        add += [Element(name, raw) for raw in wanted - stands]
+        present = kernel.get(name, set())
+        delete += [Element(name, raw) for raw in present - wanted]
+        add += [Element(name, raw) for raw in wanted - present]
     return delete, add
 
 

@@ -154,20 +154,20 @@ async def test_a_large_list_comes_in_pages_and_does_not_hold_the_loop(api: FakeA
     assert len(follower.changes) == len(follower.reflector.store) == 1203
 
 
-async def test_a_watch_goes_on_after_the_client_dials_anew(
+async def test_a_watch_goes_on_after_the_client_reconnects(
     api: FakeApiServer, client: KubeClient, follower: Follower
 ) -> None:
     await asyncio.wait_for(follower.reflector.synced.wait(), 20)
-    await until(lambda: client._pool is not None and client._pool.streams)
-    for name in ("a", "b"):
-        await client.reconnect()
+    for name in ("first", "a", "b"):
         await api.put(f"{PODS}/{name}", thing(name))
 
         def reported(name: str = name) -> bool:
             return ("ADDED", name) in follower.changes
 
         await until(reported)
-    assert follower.reflector.last_error == ""
+        await client.reconnect()
+    lists = [query for _, query in api.requests if "watch" not in query]
+    assert follower.reflector.last_error == "" and len(lists) == 1, "it watches again without listing again"
 
 
 async def test_reflector_finds_at_relist_what_it_missed(api: FakeApiServer, follower: Follower) -> None:
