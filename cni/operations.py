@@ -58,7 +58,8 @@ class Operations:
             plan = links.plan(conf, args.key, attachment.addresses, bridge.mtu)
             seen = None if fresh else apply.observe(plan, self.open_links, netns)
             if seen is None or _wrong(plan, seen):
-                apply.detach(plan.host_ifname, plan.ifb, self.open_links) if seen is not None else None
+                if seen is not None:
+                    apply.detach(plan.host_ifname, plan.ifb, self.open_links)
                 seen = apply.attach(plan, self.open_links, netns, bridge)
             if seen.host is None or seen.pod is None:
                 raise CNIError(TRY_AGAIN_LATER, "the veth pair vanished while it was being made")
@@ -68,7 +69,7 @@ class Operations:
     def delete(self, conf: NetConf, key: AttachmentKey) -> Attachment | None:
         """Remove the link, then release the addresses: returns these, None for nothing. Raises CNIError."""
         with _coded(None, key):
-            # The address is released last: a pod that got it while the old link exists would share it with the old one.
+            # The address comes last: if a new pod got it while the old link exists, both would answer for it.
             apply.detach(names.host_ifname(conf.name, key), names.ifb_ifname(conf.name, key), self.open_links)
             return self.store(conf).release(key)
 

@@ -23,7 +23,11 @@ Elements = dict[tuple[str, bytes], bytes]  # (set, key): the encoded element
 
 @dataclass(slots=True)
 class AppliedState:
-    """`owner`: the port whose elements serve a frontend; `waiting`: other ports that want the same frontend."""
+    """What our writes have left in the kernel, by port.
+
+    `owner`: the port whose elements serve a frontend; `waiting`: other ports that want the same frontend; `shared`: how
+    many ports have an element in common.
+    """
 
     ports: dict[ServicePortName, PortElements] = field(default_factory=dict)
     owner: dict[Frontend, ServicePortName] = field(default_factory=dict)
