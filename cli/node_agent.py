@@ -61,7 +61,7 @@ class Network:
     """Adapts the CNI server to agent.app.PodNetwork."""
 
     def __init__(self, settings: CniSettings, live_sandboxes: LiveSandboxes, report: OnNetworkCall) -> None:
-        self._node = CniNode(settings, live_sandboxes=live_sandboxes, told=report)
+        self._node = CniNode(settings, live_sandboxes=live_sandboxes, on_call=report)
 
     def set_nodes(self, nodes: Iterable[NodePlace]) -> None:
         """Replace what is known of the cluster's Nodes."""

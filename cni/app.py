@@ -1,6 +1,6 @@
-"""One node's pod network, put together: server, node half, and the collection of what dead sandboxes hold.
+"""One node's pod network, put together: the CNI server, the node's half, and the collection of orphaned addresses.
 
-The composition root gives values and callables only; nothing here knows the Kubernetes API or the runtime.
+The caller passes values and callables only: nothing here knows the Kubernetes API or the container runtime.
 """
 
 from __future__ import annotations
@@ -16,15 +16,16 @@ from cni.edge.netlink import Netlink
 from cni.edge.netns import check_namespace
 from cni.edge.store import DiskStore
 from cni.firewall import FORMS, Rules, remove_form, rules_for
-from cni.model import Attachment, Network, NodeFacts
+from cni.model import Attachment, FirewallFacts, Network, NodeFacts
+from cni.node_links import NodeLinks
 from cni.operations import Operations
-from cni.plan import leftovers
-from cni.plan.masq import FirewallFacts
+from cni.plan import orphans
 from cni.ports import Store
-from cni.server import CniServer, Told
+from cni.server import CniServer, OnCall
 from cni.settings import CniSettings
-from cni.spec import CURRENT, CNIError, NetConf
-from cni.wire import Wire
+from cni.spec.configuration import NetConf
+from cni.spec.errors import CNIError
+from cni.spec.versions import CURRENT
 from nodelib.clock import Clock, SystemClock
 from nodelib.runner import BoundedFrequencyRunner
 
@@ -38,8 +39,8 @@ _COLLECT_SECONDS = 300.0
 class CniNode:
     """The pod network of one node.
 
-    live_sandboxes: IDs of every sandbox the runtime still knows, ready or not; None: it cannot be asked now.
-    told: hears of every call made for a pod (cni.server).
+    live_sandboxes: IDs of every sandbox that the runtime knows, ready or not; None: it cannot be asked now.
+    on_call: called after every CNI call for a pod (see cni.server).
     """
 
     def __init__(
@@ -48,7 +49,7 @@ class CniNode:
         *,
         live_sandboxes: LiveSandboxes,
         clock: Clock | None = None,
-        told: Told | None = None,
+        on_call: OnCall | None = None,
     ) -> None:
         self._settings = settings
         self._live_sandboxes = live_sandboxes
@@ -57,12 +58,12 @@ class CniNode:
         self._rules: Rules | None = None
         self.network = NodeNetwork(
             settings,
-            wire=Wire(settings, Netlink),
+            links=NodeLinks(settings, Netlink),
             attachments=lambda: self._store().attachments(),
             apply_rules=self._apply_rules,
             publish=self._publish,
             clock=self._clock,
-            remembered=install.recall(settings.data_dir, settings.network),
+            published=install.load_published(settings.data_dir, settings.network),
         )
         self.operations = Operations(Netlink, self._stores.of, check_namespace, self._clock.now)
         self.server = CniServer(
@@ -71,7 +72,7 @@ class CniNode:
             sync_ports=self.network.firewall.sync,
             waiting=self.network.status,
             adopt=self.network.adopt,
-            told=told,
+            on_call=on_call,
         )
         self._collector = BoundedFrequencyRunner(
             "collect addresses",
@@ -83,11 +84,11 @@ class CniNode:
         )
 
     def set_nodes(self, nodes: Iterable[NodeFacts]) -> None:
-        """All Node objects as they are now, this node's among them."""
+        """Take all Node objects as they are now, this node's among them."""
         self.network.set_nodes(nodes)
 
     async def run(self) -> None:
-        """Listen, then keep everything right until cancelled. Raises Permanent when the socket cannot be had."""
+        """Listen, then keep everything in order until cancelled. Raises Permanent when the socket cannot be opened."""
         self.server.listen()
         self._collector.poke()
         try:
@@ -99,27 +100,27 @@ class CniNode:
             await self.server.close()
 
     async def collect(self) -> None:
-        """Give back what sandboxes hold that the runtime does not know any more (a crash between its steps)."""
+        """Release addresses of sandboxes that the runtime no longer knows, after a crash between its steps."""
         before = self._clock.now()
         live = await self._live_sandboxes()
         if live is None:
             return
-        dead = leftovers.dead(await asyncio.to_thread(self._attachments), live, before)
+        orphaned = orphans.orphaned(await asyncio.to_thread(self._attachments), live, before)
         failures: list[CNIError] = []
-        for attachment in dead:
+        for attachment in orphaned:
             try:
                 await asyncio.to_thread(self.operations.delete, self._conf(), attachment.key)
-            except CNIError as error:  # the others are given back all the same
+            except CNIError as error:  # the others are still released
                 failures.append(error)
                 continue
             log.warning("%s (%s) is unknown to the runtime: its address is free again", attachment.key, attachment.pod)
-        if any(item.port_mappings for item in dead):
+        if any(item.port_mappings for item in orphaned):
             await self.network.firewall.sync()
         if failures:
             raise failures[0]
 
     async def uninstall(self, *, remove_store: bool = False) -> None:
-        """Take away all that this network made on the node, in whatever form. Pods that run lose their connection."""
+        """Remove all that this network made on the node, in either firewall form. Running pods lose their network."""
         install.withdraw(self._settings)
         await self.network.remove()
         for form in FORMS:
@@ -146,7 +147,7 @@ class CniNode:
         rules = await rules_for(self._settings.firewall)
         await rules.apply(facts, everything)
         self._rules = rules
-        # After ours are in place: the node may have run in the other form before, and each packet would meet both.
+        # Only once our rules are in place. If the node used the other form before, packets would pass both.
         for form in FORMS:
             if form != self._settings.firewall:
                 await remove_form(form, self._settings.network, self._settings.bridge)
@@ -160,7 +161,7 @@ class CniNode:
 
 
 class Stores:
-    """The one store of each network in this process."""
+    """The stores of this process: one for each network."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -1,4 +1,4 @@
-"""Walks a LinkPlan; what it made is undone, newest first, when a later step fails. Decides nothing."""
+"""Walks a LinkPlan. When a step fails, the earlier ones are undone, newest first. Decides nothing."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from dataclasses import dataclass, field
 
 from cni.model import Bandwidth, Interface, LinkFacts, LinkPlan, RouteFacts
 from cni.ports import Links, OpenLinks
-from cni.spec import INVALID_ENVIRONMENT, CNIError
+from cni.spec.errors import INVALID_ENVIRONMENT, CNIError
 from nodelib.errors import Conflict, NotFound
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """An attachment as the kernel shows it. None: not there."""
+    """An attachment as the kernel shows it. None: it does not exist."""
 
     bridge: LinkFacts | None
     host: LinkFacts | None
     pod: LinkFacts | None
     addresses: Sequence[Interface] = field(default=())
     routes: Sequence[RouteFacts] = field(default=())
-    rates: Mapping[str, int] = field(default_factory=dict)  # bytes a second of the token buckets, by link
+    rates: Mapping[str, int] = field(default_factory=dict)  # bytes per second of the token buckets, by link
 
 
 def attach(plan: LinkPlan, open_links: OpenLinks, netns: int, bridge: LinkFacts) -> Observed:
-    """Make the veth pair and set up the pod's end. Raises what the kernel said, with nothing left behind."""
+    """Make the veth pair and set up the pod's end. Raises the kernel's error and leaves nothing behind."""
     with ExitStack() as undo, open_links(None) as node:
         host = _add_veth(plan, node, bridge, netns)
         undo.callback(_delete, open_links, plan.host_ifname)
@@ -38,7 +38,7 @@ def attach(plan: LinkPlan, open_links: OpenLinks, netns: int, bridge: LinkFacts)
 
 
 def shape(plan: LinkPlan, node: Links, host: LinkFacts) -> None:
-    """Put the pod's bandwidth limits on the node's end, where the pod cannot lift them."""
+    """Set the pod's bandwidth limits on the node's end, where the pod cannot remove them."""
     if plan.bandwidth.to_pod is not None:
         node.set_bucket(host.index, plan.bandwidth.to_pod)
     if plan.bandwidth.from_pod is not None:
@@ -47,13 +47,13 @@ def shape(plan: LinkPlan, node: Links, host: LinkFacts) -> None:
             node.add_ifb(plan.ifb, plan.mtu)
             ifb = node.link(plan.ifb)
         if ifb is None:
-            raise NotFound("it vanished while it was made", obj=plan.ifb, step="limit bandwidth")
+            raise NotFound("it vanished while it was being made", obj=plan.ifb, step="limit bandwidth")
         node.set_bucket(ifb.index, plan.bandwidth.from_pod)
         node.redirect(host.index, ifb.index)
 
 
 def detach(host_ifname: str, ifb: str, open_links: OpenLinks) -> bool:
-    """Remove the pair by the node's end; the pod's namespace is not needed. False: it was gone already."""
+    """Remove the pair by its node's end; the pod's namespace is not needed. False: it was gone already."""
     with open_links(None) as node:
         there = node.delete_link(host_ifname)
         node.delete_link(ifb)
@@ -61,7 +61,7 @@ def detach(host_ifname: str, ifb: str, open_links: OpenLinks) -> bool:
 
 
 def observe(plan: LinkPlan, open_links: OpenLinks, netns: int) -> Observed:
-    """All of it, or as much as is there."""
+    """Read the attachment, or as much of it as exists."""
     with open_links(None) as node, open_links(netns) as inside:
         pod = inside.link(plan.ifname)
         addresses = [address for _, address in inside.addresses(pod.index)] if pod else []
@@ -77,7 +77,7 @@ def _add_veth(plan: LinkPlan, node: Links, bridge: LinkFacts, netns: int) -> Lin
     try:
         return node.add_veth(plan, bridge, netns)
     except Conflict as error:
-        # The name is made of this attachment's own key: what has it is the rest of an ADD that was killed.
+        # The name comes from this attachment's key, so whatever has it was left by an ADD that was killed.
         if not node.delete_link(plan.host_ifname):
             raise CNIError(
                 INVALID_ENVIRONMENT,

@@ -1,8 +1,8 @@
 """The node's half of the pod network: bridge, forwarding, routes to other nodes, packet filter, .conflist.
 
-Level-triggered: `sync()` compares what should be with what is and mends the difference, whatever led to it; nodelib's
-runner calls it after every change, again soon after a failure, and every minute as the audit. It never touches
-what is not ours: routes carry our protocol number, chains and tables our name.
+Level-triggered: `sync()` compares what should be with what is and repairs every difference. nodelib's runner calls it
+after every change, soon again after a failure, and every minute as an audit. It touches only what is ours: our routes
+carry our protocol number, our chains and tables our name.
 """
 
 from __future__ import annotations
@@ -14,15 +14,14 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from ipaddress import ip_network
 
-from cni import flows
+from cni import udp_flows
 from cni.firewall import ApplyRules, Firewall
-from cni.model import Attachment, HostPort, Network, NodeFacts
-from cni.plan import masq
-from cni.plan.masq import FirewallFacts
+from cni.model import Attachment, FirewallFacts, HostPort, Network, NodeFacts
+from cni.node_links import NodeLinks
+from cni.plan import hostports
 from cni.settings import CniSettings
-from cni.spec import NetConf, address_range
+from cni.spec.configuration import NetConf, address_range
 from cni.sysctls import bridge_filtered, ensure_route_localnet
-from cni.wire import Wire
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError
 from nodelib.runner import BoundedFrequencyRunner
@@ -30,52 +29,52 @@ from nodelib.runner import BoundedFrequencyRunner
 log = logging.getLogger(__name__)
 
 _AUDIT_SECONDS = 60.0
-_FIRST_LOOK_SECONDS = 5.0
+_FIRST_SYNC_SECONDS = 5.0
 _FAILURES_TOLERATED = 5  # in a row, 2 s apart
 
 
 @dataclass(frozen=True, slots=True)
-class Remembered:
-    """What the last run published: enough to serve pods before the API server can be asked again."""
+class Published:
+    """What was published to the runtime last: enough to serve pods before the API server answers again."""
 
     pod_cidrs: tuple[Network, ...] = ()
     non_masquerade: tuple[Network, ...] = ()
 
 
 class NodeNetwork:
-    """Owns the node's half. `publish` is called whenever ADD can be served, `attachments` gives the store's."""
+    """Owns the node's half. `publish` is called after each sync that succeeds; `attachments` lists the store's."""
 
     def __init__(
         self,
         settings: CniSettings,
         *,
-        wire: Wire,
+        links: NodeLinks,
         attachments: Callable[[], list[Attachment]],
         apply_rules: ApplyRules,
         publish: Callable[[tuple[Network, ...], tuple[Network, ...]], Awaitable[None]],
         clock: Clock,
-        remembered: Remembered | None = None,
+        published: Published | None = None,
     ) -> None:
         self._settings = settings
-        self._wire = wire
+        self._links = links
         self._attachments = attachments
         self._publish = publish
         self._failures = 0
-        self._remembered = remembered or Remembered()
+        self._published = published or Published()
         self._nodes: tuple[NodeFacts, ...] | None = None
-        self._said: tuple[str, ...] = ()
+        self._reported: tuple[str, ...] = ()
         self._adopted: set[str] = set()
         self._waiting = "the node's network has not been set up yet"
-        self._looked = asyncio.Event()
+        self._synced_once = asyncio.Event()
         self.firewall = Firewall(self._firewall_facts, apply_rules, self._ports_changed)
         self._runner = BoundedFrequencyRunner(
             "pod network", self.sync, min_interval=0.2, retry_interval=2, max_interval=_AUDIT_SECONDS, clock=clock
         )
 
     def set_nodes(self, nodes: Iterable[NodeFacts]) -> None:
-        """The Node objects as they are now, this node's among them. Cheap; the work follows in `run()`.
+        """Take the Node objects as they are now, this node's among them. Cheap: the work is done in `run()`.
 
-        Call it only with a complete list: routes to nodes that are not in it go away.
+        The list must be complete: routes to nodes that are not in it are removed.
         """
         now = tuple(sorted(nodes, key=lambda item: item.name))
         if now != self._nodes:
@@ -97,25 +96,25 @@ class NodeNetwork:
         return self._waiting
 
     async def status(self) -> str:
-        """`waiting`, but not before the first sync has ended: a restart must not make a good node look broken."""
+        """`waiting`, after the first sync has ended: a restart must not make a working node look broken."""
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._looked.wait(), _FIRST_LOOK_SECONDS)
+            await asyncio.wait_for(self._synced_once.wait(), _FIRST_SYNC_SECONDS)
         return self._waiting
 
     @property
     def pod_cidrs(self) -> tuple[Network, ...]:
-        """This node's ranges: the settings', its own Node object's, or until Nodes are known those of the last run."""
+        """This node's ranges: from the settings, else its Node object, or the last run's until Nodes are known."""
         if self._settings.pod_cidrs or self._nodes is None:
-            return self._settings.pod_cidrs or self._remembered.pod_cidrs
+            return self._settings.pod_cidrs or self._published.pod_cidrs
         own = self._own()
         return own.pod_cidrs if own else ()
 
     def adopt(self, conf: NetConf) -> NetConf:
-        """A runtime's configuration of this network with this node's ranges.
+        """A configuration from the runtime, with this node's ranges if it is of this network.
 
-        The runtime may still have the file of before a change of podCIDR, or (two nodes that share
-        /etc/cni/net.d by mistake) another node's: addresses of it would be unreachable or doubled.
-        A configuration without any range stays as it is, and is refused as the error that it is.
+        The runtime may have a file from before a change of podCIDR, or another node's when two nodes share
+        /etc/cni/net.d by mistake: its addresses would be unreachable or in use twice. A configuration without any
+        range is left alone, and refused later.
         """
         if conf.name != self._settings.network or not self.pod_cidrs or not conf.ranges:
             return conf
@@ -134,11 +133,11 @@ class NodeNetwork:
         return replace(conf, ranges=ranges)
 
     async def sync(self) -> None:
-        """One comparison and repair. Raises NodewrightError; `waiting` then says the same."""
+        """Compare and repair once. Raises NodewrightError; `waiting` then has the same text."""
         try:
             await self._sync()
         finally:
-            self._looked.set()
+            self._synced_once.set()
 
     async def _sync(self) -> None:
         cidrs = self.pod_cidrs
@@ -147,42 +146,42 @@ class NodeNetwork:
             log.info("%s: pods cannot get an address before the controller-manager gives it one", self._waiting)
             return
         try:
-            skipped = await asyncio.to_thread(self._wire.sync, cidrs, self._nodes, self._attachments())
+            skipped = await asyncio.to_thread(self._links.sync, cidrs, self._nodes, self._attachments())
             await self.firewall.sync(audit=True)
-            # After the rules: they guard the node's loopback against what this setting lets through.
-            await asyncio.to_thread(ensure_route_localnet, self._settings.bridge, self._wire.kernel)
+            # After the rules: they guard the node's loopback against what this setting lets in.
+            await asyncio.to_thread(ensure_route_localnet, self._settings.bridge, self._links.kernel)
             await self._publish(cidrs, self.non_masquerade)
         except NodewrightError as error:
             self._failures += 1
-            # One audit that fails (a busy lock) must not take the node out of service: its pods are served as before.
+            # A single failed audit (a busy lock) must not take the node out of service: its pods are still served.
             if self._waiting or self._failures >= _FAILURES_TOLERATED:
                 self._waiting = str(error)
             raise
         self._failures = 0
-        self._remembered = Remembered(cidrs, self.non_masquerade)
+        self._published = Published(cidrs, self.non_masquerade)
         self._waiting = ""
         self._report(skipped)
 
     @property
     def non_masquerade(self) -> tuple[Network, ...]:
-        """Destinations that see pod addresses: the cluster's pods, its nodes, and what the settings add."""
+        """Destinations that see pods' own addresses: the cluster's pods, its nodes, and what the settings add."""
         fixed = (*self._settings.cluster_cidrs, *self._settings.non_masquerade)
         if self._nodes is None:
-            return tuple(dict.fromkeys((*fixed, *self._remembered.non_masquerade)))
+            return tuple(dict.fromkeys((*fixed, *self._published.non_masquerade)))
         hosts = [ip_network(str(ip)) for item in self._nodes for ip in item.internal_ips]
         return tuple(dict.fromkeys((*fixed, *hosts)))
 
     async def remove(self) -> None:
-        """Routes, overlay and bridge; pods that still run lose their network, so the caller asks first."""
-        await asyncio.to_thread(self._wire.remove)
+        """Remove routes, overlay and bridge. Running pods lose their network, so the caller asks first."""
+        await asyncio.to_thread(self._links.remove)
 
     def _own(self) -> NodeFacts | None:
         return next((item for item in self._nodes or () if item.name == self._settings.node_name), None)
 
     def _firewall_facts(self) -> tuple[FirewallFacts, ...]:
-        """One for each family that pods have. IPv4 always: the rules of an earlier run may have to go."""
-        # A Node made anew has no podCIDR for a moment; the pods that run keep their rules meanwhile.
-        cidrs = self.pod_cidrs or self._remembered.pod_cidrs
+        """Facts for each address family of pods, and always for IPv4: an earlier run's rules may have to be removed."""
+        # A recreated Node has no podCIDR for a moment: running pods keep their rules meanwhile.
+        cidrs = self.pod_cidrs or self._published.pod_cidrs
         attachments = self._attachments()
         return tuple(
             FirewallFacts(
@@ -192,19 +191,19 @@ class NodeNetwork:
                 pod_cidrs=tuple(cidr for cidr in cidrs if cidr.version == version),
                 non_masquerade=tuple(item for item in self.non_masquerade if item.version == version),
                 masquerade=self._settings.masquerade,
-                host_ports=masq.host_ports(attachments, version),
-                bridge_filtered=bridge_filtered(version, self._wire.kernel),
+                host_ports=hostports.host_ports(attachments, version),
+                bridge_filtered=bridge_filtered(version, self._links.kernel),
             )
             for version in sorted({4, *(cidr.version for cidr in cidrs)})
         )
 
     async def _ports_changed(self, old: tuple[HostPort, ...], new: tuple[HostPort, ...]) -> None:
         if old != new:
-            await asyncio.to_thread(flows.follow, self._wire.open_links, old, new)
+            await asyncio.to_thread(udp_flows.follow, self._links.open_links, old, new)
 
     def _report(self, skipped: tuple[str, ...]) -> None:
-        """Each reason once, not every minute."""
+        """Log each reason once, not every minute."""
         for reason in skipped:
-            if reason not in self._said:
+            if reason not in self._reported:
                 log.warning("%s", reason)
-        self._said = skipped
+        self._reported = skipped

@@ -1,4 +1,4 @@
-"""One CNI call, from its environment and standard input to its answer. The same for the server and the plugin alone."""
+"""One CNI call, from environment and standard input to its answer, for the server and the standalone plugin alike."""
 
 from __future__ import annotations
 
@@ -10,20 +10,10 @@ from dataclasses import dataclass
 
 from cni.model import AttachmentKey
 from cni.operations import Operations
-from cni.spec import (
-    CURRENT,
-    INTERNAL,
-    IO_FAILURE,
-    SUPPORTED,
-    UNKNOWN_CONTAINER,
-    Args,
-    CNIError,
-    NetConf,
-    decode,
-    parse_args,
-    parse_conf,
-    version_reply,
-)
+from cni.spec.arguments import Args, parse_args
+from cni.spec.configuration import NetConf, decode, parse_conf
+from cni.spec.errors import INTERNAL, IO_FAILURE, UNKNOWN_CONTAINER, CNIError
+from cni.spec.versions import CURRENT, SUPPORTED, version_reply
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +22,7 @@ NETNS_ERRNO = "NODEWRIGHT_NETNS_ERRNO"  # set by the shim when it could not open
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call whose input has been found sound. `conf` None: VERSION."""
+    """A call whose input is valid. `conf` None: the command is VERSION."""
 
     args: Args
     conf: NetConf | None
@@ -42,7 +32,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Standard output and exit status; `failed` is the error, for the log."""
+    """Standard output and exit status. `failed`: the error, for the log."""
 
     body: bytes = b""
     failed: CNIError | None = None
@@ -54,14 +44,14 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What a command did: its answer, and whether host ports changed (the packet filter must follow)."""
+    """What a command did: its answer, and whether host ports changed, so that the packet filter must follow."""
 
     answer: Answer
     ports_changed: bool = False
 
 
 def read(env: Mapping[str, str], stdin: bytes) -> Call:
-    """Raises CNIError; nothing has been touched then."""
+    """Read and check a call. Raises CNIError before anything has been touched."""
     args = parse_args(env)
     if args.command == "VERSION":
         asked = decode(stdin).get("cniVersion", CURRENT) if stdin.strip() else CURRENT
@@ -72,7 +62,7 @@ def read(env: Mapping[str, str], stdin: bytes) -> Call:
 
 
 def perform(call: Call, operations: Operations, netns: int | None) -> Done:
-    """ADD, DEL, CHECK, GC and VERSION. Raises CNIError. `netns` is the open CNI_NETNS, None when there is none."""
+    """Carry out ADD, DEL, CHECK, GC or VERSION. `netns`: descriptor of CNI_NETNS, None without one. Raises CNIError."""
     args, conf = call.args, call.conf
     if conf is None:
         return Done(version_answer(call))
@@ -95,10 +85,10 @@ def version_answer(call: Call) -> Answer:
 
 
 def refusal(error: Exception, stdin: bytes) -> Answer:
-    """The error object of the specification for whatever went wrong."""
+    """The answer to a call that failed: the specification's error object."""
     if not isinstance(error, CNIError):
         log.error("unexpected error in a CNI call", exc_info=error)
-        error = CNIError(INTERNAL, f"{type(error).__name__}: {error}", details="This is a defect; see the node's log.")
+        error = CNIError(INTERNAL, f"{type(error).__name__}: {error}", details="This is a bug: see the node's log.")
     return Answer(_encode(error.as_json(_version_of(stdin))), error)
 
 

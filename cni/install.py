@@ -1,4 +1,4 @@
-"""Puts the plugin where the runtime looks for it, and takes it away again."""
+"""Installs the plugin and its configuration where the runtime looks for them, and removes them."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from importlib.resources import files
 from ipaddress import ip_network
 from pathlib import Path
 
-from cni.daemon import Remembered
+from cni.daemon import Published
 from cni.edge.conflist import remove, write_atomically
 from cni.model import Network
 from cni.settings import CniSettings, conflist
-from cni.spec import TYPE
+from cni.spec.configuration import TYPE
 from nodelib.errors import Invalid
 
-_REMEMBERED = ("pod_cidrs", "non_masquerade")
+_FIELDS = ("pod_cidrs", "non_masquerade")
 _LONGEST_SHEBANG = 255  # BINPRM_BUF_SIZE - 1, linux/binfmts.h
 
 
 def shim_text(socket: str, *, python: str = sys.executable, root: str = "") -> bytes:
-    """The shim for this interpreter; `root` is the folder that has the package `cni`. Raises Invalid."""
+    """The shim for this interpreter; `root` is the folder of the package `cni`. Raises Invalid."""
     root = root or str(Path(__file__).resolve().parent.parent)
     for name, value in (("interpreter", python), ("package folder", root), ("socket", socket)):
         if any(character in value for character in '"\\\n') or (name == "interpreter" and " " in value):
@@ -44,35 +44,35 @@ def shim_text(socket: str, *, python: str = sys.executable, root: str = "") -> b
 
 
 def install_plugin(settings: CniSettings, *, python: str = sys.executable) -> Path:
-    """Write <bin_dir>/nodewright, whole, mode 0755. Raises Invalid, Permanent."""
+    """Write <bin_dir>/nodewright with mode 0755, atomically. Raises Invalid, Permanent."""
     path = Path(settings.bin_dir) / TYPE
     write_atomically(path, shim_text(settings.socket, python=python), 0o755)
     return path
 
 
 def publish(settings: CniSettings, pod_cidrs: tuple[Network, ...], non_masquerade: tuple[Network, ...]) -> bool:
-    """Plugin first, then the .conflist that names it: the runtime says NetworkReady then. True if it changed."""
+    """Write the plugin, then the .conflist that makes the runtime NetworkReady. True: the .conflist changed."""
     install_plugin(settings)
-    remember(settings.data_dir, settings.network, Remembered(pod_cidrs, non_masquerade))
+    save_published(settings.data_dir, settings.network, Published(pod_cidrs, non_masquerade))
     text = json.dumps(conflist(settings, pod_cidrs), indent=2).encode() + b"\n"
     return write_atomically(Path(settings.conf_file), text, 0o644)
 
 
 def withdraw(settings: CniSettings) -> None:
-    """The other way round: the runtime stops using the plugin before it is gone."""
+    """Remove the .conflist, then the plugin, so that the runtime stops using it before it is gone."""
     remove(Path(settings.conf_file))
     remove(Path(settings.bin_dir) / TYPE)
 
 
-def remember(data_dir: str, network: str, value: Remembered) -> None:
-    """For the next run, and for the plugin when it works alone."""
-    raw = {name: [str(item) for item in getattr(value, name)] for name in _REMEMBERED}
+def save_published(data_dir: str, network: str, value: Published) -> None:
+    """Keep it for the next run, and for the standalone plugin."""
+    raw = {name: [str(item) for item in getattr(value, name)] for name in _FIELDS}
     write_atomically(Path(data_dir) / network / ".published", json.dumps(raw).encode(), 0o600)
 
 
-def recall(data_dir: str, network: str) -> Remembered:
-    """What `remember` wrote; nothing when there is no such file or it is damaged (it is written anew soon)."""
+def load_published(data_dir: str, network: str) -> Published:
+    """What `save_published` wrote. Empty when the file is missing or damaged: it is written again soon."""
     with suppress(FileNotFoundError, ValueError, KeyError, TypeError):
         raw = json.loads((Path(data_dir) / network / ".published").read_bytes())
-        return Remembered(*(tuple(map(ip_network, raw[name])) for name in _REMEMBERED))
-    return Remembered()
+        return Published(*(tuple(map(ip_network, raw[name])) for name in _FIELDS))
+    return Published()

@@ -1,4 +1,4 @@
-"""Facts the pod network is made of. Frozen values, no behaviour beyond naming."""
+"""The values that the pod network works on, frozen."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Interface = IPv4Interface | IPv6Interface
 
 @dataclass(frozen=True, slots=True, order=True)
 class AttachmentKey:
-    """What identifies one attachment of a network: spec 1.1, "Parameters": container ID and interface name."""
+    """Identifies one attachment to a network: container ID and interface name (spec 1.1, "Parameters")."""
 
     container_id: str
     ifname: str
@@ -33,14 +33,14 @@ class PortMapping:
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """What the store remembers of one ADD; `addresses` one per address family, `created` wall-clock seconds."""
+    """The store's record of one ADD. `addresses`: one per address family; `created`: wall-clock seconds."""
 
     key: AttachmentKey
     addresses: tuple[Address, ...]
     port_mappings: tuple[PortMapping, ...] = ()
     pod: str = ""
     created: float = 0.0
-    netns: str = ""  # the path given with ADD, to find the pod's end again
+    netns: str = ""  # the path given with ADD, to find the pod's end later
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """A token bucket: `rate` bytes a second, `burst` bytes at once, a queue of `limit` bytes."""
+    """A token bucket: `rate` bytes per second, `burst` bytes at once, a queue of `limit` bytes."""
 
     rate: int
     burst: int
@@ -78,7 +78,7 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True)
 class Bandwidth:
-    """A pod's limits, seen from the pod: what comes to it, what it sends. None: no limit."""
+    """A pod's limits for the traffic that it receives and sends. None: no limit."""
 
     to_pod: Bucket | None = None
     from_pod: Bucket | None = None
@@ -86,7 +86,7 @@ class Bandwidth:
 
 @dataclass(frozen=True, slots=True)
 class LinkPlan:
-    """Everything that ADD makes, in the names of netlink. Applied by cni.apply, compared by CHECK."""
+    """Everything that ADD makes, in netlink's terms. cni.apply makes it, CHECK compares it."""
 
     bridge: str
     host_ifname: str
@@ -97,12 +97,12 @@ class LinkPlan:
     mac: str = ""
     hairpin: bool = True
     bandwidth: Bandwidth = Bandwidth()
-    ifb: str = ""  # the link at which what the pod sends waits, if there is a limit
+    ifb: str = ""  # the link in which the pod's outgoing packets queue, if there is a limit
 
 
 @dataclass(frozen=True, slots=True)
 class Tunnel:
-    """What cannot be changed on a VXLAN link: `local` is the node address that its packets leave with."""
+    """The fixed properties of a VXLAN link. `local`: the node address that its packets are sent from."""
 
     vni: int
     port: int
@@ -111,7 +111,7 @@ class Tunnel:
 
 @dataclass(frozen=True, slots=True)
 class LinkFacts:
-    """A link as the kernel shows it. `master` and `index` are interface indexes, 0 for none; `tunnel`: a VXLAN's."""
+    """A link as the kernel shows it. `master` and `index` are interface indexes, 0: none; `tunnel`: of a VXLAN link."""
 
     index: int
     name: str
@@ -135,7 +135,7 @@ class RouteFacts:
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """What the pod network needs to know of a Node object."""
+    """What the pod network needs from a Node object."""
 
     name: str
     internal_ips: tuple[Address, ...] = ()
@@ -154,9 +154,9 @@ class BridgePlan:
 
 @dataclass(frozen=True, slots=True)
 class NodeRoute:
-    """A route to another node's pods. `node` names it in messages.
+    """A route to another node's pods. `node`: its name, for messages.
 
-    `link` "": the gateway is on a link of the node; else the name of the overlay's link, on which it is taken to be.
+    `link` "": the gateway is on one of this node's links; else the overlay's link, where it is assumed to be.
     """
 
     destination: Network
@@ -167,7 +167,7 @@ class NodeRoute:
 
 @dataclass(frozen=True, slots=True)
 class OverlayPlan:
-    """The node's VXLAN link. `addresses`: what packets of the node itself carry through it (no prefix route)."""
+    """The node's VXLAN link. `addresses`: source addresses of the node's own packets through it (no prefix route)."""
 
     name: str
     tunnel: Tunnel
@@ -199,3 +199,21 @@ class HostPort:
     mapping: PortMapping
     address: Address
     pod: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FirewallFacts:
+    """What the packet filter rules of one address family depend on.
+
+    `pod_cidrs` and `host_ports` are of that family. `bridge_filtered`: bridge-nf-call-iptables (or -ip6tables) is on,
+    so answers between pods of one bridge are translated back.
+    """
+
+    network: str
+    bridge: str
+    pod_cidrs: tuple[Network, ...]
+    non_masquerade: tuple[Network, ...] = ()
+    masquerade: bool = True
+    host_ports: tuple[HostPort, ...] = ()
+    bridge_filtered: bool = True
+    version: int = 4

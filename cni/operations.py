@@ -1,8 +1,8 @@
-"""ADD, DEL, CHECK and GC of one node: store, plan, apply, in that order. Synchronous; every caller has its own thread.
+"""ADD, DEL, CHECK and GC on one node: store, plan and apply, in that order. Blocking: each caller has its own thread.
 
-ADD converges: repeated for the same container and interface (a runtime that lost the answer, a server killed
-half-way) it keeps the address and makes what is missing. DEL and GC succeed when there is nothing to remove.
-A step that fails leaves nothing new behind.
+ADD is idempotent: repeated for the same container and interface (the runtime lost the answer, the server was killed
+half-way) it keeps the address and makes whatever is missing. DEL and GC succeed when there is nothing to remove. A
+step that fails leaves nothing new behind.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from cni import apply
 from cni.model import Address, Attachment, AttachmentKey, LinkFacts, LinkPlan
 from cni.plan import bandwidth, hostports, ipam, links, names
 from cni.ports import CheckNamespace, OpenLinks, Store
-from cni.spec import (
+from cni.spec.arguments import Args
+from cni.spec.configuration import NetConf
+from cni.spec.errors import (
     CHECK_FAILED,
     INVALID_CONFIG,
     INVALID_ENVIRONMENT,
@@ -25,11 +27,9 @@ from cni.spec import (
     RANGE_EXHAUSTED,
     TRY_AGAIN_LATER,
     UNKNOWN_CONTAINER,
-    Args,
     CNIError,
-    NetConf,
-    Result,
 )
+from cni.spec.result import Result
 from nodelib.errors import NodewrightError, Temporary
 
 log = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Operations:
-    """The edges of one node. `store` gives the one store of a network; `now` wall-clock seconds."""
+    """The commands with the edges they need. `store` returns a network's store; `now` is in wall-clock seconds."""
 
     open_links: OpenLinks
     store: Callable[[NetConf], Store]
@@ -45,7 +45,7 @@ class Operations:
     now: Callable[[], float]
 
     def add(self, conf: NetConf, args: Args, netns: int) -> tuple[Result, Attachment]:
-        """Attach the namespace `netns` (a descriptor). Raises CNIError."""
+        """Attach the network namespace `netns`, a descriptor. Raises CNIError."""
         if not conf.ranges:
             raise CNIError(INVALID_CONFIG, "ipam.ranges is empty: there is no address to give", details="Add a subnet.")
         self.check_namespace(netns, args.netns)
@@ -58,22 +58,23 @@ class Operations:
             plan = links.plan(conf, args.key, attachment.addresses, bridge.mtu)
             seen = None if fresh else apply.observe(plan, self.open_links, netns)
             if seen is None or _wrong(plan, seen):
-                apply.detach(plan.host_ifname, plan.ifb, self.open_links) if seen is not None else None
+                if seen is not None:
+                    apply.detach(plan.host_ifname, plan.ifb, self.open_links)
                 seen = apply.attach(plan, self.open_links, netns, bridge)
             if seen.host is None or seen.pod is None:
-                raise CNIError(TRY_AGAIN_LATER, "the veth pair vanished while it was made")
+                raise CNIError(TRY_AGAIN_LATER, "the veth pair vanished while it was being made")
             undo.pop_all()
             return links.result(plan, conf, args.netns, seen.host, bridge, seen.pod), attachment
 
     def delete(self, conf: NetConf, key: AttachmentKey) -> Attachment | None:
-        """Remove link, then address. What was released, None when nothing was there. Raises CNIError."""
+        """Remove the link, then release the addresses: returns these, None for nothing. Raises CNIError."""
         with _coded(None, key):
-            # The address goes last: given to the next pod while the old link stood, both would answer for it.
+            # The address comes last: if a new pod got it while the old link exists, both would answer for it.
             apply.detach(names.host_ifname(conf.name, key), names.ifb_ifname(conf.name, key), self.open_links)
             return self.store(conf).release(key)
 
     def check(self, conf: NetConf, args: Args, netns: int) -> None:
-        """Raises CNIError(CHECK_FAILED) that lists what differs from what ADD made."""
+        """Raises CNIError(CHECK_FAILED), which lists the differences from what ADD made."""
         self.check_namespace(netns, args.netns)
         store = self.store(conf)
         attachment = store.get(args.key)
@@ -90,11 +91,14 @@ class Operations:
             wrong = _wrong(plan, seen)
         if wrong:
             raise CNIError(
-                CHECK_FAILED, "; ".join(wrong), obj=str(args.key), details="Delete the sandbox to have it made anew."
+                CHECK_FAILED,
+                "; ".join(wrong),
+                obj=str(args.key),
+                details="Delete the sandbox: the runtime makes a new one.",
             )
 
     def collect(self, conf: NetConf, valid: frozenset[AttachmentKey]) -> list[Attachment]:
-        """GC: release every attachment of the network that is not in `valid`; one that fails does not stop the rest."""
+        """GC: release every attachment of the network that is not in `valid`. A failure does not stop the others."""
         store = self.store(conf)
         store.refresh()
         released, failures = [], []
@@ -129,14 +133,14 @@ class Operations:
 
 
 def _wrong(plan: LinkPlan, seen: apply.Observed) -> list[str]:
-    """What differs from the plan, one sentence each."""
+    """The differences from the plan, one sentence each."""
     found = links.differences(plan, seen.host, seen.bridge, seen.pod, seen.addresses, seen.routes)
     return found + bandwidth.differences(plan, seen.rates)
 
 
 def _reserve(store: Store, conf: NetConf, args: Args, now: float) -> tuple[Attachment, bool]:
-    """The attachment's addresses, one of each range set, and whether they were taken just now."""
-    with store.deciding():
+    """The attachment with one address of each range set, and whether they were taken just now."""
+    with store.locked():
         present = store.get(args.key)
         if present is not None and len(present.addresses) == len(conf.ranges) and _inside(conf, present):
             return present, False
@@ -154,7 +158,7 @@ def _reserve(store: Store, conf: NetConf, args: Args, now: float) -> tuple[Attac
         attachment = Attachment(args.key, tuple(chosen), conf.port_mappings, args.pod, now, args.netns)
         for address in chosen:
             if not store.claim(address, attachment):
-                # Another process took it between our look and now; the store knows it, so look again.
+                # Another process took it in the meantime. The store knows that now, so choose again.
                 store.release(args.key)
                 return _reserve(store, conf, args, now)
         return attachment, True
@@ -165,16 +169,16 @@ def _refuse_taken_ports(store: Store, conf: NetConf, key: AttachmentKey) -> None
         return
     taken = hostports.conflicts(key, conf.port_mappings, store.attachments())
     if taken:
-        raise CNIError(TRY_AGAIN_LATER, "; ".join(taken), details="It is free again when that pod's sandbox is gone.")
+        raise CNIError(TRY_AGAIN_LATER, "; ".join(taken), details="It becomes free when that pod's sandbox is gone.")
 
 
 def _wanted(args: Args) -> dict[int, Address]:
-    """CNI_ARGS "IP=…": the address a user asks for (podman and nerdctl --ip)."""
+    """The address that a user asks for with CNI_ARGS "IP=…" (podman and nerdctl --ip), by IP version."""
     text = args.extra.get("IP", "")
     try:
         return {item.version: item for item in (ip_address(part) for part in text.split(",") if part)}
     except ValueError as error:
-        raise CNIError(INVALID_ENVIRONMENT, f"CNI_ARGS IP={text} is no IP address") from error
+        raise CNIError(INVALID_ENVIRONMENT, f"CNI_ARGS IP={text} is not an IP address") from error
 
 
 def _exhausted(conf: NetConf, args: Args, store: Store, version: int) -> CNIError:
@@ -185,7 +189,7 @@ def _exhausted(conf: NetConf, args: Args, store: Store, version: int) -> CNIErro
     return CNIError(
         RANGE_EXHAUSTED,
         f"no free IPv{version} address in {shown}: {len(store.taken())} are in use",
-        details="Give the node a larger podCIDR, or fewer pods; addresses of dead sandboxes come back by themselves.",
+        details="Give the node a larger podCIDR or fewer pods. Addresses of dead sandboxes are released automatically.",
     )
 
 
@@ -202,7 +206,7 @@ def _check_inside(conf: NetConf, attachment: Attachment) -> None:
 
 @contextmanager
 def _coded(args: Args | None, key: AttachmentKey | None = None) -> Iterator[None]:
-    """An edge's error as the specification's, with the container's name."""
+    """Turn an edge's error into one of the specification's, with the container's name."""
     try:
         yield
     except CNIError:

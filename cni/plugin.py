@@ -1,7 +1,7 @@
-"""The whole plugin in one process, for when no server answers: started by the shim, or by any other runtime.
+"""The whole plugin in one process: started by the shim when no server answers.
 
-It makes the bridge and its rules if they are missing, so that podman, nerdctl or another kubelet can use it with
-nothing else of nodewright running.
+It makes the bridge and its rules if they are missing, so podman, nerdctl or another kubelet can use it without any
+other part of nodewright running.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from collections.abc import Mapping
 
 from cni import dispatch
 from cni.dispatch import Answer, Call
-from cni.spec import INVALID_CONFIG, CNIError
+from cni.spec.errors import INVALID_CONFIG, CNIError
 
 
 def main(env: Mapping[str, str] = os.environ) -> int:
-    """Reads standard input, writes standard output; the exit status."""
+    """Read a call from standard input, write its answer to standard output, return the exit status."""
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="nodewright: %(message)s")
     answer = run(env, sys.stdin.buffer.read() if sys.stdin else b"")
     sys.stdout.buffer.write(answer.body)
@@ -26,7 +26,7 @@ def main(env: Mapping[str, str] = os.environ) -> int:
 
 
 def run(env: Mapping[str, str], stdin: bytes) -> Answer:
-    """One call; what goes wrong is the answer."""
+    """Carry out one call. Never raises: an error becomes the answer."""
     try:
         return _run(dispatch.read(env, stdin))
     except Exception as error:
@@ -40,7 +40,7 @@ def _run(call: Call) -> Answer:
         if not call.conf.ranges:
             raise CNIError(INVALID_CONFIG, "ipam.ranges is empty: there is no address to give", details="Add a subnet.")
         return Answer()
-    # Imported here: pyroute2 takes longer to load than VERSION and STATUS may take altogether.
-    from cni.alone import perform
+    # Imported here because loading pyroute2 takes longer than VERSION and STATUS may take altogether.
+    from cni.standalone import perform
 
     return perform(call, call.conf)

@@ -1,4 +1,4 @@
-"""What the work needs of its edges, so that a fake that interprets can stand in for each of them."""
+"""The edges as the rest of the package uses them, so that a test can put an interpreting fake in their place."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from cni.model import (
 
 
 class Links(Protocol):
-    """rtnetlink in one namespace; cni.edge.netlink.Netlink is the real one."""
+    """rtnetlink in one network namespace. The real one is cni.edge.netlink.Netlink."""
 
     def __enter__(self) -> Self: ...
     def __exit__(self, *failure: object) -> None: ...
@@ -53,13 +53,13 @@ class Links(Protocol):
     def buckets(self) -> list[tuple[int, int]]: ...
 
 
-OpenLinks = Callable[[int | None], Links]  # the namespace's descriptor, None: the node's
+OpenLinks = Callable[[int | None], Links]  # takes the namespace's descriptor; None: the node's
 
 
 class Store(Protocol):
-    """The addresses of one network; cni.edge.store.DiskStore is the real one."""
+    """The addresses of one network. The real one is cni.edge.store.DiskStore."""
 
-    def deciding(self) -> AbstractContextManager[object]: ...
+    def locked(self) -> AbstractContextManager[object]: ...
     def refresh(self) -> None: ...
     def get(self, key: AttachmentKey) -> Attachment | None: ...
     def attachments(self) -> list[Attachment]: ...
@@ -70,20 +70,20 @@ class Store(Protocol):
 
 
 class KernelSettings(Protocol):
-    """/proc/sys of the node's namespace; the module cni.edge.sysctl is the real one."""
+    """/proc/sys of the node's namespace. The real one is the module cni.edge.sysctl."""
 
     def read(self, name: str) -> str | None: ...
     def write(self, name: str, value: str) -> None: ...
 
 
 class CheckNamespace(Protocol):
-    """cni.edge.netns.check_namespace: CNIError unless the descriptor is a pod's network namespace."""
+    """Raises CNIError unless the descriptor is a pod's network namespace (cni.edge.netns.check_namespace)."""
 
     def __call__(self, fd: int, path: str) -> None: ...
 
 
 class PathMtus(Protocol):
-    """cni.edge.pathmtu.measure: the largest packet that gets to each address, where less than `size` does."""
+    """The path MTU to each address for which it is below `size` bytes (cni.edge.pathmtu.measure)."""
 
     def __call__(self, remotes: Collection[Address], port: int, size: int) -> dict[Address, int]: ...
 

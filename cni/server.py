@@ -1,10 +1,9 @@
-"""The node's CNI server: what containerd's plugin processes ask over a unix socket.
+"""The node's CNI server, which the plugin processes that containerd starts call over a unix socket.
 
-The shim sends its CNI_* variables and configuration and passes the open network namespace; the answer is one
-byte of exit status ("0" or "1") and the plugin's standard output. Work runs in a few threads (netlink blocks for
-as long as the kernel's one RTNL lock is held, so more threads would only wait side by side); two calls for the
-same container and interface run one after the other. A client that has given up is not served: it has done the
-work itself by then.
+The shim sends its CNI_* variables and configuration and passes the open network namespace; the answer is one byte of
+exit status ("0" or "1") and the plugin's standard output. The work is done in a few threads: netlink blocks while the
+kernel's single RTNL lock is held, so more threads would only wait. Two calls for the same container and interface run
+one after the other. A client that has given up is not served: by then it has done the work itself.
 """
 
 from __future__ import annotations
@@ -26,13 +25,14 @@ from weakref import WeakValueDictionary
 from cni import dispatch
 from cni.dispatch import Answer, Call
 from cni.operations import Operations
-from cni.spec import IO_FAILURE, NOT_AVAILABLE, TRY_AGAIN_LATER, CNIError, NetConf
+from cni.spec.configuration import NetConf
+from cni.spec.errors import IO_FAILURE, NOT_AVAILABLE, TRY_AGAIN_LATER, CNIError
 from nodelib.errors import NodewrightError, Permanent
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-Told = Callable[[str, str, float, str], None]
+OnCall = Callable[[str, str, float, str], None]  # pod UID, command, seconds, error or ""
 
 _THREADS = 4
 _BACKLOG = 512
@@ -45,8 +45,8 @@ _CHUNK = 1 << 16
 class CniServer:
     """`sync_ports` brings the store's host ports into the packet filter; `waiting` says why ADD cannot be served.
 
-    `adopt` gives a configuration of which the node knows better what the node knows. `told` hears of each call that
-    was made for a pod: its UID, the command, seconds, and what failed ("" when it did not).
+    `adopt` corrects a configuration from the runtime with what the node knows. `on_call` is called after each call for
+    a pod with its UID, the command, the seconds that it took, and its error or "".
     """
 
     def __init__(
@@ -57,13 +57,13 @@ class CniServer:
         sync_ports: Callable[[], Awaitable[None]],
         waiting: Callable[[], Awaitable[str]],
         adopt: Callable[[NetConf], NetConf] = lambda conf: conf,
-        told: Told | None = None,
+        on_call: OnCall | None = None,
     ) -> None:
         self._path = path
         self._operations = operations
         self._sync_ports = sync_ports
         self._waiting = waiting
-        self._adopt, self._told = adopt, told
+        self._adopt, self._on_call = adopt, on_call
         self._listener: socket.socket | None = None
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="cni")
         self._clients: set[asyncio.Task[None]] = set()
@@ -74,7 +74,7 @@ class CniServer:
         return self._listener is not None
 
     def listen(self) -> None:
-        """Take the socket (mode 0600). Raises Permanent when another live server has it."""
+        """Bind the socket with mode 0600. Raises Permanent when another live server has it."""
         if self._listener is not None:
             return
         os.makedirs(os.path.dirname(self._path), mode=0o755, exist_ok=True)
@@ -88,7 +88,7 @@ class CniServer:
                 error.strerror or str(error),
                 obj=self._path,
                 step="listen",
-                action="Check that folder and who holds the socket.",
+                action="Check that folder, and which process has the socket.",
             ) from error
         self._listener = listener
 
@@ -99,8 +99,8 @@ class CniServer:
         while (listener := self._listener) is not None:
             try:
                 connection, _ = await loop.sock_accept(listener)
-            except OSError as error:  # too many open files, or a client that gave up meanwhile
-                log.warning("%s: accept: %s; tried again in %g s", self._path, error, _ACCEPT_PAUSE)
+            except OSError as error:  # too many open files, or a client that gave up
+                log.warning("%s: accept: %s; next try in %g s", self._path, error, _ACCEPT_PAUSE)
                 await asyncio.sleep(_ACCEPT_PAUSE)
                 continue
             task = asyncio.create_task(self._client(connection), name="cni/client")
@@ -108,7 +108,7 @@ class CniServer:
             task.add_done_callback(self._clients.discard)
 
     async def close(self) -> None:
-        """Stop accepting, finish what runs, remove the socket."""
+        """Stop accepting, finish the running calls, remove the socket."""
         listener, self._listener = self._listener, None
         if listener is not None:
             # Unlinked first: from here on a shim does the work itself instead of waiting for us.
@@ -120,7 +120,7 @@ class CniServer:
         self._threads.shutdown(wait=True)
 
     async def answer(self, env: dict[str, str], stdin: bytes, netns: int | None, alive: Callable[[], bool]) -> Answer:
-        """One call. Never raises: what went wrong is the answer."""
+        """Carry out one call. Never raises: an error becomes the answer."""
         try:
             call = dispatch.read(env, stdin)
             if call.conf is not None:
@@ -129,14 +129,14 @@ class CniServer:
                 return await self._status()
             async with self._turn(call):
                 if not alive():
-                    raise CNIError(TRY_AGAIN_LATER, "the caller has gone", obj=str(call.args.key))
+                    raise CNIError(TRY_AGAIN_LATER, "the caller is gone", obj=str(call.args.key))
                 return await self._perform(call, netns)
         except Exception as error:
             return dispatch.refusal(error, stdin)
 
     async def _status(self) -> Answer:
         if reason := await self._waiting():
-            raise CNIError(NOT_AVAILABLE, reason, details="The node's log tells more: search it for 'pod network'.")
+            raise CNIError(NOT_AVAILABLE, reason, details="Search the node's log for 'pod network'.")
         return Answer()
 
     async def _perform(self, call: Call, netns: int | None) -> Answer:
@@ -158,7 +158,7 @@ class CniServer:
 
     @asynccontextmanager
     async def _turn(self, call: Call) -> AsyncIterator[None]:
-        """GC has turns with itself only: it removes attachments nobody may be asking for any more."""
+        """One call at a time per container and interface. GC waits only for other GCs."""
         key = (call.conf.name, call.args.key) if call.conf else None
         turn = self._turns.setdefault(key, asyncio.Lock())
         async with turn:
@@ -174,13 +174,13 @@ class CniServer:
             began = time.monotonic()
             answer = await self.answer(env, stdin, netns, lambda: _connected(connection))
             _log(env, answer)
-            if self._told is not None and (uid := _pod(env, "UID")):
-                self._told(uid, env.get("CNI_COMMAND", ""), time.monotonic() - began, str(answer.failed or ""))
+            if self._on_call is not None and (uid := _pod(env, "UID")):
+                self._on_call(uid, env.get("CNI_COMMAND", ""), time.monotonic() - began, str(answer.failed or ""))
             await asyncio.get_running_loop().sock_sendall(connection, str(answer.status).encode() + answer.body)
         except TimeoutError:
-            log.warning("a CNI client sent no whole request in %d s", _REQUEST_SECONDS)
+            log.warning("a CNI client sent no complete request within %d s", _REQUEST_SECONDS)
         except (OSError, CNIError) as error:
-            log.warning("a CNI client was lost: %s", error)
+            log.warning("lost a CNI client: %s", error)
         finally:
             connection.close()
             for descriptor in descriptors:
@@ -188,7 +188,7 @@ class CniServer:
 
 
 def _take_over(listener: socket.socket, path: str) -> None:
-    """Bind `path`, replacing the socket of a server that was killed, never one that answers."""
+    """Bind `path`. The socket of a killed server is replaced, one that answers never is."""
     probe = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     try:
         probe.settimeout(1)
@@ -196,10 +196,10 @@ def _take_over(listener: socket.socket, path: str) -> None:
     except (FileNotFoundError, ConnectionRefusedError):
         pass
     else:
-        raise OSError(0, "another CNI server answers there")
+        raise OSError(0, "another CNI server is listening there")
     finally:
         probe.close()
-    # Bound under another name and renamed, so that the socket is never there with a wider mode.
+    # Bound under another name and renamed, so that the socket never has a wider mode.
     draft = f"{path}.{os.getpid()}"
     with suppress(FileNotFoundError):
         os.unlink(draft)
@@ -209,7 +209,7 @@ def _take_over(listener: socket.socket, path: str) -> None:
 
 
 async def _receive(connection: socket.socket, descriptors: list[int]) -> bytes:
-    """Everything until the client's end of file; descriptors that came along are appended."""
+    """Read until the client's end of file. Descriptors that it passes are appended to `descriptors`."""
     loop = asyncio.get_running_loop()
     connection.setblocking(False)
     readable = asyncio.Event()
@@ -238,23 +238,23 @@ async def _receive(connection: socket.socket, descriptors: list[int]) -> bytes:
 
 
 def _split(request: bytes) -> tuple[dict[str, str], bytes]:
-    """The shim's form: KEY=VALUE strings, each ended by a zero byte, one more zero byte, the configuration."""
+    """Split a request: KEY=VALUE strings, each ended by a zero byte, another zero byte, then the configuration."""
     head, separator, stdin = request.partition(b"\0\0")
     if not separator:
-        raise CNIError(IO_FAILURE, "a request that is no shim's")
+        raise CNIError(IO_FAILURE, "this request does not come from the shim")
     pairs = (item.partition(b"=") for item in head.split(b"\0"))
     return {key.decode(errors="replace"): value.decode(errors="replace") for key, _, value in pairs}, stdin
 
 
 def _connected(connection: socket.socket) -> bool:
-    """Whether the client still waits: it has shut down its sending side, so only POLLHUP tells."""
+    """Whether the client still waits. It has shut down its sending side, so only POLLHUP shows that it is gone."""
     poll = select.poll()
     poll.register(connection, 0)
     return not any(event & (select.POLLHUP | select.POLLERR) for _, event in poll.poll(0))
 
 
 def _pod(env: dict[str, str], what: str) -> str:
-    """The pod's NAME or UID as the runtime gives it (CNI_ARGS), "" for a runtime that does not."""
+    """The pod's NAME or UID from CNI_ARGS, "" if the runtime does not give it."""
     pairs = (part.partition("=") for part in env.get("CNI_ARGS", "").split(";"))
     return next((value for key, _, value in pairs if key == f"K8S_POD_{what}"), "")
 

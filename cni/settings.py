@@ -1,12 +1,13 @@
-"""What the composition root decides about the pod network. Frozen."""
+"""The settings of a node's pod network, and the .conflist that follows from them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from cni.model import Network
-from cni.spec import SUPPORTED, TYPE
+from cni.spec.configuration import TYPE
+from cni.spec.versions import SUPPORTED
+from nodelib.json_values import Json
 
 SOCKET = "/run/nodewright/cni.sock"
 OVERLAYS = ("auto", "vxlan", "routes")
@@ -14,15 +15,15 @@ OVERLAYS = ("auto", "vxlan", "routes")
 
 @dataclass(frozen=True, slots=True)
 class CniSettings:
-    """One node's pod network.
+    """Settings of one node's pod network.
 
-    pod_cidrs: fixed ranges; empty: those of the own Node object, as soon as it has them.
-    cluster_cidrs: every pod of the cluster; traffic to them is never translated.
-    non_masquerade: more destinations that see pod addresses (node addresses are added by themselves).
-    mtu: 0 finds it: the uplink's, less the overlay's header where pods of another node are reached through it.
-    overlay: "auto" routes to nodes on a link of this one and uses VXLAN to the others, "vxlan" uses it to all,
-    "routes" never. vxlan_port: UDP, the same on every node.
-    firewall: "iptables" or "nftables", as the service proxy of the node has it.
+    pod_cidrs: fixed ranges; empty: those of the node's own Node object, once it has them.
+    cluster_cidrs: all pods of the cluster; traffic to them is never translated.
+    non_masquerade: further destinations that see pods' own addresses; node addresses are added automatically.
+    mtu: of pods; 0: the uplink's, less the overlay's header if pods of another node are reached through it.
+    overlay: "auto" uses routes to nodes on a shared link and VXLAN to all others, "vxlan" always VXLAN,
+    "routes" never. vxlan_port: a UDP port, the same on every node.
+    firewall: "iptables" or "nftables", the same as the node's service proxy.
     """
 
     node_name: str
@@ -43,13 +44,13 @@ class CniSettings:
     bin_dir: str = "/opt/cni/bin"
 
 
-def conflist(settings: CniSettings, pod_cidrs: tuple[Network, ...]) -> dict[str, Any]:
+def conflist(settings: CniSettings, pod_cidrs: tuple[Network, ...]) -> Json:
     """The network configuration list for the runtime (spec 1.1, section 1).
 
-    `cniVersion` stays at 1.0.0 with the newer ones in `cniVersions`, so that a runtime that knows only 1.0.0
-    (containerd 1.6) loads it too, and a newer one gets GC and STATUS.
+    `cniVersion` is 1.0.0 and newer versions are in `cniVersions`: so a runtime that knows only 1.0.0 (containerd 1.6)
+    loads it too, and a newer one uses GC and STATUS.
     """
-    plugin: dict[str, Any] = {
+    plugin: Json = {
         "type": TYPE,
         "bridge": settings.bridge,
         "mtu": settings.mtu,

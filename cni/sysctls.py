@@ -1,4 +1,4 @@
-"""Kernel settings that the pod network needs. Each is looked at first and written only if it differs."""
+"""Kernel settings that the pod network needs. Each is read first, and written only if it differs."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _BRIDGED = {4: "net/bridge/bridge-nf-call-iptables", 6: "net/bridge/bridge-nf-ca
 
 
 def ensure_forwarding(version: int, links: Iterable[LinkFacts] = (), kernel: KernelSettings = sysctl) -> None:
-    """Without it the kernel drops every packet that is not for the node itself. Raises Permanent.
+    """Switch forwarding on, without which the kernel drops every packet that is not for the node. Raises Permanent.
 
-    A forwarding node ignores router advertisements unless a link says otherwise (accept_ra 2, kernel documentation
-    ip-sysctl): a machine that has its own IPv6 route by one would lose it within the route's lifetime.
+    A forwarding node ignores router advertisements unless a link has accept_ra 2 (kernel documentation, ip-sysctl): a
+    machine that got its IPv6 route from one would lose it when the route expires.
     """
     if version == 6 and kernel.read(_FORWARD[6]) == "0":
         for link in links:
@@ -28,17 +28,17 @@ def ensure_forwarding(version: int, links: Iterable[LinkFacts] = (), kernel: Ker
 
 
 def ensure_route_localnet(bridge: str, kernel: KernelSettings = sysctl) -> None:
-    """Lets 127.0.0.1:hostPort reach a pod; only after the rules that guard the loopback. Raises Permanent."""
+    """Let 127.0.0.1:hostPort reach a pod. Call it only once rules guard the loopback. Raises Permanent."""
     _ensure(kernel, f"net/ipv4/conf/{_in_path(bridge)}/route_localnet", "1")
 
 
 def bridge_filtered(version: int = 4, kernel: KernelSettings = sysctl) -> bool:
-    """Whether frames between two ports of a bridge pass iptables (br_netfilter), which translates answers back."""
+    """Whether frames between ports of a bridge pass iptables (br_netfilter), so that answers are translated back."""
     return kernel.read(_BRIDGED[version]) == "1"
 
 
 def ensure_bridge_filtered(version: int, kernel: KernelSettings = sysctl) -> str:
-    """Switch it on; why it is off still, "" when it is on. Not fatal: only Services among pods of one node need it."""
+    """Switch that on. Returns why it is still off, "" when it is on. Only Services between pods of one node need it."""
     name = _BRIDGED[version]
     problem = "this kernel has no br_netfilter (modprobe br_netfilter)"
     try:
@@ -49,11 +49,11 @@ def ensure_bridge_filtered(version: int, kernel: KernelSettings = sysctl) -> str
     except Permanent as error:
         problem = str(error)
     dotted = name.replace("/", ".")
-    return f"{dotted} is not 1: a Service does not answer pods of the node that its endpoint is on. {problem}"
+    return f"{dotted} is not 1: Services do not answer pods on the same node as their endpoint. {problem}"
 
 
 def _in_path(link: str) -> str:
-    """A link's name as a folder of /proc/sys has it."""
+    """A link's name as a folder of /proc/sys."""
     return link.replace("/", ".")
 
 

@@ -8,8 +8,8 @@ import random
 class Backoff:
     """Seconds: `first`, then `growth` times the one before, at most `longest`.
 
-    `jitter` 0.2: each pause is between 0.8 and 1.2 times that, so that many that failed together do not come back
-    together.
+    `jitter` 0.2: each pause is multiplied by a random factor of 0.8 to 1.2, so that callers that failed together do not
+    retry together.
     """
 
     def __init__(self, first: float, longest: float, *, growth: float = 2.0, jitter: float = 0.0) -> None:
@@ -17,11 +17,11 @@ class Backoff:
         self.current = first
 
     def next(self) -> float:
-        """The pause to make now; the one after it is longer."""
+        """The pause to make now, in seconds. The following one is longer."""
         pause = self.current
         self.current = min(pause * self._growth, self._longest)
         return pause * random.uniform(1 - self._jitter, 1 + self._jitter) if self._jitter else pause
 
     def reset(self) -> None:
-        """It worked."""
+        """Start over after a success."""
         self.current = self._first

@@ -1,4 +1,4 @@
-"""What everybody who handles cgroups needs: where their file systems are mounted, and how all processes in one end.
+"""cgroups: where their file systems are mounted, and how to end all processes in one.
 
 https://docs.kernel.org/admin-guide/cgroup-v1/index.html, https://docs.kernel.org/admin-guide/cgroup-v2.html
 """
@@ -18,9 +18,9 @@ from nodelib.errors import Permanent
 
 @dataclass(frozen=True, slots=True)
 class Mounts:
-    """Where the trees are: controller -> mount point (v1, named ones as "name=x"), or the one v2 mount as "".
+    """The mount points: by controller for v1 (named hierarchies as "name=x"), or the single v2 mount as "".
 
-    `hybrid` is a v2 tree beside v1 controllers: nothing is written there, but runc makes its cgroups in it too.
+    `hybrid`: a v2 tree beside v1 controllers. Nothing is written there, but runc makes its cgroups in it, too.
     """
 
     version: int
@@ -29,7 +29,7 @@ class Mounts:
 
 
 def find_mounts(mountinfo: str) -> Mounts:
-    """From the text of /proc/self/mountinfo (proc_pid_mountinfo(5)). Raises Permanent when there is none."""
+    """Read the mount points from the text of /proc/self/mountinfo. Raises Permanent when there are none."""
     v1: dict[str, str] = {}
     v2 = ""
     for line in mountinfo.splitlines():
@@ -57,13 +57,13 @@ def find_mounts(mountinfo: str) -> Mounts:
 
 
 def mounts_here() -> Mounts:
-    """Of this process's mount namespace. Raises Permanent when there is none."""
+    """The mount points in this process's mount namespace. Raises Permanent when there are none."""
     with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
         return find_mounts(file.read())
 
 
 class Undying(Exception):
-    """Processes that SIGKILL has not ended in time: they wait in the kernel."""
+    """Processes that SIGKILL did not end in time, because they wait in the kernel."""
 
     def __init__(self, pids: Iterable[int]) -> None:
         self.pids = sorted(pids)
@@ -71,9 +71,9 @@ class Undying(Exception):
 
 
 def end_all(alive: Callable[[], set[int]], kill: Callable[[set[int]], None], *, timeout: float) -> int:
-    """Kill what is alive until nothing is: what starts meanwhile too. Blocking; how many processes that were.
+    """Kill processes until none is alive, including those that start meanwhile. Blocking.
 
-    Raises Undying after `timeout` seconds.
+    Returns how many there were. Raises Undying after `timeout` seconds.
     """
     seen: set[int] = set()
     deadline = time.monotonic() + timeout
@@ -88,7 +88,7 @@ def end_all(alive: Callable[[], set[int]], kill: Callable[[set[int]], None], *, 
 
 
 def sigkill(pids: Iterable[int]) -> None:
-    """Those that have ended meanwhile are left out."""
+    """Send SIGKILL to every process that still exists."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)

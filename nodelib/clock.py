@@ -1,4 +1,4 @@
-"""Time as a parameter: work code takes a Clock, plans take the value of now()."""
+"""Time as a parameter: code that waits takes a Clock, plans take the value of now()."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Clock(Protocol):
 
 
 async def at_most(clock: Clock, seconds: float, event: asyncio.Event) -> None:
-    """Until the event is set, or so many seconds of the clock have passed."""
+    """Wait until the event is set, but at most so many seconds of the clock."""
     sides = {asyncio.ensure_future(clock.sleep(seconds)), asyncio.ensure_future(event.wait())}
     try:
         await asyncio.wait(sides, return_when=asyncio.FIRST_COMPLETED)

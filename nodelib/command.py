@@ -1,7 +1,7 @@
-"""The only place that starts processes and waits for them.
+"""Runs processes; no other module starts any.
 
-Both forms give the whole output back and raise one error type that names the command,
-its exit status and what it printed, so that callers never parse a bare CalledProcessError.
+Both forms return the whole output and raise one error type with the command, its exit status and what it printed, so
+callers need no CalledProcessError.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ class Completed:
 
 
 class CommandError(Temporary):
-    """A command that failed, timed out (returncode None) or could not be started (127)."""
+    """A command failed, timed out (returncode None) or could not be started (returncode 127)."""
 
     def __init__(self, argv: Sequence[str], returncode: int | None, stderr: bytes, *, reason: str = "") -> None:
-        said = stderr.decode(errors="replace").strip()[-_SHOWN:]
+        output = stderr.decode(errors="replace").strip()[-_SHOWN:]
         outcome = reason or f"exit status {returncode}"
-        super().__init__(f"{outcome}: {said}" if said else outcome, step=" ".join(argv[:6]))
+        super().__init__(f"{outcome}: {output}" if output else outcome, step=" ".join(argv[:6]))
         self.argv = tuple(argv)
         self.returncode = returncode
         self.stderr = stderr
@@ -53,7 +53,7 @@ async def run(
     cwd: str | None = None,
     check: bool = True,
 ) -> Completed:
-    """Run to the end without blocking the loop. `timeout` in seconds: the process group is killed then."""
+    """Run a command without blocking the event loop. After `timeout` seconds its process group is killed."""
     try:
         process = await asyncio.create_subprocess_exec(
             *argv,
@@ -73,7 +73,7 @@ async def run(
         await process.wait()
         if isinstance(error, asyncio.CancelledError):
             raise
-        raise CommandError(argv, None, b"", reason=f"no end after {timeout:g} s, killed") from error
+        raise CommandError(argv, None, b"", reason=f"not finished after {timeout:g} s, killed") from error
     return _finish(argv, process.returncode or 0, out, err, check)
 
 
@@ -86,7 +86,7 @@ def run_sync(
     cwd: str | None = None,
     check: bool = True,
 ) -> Completed:
-    """The same for code that has no event loop (the CLI, threads)."""
+    """The same for code without an event loop (the CLI, threads)."""
     try:
         done = subprocess.run(
             argv,
@@ -98,16 +98,17 @@ def run_sync(
             cwd=cwd,
         )
     except subprocess.TimeoutExpired as error:
-        raise CommandError(argv, None, b"", reason=f"no end after {timeout:g} s, killed") from error
+        raise CommandError(argv, None, b"", reason=f"not finished after {timeout:g} s, killed") from error
     except OSError as error:
         raise CommandError(argv, 127, b"", reason=f"cannot start: {error}") from error
     return _finish(argv, done.returncode, done.stdout, done.stderr, check)
 
 
 class Keeper:
-    """Another process that has these descriptors too: for as long as this one lives, and `seconds` beyond its end.
+    """Another process that keeps copies of file descriptors open, while this process lives and `seconds` longer.
 
-    What is on their other side does not see that this process was killed. Raises CommandError when it cannot start.
+    So the peers of these descriptors do not notice that this process was killed. Raises CommandError when it cannot be
+    started.
     """
 
     _ARGV = ("sh", "-c", 'read -r _; exec sleep "$0"')
@@ -115,7 +116,7 @@ class Keeper:
     def __init__(self, descriptors: Sequence[int], seconds: int) -> None:
         argv = [*self._ARGV, str(seconds)]
         try:
-            # It reads a pipe that only this process writes to: its end is this process's end.
+            # It reads a pipe that only this process has open for writing: end of file means that it has ended.
             self._process = subprocess.Popen(
                 argv,
                 stdin=subprocess.PIPE,
@@ -128,12 +129,12 @@ class Keeper:
             raise CommandError(argv, 127, b"", reason=f"cannot start: {error}") from error
 
     def end(self) -> None:
-        """Let go now."""
+        """Close the copies now."""
         self._process.kill()
         self._process.communicate()
 
     def leave(self) -> None:
-        """As if this process had ended now: the other one keeps them for its `seconds`, and is not waited for."""
+        """Act as if this process had ended: the copies stay open for `seconds`. Does not wait."""
         if self._process.stdin is not None:
             self._process.stdin.close()
 

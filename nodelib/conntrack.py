@@ -1,7 +1,7 @@
-"""UDP entries of connection tracking, listed and deleted over netlink. Blocking: for a thread. Decides nothing.
+"""Lists and deletes UDP entries of connection tracking over netlink. Blocking: call it in a thread. Decides nothing.
 
-Read by hand (linux/netfilter/nfnetlink_conntrack.h): one dump of 100,000 entries takes half a second so, and no
-netlink library is loaded by a node whose proxy needs it for nothing else.
+The messages (linux/netfilter/nfnetlink_conntrack.h) are decoded here: a dump of 100,000 entries takes half a second,
+and the proxy needs no netlink library.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from nodelib import netfilter
 from nodelib.errors import Permanent
 from nodelib.firewall.objects import Family
 from nodelib.flows import UdpFlow
-from nodelib.nft.wire import NF_FAMILY, attributes, messages
+from nodelib.netlink import attribute, attributes, messages, nested
+from nodelib.nft.wire import NF_FAMILY
 
 _GET, _DELETE = (1 << 8) | 1, (1 << 8) | 2  # NFNL_SUBSYS_CTNETLINK, IPCTNL_MSG_CT_*
 _ORIGINAL, _REPLY = 1, 2  # CTA_TUPLE_*
@@ -29,12 +30,13 @@ Tuple = tuple[bytes, int, bytes, int]
 
 
 class Conntrack:
-    """One family, in the network namespace of the calling thread. Every call raises Permanent."""
+    """One address family, in the network namespace of the calling thread. Every call raises Permanent."""
 
     def __init__(self, family: Family) -> None:
         self._family = family
 
     def list_udp(self) -> list[UdpFlow]:
+        """All UDP flows."""
         flows: list[UdpFlow] = []
         try:
             with _open() as channel:
@@ -51,7 +53,7 @@ class Conntrack:
             raise _refused("list UDP flows", error) from error
 
     def delete(self, flows: Iterable[UdpFlow]) -> int:
-        """How many were still there."""
+        """Delete `flows`; returns how many still existed."""
         count = 0
         try:
             with _open() as channel:
@@ -70,7 +72,7 @@ class Conntrack:
         return netfilter.message(kind, flags, number, body, NF_FAMILY[self._family])
 
     def _flow(self, body: bytes) -> UdpFlow | None:
-        """None for what is not UDP."""
+        """The flow of one entry, None if it is not UDP."""
         original: Tuple | None = None
         for kind, value in attributes(body, 4):
             if kind == _ORIGINAL:
@@ -100,13 +102,11 @@ class Conntrack:
 
     def _original(self, flow: UdpFlow) -> bytes:
         source, destination = (ipaddress.ip_address(one).packed for one in (flow.source, flow.destination))
-        address = netfilter.attribute(_SOURCE[self._family], source) + netfilter.attribute(
-            _DESTINATION[self._family], destination
-        )
-        ports = netfilter.attribute(_SOURCE_PORT, struct.pack(">H", flow.source_port))
-        ports += netfilter.attribute(_DESTINATION_PORT, struct.pack(">H", flow.destination_port))
-        protocol = netfilter.attribute(_NUMBER, _UDP) + ports
-        return netfilter.nested(_ORIGINAL, netfilter.nested(_IP, address) + netfilter.nested(_PROTO, protocol))
+        address = attribute(_SOURCE[self._family], source) + attribute(_DESTINATION[self._family], destination)
+        ports = attribute(_SOURCE_PORT, struct.pack(">H", flow.source_port))
+        ports += attribute(_DESTINATION_PORT, struct.pack(">H", flow.destination_port))
+        protocol = attribute(_NUMBER, _UDP) + ports
+        return nested(_ORIGINAL, nested(_IP, address) + nested(_PROTO, protocol))
 
 
 def _open() -> socket.socket:

@@ -1,14 +1,14 @@
-"""Errors that say what the caller should do.
+"""Errors that say what to do.
 
-The class is the decision (retry, give up, resync); the fields are what a user reads:
-which object, which step, why, and what to do about it.
+The class is for the caller: retry, give up, or read again. The fields are for the user: which object, which step, why,
+and what to do about it.
 """
 
 from __future__ import annotations
 
 
 class NodewrightError(Exception):
-    """Root of every error this project raises on purpose."""
+    """Base of every error that this project raises on purpose."""
 
     def __init__(self, message: str, *, obj: str = "", step: str = "", action: str = "") -> None:
         super().__init__(message)
@@ -23,7 +23,7 @@ class NodewrightError(Exception):
 
 
 class Temporary(NodewrightError):
-    """Worth trying again; `retry_after` in seconds, None: the caller's own back-off."""
+    """Worth another try. `retry_after`: seconds, None: the caller's own back-off."""
 
     def __init__(
         self, message: str, *, retry_after: float | None = None, obj: str = "", step: str = "", action: str = ""
@@ -33,7 +33,7 @@ class Temporary(NodewrightError):
 
 
 class Permanent(NodewrightError):
-    """Trying again without a change elsewhere is pointless."""
+    """Another try is pointless until something else changes."""
 
 
 class Invalid(Permanent):
@@ -45,4 +45,4 @@ class NotFound(Permanent):
 
 
 class Conflict(Temporary):
-    """Somebody else changed it first: read again, decide again."""
+    """Somebody else changed the object first: read it again and decide again."""

@@ -1,4 +1,4 @@
-"""Files that a reader finds as they were or as they are, never half written. Standard library only."""
+"""Files that are replaced atomically: a reader sees the old or the new content, never a part of it."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import os
 
 
 def replace(path: str, content: str | bytes, mode: int = 0o600, *, durable: bool = False) -> None:
-    """Put `content` in the place of the file. The folder must be there. Raises OSError, and leaves no draft then.
+    """Replace the file's content. Its folder must exist. Raises OSError and leaves no temporary file then.
 
-    `durable`: whole on disk when the call returns, and old or new after a power failure.
+    `durable`: the content is on disk when the call returns; after a power failure the file is either old or new.
     """
     folder, name = os.path.split(path)
-    # A dot in front and another ending: readers of a whole folder (containerd, upstream's kubelet) take it for nothing.
+    # With the leading dot and this ending, readers of a whole folder (containerd, upstream's kubelet) ignore it.
     draft = os.path.join(folder, f".{name}.new")
     handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
     try:
@@ -32,7 +32,7 @@ def replace(path: str, content: str | bytes, mode: int = 0o600, *, durable: bool
 
 
 def holds(path: str, content: str | bytes) -> bool:
-    """Whether the file has just this content. Raises OSError for what cannot be read, but for a missing file."""
+    """Whether the file has exactly this content. False if it is missing; raises OSError if it cannot be read."""
     try:
         with open(path, "rb") as file:
             return file.read() == (content.encode() if isinstance(content, str) else content)
@@ -41,7 +41,7 @@ def holds(path: str, content: str | bytes) -> bool:
 
 
 def text_of(path: str) -> str:
-    """What is in it, "" for a file that is not there or cannot be read: where that is as good as empty."""
+    """The file's text; "" if it is missing or cannot be read."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read()

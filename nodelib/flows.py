@@ -1,4 +1,4 @@
-"""UDP flows as connection tracking remembers them: a frozen value, shared by whoever must end some of them."""
+"""A UDP flow of connection tracking, as a frozen value for those who decide which flows to delete. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class UdpFlow:
-    """What the client sends to, and who answers. Addresses as text in their canonical form."""
+    """Where the client sends to, and who answers. Addresses are canonical texts."""
 
     source: str
     source_port: int

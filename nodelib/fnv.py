@@ -1,4 +1,4 @@
-"""FNV-1a, the hash by which upstream's kubelet tells containers and checkpoints apart."""
+"""FNV-1a, the hash that upstream's kubelet uses for container specs and checkpoints. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ _PRIME = 16777619
 
 
 def fnv1a(data: bytes) -> int:
-    """32 bits, as Go's hash/fnv New32a."""
+    """The 32-bit hash, as Go's hash/fnv New32a."""
     value = _OFFSET
     for byte in data:
         value = ((value ^ byte) * _PRIME) & 0xFFFFFFFF

@@ -1,4 +1,4 @@
-"""Logging of the daemons: one line an event, UTC, to stderr (the service manager keeps it)."""
+"""Logging of the daemons: one line per event, in UTC, to stderr, where the service manager collects it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 
 
 def setup(verbosity: int, component: str) -> None:
-    """`verbosity` as klog's -v: 0 to 3 information, 4 and more debug."""
+    """Set up the root logger. `verbosity` as klog's -v: 0 to 3 is INFO, 4 and more DEBUG."""
     handler = logging.StreamHandler(sys.stderr)
     formatter = logging.Formatter(f"%(asctime)s.%(msecs)03dZ %(levelname).1s {component} %(name)s: %(message)s")
     formatter.datefmt = "%Y-%m-%dT%H:%M:%S"

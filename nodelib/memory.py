@@ -1,6 +1,6 @@
-"""A daemon's resident memory: what was needed for a burst goes back to the kernel, what start-up made is left alone.
+"""Keeps a daemon's resident memory small: memory of a burst goes back to the kernel, start-up objects are not scanned.
 
-Linux with glibc; elsewhere the allocator is left as it is.
+Works with glibc on Linux; elsewhere the allocator is left as it is.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from nodelib.clock import Clock
 
 # malloc.h
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
-_ARENAS = 1  # more of them are for threads that allocate at once, and only one of ours runs Python at a time
-_LARGE = 256 * 1024  # bytes; whatever is larger has a mapping of its own and goes back when it is freed
+_ARENAS = 1  # more are useful only for threads that allocate at the same time, and only one runs Python
+_LARGE = 256 * 1024  # bytes; larger blocks get their own mapping, which goes back when it is freed
 _TRIM_INTERVAL = 30.0  # seconds
-_START = 5.0  # seconds in which a start is over, its pods taken up
+_START = 5.0  # seconds after which the start is over and existing pods are adopted
 
 
 def settle_allocator() -> None:
-    """To be called before the first thread starts."""
+    """Configure malloc. Call it before the first thread starts."""
     libc = _glibc()
     if libc is not None:
         libc.mallopt(_ARENA_MAX, _ARENAS)
@@ -29,21 +29,25 @@ def settle_allocator() -> None:
 
 
 def rest_collector() -> None:
-    """To be called before the imports: what they make stays, looking through it for cycles is a tenth of a start."""
+    """Switch the garbage collector off. Call it before the imports: scanning objects takes a tenth of the start."""
     gc.disable()
 
 
 def settle_collector() -> None:
-    """To be called when start-up is over: modules, classes and parts are never looked at again for cycles, so that full
-    collections are cheap, come soon, and leave no burst's garbage behind."""
+    """Call it when start-up is over: modules and classes are never scanned again.
+
+    So full collections are cheap and frequent, and leave no garbage of a burst behind.
+    """
     gc.collect()
     gc.freeze()
     gc.enable()
 
 
 async def keep_trimmed(clock: Clock) -> None:
-    """Until cancelled: settle the collector once the start is over, then give free memory back every now and then
-    (malloc_trim, a millisecond or two)."""
+    """Until cancelled: settle the collector once the start is over, then return free memory every 30 seconds.
+
+    malloc_trim takes a millisecond or two.
+    """
     libc = _glibc()
     await clock.sleep(_START)
     settle_collector()

@@ -1,7 +1,7 @@
 """Kubernetes quantities ("100m", "1.5Gi", "2e3"), exact.
 
-Follows k8s.io/apimachinery/pkg/api/resource: value() and milli() round away from zero, as
-Quantity.Value and MilliValue do.
+Follows k8s.io/apimachinery/pkg/api/resource: value() and milli() round away from zero, like Quantity.Value and
+MilliValue.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _DECIMAL = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15,
 
 
 def parse(text: str | int | float) -> Decimal:
-    """The exact number. Raises Invalid when `text` is no quantity."""
+    """The exact number. Raises Invalid when `text` is not a quantity."""
     match = _PATTERN.match(str(text))
     if match is None:
         raise Invalid(
@@ -61,7 +61,7 @@ def format_bytes(count: int) -> str:
 
 
 def format_exact(amount: Decimal) -> str:
-    """Canonical text of any amount: a binary suffix where one fits, else a decimal one; never finer than 1n."""
+    """Canonical text of any amount: a binary suffix if one fits, else a decimal one; not finer than 1n."""
     if amount == amount.to_integral_value() and amount % 1024 == 0:
         return format_bytes(int(amount))
     for power, suffix in sorted({**{power: name for name, power in _DECIMAL.items()}, 0: ""}.items(), reverse=True):

@@ -1,8 +1,7 @@
-"""Level-triggered work at a bounded frequency.
+"""Runs level-triggered work at a bounded frequency.
 
-Same contract as upstream's pkg/proxy/runner: calls are coalesced, at least `min_interval`
-apart, tried again `retry_interval` after a failure, and made every `max_interval` without
-a poke (the audit).
+Same contract as upstream's pkg/proxy/runner/bounded_frequency_runner.go: pokes are coalesced; runs are at least
+`min_interval` apart, repeated `retry_interval` after a failure, and made every `max_interval` without a poke.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ log = logging.getLogger(__name__)
 
 
 class BoundedFrequencyRunner:
-    """Runs `fn` after poke(); all intervals in seconds.
+    """Runs `fn` after poke(). All intervals are in seconds.
 
-    With `rest_factor` a run is followed by a rest of so many times its own length, `longest_rest` at most: what
-    costs little runs often, what costs much is batched. A first poke after a rest runs at once.
+    With `rest_factor`, a run is followed by a rest of that many times its duration, at most `longest_rest`: short runs
+    are frequent, long ones are batched. The first poke after a rest runs at once.
     """
 
     def __init__(
@@ -44,11 +43,11 @@ class BoundedFrequencyRunner:
         self._poked = asyncio.Event()
 
     def poke(self) -> None:
-        """Ask for a run soon; any number of pokes before it make one run."""
+        """Ask for a run soon. Any number of pokes before it lead to one run."""
         self._poked.set()
 
     async def run(self) -> None:
-        """Until cancelled. A failing `fn` is logged and tried again; it never ends the loop."""
+        """Until cancelled. When `fn` fails, the error is logged and it runs again later."""
         wait = self._max
         while True:
             await at_most(self._clock, wait, self._poked)

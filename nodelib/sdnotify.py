@@ -1,4 +1,4 @@
-"""What a daemon tells systemd: that it is ready, that it lives, that it stops (sd_notify(3), sd_watchdog_enabled(3)).
+"""Notifies systemd that a daemon is ready, alive or stopping (sd_notify(3), sd_watchdog_enabled(3)).
 
 Without NOTIFY_SOCKET (no systemd, or a unit of another type) every call does nothing.
 """
@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 def tell_systemd(supervisor: Supervisor, health: Callable[[], str], clock: Clock) -> None:
-    """The daemon is ready: say so, keep the watchdog content, and say when it stops."""
+    """Notify systemd that the daemon is ready, regularly that it is alive, and finally that it stops."""
     notifier = Notifier(os.environ)
     notifier.ready()
 
@@ -30,14 +30,14 @@ def tell_systemd(supervisor: Supervisor, health: Callable[[], str], clock: Clock
 
 
 class Notifier:
-    """The daemon's side of the notification socket that `env` names."""
+    """The notification socket that `env` names."""
 
     def __init__(self, env: Mapping[str, str], *, pid: int | None = None) -> None:
         self._address = env.get("NOTIFY_SOCKET", "")
         watched = env.get("WATCHDOG_PID", "") in ("", str(os.getpid() if pid is None else pid))
         text = env.get("WATCHDOG_USEC", "")
         self.interval = int(text) / 2e6 if watched and text.isdigit() and self._address else 0.0
-        """Seconds between two signs of life: half of what the unit allows; 0: nobody watches."""
+        """Seconds between two watchdog notifications, half of what the unit allows; 0: no watchdog."""
 
     def ready(self, status: str = "") -> None:
         self._send("READY=1", *([f"STATUS={status}"] if status else []))
@@ -46,17 +46,17 @@ class Notifier:
         self._send("STOPPING=1")
 
     async def watch(self, health: Callable[[], str], clock: Clock) -> None:
-        """Until cancelled: a sign of life while `health()` has nothing to say; else its words, and systemd restarts."""
-        said = ""
+        """Until cancelled: notify the watchdog as long as `health()` is "", else send its text as the status only."""
+        last = ""
         while self.interval:
             problem = health()
             if problem:
                 self._send(f"STATUS={problem}")
             else:
-                self._send("WATCHDOG=1", *(["STATUS=well again"] if said else []))
-            if problem and problem != said:
-                log.error("no sign of life for systemd's watchdog: %s", problem)
-            said = problem
+                self._send("WATCHDOG=1", *(["STATUS=well again"] if last else []))
+            if problem and problem != last:
+                log.error("systemd's watchdog is not notified: %s", problem)
+            last = problem
             await clock.sleep(self.interval)
 
     def _send(self, *lines: str) -> None:
@@ -68,4 +68,4 @@ class Notifier:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as notify:
                 notify.sendto("\n".join(lines).encode(), address)
         except OSError as error:
-            log.warning("systemd cannot be told %s: %s", lines[0], error)
+            log.warning("systemd cannot be notified (%s): %s", lines[0], error)

@@ -1,8 +1,7 @@
-"""Long-lived tasks: named, owned, guarded; shutdown is an ordered list.
+"""Long-lived tasks with a name, an owner and a guard, and an ordered shutdown.
 
-A daemon has one Supervisor. A task that ends or raises although nobody asked it to is a
-defect: it is logged with its name and either started again after a growing pause or, if
-critical, ends the daemon, whose supervisor (systemd, or `up`'s) starts it afresh.
+A daemon has one Supervisor. A task that ends or raises unasked is a bug: it is logged with its name and started again
+after a growing pause. If it is critical, it ends the daemon instead, and systemd (or `up`'s supervisor) restarts that.
 """
 
 from __future__ import annotations
@@ -51,10 +50,10 @@ class Supervisor:
         return task
 
     def once(self, name: str, work: Work) -> asyncio.Task[None]:
-        """Start work that ends by itself; a failure is logged, and its owner is this supervisor."""
+        """Start work that ends by itself. A failure is logged."""
         task = asyncio.create_task(self._once(name, work), name=f"{self.name}/{name}")
         self._tasks[name] = task
-        task.add_done_callback(lambda done: self._forget(name, done))
+        task.add_done_callback(lambda done: self._remove(name, done))
         return task
 
     def on_stop(self, name: str, action: Callable[[], Awaitable[None]]) -> None:
@@ -62,19 +61,19 @@ class Supervisor:
         self._stops.append((name, action))
 
     def stop_on_signals(self, *signals: signal.Signals) -> None:
-        """SIGTERM and SIGINT (or those given) ask for the ordered stop."""
+        """SIGTERM and SIGINT, or the given signals, start the shutdown."""
         loop = asyncio.get_running_loop()
         for number in signals or (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.stopping.set)
 
     async def wait(self) -> None:
-        """Until a stop is asked for; raises what a critical task failed with."""
+        """Wait for the shutdown to start. Raises the error of a critical task that failed."""
         await self.stopping.wait()
         if self._failure is not None:
             raise self._failure
 
     async def unless_stopped(self, work: Coroutine[Any, Any, T]) -> T | None:
-        """The result of `work`, or None when a stop was asked for before it was there."""
+        """The result of `work`, or None if the shutdown starts first."""
         task = asyncio.ensure_future(work)
         stop = asyncio.ensure_future(self.stopping.wait())
         try:
@@ -87,7 +86,7 @@ class Supervisor:
         finally:
             stop.cancel()
 
-    def _forget(self, name: str, task: asyncio.Task[None]) -> None:
+    def _remove(self, name: str, task: asyncio.Task[None]) -> None:
         if self._tasks.get(name) is task:
             del self._tasks[name]
 
@@ -102,7 +101,7 @@ class Supervisor:
         while not self.stopping.is_set():
             try:
                 await work()
-                log.error("task %s/%s ended although nobody asked it to", self.name, name)
+                log.error("task %s/%s ended unexpectedly", self.name, name)
             except Exception as error:
                 log.exception("task %s/%s failed", self.name, name)
                 if critical:
@@ -118,17 +117,19 @@ class Supervisor:
             try:
                 await asyncio.wait_for(action(), self._stop_timeout)
             except TimeoutError:
-                log.error("stop step %s/%s took longer than %g s, left behind", self.name, name, self._stop_timeout)
+                log.error(
+                    "stop step %s/%s took longer than %g s and was abandoned", self.name, name, self._stop_timeout
+                )
             except Exception:
                 log.exception("stop step %s/%s failed", self.name, name)
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await asyncio.sleep(0)  # what these had cancelled themselves ends now
+        await asyncio.sleep(0)  # tasks that these have cancelled end now
         left = sorted(_described(task) for task in asyncio.all_tasks() if task is not asyncio.current_task())
         if left:
-            log.warning("%s: tasks without an owner are left behind: %s", self.name, ", ".join(left))
+            log.warning("%s: tasks without an owner still run: %s", self.name, ", ".join(left))
 
 
 def _described(task: asyncio.Task[Any]) -> str:
@@ -137,7 +138,7 @@ def _described(task: asyncio.Task[Any]) -> str:
 
 
 async def both(one: Coroutine[Any, Any, T], other: Coroutine[Any, Any, U]) -> tuple[T, U]:
-    """Side by side, each to its end; raises what the first one raised, or else the other."""
+    """Run both concurrently, each to its end. Raises the error of the first, or else of the second."""
     first, second = await asyncio.gather(one, other, return_exceptions=True)
     for found in (first, second):
         if isinstance(found, BaseException):

@@ -1,8 +1,8 @@
-"""Blocking work that may never come back, in a thread of its own.
+"""Runs blocking work that may never return in a thread of its own.
 
-asyncio.to_thread shares a few threads (cores + 4) with everything else in the process: as many calls that hang in the
-kernel, on the file system of a server that is gone, and nothing that needs a thread goes on. It also waits for them
-when the process ends. Work on what users mount goes this way instead: it can hold up only those who wait for it.
+asyncio.to_thread shares a few threads (cores + 4) with the whole process. Once that many calls hang in the kernel, on
+the file system of a server that is gone, nothing else gets a thread, and the process waits for them when it ends. Work
+on volumes that users mount runs here instead, where it blocks only its own callers.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ T = TypeVar("T")
 
 
 async def alone(work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-    """What `work` returns or raises. Cancelled, it leaves the thread to its end, as to_thread does."""
+    """What `work` returns or raises. If cancelled, the thread runs to its end, as with to_thread."""
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[T] = loop.create_future()
     context = contextvars.copy_context()
 
-    def told(result: T | None, error: BaseException | None) -> None:
+    def deliver(result: T | None, error: BaseException | None) -> None:
         if answer.done():
             return
         if error is not None:
@@ -39,9 +39,9 @@ async def alone(work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T
             result = context.run(work, *args, **kwargs)
         except BaseException as error:
             failed = error
-        with contextlib.suppress(RuntimeError):  # the loop has been closed: nobody waits any more
-            loop.call_soon_threadsafe(told, result, failed)
+        with contextlib.suppress(RuntimeError):  # the loop is closed, so nobody is waiting
+            loop.call_soon_threadsafe(deliver, result, failed)
 
-    # Not threading.Thread: its start() holds up the loop until the thread has come to run, milliseconds on a busy node.
+    # Not threading.Thread: its start() blocks the loop until the thread runs, milliseconds on a busy node.
     _thread.start_new_thread(run, ())
     return await answer

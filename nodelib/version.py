@@ -1,18 +1,18 @@
-"""The release of Kubernetes that this project follows: what agent and proxy call themselves, what `up` builds."""
+"""The Kubernetes release that this project follows, which agent and proxy report, and upstream's skew policy. Pure."""
 
 from __future__ import annotations
 
 import re
 
 KUBERNETES_VERSION = "v1.37.1"
-KUBERNETES_MINOR = "1.37"  # as user agents say it
+KUBERNETES_MINOR = "1.37"  # for user agents
 _OLDER_AT_MOST = 3  # minor versions that a node may be behind its API server
 
 
 def skew(node: str, server: str) -> str:
-    """What upstream's policy has against a node's daemon of version `node` beside an API server of `server`.
+    """Why a node's daemon of version `node` is not supported with an API server of version `server`.
 
-    Both as gitVersion says them. "" for nothing, or for words without a version.
+    Both are gitVersions. "" if it is supported, or if one is not a version.
     https://kubernetes.io/releases/version-skew-policy/
     """
     ours, theirs = _minor(node), _minor(server)

@@ -1,3 +1,5 @@
+"""`python -m proxy`: the service proxy with kube-proxy's command line (`--help`)."""
+
 import sys
 
 from proxy.app import main

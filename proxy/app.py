@@ -1,4 +1,4 @@
-"""Composition root of the service proxy: builds the edges, wires the tasks, has no logic of its own."""
+"""Builds the service proxy out of its parts and starts its tasks (upstream cmd/kube-proxy/app/server.go)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import yaml
 from prometheus_client import disable_created_metrics
@@ -20,42 +19,46 @@ from nodelib.clock import Clock, SystemClock
 from nodelib.conntrack import Conntrack
 from nodelib.errors import Invalid, NodewrightError
 from nodelib.firewall.objects import Family
+from nodelib.json_values import Json
 from nodelib.kube.client import KubeClient
 from nodelib.kube.skew import version_skew
 from nodelib.sdnotify import tell_systemd
 from nodelib.tasks import Supervisor
-from proxy import fullness, machine, modes
-from proxy.access import find_access
+from proxy import conntrack_usage, modes, platform
 from proxy.backends.base import Backend
 from proxy.backends.quarantine import Quarantine
+from proxy.config.access import find_access
+from proxy.config.effective import document
+from proxy.config.settings import Settings, load_settings
 from proxy.edge import nfacct, sysctl
-from proxy.edge.addresses import local_addresses
 from proxy.edge.events import Events
+from proxy.edge.local_addresses import local_addresses
 from proxy.edge.metrics import Metrics
 from proxy.edge.servers import ServiceHealthServers
-from proxy.effective import document
 from proxy.health import Health
-from proxy.http import serve_health, serve_metrics
+from proxy.http_handlers import serve_health, serve_metrics
 from proxy.model import NamespacedName, NodeFacts
 from proxy.plan.context import CT_INVALID_COUNTER, LOCALHOST_COUNTER
-from proxy.plan.listen import expand, networks, node_port_ips
 from proxy.plan.node import parse_node
+from proxy.plan.node_port_addresses import expand, networks, node_port_ips
 from proxy.plan.tracker import Tracker
-from proxy.proxier import Periods, Proxier, Shown
-from proxy.settings import Settings, load_settings
+from proxy.proxier import Periods, Proxier, Reporting
 from proxy.watches import Watches
 
 log = logging.getLogger(__name__)
 
-# Objects between two collections, as CPython has it and while everything is listed and planned:
-# then hardly anything is garbage, and half the CPU would be spent on looking for it.
+# Thresholds of the garbage collector: CPython's own, and those used while everything is listed and planned. Hardly
+# anything is garbage then, and half of the CPU time would go into looking for it.
 _COLLECT, _COLLECT_AT_START = (700, 10, 10), (100_000, 20, 100)
 
-DEEP_AUDIT = 5.0  # seconds: what somebody else did to our rules is mended within twice of that
+DEEP_AUDIT = 5.0  # seconds: a change that somebody else made to our rules is undone within twice this time
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Exit status: 0 stopped as asked, 1 failed, 2 the command line or configuration is wrong."""
+    """Run the proxy and return its exit status.
+
+    0: it was asked to stop; 1: it failed; 2: the command line or the configuration is wrong.
+    """
     try:
         settings = load_settings(sys.argv[1:] if argv is None else argv)
     except Invalid as error:
@@ -68,7 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             Path(settings.write_config_to).write_text(yaml.safe_dump(document(settings), sort_keys=False))
             return 0
         if settings.cleanup:
-            return 0 if asyncio.run(modes.remove_others("")) else 1
+            return 0 if asyncio.run(modes.remove_other_modes("")) else 1
         asyncio.run(run(settings))
     except Invalid as error:
         log.error("%s", error)
@@ -80,16 +83,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 async def run(settings: Settings) -> None:
-    """Until SIGTERM or SIGINT. The rules stay: connections and new flows go on without the proxy."""
+    """Serve until SIGTERM or SIGINT. The rules stay, so traffic continues without the proxy."""
     for notice in settings.notices:
         log.warning("%s", notice)
     gc.set_threshold(*_COLLECT_AT_START)
     access = find_access(settings.kubeconfig, settings.master)
     backends = await modes.backends(settings)
-    machine.set_sysctls(settings)
+    platform.set_sysctls(settings)
     if settings.init_only:
         return
-    machine.set_oom_score(settings.oom_score_adj)
+    platform.set_oom_score(settings.oom_score_adj)
     async with Supervisor("proxy") as supervisor:
         supervisor.stop_on_signals()
         client = KubeClient(access, user_agent="nodewright-proxy")
@@ -101,7 +104,7 @@ async def run(settings: Settings) -> None:
 
 
 class _Proxy:
-    """The parts of one running proxy, and how they are wired."""
+    """The parts of one running proxy and the connections between them."""
 
     def __init__(
         self,
@@ -131,8 +134,8 @@ class _Proxy:
         self._wire_metrics()
 
     def problem(self) -> str:
-        """Why systemd should start this anew, or ""."""
-        return "" if self._health.well(self._clock.now()) else "changes wait for a sync that does not succeed"
+        """Why systemd should restart this process, or ""."""
+        return "" if self._health.healthy(self._clock.now()) else "changes are waiting, and no sync succeeds"
 
     async def start(self) -> None:
         spawn = self._supervisor.spawn
@@ -143,9 +146,9 @@ class _Proxy:
             spawn(f"audit-{proxier.family}", proxier.run_audit)
         for reflector in self._watches.all:
             spawn(f"watch-{reflector.name}", reflector.run)
-        self._supervisor.once("first-sync", self._begin)
-        self._supervisor.once("version-skew", self._tell_skew)
-        spawn("conntrack-fullness", lambda: fullness.watch(sysctl.read_int, self._clock))
+        self._supervisor.once("first-sync", self._start_syncing)
+        self._supervisor.once("version-skew", self._check_version_skew)
+        spawn("conntrack-usage", lambda: conntrack_usage.watch(sysctl.read_int, self._clock))
         hard = self._settings.bind_hard_fail
         if self._settings.healthz is not None:
             serving = partial(serve_health, self._settings, self._health, self._metrics, self._clock)
@@ -153,8 +156,8 @@ class _Proxy:
         if self._settings.metrics is not None:
             spawn("metrics", partial(serve_metrics, self._settings, self._metrics), critical=hard)
 
-    async def _begin(self) -> None:
-        """Nothing is written before everything has been listed: partial lists would cut Services off."""
+    async def _start_syncing(self) -> None:
+        """Wait until everything has been listed: rules made from partial lists would cut Services off."""
         await self._watches.synced()
         log.info(
             "listed %d Services, %d EndpointSlices; Node %s %s",
@@ -165,20 +168,20 @@ class _Proxy:
         )
         for proxier in self._proxiers:
             proxier.start()
-        await self._tell("Starting", "")
+        await self._record_node_event("Starting", "")
         for proxier in self._proxiers:
             await proxier.first_sync.wait()
-        # What was listed lives as long as the process: the collector need not look at it again and again.
+        # The listed objects live as long as the process, so the collector need not scan them over and over.
         gc.freeze()
         gc.set_threshold(*_COLLECT)
-        # Only now: until the new rules stand, the old ones serve.
-        await modes.remove_others(self._settings.mode)
+        # Only now: until the new rules are in place, the old ones serve.
+        await modes.remove_other_modes(self._settings.mode)
 
-    async def _tell_skew(self) -> None:
+    async def _check_version_skew(self) -> None:
         if found := await version_skew(self._client, self._clock):
-            await self._tell("VersionSkew", f"kube-proxy {found}.", warning=True)
+            await self._record_node_event("VersionSkew", f"kube-proxy {found}.", warning=True)
 
-    async def _tell(self, reason: str, note: str, *, warning: bool = False) -> None:
+    async def _record_node_event(self, reason: str, note: str, *, warning: bool = False) -> None:
         name, action = self._settings.node_name, "StartKubeProxy"
         await self._events.record("Node", "", name, reason=reason, action=action, note=note, warning=warning)
 
@@ -186,7 +189,7 @@ class _Proxy:
         settings = self._settings
         servers = ServiceHealthServers(
             self._health_hosts(family),
-            lambda: self._health.well(self._clock.now()),
+            lambda: self._health.healthy(self._clock.now()),
             self._health_check_failed,
         )
         self._supervisor.on_stop(f"health checks {family}", servers.close)
@@ -194,22 +197,22 @@ class _Proxy:
             Tracker(family, settings.node_name, self._clock.now()),
             Quarantine(backend),
             Conntrack(family),
-            Shown(self._metrics, self._health, servers),
+            Reporting(self._metrics, self._health, servers),
             self._clock,
             Periods(settings.rules.min_sync_period, min(settings.rules.sync_period, DEEP_AUDIT)),
         )
 
-    def _on_service(self, kind: str, obj: dict[str, Any]) -> None:
+    def _on_service(self, kind: str, obj: Json) -> None:
         self._metrics.service_changes.inc()
         for proxier in self._proxiers:
             proxier.on_service(kind, obj)
 
-    def _on_slice(self, kind: str, obj: dict[str, Any]) -> None:
+    def _on_slice(self, kind: str, obj: Json) -> None:
         self._metrics.endpoint_changes.inc()
         for proxier in self._proxiers:
             proxier.on_endpoint_slice(kind, obj)
 
-    def _on_node(self, kind: str, obj: dict[str, Any]) -> None:
+    def _on_node(self, kind: str, obj: Json) -> None:
         node = parse_node(None if kind == "DELETED" else obj, self._settings.node_name)
         if node != self._node:
             self._node = node
@@ -228,7 +231,7 @@ class _Proxy:
         return node_port_ips(cidrs, local_addresses(), family, localhost=True) or anywhere
 
     def _health_check_failed(self, name: NamespacedName, message: str) -> None:
-        async def tell() -> None:
+        async def record() -> None:
             await self._events.record(
                 "Service",
                 name.namespace,
@@ -239,7 +242,7 @@ class _Proxy:
                 warning=True,
             )
 
-        self._supervisor.once(f"event-{name}", tell)
+        self._supervisor.once(f"event-{name}", record)
 
     def _wire_metrics(self) -> None:
         proxiers = self._proxiers

@@ -1,22 +1,22 @@
-"""Is the proxy well, and is the node fit for load balancers (upstream healthcheck/proxy_health.go)?
+"""Health of the proxy and of the node, for /healthz and /livez (upstream pkg/proxy/healthcheck/proxy_health.go).
 
-A family is unwell when a change has been waiting for longer than `timeout` without a sync that succeeded.
+A family is unhealthy when a change has been waiting for longer than `timeout` without a successful sync.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 from nodelib.firewall.objects import Family
+from nodelib.json_values import Json
 from nodelib.kube.times import format_micro
 from proxy.model import NodeFacts
 
 
 @dataclass(slots=True)
 class Health:
-    """`timeout` and all times in seconds; times are wall time, given by the caller."""
+    """`timeout` is in seconds; all times are wall-clock seconds and come from the caller."""
 
     timeout: float
     node: Callable[[], NodeFacts]
@@ -24,41 +24,41 @@ class Health:
     _waiting: dict[Family, float] = field(default_factory=dict)
 
     def updated(self, family: Family, now: float) -> None:
-        """A sync of `family` succeeded (or it has just been started)."""
+        """A sync of `family` succeeded, or the family has just been started."""
         self._waiting.pop(family, None)
         self._updated[family] = now
 
     def queued(self, family: Family, now: float) -> None:
-        """A change of `family` waits to be synced."""
+        """A change of `family` is waiting for a sync."""
         self._waiting.setdefault(family, now)
 
-    def family_well(self, family: Family, now: float) -> bool:
+    def family_healthy(self, family: Family, now: float) -> bool:
         since = self._waiting.get(family)
         return since is None or now - since < self.timeout
 
-    def well(self, now: float) -> bool:
-        return all(self.family_well(family, now) for family in self._updated)
+    def healthy(self, now: float) -> bool:
+        return all(self.family_healthy(family, now) for family in self._updated)
 
     def node_eligible(self) -> bool:
-        """Not deleted and not about to be: load balancers are to send traffic here."""
+        """Whether load balancers should send traffic here: the node is neither deleted nor about to be."""
         node = self.node()
         return node.exists and not node.deleting and not node.to_be_deleted
 
-    def report(self, now: float, *, with_node: bool) -> tuple[bool, dict[str, Any]]:
-        """(healthy, body) of /healthz, or of /livez without the node."""
-        healthy = well = self.well(now)
-        body: dict[str, Any] = {}
+    def report(self, now: float, *, with_node: bool) -> tuple[bool, Json]:
+        """(healthy, JSON body) of /healthz; without the node, of /livez."""
+        healthy = syncing = self.healthy(now)
+        body: Json = {}
         if with_node:
             body["nodeEligible"] = self.node_eligible()
-            healthy = well and body["nodeEligible"]
+            healthy = syncing and body["nodeEligible"]
         newest = max(self._updated.values(), default=0.0)
         body = {
             "lastUpdated": format_micro(now if healthy else newest),
             "currentTime": format_micro(now),
             **body,
-            "healthy": well,
+            "healthy": syncing,
             "status": {
-                family.value: {"lastUpdated": format_micro(time), "healthy": self.family_well(family, now)}
+                family.value: {"lastUpdated": format_micro(time), "healthy": self.family_healthy(family, now)}
                 for family, time in sorted(self._updated.items())
             },
         }

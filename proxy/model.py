@@ -1,4 +1,4 @@
-"""The facts of the service proxy, frozen: service ports, endpoints, and what the node is."""
+"""The values that the service proxy works on, frozen: service ports, endpoints, the node, a sync's report."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ class NamespacedName(NamedTuple):
 
 
 class ServicePortName(NamedTuple):
-    """One port of a Service; the key that joins Services and EndpointSlices."""
+    """One port of a Service: the key that Services and EndpointSlices share (upstream ServicePortName)."""
 
     service: NamespacedName
     port: str
     protocol: Protocol
 
     def __str__(self) -> str:
-        """As upstream prints it and hashes it: "ns/name:port", "ns/name" for a port without a name."""
+        """As upstream prints and hashes it: "ns/name:port", or "ns/name" for a port without a name."""
         return f"{self.service}:{self.port}" if self.port else str(self.service)
 
 
 @dataclass(frozen=True, slots=True)
 class ServicePort:
-    """What the rules of one port depend on (upstream: BaseServicePortInfo). Addresses are of one family."""
+    """What the rules of one port depend on (upstream BaseServicePortInfo). All addresses are of one family."""
 
     name: ServicePortName
     cluster_ip: str
@@ -54,7 +54,7 @@ class ServicePort:
 
     @property
     def protocol(self) -> str:
-        """Lower case, as iptables and the chain hashes want it."""
+        """In lower case, as iptables and the chain hashes need it."""
         return self.name.protocol.lower()
 
     @property
@@ -63,7 +63,7 @@ class ServicePort:
 
     @property
     def uses_cluster_endpoints(self) -> bool:
-        """Also with externalTrafficPolicy Local: traffic from pods and the node itself is short-circuited."""
+        """True with externalTrafficPolicy Local too: traffic from pods and the node itself is short-circuited."""
         return not self.internal_local or self.externally_accessible
 
     @property
@@ -73,7 +73,7 @@ class ServicePort:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One address and port behind a service port (upstream: BaseEndpointInfo)."""
+    """One address and port behind a service port (upstream BaseEndpointInfo)."""
 
     ip: str
     port: int
@@ -90,7 +90,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """What the API says of the node this proxy runs on."""
+    """What the API says about the node that this proxy runs on."""
 
     name: str
     zone: str = ""
@@ -103,7 +103,7 @@ class NodeFacts:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something in the input that was left out, and why; everything else goes on."""
+    """Part of the input that was left out, and why. Everything else is served."""
 
     obj: str
     message: str
@@ -111,7 +111,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Desired:
-    """What one family is to serve: every service port, and the endpoints of each, sorted by address."""
+    """What one address family should serve: every service port, and the endpoints of each, sorted by address."""
 
     family: Family
     ports: dict[ServicePortName, ServicePort] = field(default_factory=dict)
@@ -120,17 +120,17 @@ class Desired:
     @property
     def endpoint_count(self) -> int:
         """Endpoints of existing service ports."""
-        # No loop of Python's: asked at each change of the iptables mode.
+        # Without a Python loop: the iptables mode asks at each change.
         return sum(map(len, map(self.endpoints.get, self.ports, repeat(()))))
 
 
 @dataclass(frozen=True, slots=True)
 class SyncReport:
-    """What one sync did, for metrics and the log."""
+    """What one sync did, for the metrics and the log. `rules_*` count rules by iptables table."""
 
     full: bool
-    rules_total: dict[str, int] = field(default_factory=dict)  # by table
+    rules_total: dict[str, int] = field(default_factory=dict)
     rules_written: dict[str, int] = field(default_factory=dict)
     no_local_internal: int = 0
     no_local_external: int = 0
-    problems: tuple[Problem, ...] = ()  # what could not be written; everything else is
+    problems: tuple[Problem, ...] = ()  # what could not be written; everything else was

@@ -1,4 +1,4 @@
-"""The modes of the proxy: the backends each is made of, and how what another mode left is removed."""
+"""The modes of the proxy: builds the backends of each, and removes what other modes left in the kernel."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from nodelib import command
 from nodelib.clock import SystemClock
 from nodelib.command import CommandError
 from nodelib.errors import NodewrightError, NotFound
-from nodelib.firewall.backend import Backend as Variant
-from nodelib.firewall.backend import detect
-from nodelib.firewall.generation import read_generation
 from nodelib.firewall.iptables import Iptables
 from nodelib.firewall.objects import Family
+from nodelib.firewall.variant import Variant, detect
 from nodelib.nft.edge import NftError, NftTable
-from proxy import derive, machine
+from nodelib.nft.generation import read_generation
+from proxy import platform
 from proxy.backends.base import Backend
-from proxy.backends.facts import ContextOfNode
+from proxy.backends.context import NodeContext
 from proxy.backends.iptables import IptablesBackend
 from proxy.backends.nftables import NftablesBackend
 from proxy.backends.userspace import UserspaceBackend
+from proxy.config import derive
+from proxy.config.settings import Settings
 from proxy.edge import relay, sysctl
 from proxy.plan.context import Context
 from proxy.plan.nftables.layout import TABLE
-from proxy.settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ _UPSTREAM_TABLE = "kube-proxy"
 
 
 async def backends(settings: Settings) -> dict[Family, Backend]:
-    """One for each family that can be served here. Raises NotFound when IPv4 cannot."""
+    """One backend for each address family that this machine can serve. Raises NotFound when it cannot serve IPv4."""
     if settings.mode == "nftables":
         return {family: _nftables(settings, family) for family in await _nft_families()}
     tables = await _iptables_families()
@@ -42,49 +42,49 @@ async def backends(settings: Settings) -> dict[Family, Backend]:
     return {family: build(settings, one) for family, one in tables.items()}
 
 
-async def remove_others(mode: str) -> bool:
-    """What modes other than `mode` ("": every mode's) left. Flows that live go on: their translation is in conntrack.
+async def remove_other_modes(mode: str) -> bool:
+    """Remove the rules of all modes except `mode` ("": of all modes). Live flows go on: conntrack translates them.
 
-    False when something could not be removed; it is in the log.
+    False: something could not be removed, and the log says what.
     """
-    well = True
+    removed = True
     if mode != "iptables":
-        well = await _remove_chains(IptablesBackend, b":KUBE-SERVICES ", b":KUBE-PROXY-CANARY ")
+        removed = await _remove_chains(IptablesBackend, b":KUBE-SERVICES ", b":KUBE-PROXY-CANARY ")
     if mode != "userspace":
-        well = await _remove_chains(_userspace_removal, b":KUBE-PORTALS-CONTAINER ") and well
+        removed = await _remove_chains(_userspace_removal, b":KUBE-PORTALS-CONTAINER ") and removed
     tables = (_UPSTREAM_TABLE,) if mode == "nftables" else (TABLE, _UPSTREAM_TABLE)
-    return await _remove_tables(tables) and well
+    return await _remove_tables(tables) and removed
 
 
 def _iptables(settings: Settings, tables: Iptables) -> Backend:
-    return IptablesBackend(tables, _facts(settings, tables.family), generation=_generation(tables))
+    return IptablesBackend(tables, _context(settings, tables.family), generation=_generation(tables))
 
 
 def _userspace(settings: Settings, tables: Iptables) -> Backend:
-    facts = _facts(settings, tables.family)
-    return UserspaceBackend(tables, facts, listen=relay.listen, clock=SystemClock(), generation=_generation(tables))
+    context = _context(settings, tables.family)
+    return UserspaceBackend(tables, context, listen=relay.listen, clock=SystemClock(), generation=_generation(tables))
 
 
 def _generation(tables: Iptables) -> Callable[[], int | None]:
-    """The legacy tables have no generation that tells of changes."""
-    return (lambda: None) if tables.backend.variant == "legacy" else read_generation
+    """Legacy iptables has no generation number that would show changes."""
+    return (lambda: None) if tables.variant.name == "legacy" else read_generation
 
 
 def _nftables(settings: Settings, family: Family) -> Backend:
-    return NftablesBackend(NftTable(family, TABLE), _facts(settings, family), generation=read_generation)
+    return NftablesBackend(NftTable(family, TABLE), _context(settings, family), generation=read_generation)
 
 
-def _facts(settings: Settings, family: Family) -> ContextOfNode:
-    return ContextOfNode(
+def _context(settings: Settings, family: Family) -> NodeContext:
+    return NodeContext(
         derive.context(settings, family),
         detect_node_cidr=settings.local.mode == "NodeCIDR",
-        refine=machine.refiner(settings, family),
+        read_platform=platform.context_reader(settings, family),
     )
 
 
 async def _iptables_families() -> dict[Family, Iptables]:
     variant: Variant = await detect()
-    log.info("iptables: %s (%s)", variant.variant or "the default variant", variant.reason)
+    log.info("iptables: %s (%s)", variant.name or "the default variant", variant.reason)
     found: dict[Family, Iptables] = {}
     for family in _families():
         tables = Iptables(family, variant)
@@ -108,7 +108,7 @@ async def _nft_families() -> list[Family]:
         raise NotFound(
             str(error),
             obj="nftables",
-            step="look whether it can be used",
+            step="check whether it can be used",
             action="Install the package nftables and run the proxy as root, on a kernel with nf_tables; "
             "or choose --proxy-mode iptables.",
         ) from error
@@ -123,13 +123,13 @@ def _families() -> list[Family]:
     return [Family.IPV4]
 
 
-def _userspace_removal(tables: Iptables, facts: ContextOfNode) -> Backend:
-    return UserspaceBackend(tables, facts, listen=relay.listen, clock=SystemClock())
+def _userspace_removal(tables: Iptables, context: NodeContext) -> Backend:
+    return UserspaceBackend(tables, context, listen=relay.listen, clock=SystemClock())
 
 
-async def _remove_chains(build: Callable[[Iptables, ContextOfNode], Backend], *marks: bytes) -> bool:
-    """Those of one mode, of both families, in every variant of iptables that has one of `marks`."""
-    well = True
+async def _remove_chains(build: Callable[[Iptables, NodeContext], Backend], *marks: bytes) -> bool:
+    """Remove the chains of one mode, both families, from every iptables variant that has one of `marks`."""
+    removed = True
     variants = [variant for variant in ("nft", "legacy") if shutil.which(f"iptables-{variant}-save")]
     if not variants and shutil.which("iptables-save"):
         variants = [""]
@@ -138,18 +138,18 @@ async def _remove_chains(build: Callable[[Iptables, ContextOfNode], Backend], *m
             tables = Iptables(family, Variant(variant))
             try:
                 # Without -t only tables in use are read: naming one would make the legacy tool create it in the kernel.
-                done = await command.run((tables.backend.save(family),), timeout=300, check=False)
+                done = await command.run((tables.variant.save(family),), timeout=300, check=False)
                 if any(b"\n" + mark in done.stdout for mark in marks):
-                    await build(tables, ContextOfNode(Context(family=family))).cleanup()
-                    log.info("%s %s: removed", tables.backend.tool(family), family)
+                    await build(tables, NodeContext(Context(family=family))).cleanup()
+                    log.info("%s %s: removed", tables.variant.tool(family), family)
             except NodewrightError as error:
                 log.error("%s", error)
-                well = False
-    return well
+                removed = False
+    return removed
 
 
 async def _remove_tables(names: tuple[str, ...]) -> bool:
-    well = True
+    removed = True
     for name in names:
         for family in Family:
             table = NftTable(family, name)
@@ -158,9 +158,9 @@ async def _remove_tables(names: tuple[str, ...]) -> bool:
                     await table.text(f"delete table {'ip' if family is Family.IPV4 else 'ip6'} {name}\n")
                     log.info("nftables table %s, %s: removed", name, family)
             except NftError as error:
-                # Without nf_tables there is nothing of it.
+                # Without nf_tables there is no table to remove.
                 log.debug("%s", error)
             except NodewrightError as error:
                 log.error("%s", error)
-                well = False
-    return well
+                removed = False
+    return removed

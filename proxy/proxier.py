@@ -1,42 +1,43 @@
-"""One family of the proxy: changes in, syncs out, and an eye on what others do to the rules.
+"""One address family of the proxy: takes changes, runs syncs, and audits the rules in the kernel.
 
-Level-triggered: a sync takes whatever changed since the last one. After a failure, or when somebody else
-changed the rules, the next sync writes everything.
+Upstream's counterpart is the Proxier of each mode, e.g. pkg/proxy/iptables/proxier.go. It is level-triggered: a sync
+takes whatever changed since the last one. After a failure, or when somebody else changed the rules, the next sync
+writes everything.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError, Permanent
 from nodelib.firewall.objects import Family
 from nodelib.flows import UdpFlow
+from nodelib.json_values import Json
 from nodelib.runner import BoundedFrequencyRunner
 from proxy.backends.base import Backend
 from proxy.edge.metrics import Metrics
 from proxy.edge.servers import ServiceHealthServers
 from proxy.health import Health
 from proxy.model import Desired, NamespacedName, NodeFacts, Problem
-from proxy.plan.health import health_check_ports, local_ready
+from proxy.plan.service_health import health_check_ports, local_ready
 from proxy.plan.tracker import Changes, Tracker
 
 log = logging.getLogger(__name__)
 
 FULL_SYNC_PERIOD = 3600.0  # seconds, as upstream
-RETRY = 2.0
-# A steady stream of changes is written in batches: a tenth of the time at most goes into syncs of 0.1 s.
+RETRY = 2.0  # seconds after a sync that failed
+# Syncs of 0.1 s take a tenth of the time at most: under a steady stream of changes they are batched.
 REST_FACTOR = 9.0
-AUDIT = 2.0
-_SHOWN = 5
+AUDIT = 2.0  # seconds between two audits
+_SHOWN = 5  # differences in one log line
 
 
 class Flows(Protocol):
-    """nodelib.conntrack.Conntrack: the family's UDP entries; calls block and raise Permanent."""
+    """UDP entries of connection tracking (nodelib.conntrack.Conntrack). Calls block and raise Permanent."""
 
     def list_udp(self) -> list[UdpFlow]: ...
 
@@ -44,8 +45,8 @@ class Flows(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """Where others see what the syncs came to: figures, /healthz, and the health check ports of Services."""
+class Reporting:
+    """Where a sync's outcome is reported: metrics, /healthz, and the health check ports of Services."""
 
     metrics: Metrics
     health: Health
@@ -54,7 +55,7 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Periods:
-    """Seconds: between two syncs at least, between two looks at all rules."""
+    """Seconds: `min_sync` between two syncs at least, `deep_audit` between two audits of all rules."""
 
     min_sync: float
     deep_audit: float
@@ -64,13 +65,13 @@ class Proxier:
     """Owns the tracker and the backend of one family. Nothing is written before `start()`."""
 
     def __init__(
-        self, tracker: Tracker, backend: Backend, flows: Flows, shown: Shown, clock: Clock, periods: Periods
+        self, tracker: Tracker, backend: Backend, flows: Flows, reporting: Reporting, clock: Clock, periods: Periods
     ) -> None:
         self.family: Family = tracker.family
         self._tracker = tracker
         self._backend = backend
         self._flows = flows
-        self._metrics, self._health, self._servers = shown.metrics, shown.health, shown.servers
+        self._metrics, self._health, self._servers = reporting.metrics, reporting.health, reporting.servers
         self._clock = clock
         self._deep_period = periods.deep_audit
         self._started = False
@@ -100,15 +101,15 @@ class Proxier:
         return self._tracker.pending_endpoints
 
     def start(self) -> None:
-        """Services, EndpointSlices and the Node have been listed: rules may be written from now on."""
+        """Call it once Services, EndpointSlices and the Node have been listed: from now on rules are written."""
         self._started = True
         self._poke()
 
-    def on_service(self, kind: str, obj: Mapping[str, Any]) -> None:
+    def on_service(self, kind: str, obj: Json) -> None:
         self._report(self._tracker.service(obj, gone=kind == "DELETED"))
         self._poke_if_pending()
 
-    def on_endpoint_slice(self, kind: str, obj: Mapping[str, Any]) -> None:
+    def on_endpoint_slice(self, kind: str, obj: Json) -> None:
         self._report(self._tracker.endpoint_slice(obj, gone=kind == "DELETED"))
         self._poke_if_pending()
 
@@ -121,14 +122,14 @@ class Proxier:
             self.force("the ranges of cluster IPs changed")
 
     def force(self, why: str) -> None:
-        """Write everything again, soon."""
+        """Ask for a full sync soon. `why` is for the log."""
         self._full = True
         if self._started:
             log.info("%s: full sync: %s", self.family, why)
             self._poke()
 
     async def sync(self) -> None:
-        """One round. Raises what the backend raised; the next round is a full one then."""
+        """One sync. Raises what the backend raised; the next one is a full sync then."""
         if not self._started:
             return
         if not self._backend.ready:
@@ -145,7 +146,7 @@ class Proxier:
     async def run_audit(self) -> None:
         """Until cancelled: notice within seconds when somebody else flushed or changed our rules.
 
-        The backends read nothing as long as nobody commits to the ruleset, where the kernel tells that.
+        Where the kernel counts commits to the ruleset, the backends read nothing as long as nobody commits.
         """
         next_deep = self._clock.monotonic() + self._deep_period
         while True:
@@ -154,19 +155,19 @@ class Proxier:
             deep = started >= next_deep
             await self.audit(deep=deep)
             if deep:
-                # Reading a large table takes its time: not more than a tenth of it is spent so.
+                # Reading a large table takes long: spend at most a tenth of the time on it.
                 finished = self._clock.monotonic()
                 next_deep = finished + max(self._deep_period, 9 * (finished - started))
 
     async def audit(self, *, deep: bool) -> None:
-        """One look; what is found forces a full sync."""
+        """One audit; a difference forces a full sync."""
         if not self._started or self._full:
             return
         try:
             async with self._lock:
                 found = await self._backend.audit(deep=deep)
         except NodewrightError as error:
-            log.warning("%s: the rules could not be looked at: %s", self.family, error)
+            log.warning("%s: the rules could not be read: %s", self.family, error)
             return
         if found:
             more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
@@ -190,19 +191,19 @@ class Proxier:
         self.first_sync.set()
         self._report(list(report.problems))
         log.debug("%s: synced %d ports in %.3f s", self.family, len(changes.ports), finished - started)
-        await self._afterwards(changes, now, full)
+        await self._after_sync(changes, now, full)
         if self._tracker.pending or self._full:
             self._poke()
 
-    async def _afterwards(self, changes: Changes, now: float, full: bool) -> None:
+    async def _after_sync(self, changes: Changes, now: float, full: bool) -> None:
         for time in changes.trigger_times:
             self._metrics.programming.labels(self.family.value).observe(max(0.0, now - time))
         await self._serve_health(changes, full)
         if changes.udp or full:
-            await self._end_stale_flows(changes.desired)
+            await self._delete_stale_flows(changes.desired)
 
     async def _serve_health(self, changes: Changes, full: bool) -> None:
-        """Most clusters have no such Service: then a change costs a look at itself, not at every port."""
+        """Most clusters have no such Service: then only the changed ports are checked, not every port."""
         desired, known = changes.desired, self._health_ports
         touched = [desired.ports[name] for name in changes.ports if name in desired.ports]
         wanted = any(port.health_check_node_port for port in touched)
@@ -210,12 +211,12 @@ class Proxier:
             self._health_ports = health_check_ports(desired)
             await self._servers.sync(self._health_ports, local_ready(desired, self._health_ports))
 
-    async def _end_stale_flows(self, desired: Desired) -> None:
+    async def _delete_stale_flows(self, desired: Desired) -> None:
         if not any(name.protocol == "UDP" for name in desired.ports):
             return
         started = self._clock.monotonic()
         try:
-            deleted = await asyncio.to_thread(self._delete_stale, desired)
+            deleted = await asyncio.to_thread(self._delete_stale_udp, desired)
         except Permanent as error:
             log.warning(
                 "%s: conntrack could not be cleaned, UDP clients may reach old endpoints: %s", self.family, error
@@ -224,7 +225,7 @@ class Proxier:
         self._metrics.conntrack.labels(self.family.value).observe(self._clock.monotonic() - started)
         self._metrics.conntrack_deleted.labels(self.family.value).inc(deleted)
 
-    def _delete_stale(self, desired: Desired) -> int:
+    def _delete_stale_udp(self, desired: Desired) -> int:
         stale = self._backend.stale_flows(desired, self._flows.list_udp())
         return self._flows.delete(stale) if stale else 0
 

@@ -1,16 +1,15 @@
-"""What the proxy watches, and how an object is trimmed before it stays in memory."""
+"""What the proxy watches, and how objects are trimmed before they stay in memory (upstream pkg/proxy/config)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
 
+from nodelib.json_values import Json
 from nodelib.kube.client import KubeClient
 from nodelib.kube.reflector import Reflector
-from proxy.plan.services import parse_cidr
+from proxy.plan.addresses import parse_cidr
 from proxy.plan.slices import SERVICE_NAME
 
-Json = dict[str, Any]
 OnChange = Callable[[str, Json], None]
 
 SERVICES = "/api/v1/services"
@@ -20,7 +19,7 @@ SERVICE_CIDRS = "/apis/networking.k8s.io/v1/servicecidrs"
 
 
 class Watches:
-    """Services, EndpointSlices (selected as upstream does), this Node and, if asked for, the ServiceCIDRs."""
+    """Services and EndpointSlices with upstream's selectors, this Node and, on request, the ServiceCIDRs."""
 
     def __init__(
         self,
@@ -36,7 +35,7 @@ class Watches:
             client,
             SERVICES,
             name="services",
-            # Another proxy serves the first kind; the second has nothing to serve.
+            # Services of another proxy, and headless Services, which have nothing to serve.
             params={
                 "labelSelector": "!service.kubernetes.io/service-proxy-name",
                 "fieldSelector": "spec.clusterIP!=None",
@@ -62,7 +61,7 @@ class Watches:
             ranges: dict[str, tuple[str, ...]] = {}
 
             def on_range(kind: str, obj: Json, _: Json | None) -> None:
-                changed_range(ranges, kind, obj)
+                update_ranges(ranges, kind, obj)
                 on_service_cidrs(tuple(sorted({cidr for cidrs in ranges.values() for cidr in cidrs})))
 
             self.optional = (Reflector(client, SERVICE_CIDRS, name="servicecidrs", on_change=on_range),)
@@ -72,13 +71,13 @@ class Watches:
         return (self.services, self.slices, self.node, *self.optional)
 
     async def synced(self) -> None:
-        """Until each has been listed once; not the ServiceCIDRs, which an older API server does not have."""
+        """Wait until each has been listed once, except for ServiceCIDRs, which an older API server does not have."""
         for reflector in (self.services, self.slices, self.node):
             await reflector.synced.wait()
 
 
-def changed_range(ranges: dict[str, tuple[str, ...]], kind: str, obj: Json) -> None:
-    """`ranges`: the networks of each ServiceCIDR by its name; what is no network is left out."""
+def update_ranges(ranges: dict[str, tuple[str, ...]], kind: str, obj: Json) -> None:
+    """Update `ranges`, the networks of each ServiceCIDR by its name, with one change. Invalid CIDRs are left out."""
     name = str(obj["metadata"]["name"])
     ranges.pop(name, None)
     given = (obj.get("spec") or {}).get("cidrs")
@@ -95,9 +94,9 @@ def _then_trimmed(handle: OnChange, labels: tuple[str, ...]) -> Callable[[str, J
 
 
 def trim(obj: Json, labels: Iterable[str]) -> None:
-    """Leave of a stored object what the reflector needs: its name, its version, `labels`.
+    """Keep only what the reflector needs of a stored object: its name, its version and `labels`.
 
-    What rules depend on has been taken out of it by then; 10,000 whole objects are 100 MB.
+    The tracker has read what the rules depend on by then; 10,000 whole objects take 100 MB.
     """
     meta = obj.get("metadata")
     if not isinstance(meta, dict):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
-Json = Mapping[str, Any]
+from nodelib.json_values import Json as Json
+
 SERVICE_NAME = "kubernetes.io/service-name"
 
 

@@ -11,7 +11,7 @@ from cli.explain.places import Sender, Target
 from cli.explain.reasons import decides, reason
 from cli.explain.walk import Leg, Path, policies, split
 from nodelib.firewall.fib import DISCARDED, UNREACHABLE
-from nodelib.firewall.way import Hop, endpoint_text
+from nodelib.firewall.trace_model import Hop, endpoint_text
 
 _VERDICT = {
     "ACCEPT": "DOES NOT ARRIVE",
@@ -112,7 +112,7 @@ def _routed(leg: Leg, facts: Facts) -> str:
     route, host = leg.outcome.route, split(leg.outcome.to)[0]
     if route is None:
         return ""
-    return replace(route, via=facts.named(route.via) if route.via else "").told(facts.named(host))
+    return replace(route, via=facts.named(route.via) if route.via else "").describe(facts.named(host))
 
 
 def _hop(hop: Hop, facts: Facts) -> Iterable[str]:

@@ -16,7 +16,7 @@ from controlplane.machine.edge import rules as edge
 from controlplane.machine.edge.netlink import Netlink
 from controlplane.machine.model import HOST
 from nodelib.errors import NotFound
-from nodelib.firewall.way import Fib
+from nodelib.firewall.trace_model import Fib
 from nodelib.kube.access import load_kubeconfig
 from nodelib.kube.client import KubeClient
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 
 from cli.explain.facts import Facts
-from nodelib.firewall.way import Hop
+from nodelib.firewall.trace_model import Hop
 
 _COMMENT = re.compile(r'--comment (?:"([^"]*)"|(\S+))|comment "([^"]*)"')
 _TO = re.compile(r"--to-destination (\S+)")

@@ -10,8 +10,8 @@ from cli.explain.facts import Json, balancer_addresses
 from nodelib.firewall.nft_text import expression_text
 from nodelib.firewall.objects import Family, Rule, TableContent
 from nodelib.firewall.render import rule_text
+from proxy.plan.addresses import family_of
 from proxy.plan.iptables.names import chain_names
-from proxy.plan.services import family_of
 
 
 class Matched(NamedTuple):

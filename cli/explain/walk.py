@@ -10,8 +10,8 @@ from cli.explain.facts import Facts, Json, key, node_addresses, title
 from cli.explain.places import Sender, Target
 from nodelib.firewall.objects import TableContent
 from nodelib.firewall.trace import trace
+from nodelib.firewall.trace_model import Base, Fib, Node, Outcome, Packet
 from nodelib.firewall.trace_nft import bases
-from nodelib.firewall.way import Base, Fib, Node, Outcome, Packet
 
 NOWHERE = "NOWHERE"
 _UPLINK = "eth0"  # where packets of other machines come in on a node of `up`
@@ -72,7 +72,7 @@ class Path:
         return self.legs[-1].outcome.to if self.legs else ""
 
 
-def nftables_of(ruleset: Mapping[str, object], version: int) -> tuple[Base, ...]:
+def nftables_of(ruleset: Json, version: int) -> tuple[Base, ...]:
     return tuple(bases(ruleset, "ip" if version == 4 else "ip6", lenient=True))
 
 
@@ -107,7 +107,7 @@ def _no_way_in(packet: Packet, facts: Facts, machine: Machine) -> tuple[str, ...
         route = machine.fib(packet)
         if route.dev == machine.link and not route.verdict:
             return ()
-        described = route.told(packet.destination)
+        described = route.describe(packet.destination)
         return (
             f"this machine's route to {known} does not lead to a node: {described}",
             *_doors(packet.destination, facts),
@@ -163,7 +163,7 @@ def _ended(legs: tuple[Leg, ...], world: _World) -> Path:
     route, known = outcome.route, facts.names.get(host, "")
     untranslated = f"no rule of {leg.node} translates {outcome.to}: {known} {_why_untranslated(outcome)}"
     if outcome.verdict != "ACCEPT":
-        why = [f"{leg.node}: {route.told(facts.named(host))}"] if route is not None and route.verdict else []
+        why = [f"{leg.node}: {route.describe(facts.named(host))}"] if route is not None and route.verdict else []
         return Path(legs, False, (*why, *([untranslated] if why and known.startswith("Service") else [])))
     pod = facts.pod_at(host)
     if pod is not None:
@@ -194,8 +194,8 @@ def _left(legs: tuple[Leg, ...], host: str, world: _World) -> Path:
         return Path(legs, True, ("it leaves the cluster",), leaves=True)
     onward = machine.fib(replace(legs[-1].packet, source=route.via, destination=host, interface="", mark=0))
     if onward.verdict:
-        return Path(legs, False, (f"on this machine: {onward.told(host)}",))
-    return Path(legs, True, (f"it leaves the cluster; on this machine {onward.told(host)}",), leaves=True)
+        return Path(legs, False, (f"on this machine: {onward.describe(host)}",))
+    return Path(legs, True, (f"it leaves the cluster; on this machine {onward.describe(host)}",), leaves=True)
 
 
 def policies(pod: Json | None, facts: Facts, direction: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""One rtnetlink socket: several requests in one datagram, every acknowledgement waited for. Decides nothing."""
+"""One rtnetlink socket: several requests in one datagram, then all their acknowledgements. Decides nothing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _DUMP_TRIES = 8
 
 
 class Channel:
-    """A socket in the namespace `netns` (a descriptor; None: the caller's own), for one thread."""
+    """A socket in the namespace `netns` (a descriptor; None: the caller's own). Use it from one thread."""
 
     def __init__(self, netns: int | None = None) -> None:
         self._socket = _open() if netns is None else in_namespace(netns, _open)
@@ -36,10 +36,10 @@ class Channel:
         self._socket.close()
 
     def call(self, messages: Sequence[Any], step: str, obj: str) -> list[Any]:
-        """Send all in one datagram, wait for every acknowledgement; the first refusal is raised, translated.
+        """Send all messages in one datagram and wait for every acknowledgement. Raises the first refusal, translated.
 
-        The kernel goes on with the other messages after one it refuses (netlink_rcv_skb), so nothing may
-        follow one whose failure it must not survive.
+        After a refused message the kernel carries on with the next one (netlink_rcv_skb), so a message must not depend
+        on an earlier one.
         """
         self._send(messages, step, obj)
         waiting = set(range(1, len(messages) + 1))
@@ -59,7 +59,7 @@ class Channel:
         return answers
 
     def dump(self, message: Any) -> list[Any]:
-        """All answers to a dump; one that the kernel marks as interrupted is made again.
+        """All answers to a dump. One that the kernel marks as interrupted is repeated.
 
         https://docs.kernel.org/userspace-api/netlink/intro.html, "Dump consistency".
         """
@@ -113,19 +113,19 @@ class Channel:
 
 
 def translate(code: int, text: str, *, step: str, obj: str) -> NodewrightError:
-    """An errno of the kernel as an error that says what to do; `text` is the kernel's own explanation, if any."""
-    said = os.strerror(code) + (f" ({text})" if text else "")
+    """An errno as an error that says what to do. `text`: the kernel's own explanation, if any."""
+    reason = os.strerror(code) + (f" ({text})" if text else "")
     if code == errno.EEXIST:
-        return Conflict(said, step=step, obj=obj)
+        return Conflict(reason, step=step, obj=obj)
     if code in (errno.ENODEV, errno.ENOENT, errno.ESRCH, errno.EADDRNOTAVAIL):
-        return NotFound(said, step=step, obj=obj)
+        return NotFound(reason, step=step, obj=obj)
     if code in (errno.EPERM, errno.EACCES):
-        return Permanent(said, step=step, obj=obj, action="Run it as root with CAP_NET_ADMIN on this node.")
+        return Permanent(reason, step=step, obj=obj, action="Run it as root with CAP_NET_ADMIN on this node.")
     if code in (errno.EBUSY, errno.EAGAIN, errno.EINTR, errno.ENOBUFS, errno.ENOMEM):
-        return Temporary(said, step=step, obj=obj)
+        return Temporary(reason, step=step, obj=obj)
     if code == errno.EOPNOTSUPP:
-        return Permanent(said, step=step, obj=obj, action="The kernel lacks this kind of link (veth, bridge).")
-    return Permanent(said, step=step, obj=obj)
+        return Permanent(reason, step=step, obj=obj, action="The kernel lacks this kind of link (veth, bridge).")
+    return Permanent(reason, step=step, obj=obj)
 
 
 def _open() -> socket.socket:

@@ -1,4 +1,4 @@
-"""Files the runtime reads: the network's .conflist and the plugin itself. Decides nothing."""
+"""Files that the runtime reads: the network's .conflist and the plugin itself. Decides nothing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nodelib.errors import Permanent
 
 
 def write_atomically(path: Path, content: bytes, mode: int) -> bool:
-    """Replace the file as a whole; False when it had that content and mode already. Raises Permanent."""
+    """Replace the file atomically. False: it had that content and mode already. Raises Permanent."""
     try:
         with suppress(FileNotFoundError):
             if path.read_bytes() == content and path.stat().st_mode & 0o7777 == mode:
@@ -22,7 +22,7 @@ def write_atomically(path: Path, content: bytes, mode: int) -> bool:
             error.strerror or str(error),
             obj=str(path),
             step="write file",
-            action="Check that folder, its owner and its space.",
+            action="Check the folder's owner and free space.",
         ) from error
     return True
 

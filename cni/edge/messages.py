@@ -1,4 +1,4 @@
-"""rtnetlink messages: pyroute2's classes filled, and read as the pod network's facts. Decides nothing."""
+"""rtnetlink messages: builds them with pyroute2's classes, and reads answers into our values. Decides nothing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _IFF_UP, _IFA_F_NODAD = 0x1, 0x2
 
 
 class tcmsg(nlmsg):  # type: ignore[misc]
-    """struct tcmsg with its options as bytes: pyroute2's own class builds rate tables for a clock it guesses."""
+    """struct tcmsg with its options as bytes: pyroute2's own class builds rate tables for a clock that it guesses."""
 
     prefix = "TCA_"
     fields = (("family", "B"), ("pad", "3x"), ("index", "i"), ("handle", "I"), ("parent", "I"), ("info", "I"))
@@ -64,7 +64,7 @@ def address_message(
         message["index"] = index
         message["attrs"] = [["IFA_LOCAL", str(address.ip)], ["IFA_ADDRESS", str(address.ip)]]
         if address.version == 6:
-            # Ours alone by construction: duplicate detection would only hold up the pod for a second or more.
+            # No other node has this address: duplicate detection would only delay the pod by a second or more.
             message["flags"] = _IFA_F_NODAD
         elif address.network.prefixlen < 31:
             message["attrs"].append(["IFA_BROADCAST", str(address.network.broadcast_address)])
@@ -147,7 +147,7 @@ def _tunnel(info: Any) -> Tunnel | None:
     data = info.get_attr("IFLA_INFO_DATA")
     local = data.get_attr("IFLA_VXLAN_LOCAL") or data.get_attr("IFLA_VXLAN_LOCAL6")
     if local is None:
-        return None  # somebody else's, without an address of its own
+        return None  # somebody else's, without a local address
     return Tunnel(int(data.get_attr("IFLA_VXLAN_ID")), int(data.get_attr("IFLA_VXLAN_PORT")), ip_address(local))
 
 

@@ -1,8 +1,8 @@
-"""rtnetlink through pyroute2's messages, several requests in one datagram. Decides nothing.
+"""rtnetlink with pyroute2's messages, several requests in one datagram. Decides nothing.
 
-Why not pyroute2.IPRoute: measured here, IPRoute(netns=...) costs 18 ms and a fork of the whole process for the
-socket alone, and each call runs an event loop (0.4 to 2 ms). A socket of our own in the right namespace and
-requests in batches do a whole ADD in 3 to 5 ms; the messages are pyroute2's all the same.
+Why not pyroute2.IPRoute: as measured, IPRoute(netns=...) takes 18 ms and a fork of the whole process for the socket
+alone, and each call runs an event loop (0.4 to 2 ms). With our own socket in the right namespace and batched requests,
+a whole ADD takes 3 to 5 ms. The messages themselves are pyroute2's.
 
 A `Netlink` belongs to the thread that uses it, and never changes that thread's namespace (see `edge.netns`).
 """
@@ -50,10 +50,10 @@ _LOOPBACK_INDEX = 1
 class Netlink(TunnelCalls, ShapingCalls):
     """One rtnetlink socket in the namespace `netns` (a descriptor; None: the caller's own)."""
 
-    # -- looking ---------------------------------------------------------------------------------------------
+    # -- reading ---------------------------------------------------------------------------------------------
 
     def link(self, name: str) -> LinkFacts | None:
-        """The link of that name, None when there is none."""
+        """The link with that name, None when there is none."""
         try:
             answers = self.call([link_message(GETLINK, name=name)], step="look up link", obj=name)
         except NotFound:
@@ -83,7 +83,7 @@ class Netlink(TunnelCalls, ShapingCalls):
     # -- changing --------------------------------------------------------------------------------------------
 
     def add_bridge(self, name: str, mac: str, mtu: int) -> None:
-        """Raises Conflict when a link of that name exists."""
+        """Raises Conflict when a link with that name exists."""
         kind = ["IFLA_LINKINFO", {"attrs": [["IFLA_INFO_KIND", "bridge"]]}]
         attrs: list[list[Any]] = [["IFLA_ADDRESS", mac], ["IFLA_MTU", mtu], kind]
         self.call([link_message(NEWLINK, CREATE | EXCL, name=name, up=True, attrs=attrs)], "add bridge", name)
@@ -97,9 +97,9 @@ class Netlink(TunnelCalls, ShapingCalls):
         self.call([link_message(NEWLINK, name=name, up=up, attrs=attrs)], step="set link", obj=name)
 
     def add_veth(self, plan: LinkPlan, bridge: LinkFacts, netns: int) -> LinkFacts:
-        """The pair: the node's end here, up and a port of the bridge, the pod's end at once in `netns`.
+        """Add the pair: the node's end here, up and as a port of the bridge, the pod's end directly in `netns`.
 
-        The pod's end cannot come up in the same message: veth_open() answers ENOTCONN before the pair is tied.
+        The pod's end cannot come up in the same message: veth_open() fails with ENOTCONN until the pair is connected.
         Raises Conflict when either name is taken.
         """
         far: list[list[Any]] = [["IFLA_IFNAME", plan.ifname], ["IFLA_MTU", plan.mtu], ["IFLA_NET_NS_FD", netns]]
@@ -121,7 +121,7 @@ class Netlink(TunnelCalls, ShapingCalls):
         return link_facts(answers[0])
 
     def set_up_pod(self, plan: LinkPlan) -> LinkFacts:
-        """Inside the pod: loopback up, then addresses, link up and routes of its end."""
+        """Inside the pod: bring loopback up, then set addresses, state and routes of its end."""
         found = self.call(
             [link_message(GETLINK, name=plan.ifname), link_message(NEWLINK, index=_LOOPBACK_INDEX, up=True)],
             step="look up link",

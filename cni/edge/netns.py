@@ -1,8 +1,8 @@
-"""Network namespaces: open, recognise, act inside. Decides nothing.
+"""Network namespaces: open them, check them, run code inside them. Decides nothing.
 
-setns(2) changes the calling thread only. A pool thread left in a pod's namespace would hand the next caller the
-wrong network, so everything that has to run inside another namespace runs in a thread made for it, which ends
-there and is never used again (https://man7.org/linux/man-pages/man2/setns.2.html).
+setns(2) changes only the calling thread. A pool thread left in a pod's namespace would give its next user the wrong
+network, so whatever has to run inside another namespace gets a thread of its own, which is never used again
+(https://man7.org/linux/man-pages/man2/setns.2.html).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-from cni.spec import INVALID_NETNS, UNKNOWN_CONTAINER, CNIError
+from cni.spec.errors import INVALID_NETNS, UNKNOWN_CONTAINER, CNIError
 from nodelib.errors import NodewrightError, Permanent
 
 T = TypeVar("T")
@@ -26,9 +26,9 @@ _NS_GET_NSTYPE = 0xB703  # linux/nsfs.h
 
 
 def open_namespace(path: str) -> int:
-    """A file descriptor of what is at `path`; CNIError(UNKNOWN_CONTAINER) when nothing can be opened there."""
+    """Open `path` and return the descriptor. Raises CNIError(UNKNOWN_CONTAINER) when it cannot be opened."""
     try:
-        # O_NONBLOCK: the path comes from outside and could be a FIFO, which must not hold us.
+        # O_NONBLOCK: the path comes from outside and could be a FIFO, which would block.
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except (OSError, ValueError) as error:
         reason = os.strerror(error.errno or 0) if isinstance(error, OSError) else str(error)
@@ -41,7 +41,7 @@ def open_namespace(path: str) -> int:
 
 @contextmanager
 def opened(path: str) -> Iterator[int]:
-    """`open_namespace`, closed at the end. Raises CNIError."""
+    """`open_namespace` with a check, closed at the end. Raises CNIError."""
     descriptor = open_namespace(path)
     try:
         check_namespace(descriptor, path)
@@ -51,7 +51,7 @@ def opened(path: str) -> Iterator[int]:
 
 
 def check_namespace(fd: int, path: str) -> None:
-    """CNIError(INVALID_NETNS) unless `fd` is a network namespace other than this process's own."""
+    """Raises CNIError(INVALID_NETNS) unless `fd` is a network namespace other than this process's own."""
     try:
         kind = fcntl.ioctl(fd, _NS_GET_NSTYPE)
     except OSError as error:
@@ -59,7 +59,7 @@ def check_namespace(fd: int, path: str) -> None:
             raise
         kind = 0
     if kind != _CLONE_NEWNET:
-        raise CNIError(INVALID_NETNS, f"CNI_NETNS {path} is no network namespace", details="Give the path of one.")
+        raise CNIError(INVALID_NETNS, f"CNI_NETNS {path} is not a network namespace", details="Give the path of one.")
     if same_namespace(fd):
         raise CNIError(
             INVALID_NETNS,
@@ -75,7 +75,7 @@ def same_namespace(fd: int) -> bool:
 
 
 def in_namespace(fd: int, work: Callable[[], T]) -> T:
-    """What `work` gives (or raises) in a thread of its own inside the namespace `fd`."""
+    """What `work` returns or raises, in a thread of its own inside the namespace `fd`."""
     done: list[T] = []
     failed: list[BaseException] = []
 

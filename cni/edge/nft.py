@@ -1,4 +1,4 @@
-"""nftables transactions through `nft -f -`, the interface its authors document. Decides nothing."""
+"""nftables transactions through `nft -f -`, the documented interface. Decides nothing."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from nodelib import command
 
 
 async def run(transaction: str) -> None:
-    """All or nothing. Raises CommandError with nft's own words."""
+    """Commit `transaction`, all or nothing. Raises CommandError with nft's message."""
     await command.run(("nft", "-f", "-"), stdin=transaction.encode(), timeout=60)

@@ -1,4 +1,4 @@
-"""Path MTU to other nodes, found by packets that may not be fragmented (RFC 1191, RFC 8201). Decides nothing."""
+"""Path MTU to other nodes, measured with packets that must not be fragmented (RFC 1191, RFC 8201). Decides nothing."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from cni.model import Address
 # linux/in.h, linux/in6.h: (level, option to set, "do not fragment", option to read the MTU, header of IP and UDP)
 _IPV4 = (socket.IPPROTO_IP, 10, 2, 14, 28)
 _IPV6 = (socket.IPPROTO_IPV6, 23, 2, 24, 48)
-_WAIT_SECONDS = 0.15  # for a router's answer; one that comes later is known to the kernel at the next measurement
+_WAIT_SECONDS = 0.15  # for a router's answer; the next measurement finds a later one in the kernel
 
 
 def measure(remotes: Collection[Address], port: int, size: int) -> dict[Address, int]:
-    """For each address that takes less than `size` bytes at once: how many.
+    """The path MTU in bytes to each address for which it is below `size`.
 
-    Sends one UDP packet of `size` bytes to `port` of each, where a VXLAN device drops it unseen (its flags are zero).
-    The routers' answers stay in the kernel's route cache, so a path that grew is noticed after ten minutes
-    (net.ipv4.route.mtu_expires). An address that cannot be reached at all is left out: that is no fact about a path.
+    Sends one UDP packet of `size` bytes to `port` of each address, where a VXLAN device drops it (its flags are zero).
+    Routers' answers stay in the kernel's route cache, so a larger path MTU is noticed only after ten minutes
+    (net.ipv4.route.mtu_expires). An address that cannot be reached at all is left out.
     """
     with ExitStack() as stack:
         probes: dict[Address, socket.socket] = {}
@@ -31,7 +31,7 @@ def measure(remotes: Collection[Address], port: int, size: int) -> dict[Address,
             stack.enter_context(probe)
             if _send(probe, remote, port, size):
                 probes[remote] = probe
-        # Nothing tells that no answer will come, so the whole time is waited unless every path has answered.
+        # There is no sign that no answer will come, so wait for the whole time unless every path has answered.
         poll, open_paths = select.poll(), {probe.fileno() for probe in probes.values()}
         for number in open_paths:
             poll.register(number, select.POLLERR)

@@ -1,5 +1,7 @@
-"""pyroute2's message classes without the rest of it: its own `__init__` imports every protocol that it knows (10 MB
-of resident memory in each daemon), and rtnetlink's messages need a tenth of that.
+"""pyroute2's rtnetlink message classes, imported without the rest of pyroute2.
+
+Its `__init__` imports every protocol that it knows, 10 MB of resident memory in each daemon; rtnetlink's messages need
+a tenth of that.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ _PARTS = (
 
 
 class _Package(ModuleType):
-    """Stands for the package until someone wants more of it than the parts; then it is imported whole, in place."""
+    """Stands in for the package. The first use of anything but the parts imports the whole package in its place."""
 
     def __getattr__(self, name: str) -> Any:
         spec = self.__spec__
@@ -35,7 +37,7 @@ class _Package(ModuleType):
 
 def _parts() -> dict[str, Any]:
     spec = importlib.util.find_spec(_NAME) if _NAME not in sys.modules else None
-    if spec is not None:  # else it is imported whole already, or the import below says that it is missing
+    if spec is not None:  # otherwise it is imported already, or the import below fails because it is missing
         package = _Package(_NAME)
         package.__spec__, package.__path__ = spec, list(spec.submodule_search_locations or ())
         package.__file__, package.__loader__ = spec.origin, spec.loader

@@ -1,7 +1,7 @@
-"""rtnetlink for bandwidth limits: token buckets, and an IFB link that gives what a pod sends a queue. Decides nothing.
+"""rtnetlink for bandwidth limits: token buckets, and an IFB link as the queue of outgoing packets. Decides nothing.
 
-Incoming packets have no queue in Linux: those from the pod's veth are redirected to an IFB link and queue there, as the
-field's bandwidth plugin does (https://wiki.linuxfoundation.org/networking/ifb).
+Linux has no queue for packets that a link receives: those from the pod's veth are redirected to an IFB link and queue
+there, as in the bandwidth plugin of containernetworking (https://wiki.linuxfoundation.org/networking/ifb).
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from cni.edge.messages import (
 )
 from cni.model import Bucket
 from nodelib.errors import NotFound
+from nodelib.netlink import attribute, attributes, nested
 
 # linux/pkt_sched.h, linux/pkt_cls.h, linux/tc_act/tc_mirred.h
 _ROOT, _INGRESS, _INGRESS_HANDLE, _HANDLE = 0xFFFFFFFF, 0xFFFFFFF1, 0xFFFF0000, 0x00010000
@@ -37,46 +38,45 @@ _U32_SEL, _U32_ACT, _U32_TERMINAL = 5, 7, 1
 _ACT_KIND, _ACT_OPTIONS, _MIRRED_PARMS, _STOLEN, _EGRESS_REDIR = 1, 2, 2, 4, 1
 _ETHERNET = 1  # TC_LINKLAYER_ETHERNET
 _RATE_SPEC = struct.Struct("=BBHhHI")  # tc_ratespec
-_NESTED = 1 << 15
 
 
 class ShapingCalls(Channel):
-    """What limits need."""
+    """Requests for bandwidth limits."""
 
     def add_ifb(self, name: str, mtu: int) -> None:
-        """Up. Raises Conflict when a link of that name exists."""
+        """Add the link and bring it up. Raises Conflict when a link with that name exists."""
         kind = ["IFLA_LINKINFO", {"attrs": [["IFLA_INFO_KIND", "ifb"]]}]
         message = link_message(NEWLINK, CREATE | EXCL, name=name, up=True, attrs=[["IFLA_MTU", mtu], kind])
         self.call([message], step="add IFB link", obj=name)
 
     def set_bucket(self, index: int, bucket: Bucket) -> None:
-        """The root queue of a link, whatever it was before."""
+        """Replace the root queue of a link by a token bucket."""
         rate = _RATE_SPEC.pack(0, _ETHERNET, 0, 0, 0, min(bucket.rate, 0xFFFFFFFF))
         params = rate + bytes(_RATE_SPEC.size) + struct.pack("=III", bucket.limit, 0, 0)
-        options = _attr(_TBF_PARMS, params) + _attr(_TBF_BURST, struct.pack("=I", bucket.burst))
-        options += _attr(_TBF_RATE64, struct.pack("=Q", bucket.rate))
+        options = attribute(_TBF_PARMS, params) + attribute(_TBF_BURST, struct.pack("=I", bucket.burst))
+        options += attribute(_TBF_RATE64, struct.pack("=Q", bucket.rate))
         message = _message(NEWQDISC, CREATE | REPLACE, index, _ROOT, _HANDLE, "tbf", options)
         self.call([message], step="set bandwidth limit", obj=f"link {index}")
 
     def redirect(self, index: int, to: int) -> None:
-        """Everything that comes in by a link leaves by `to` first; a redirection of before is replaced."""
+        """Redirect everything that a link receives to the link `to`, replacing an earlier redirection."""
         ingress = _message(NEWQDISC, CREATE | EXCL, index, _INGRESS, _INGRESS_HANDLE, "ingress", b"")
         with suppress(NotFound):
             self.call([_message(DELQDISC, 0, index, _INGRESS, _INGRESS_HANDLE, "", b"")], "remove queue", str(index))
         self.call([ingress], step="add ingress queue", obj=f"link {index}")
         every = struct.pack("=BBBxHHhhI", _U32_TERMINAL, 0, 1, 0, 0, 0, 0, 0) + struct.pack("=IIii", 0, 0, 0, 0)
-        mirred = _attr(_MIRRED_PARMS, struct.pack("=IIiiiiI", 0, 0, _STOLEN, 0, 0, _EGRESS_REDIR, to))
-        action = _attr(_ACT_KIND, b"mirred\0") + _attr(_ACT_OPTIONS | _NESTED, mirred)
-        options = _attr(_U32_SEL, every) + _attr(_U32_ACT | _NESTED, _attr(1 | _NESTED, action))
+        mirred = attribute(_MIRRED_PARMS, struct.pack("=IIiiiiI", 0, 0, _STOLEN, 0, 0, _EGRESS_REDIR, to))
+        action = attribute(_ACT_KIND, b"mirred\0") + nested(_ACT_OPTIONS, mirred)
+        options = attribute(_U32_SEL, every) + nested(_U32_ACT, nested(1, action))
         rule = _message(NEWTFILTER, CREATE | EXCL, index, _INGRESS_HANDLE, 0, "u32", options, _EVERY_PROTOCOL)
         self.call([rule], step="redirect to IFB link", obj=f"link {index}")
 
     def buckets(self) -> list[tuple[int, int]]:
-        """(link index, bytes a second) of every token bucket that is a link's root queue."""
+        """(link index, bytes per second) of every token bucket that is a link's root queue."""
         found = []
         for item in self.dump(_message(GETQDISC, 0, 0, 0, 0, "", b"", flags=REQUEST | DUMP)):
             if item.get_attr("TCA_KIND") == "tbf" and item["parent"] == _ROOT:
-                options = _attributes(item.get_attr("TCA_OPTIONS"))
+                options = dict(attributes(item.get_attr("TCA_OPTIONS")))
                 rate = _RATE_SPEC.unpack_from(options[_TBF_PARMS])[-1]
                 if _TBF_RATE64 in options:
                     (rate,) = struct.unpack_from("=Q", options[_TBF_RATE64])
@@ -103,19 +103,3 @@ def _message(
     if options:
         message["attrs"].append(["TCA_OPTIONS", options])
     return message
-
-
-def _attr(kind: int, data: bytes) -> bytes:
-    length = 4 + len(data)
-    return struct.pack("=HH", length, kind) + data + bytes(-length % 4)
-
-
-def _attributes(data: bytes) -> dict[int, bytes]:
-    found, offset = {}, 0
-    while offset + 4 <= len(data):
-        length, kind = struct.unpack_from("=HH", data, offset)
-        if length < 4:
-            break
-        found[kind & ~_NESTED] = data[offset + 4 : offset + length]
-        offset += (length + 3) & ~3
-    return found

@@ -1,12 +1,12 @@
 """The addresses in use, one file each: <dataDir>/<network>/<address>. Decides nothing.
 
-Invariants, whatever is killed at whatever point:
-- An address is taken exactly while its file exists. The file appears whole (written under a hidden name, then
-  link(2), which fails if the name exists), so two writers never both get an address and nobody reads half a record.
-- A record names its container, so that what a dead process left behind can be found and given back.
-The index in memory is only a copy: another process (the plugin working without its server) may write here too,
-which `claim` notices and `refresh` catches up with. Nothing is fsynced: after a power loss no pod is left that
-could hold an address, and a record that came out of it empty is dropped.
+These hold at all times, whichever process is killed:
+- An address is taken as long as its file exists. The file appears complete (it is written under a hidden name, then
+  link(2) fails if the name exists), so two writers never get the same address and nobody reads half a record.
+- A record has its container's ID, so that the addresses of a dead process can be found and released.
+The index in memory is only a copy: another process (the standalone plugin) may write here too. `claim` notices that,
+and `refresh` reads it. Nothing is fsynced: after a power loss no pod is left that could have an address, and a record
+that was lost is dropped.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from pathlib import Path
 from typing import Any
 
 from cni.model import Address, Attachment, AttachmentKey, PortMapping
-from cni.spec import IO_FAILURE, CNIError
+from cni.spec.errors import IO_FAILURE, CNIError
+from nodelib.json_values import Json
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +37,7 @@ _DRAFT_LIFETIME = 60  # seconds; older ones belong to a writer that was killed
 
 
 class DiskStore:
-    """One network's records. Thread-safe; every failure of the disk is CNIError(IO_FAILURE)."""
+    """One network's records. Thread-safe. Every failure of the disk raises CNIError(IO_FAILURE)."""
 
     def __init__(self, data_dir: str, network: str) -> None:
         self._folder = Path(data_dir) / network
@@ -50,8 +51,8 @@ class DiskStore:
         self.refresh()
 
     @contextmanager
-    def deciding(self) -> Iterator[None]:
-        """Held from the look at `taken` until the `claim`; well below a millisecond, no network work inside."""
+    def locked(self) -> Iterator[None]:
+        """Hold the lock from reading `taken` until the `claim`: well below a millisecond, and without network calls."""
         with self._lock:
             yield
 
@@ -78,7 +79,7 @@ class DiskStore:
             if not addresses:
                 return None
             record = self._records[addresses[0]]
-            # A record lists all addresses that were wanted; only those whose file exists are held.
+            # A record lists all addresses that were asked for; only those whose file exists are taken.
             held = tuple(address for address in record.addresses if address in addresses)
             return Attachment(key, held, record.port_mappings, record.pod, record.created, record.netns)
 
@@ -92,12 +93,12 @@ class DiskStore:
             return self._records.keys()
 
     def last(self) -> Mapping[int, Address]:
-        """The address handed out last, by IP version."""
+        """The address assigned last, by IP version."""
         with self._lock:
             return dict(self._last)
 
     def claim(self, address: Address, attachment: Attachment) -> bool:
-        """Take `address` for `attachment`; False (and the index knows it then) when somebody else has it."""
+        """Take `address` for `attachment`. False: somebody else has it, and the index shows that now."""
         draft = self._folder / f"{_DRAFT}{os.getpid()}-{next(self._drafts)}"
         with self._lock, _translated(self._folder):
             try:
@@ -117,7 +118,7 @@ class DiskStore:
             return True
 
     def release(self, key: AttachmentKey) -> Attachment | None:
-        """Give back everything `key` holds; None when it holds nothing, on the disk either."""
+        """Release all addresses of `key`; None when it has none, not even on disk."""
         with self._lock, _translated(self._folder):
             held = self.get(key)
             if held is None:
@@ -139,7 +140,7 @@ class DiskStore:
         except FileNotFoundError:
             return None
         except (ValueError, KeyError, TypeError) as error:
-            log.warning("%s is no record of an attachment (%s): dropped, the address is free again", path, error)
+            log.warning("%s is not a record of an attachment (%s): dropped, the address is free again", path, error)
             path.unlink(missing_ok=True)
             return None
 
@@ -181,7 +182,7 @@ def _address(name: str) -> Address | None:
         return None
 
 
-def _as_json(attachment: Attachment) -> dict[str, Any]:
+def _as_json(attachment: Attachment) -> Json:
     return {
         "containerID": attachment.key.container_id,
         "ifname": attachment.key.ifname,

@@ -1,4 +1,4 @@
-"""Kernel settings of the network namespace this process is in. Decides nothing."""
+"""Kernel settings: /proc/sys of this process's network namespace. Decides nothing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _ROOT = Path("/proc/sys")
 
 
 def read(name: str) -> str | None:
-    """The value of e.g. "net/ipv4/ip_forward"; None when this kernel has no such setting."""
+    """The value of, e.g., "net/ipv4/ip_forward"; None when the kernel has no such setting. Raises Permanent."""
     try:
         return (_ROOT / name).read_text().strip()
     except FileNotFoundError:

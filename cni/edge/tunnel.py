@@ -30,10 +30,10 @@ _AF_BRIDGE = 7
 
 
 class TunnelCalls(Channel):
-    """What the node's end of the overlay needs."""
+    """Requests for the node's end of the overlay."""
 
     def add_tunnel(self, plan: OverlayPlan) -> None:
-        """Up, with nothing learned from packets. Raises Conflict when a link of that name exists."""
+        """Add the link, up and without learning from packets. Raises Conflict when a link with that name exists."""
         local = "IFLA_VXLAN_LOCAL" if plan.tunnel.local.version == 4 else "IFLA_VXLAN_LOCAL6"
         data = [
             ["IFLA_VXLAN_ID", plan.tunnel.vni],

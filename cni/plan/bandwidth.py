@@ -1,7 +1,7 @@
 """Token buckets for a pod's bandwidth limits (capability `bandwidth`). Pure.
 
-Follows the bandwidth plugin of the containernetworking project (plugins/meta/bandwidth): rates and bursts come in
-bits, a queue holds what 25 ms let through beyond the burst.
+Follows the bandwidth plugin of the containernetworking project (plugins/meta/bandwidth): rates and bursts are given in
+bits, and a queue holds the burst and what passes in 25 ms.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from collections.abc import Mapping
 from cni.model import Bucket, LinkPlan
 
 LATENCY = 0.025  # seconds a packet may wait
-_UNSET = (1 << 31) - 1  # bits; runtimes without a burst of their own send this or 2**32 - 1
+_UNSET = (1 << 31) - 1  # bits; runtimes that have no burst to give send this or 2**32 - 1
 _BURST_SECONDS = 0.1
 _SMALLEST_BURST = 64 << 10  # bytes: one packet as the sender's segmentation offload makes it
 _LARGEST = (1 << 32) - 1
 
 
 def bucket(rate: int, burst: int) -> Bucket | None:
-    """For a rate and a burst in bits (a second); None when there is no limit.
+    """The token bucket for a rate in bits per second and a burst in bits; None when there is no limit.
 
-    The annotations of Kubernetes name no burst, and runtimes then send "as much as fits in a number": half a
-    gigabyte that would pass unlimited. Such a burst is taken as 100 ms of the rate.
+    Kubernetes' annotations have no burst, so runtimes send the largest number there is: half a gigabyte would pass
+    unlimited. Such a burst is replaced by 100 ms of the rate.
     """
     if not rate:
         return None
@@ -32,7 +32,7 @@ def bucket(rate: int, burst: int) -> Bucket | None:
 
 
 def differences(plan: LinkPlan, rates: Mapping[str, int]) -> list[str]:
-    """What of the limits is missing. `rates`: bytes a second of the token buckets, by link."""
+    """The limits that are not in place, one sentence each. `rates`: bytes per second of the token buckets, by link."""
     wanted = plan.bandwidth
     pairs = ((plan.host_ifname, wanted.to_pod, "ingress"), (plan.ifb, wanted.from_pod, "egress"))
     return [

@@ -1,31 +1,50 @@
-"""Which hostPorts meet, and whose flows a change of them leaves wrong. Pure."""
+"""hostPorts: which ones there are, which conflict, and which UDP flows a change of them makes wrong. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from ipaddress import ip_address
 
 from cni.model import Address, Attachment, AttachmentKey, HostPort, PortMapping
 from nodelib.flows import UdpFlow
 
 
-def conflicts(key: AttachmentKey, wanted: Iterable[PortMapping], attachments: Iterable[Attachment]) -> list[str]:
-    """One sentence for each of `wanted` that another attachment holds.
+def host_ports(attachments: Iterable[Attachment], version: int = 4) -> tuple[HostPort, ...]:
+    """Every hostPort of the attachments, in an order independent of theirs: those with a hostIP come first."""
+    every = [
+        HostPort(mapping, address, item.pod)
+        for item in attachments
+        for address in item.addresses
+        for mapping in item.port_mappings
+        if address.version == version and _same_family(mapping, version)
+    ]
+    return tuple(sorted(every, key=_order))
 
-    Two mappings meet on the same protocol and port if their host addresses are the same or one of them is for
+
+def target(item: HostPort) -> str:
+    """Address and port of the pod, as iptables and nft write them."""
+    shown = f"[{item.address}]" if item.address.version == 6 else str(item.address)
+    return f"{shown}:{item.mapping.container_port}"
+
+
+def conflicts(key: AttachmentKey, wanted: Iterable[PortMapping], attachments: Iterable[Attachment]) -> list[str]:
+    """One sentence for each of `wanted` that another attachment has already.
+
+    Two mappings with the same protocol and port conflict if their host addresses are the same or one of them is for
     every address (the scheduler's rule, k8s.io/kubernetes/pkg/scheduler/framework: HostPortInfo.CheckConflict).
     """
     found = []
     others = [item for item in attachments if item.key != key]
     for mapping in wanted:
         for other in others:
-            if any(_meet(mapping, theirs) for theirs in other.port_mappings):
+            if any(_conflict(mapping, theirs) for theirs in other.port_mappings):
                 holder = other.pod or f"container {other.key.container_id[:12]}"
                 shown = f"{mapping.host_ip or '*'}:{mapping.host_port}/{mapping.protocol}"
                 found.append(f"hostPort {shown} is held by {holder}")
     return found
 
 
-def _meet(one: PortMapping, other: PortMapping) -> bool:
+def _conflict(one: PortMapping, other: PortMapping) -> bool:
     return (
         one.protocol == other.protocol
         and one.host_port == other.host_port
@@ -36,10 +55,10 @@ def _meet(one: PortMapping, other: PortMapping) -> bool:
 def stale_flows(
     flows: Iterable[UdpFlow], local: Collection[Address], added: Collection[HostPort], removed: Collection[HostPort]
 ) -> list[UdpFlow]:
-    """UDP conntrack entries that would keep packets from going where the rules now say.
+    """UDP conntrack entries that would keep packets from following the rules as they are now.
 
-    Netfilter translates the first packet of a flow only: a client that was there before the pod stays without
-    translation, and one that outlives it goes on to an address that may be another pod's by then.
+    Netfilter translates only by the first packet of a flow: a client that was there before the pod is never
+    translated, and one that outlives the pod keeps sending to an address that may be another pod's by then.
     """
     found = []
     for flow in flows:
@@ -55,7 +74,7 @@ def stale_flows(
 def udp_changes(
     old: Collection[HostPort], new: Collection[HostPort]
 ) -> tuple[tuple[HostPort, ...], tuple[HostPort, ...]]:
-    """UDP host ports that came, and that went."""
+    """(added, removed) UDP host ports."""
     before, after = ({item for item in side if item.mapping.protocol == "udp"} for side in (old, new))
     return tuple(after - before), tuple(before - after)
 
@@ -78,3 +97,12 @@ def _uses(flow: UdpFlow, item: HostPort) -> bool:
 
 def _target(item: HostPort) -> tuple[str, int]:
     return str(item.address), item.mapping.container_port
+
+
+def _same_family(mapping: PortMapping, version: int) -> bool:
+    return not mapping.host_ip or ip_address(mapping.host_ip).version == version
+
+
+def _order(item: HostPort) -> tuple[bool, str, str, int, int]:
+    mapping = item.mapping
+    return (not mapping.host_ip, mapping.host_ip, mapping.protocol, mapping.host_port, int(item.address))

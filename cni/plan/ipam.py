@@ -1,7 +1,7 @@
-"""Which address a pod gets. Pure.
+"""Chooses the address of a pod. Pure.
 
-Addresses go round robin: the search starts after the one handed out last, so that an address just given back
-rests for as long as the range allows, and a peer's stale connection never meets the next pod too soon.
+Round robin: the search starts after the address that was assigned last. A released address is therefore unused for as
+long as the range allows, and a peer's stale connection does not reach another pod too soon.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ def pick(
 ) -> Address | None:
     """The next free address of `ranges`, or `wanted` if it is free and inside; None when there is none.
 
-    Never the gateway of a range, never one of `taken`. Ends after at most len(taken) + len(ranges) refusals,
+    It is never the gateway of a range nor one of `taken`. The search skips at most len(taken) + len(ranges) addresses,
     however large the ranges are.
     """
     gateways = {item.gateway for item in ranges}
@@ -30,13 +30,13 @@ def pick(
 
 
 def capacity(ranges: RangeSet) -> int:
-    """How many addresses the set can hand out at most."""
+    """How many addresses the set can assign."""
     total = sum(int(item.last) - int(item.first) + 1 for item in ranges)
     return total - sum(1 for gateway in {item.gateway for item in ranges} if any(gateway in item for item in ranges))
 
 
 def _after(ranges: RangeSet, last: Address | None) -> Iterator[Address]:
-    """Every address of the set once, beginning with the successor of `last`."""
+    """Every address of the set once, starting after `last`."""
     start = next((n for n, item in enumerate(ranges) if last is not None and last in item), None)
     if start is None or last is None:
         for item in ranges:

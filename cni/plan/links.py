@@ -1,4 +1,4 @@
-"""What an ADD makes, what its result says, and whether a CHECK finds it unchanged. Pure."""
+"""What ADD makes, what its result says, and what CHECK finds different. Pure."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from typing import Any
 from cni.model import Address, AttachmentKey, Bandwidth, Interface, LinkFacts, LinkPlan, RangeSet, Route, RouteFacts
 from cni.plan.bandwidth import bucket
 from cni.plan.names import host_ifname, ifb_ifname, mac
-from cni.spec import CHECK_FAILED, CNIError, NetConf, Result, interface_of
+from cni.spec.configuration import NetConf
+from cni.spec.errors import CHECK_FAILED, CNIError
+from cni.spec.result import Result, interface_of
+from nodelib.json_values import Json
 
 DEFAULT_MTU = 1500
 
 
 def plan(conf: NetConf, key: AttachmentKey, addresses: Sequence[Address], bridge_mtu: int) -> LinkPlan:
-    """The veth pair of one attachment; `bridge_mtu` is taken when the configuration sets none."""
+    """The veth pair of one attachment. `bridge_mtu` is used when the configuration has no MTU."""
     return LinkPlan(
         bridge=conf.bridge,
         host_ifname=host_ifname(conf.name, key),
@@ -31,8 +34,8 @@ def plan(conf: NetConf, key: AttachmentKey, addresses: Sequence[Address], bridge
 
 
 def result(link: LinkPlan, conf: NetConf, netns: str, host: LinkFacts, bridge: LinkFacts, pod: LinkFacts) -> Result:
-    """The result in spec order: bridge, node's end, pod's end; with a prevResult, its entries come first."""
-    own: list[dict[str, Any]] = [
+    """ADD's result: bridge, node's end and pod's end in this order. Entries of a prevResult come first."""
+    own: list[Json] = [
         {"name": bridge.name, "mac": bridge.mac},
         {"name": host.name, "mac": host.mac, "mtu": host.mtu},
         {"name": pod.name, "mac": pod.mac, "mtu": pod.mtu, "sandbox": netns},
@@ -43,7 +46,7 @@ def result(link: LinkPlan, conf: NetConf, netns: str, host: LinkFacts, bridge: L
         {"address": str(item), "gateway": str(_gateway(item.ip, conf.ranges)), "interface": len(before) + 2}
         for item in link.addresses
     ]
-    routes: list[dict[str, Any]] = []
+    routes: list[Json] = []
     for route in link.routes:
         routes.append({"dst": str(route.destination)} | ({"gw": str(route.gateway)} if route.gateway else {}))
     return Result(
@@ -62,7 +65,7 @@ def differences(
     addresses: Sequence[Interface],
     routes: Sequence[RouteFacts],
 ) -> list[str]:
-    """What of `link` is missing or changed, one sentence each; empty: all is in place."""
+    """What is missing or differs from `link`, one sentence each."""
     found = []
     if bridge is None:
         found.append(f"the bridge {link.bridge} is missing")
@@ -89,17 +92,17 @@ def differences(
 
 
 def check_prev_result(conf: NetConf, link: LinkPlan) -> None:
-    """CHECK's prevResult must name the addresses that this plugin gave; CNIError(CHECK_FAILED) if it does not."""
+    """CHECK's prevResult must have the addresses that this plugin assigned. Raises CNIError(CHECK_FAILED)."""
     if conf.prev_result is None:
         raise CNIError(
             CHECK_FAILED, "CHECK came without a prevResult", details="The runtime must give the result of ADD."
         )
-    said = {interface_of(item) for item in conf.prev_result.get("ips") or ()}
-    missing = [str(item) for item in link.addresses if item not in said]
+    given = {interface_of(item) for item in conf.prev_result.get("ips") or ()}
+    missing = [str(item) for item in link.addresses if item not in given]
     if missing:
         raise CNIError(
             CHECK_FAILED,
-            f"prevResult lacks {', '.join(missing)}, which this container was given",
+            f"prevResult lacks {', '.join(missing)}, which this container has",
             details="Remove the pod's sandbox: a new one gets a fresh attachment.",
         )
 

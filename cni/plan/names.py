@@ -1,4 +1,4 @@
-"""Names of what the pod network makes. Derived, so that any process finds them again without a record."""
+"""Names of what the pod network makes. They are derived, so any process can find it without a record. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import hashlib
 from cni.model import Address, AttachmentKey
 
 NODE_NETWORK = "nodewright"
-_HASHED = 11  # "veth" + 11 characters fill IFNAMSIZ - 1; 44 bits: no two of a node's pods meet
+_HASHED = 11  # "veth" + 11 characters fill IFNAMSIZ - 1; with 44 bits, no two pods of a node collide
 
 
 def host_ifname(network: str, key: AttachmentKey) -> str:
@@ -16,7 +16,7 @@ def host_ifname(network: str, key: AttachmentKey) -> str:
 
 
 def ifb_ifname(network: str, key: AttachmentKey) -> str:
-    """The link at which what the pod sends waits for its bandwidth limit."""
+    """The link in which the pod's outgoing packets queue for its bandwidth limit."""
     return "nwbw" + _hash(network, key)
 
 
@@ -25,15 +25,15 @@ def _hash(network: str, key: AttachmentKey) -> str:
 
 
 def mac(address: Address) -> str:
-    """A fixed, locally administered hardware address for the owner of `address` (as kubenet and OVN have it).
+    """A fixed, locally administered hardware address for the owner of `address`, as in kubenet and OVN.
 
-    Derived, so that a neighbour entry stays right when another pod gets the address later; and a bridge without
-    one of its own takes the lowest of its ports', which changes as pods come and go.
+    It is derived from the address, so a neighbour entry stays valid when another pod gets the address later. Bridges
+    have one, too: otherwise they use the lowest of their ports', which changes as pods come and go.
     """
     tail = address.packed if address.version == 4 else hashlib.sha256(address.packed).digest()[:4]
     return ":".join(f"{octet:02x}" for octet in (0x0A, 0x58, *tail))
 
 
 def network_suffix(network: str) -> str:
-    """What tells the chains and tables of this network from another's; the node's own has plain names."""
+    """The suffix of this network's chains and tables, "" for the node's own network."""
     return "" if network == NODE_NETWORK else "-" + hashlib.sha256(network.encode()).hexdigest()[:6].upper()

@@ -1,4 +1,4 @@
-"""The node's half: its bridge and what of it must change. Pure."""
+"""The node's half: its bridge and what has to change, and the MTU of its uplink. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cni.plan.names import mac
 
 @dataclass(frozen=True, slots=True)
 class BridgeChanges:
-    """`create` first, then `set_mtu` (0: right already) and `set_mac` (""), then addresses."""
+    """In this order. `set_mtu` 0 and `set_mac` "": already right."""
 
     create: bool = False
     bring_up: bool = False
@@ -24,7 +24,7 @@ class BridgeChanges:
 
 
 def bridge(name: str, ranges: Sequence[AddressRange], mtu: int) -> BridgePlan:
-    """The bridge of a node whose pods come from `ranges`: it has the gateway of each."""
+    """The bridge of a node whose pods have addresses from `ranges`: it has the gateway of each."""
     addresses = tuple(ip_interface(f"{item.gateway}/{item.subnet.prefixlen}") for item in ranges)
     return BridgePlan(name, mac(addresses[0].ip), mtu, addresses)
 
@@ -32,7 +32,7 @@ def bridge(name: str, ranges: Sequence[AddressRange], mtu: int) -> BridgePlan:
 def changes(
     plan: BridgePlan, link: LinkFacts | None, present: Collection[Interface], in_use: Iterable[Address]
 ) -> BridgeChanges:
-    """From what is there to `plan`. An address whose subnet still has pods (`in_use`) stays until they are gone."""
+    """What has to change to get to `plan`. An address stays while its subnet has pods (`in_use`)."""
     if link is None:
         return BridgeChanges(create=True, add=plan.addresses)
     used = list(in_use)
@@ -58,7 +58,7 @@ def uplink_mtu(
     routes: Iterable[RouteFacts],
     own_ips: Collection[Address],
 ) -> int:
-    """The MTU of the link that has a node address, else of the default route's link, else 1500."""
+    """The MTU of the link with one of `own_ips`, else of the default route's link, else 1500."""
     by_index = {link.index: link for link in links}
     for index, address in addresses:
         if address.ip in own_ips and index in by_index:
@@ -70,9 +70,9 @@ def uplink_mtu(
 
 
 def connected(addresses: Iterable[tuple[int, Interface]], own_links: Collection[int]) -> list[Interface]:
-    """Addresses whose links lead to other nodes: not loopback, not the bridge and the overlay (`own_links`).
+    """Addresses of links that lead to other nodes: not of loopback, nor of bridge and overlay (`own_links`).
 
-    Nor link-local ones: fe80::/64 is on every link, and tells nothing about who is there.
+    Link-local ones are left out: fe80::/64 is on every link and says nothing about which nodes are there.
     """
     return [
         item

@@ -1,7 +1,7 @@
-"""The VXLAN overlay: which link, which entries, how large a packet fits through. Pure.
+"""The VXLAN overlay: its link, its forwarding and neighbour entries, its MTU. Pure.
 
-Nothing is learned and nothing announced: a node's VTEP address, its hardware address and its gateway follow from its
-Node object, so every other node can write its entries alone (as flannel's vxlan backend does, without its annotations).
+Nothing is learned and nothing is announced. A node's VTEP address, hardware address and gateway follow from its Node
+object, so every other node can write the entries for it (as flannel's vxlan backend does, but without annotations).
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ T = TypeVar("T")
 
 LINK = "nwvx0"
 VNI = 1
-OVERHEAD = {4: 50, 6: 70}  # outer Ethernet is the inner one's place: IP 20 or 40, UDP 8, VXLAN 8, inner Ethernet 14
-SMALLEST = {4: 576, 6: 1280}  # RFC 791, RFC 8200: below it the family does not work at all
+OVERHEAD = {4: 50, 6: 70}  # IP 20 or 40, UDP 8, VXLAN 8, inner Ethernet 14
+SMALLEST = {4: 576, 6: 1280}  # RFC 791, RFC 8200: the least MTU with which the family works
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Another node of the overlay: `underlay` is where its VXLAN packets go, `gateways` its next hops inside."""
+    """Another node of the overlay. `underlay`: the address for its VXLAN packets; `gateways`: its next hops inside."""
 
     node: str
     underlay: Address
@@ -46,7 +46,7 @@ class Peer:
 
 @dataclass(frozen=True, slots=True)
 class EntryChanges:
-    """Entries to replace or add, and to remove."""
+    """Entries to add or replace, and entries to remove."""
 
     forward: tuple[Forward, ...] = ()
     neighbours: tuple[Neighbour, ...] = ()
@@ -55,7 +55,7 @@ class EntryChanges:
 
 
 def underlay(own: NodeFacts, other: NodeFacts) -> Address | None:
-    """The other's address of the family that this node's VXLAN uses; None when it has none."""
+    """The other node's address in the family that this node's VXLAN uses, None when it has none."""
     local = vtep(own)
     if local is None:
         return None
@@ -63,21 +63,21 @@ def underlay(own: NodeFacts, other: NodeFacts) -> Address | None:
 
 
 def vtep(node: NodeFacts) -> Address | None:
-    """The node's end of every tunnel: its first IPv4 InternalIP, else its first one."""
+    """The node's end of its tunnels: its first IPv4 InternalIP, else its first InternalIP."""
     ipv4 = (ip for ip in node.internal_ips if ip.version == 4)
     return next(ipv4, node.internal_ips[0] if node.internal_ips else None)
 
 
 def gateway(cidr: Network) -> Address:
-    """The node's own address in its podCIDR, as `cni.spec.address_range` chooses it."""
+    """The node's own address in its podCIDR, as cni.spec.configuration.address_range chooses it."""
     return cidr.network_address + 1
 
 
 def plan(own: NodeFacts, cidrs: Iterable[Network], port: int, mtu: int) -> OverlayPlan | None:
     """The VXLAN link of this node; None when its InternalIP is not known.
 
-    It has the gateway's address a second time: what the node itself (or a service proxy that masquerades) sends
-    through it then carries an address to which the answer finds its way back through the overlay.
+    The link has the gateway's address, too. So packets of the node itself, or masqueraded by a service proxy, have a
+    source address that the answer can be routed to through the overlay.
     """
     local = vtep(own)
     if local is None:
@@ -87,12 +87,12 @@ def plan(own: NodeFacts, cidrs: Iterable[Network], port: int, mtu: int) -> Overl
 
 
 def must_be_remade(wanted: OverlayPlan, link: LinkFacts | None) -> bool:
-    """Whether a link of that name stands in the way: what makes a tunnel cannot be changed on a living one."""
+    """Whether an existing link has to be replaced: the properties of a tunnel cannot be changed."""
     return link is not None and (link.tunnel != wanted.tunnel or link.mac != wanted.mac)
 
 
 def entries(peers: Iterable[Peer], forward: Collection[Forward], neighbours: Collection[Neighbour]) -> EntryChanges:
-    """From the link's entries as they are to those that `peers` need."""
+    """The changes from the link's present entries to those that `peers` need."""
     wanted_forward, wanted_neighbours = set(), set()
     for peer in peers:
         wanted_forward.add(Forward(mac(peer.underlay), peer.underlay))
@@ -101,7 +101,7 @@ def entries(peers: Iterable[Peer], forward: Collection[Forward], neighbours: Col
         forward=_sorted(wanted_forward - set(forward)),
         neighbours=_sorted(wanted_neighbours - set(neighbours)),
         stale_forward=_sorted(set(forward) - wanted_forward),
-        # One with another hardware address is replaced, not removed: that would take the new one away.
+        # An entry with another hardware address is replaced: removing it would remove the new one.
         stale_neighbours=_sorted(
             {item for item in neighbours if item.address not in {new.address for new in wanted_neighbours}}
         ),
@@ -109,17 +109,17 @@ def entries(peers: Iterable[Peer], forward: Collection[Forward], neighbours: Col
 
 
 def link_mtu(uplink: int, own: NodeFacts, peers: Sequence[Peer], paths: Mapping[Address, int]) -> int:
-    """The largest inner packet that fits to every peer; `paths` are measured path MTUs, the uplink's where not."""
+    """The largest inner packet that reaches every peer. `paths`: path MTUs, where they are below the uplink's."""
     local = vtep(own)
     overhead = OVERHEAD[local.version] if local else max(OVERHEAD.values())
     return min((paths.get(peer.underlay, uplink) for peer in peers), default=uplink) - overhead
 
 
 def pod_mtu(uplink: int, overlay: int, cidrs: Iterable[Network]) -> tuple[int, str]:
-    """(the MTU of pods, what is wrong with it or ""); `overlay` 0: none is in use.
+    """(MTU of pods, what is wrong with it or ""). `overlay` 0: no overlay is in use.
 
-    One MTU for a pod's whole interface: the smallest that any of its packets meets. Without that, TCP through the
-    overlay hangs wherever the ICMP answers are filtered.
+    A pod's interface has the smallest MTU of all its paths: with a larger one, TCP through the overlay hangs wherever
+    ICMP answers are filtered.
     """
     mtu = min(uplink, overlay) if overlay else uplink
     least = max((SMALLEST[cidr.version] for cidr in cidrs), default=0)
@@ -131,7 +131,7 @@ def pod_mtu(uplink: int, overlay: int, cidrs: Iterable[Network]) -> tuple[int, s
 def addresses_to_change(
     wanted: OverlayPlan, present: Collection[Interface]
 ) -> tuple[tuple[Interface, ...], tuple[Interface, ...]]:
-    """(to add, to remove); link-local ones are the kernel's own."""
+    """(to add, to remove). Link-local addresses belong to the kernel and stay."""
     add = tuple(item for item in wanted.addresses if item not in present)
     remove = tuple(item for item in present if item not in wanted.addresses and not item.ip.is_link_local)
     return add, remove

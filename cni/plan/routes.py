@@ -1,4 +1,4 @@
-"""How the other nodes' pods are reached, from Node objects: next hop on a link, or VXLAN. Pure."""
+"""Routes to the other nodes' pods, from Node objects: over a shared link, or through VXLAN. Pure."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from cni.model import Interface, Network, NodeFacts, NodeRoute, RouteFacts
 from cni.plan import overlay
 
-PROTOCOL = 143  # rtm_protocol of every route that is ours; unused in /etc/iproute2/rt_protos
+PROTOCOL = 143  # rtm_protocol of all our routes; unused in /etc/iproute2/rt_protos
 
 
 @dataclass(frozen=True, slots=True)
 class RoutesPlan:
-    """`add` replaces what is there for the same destination; `skipped` says why a node has no route.
+    """`add` replaces routes to the same destination; `skipped` says why a node has no route.
 
-    `peers`: nodes that are reached through the overlay, by the address that their VXLAN packets go to.
+    `peers`: the nodes that are reached through the overlay.
     """
 
     add: tuple[NodeRoute, ...] = ()
@@ -34,11 +34,11 @@ def plan(
     mode: str = "auto",
     overlay_index: int = 0,
 ) -> RoutesPlan:
-    """What to change so that every other node's podCIDRs are reached.
+    """What to change so that every other node's podCIDRs can be reached.
 
-    `connected` are the node's own addresses with their prefixes, the bridge's left out: a plain route's next hop must
-    be on one of those links. Of `present` only routes with PROTOCOL are ours to touch; `overlay_index` is the
-    VXLAN link's, 0 while there is none.
+    `connected`: the node's own addresses with prefixes, except the bridge's; a plain route's next hop must be on one of
+    these links. Of the routes in `present` only those with PROTOCOL are ours. `overlay_index`: the VXLAN link's
+    interface index, 0 while there is none.
     """
     wanted: dict[Network, NodeRoute] = {}
     peers: dict[str, overlay.Peer] = {}
@@ -79,7 +79,7 @@ def _refusal(
 def _reach(
     node: NodeFacts, cidr: Network, connected: Sequence[Interface], own: NodeFacts, mode: str
 ) -> NodeRoute | str:
-    """The route, or why there is none."""
+    """The route, or a sentence why there is none."""
     local = {item.ip for item in connected}
     doubled = next((ip for ip in node.internal_ips if ip in local), None)
     if doubled is not None:

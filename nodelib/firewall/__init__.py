@@ -1,6 +1,7 @@
-"""iptables as values: objects, their text, the restore edge, an interpreting fake, a packet tracer.
+"""iptables as values: objects, their text, the edge that writes them, an interpreting fake, and a packet tracer.
 
-Users describe chains and jumps as frozen values (`objects`), send one `Change` a transaction through
-`iptables.Iptables` and never build rule text themselves. Each user owns its chain names (KUBE-*,
-NODEWRIGHT-*) and its jumps from the built-in chains, and touches nothing else.
+Upstream's counterpart is pkg/util/iptables in k8s.io/kubernetes. Users describe chains and jumps as frozen values
+(`objects.py`) and send one `Change` per transaction through `iptables.Iptables`; they never build rule text. Each user
+owns its chain names (KUBE-*, NODEWRIGHT-*) and its jumps from the built-in chains, and touches nothing else. Start with
+`objects.py`; `trace.py` follows a packet through iptables and nftables rules.
 """

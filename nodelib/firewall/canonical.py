@@ -1,9 +1,9 @@
-"""One rule in the form in which iptables-save prints it, so that two of them can be compared.
+"""Rules in the form in which iptables-save prints them, so that they can be compared. Pure.
 
-The kernel keeps a rule decoded; iptables-save prints addresses, interfaces and the protocol first, then
-the matches in their order, then the target, each with its defaults written out. Covered is what this
-project writes: comment, conntrack, mark, addrtype, tcp, udp, sctp, recent, statistic, nfacct, and the
-targets MARK, MASQUERADE, DNAT, REJECT. Checked against iptables-save 1.8.9 in tests/netns.
+The kernel stores rules decoded. iptables-save prints addresses, interfaces and the protocol first, then the matches in
+their order, then the target, all with their defaults written out. It knows what this project writes: comment,
+conntrack, mark, addrtype, tcp, udp, sctp, recent, statistic, nfacct, and the targets MARK, MASQUERADE, DNAT and REJECT.
+tests/netns compares it with the real iptables-save.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Option = tuple[bool, str, str | None]  # negated, name, value
 
 
 def canonical(rule: Rule, family: Family) -> Words:
-    """The words of `rule` as iptables-save would print them after the chain's name."""
+    """The words of `rule` as iptables-save prints them after the chain's name."""
     head: dict[str, Option] = {}
     matches: list[tuple[str, list[Option]]] = []
     target: list[str] = []
@@ -57,21 +57,21 @@ def canonical(rule: Rule, family: Family) -> Words:
 
 
 def chain_fingerprint(rules: Collection[Rule], family: Family) -> int:
-    """The fingerprint that these rules have when they are read from the kernel."""
+    """The fingerprint that these rules will have when they are read from the kernel."""
     return fingerprint([canonical(rule, family) for rule in rules])
 
 
 def missing_jumps(content: TableContent, jumps: Collection[Jump], family: Family) -> tuple[Jump, ...]:
-    """Those of `jumps` that `content` does not have: what goes into the one restore instead of -C || -I."""
-    return tuple([jump for jump in jumps if not _stands(content, jump, family)])
+    """Those of `jumps` that `content` does not have; they go into the same restore, instead of -C || -I for each."""
+    return tuple([jump for jump in jumps if not _is_present(content, jump, family)])
 
 
-def standing_jumps(content: TableContent, jumps: Collection[Jump], family: Family) -> tuple[Jump, ...]:
+def present_jumps(content: TableContent, jumps: Collection[Jump], family: Family) -> tuple[Jump, ...]:
     """Those of `jumps` that `content` has."""
-    return tuple([jump for jump in jumps if _stands(content, jump, family)])
+    return tuple([jump for jump in jumps if _is_present(content, jump, family)])
 
 
-def _stands(content: TableContent, jump: Jump, family: Family) -> bool:
+def _is_present(content: TableContent, jump: Jump, family: Family) -> bool:
     target, wanted = jump.rule.target, canonical(jump.rule, family)
     there = [rule for rule in content.rules(jump.chain) if rule.target == target]
     return any(canonical(rule, family) == wanted for rule in there)
@@ -147,5 +147,5 @@ def _states(text: str) -> str:
 def _probability(name: str, value: str | None) -> str | None:
     if name != "--probability" or value is None:
         return value
-    # xt_statistic keeps 31 bits of it (libxt_statistic.c: 0x80000000 * probability, rounded).
+    # xt_statistic stores 31 bits (libxt_statistic.c: 0x80000000 * probability, rounded).
     return f"{round(0x80000000 * float(value)) / 0x80000000:.11f}"

@@ -1,8 +1,8 @@
-"""iptables in memory: it interprets the same input as the real one, and refuses what that refuses.
+"""iptables in memory, for tests: interprets the same input as the real one and refuses what that refuses.
 
-For tests of anything that writes rules: `FakeIptables` has the Protocol of the edge, checks each
-transaction as the kernel does (chains that do not exist, chains still in use), applies it whole or not at
-all, and `dump()`s sorted text. `fail_next` makes the next restores fail.
+`FakeIptables` implements the edge's Protocol. It checks each transaction as the kernel does (chains that do not exist,
+chains that are still in use), applies it completely or not at all, and `dump()`s sorted text. `fail_next` makes the
+next restores fail.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class FakeIptables:
         return self._family
 
     def flush(self, *tables: str) -> None:
-        """What `iptables -F; iptables -X` of a foreign hand does, in all tables or those given."""
+        """What somebody else's `iptables -F; iptables -X` does, in all tables or the given ones."""
         for table in tables or BUILT_IN:
             self.tables[table] = {chain: [] for chain in BUILT_IN[table]}
 
@@ -55,7 +55,7 @@ class FakeIptables:
         """One input of iptables-restore --noflush. Raises RestoreError, with nothing of that table changed."""
         if self.fail_next > 0:
             self.fail_next -= 1
-            raise RestoreError("exit status 4: told to fail", line="", family=self._family)
+            raise RestoreError("exit status 4: made to fail", line="", family=self._family)
         table, draft = "", {}
         for line in text.splitlines():
             if line.startswith("*"):
@@ -89,7 +89,7 @@ class FakeIptables:
             raise NotFound("no tables", obj=f"{self._family} iptables")
 
     def dump(self, *, skip: Collection[str] = ()) -> str:
-        """Every table that has something, tables and chains sorted by name, rules in their order."""
+        """All tables that are not empty; tables and chains sorted by name, rules in their order."""
         lines: list[str] = []
         for table in sorted(self.tables):
             chains = {name: rules for name, rules in self.tables[table].items() if name not in skip}

@@ -1,15 +1,15 @@
-"""What a kernel's routing says of a packet, as a value. Pure; who asks the kernel is controlplane.machine.edge.fib.
+"""The kernel's route for a packet, as a value. Pure.
 
-The kernel looks routes up once for a packet that comes in (after nat PREROUTING; the source is checked there too,
-https://www.kernel.org/doc/html/latest/networking/ip-sysctl.html rp_filter), and twice for one that it sends itself:
-before nat OUTPUT, and again if a rule there changed its destination.
+The kernel looks up the route once for an incoming packet (after nat PREROUTING, where it also checks the source, see
+rp_filter in https://www.kernel.org/doc/html/latest/networking/ip-sysctl.html), and twice for a packet that the node
+itself sends: before nat OUTPUT, and again if a rule there changed its destination.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-UNREACHABLE, DISCARDED = "UNREACHABLE", "DISCARDED"  # the sender is told by ICMP or errno; nobody is told
+UNREACHABLE, DISCARDED = "UNREACHABLE", "DISCARDED"  # the sender gets an ICMP error or an errno; nobody notices
 
 _ENDS = {
     "unreachable": (UNREACHABLE, "an unreachable route (`ip route`, `ip rule`) ends it, or the node does not forward"),
@@ -22,8 +22,11 @@ _ENDS = {
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """`kind`: unicast, local or one of those that end a packet; `via`: the gateway, "" where the address is on the
-    link `dev`; `neighbour`: the state of the next hop's entry (REACHABLE, FAILED, ...), "" for none yet."""
+    """`kind`: unicast, local, or a kind that ends a packet, such as blackhole.
+
+    `via`: the gateway, "" if the address is on the link `dev`; `neighbour`: the state of the next hop's neighbour entry
+    (REACHABLE, FAILED, ...), "" if there is none.
+    """
 
     kind: str
     dev: str = ""
@@ -32,13 +35,13 @@ class Route:
 
     @property
     def verdict(self) -> str:
-        """ "" for a packet that goes on."""
+        """UNREACHABLE or DISCARDED, "" if the packet continues."""
         if self.kind == "unicast" and (self.dev == "lo" or self.neighbour == "FAILED"):
             return DISCARDED if self.dev == "lo" else UNREACHABLE
         return _ENDS[self.kind][0] if self.kind in _ENDS else ""
 
-    def told(self, destination: str) -> str:
-        """In a sentence."""
+    def describe(self, destination: str) -> str:
+        """The route as a sentence."""
         if self.kind == "local":
             return "it is an address of this node: delivered here"
         if self.kind in _ENDS:

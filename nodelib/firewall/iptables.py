@@ -1,8 +1,7 @@
-"""The edge to iptables: one transaction in, one table out. Decides nothing.
+"""The edge to iptables: writes transactions and reads tables. Decides nothing.
 
-Drives the command line tools, as upstream and every other user of iptables do: libiptc reaches only the
-legacy tables, and the nft variant has no library. Every write goes through one `iptables-restore
---noflush`, atomic per table.
+It runs the command line tools, as upstream and all other users of iptables do: libiptc reaches only the legacy tables,
+and the nft variant has no library. Every write is one `iptables-restore --noflush`, atomic per table.
 """
 
 from __future__ import annotations
@@ -16,10 +15,10 @@ from typing import Protocol
 from nodelib import command
 from nodelib.command import CommandError, Completed
 from nodelib.errors import NotFound, Temporary
-from nodelib.firewall.backend import DEFAULT, Backend
 from nodelib.firewall.objects import Change, Family, Rule, TableContent, check_chain_name
 from nodelib.firewall.parse import parse_tables
 from nodelib.firewall.render import render
+from nodelib.firewall.variant import DEFAULT, Variant
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +32,7 @@ Run = Callable[..., Awaitable[Completed]]
 
 
 class Tables(Protocol):
-    """What users of iptables need; `Iptables` is the real one, `fake.FakeIptables` interprets."""
+    """What users of iptables need. `Iptables` is the real one, `fake.FakeIptables` an interpreting fake."""
 
     @property
     def family(self) -> Family: ...
@@ -46,25 +45,25 @@ class Tables(Protocol):
 
 
 class RestoreError(Temporary):
-    """A transaction that was refused as a whole; `line` is the offending one, "" when not known."""
+    """A refused transaction; `line` is the offending line, "" when it is not known."""
 
     def __init__(self, message: str, *, line: str, family: Family) -> None:
         super().__init__(
             f"{message}; offending line: {line}" if line else message,
             obj=f"{family} rules",
             step="iptables-restore",
-            action="The refused table is as it was; tables before it in the input are written. If it goes on, look for "
-            "a kernel module or an iptables extension that is missing, or for another program that removes our chains.",
+            action="The refused table is unchanged; tables before it in the input are written. If this persists, look "
+            "for a missing kernel module or iptables extension, or for another program that removes our chains.",
         )
         self.line = line
 
 
 class Iptables:
-    """One family through one backend. Transactions are sent one at a time."""
+    """One address family through one variant. Transactions are sent one at a time."""
 
-    def __init__(self, family: Family, backend: Backend = DEFAULT, *, run: Run = command.run) -> None:
+    def __init__(self, family: Family, variant: Variant = DEFAULT, *, run: Run = command.run) -> None:
         self._family = family
-        self._backend = backend
+        self._variant = variant
         self._run = run
         self._lock = asyncio.Lock()
 
@@ -73,8 +72,8 @@ class Iptables:
         return self._family
 
     @property
-    def backend(self) -> Backend:
-        return self._backend
+    def variant(self) -> Variant:
+        return self._variant
 
     async def restore(self, change: Change) -> None:
         """Apply `change`, each table all or nothing, tables in their order. Raises RestoreError, CommandError."""
@@ -85,15 +84,15 @@ class Iptables:
 
     async def restore_text(self, text: str) -> None:
         """The same for text already rendered."""
-        argv = (self._backend.restore(self._family), *_WAIT, "--noflush", "--counters")
+        argv = (self._variant.restore(self._family), *_WAIT, "--noflush", "--counters")
         async with self._lock:
             done = await self._run(argv, stdin=text.encode(), timeout=_TIMEOUT, check=False)
         if done.returncode != 0:
             raise _restore_error(done, text, self._family)
 
     async def save(self, table: str, *, only: Collection[str] | None = None) -> TableContent:
-        """A whole table; with `only`, fingerprints stand for the rules of other chains. Raises CommandError."""
-        done = await self._run((self._backend.save(self._family), "-t", table), timeout=_TIMEOUT)
+        """Read a whole table; with `only`, just fingerprints of the other chains' rules. Raises CommandError."""
+        done = await self._run((self._variant.save(self._family), "-t", table), timeout=_TIMEOUT)
         text = done.text
         if len(text) > _PARSE_IN_THREAD:
             tables = await asyncio.to_thread(parse_tables, text, only=only)
@@ -121,20 +120,20 @@ class Iptables:
             raise NotFound(
                 str(error),
                 obj=f"{self._family} iptables",
-                step="look at table nat",
-                action=f"Install iptables and check that `{self._backend.tool(self._family)} -t nat -S` works as root.",
+                step="read table nat",
+                action=f"Install iptables and check that `{self._variant.tool(self._family)} -t nat -S` works as root.",
             ) from error
 
     async def _iptables(self, table: str, *words: str, check: bool = True) -> Completed:
-        argv = (self._backend.tool(self._family), *_WAIT, "-t", table, *words)
+        argv = (self._variant.tool(self._family), *_WAIT, "-t", table, *words)
         return await self._run(argv, timeout=_TIMEOUT, check=check)
 
 
 def _restore_error(done: Completed, text: str, family: Family) -> RestoreError:
-    said = done.stderr.decode(errors="replace").strip()
-    found = _LINE.search(said)
+    output = done.stderr.decode(errors="replace").strip()
+    found = _LINE.search(output)
     lines = text.splitlines()
     line = ""
     if found and 0 < int(found[1]) <= len(lines):
         line = lines[int(found[1]) - 1]
-    return RestoreError(f"exit status {done.returncode}: {said[:1000]}", line=line, family=family)
+    return RestoreError(f"exit status {done.returncode}: {output[:1000]}", line=line, family=family)

@@ -1,4 +1,4 @@
-"""Expressions of nftables' JSON in the words of nft(8), near enough for a reader. Pure."""
+"""Prints expressions of nftables' JSON roughly as nft(8) does, for people to read. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _BINARY = ("&", "|", "^")
 
 
 def expression_text(expression: Any) -> str:
-    """One statement or value."""
+    """The text of one statement or value."""
     if isinstance(expression, list):
         return ",".join(map(expression_text, expression))
     if not isinstance(expression, Mapping):

@@ -1,6 +1,6 @@
-"""What expressions and sets of nftables are for one packet (libnftables-json(5)). Pure.
+"""Evaluates nftables expressions and set lookups for one packet (libnftables-json(5)). Pure.
 
-What is not known raises Invalid: the walker (`trace_nft.py`) decides whether that counts as "perhaps".
+Anything unknown raises Invalid; `trace_nft.py` decides whether the trace branches then.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nodelib.errors import Invalid
-from nodelib.firewall.way import Node, Way
+from nodelib.firewall.trace_model import Branch, Node
+from nodelib.json_values import Json
 
-Json = Mapping[str, Any]
 _PROTOCOLS = {6: "tcp", 17: "udp", 132: "sctp", 1: "icmp", 58: "ipv6-icmp"}
 
 
@@ -29,10 +29,10 @@ class Table:
     index: dict[str, dict[Any, Any]] = field(default_factory=dict)
 
 
-def matches(table: Table, body: Json, way: Way, node: Node) -> bool:
-    """Whether a match statement holds for this packet. Raises Invalid for one that is not known."""
+def matches(table: Table, body: Json, branch: Branch, node: Node) -> bool:
+    """Whether a match statement holds for this packet. Raises Invalid for an unknown one."""
     right, operator = body["right"], body["op"]
-    for value in values(table, body["left"], way, node):
+    for value in values(table, body["left"], branch, node):
         if isinstance(right, str) and right.startswith("@"):
             hit = bool(list(lookup(table, right, value)))
         elif isinstance(value, frozenset):
@@ -55,28 +55,28 @@ def matches(table: Table, body: Json, way: Way, node: Node) -> bool:
     return False
 
 
-def values(table: Table, expression: Any, way: Way, node: Node) -> list[Any]:
-    """What an expression may be for this packet: several values where chance decides, none where a map has none."""
+def values(table: Table, expression: Any, branch: Branch, node: Node) -> list[Any]:
+    """The values an expression may have for this packet: several if chance decides, none if a map has none."""
     if not isinstance(expression, Mapping):
         return [expression]
     kind, body = next(iter(expression.items()))
     if kind == "concat":
-        parts = [values(table, one, way, node) for one in body]
+        parts = [values(table, one, branch, node) for one in body]
         return [tuple(combination) for combination in itertools.product(*parts)]
     if kind == "map":
-        keys = values(table, body["key"], way, node)
+        keys = values(table, body["key"], branch, node)
         return [_plain(value) for key in keys for value in lookup(table, body["data"], key)]
     if kind == "numgen":
         offset = int(body.get("offset", 0))
         return list(range(offset, offset + int(body["mod"])))
     if kind in ("&", "|", "^"):
-        left, right = (number(values(table, one, way, node)[0]) for one in body)
+        left, right = (number(values(table, one, branch, node)[0]) for one in body)
         return [{"&": left & right, "|": left | right, "^": left ^ right}[kind]]
-    return [_fact(kind, body, way, node)]
+    return [_fact(kind, body, branch, node)]
 
 
-def _fact(kind: str, body: Json, way: Way, node: Node) -> Any:
-    packet = way.packet
+def _fact(kind: str, body: Json, branch: Branch, node: Node) -> Any:
+    packet = branch.packet
     if kind == "payload":
         found = {"saddr": packet.source, "daddr": packet.destination, "dport": packet.port}.get(body.get("field", ""))
         known = ("ip", "ip6", "th", packet.protocol)
@@ -91,7 +91,7 @@ def _fact(kind: str, body: Json, way: Way, node: Node) -> Any:
         if body["key"] in facts:
             return facts[body["key"]]
     if kind == "ct":
-        return _connection(body, way)
+        return _connection(body, branch)
     if kind == "fib" and body.get("result") == "type":
         address = packet.destination if "daddr" in body["flags"] else packet.source
         local = node.is_local(address) or ("saddr" in body["flags"] and not packet.interface)
@@ -99,15 +99,15 @@ def _fact(kind: str, body: Json, way: Way, node: Node) -> Any:
     raise Invalid(f"a match that the tracer does not know: {kind} {body}", obj="nftables", step="trace a packet")
 
 
-def _connection(body: Json, way: Way) -> Any:
+def _connection(body: Json, branch: Branch) -> Any:
     key = str(body["key"]).split(" ")[-1]
     if key == "state":
         return frozenset({"new"})
     if key == "status":
-        return frozenset({"dnat"} if way.translated else ())
+        return frozenset({"dnat"} if branch.translated else ())
     if key == "mark":
         return 0
-    sent = way.sent
+    sent = branch.sent
     found = {"saddr": sent.source, "daddr": sent.destination, "proto-dst": sent.port, "protocol": sent.protocol}
     if key in found:
         return found[key]
@@ -115,7 +115,7 @@ def _connection(body: Json, way: Way) -> Any:
 
 
 def lookup(table: Table, data: Any, key: Any) -> Iterable[Any]:
-    """The values of `key` in a map, or [True] for a set that has it."""
+    """The values of `key` in a map, or [True] if it is in a set."""
     elements: Sequence[Any]
     if isinstance(data, str):
         name = data.removeprefix("@")
@@ -199,5 +199,5 @@ def _between(value: Any, low: Any, high: Any) -> bool:
 
 
 def number(value: Any) -> int:
-    """Of a number, or of its text."""
+    """A number, or the number that a text stands for."""
     return value if isinstance(value, int) else int(str(value), 0)

@@ -1,7 +1,6 @@
-"""Rules, chains and changes as frozen values; `render` makes text of them, `parse` makes them of text.
+"""Rules, chains and changes as frozen values. `render.py` turns them into text, `parse.py` reads them from text. Pure.
 
-The words of a rule are those of iptables' own command line, unquoted and in the order in which they
-are to be given: nothing here interprets them.
+The words of a rule are those of iptables' command line, unquoted and in order; nothing here interprets them.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ BUILT_IN = {
 
 
 class Family(StrEnum):
-    """The field's names (v1.IPFamily)."""
+    """Address families under the names of the API (v1.IPFamily)."""
 
     IPV4 = "IPv4"
     IPV6 = "IPv6"
@@ -70,7 +69,7 @@ def jump(target: str) -> Words:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """A chain with everything that is to be in it."""
+    """A chain with all rules that it should have."""
 
     name: str
     rules: tuple[Rule, ...] = ()
@@ -78,7 +77,7 @@ class Chain:
 
 @dataclass(frozen=True, slots=True)
 class Jump:
-    """A rule of ours in a chain that is not ours; `insert`: before all others, else after."""
+    """One of our rules in a chain that is not ours, at its beginning, or without `insert` at its end."""
 
     chain: str
     rule: Rule
@@ -87,10 +86,10 @@ class Jump:
 
 @dataclass(frozen=True, slots=True)
 class TableChange:
-    """What one table gets in one transaction, in this order.
+    """The changes to one table in one transaction, in this order.
 
-    `chains` are created or emptied, then filled; `remove_jumps` must exist; `add_jumps` must not exist
-    yet; `delete` are emptied and removed, created first where they do not exist.
+    `chains` are created or emptied, then filled; `remove_jumps` must exist; `add_jumps` must not exist yet; the chains
+    in `delete` are emptied and removed, and need not exist.
     """
 
     table: str
@@ -112,11 +111,11 @@ Change = tuple[TableChange, ...]
 
 @dataclass(frozen=True, slots=True)
 class TableContent:
-    """A table as the kernel has it: every chain, built-in ones included, in the kernel's order.
+    """A table as the kernel has it: every chain, including built-in ones, in the kernel's order.
 
-    `fingerprints` stand for the rules of chains whose rules were not kept (see `fingerprint`); `counters` are the
-    packets that each rule of a chain matched, where they were saved with it (iptables-save -c); `dropping`: the
-    built-in chains whose policy is DROP.
+    `fingerprints` replace the rules of chains whose rules were not kept (see `fingerprint`). `counters`: how many
+    packets each rule of a chain matched, if that was saved (iptables-save -c). `dropping`: built-in chains with the
+    policy DROP.
     """
 
     table: str
@@ -133,7 +132,7 @@ class TableContent:
 
 
 def fingerprint(rules: Iterable[Words], start: int = 0) -> int:
-    """A number for the words of rules in their order, equal for equal rules within one process."""
+    """A number for the words of rules in their order. Within one process, equal rules have equal numbers."""
     number = start
     for words in rules:
         number = hash((number, words))
@@ -141,7 +140,7 @@ def fingerprint(rules: Iterable[Words], start: int = 0) -> int:
 
 
 def check_chain_name(name: str) -> str:
-    """The name itself. Raises Invalid where iptables would refuse it or take it for something else."""
+    """The name itself. Raises Invalid if iptables would refuse or misread it."""
     if not _CHAIN_NAME.fullmatch(name):
         raise Invalid(
             f"{name!r} is not a chain name: 1 to {MAX_CHAIN_NAME} visible characters, not starting with one of -!:*#",
@@ -152,6 +151,6 @@ def check_chain_name(name: str) -> str:
 
 
 def chunked(chains: Iterable[Chain], size: int) -> list[tuple[Chain, ...]]:
-    """Split into groups of about `size` chains: iptables-nft-restore is quadratic in the chains of one input."""
+    """Groups of `size` chains: iptables-nft-restore takes quadratic time in the chains of one input."""
     every = list(chains)
     return [tuple(every[start : start + size]) for start in range(0, len(every), size)]

@@ -1,4 +1,4 @@
-"""Values from the text of iptables-save, and from what is given to iptables-restore. Pure."""
+"""Reads the text that iptables-save prints and iptables-restore takes into values. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ESCAPE = re.compile(r"\\(.)")
 
 
 def split_words(line: str) -> list[str]:
-    """Words of one line; double quotes group, a backslash inside them escapes."""
+    """The words of one line. Double quotes group words; inside them a backslash escapes."""
     if '"' not in line:
         return line.split()
     words = []
@@ -23,9 +23,9 @@ def split_words(line: str) -> list[str]:
 
 
 def parse_tables(text: str, *, only: Collection[str] | None = None) -> dict[str, TableContent]:
-    """Tables of an iptables-save output. With `only`, of other chains just name and fingerprint are kept.
+    """The tables in the output of iptables-save. With `only`, other chains keep just their names and fingerprints.
 
-    Raises Invalid, naming the line, on text that iptables-save does not write.
+    Raises Invalid, naming the line, for text that iptables-save does not write.
     """
     tables: dict[str, TableContent] = {}
     chains: dict[str, list[Rule]] = {}

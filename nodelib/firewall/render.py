@@ -9,7 +9,7 @@ from nodelib.firewall.objects import Chain, Change, Rule, TableChange, check_cha
 
 
 def render(change: Change) -> str:
-    """One input for `iptables-restore --noflush`; tables that get nothing are left out."""
+    """One input for `iptables-restore --noflush`, without tables that do not change."""
     lines: list[str] = []
     for table in change:
         if table:

@@ -1,7 +1,7 @@
-"""The way of a new connection's first packet through the rules of a node: every outcome that is possible. Pure.
+"""Traces the first packet of a new connection through a node's rules, to every possible outcome. Pure.
 
-Follows the kernel's hooks: prerouting or output, the route, then input or forward, then postrouting; on each the
-chains of all tables by priority, iptables' and nftables' alike. A rule of chance splits the way in two.
+Follows the kernel's hooks: prerouting or output, the route, then input or forward, then postrouting; at each hook the
+chains of all tables by priority, of iptables and nftables alike. At a random rule the trace branches.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from nodelib.firewall.objects import TableContent
 from nodelib.firewall.trace_iptables import bases
-from nodelib.firewall.way import Base, Fib, Hop, Node, Outcome, Packet, Way, endpoint_text
+from nodelib.firewall.trace_model import Base, Branch, Fib, Hop, Node, Outcome, Packet, endpoint_text
 
 __all__ = ["Base", "Hop", "Node", "Outcome", "Packet", "trace"]
 
@@ -25,59 +25,61 @@ def trace(
     lenient: bool = False,
     fib: Fib | None = None,
 ) -> tuple[Outcome, ...]:
-    """All outcomes, in the order of the rules, each once. `more`: chains of nftables (trace_nft.bases).
+    """All distinct outcomes, in the order of the rules. `more`: chains of nftables (trace_nft.bases).
 
-    Without `fib` every packet has a route.
+    Without `fib` every packet has a route. An unknown match raises Invalid; with `lenient` it may or may not match.
     """
     chains = sorted([*bases(tables, lenient=lenient), *more], key=lambda base: base.priority)
-    first = Way(packet, original=packet)
+    first = Branch(packet, original=packet)
     if packet.interface:
-        ways = [_routed(way, fib) for way in _hook(chains, "prerouting", [first], node)]
-        going = [way for way in ways if not way.verdict]
-        passed = [left for way in going for left in _hook(chains, _onward(way, node), [way], node)]
+        branches = [_routed(branch, fib) for branch in _hook(chains, "prerouting", [first], node)]
+        going = [branch for branch in branches if not branch.verdict]
+        passed = [left for branch in going for left in _hook(chains, _onward(branch, node), [branch], node)]
     else:
-        ways = _hook(chains, "output", [_routed(first, fib)], node)
-        passed = [_routed(way, fib) if way.translated else way for way in ways if not way.verdict]
-    stopped = [way for way in [*ways, *passed] if way.verdict]
-    going = [way for way in passed if not way.verdict]
+        branches = _hook(chains, "output", [_routed(first, fib)], node)
+        passed = [_routed(branch, fib) if branch.translated else branch for branch in branches if not branch.verdict]
+    stopped = [branch for branch in [*branches, *passed] if branch.verdict]
+    going = [branch for branch in passed if not branch.verdict]
     outcomes: dict[Outcome, None] = {}
-    for way in [*stopped, *_hook(chains, "postrouting", going, node)]:
-        to = endpoint_text(way.packet.destination, way.packet.port)
-        found = Outcome(way.verdict or "ACCEPT", to, way.translated, way.masqueraded, way.trail, way.route)
+    for branch in [*stopped, *_hook(chains, "postrouting", going, node)]:
+        to = endpoint_text(branch.packet.destination, branch.packet.port)
+        found = Outcome(
+            branch.verdict or "ACCEPT", to, branch.translated, branch.masqueraded, branch.trail, branch.route
+        )
         outcomes.setdefault(found)
     return tuple(outcomes)
 
 
-def _routed(way: Way, fib: Fib | None) -> Way:
-    """With the kernel's route for the packet as it is now, and ended where that leads nowhere."""
-    if fib is None or way.verdict:
-        return way
-    route = fib(way.packet)
-    return replace(way, route=route, verdict=route.verdict)
+def _routed(branch: Branch, fib: Fib | None) -> Branch:
+    """The branch with the kernel's route for its packet; it ends if the route leads nowhere."""
+    if fib is None or branch.verdict:
+        return branch
+    route = fib(branch.packet)
+    return replace(branch, route=route, verdict=route.verdict)
 
 
-def _onward(way: Way, node: Node) -> str:
-    local = way.route.kind == "local" if way.route else node.is_local(way.packet.destination)
+def _onward(branch: Branch, node: Node) -> str:
+    local = branch.route.kind == "local" if branch.route else node.is_local(branch.packet.destination)
     return "input" if local else "forward"
 
 
-def _hook(chains: Iterable[Base], hook: str, ways: Sequence[Way], node: Node) -> list[Way]:
-    """Ways with a verdict (DROP or REJECT) have ended; ACCEPT ends one chain only."""
-    current = list(ways)
+def _hook(chains: Iterable[Base], hook: str, branches: Sequence[Branch], node: Node) -> list[Branch]:
+    """The branches after all chains of `hook`. DROP and REJECT end a branch, ACCEPT only its current chain."""
+    current = list(branches)
     for base in chains:
         if base.hook != hook:
             continue
-        after: list[Way] = []
-        for way in current:
-            # The kernel asks no further nat chain once one has translated.
-            done = way.masqueraded if hook == "postrouting" else way.translated
-            if way.verdict or (base.nat and done):
-                after.append(way)
+        after: list[Branch] = []
+        for branch in current:
+            # The kernel calls no further nat chain once one has translated the packet.
+            done = branch.masqueraded if hook == "postrouting" else branch.translated
+            if branch.verdict or (base.nat and done):
+                after.append(branch)
             else:
-                after += [_reopened(left) for left in base.walk(way, node)]
+                after += [_reopened(left) for left in base.walk(branch, node)]
         current = after
     return current
 
 
-def _reopened(way: Way) -> Way:
-    return replace(way, verdict="") if way.verdict == "ACCEPT" else way
+def _reopened(branch: Branch) -> Branch:
+    return replace(branch, verdict="") if branch.verdict == "ACCEPT" else branch

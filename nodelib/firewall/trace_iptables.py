@@ -1,7 +1,7 @@
-"""iptables rules as a packet meets them: matches, targets, the way through a chain. Pure.
+"""Traces a packet through iptables chains: matches, targets, jumps. Pure.
 
-Covered are the matches and targets that `canonical` covers. An unknown match raises Invalid rather than answer
-wrongly, or, with `lenient`, counts as "perhaps" and says so in its hop.
+It knows the same matches and targets as `canonical.py`. An unknown match raises Invalid; with `lenient` the trace
+branches instead, and the hop says that the match is not certain.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from nodelib.errors import Invalid
 from nodelib.firewall.objects import Rule, TableContent
 from nodelib.firewall.render import rule_text
-from nodelib.firewall.way import FINAL, Base, Hop, Node, Packet, Way
+from nodelib.firewall.trace_model import FINAL, Base, Branch, Hop, Node, Packet
 
 _DEPTH = 32
 _HOOKS = {
@@ -28,14 +28,14 @@ _PRIORITY = {"raw": -300, "mangle": -150, "nat": -100, "filter": 0}
 
 @dataclass(frozen=True, slots=True)
 class Walker:
-    """A built-in chain of a table."""
+    """Walks a built-in chain of a table."""
 
     content: TableContent
     name: str
     lenient: bool = False
 
-    def walk(self, way: Way, node: Node) -> list[Way]:
-        left = _chain(self, self.name, way, node, 0)
+    def walk(self, branch: Branch, node: Node) -> list[Branch]:
+        left = _chain(self, self.name, branch, node, 0)
         if self.name not in self.content.dropping:
             return left
         policy = Hop(self.content.table, self.name, "policy DROP")
@@ -53,25 +53,25 @@ def bases(tables: Mapping[str, TableContent], *, lenient: bool = False) -> list[
     return found
 
 
-def _chain(walker: Walker, name: str, start: Way, node: Node, depth: int) -> list[Way]:
-    """Ways that leave the chain: with a verdict they are final for the table, without one they go on after it."""
+def _chain(walker: Walker, name: str, start: Branch, node: Node, depth: int) -> list[Branch]:
+    """The branches that leave the chain: those with a verdict leave the table, the others continue after the jump."""
     if depth > _DEPTH:
         raise Invalid(f"chains jump in a circle at {name}", obj=f"table {walker.content.table}", step="trace a packet")
     content = walker.content
     counters = content.counters.get(name, ())
-    pending: list[Way] = [start]
-    done: list[Way] = []
+    pending: list[Branch] = [start]
+    done: list[Branch] = []
     for index, rule in enumerate(content.rules(name)):
-        going: list[Way] = []
-        for way in pending:
-            matched = _matches(rule, way, node, walker.lenient)
+        going: list[Branch] = []
+        for branch in pending:
+            matched = _matches(rule, branch, node, walker.lenient)
             if matched is not True:
-                going.append(way)
+                going.append(branch)
             if matched is False:
                 continue
             packets = counters[index] if index < len(counters) else None
             hop = Hop(content.table, name, rule_text(rule), packets, certain=matched is True)
-            seen = replace(way, trail=(*way.trail, hop))
+            seen = replace(branch, trail=(*branch.trail, hop))
             onward, ended = _target(walker, rule, seen, node, depth)
             going.extend(onward)
             done.extend(ended)
@@ -79,45 +79,45 @@ def _chain(walker: Walker, name: str, start: Way, node: Node, depth: int) -> lis
     return done + pending
 
 
-def _target(walker: Walker, rule: Rule, way: Way, node: Node, depth: int) -> tuple[list[Way], list[Way]]:
-    """(ways that go on with the next rule, ways that leave this chain)"""
+def _target(walker: Walker, rule: Rule, branch: Branch, node: Node, depth: int) -> tuple[list[Branch], list[Branch]]:
+    """(branches that continue with the next rule, branches that leave this chain)"""
     target = rule.target
     words = rule.words
     content = walker.content
     if target == "":
-        return [way], []
+        return [branch], []
     if target in FINAL:
-        return [], [replace(way, verdict=target)]
+        return [], [replace(branch, verdict=target)]
     if target == "RETURN":
-        # Without a verdict the way goes on in the calling chain, as at the end of this one.
-        return [], [way]
+        # Without a verdict the branch continues in the calling chain, as at the end of this one.
+        return [], [branch]
     if target == "MARK":
-        return [replace(way, packet=replace(way.packet, mark=_marked(words, way.packet.mark)))], []
+        return [replace(branch, packet=replace(branch.packet, mark=_marked(words, branch.packet.mark)))], []
     if target == "MASQUERADE":
-        return [], [replace(way, verdict="ACCEPT", masqueraded=True)]
+        return [], [replace(branch, verdict="ACCEPT", masqueraded=True)]
     if target == "DNAT":
-        host, port = _split_endpoint(words[words.index("--to-destination") + 1], way.packet.port)
-        moved = replace(way.packet, destination=host, port=port)
-        return [], [replace(way, packet=moved, verdict="ACCEPT", translated=True)]
+        host, port = _split_endpoint(words[words.index("--to-destination") + 1], branch.packet.port)
+        moved = replace(branch.packet, destination=host, port=port)
+        return [], [replace(branch, packet=moved, verdict="ACCEPT", translated=True)]
     if target == "REDIRECT":
-        here = "127.0.0.1" if ":" not in way.packet.destination else "::1"
-        if way.packet.interface:
-            # The first address of that interface: which of the node's it is cannot be told here.
+        here = "127.0.0.1" if ":" not in branch.packet.destination else "::1"
+        if branch.packet.interface:
+            # The kernel takes the interface's first address. Which that is, is not known here.
             here = min((one for one in node.addresses if (":" in one) == (":" in here)), default=here)
-        port = int(words[words.index("--to-ports") + 1]) if "--to-ports" in words else way.packet.port
-        moved = replace(way.packet, destination=here, port=port)
-        return [], [replace(way, packet=moved, verdict="ACCEPT", translated=True)]
+        port = int(words[words.index("--to-ports") + 1]) if "--to-ports" in words else branch.packet.port
+        moved = replace(branch.packet, destination=here, port=port)
+        return [], [replace(branch, packet=moved, verdict="ACCEPT", translated=True)]
     if not content.has(target):
         if walker.lenient:
-            return [way], []  # LOG, CT, TCPMSS and their like: the packet goes on
+            return [branch], []  # LOG, CT, TCPMSS and the like: the packet continues
         raise Invalid(f"jump to {target}, which does not exist", obj=f"table {content.table}", step="trace a packet")
-    left = _chain(walker, target, way, node, depth + 1)
+    left = _chain(walker, target, branch, node, depth + 1)
     return [one for one in left if not one.verdict], [one for one in left if one.verdict]
 
 
-def _matches(rule: Rule, way: Way, node: Node, lenient: bool) -> bool | None:
-    """None: perhaps (a matter of chance)."""
-    packet, words = way.packet, rule.words
+def _matches(rule: Rule, branch: Branch, node: Node, lenient: bool) -> bool | None:
+    """Whether the rule matches; None: it may, by chance."""
+    packet, words = branch.packet, rule.words
     index, negated, module, certain = 0, False, "", True
     recent_name = ""
     check_recent = False
@@ -141,7 +141,7 @@ def _matches(rule: Rule, way: Way, node: Node, lenient: bool) -> bool | None:
             recent_name = value if word == "--name" else recent_name
         else:
             try:
-                hit = _word_matches(word, value, way, packet, node)
+                hit = _word_matches(word, value, branch, packet, node)
             except Invalid:
                 if not lenient:
                     raise
@@ -154,7 +154,7 @@ def _matches(rule: Rule, way: Way, node: Node, lenient: bool) -> bool | None:
     return True if certain else None
 
 
-def _word_matches(word: str, value: str, way: Way, packet: Packet, node: Node) -> bool:
+def _word_matches(word: str, value: str, branch: Branch, packet: Packet, node: Node) -> bool:
     if word in ("-s", "--source"):
         return _inside(packet.source, value)
     if word in ("-d", "--destination"):
@@ -172,7 +172,7 @@ def _word_matches(word: str, value: str, way: Way, packet: Packet, node: Node) -
         return (not packet.interface or node.is_local(packet.source)) == (value == "LOCAL")
     if word == "--ctstate":
         states = value.split(",")
-        return "NEW" in states or ("DNAT" in states and way.translated)
+        return "NEW" in states or ("DNAT" in states and branch.translated)
     if word == "--mark":
         number, _, mask = value.partition("/")
         return packet.mark & int(mask or "0xffffffff", 0) == int(number, 0)

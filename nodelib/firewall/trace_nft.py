@@ -1,8 +1,8 @@
-"""nftables rules as a packet meets them, from `nft -j list ruleset` (libnftables-json(5)). Pure.
+"""Traces a packet through nftables chains, given as `nft -j list ruleset` prints them (libnftables-json(5)). Pure.
 
-Covered is what service proxies and the pod network write: matches on addresses, ports, protocol, mark, connection
-state, fib type and interfaces, sets and verdict maps, jump and goto, dnat (through maps and numgen too), marks,
-masquerade, reject. Another match raises Invalid, or, with `lenient`, counts as "perhaps" and says so in its hop.
+It knows what service proxies and the pod network write: matches on addresses, ports, protocol, mark, connection state,
+fib type and interfaces, sets and verdict maps, jump and goto, dnat (also through maps and numgen), marks, masquerade,
+reject. Any other match raises Invalid; with `lenient` the trace branches, and the hop says that it is not certain.
 """
 
 from __future__ import annotations
@@ -14,31 +14,34 @@ from typing import Any
 
 from nodelib.errors import Invalid
 from nodelib.firewall.nft_text import expression_text
-from nodelib.firewall.nft_values import Json, Table, lookup, matches, number, values
-from nodelib.firewall.way import Base, Hop, Node, Way
+from nodelib.firewall.nft_values import Table, lookup, matches, number, values
+from nodelib.firewall.trace_model import Base, Branch, Hop, Node
+from nodelib.json_values import Json
 
 _DEPTH = 32
-_IPTABLES = frozenset({"raw", "mangle", "nat", "filter", "security"})  # iptables-nft's own: trace_iptables reads them
+_IPTABLES = frozenset(
+    {"raw", "mangle", "nat", "filter", "security"}
+)  # iptables-nft's tables, which trace_iptables reads
 _IGNORED = frozenset({"counter", "log", "set", "map", "comment", "notrack", "ct timeout", "flow", "limit", "quota"})
 _VERDICTS = frozenset({"accept", "drop", "return", "jump", "goto", "continue"})
 
 
 @dataclass(frozen=True, slots=True)
 class Walker:
-    """A base chain of a table."""
+    """Walks a base chain of a table."""
 
     table: Table
     name: str
     policy: str
     lenient: bool
 
-    def walk(self, way: Way, node: Node) -> list[Way]:
-        left = _chain(self, self.name, way, node, 0)
+    def walk(self, branch: Branch, node: Node) -> list[Branch]:
+        left = _chain(self, self.name, branch, node, 0)
         return [replace(one, verdict="DROP") if not one.verdict and self.policy == "drop" else one for one in left]
 
 
 def bases(ruleset: Json, family: str, *, lenient: bool = False) -> list[Base]:
-    """The base chains of tables of `family` ("ip" or "ip6") and of inet, those of iptables-nft left out."""
+    """The base chains of tables of `family` ("ip" or "ip6") and of inet, without those of iptables-nft."""
     tables: dict[tuple[str, str], Table] = {}
     found: list[Base] = []
     for item in ruleset.get("nftables") or []:
@@ -61,22 +64,24 @@ def bases(ruleset: Json, family: str, *, lenient: bool = False) -> list[Base]:
     return found
 
 
-def _chain(walker: Walker, name: str, start: Way, node: Node, depth: int) -> list[Way]:
+def _chain(walker: Walker, name: str, start: Branch, node: Node, depth: int) -> list[Branch]:
     if depth > _DEPTH:
         raise Invalid(f"chains jump in a circle at {name}", obj=f"table {walker.table.name}", step="trace a packet")
     pending, done = [start], []
     for rule in walker.table.rules.get(name, []):
-        going: list[Way] = []
-        for way in pending:
-            onward, ended = _rule(walker, name, rule, way, node, depth)
+        going: list[Branch] = []
+        for branch in pending:
+            onward, ended = _rule(walker, name, rule, branch, node, depth)
             going += onward
             done += ended
         pending = going
     return done + pending
 
 
-def _rule(walker: Walker, chain: str, rule: Json, way: Way, node: Node, depth: int) -> tuple[list[Way], list[Way]]:
-    """(ways that go on with the next rule, ways that leave this chain)"""
+def _rule(
+    walker: Walker, chain: str, rule: Json, branch: Branch, node: Node, depth: int
+) -> tuple[list[Branch], list[Branch]]:
+    """(branches that continue with the next rule, branches that leave this chain)"""
     expressions: Sequence[Json] = rule.get("expr") or []
     certain, packets = True, None
     for expression in expressions:
@@ -86,8 +91,8 @@ def _rule(walker: Walker, chain: str, rule: Json, way: Way, node: Node, depth: i
         if kind != "match":
             continue
         try:
-            if not matches(walker.table, body, way, node):
-                return [way], []
+            if not matches(walker.table, body, branch, node):
+                return [branch], []
         except Invalid:
             if not walker.lenient:
                 raise
@@ -96,18 +101,18 @@ def _rule(walker: Walker, chain: str, rule: Json, way: Way, node: Node, depth: i
     if rule.get("comment"):
         text += f' comment "{rule["comment"]}"'
     hop = Hop(f"{walker.table.family} {walker.table.name}", chain, text, packets, certain)
-    seen = replace(way, trail=(*way.trail, hop))
-    missed = [] if certain else [way]
+    seen = replace(branch, trail=(*branch.trail, hop))
+    missed = [] if certain else [branch]
     current, ended = [seen], []
     for expression in expressions:
         kind, body = next(iter(expression.items()))
         if kind == "match" or kind in _IGNORED:
             continue
-        after: list[Way] = []
+        after: list[Branch] = []
         for one in current:
             onward, left = _statement(walker, kind, body, one, node, depth)
-            if onward is None:  # a lookup that found nothing: the rule did not match after all
-                missed.append(replace(one, trail=way.trail))
+            if onward is None:  # the lookup found nothing, so the rule does not match
+                missed.append(replace(one, trail=branch.trail))
                 continue
             after += onward
             ended += left
@@ -116,57 +121,59 @@ def _rule(walker: Walker, chain: str, rule: Json, way: Way, node: Node, depth: i
 
 
 def _statement(
-    walker: Walker, kind: str, body: Any, way: Way, node: Node, depth: int
-) -> tuple[list[Way] | None, list[Way]]:
+    walker: Walker, kind: str, body: Any, branch: Branch, node: Node, depth: int
+) -> tuple[list[Branch] | None, list[Branch]]:
     if kind == "vmap":
-        return _verdict_map(walker, body, way, node, depth)
+        return _verdict_map(walker, body, branch, node, depth)
     if kind in _VERDICTS:
-        return _verdict(walker, kind, body, way, node, depth)
+        return _verdict(walker, kind, body, branch, node, depth)
     if kind == "reject":
-        return [], [replace(way, verdict="REJECT")]
+        return [], [replace(branch, verdict="REJECT")]
     if kind == "masquerade":
-        return [], [replace(way, verdict="ACCEPT", masqueraded=True)]
+        return [], [replace(branch, verdict="ACCEPT", masqueraded=True)]
     if kind == "dnat":
-        ways = _translated(walker.table, body, way, node)
-        return (None, []) if ways is None else ([], ways)
+        branches = _translated(walker.table, body, branch, node)
+        return (None, []) if branches is None else ([], branches)
     if kind == "mangle":
         if body["key"] == {"meta": {"key": "mark"}}:
-            mark = number(values(walker.table, body["value"], way, node)[0])
-            return [replace(way, packet=replace(way.packet, mark=mark))], []
-        return [way], []
+            mark = number(values(walker.table, body["value"], branch, node)[0])
+            return [replace(branch, packet=replace(branch.packet, mark=mark))], []
+        return [branch], []
     if walker.lenient:
-        return [way], []
+        return [branch], []
     raise Invalid(f"a statement that the tracer does not know: {kind}", obj="nftables", step="trace a packet")
 
 
 def _verdict(
-    walker: Walker, kind: str, body: Any, way: Way, node: Node, depth: int
-) -> tuple[list[Way] | None, list[Way]]:
+    walker: Walker, kind: str, body: Any, branch: Branch, node: Node, depth: int
+) -> tuple[list[Branch] | None, list[Branch]]:
     if kind == "continue":
-        return [way], []
+        return [branch], []
     if kind in ("accept", "drop"):
-        return [], [replace(way, verdict=kind.upper())]
+        return [], [replace(branch, verdict=kind.upper())]
     if kind == "return":
-        return [], [way]
-    left = _chain(walker, body["target"], way, node, depth + 1)
+        return [], [branch]
+    left = _chain(walker, body["target"], branch, node, depth + 1)
     if kind == "goto":
         return [], left
     return [one for one in left if not one.verdict], [one for one in left if one.verdict]
 
 
-def _verdict_map(walker: Walker, body: Json, way: Way, node: Node, depth: int) -> tuple[list[Way] | None, list[Way]]:
-    keys = values(walker.table, body["key"], way, node)
-    onward: list[Way] = []
-    ended: list[Way] = []
+def _verdict_map(
+    walker: Walker, body: Json, branch: Branch, node: Node, depth: int
+) -> tuple[list[Branch] | None, list[Branch]]:
+    keys = values(walker.table, body["key"], branch, node)
+    onward: list[Branch] = []
+    ended: list[Branch] = []
     hit = False
     for key in keys:
         for verdict in lookup(walker.table, body["data"], key):
             hit = True
             kind, target = next(iter(verdict.items())) if isinstance(verdict, Mapping) else (str(verdict), None)
-            last = way.trail[-1]
+            last = branch.trail[-1]
             where = f" {target['target']}" if isinstance(target, Mapping) and "target" in target else ""
             text = f"{last.text} -> {kind}{where}"
-            seen = replace(way, trail=(*way.trail[:-1], last._replace(text=text, certain=len(keys) == 1)))
+            seen = replace(branch, trail=(*branch.trail[:-1], last._replace(text=text, certain=len(keys) == 1)))
             if kind == "reject":
                 ended.append(replace(seen, verdict="REJECT"))
                 continue
@@ -176,13 +183,13 @@ def _verdict_map(walker: Walker, body: Json, way: Way, node: Node, depth: int) -
     return (onward, ended) if hit else (None, [])
 
 
-def _translated(table: Table, body: Json, way: Way, node: Node) -> list[Way] | None:
-    """Every place that a dnat may lead to; None: its map has nothing for this packet."""
-    ways: list[Way] = []
-    addresses = values(table, body["addr"], way, node) if "addr" in body else [way.packet.destination]
-    ports = values(table, body["port"], way, node) if "port" in body else [way.packet.port]
+def _translated(table: Table, body: Json, branch: Branch, node: Node) -> list[Branch] | None:
+    """A branch for every destination of a dnat; None: its map has none for this packet."""
+    branches: list[Branch] = []
+    addresses = values(table, body["addr"], branch, node) if "addr" in body else [branch.packet.destination]
+    ports = values(table, body["port"], branch, node) if "port" in body else [branch.packet.port]
     for address, port in itertools.product(addresses, ports):
         parts = list(address) if isinstance(address, tuple) else [address, port]
-        moved = replace(way.packet, destination=str(parts[0]), port=number(parts[1]))
-        ways.append(replace(way, packet=moved, verdict="ACCEPT", translated=True))
-    return ways or None
+        moved = replace(branch.packet, destination=str(parts[0]), port=number(parts[1]))
+        branches.append(replace(branch, packet=moved, verdict="ACCEPT", translated=True))
+    return branches or None

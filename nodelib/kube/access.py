@@ -1,7 +1,7 @@
-"""How to reach an API server: what a kubeconfig says, as a value.
+"""How to reach an API server: a kubeconfig, read into a value and written from one.
 
-Follows k8s.io/client-go/tools/clientcmd/api/v1. Exec plugins and auth providers are not
-taken here: a node's kubeconfig carries a certificate or a token.
+Follows k8s.io/client-go/tools/clientcmd/api/v1. Exec plugins and auth providers are not supported: a node's kubeconfig
+has a certificate or a token.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ import binascii
 import json
 import os
 from dataclasses import dataclass, field
-from typing import Any
 
 import yaml
 
 from nodelib import files
 from nodelib.errors import Invalid
+from nodelib.json_values import Json
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterAccess:
-    """Server URL and credentials. Certificate data are PEM bytes; files are read again when they change."""
+    """Server URL and credentials. Data are PEM bytes; files are read again when they change."""
 
     server: str
     ca_data: bytes | None = None
@@ -36,10 +36,10 @@ class ClusterAccess:
 
 
 def load_kubeconfig(path: str) -> ClusterAccess:
-    """Read the current context of a kubeconfig file. Raises Invalid, which names the file and the field."""
+    """Read the current context of a kubeconfig file. Raises Invalid, naming the file and the field."""
     if not path:
         raise Invalid(
-            "none is given", obj="kubeconfig", step="find the API server", action="Name one: --kubeconfig FILE."
+            "none is given", obj="kubeconfig", step="find the API server", action="Give one with --kubeconfig FILE."
         )
     try:
         with open(path, encoding="utf-8") as file:
@@ -69,8 +69,8 @@ def load_kubeconfig(path: str) -> ClusterAccess:
 
 
 def render_kubeconfig(access: ClusterAccess, *, cluster: str = "default-cluster", user: str = "default-auth") -> str:
-    """A kubeconfig that says the same, as JSON (which is YAML)."""
-    place: dict[str, Any] = {"server": access.server}
+    """A kubeconfig with the same content, as JSON (which is YAML)."""
+    place: Json = {"server": access.server}
     if access.ca_data:
         place["certificate-authority-data"] = base64.b64encode(access.ca_data).decode()
     if access.tls_server_name:
@@ -97,20 +97,20 @@ def render_kubeconfig(access: ClusterAccess, *, cluster: str = "default-cluster"
 
 
 def save_kubeconfig(path: str, access: ClusterAccess) -> None:
-    """Write it for its owner alone (0600); a reader sees the old file or the new. Raises OSError."""
+    """Write a kubeconfig atomically, readable by its owner only (0600). Raises OSError."""
     os.makedirs(os.path.dirname(os.path.abspath(path)), mode=0o755, exist_ok=True)
     files.replace(path, render_kubeconfig(access), durable=True)
 
 
-def _named(config: dict[str, Any], kind: str, field_name: str, name: object, path: str) -> dict[str, Any]:
+def _named(config: Json, kind: str, field_name: str, name: object, path: str) -> Json:
     for entry in config.get(kind) or []:
         if isinstance(entry, dict) and entry.get("name") == name and isinstance(entry.get(field_name), dict):
-            found: dict[str, Any] = entry[field_name]
+            found: Json = entry[field_name]
             return found
     raise _wrong(path, f"{kind} has no entry named {name!r}")
 
 
-def _inline(entry: dict[str, Any], key: str, path: str) -> bytes | None:
+def _inline(entry: Json, key: str, path: str) -> bytes | None:
     text = entry.get(f"{key}-data")
     if not text:
         return None
@@ -120,12 +120,12 @@ def _inline(entry: dict[str, Any], key: str, path: str) -> bytes | None:
         raise _wrong(path, f"{key}-data is not base64: {error}") from error
 
 
-def _file(entry: dict[str, Any], key: str, folder: str) -> str | None:
+def _file(entry: Json, key: str, folder: str) -> str | None:
     name = entry.get(key)
     return os.path.join(folder, name) if isinstance(name, str) and name else None
 
 
-def _data(entry: dict[str, Any], key: str, folder: str, path: str) -> bytes | None:
+def _data(entry: Json, key: str, folder: str, path: str) -> bytes | None:
     inline = _inline(entry, key, path)
     file = _file(entry, key, folder)
     if inline is not None or file is None:
@@ -142,5 +142,5 @@ def _wrong(path: str, problem: str) -> Invalid:
         problem,
         obj=path,
         step="read kubeconfig",
-        action="See it with `kubectl config view --kubeconfig FILE`; the files that it names must be there too.",
+        action="Check it with `kubectl config view --kubeconfig FILE`. The files that it names must exist, too.",
     )

@@ -1,8 +1,8 @@
-"""A thin asynchronous client of the Kubernetes API: paths in, decoded JSON out.
+"""A thin asynchronous client of the Kubernetes API: takes paths, returns decoded JSON.
 
-Raw dicts instead of the model classes of the official package: those cost 22 MB of RSS and
-0.4 s of start in every daemon, and a decode through them on each watch event. Verbs and
-content types follow the API concepts reference (RFC 6902, RFC 7386, strategic merge, apply).
+It uses plain dicts, because the official package's model classes cost each daemon 22 MB of memory, 0.4 s of start-up,
+and a conversion per watch event. Verbs and content types follow the API concepts reference (RFC 6902, RFC 7386,
+strategic merge, apply).
 """
 
 from __future__ import annotations
@@ -11,17 +11,15 @@ import os
 import ssl
 import tempfile
 from collections.abc import AsyncIterator, Mapping
-from typing import Any
 
 import aiohttp
 import orjson
 
 from nodelib.errors import NodewrightError, Temporary
+from nodelib.json_values import Json as Json
 from nodelib.kube import dial
 from nodelib.kube.access import ClusterAccess
-from nodelib.kube.refusals import explain
-
-Json = dict[str, Any]
+from nodelib.kube.tls_errors import explain
 
 _PATCH_TYPES = {
     "merge": "application/merge-patch+json",
@@ -29,7 +27,7 @@ _PATCH_TYPES = {
     "json": "application/json-patch+json",
     "apply": "application/apply-patch+yaml",
 }
-_NOT_SERVED = "this API server does not serve that: it is of an older version, or has the feature switched off"
+_NOT_SERVED = "this API server does not serve that: it is an older version, or the feature is switched off"
 _WATCH_LINE_LIMIT = 64 * 1024 * 1024
 _WATCH_SILENCE = 180.0  # seconds
 
@@ -65,11 +63,11 @@ class ApiError(NodewrightError):
 
 
 class ApiUnreachable(Temporary):
-    """No answer from the API server: connection refused, reset, timed out, TLS refused."""
+    """No answer from the API server: connection refused, reset, timed out, or TLS failed."""
 
 
 class KubeClient:
-    """One connection pool to one API server. Close it with close()."""
+    """A connection pool to one API server. Every call raises ApiError or ApiUnreachable; close it with close()."""
 
     def __init__(self, access: ClusterAccess, *, user_agent: str, timeout: float = 30) -> None:
         self.access = access
@@ -103,7 +101,7 @@ class KubeClient:
         content_type: str = "application/json",
         params: Mapping[str, str] | None = None,
     ) -> Json:
-        """One call. Raises ApiError for an answer that is a failure, ApiUnreachable for none."""
+        """One call. Raises ApiError if the server answers with a failure, ApiUnreachable if it does not answer."""
         headers = self._authorization()
         if body is not None:
             headers["Content-Type"] = content_type
@@ -128,13 +126,13 @@ class KubeClient:
         return _decode(status, raw, f"{method} {path}", retry_after)
 
     async def stream(self, path: str, params: Mapping[str, str]) -> AsyncIterator[Json]:
-        """Watch events as they come, until the server ends the watch, or reconnect(). Raises as request() does."""
+        """Watch events as they arrive, until the server ends the watch or reconnect() does. Raises as request()."""
         headers = self._authorization()
-        # A watch may be silent, but bookmarks come about every minute: longer silence is a peer that has stopped.
+        # A watch may be silent, but bookmarks arrive about every minute: after a longer silence the peer has stopped.
         limits = aiohttp.ClientTimeout(total=None, sock_connect=self._timeout, sock_read=_WATCH_SILENCE)
         try:
             pool, reader = self._open(), None
-        except OSError as error:  # the certificate is not there yet
+        except OSError as error:  # the certificate does not exist yet
             raise self._unreachable("WATCH", path, error) from error
         try:
             async with (
@@ -175,7 +173,7 @@ class KubeClient:
             self._pool = None
 
     async def reconnect(self) -> None:
-        """The next call dials anew (after a certificate rotation or a dead peer); watches end, calls in hand do not."""
+        """Use new connections from now on (the certificate has changed). Watches end, running calls do not."""
         pool, self._pool = self._pool, None
         if pool is not None:
             await pool.retire()
@@ -213,12 +211,12 @@ class KubeClient:
             f"no answer: {str(error) or type(error).__name__}",
             obj=f"API server {self.access.server}",
             step=f"{method} {path}",
-            action="Check that the API server runs and that this node reaches it; the call is tried again.",
+            action="Check that the API server is running and that this node can reach it. The call will be repeated.",
         )
 
 
 class _Pool:
-    """The connections of one time: entered by each call, closed by the last one out once they are retired."""
+    """The connections between two reconnects. Each call enters it; once retired, the last call to leave closes it."""
 
     def __init__(self, session: aiohttp.ClientSession) -> None:
         self.session = session
@@ -235,10 +233,10 @@ class _Pool:
         await self._close_unused()
 
     async def retire(self) -> None:
-        """No new calls; whoever reads a watch is woken: closing the session alone would leave it waiting for ever."""
+        """Take no new calls and end watches: closing the session alone would leave their readers waiting forever."""
         self.retired = True
         for stream in list(self.streams):
-            stream.set_exception(aiohttp.ClientConnectionError("the client dials anew"))
+            stream.set_exception(aiohttp.ClientConnectionError("the client reconnects"))
         await self._close_unused()
 
     async def _close_unused(self) -> None:
@@ -247,7 +245,7 @@ class _Pool:
 
 
 def tls_context(access: ClusterAccess) -> ssl.SSLContext | bool:
-    """The client side of TLS for `access`; False for plain http. Raises ssl.SSLError on bad certificates."""
+    """The client's TLS context for `access`, False for plain http. Raises ssl.SSLError for bad certificates."""
     if access.server.startswith("http://"):
         return False
     context = ssl.create_default_context(cadata=access.ca_data.decode("ascii") if access.ca_data else None)
@@ -288,12 +286,12 @@ def _decode(status: int, raw: bytes, call: str, retry_after: str | None) -> Json
 
 
 def _names_nothing(body: Json) -> bool:
-    """An object that is not there is named in details; an API that is not there is not (or is no Status at all)."""
+    """Whether a 404 is about the API: if only the object is missing, the Status names it in its details."""
     return not (body.get("details") or {}).get("kind")
 
 
 async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
-    """Newline-separated chunks of any length (readline() refuses lines beyond the buffer)."""
+    """The lines of a stream, of any length (readline() refuses lines longer than its buffer)."""
     pending = bytearray()
     async for chunk in content.iter_any():
         pending += chunk
@@ -304,4 +302,4 @@ async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
                 if line.strip():
                     yield line
         elif len(pending) > _WATCH_LINE_LIMIT:
-            raise ValueError("a watch event beyond 64 MiB")
+            raise ValueError("a watch event larger than 64 MiB")

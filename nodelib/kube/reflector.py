@@ -1,7 +1,7 @@
-"""List and watch one collection, keep it in memory, tell of every change.
+"""Lists and watches one collection, keeps it in memory and reports every change.
 
-Same contract as client-go's Reflector: a list, then a watch from its resourceVersion with
-bookmarks; an expired version lists again, and what vanished meanwhile is told as DELETED.
+Same contract as client-go's Reflector (tools/cache/reflector.go): a list, then a watch from its resourceVersion with
+bookmarks. After an expired version it lists again, and reports objects that are gone as DELETED.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
 from nodelib.backoff import Backoff
-from nodelib.kube.client import ApiError, ApiUnreachable, Json, KubeClient
+from nodelib.json_values import Json
+from nodelib.kube.client import ApiError, ApiUnreachable, KubeClient
 
 log = logging.getLogger(__name__)
 
@@ -22,16 +23,16 @@ OnFirst = Callable[[list[Json]], Awaitable[None]]
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 10.0
 _PAGE = 500  # objects in one answer: its decoding takes a few milliseconds
-_BREATH = 64  # objects between two looks at the rest of the loop
-_GROWTH = 1.5  # gentle: at a cluster's start the first answers come within seconds
+_BREATH = 64  # objects after which the event loop may serve others
+_GROWTH = 1.5  # small, because a starting API server answers within seconds
 
 
 class Reflector:
-    """`on_change(type, object, old)` with type ADDED, MODIFIED or DELETED; it must not block. `on_first(objects)` is
-    told of the first list as a whole, instead of `on_change`; if it fails, `on_change` is told of each.
+    """Calls `on_change(type, object, old)` with type ADDED, MODIFIED or DELETED; it must not block.
 
-    `store` maps (namespace, name) to the newest object; `synced` is set after the first list;
-    `last_error` says why nothing comes, "" when all is well.
+    `on_first(objects)` gets the first list as a whole instead; if it raises, `on_change` gets each object. `store` maps
+    (namespace, name) to the newest object; `synced` is set after the first list; `last_error` says why there are no
+    news, "" if all is well.
     """
 
     def __init__(
@@ -55,7 +56,7 @@ class Reflector:
         self._listed = ""  # version of the newest list
 
     async def run(self) -> None:
-        """Until cancelled; failures are logged once per cause and tried again with a growing pause."""
+        """Until cancelled. A failure is logged once per cause, and retried after a growing pause."""
         pause = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE, growth=_GROWTH, jitter=0.2)
         version = ""
         while True:
@@ -78,14 +79,14 @@ class Reflector:
                 await asyncio.sleep(0.01)
 
     async def _list(self) -> str:
-        """Page by page and a few objects at a time: a large collection must not hold the loop.
+        """List page by page and a few objects at a time: a large collection must not block the event loop.
 
-        What the first list finds is told as it comes, so that an owner can trim it before there is more; with
-        `on_first` when it is complete.
+        The first list is reported object by object, so that the handler can trim each before more arrive; with
+        `on_first`, once it is complete.
         """
         if self._on_first is not None and not self.synced.is_set():
             self.store = {key_of(item): item async for item in self._pages()}
-            await self._tell_first(self._on_first)
+            await self._report_first(self._on_first)
             self.synced.set()
             return self._listed
         first = not self.store
@@ -94,13 +95,13 @@ class Reflector:
         async for item in self._pages():
             fresh[key_of(item)] = item
             if first:
-                self._tell("ADDED", item, None)
+                self._report("ADDED", item, None)
         if not first:
             self.store = fresh
             for key, old in previous.items():
                 if key not in fresh:
-                    self._tell("DELETED", old, old)
-            await self._tell_differences(previous, fresh)
+                    self._report("DELETED", old, old)
+            await self._report_differences(previous, fresh)
         self.synced.set()
         return self._listed
 
@@ -121,15 +122,15 @@ class Reflector:
                 return
             params["continue"] = meta["continue"]
 
-    async def _tell_differences(self, previous: dict[Key, Json], fresh: dict[Key, Json]) -> None:
+    async def _report_differences(self, previous: dict[Key, Json], fresh: dict[Key, Json]) -> None:
         for number, (key, item) in enumerate(list(fresh.items()), 1):
             before = previous.get(key)
             if before is None:
-                self._tell("ADDED", item, None)
+                self._report("ADDED", item, None)
             elif _version(before) != _version(item):
-                self._tell("MODIFIED", item, before)
+                self._report("MODIFIED", item, before)
             else:
-                fresh[key] = before  # its owner may have trimmed it
+                fresh[key] = before  # the handler may have trimmed it
             if number % _BREATH == 0:
                 await asyncio.sleep(0)
 
@@ -154,17 +155,17 @@ class Reflector:
         else:
             self.store[key] = item
             kind = "ADDED" if old is None else "MODIFIED"
-        self._tell(kind, item, old)
+        self._report(kind, item, old)
 
-    async def _tell_first(self, on_first: OnFirst) -> None:
+    async def _report_first(self, on_first: OnFirst) -> None:
         try:
             await on_first(list(self.store.values()))
         except Exception:
-            log.exception("%s: the handler of the first list failed; its objects are told one by one", self.name)
+            log.exception("%s: the handler of the first list failed; its objects are reported one by one", self.name)
             for item in list(self.store.values()):
-                self._tell("ADDED", item, None)
+                self._report("ADDED", item, None)
 
-    def _tell(self, kind: str, item: Json, old: Json | None) -> None:
+    def _report(self, kind: str, item: Json, old: Json | None) -> None:
         if self._on_change is None:
             return
         try:

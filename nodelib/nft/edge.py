@@ -1,7 +1,8 @@
-"""The edge to nftables: transactions in text through `nft -f -`, elements over netlink. Decides nothing.
+"""The edge to nftables: text transactions through `nft -f -`, rules and elements over netlink. Decides nothing.
 
-The text is the interface that nftables' authors document, and rules change seldom. Elements change with every
-endpoint: starting nft costs milliseconds and its parser seconds at 30,000 Services, so they are sent directly.
+nft's text is its documented interface, and is used for tables, sets and chains, which seldom change. Elements change
+with every endpoint: starting nft takes milliseconds, and its parser seconds at 30,000 Services, so they are sent
+directly.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from nodelib import command, netfilter
 from nodelib.command import CommandError, Completed
 from nodelib.errors import Temporary
 from nodelib.firewall.objects import Family
+from nodelib.netlink import attributes, messages, text_attribute
 from nodelib.nft import wire
 from nodelib.nft.wire import Element, Message
 
@@ -32,9 +34,9 @@ Run = Callable[..., Awaitable[Completed]]
 
 
 class NftError(Temporary):
-    """A transaction that the kernel refused as a whole; `code` is its errno, 0 when nft said no.
+    """A transaction that was refused as a whole. `code`: the kernel's errno, 0 if nft refused it.
 
-    `element`: the one that it could not take, where the kernel says which.
+    `element`: the element that was refused, if the kernel says which.
     """
 
     def __init__(self, message: str, *, family: Family, code: int = 0, element: Element | None = None) -> None:
@@ -42,14 +44,14 @@ class NftError(Temporary):
             message,
             obj=f"{family} nftables",
             step="commit a transaction",
-            action="Nothing of it was changed. If it goes on, look for what else changes our table (`nft monitor`).",
+            action="Nothing was changed. If this persists, look for what else changes our table (`nft monitor`).",
         )
         self.code = code
         self.element = element
 
 
 class Table(Protocol):
-    """What users of one nftables table need; `NftTable` is the real one."""
+    """What users of one nftables table need. `NftTable` is the real one."""
 
     @property
     def family(self) -> Family: ...
@@ -71,7 +73,7 @@ class Table(Protocol):
 
 
 class NftTable:
-    """One table of one family. Transactions are sent one at a time, from threads: nothing here blocks the loop."""
+    """One table of one address family. Transactions are sent one at a time, from threads: no call blocks the loop."""
 
     def __init__(
         self,
@@ -86,7 +88,7 @@ class NftTable:
         self._run = run
         self._connect = connect
         self._lock = asyncio.Lock()
-        # Kept open: closing a netlink socket waits for the kernel, milliseconds each time.
+        # Kept open, because closing a netlink socket takes milliseconds.
         self._channel: socket.socket | None = None
         self._sequence = 0
 
@@ -99,7 +101,7 @@ class NftTable:
         return self._name
 
     async def text(self, transaction: str) -> None:
-        """All or nothing. Raises NftError with nft's own words, CommandError when there is no nft."""
+        """Commit `transaction`, all or nothing. Raises NftError with nft's message, CommandError without nft."""
         async with self._lock:
             try:
                 await self._run(("nft", "-f", "-"), stdin=transaction.encode(), timeout=300)
@@ -111,22 +113,22 @@ class NftTable:
     async def write(
         self, delete: Sequence[Element], add: Sequence[Element], *, rules: Sequence[Message] = (), atomic: bool = True
     ) -> None:
-        """Rules, deletions, additions; without `atomic` in several transactions when there is much. Raises NftError."""
+        """Write rules, deletions and additions in one transaction, or without `atomic` in several. Raises NftError."""
         async with self._lock:
             await asyncio.to_thread(self._write, rules, delete, add, atomic)
 
     async def elements(self, sets: Iterable[str]) -> dict[str, set[bytes]] | None:
-        """What stands in the kernel; None when the table or one of the sets is not there. Raises NftError."""
+        """The elements in the kernel; None if the table or one of the sets does not exist. Raises NftError."""
         async with self._lock:
             return await asyncio.to_thread(self._elements, tuple(sets))
 
     async def rules_digest(self) -> str:
-        """Changes when a rule of the table is added, changed, moved or removed; "" without a table."""
+        """A digest of the table's rules and their order; "" if it has no rules or does not exist."""
         async with self._lock:
             return await asyncio.to_thread(self._digest)
 
     async def exists(self) -> bool:
-        """Raises NftError when nftables cannot be used at all."""
+        """Whether the table exists. Raises NftError when nftables cannot be used at all."""
         async with self._lock:
             return await asyncio.to_thread(self._exists)
 
@@ -142,21 +144,21 @@ class NftTable:
         channel.send(data)
         refused: NftError | None = None
         while True:
-            for kind, _, sequence, body in wire.messages(channel.recv(1 << 18)):
+            for kind, _, sequence, body in messages(channel.recv(1 << 18)):
                 if kind != netfilter.ERROR or not first <= sequence <= last:
                     continue
                 code = netfilter.error_of(body)
                 if code and refused is None:
-                    element = wire.blamed(batch[sequence - first - 1], body) if sequence > first else None
+                    element = wire.refused_element(batch[sequence - first - 1], body) if sequence > first else None
                     refused = self._refused(code, "transaction", element)
-                # The number of the batch itself: nothing of it was looked at.
+                # The error is about the whole batch: none of its messages was processed.
                 if sequence == last or (code and sequence == first):
                     if refused is not None:
                         raise refused
                     return
 
     def _numbers(self, count: int) -> int:
-        """The first of so many sequence numbers, which no other request has had."""
+        """Reserve `count` sequence numbers that no other request has used, and return the first."""
         first = self._sequence + 1
         self._sequence = first + count if first < 1 << 30 else 0
         return first
@@ -165,16 +167,16 @@ class NftTable:
         if self._channel is None:
             self._channel = self._connect()
             self._channel.settimeout(60)
-            # A dump's datagrams and the errors of a large batch must not be lost.
+            # The datagrams of a dump and the errors of a large batch must not be lost.
             netfilter.reserve(self._channel, _RCVBUFFORCE, socket.SO_RCVBUF, 4 << 20)
-            # An error says which attribute it is about, and does not repeat the whole message.
+            # Errors name the attribute that they are about, and do not repeat the whole message.
             for option in (_NETLINK_EXT_ACK, _NETLINK_CAP_ACK):
                 self._channel.setsockopt(_SOL_NETLINK, option, 1)
         return self._channel
 
     @contextmanager
     def _errors(self, step: str) -> Iterator[None]:
-        """After an error of the socket the next request has a new one: late answers are nobody's."""
+        """After a socket error the next request uses a new socket, so that late answers are not taken for its own."""
         try:
             yield
         except OSError as error:
@@ -184,7 +186,7 @@ class NftTable:
             raise self._refused(error.errno or errno.ETIMEDOUT, step) from error
 
     def _ask(self, kind: int, flags: int, body: bytes) -> list[bytes] | None:
-        """Payloads of the answers, None for "no such thing"."""
+        """The payloads of the answers; None if the object does not exist."""
         for _ in range(_TRIES):
             with self._errors("read"):
                 channel, number = self._open(), self._numbers(1)
@@ -202,7 +204,7 @@ class NftTable:
     def _elements(self, sets: tuple[str, ...]) -> dict[str, set[bytes]] | None:
         found: dict[str, set[bytes]] = {}
         for name in sets:
-            body = wire.text_attribute(1, self._name) + wire.text_attribute(2, name)
+            body = text_attribute(1, self._name) + text_attribute(2, name)
             payloads = self._ask(wire.GET_ELEMENTS, netfilter.DUMP, body)
             if payloads is None:
                 return None
@@ -211,9 +213,9 @@ class NftTable:
 
     def _digest(self) -> str:
         digest, any_rule = hashlib.sha256(), False
-        for payload in self._ask(wire.GET_RULE, netfilter.DUMP, wire.text_attribute(1, self._name)) or ():
-            parts = list(wire.attributes(payload, 4))
-            # Old kernels ignore the filter; handles and positions are not part of a rule.
+        for payload in self._ask(wire.GET_RULE, netfilter.DUMP, text_attribute(1, self._name)) or ():
+            parts = list(attributes(payload, 4))
+            # Old kernels ignore the filter by table. Handles and positions are left out of the digest.
             if (1, self._name.encode() + b"\0") not in parts:
                 continue
             any_rule = True
@@ -223,7 +225,7 @@ class NftTable:
         return digest.hexdigest() if any_rule else ""
 
     def _exists(self) -> bool:
-        return self._ask(wire.GET_TABLE, netfilter.ACK, wire.text_attribute(1, self._name)) is not None
+        return self._ask(wire.GET_TABLE, netfilter.ACK, text_attribute(1, self._name)) is not None
 
     def _refused(self, code: int, step: str, element: Element | None = None) -> NftError:
         what = f" (an element of {element.set})" if element else ""
@@ -232,10 +234,10 @@ class NftTable:
 
 
 def _collect(channel: socket.socket, number: int, found: list[bytes]) -> int:
-    """Payloads of the answers to request `number`; 0, or the errno it ended with."""
+    """Append the payloads of the answers to request `number` to `found`. Returns 0, or the errno that ended it."""
     interrupted = False
     while True:
-        for kind, flags, sequence, body in wire.messages(channel.recv(1 << 18)):
+        for kind, flags, sequence, body in messages(channel.recv(1 << 18)):
             if sequence != number:
                 continue
             interrupted = interrupted or bool(flags & _DUMP_INTERRUPTED)

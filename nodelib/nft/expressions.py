@@ -1,6 +1,6 @@
-"""The kernel's expressions as bytes, which rules are made of: linux/netfilter/nf_tables.h. Pure.
+"""Encodes the expressions that kernel rules consist of (linux/netfilter/nf_tables.h). Pure.
 
-A `kind` is the number of an attribute; registers have 32 bits, and values are in network order where the wire has it.
+`kind` is the number of an attribute. Registers have 32 bits; numbers in attributes are in network byte order.
 """
 
 from __future__ import annotations
@@ -8,29 +8,20 @@ from __future__ import annotations
 import struct
 
 from nodelib.firewall.objects import Family
-from nodelib.nft.wire import ATTRIBUTE, text_attribute
+from nodelib.netlink import ATTRIBUTE, attribute, nested, text_attribute
 
 FIRST = 8  # NFT_REG32_00
 _EQUAL, _UNEQUAL = 0, 1
 
 
 def size(family: Family) -> int:
+    """Bytes of an address."""
     return 4 if family is Family.IPV4 else 16
 
 
 def u32(kind: int, value: int) -> bytes:
-    """An attribute that is a number."""
+    """An attribute with a 32-bit number."""
     return ATTRIBUTE.pack(8, kind) + struct.pack(">I", value)
-
-
-def attribute(kind: int, value: bytes) -> bytes:
-    """Any attribute, filled up to four bytes."""
-    return ATTRIBUTE.pack(4 + len(value), kind) + value + bytes(-len(value) % 4)
-
-
-def nested(kind: int, value: bytes) -> bytes:
-    """An attribute made of attributes."""
-    return attribute(kind | 0x8000, value)
 
 
 def expression(name: str, data: bytes) -> bytes:
@@ -39,23 +30,23 @@ def expression(name: str, data: bytes) -> bytes:
 
 
 def payload(register: int, base: int, offset: int, length: int) -> bytes:
-    """Base 1 is the network header, 2 the transport header."""
+    """Load `length` bytes of the packet into a register. Base 1: the network header, 2: the transport header."""
     return expression("payload", u32(1, register) + u32(2, base) + u32(3, offset) + u32(4, length))
 
 
 def conntrack(register: int, key: int) -> bytes:
-    """Of the connection's original direction."""
+    """Load a property of the connection, in its original direction, into a register."""
     original = ATTRIBUTE.pack(5, 3) + bytes(4)
     return expression("ct", u32(1, register) + u32(2, key) + original)
 
 
 def lookup(name: str, more: bytes) -> bytes:
-    """The key that starts in the first register, in the set or map `name`."""
+    """Look up the key that starts in the first register in the set or map `name`."""
     return expression("lookup", text_attribute(1, name) + u32(2, FIRST) + more)
 
 
 def compare(value: bytes, *, negated: bool = False) -> bytes:
-    """Goes on if the first register is (not) `value`."""
+    """Continue if the first register is (with `negated`, is not) `value`."""
     data = nested(3, attribute(1, value))
     return expression("cmp", u32(1, FIRST) + u32(2, _UNEQUAL if negated else _EQUAL) + data)
 

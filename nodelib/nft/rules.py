@@ -1,8 +1,8 @@
-"""nftables rules as values: each has its text, as nft prints it, and its bytecode, as the kernel takes it. Pure.
+"""nftables rules as values: each has a text, as nft prints it, and a bytecode, as the kernel takes it. Pure.
 
-Only what this project's rules need. They are encoded here and not by nft because nft 1.0.6 (Debian 12) runs out of
-registers with two IPv6 addresses in one key, and because a rule then travels in one transaction with the elements.
-Numbers: linux/netfilter/nf_tables.h. A key is loaded into consecutive 32-bit registers, from the first on.
+Only the statements that this project's rules need. They are encoded here because nft 1.0.6 (Debian 12) runs out of
+registers with two IPv6 addresses in one key, and so that rules and elements go into one transaction. The numbers are
+those of linux/netfilter/nf_tables.h. A key is loaded into consecutive 32-bit registers, starting with the first.
 """
 
 from __future__ import annotations
@@ -12,21 +12,20 @@ import struct
 from dataclasses import dataclass
 
 from nodelib.firewall.objects import Family
+from nodelib.netlink import ATTRIBUTE, attribute, nested, text_attribute
 from nodelib.nft.expressions import (
     FIRST,
-    attribute,
     compare,
     conntrack,
     expression,
     load_mark,
     lookup,
     masked,
-    nested,
     payload,
     size,
     u32,
 )
-from nodelib.nft.wire import ATTRIBUTE, NF_FAMILY, text_attribute
+from nodelib.nft.wire import NF_FAMILY
 
 _VERDICT_REGISTER = 0
 _ACCEPT, _DROP, _JUMP, _GOTO, _RETURN = 1, 0, -3, -4, -5
@@ -37,10 +36,10 @@ _CT_BITS = {"state": (0, {"new": 1 << 3, "established": 1 << 1}), "status": (2, 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """Something of the packet or its connection that a key is made of.
+    """One part of a key: a property of the packet or its connection.
 
-    `name`: saddr, daddr, protocol, dport, original-saddr, original-daddr, original-dport, or "random" (of `count`,
-    counted from `offset`).
+    `name`: saddr, daddr, protocol, dport, original-saddr, original-daddr, original-dport, or "random" (one of `count`
+    numbers from `offset` on).
     """
 
     name: str
@@ -92,7 +91,7 @@ def key_text(key: Key, family: Family) -> str:
 
 
 def _load(key: Key, family: Family, register: int = FIRST) -> tuple[bytes, int]:
-    """Bytecode, and the first register after the key."""
+    """The bytecode, and the first register after the key."""
     parts = []
     for field in key:
         parts.append(field.load(register, family))
@@ -102,7 +101,7 @@ def _load(key: Key, family: Family, register: int = FIRST) -> tuple[bytes, int]:
 
 @dataclass(frozen=True, slots=True)
 class InSet:
-    """Goes on if the key is (or with `negated` is not) in the set."""
+    """Continue if the key is (with `negated`, is not) in the set."""
 
     key: Key
     set: str
@@ -118,7 +117,7 @@ class InSet:
 
 @dataclass(frozen=True, slots=True)
 class VerdictOf:
-    """Does what the map says of the key; goes on if it says nothing."""
+    """Take the verdict that the map has for the key; continue if it has none."""
 
     key: Key
     map: str
@@ -132,7 +131,7 @@ class VerdictOf:
 
 @dataclass(frozen=True, slots=True)
 class TranslateTo:
-    """Destination address and port from the map; goes on if it has none."""
+    """Set destination address and port from the map; continue if it has none."""
 
     key: Key
     map: str
@@ -148,7 +147,7 @@ class TranslateTo:
 
 @dataclass(frozen=True, slots=True)
 class Remember:
-    """Puts key and value into the map, for `seconds` from now on."""
+    """Put key and value into the map, for `seconds` from now on."""
 
     key: Key
     value: Key
@@ -169,7 +168,7 @@ class Remember:
 
 @dataclass(frozen=True, slots=True)
 class From:
-    """The source address is (not) in `cidr`."""
+    """Continue if the source address is (with `negated`, is not) in `cidr`."""
 
     cidr: str
     negated: bool = False
@@ -183,7 +182,7 @@ class From:
 
 @dataclass(frozen=True, slots=True)
 class To:
-    """The destination address is in `cidr`."""
+    """Continue if the destination address is in `cidr`."""
 
     cidr: str
 
@@ -196,7 +195,7 @@ class To:
 
 @dataclass(frozen=True, slots=True)
 class FromInterface:
-    """The packet came in by (not by) that interface; a name that ends in "*" is a prefix."""
+    """Continue if the packet came in by (with `negated`, not by) that interface. A final "*" makes `name` a prefix."""
 
     name: str
     negated: bool = False
@@ -212,7 +211,7 @@ class FromInterface:
 
 @dataclass(frozen=True, slots=True)
 class FromThisNode:
-    """The source address is one of this node's own."""
+    """Continue if the source address is one of this node's own."""
 
     def text(self, family: Family) -> str:
         return "fib saddr type local"
@@ -224,7 +223,7 @@ class FromThisNode:
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """`what` is state or status, `bit` a name of one."""
+    """Continue if the connection has that state or status. `what`: "state" or "status"; `bit`: its name."""
 
     what: str
     bit: str
@@ -240,7 +239,7 @@ class Connection:
 
 @dataclass(frozen=True, slots=True)
 class Marked:
-    """The packet carries the mark."""
+    """Continue if the packet has the mark."""
 
     mark: int
 
@@ -253,7 +252,7 @@ class Marked:
 
 @dataclass(frozen=True, slots=True)
 class SetMark:
-    """Sets the mark's bits, or with `clear` takes them away."""
+    """Set the mark's bits, or with `clear` flip them back."""
 
     mark: int
     clear: bool = False
@@ -287,7 +286,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Masquerade:
-    """The source becomes the address of the interface the packet leaves by, its port a random one."""
+    """Change the source to the address of the outgoing interface and a random port."""
 
     def text(self, family: Family) -> str:
         return "masquerade fully-random"
@@ -298,7 +297,7 @@ class Masquerade:
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """Answers that the port is unreachable: a TCP client sees its connection refused."""
+    """Answer that the port is unreachable: a TCP client gets "connection refused"."""
 
     def text(self, family: Family) -> str:
         return "reject"
@@ -328,7 +327,7 @@ Statement = (
 
 @dataclass(frozen=True, slots=True)
 class NftRule:
-    """Statements in their order; each decides whether the next one is reached."""
+    """Statements in their order. Each decides whether the next one is reached."""
 
     statements: tuple[Statement, ...]
     comment: str = ""

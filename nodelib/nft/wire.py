@@ -1,7 +1,7 @@
-"""Set elements and batches as nf_tables speaks them over netlink (linux/netfilter/nf_tables.h). Pure.
+"""Encodes set elements and batches for nf_tables over netlink (linux/netfilter/nf_tables.h). Pure.
 
-An element is kept as the bytes of its NFTA_LIST_ELEM: the kernel dumps the attributes in the order in which they
-are put here, so what was written and what stands can be compared byte by byte, without decoding either.
+An element is kept as the bytes of its NFTA_LIST_ELEM. The kernel dumps the attributes in the order in which they are
+encoded here, so written elements and those in the kernel are compared byte by byte, without decoding them.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from nodelib.firewall.objects import Family
+from nodelib.netlink import ATTRIBUTE, HEADER, attributes, text_attribute
 
 SUBSYSTEM = 10 << 8  # NFNL_SUBSYS_NFTABLES
 GET_TABLE, NEW_CHAIN, NEW_RULE, GET_RULE, DELETE_RULE = 1, 3, 6, 7, 8
@@ -20,15 +21,13 @@ _BATCH_BEGIN, _BATCH_END = 0x10, 0x11
 _REQUEST, _ACK, CREATE, APPEND = 0x1, 0x4, 0x400, 0x800
 NF_FAMILY = {Family.IPV4: socket.AF_INET, Family.IPV6: socket.AF_INET6}
 
-HEADER = struct.Struct("=IHHII")  # nlmsghdr
-ATTRIBUTE = struct.Struct("=HH")
 _TWO = struct.Struct("=HHHH")
 _VERDICT = struct.Struct("=HHHHHH")
 _TABLE, _SET, _ELEMENTS = 1, 2, 3  # NFTA_SET_ELEM_LIST_*
 _KEY, _DATA, _KEY_END = 1, 2, 10  # NFTA_SET_ELEM_*
 _GOTO, _DROP = -4, 0
-_FULL = 60_000  # bytes of elements in one message: the length of an attribute has 16 bits
-_CHUNK = 3 << 20  # bytes of one batch of many
+_FULL = 60_000  # bytes of elements in one message, because the length of an attribute has 16 bits
+_CHUNK = 3 << 20  # bytes of one batch if there may be several
 
 
 class Element(NamedTuple):
@@ -39,7 +38,7 @@ class Element(NamedTuple):
 
     @property
     def key(self) -> bytes:
-        """Key (with its end, in a set of ranges): what tells one element from another."""
+        """The key that identifies the element; in a set of ranges, with its end."""
         return element_key(self.raw)
 
 
@@ -85,7 +84,7 @@ def element_key(raw: bytes) -> bytes:
 
 
 def element_data(raw: bytes) -> bytes | str | None:
-    """What an encoded element maps to: a value, a verdict in words ("drop", "goto NAME"), None in a set."""
+    """What an encoded element maps to: a value, a verdict as text ("drop", "goto NAME"), None in a set."""
     for kind, body in attributes(raw):
         if kind == _DATA:
             for inner, data in attributes(body):
@@ -101,34 +100,6 @@ def _verdict_words(data: bytes) -> str:
     return words.get(code, str(code))
 
 
-def attributes(data: bytes, offset: int = 0) -> Iterator[tuple[int, bytes]]:
-    """(type without its flags, payload) of each attribute from `offset` on."""
-    end = len(data)
-    while offset + 4 <= end:
-        length, kind = ATTRIBUTE.unpack_from(data, offset)
-        if length < 4:
-            return
-        yield kind & 0x3FFF, data[offset + 4 : offset + length]
-        offset += length + 3 & ~3
-
-
-def messages(data: bytes) -> Iterator[tuple[int, int, int, bytes]]:
-    """(type, flags, sequence number, payload) of each netlink message in one datagram."""
-    offset = 0
-    while offset + 16 <= len(data):
-        length, kind, flags, sequence, _ = HEADER.unpack_from(data, offset)
-        if length < 16:
-            return
-        yield kind, flags, sequence, data[offset + 16 : offset + length]
-        offset += length + 3 & ~3
-
-
-def text_attribute(kind: int, text: str) -> bytes:
-    """A name as netlink wants it: ended by a zero byte, padded."""
-    value = text.encode() + b"\0"
-    return ATTRIBUTE.pack(4 + len(value), kind) + value + bytes(-len(value) % 4)
-
-
 def request(kind: int, flags: int, sequence: int, family: Family, body: bytes) -> bytes:
     """One nf_tables message."""
     payload = struct.pack(">BBH", NF_FAMILY[family], 0, 0) + body
@@ -136,7 +107,7 @@ def request(kind: int, flags: int, sequence: int, family: Family, body: bytes) -
 
 
 class Message(NamedTuple):
-    """One nf_tables message of a transaction: what to do, its flags, its attributes."""
+    """One nf_tables message of a transaction: its type, its flags, its attributes."""
 
     kind: int
     flags: int
@@ -146,7 +117,7 @@ class Message(NamedTuple):
 def batches(
     table: str, rules: Iterable[Message], delete: Iterable[Element], add: Iterable[Element], *, atomic: bool
 ) -> Iterator[list[Message]]:
-    """The messages of one transaction after the other; with `atomic` there is one.
+    """The messages of each transaction; with `atomic` there is only one.
 
     Deletions come before additions, so that an element can get another value.
     """
@@ -164,7 +135,7 @@ def batches(
 
 
 def datagram(family: Family, batch: Sequence[Message], first: int) -> tuple[bytes, int]:
-    """One transaction, numbered from `first` on, and the number that is acknowledged when all of it is in."""
+    """One transaction, numbered from `first` on, and the number whose acknowledgement means that it is committed."""
     parts = [_edge_of_batch(_BATCH_BEGIN, first)]
     for number, (kind, flags, body) in enumerate(batch, first + 1):
         last = _ACK if number == first + len(batch) else 0
@@ -178,7 +149,7 @@ def _edge_of_batch(kind: int, sequence: int) -> bytes:
 
 
 def _bodies(table: str, elements: Iterable[Element]) -> Iterator[bytes]:
-    """Elements of one set together, as many as one attribute holds."""
+    """Bodies of messages: elements of one set together, as many as fit into one attribute."""
     by_set: dict[str, list[bytes]] = {}
     for name, raw in elements:
         by_set.setdefault(name, []).append(raw)
@@ -197,22 +168,22 @@ def _bodies(table: str, elements: Iterable[Element]) -> Iterator[bytes]:
 
 
 def new_chain(table: str, name: str) -> Message:
-    """A chain without a hook; nothing happens when it is there already."""
+    """Create a chain without a hook, unless it exists."""
     return Message(NEW_CHAIN, CREATE, text_attribute(1, table) + text_attribute(3, name))
 
 
 def flushed_chain(table: str, name: str) -> Message:
-    """All rules of the chain removed."""
+    """Remove all rules of the chain."""
     return Message(DELETE_RULE, 0, text_attribute(1, table) + text_attribute(2, name))
 
 
 def new_rule(body: bytes) -> Message:
-    """A rule at the end of its chain."""
+    """Append a rule to its chain."""
     return Message(NEW_RULE, CREATE | APPEND, body)
 
 
-def blamed(message: Message, error: bytes) -> Element | None:
-    """The element of `message` that the payload of an error points at (NLMSGERR_ATTR_OFFS), None for anything else."""
+def refused_element(message: Message, error: bytes) -> Element | None:
+    """The element of `message` that an error refers to (NLMSGERR_ATTR_OFFS), None if it is anything else."""
     if message.kind != NEW_ELEMENTS:
         return None
     offset = dict(attributes(error, 20)).get(2)
@@ -228,7 +199,7 @@ def blamed(message: Message, error: bytes) -> Element | None:
 
 
 def elements_of(payload: bytes) -> list[bytes]:
-    """The encoded elements in one message of such a dump."""
+    """The encoded elements in one message of a dump."""
     found: list[bytes] = []
     for kind, body in attributes(payload, 4):
         if kind == _ELEMENTS:

@@ -1,4 +1,4 @@
-"""What a mode of the proxy must do; the rest of the proxy knows no more of it."""
+"""The interface of a proxy mode: the rest of the proxy knows nothing else about it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from proxy.model import SyncReport as SyncReport
 
 
 class Backend(Protocol):
-    """One family of one mode. Calls never overlap: one task owns a backend."""
+    """One address family of one mode. One task owns a backend, so calls never overlap."""
 
     @property
     def mode(self) -> str:
@@ -20,25 +20,25 @@ class Backend(Protocol):
 
     @property
     def ready(self) -> bool:
-        """False while something of the Node is missing without which the rules would be wrong."""
+        """False while the Node lacks something that the rules cannot do without (its pod CIDR)."""
 
     def node_changed(self, node: NodeFacts) -> bool:
-        """Take what is new of the node; True when everything must be written again."""
+        """Take the Node as it is now. True: every rule must be written again."""
 
     def service_cidrs_changed(self, cidrs: tuple[str, ...]) -> bool:
-        """Take the ranges of cluster IPs, sorted, both families; True when everything must be written again."""
+        """Take the ranges of cluster IPs, sorted, of both families. True: every rule must be written again."""
 
     async def sync(self, desired: Desired, changed: frozenset[ServicePortName] | None) -> SyncReport:
-        """Bring the kernel to `desired`; `changed` None: all of it. After an error the next call must be full."""
+        """Bring the kernel to `desired`. `changed` None: a full sync, which must follow any error."""
 
     async def audit(self, *, deep: bool) -> list[str]:
-        """What somebody else changed since the last sync, in words; `deep` looks at every rule."""
+        """Changes that somebody else made since the last sync, one sentence each. `deep`: compare every rule."""
 
     def stale_flows(self, desired: Desired, flows: Iterable[UdpFlow]) -> list[UdpFlow]:
-        """UDP flows that conntrack still translates to where they must not go any more. Called from a thread."""
+        """UDP flows that conntrack still translates to an endpoint that no longer serves. Called from a thread."""
 
-    def blame(self, error: NodewrightError, desired: Desired) -> ServicePortName | None:
-        """The port whose rules the kernel refused, None when the error is of another kind."""
+    def refused_port(self, error: NodewrightError, desired: Desired) -> ServicePortName | None:
+        """The service port whose rules the kernel refused; None when the error does not name one."""
 
     async def cleanup(self) -> None:
-        """Remove everything that is ours."""
+        """Remove all our rules."""

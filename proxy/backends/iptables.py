@@ -1,4 +1,4 @@
-"""The iptables mode: walks the plans of proxy.plan.iptables with one restore edge."""
+"""The iptables mode: walks the plans of proxy.plan.iptables, one iptables-restore after the other."""
 
 from __future__ import annotations
 
@@ -11,57 +11,57 @@ from nodelib.firewall.iptables import RestoreError, Tables
 from nodelib.firewall.objects import BUILT_IN, TableContent
 from nodelib.flows import UdpFlow
 from proxy.backends.base import SyncReport
-from proxy.backends.facts import ContextOfNode, OfNode
+from proxy.backends.context import NodeBackend, NodeContext
 from proxy.model import Desired, ServicePortName
 from proxy.plan.conntrack import stale_flows
 from proxy.plan.context import Context
 from proxy.plan.iptables import fixed
-from proxy.plan.iptables.blame import culprit
-from proxy.plan.iptables.sync import Plan, Standing, drift, full_stages, next_stage, plan_cleanup, plan_partial
+from proxy.plan.iptables.refused import refused_port
+from proxy.plan.iptables.sync import AppliedState, Plan, drift, full_stages, next_stage, plan_cleanup, plan_partial
 
 log = logging.getLogger(__name__)
 
-# Below this number of changed ports planning takes less than a few milliseconds: no thread needed.
+# With fewer changed ports than this, planning takes a few milliseconds at most and needs no thread.
 _INLINE_PORTS = 20
 
 
-class IptablesBackend(OfNode):
-    """One family of it."""
+class IptablesBackend(NodeBackend):
+    """One address family. `generation`: read_generation, or a function that gives None where the kernel has none."""
 
     def __init__(
-        self, tables: Tables, facts: ContextOfNode, *, generation: Callable[[], int | None] = lambda: None
+        self, tables: Tables, context: NodeContext, *, generation: Callable[[], int | None] = lambda: None
     ) -> None:
         self._tables = tables
-        super().__init__(facts)
+        super().__init__(context)
         self._generation = generation
-        self._standing: Standing | None = None
+        self._applied: AppliedState | None = None
         self._desired = Desired(tables.family)
         self._seen: int | None = None
 
     mode = "iptables"
 
     async def sync(self, desired: Desired, changed: frozenset[ServicePortName] | None) -> SyncReport:
-        """Raises RestoreError or CommandError; the transaction that failed changed nothing."""
-        standing = self._standing
-        full = changed is None or standing is None
-        # A commit of somebody else since the last look must not pass for ours: the next audit reads then.
+        """Raises RestoreError or CommandError; a transaction that fails changes nothing."""
+        applied = self._applied
+        full = changed is None or applied is None
+        # A commit of somebody else since the last sync must not pass for ours: then the next audit reads the kernel.
         alone = full or self._generation() == self._seen
-        # Forgotten until all of it is in: a plan that broke off leaves a state that only a full sync mends.
-        self._standing = None
-        if changed is None or standing is None:
-            plan = await self._write_all(desired, await self._facts.refresh())
+        # Unknown until everything is written: a plan that failed half-way leaves a state that only a full sync repairs.
+        self._applied = None
+        if changed is None or applied is None:
+            plan = await self._write_all(desired, await self._context.refresh())
         elif len(changed) > _INLINE_PORTS:
-            plan = await asyncio.to_thread(plan_partial, desired, changed, self._facts.ctx, standing)
+            plan = await asyncio.to_thread(plan_partial, desired, changed, self._context.ctx, applied)
         else:
-            plan = plan_partial(desired, changed, self._facts.ctx, standing)
+            plan = plan_partial(desired, changed, self._context.ctx, applied)
         for change in plan.changes:
             await self._tables.restore(change)
-        self._standing, self._desired = plan.standing, desired
+        self._applied, self._desired = plan.applied, desired
         self._seen = self._generation() if alone else None
         return _report(plan, full)
 
     async def _write_all(self, desired: Desired, ctx: Context) -> Plan:
-        """A stage is in the kernel's hands while the next one is planned."""
+        """Write one stage while the next one is being planned."""
         stages = full_stages(desired, ctx, await self._read())
         step = await asyncio.to_thread(next_stage, stages)
         while not isinstance(step, Plan):
@@ -69,14 +69,14 @@ class IptablesBackend(OfNode):
         return step
 
     async def audit(self, *, deep: bool) -> list[str]:
-        """Raises CommandError. Without a change of the ruleset's generation nothing is read at all."""
+        """Read nothing as long as the ruleset's generation is unchanged. Raises CommandError."""
         generation = self._generation()
-        standing = self._standing
-        if standing is None or (generation is not None and generation == self._seen):
+        applied = self._applied
+        if applied is None or (generation is not None and generation == self._seen):
             return []
         if deep:
             kernel = await self._read()
-            found = await asyncio.to_thread(drift, self._desired, self._facts.ctx, kernel, large=standing.large)
+            found = await asyncio.to_thread(drift, self._desired, self._context.ctx, kernel, large=applied.large)
         else:
             present = await asyncio.gather(*[self._tables.chain_exists(table, fixed.CANARY) for table in fixed.TABLES])
             found = [
@@ -91,21 +91,21 @@ class IptablesBackend(OfNode):
     def stale_flows(self, desired: Desired, flows: Iterable[UdpFlow]) -> list[UdpFlow]:
         return stale_flows(desired, flows)
 
-    def blame(self, error: NodewrightError, desired: Desired) -> ServicePortName | None:
-        return culprit(error.line, desired) if isinstance(error, RestoreError) and error.line else None
+    def refused_port(self, error: NodewrightError, desired: Desired) -> ServicePortName | None:
+        return refused_port(error.line, desired) if isinstance(error, RestoreError) and error.line else None
 
     async def cleanup(self) -> None:
         change = plan_cleanup(await self._read(), self._tables.family)
         await self._tables.restore(change)
-        self._standing = None
+        self._applied = None
 
     async def _read(self) -> dict[str, TableContent]:
-        """mangle, filter and nat: rules of the built-in chains, of all others fingerprints."""
+        """mangle, filter and nat: the rules of the built-in chains, and fingerprints of all other chains."""
         return {table: await self._tables.save(table, only=BUILT_IN[table]) for table in fixed.TABLES}
 
 
 def _report(plan: Plan, full: bool) -> SyncReport:
-    ports = plan.standing.ports.values()
+    ports = plan.applied.ports.values()
     return SyncReport(
         full,
         dict(plan.rules_total),

@@ -1,10 +1,11 @@
-"""A port whose rules the kernel refuses is set aside, so that all others are served."""
+"""Quarantine for a service port whose rules the kernel refuses, so that all other ports are served."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import replace
+from typing import TypeVar
 
 from nodelib.errors import NodewrightError
 from nodelib.flows import UdpFlow
@@ -13,16 +14,18 @@ from proxy.model import Desired, NodeFacts, ServicePortName
 
 log = logging.getLogger(__name__)
 
-_MOST = 20  # ports set aside in one sync: with more the fault is not that of a port
+T = TypeVar("T")
+
+_MOST = 20  # ports quarantined in one sync: with more, the fault is not that of a port
 
 
 class Quarantine:
-    """A backend around another. What is set aside is tried again when it changes, and at every full sync."""
+    """A backend around another. A quarantined port is tried again when it changes, and at every full sync."""
 
     def __init__(self, inner: Backend) -> None:
         self._inner = inner
-        self._aside: dict[ServicePortName, str] = {}
-        self._told: dict[ServicePortName, str] = {}
+        self._quarantined: dict[ServicePortName, str] = {}
+        self._logged: dict[ServicePortName, str] = {}
 
     @property
     def mode(self) -> str:
@@ -33,9 +36,9 @@ class Quarantine:
         return self._inner.ready
 
     @property
-    def aside(self) -> dict[ServicePortName, str]:
-        """Ports that are not served, and why."""
-        return dict(self._aside)
+    def quarantined(self) -> dict[ServicePortName, str]:
+        """The ports that are not served, each with the reason."""
+        return dict(self._quarantined)
 
     def node_changed(self, node: NodeFacts) -> bool:
         return self._inner.node_changed(node)
@@ -44,21 +47,23 @@ class Quarantine:
         return self._inner.service_cidrs_changed(cidrs)
 
     async def sync(self, desired: Desired, changed: frozenset[ServicePortName] | None) -> SyncReport:
-        """Raises what the inner one raises, when no port is to blame."""
-        self._aside = {name: why for name, why in self._aside.items() if changed is not None and name not in changed}
+        """Raises what the inner backend raises when the error names no port."""
+        self._quarantined = {
+            name: why for name, why in self._quarantined.items() if changed is not None and name not in changed
+        }
         for _ in range(_MOST):
             try:
                 report = await self._inner.sync(self._served(desired), changed)
             except NodewrightError as error:
-                culprit = self._inner.blame(error, desired)
-                if culprit is None or culprit in self._aside:
+                refused = self._inner.refused_port(error, desired)
+                if refused is None or refused in self._quarantined:
                     raise
-                # What somebody else did to our rules may be the cause: a full sync mends that, and then it counts.
+                # Somebody else may have changed our rules: only if a full sync fails too, the port itself is at fault.
                 if changed is None:
-                    self._set_aside(culprit, str(error))
+                    self._set_quarantined(refused, str(error))
                 changed = None
             else:
-                self._told = {name: why for name, why in self._told.items() if name in self._aside}
+                self._logged = {name: why for name, why in self._logged.items() if name in self._quarantined}
                 return report
         return replace(await self._inner.sync(self._served(desired), None), full=True)
 
@@ -68,22 +73,28 @@ class Quarantine:
     def stale_flows(self, desired: Desired, flows: Iterable[UdpFlow]) -> list[UdpFlow]:
         return self._inner.stale_flows(desired, flows)
 
-    def blame(self, error: NodewrightError, desired: Desired) -> ServicePortName | None:
-        return self._inner.blame(error, desired)
+    def refused_port(self, error: NodewrightError, desired: Desired) -> ServicePortName | None:
+        return self._inner.refused_port(error, desired)
 
     async def cleanup(self) -> None:
         await self._inner.cleanup()
 
     def _served(self, desired: Desired) -> Desired:
-        if not self._aside:
+        if not self._quarantined:
             return desired
-        return replace(desired, ports={name: one for name, one in desired.ports.items() if name not in self._aside})
+        return replace(
+            desired, ports={name: one for name, one in desired.ports.items() if name not in self._quarantined}
+        )
 
-    def _set_aside(self, name: ServicePortName, why: str) -> None:
-        self._aside[name] = why
-        if self._told.get(name) != why:
+    def _set_quarantined(self, name: ServicePortName, why: str) -> None:
+        self._quarantined[name] = why
+        if self._logged.get(name) != why:
             log.error(
                 "Service %s, %s: the kernel refuses its rules, it is not served on this node; all others are: %s",
                 *(name, name.protocol, why),
             )
-        self._told[name] = why
+        self._logged[name] = why
+
+
+def _without(ports: Mapping[ServicePortName, T], names: Container[ServicePortName]) -> dict[ServicePortName, T]:
+    return {name: value for name, value in ports.items() if name not in names}

@@ -1,4 +1,4 @@
-"""Events of the proxy in the API (events.k8s.io/v1), so that `kubectl describe` tells what went wrong."""
+"""The proxy's Events in the API (events.k8s.io/v1), so that `kubectl describe` shows what went wrong."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import logging
 
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError
-from nodelib.kube.client import Json, KubeClient
+from nodelib.json_values import Json
+from nodelib.kube.client import KubeClient
 from nodelib.kube.times import format_micro
 
 log = logging.getLogger(__name__)
 
 
 class Events:
-    """Best effort: an event that cannot be written is a line in the log, nothing else."""
+    """Best effort: an event that cannot be written is logged and dropped."""
 
     def __init__(self, client: KubeClient, node: str, clock: Clock) -> None:
         self._client = client

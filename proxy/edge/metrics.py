@@ -20,7 +20,7 @@ _SLOW = (
 
 
 class Metrics:
-    """All of them; the label ip_family is the field's "IPv4" or "IPv6"."""
+    """All metrics of the proxy. The label ip_family is "IPv4" or "IPv6"."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -79,7 +79,7 @@ class Metrics:
         self.nft_failures = self._counter(
             "sync_proxy_rules_nftables_sync_failures", "Cumulative proxy nftables sync failures"
         )
-        # Always 0: a chain for each number of endpoints is kept for the next Service that needs it.
+        # Always 0: a chain for a number of endpoints is kept for the next Service that needs it.
         self.nft_cleanup_failures = self._counter(
             "sync_proxy_rules_nftables_cleanup_failures", "Cumulative proxy nftables cleanup failures"
         )
@@ -98,7 +98,7 @@ class Metrics:
         return text
 
     def synced(self, family: Family, report: SyncReport, seconds: float, now: float) -> None:
-        """After a sync that succeeded; `now` in wall seconds."""
+        """Record a successful sync that took `seconds`; `now` is in wall-clock seconds."""
         label = family.value
         self.sync.labels(label).observe(seconds)
         (self.sync_full if report.full else self.sync_partial).labels(label).observe(seconds)
@@ -111,7 +111,7 @@ class Metrics:
             self.rules_written.labels(table, label).set(count)
 
     def failed(self, family: Family, mode: str, *, full: bool) -> None:
-        """A sync failed; the next one is a full one."""
+        """Record a sync that failed."""
         if mode == "nftables":
             self.nft_failures.labels(family.value).inc()
             return
@@ -120,7 +120,7 @@ class Metrics:
             self.partial_failures.labels(family.value).inc()
 
     def add_kernel_counter(self, name: str, text: str, read: Callable[[], int | None]) -> None:
-        """A counter that the kernel keeps: `read` is asked at each scrape, None leaves it out."""
+        """Add a counter that the kernel keeps. `read` is called at each scrape; None leaves the counter out."""
         self.registry.register(_KernelCounter(name, text, read))
 
     def _histogram(self, name: str, text: str, buckets: tuple[float, ...] = _FAST) -> Histogram:
@@ -137,7 +137,7 @@ class Metrics:
 
 
 class _KernelCounter:
-    """A collector in the sense of prometheus_client."""
+    """A prometheus_client collector of one value that the kernel counts."""
 
     def __init__(self, name: str, text: str, read: Callable[[], int | None]) -> None:
         self._name, self._text, self._read = name, text, read

@@ -1,11 +1,11 @@
-"""Named packet counters of the kernel (nfnetlink_acct), which rules can count into. Blocking, microseconds."""
+"""Named packet counters of the kernel (nfnetlink_acct) that rules can increment. Blocking, for microseconds."""
 
 from __future__ import annotations
 
 import errno
 
 from nodelib import netfilter
-from nodelib.nft.wire import attributes, text_attribute
+from nodelib.netlink import attributes, text_attribute
 
 _ACCT_NEW = (7 << 8) | 0  # NFNL_SUBSYS_ACCT, NFNL_MSG_ACCT_NEW; linux/netfilter/nfnetlink_acct.h
 _ACCT_GET = (7 << 8) | 1
@@ -13,7 +13,7 @@ _NAME, _PACKETS = 1, 2
 
 
 def ensure(name: str) -> bool:
-    """Create the counter; False where the kernel has no such counters or does not let us."""
+    """Create the counter. False: the kernel has no such counters or does not let us."""
     try:
         netfilter.ask(_ACCT_NEW, netfilter.ACK | netfilter.CREATE | netfilter.EXCL, text_attribute(_NAME, name))
     except OSError as error:
@@ -22,7 +22,7 @@ def ensure(name: str) -> bool:
 
 
 def packets(name: str) -> int | None:
-    """The counter's packets; None when it does not exist."""
+    """How many packets it has counted; None when it does not exist."""
     try:
         answer = netfilter.ask(_ACCT_GET, 0, text_attribute(_NAME, name))
     except OSError:

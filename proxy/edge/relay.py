@@ -1,4 +1,7 @@
-"""Sockets that pass on what they get: TCP connections and UDP conversations. Chooses nothing itself."""
+"""Sockets that relay TCP connections and UDP conversations to an endpoint that the caller chooses.
+
+Upstream: proxysocket.go of Kubernetes 1.25's pkg/proxy/userspace.
+"""
 
 from __future__ import annotations
 
@@ -14,39 +17,39 @@ from nodelib.firewall.objects import Family
 
 log = logging.getLogger(__name__)
 
-# As upstream: the time for each try, and as many tries.
+# Upstream's timeouts, one for each attempt.
 DIAL_TIMEOUTS = (0.25, 0.5, 1.0, 2.0)  # seconds
-UDP_IDLE = 30.0  # seconds without a packet after which a UDP conversation is forgotten
+UDP_IDLE = 30.0  # seconds without a packet after which a UDP conversation ends
 _BUFFER = 1 << 16
 _RESET = struct.pack("ii", 1, 0)  # SO_LINGER with no time: close sends a reset
 
-_AT_ONCE = 64  # packets read before the rest of the loop has its turn
-# level, option that asks for it, kind of the message: linux/in.h (IP_PKTINFO), RFC 3542 (IPV6_PKTINFO).
+_AT_ONCE = 64  # packets read before the event loop serves others
+# Level, socket option and message type of packet info: linux/in.h (IP_PKTINFO), RFC 3542 (IPV6_PKTINFO).
 _PKTINFO = {
     socket.AF_INET: (socket.IPPROTO_IP, 8, 8),
     socket.AF_INET6: (socket.IPPROTO_IPV6, socket.IPV6_RECVPKTINFO, socket.IPV6_PKTINFO),
 }
 
 Address = tuple[str, int]
-Choose = Callable[[str, bool], Address | None]  # client, afresh
+Choose = Callable[[str, bool], Address | None]  # client, reset_affinity
 
 
 class Client(NamedTuple):
-    """Who asked (`peer`), and where: the kernel's word for the address and interface the packet came to."""
+    """A client (`peer`) and the kernel's packet info: the address and interface that its packet arrived at."""
 
     peer: Any
     info: bytes
 
     @property
     def source(self) -> bytes:
-        """The same as a wish for an answer: from that address, by whatever interface."""
+        """Packet info for the answer: it leaves from that address, by any interface."""
         if len(self.info) == 12:  # struct in_pktinfo: interface, address of the route, destination
             return bytes(4) + self.info[4:8] + bytes(4)
         return self.info[:16] + bytes(4)
 
 
 async def listen(protocol: str, family: Family, choose: Choose) -> TcpRelay | UdpRelay:
-    """On a free port of every address. Raises Temporary."""
+    """Listen on a free port of every local address. Raises Temporary."""
     try:
         if protocol == "UDP":
             return await UdpRelay.start(family, choose)
@@ -75,7 +78,7 @@ def _bound(family: Family, kind: int) -> socket.socket:
 
 
 class TcpRelay:
-    """Connections that live go on after `close`; the end of one direction ends only that one."""
+    """Relays TCP. Open connections survive `close`; when one direction ends, the other stays open."""
 
     def __init__(self, choose: Choose, port: int) -> None:
         self.port = port
@@ -90,7 +93,7 @@ class TcpRelay:
         return relay
 
     def drop_except(self, addresses: frozenset[Address]) -> None:
-        """An established connection lives as long as its two ends, as in every mode."""
+        """Nothing to do: an established connection lives as long as its two ends, as in every mode."""
 
     async def close(self) -> None:
         if self._server is not None:
@@ -120,7 +123,7 @@ class TcpRelay:
             try:
                 return await asyncio.wait_for(asyncio.open_connection(*address, limit=_BUFFER), timeout)
             except (OSError, TimeoutError) as error:
-                log.debug("endpoint %s:%d does not answer: %s", *address, error or "no time left")
+                log.debug("endpoint %s:%d does not answer: %s", *address, error or "timeout")
         return None
 
 
@@ -133,10 +136,10 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 class UdpRelay:
-    """A client's packets go to one endpoint until it is gone or silent for UDP_IDLE.
+    """Relays UDP. A client's packets go to one endpoint until it is gone, or until both are silent for UDP_IDLE.
 
-    An answer must leave by the address that the question came to (a redirect gives the interface's, or 127.0.0.1 for
-    the node itself): conntrack would not know it otherwise. So packets are read and sent with IP_PKTINFO.
+    An answer must leave from the address that the request was sent to (after a redirect, that of the interface, or
+    127.0.0.1 for the node itself), or conntrack would not recognize it. So packets are read and sent with IP_PKTINFO.
     """
 
     def __init__(self, choose: Choose, sock: socket.socket) -> None:
@@ -157,7 +160,7 @@ class UdpRelay:
         return relay
 
     def drop_except(self, addresses: frozenset[Address]) -> None:
-        """Conversations with endpoints that are gone end: the next packet finds another one."""
+        """End the conversations with all other endpoints: their next packet goes to a new one."""
         for client, talk in list(self._talks.items()):
             if talk.address not in addresses:
                 self._end(client)
@@ -175,7 +178,7 @@ class UdpRelay:
             try:
                 data, more, _, peer = self._sock.recvmsg(_BUFFER, 256)
             except OSError:
-                return  # nothing more, or an error of an answer that came back
+                return  # no packet left, or an error that an earlier answer caused
             info = next((value for _, kind, value in more if kind == _PKTINFO[self._sock.family][2]), b"")
             self._received(data, Client(peer, info))
 
@@ -222,7 +225,7 @@ class UdpRelay:
 
 
 class _Conversation(asyncio.DatagramProtocol):
-    """One client with one endpoint, by a socket of its own, so that answers find their way."""
+    """One client's packets to one endpoint, over a socket of its own, so that answers reach the right client."""
 
     def __init__(self, relay: UdpRelay, client: Client, address: Address) -> None:
         self.address = address

@@ -1,4 +1,4 @@
-"""The HTTP servers: health for probes and load balancers, metrics, and one health check per Service that wants it."""
+"""HTTP servers: one way to start any of them, and the health check servers of single Services."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _NO_SNIFF = {"X-Content-Type-Options": "nosniff"}
 
 
 async def start(routes: Mapping[str, Handler], host: str, port: int, what: str) -> web.AppRunner:
-    """Listen and serve GET `routes`; end it with cleanup(). Raises Temporary when the port cannot be had."""
+    """Serve GET `routes` until cleanup() of the result. Raises Temporary when the port cannot be opened."""
     app = web.Application()
     for path, handler in routes.items():
         app.router.add_get(path, handler)
-    # Answers take milliseconds; a sync that closes a port must not wait a minute for a client that keeps quiet.
+    # Answers take milliseconds: closing a port must not hold up a sync for a minute because a client is silent.
     runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1)
     await runner.setup()
     try:
@@ -40,7 +40,7 @@ async def start(routes: Mapping[str, Handler], host: str, port: int, what: str) 
 
 
 async def serve(routes: Mapping[str, Handler], host: str, port: int, what: str) -> None:
-    """The same until cancelled."""
+    """Serve until cancelled. Raises Temporary when the port cannot be opened."""
     runner = await start(routes, host, port, what)
     try:
         await asyncio.Event().wait()
@@ -65,27 +65,28 @@ def text_response(text: str | bytes, content_type: str = "text/plain") -> web.Re
 class ServiceHealthServers:
     """One server per Service with a healthCheckNodePort (upstream healthcheck/service_health.go).
 
-    200 while this node has ready endpoints of it and the proxy is well, else 503: so a load balancer learns
-    which nodes to use. `failed` is told of a port that cannot be had; it is tried again with the next sync.
+    It answers 200 while this node has ready endpoints of the Service and the proxy is healthy, else 503: so a load
+    balancer learns which nodes to use. `on_failure` is called with a Service whose port cannot be opened, once; every
+    sync tries again.
     """
 
     def __init__(
-        self, hosts: tuple[str, ...], well: Callable[[], bool], failed: Callable[[NamespacedName, str], None]
+        self, hosts: tuple[str, ...], healthy: Callable[[], bool], on_failure: Callable[[NamespacedName, str], None]
     ) -> None:
         self._hosts = hosts
-        self._well = well
-        self._failed = failed
+        self._healthy = healthy
+        self._on_failure = on_failure
         self._open: dict[NamespacedName, tuple[int, list[web.AppRunner]]] = {}
         self._counts: Mapping[NamespacedName, int] = {}
         self._reported: dict[NamespacedName, int] = {}
 
     @property
     def failing(self) -> bool:
-        """Is there a port that could not be had? Then the next sync tries again."""
+        """Whether a port could not be opened: the next sync tries again."""
         return bool(self._reported)
 
     async def sync(self, ports: Mapping[NamespacedName, int], counts: Mapping[NamespacedName, int]) -> None:
-        """`ports`: what to serve; `counts`: ready endpoints on this node."""
+        """Serve `ports`, and nothing else. `counts`: each Service's ready endpoints on this node."""
         self._counts = counts
         for name, (port, runners) in list(self._open.items()):
             if ports.get(name) != port:
@@ -111,19 +112,19 @@ class ServiceHealthServers:
             if self._reported.get(name) != port:
                 self._reported[name] = port
                 log.error("%s", error)
-                self._failed(name, str(error))
+                self._on_failure(name, str(error))
             return
         self._open[name] = (port, runners)
 
     def _handler(self, name: NamespacedName) -> Handler:
         async def answer(_: web.Request) -> web.Response:
-            count, well = self._counts.get(name, 0), self._well()
+            count, healthy = self._counts.get(name, 0), self._healthy()
             body = {
                 "service": {"namespace": name.namespace, "name": name.name},
                 "localEndpoints": count,
-                "serviceProxyHealthy": well,
+                "serviceProxyHealthy": healthy,
             }
             headers = {"X-Load-Balancing-Endpoint-Weight": str(count)}
-            return json_response(body, 200 if count and well else 503, headers)
+            return json_response(body, 200 if count and healthy else 503, headers)
 
         return answer

@@ -1,4 +1,4 @@
-"""Kernel settings under /proc/sys of this network namespace."""
+"""Kernel settings: /proc/sys of this network namespace."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _ROOT = Path("/proc/sys")
 
 
 def read_int(name: str, root: Path = _ROOT) -> int | None:
-    """`name` with slashes, e.g. net/ipv4/ip_forward; None where the kernel has no such setting."""
+    """The value of `name`, written with slashes (net/ipv4/ip_forward); None where the kernel has no such setting."""
     try:
         return int((root / name).read_text().split()[0])
     except (OSError, ValueError, IndexError):
@@ -18,7 +18,7 @@ def read_int(name: str, root: Path = _ROOT) -> int | None:
 
 
 def ensure(name: str, value: int, root: Path = _ROOT) -> bool:
-    """True when it had to be written. Raises Temporary where it cannot be."""
+    """Set `name` to `value`. False: it had that value already. Raises Temporary when it cannot be set."""
     old = read_int(name, root)
     if old == value:
         return False
@@ -29,14 +29,14 @@ def ensure(name: str, value: int, root: Path = _ROOT) -> bool:
             f"cannot be set to {value} (is {old}): {error.strerror}",
             obj=f"sysctl {name}",
             step="write",
-            action="In a network namespace some settings are the host's alone: set it there, or set the "
+            action="In a network namespace some settings belong to the host: set it there, or set the "
             "value in the configuration to 0 to leave it as it is.",
         ) from error
     return True
 
 
 def cpu_count(path: Path = Path("/sys/devices/system/cpu/online")) -> int:
-    """CPUs of the machine, not of this process: nf_conntrack_max holds for the whole host."""
+    """CPUs of the machine, not of this process, because nf_conntrack_max holds for the whole host."""
     count = 0
     try:
         for part in path.read_text().strip().split(","):

@@ -1,8 +1,8 @@
-"""Which UDP flows in conntrack point to endpoints that no longer serve.
+"""Which UDP flows in conntrack point to endpoints that no longer serve. Pure.
 
-Follows upstream pkg/proxy/conntrack/cleanup.go. UDP has no end of a connection: a client that goes on
-sending keeps its entry, and with it the old translation, alive. Changes of traffic policy or topology do
-not end a flow, as they do not for TCP.
+Follows upstream pkg/proxy/conntrack/cleanup.go. A UDP connection has no end: a client that keeps sending keeps its
+conntrack entry alive, and with it the old translation. A change of traffic policy or topology does not end a flow,
+just as it does not end a TCP connection.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from proxy.model import Desired
 
 
 def stale_flows(desired: Desired, flows: Iterable[UdpFlow]) -> list[UdpFlow]:
-    """Flows to a Service address or NodePort that are translated to something else than a serving endpoint."""
+    """Flows to a Service address or NodePort that are translated to anything but a serving endpoint."""
     by_address: dict[tuple[str, int], frozenset[tuple[str, int]]] = {}
     by_node_port: dict[int, frozenset[tuple[str, int]]] = {}
     for name, port in desired.ports.items():
@@ -25,7 +25,7 @@ def stale_flows(desired: Desired, flows: Iterable[UdpFlow]) -> list[UdpFlow]:
         )
         for address in (port.cluster_ip, *port.load_balancer_ips, *port.external_ips):
             by_address[address, port.port] = serving
-        # A NodePort is told by its number alone: without endpoints, any flow to that port would match.
+        # Only the number identifies a NodePort: without endpoints, any flow to that port would match.
         if port.node_port and serving:
             by_node_port[port.node_port] = serving
     stale = []
@@ -39,7 +39,7 @@ def stale_flows(desired: Desired, flows: Iterable[UdpFlow]) -> list[UdpFlow]:
 
 
 def redirected_elsewhere(desired: Desired, flows: Iterable[UdpFlow], ports: Collection[int]) -> list[UdpFlow]:
-    """The same where flows are redirected to sockets of this machine: to a port that is none of `ports`."""
+    """The same for the userspace mode: flows that are redirected to a local port that is not in `ports`."""
     addresses: set[tuple[str, int]] = set()
     node_ports: set[int] = set()
     for name, port in desired.ports.items():

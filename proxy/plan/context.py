@@ -1,4 +1,4 @@
-"""What the rules depend on beside Services and endpoints: configuration and node, as values."""
+"""What the rules depend on besides Services and endpoints: the configuration and the node, as a value."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ LOCALHOST_COUNTER = "localhost_nps_accepted_pkts"
 
 @dataclass(frozen=True, slots=True)
 class LocalDetector:
-    """How to tell traffic of this cluster's (or node's) pods: by source or by interface; neither: it cannot be told.
+    """How to recognize traffic of this cluster's (or node's) pods (upstream pkg/proxy/util, LocalTrafficDetector).
 
-    An `interface` that ends in "+" is a prefix.
+    By source address or by interface; neither: it cannot be recognized. An `interface` that ends in "+" is a prefix.
     """
 
     cidr: str = ""
@@ -22,13 +22,14 @@ class LocalDetector:
 
     @property
     def if_local(self) -> Words:
-        """In words of iptables."""
+        """The match in iptables' words."""
         if self.cidr:
             return ("-s", self.cidr)
         return ("-i", self.interface) if self.interface else ()
 
     @property
     def if_not_local(self) -> Words:
+        """The opposite match; () when local traffic cannot be recognized."""
         return ("!", *self.if_local) if self else ()
 
     def __bool__(self) -> bool:
@@ -40,13 +41,13 @@ def by_cidr(cidr: str) -> LocalDetector:
 
 
 def by_interface(name: str) -> LocalDetector:
-    """`name` ends in "+" for a prefix."""
+    """A `name` that ends in "+" is a prefix."""
     return LocalDetector(interface=name)
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """One family on this node. `node_port_ips` None: NodePorts on every local address."""
+    """The context of one address family on this node. `node_port_ips` None: NodePorts on every local address."""
 
     family: Family = Family.IPV4
     node: str = ""
@@ -58,9 +59,9 @@ class Context:
     localhost_node_ports: bool = True
     node_port_ips: tuple[str, ...] | None = None
     tcp_liberal: bool = False
-    counters: frozenset[str] = frozenset()  # nfacct counters that the kernel has
-    large: bool = False  # iptables mode: more endpoints than deserve a comment each
-    service_cidrs: tuple[str, ...] = ()  # what cluster IPs are given from; used by the nftables mode
+    counters: frozenset[str] = frozenset()  # names of the nfacct counters that the kernel has
+    large: bool = False  # iptables mode: so many endpoints that their comments are left out
+    service_cidrs: tuple[str, ...] = ()  # the ranges of cluster IPs; used by the nftables mode
 
 
 def mark_text(bit: int) -> str:

@@ -1,29 +1,26 @@
-"""What the rules take from the Node object."""
+"""What the rules take from the Node object (upstream pkg/proxy/node.go). Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from nodelib.firewall.objects import Family
+from nodelib.json_values import Json, object_or_empty, objects_in
 from proxy.model import NodeFacts
+from proxy.plan.addresses import family_of, parse_cidr, parse_ip
 from proxy.plan.context import Context, LocalDetector, by_cidr
-from proxy.plan.services import family_of, parse_cidr, parse_ip
 
-Json = Mapping[str, Any]
 ZONE_LABEL = "topology.kubernetes.io/zone"
 TO_BE_DELETED = "ToBeDeletedByClusterAutoscaler"
 
 
 def parse_node(obj: Json | None, name: str) -> NodeFacts:
-    """`obj` None: there is no such Node (yet)."""
+    """The facts of the Node `name`; `obj` None: it does not exist (yet)."""
     if obj is None:
         return NodeFacts(name)
-    meta, spec, status = (_mapping(obj.get(key)) for key in ("metadata", "spec", "status"))
-    labels = _mapping(meta.get("labels"))
+    meta, spec, status = (object_or_empty(obj.get(key)) for key in ("metadata", "spec", "status"))
+    labels = object_or_empty(meta.get("labels"))
     cidrs = spec.get("podCIDRs") or ([spec["podCIDR"]] if spec.get("podCIDR") else [])
-    taints = spec.get("taints")
     return NodeFacts(
         name,
         zone=str(labels.get(ZONE_LABEL) or ""),
@@ -31,15 +28,12 @@ def parse_node(obj: Json | None, name: str) -> NodeFacts:
         pod_cidrs=tuple([str(network) for network in map(parse_cidr, cidrs) if network is not None]),
         exists=True,
         deleting=bool(meta.get("deletionTimestamp")),
-        to_be_deleted=any(
-            isinstance(taint, Mapping) and taint.get("key") == TO_BE_DELETED
-            for taint in (taints if isinstance(taints, list) else [])
-        ),
+        to_be_deleted=any(taint.get("key") == TO_BE_DELETED for taint in objects_in(spec.get("taints"))),
     )
 
 
-def context_of_node(ctx: Context, node: NodeFacts, *, detect_node_cidr: bool) -> Context:
-    """`ctx` as it is on this node. With `detect_node_cidr` local traffic is what comes from the node's pod CIDR."""
+def with_node(ctx: Context, node: NodeFacts, *, detect_node_cidr: bool) -> Context:
+    """`ctx` with the node's zone and address. With `detect_node_cidr` local traffic comes from its pod CIDR."""
     ips = [address for address in node.ips if family_of(address) is ctx.family]
     fresh = replace(ctx, zone=node.zone, node_ip=ips[0] if ips else ctx.node_ip)
     if detect_node_cidr:
@@ -53,16 +47,12 @@ def node_ips(node: NodeFacts, family: Family) -> tuple[str, ...]:
 
 
 def _addresses(given: object) -> tuple[str, ...]:
-    """Internal addresses before external ones, as upstream's GetNodeHostIPs."""
+    """Internal addresses before external ones, as in upstream's GetNodeHostIPs."""
     found: dict[str, None] = {}
     for kind in ("InternalIP", "ExternalIP"):
-        for entry in given if isinstance(given, list) else []:
-            if isinstance(entry, Mapping) and entry.get("type") == kind:
+        for entry in objects_in(given):
+            if entry.get("type") == kind:
                 address = parse_ip(entry.get("address"))
                 if address is not None:
                     found[address] = None
     return tuple(found)
-
-
-def _mapping(value: object) -> Json:
-    return value if isinstance(value, Mapping) else {}

@@ -1,31 +1,28 @@
-"""A Service object becomes its service ports, per family.
+"""Reads a Service object into the service ports of one address family. Pure.
 
-Follows upstream pkg/proxy serviceport.go and servicechangetracker.go. What is malformed is left out and
-reported as a Problem: a bad port never takes the other ports, or other Services, with it.
+Follows upstream pkg/proxy/serviceport.go and servicechangetracker.go. Anything malformed is left out and reported as
+a Problem: a bad port never affects other ports or other Services.
 """
 
 from __future__ import annotations
 
-import ipaddress
 import re
-from collections.abc import Mapping
-from typing import Any, TypeGuard
+from typing import TypeGuard
 
 from nodelib.firewall.objects import Family
-from proxy.model import PROTOCOLS, IPNetwork, NamespacedName, Problem, ServicePort, ServicePortName
+from nodelib.json_values import Json, object_or_empty, objects_in
+from proxy.model import PROTOCOLS, NamespacedName, Problem, ServicePort, ServicePortName
+from proxy.plan.addresses import family_of, parse_cidr, parse_ip
 
-Json = Mapping[str, Any]
-# The API server lets nothing else through; checked because names end up in rule text.
+# The API server accepts nothing else. Checked again here because names end up in rule text.
 _NAME = re.compile(r"[a-zA-Z0-9]([-a-zA-Z0-9._]*[a-zA-Z0-9])?", re.ASCII)
-_BYTE = "(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
-_PLAIN_IPV4 = re.compile(rf"{_BYTE}(?:\.{_BYTE}){{3}}", re.ASCII)
 _LONGEST_AFFINITY = 86400
 
 
 def parse_service(service: Json, family: Family) -> tuple[dict[ServicePortName, ServicePort], list[Problem]]:
-    """Service ports of `family`; none for headless, ExternalName and other-family Services."""
+    """The service ports of `family`; none for headless and ExternalName Services and those of the other family."""
     problems: list[Problem] = []
-    spec = _mapping(service.get("spec"))
+    spec = object_or_empty(service.get("spec"))
     name = service_name(service)
     obj = f"Service {name}"
     if not (_NAME.fullmatch(name.namespace) and _NAME.fullmatch(name.name)):
@@ -38,9 +35,9 @@ def parse_service(service: Json, family: Family) -> tuple[dict[ServicePortName, 
     address = parse_ip(cluster_ip)
     if address is None or family_of(address) is not family:
         return {}, [Problem(obj, f"clusterIP {cluster_ip!r} is not an {family} address")]
-    common = _common(obj, spec, _mapping(service.get("status")), family, problems)
+    common = _common(obj, spec, object_or_empty(service.get("status")), family, problems)
     ports: dict[ServicePortName, ServicePort] = {}
-    for entry in _items(spec.get("ports")):
+    for entry in objects_in(spec.get("ports")):
         port = _port(obj, name, entry, address, common, problems)
         if port is not None:
             ports[port.name] = port
@@ -48,12 +45,12 @@ def parse_service(service: Json, family: Family) -> tuple[dict[ServicePortName, 
 
 
 def service_name(service: Json) -> NamespacedName:
-    meta = _mapping(service.get("metadata"))
+    meta = object_or_empty(service.get("metadata"))
     return NamespacedName(str(meta.get("namespace") or ""), str(meta.get("name") or ""))
 
 
 def _port(
-    obj: str, service: NamespacedName, entry: Json, address: str, common: dict[str, Any], problems: list[Problem]
+    obj: str, service: NamespacedName, entry: Json, address: str, common: Json, problems: list[Problem]
 ) -> ServicePort | None:
     label = entry.get("name") or ""
     protocol = entry.get("protocol") or "TCP"
@@ -70,12 +67,12 @@ def _port(
     return ServicePort(ServicePortName(service, label, protocol), address, number, node_port, **common)
 
 
-def _common(obj: str, spec: Json, status: Json, family: Family, problems: list[Problem]) -> dict[str, Any]:
-    """What all ports of a Service share."""
+def _common(obj: str, spec: Json, status: Json, family: Family, problems: list[Problem]) -> Json:
+    """Fields that all ports of a Service share."""
     kind = spec.get("type") or "ClusterIP"
     external_ips = _addresses(obj, "externalIPs", spec.get("externalIPs"), family, problems)
-    ingress = _items(_mapping(status.get("loadBalancer")).get("ingress"))
-    # ipMode Proxy: the load balancer is to be reached, not short-circuited.
+    ingress = objects_in(object_or_empty(status.get("loadBalancer")).get("ingress"))
+    # With ipMode Proxy, traffic must go through the load balancer: no short circuit.
     vips = [entry.get("ip") for entry in ingress if entry.get("ip") and entry.get("ipMode", "VIP") in (None, "VIP")]
     external = kind in ("NodePort", "LoadBalancer") or bool(external_ips)
     local = external and spec.get("externalTrafficPolicy") == "Local"
@@ -113,7 +110,7 @@ def _cluster_ip(spec: Json, family: Family) -> str:
 def _affinity(spec: Json) -> int:
     if spec.get("sessionAffinity") != "ClientIP":
         return 0
-    client = _mapping(_mapping(spec.get("sessionAffinityConfig")).get("clientIP"))
+    client = object_or_empty(object_or_empty(spec.get("sessionAffinityConfig")).get("clientIP"))
     seconds = client.get("timeoutSeconds")
     return seconds if isinstance(seconds, int) and 0 < seconds <= _LONGEST_AFFINITY else 10800
 
@@ -139,57 +136,10 @@ def _ranges(obj: str, given: object, family: Family, problems: list[Problem]) ->
                 problems.append(Problem(obj, f"loadBalancerSourceRanges: {text!r} is not a CIDR"))
         elif network.version == (4 if family is Family.IPV4 else 6):
             if network.prefixlen == 0:
-                return ()  # everybody is allowed: the same as no ranges
+                return ()  # everybody is allowed, as without ranges
             found.append(str(network))
     return tuple(found)
 
 
-def parse_ip(text: object) -> str | None:
-    """Canonical text of an address. Leading zeros in IPv4 are taken as decimal, as upstream's ParseIPSloppy."""
-    if not isinstance(text, str):
-        return None
-    if _PLAIN_IPV4.fullmatch(text):
-        return text  # nearly always, and twenty times as fast
-    candidate = text.strip()
-    if "." in candidate and ":" not in candidate:
-        candidate = ".".join([part.lstrip("0") or "0" if part.isdigit() else part for part in candidate.split(".")])
-    try:
-        address = ipaddress.ip_address(candidate)
-    except ValueError:
-        return None
-    if isinstance(address, ipaddress.IPv6Address):
-        if address.scope_id is not None:
-            return None
-        if address.ipv4_mapped is not None:
-            return str(address.ipv4_mapped)
-    return str(address)
-
-
-def parse_cidr(text: object) -> IPNetwork | None:
-    """A network, host bits cleared; None when it is not one."""
-    if not isinstance(text, str) or "/" not in text:
-        return None
-    host, _, bits = text.strip().partition("/")
-    address = parse_ip(host)
-    if address is None or not (bits.isascii() and bits.isdigit()):
-        return None
-    try:
-        return ipaddress.ip_network(f"{address}/{bits}", strict=False)
-    except ValueError:
-        return None
-
-
-def family_of(address: str) -> Family:
-    return Family.IPV6 if ":" in address else Family.IPV4
-
-
 def is_port(number: object) -> TypeGuard[int]:
     return isinstance(number, int) and not isinstance(number, bool) and 0 < number < 65536
-
-
-def _mapping(value: object) -> Json:
-    return value if isinstance(value, dict) else {}
-
-
-def _items(value: object) -> list[Json]:
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []

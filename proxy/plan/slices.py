@@ -1,27 +1,27 @@
-"""EndpointSlices of one Service become the endpoints of its ports.
+"""Reads EndpointSlices and merges those of one Service into the endpoints of its ports. Pure.
 
-Follows upstream pkg/proxy endpointslicecache.go: slices are merged per Service; of two entries with one
-address and port the one that is not terminating wins (an address is given again before the old Pod is gone).
+Follows upstream pkg/proxy/endpointslicecache.go. Of two entries with the same address and port the one that is not
+terminating wins: an address may be reused before the old Pod is gone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from nodelib.firewall.objects import Family
+from nodelib.json_values import Json, objects_in
 from proxy.model import PROTOCOLS, Endpoint, NamespacedName, Problem, ServicePortName
-from proxy.plan.services import family_of, is_port, parse_ip
+from proxy.plan.addresses import family_of, parse_ip
+from proxy.plan.services import is_port
 
-Json = Mapping[str, Any]
 SERVICE_NAME = "kubernetes.io/service-name"
 TRIGGER_TIME = "endpoints.kubernetes.io/last-change-trigger-time"
 
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """One EndpointSlice, reduced to what rules depend on."""
+    """One EndpointSlice, reduced to what the rules depend on."""
 
     service: NamespacedName
     name: str
@@ -30,7 +30,7 @@ class Slice:
 
 
 def slice_key(obj: Json) -> tuple[NamespacedName, str] | None:
-    """(Service, slice name), None for a slice that belongs to no Service."""
+    """(Service, slice name); None for a slice that belongs to no Service."""
     meta = obj.get("metadata")
     if not isinstance(meta, dict):
         return None
@@ -43,7 +43,7 @@ def slice_key(obj: Json) -> tuple[NamespacedName, str] | None:
 
 
 def parse_slice(obj: Json, node: str) -> tuple[Slice | None, list[Problem]]:
-    """None for a slice without Service, or of type FQDN. `node` is this node's name."""
+    """The slice as seen from `node`, this node's name; None for one without a Service, or of type FQDN."""
     key = slice_key(obj)
     kind = obj.get("addressType")
     if key is None or kind not in (Family.IPV4.value, Family.IPV6.value):
@@ -54,7 +54,7 @@ def parse_slice(obj: Json, node: str) -> tuple[Slice | None, list[Problem]]:
     label = f"EndpointSlice {service.namespace}/{name}"
     addresses = _addresses(label, obj.get("endpoints"), family, node, problems)
     found: list[tuple[ServicePortName, tuple[Endpoint, ...]]] = []
-    for port in _items(obj.get("ports")):
+    for port in objects_in(obj.get("ports")):
         port_name, number, protocol = port.get("name"), port.get("port"), port.get("protocol") or "TCP"
         if not isinstance(port_name, str) or not is_port(number) or protocol not in PROTOCOLS:
             problems.append(Problem(label, f"port {port_name!r} {number!r}/{protocol!r} is left out"))
@@ -65,7 +65,7 @@ def parse_slice(obj: Json, node: str) -> tuple[Slice | None, list[Problem]]:
 
 
 def merge(slices: Iterable[Slice]) -> dict[ServicePortName, tuple[Endpoint, ...]]:
-    """All endpoints of one Service by port, sorted by "ip:port"; ports without endpoints are left out."""
+    """All endpoints of one Service by port, sorted by "ip:port". Ports without endpoints are left out."""
     by_port: dict[ServicePortName, dict[str, Endpoint]] = {}
     for one in slices:
         for name, endpoints in one.endpoints:
@@ -78,11 +78,11 @@ def merge(slices: Iterable[Slice]) -> dict[ServicePortName, tuple[Endpoint, ...]
 
 
 def _addresses(label: str, given: object, family: Family, node: str, problems: list[Problem]) -> list[Endpoint]:
-    """Endpoints with port 0: each is repeated for every port of the slice."""
+    """The slice's endpoints, still with port 0: each is repeated for every port of the slice."""
     found = []
-    for entry in _items(given):
+    for entry in objects_in(given):
         listed = entry.get("addresses")
-        # Only the first address counts: EndpointSlice.endpoints[].addresses are fungible.
+        # Only the first address is used: the API defines an endpoint's addresses as fungible.
         address = parse_ip(listed[0]) if isinstance(listed, list) and listed else None
         if address is None or family_of(address) is not family:
             problems.append(Problem(label, f"an endpoint with the addresses {listed!r} is left out"))
@@ -120,8 +120,4 @@ def _at(endpoint: Endpoint, port: int) -> Endpoint:
 
 
 def _names(given: object) -> frozenset[str]:
-    return frozenset([str(item["name"]) for item in _items(given) if item.get("name")])
-
-
-def _items(value: object) -> list[Json]:
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+    return frozenset([str(item["name"]) for item in objects_in(given) if item.get("name")])

@@ -1,7 +1,7 @@
 """Which endpoints of a service port are used from this node.
 
-Follows upstream pkg/proxy/topology.go (CategorizeEndpoints): traffic policies, topology hints, and the
-fall-back to endpoints that terminate but still serve when none is ready.
+Follows upstream pkg/proxy/topology.go (CategorizeEndpoints): traffic policies, topology hints, and, when no endpoint
+is ready, the fall-back to endpoints that are terminating but still serve. Pure.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Endpoints = tuple[Endpoint, ...]
 
 @dataclass(frozen=True, slots=True)
 class Categories:
-    """`cluster` and `local`: used with that traffic policy; `reachable`: their union; `any`: exist anywhere."""
+    """`cluster`, `local`: endpoints for that traffic policy; `reachable`: their union; `any`: some exist anywhere."""
 
     cluster: Endpoints = ()
     local: Endpoints = ()
@@ -28,7 +28,7 @@ NONE = Categories()
 
 
 def categorize(endpoints: Sequence[Endpoint], port: ServicePort, node: str, zone: str) -> Categories:
-    """Sort the endpoints of `port` as seen from `node` in `zone`."""
+    """The endpoints of `port` that are used from `node` in `zone`, by traffic policy."""
     if not endpoints:
         return NONE
     cluster: Endpoints = ()
@@ -65,7 +65,7 @@ def _cluster(endpoints: Sequence[Endpoint], node: str, zone: str) -> tuple[Endpo
 
 
 def _hinted(ready: Iterable[tuple[Endpoint, frozenset[str]]], wanted: str) -> Endpoints:
-    """Endpoints hinted for `wanted`; none when any endpoint has no hint, for then hints are not to be trusted."""
+    """Endpoints hinted for `wanted`; none if any endpoint lacks a hint, because then the hints are incomplete."""
     found = []
     for endpoint, hints in ready:
         if not hints:

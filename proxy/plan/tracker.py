@@ -1,40 +1,37 @@
-"""Services and EndpointSlices of one family as they are now, and what changed since the last sync.
+"""Services and EndpointSlices of one address family as they are now, and what changed since the last sync.
 
-Follows upstream's change trackers (servicechangetracker.go, endpointschangetracker.go), per service port:
-an update that changes nothing that rules depend on is no change. In memory only; not thread-safe.
+Follows upstream's change trackers (pkg/proxy/servicechangetracker.go, endpointschangetracker.go), per service port:
+an update of something that no rule depends on is not a change. In memory only; not thread-safe.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from nodelib.firewall.objects import Family
+from nodelib.json_values import Json, object_or_empty
 from nodelib.kube.times import parse_rfc3339
 from proxy.model import Desired, Endpoint, NamespacedName, Problem, ServicePort, ServicePortName
 from proxy.plan.services import parse_service, service_name
 from proxy.plan.slices import TRIGGER_TIME, Slice, merge, parse_slice, slice_key
 
-Json = Mapping[str, Any]
-
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What was taken from the tracker: a copy of the state, and the service ports that differ since last time."""
+    """A copy of the tracker's state, and the service ports that changed since the last `take`."""
 
     desired: Desired
     ports: frozenset[ServicePortName]
-    trigger_times: tuple[float, ...] = ()  # wall seconds, of the endpoint changes
+    trigger_times: tuple[float, ...] = ()  # of the endpoint changes, in wall-clock seconds
 
     @property
     def udp(self) -> bool:
-        """A UDP port changed: conntrack may hold flows to endpoints that are gone."""
+        """Whether a UDP port changed: conntrack may hold flows to endpoints that are gone."""
         return any(name.protocol == "UDP" for name in self.ports)
 
 
 class Tracker:
-    """`node`: this node's name. `started`: wall seconds; older trigger times are not measured."""
+    """`node`: this node's name. `started`: wall-clock seconds; trigger times before it are not measured."""
 
     def __init__(self, family: Family, node: str, started: float) -> None:
         self.family = family
@@ -62,7 +59,7 @@ class Tracker:
         return len(self._unmerged)
 
     def service(self, obj: Json, *, gone: bool = False) -> list[Problem]:
-        """A Service was added, changed or deleted."""
+        """Take a Service that was added or changed, or with `gone` deleted."""
         key = service_name(obj)
         ports, problems = ({}, []) if gone else parse_service(obj, self.family)
         for name in self._names.pop(key, ()):
@@ -78,7 +75,7 @@ class Tracker:
         return problems
 
     def endpoint_slice(self, obj: Json, *, gone: bool = False) -> list[Problem]:
-        """An EndpointSlice was added, changed or deleted. Its Service is not looked for."""
+        """Take an EndpointSlice that was added or changed, or with `gone` deleted. Its Service need not exist."""
         key = slice_key(obj)
         if key is None:
             return []
@@ -100,7 +97,7 @@ class Tracker:
         return problems
 
     def take(self) -> Changes:
-        """The state as a copy that nothing changes any more, and the changes, which are forgotten here."""
+        """A copy of the state with the changes since the last call; the tracker starts a new list of changes."""
         for service in self._unmerged:
             self._merge(service)
         self._unmerged.clear()
@@ -127,8 +124,8 @@ class Tracker:
             self._merged[service] = tuple(merged)
 
     def _note_trigger(self, service: NamespacedName, obj: Json) -> None:
-        notes = (obj.get("metadata") or {}).get("annotations")
-        text = notes.get(TRIGGER_TIME) if isinstance(notes, Mapping) else None
+        annotations = object_or_empty((obj.get("metadata") or {}).get("annotations"))
+        text = annotations.get(TRIGGER_TIME)
         if not isinstance(text, str):
             return
         try:

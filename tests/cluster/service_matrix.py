@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.unit.proxy.build import Json, endpoint, endpoint_slice, service
+from nodelib.json_values import Json
+from tests.unit.proxy.build import endpoint, endpoint_slice, service
 
 HERE, ZONE, AWAY = "matrix", "z1", "elsewhere"
 PORT: Json = {"name": "p80", "port": 80, "protocol": "TCP"}

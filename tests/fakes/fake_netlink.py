@@ -264,7 +264,7 @@ class FakeLinks:
         self._kernel.calls.append(name)
         if name in self._kernel.fail_next:
             self._kernel.fail_next.remove(name)
-            raise NodewrightError(f"told to fail (errno {errno.EIO})", step=name)
+            raise NodewrightError(f"made to fail (errno {errno.EIO})", step=name)
 
 
 OpenFake = Callable[[int | None], FakeLinks]

@@ -6,6 +6,7 @@ import errno
 from collections.abc import Iterable, Sequence
 
 from nodelib.firewall.objects import Family
+from nodelib.netlink import attributes
 from nodelib.nft import wire
 from nodelib.nft.edge import NftError
 from nodelib.nft.wire import Element, Message, element_data
@@ -48,7 +49,7 @@ class FakeNft:
         sets = {name: dict(held) for name, held in self.sets.items()}
         chains = {name: list(held) for name, held in self.chains.items()}
         for kind, _, body in rules:
-            self._rule(chains, kind, dict(wire.attributes(body)), body)
+            self._rule(chains, kind, dict(attributes(body)), body)
         for name, raw in delete:
             if sets[name].pop(wire.element_key(raw), None) is None:
                 raise self._refused(errno.ENOENT, f"delete from {name}")

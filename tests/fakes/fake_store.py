@@ -20,7 +20,7 @@ class FakeStore:
         self.stolen: dict[Address, Attachment] = {}
 
     @contextmanager
-    def deciding(self) -> Iterator[None]:
+    def locked(self) -> Iterator[None]:
         with self._lock:
             yield
 

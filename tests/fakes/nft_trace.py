@@ -13,7 +13,7 @@ from nodelib.nft import rules as nft
 from nodelib.nft.wire import element_data, element_key
 from proxy.plan.context import Context
 from proxy.plan.nftables import layout
-from proxy.plan.nftables.sync import Ledger
+from proxy.plan.nftables.sync import AppliedState
 
 _PROTOCOL = {"tcp": 6, "udp": 17, "sctp": 132}
 _TERMINAL = ("accept", "drop", "reject")
@@ -34,17 +34,18 @@ class _State:
 
 @dataclass
 class Tracer:
-    """`remembered`: (front, client) -> endpoint, as packets would have left them in the affinity map."""
+    """`remembered`: (frontend, client) -> endpoint, as packets would have left them in the affinity map."""
 
     ctx: Context
-    ledger: Ledger
+    applied: AppliedState
     remembered: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._chains: dict[str, tuple[nft.NftRule, ...]] = layout.fixed_chains(self.ctx)
-        self._chains |= {name: layout.chain_rules(name) for name in self.ledger.chains}
+        self._chains |= {name: layout.chain_rules(name) for name in self.applied.chains}
         self._sets = {
-            name: {element_key(raw): element_data(raw) for raw in raws} for name, raws in self.ledger.expected().items()
+            name: {element_key(raw): element_data(raw) for raw in raws}
+            for name, raws in self.applied.expected().items()
         }
         v6 = self.ctx.family is Family.IPV6
         self._size = 16 if v6 else 4
@@ -173,9 +174,9 @@ class Tracer:
     def _has(self, name: str, key: bytes) -> bool:
         if name != layout.RANGES:
             return key in self._sets[name]
-        front, address = key[: -self._size], key[-self._size :]
+        frontend, address = key[: -self._size], key[-self._size :]
         for both in self._sets[name]:
             first, last = both[: len(key)], both[len(key) :]
-            if first[: -self._size] == front and first[-self._size :] <= address <= last[-self._size :]:
+            if first[: -self._size] == frontend and first[-self._size :] <= address <= last[-self._size :]:
                 return True
         return False

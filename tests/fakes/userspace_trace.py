@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from nodelib.firewall.fake import FakeIptables
 from nodelib.firewall.trace import Node, Packet, trace
-from proxy.rotation import Address
+from proxy.plan.userspace.roundrobin import Address
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""Dumps that must not change by accident, and the cases that they are made of."""

@@ -13,23 +13,21 @@ import signal
 import sys
 from ipaddress import ip_address, ip_network
 from pathlib import Path
-from typing import Any
 
 from cni.app import CniNode
 from cni.model import NodeFacts
 from cni.settings import CniSettings
+from nodelib.json_values import Json
 
 _NETWORKS = ("pod_cidrs", "cluster_cidrs", "non_masquerade")
 
 
-def settings_of(raw: dict[str, Any]) -> CniSettings:
-    given: dict[str, Any] = {
-        key: tuple(map(ip_network, value)) if key in _NETWORKS else value for key, value in raw.items()
-    }
+def settings_of(raw: Json) -> CniSettings:
+    given: Json = {key: tuple(map(ip_network, value)) if key in _NETWORKS else value for key, value in raw.items()}
     return CniSettings(**given)
 
 
-def nodes_of(raw: list[dict[str, Any]]) -> list[NodeFacts]:
+def nodes_of(raw: list[Json]) -> list[NodeFacts]:
     return [
         NodeFacts(
             item["name"],

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from nodelib.json_values import Json
 from tests.waiting import until_sync
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -87,7 +88,7 @@ class Namespace:
 @dataclass
 class Answer:
     status: int
-    body: dict[str, Any]
+    body: Json
     stderr: str
 
 
@@ -98,7 +99,7 @@ class Node:
     namespace: Namespace
     folder: Path
     name: str
-    config: dict[str, Any]
+    config: Json
     _server: subprocess.Popen[bytes] | None = field(default=None)
 
     @property
@@ -141,7 +142,7 @@ class Node:
         self._server.wait(LIMIT)
         self._server = None
 
-    def plugin_conf(self, **changes: Any) -> dict[str, Any]:
+    def plugin_conf(self, **changes: Any) -> Json:
         """What libcni gives the plugin: the list's name and version, the plugin's own object."""
         every = json.loads(self.conflist.read_text())
         return {"cniVersion": "1.1.0", "name": every["name"], **every["plugins"][0]} | changes

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from nodelib.json_values import Json
 from tests.netns import api_server
 from tests.netns.cni_world import LIMIT, ROOT, Namespace, wait_for
 
@@ -22,7 +23,6 @@ _CURL_REFUSED = 7  # exit status: nobody listens there
 PEER = str(Path(__file__).with_name("proxy_peer.py"))
 NODE = "pnode"
 CLIENT, OUTSIDE = "203.0.113.9", "203.0.113.1"
-Json = dict[str, Any]
 
 
 class Entered(Namespace):

@@ -56,8 +56,8 @@ def test_check_mends_nothing_but_tells_and_del_leaves_nothing(node: Node) -> Non
     assert node.call("CHECK", "c1", pod.path, runtimeConfig=wanted, prevResult=result.body).status == 0
     veth = node.veths()[0]
     node.namespace.run("tc", "qdisc", "del", "dev", veth, "root")
-    told = node.call("CHECK", "c1", pod.path, runtimeConfig=wanted, prevResult=result.body)
-    assert "ingress limit of 16000000 bit/s is not in place" in told.body["msg"]
+    check = node.call("CHECK", "c1", pod.path, runtimeConfig=wanted, prevResult=result.body)
+    assert "ingress limit of 16000000 bit/s is not in place" in check.body["msg"]
     assert node.call("ADD", "c1", pod.path, runtimeConfig=wanted).status == 0
     assert node.call("CHECK", "c1", pod.path, runtimeConfig=wanted, prevResult=result.body).status == 0
     assert node.call("DEL", "c1", pod.path, runtimeConfig=wanted).status == 0

@@ -274,5 +274,7 @@ def test_rules_that_somebody_flushed_come_back(tmp_path: Path) -> None:
         cluster.one.namespace.run("ip", "addr", "flush", "dev", "nw0")
         cluster.one.write_config()
         wait_for("masquerade again", lambda: pod.ask("tcp", "192.0.2.9", 80) == "outside 192.0.2.1")
+        assert "NODEWRIGHT-POSTROUTING" in cluster.one.namespace.run("iptables-save", "-t", "nat").stdout
+        assert "inet " in cluster.one.namespace.run("ip", "-o", "-4", "addr", "show", "dev", "nw0").stdout
     finally:
         world.close()

@@ -121,6 +121,8 @@ def test_what_is_deleted_by_hand_comes_back(routed: Routed) -> None:
     routed.one.namespace.run("ip", "neigh", "flush", "dev", "nwvx0", "nud", "permanent")
     routed.one.write_config()
     wait_for("the entries again", lambda: pod.ask("tcp", ips_two[0], 80).startswith("two "))
+    assert "dst 10.89.2.11 self permanent" in routed.one.namespace.run("bridge", "fdb", "show", "dev", "nwvx0").stdout
     routed.one.namespace.run("ip", "link", "del", "nwvx0")
     routed.one.write_config()
     wait_for("the link again", lambda: pod.ask("tcp", ips_two[1], 80).startswith("two "))
+    assert "nwvx0" in routed.one.namespace.run("ip", "-br", "link").stdout

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from nodelib.json_values import Json
 from tests.netns.cni_world import Node, World, answer_of, wait_for
 
 pytestmark = pytest.mark.netns
@@ -114,7 +115,7 @@ def test_gc_releases_what_is_not_valid(either: Node, world: World) -> None:
     pods = [world.namespace() for _ in range(3)]
     for number, pod in enumerate(pods):
         either.add(f"c{number}", pod)
-    changes: dict[str, Any] = {"cni.dev/valid-attachments": [{"containerID": "c1", "ifname": "eth0"}]}
+    changes: Json = {"cni.dev/valid-attachments": [{"containerID": "c1", "ifname": "eth0"}]}
     answer = either.call("GC", **changes)
     assert answer.status == 0, answer
     assert list(either.store().values()) == ["c1"]

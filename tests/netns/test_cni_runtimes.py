@@ -10,7 +10,6 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,6 +17,7 @@ from controlplane.binaries.work import ensure
 from controlplane.cluster.edge.roots import cache_root
 from controlplane.machine.edge import cgroups
 from nodelib.errors import NodewrightError
+from nodelib.json_values import Json
 from tests.netns.cni_world import Namespace, Node, World, wait_for
 
 pytestmark = pytest.mark.netns
@@ -50,7 +50,7 @@ def node(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Node]:
 class Tool:
     """cnitool in a node's namespace, with a configuration list that has `more` plugins after ours."""
 
-    def __init__(self, binary: str, node: Node, *more: dict[str, Any]) -> None:
+    def __init__(self, binary: str, node: Node, *more: Json) -> None:
         self._binary, self._node = binary, node
         self._folder = node.folder / "tool"
         self._folder.mkdir()

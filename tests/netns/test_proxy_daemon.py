@@ -182,7 +182,7 @@ def test_a_full_conntrack_table_is_said_and_stops_nothing_else(world: ProxyWorld
         wait_for("the rules are back all the same", lambda: world.meaning() == whole, 10)
     finally:
         world.node.run(sys.executable, "-IS", FILL, "flush")
-    wait_for("it is over", lambda: " entries: room again" in world.log)
+    wait_for("it is over", lambda: " entries: there is room again" in world.log)
     wait_for("new connections", lambda: world.ask(server, "tcp", ip, 80) == ["pod61 10.244.0.1"])
     assert world.result(talk).startswith("ok")
 
@@ -206,6 +206,7 @@ def test_health_check_node_port(world: ProxyWorld) -> None:
     world.endpoints("balanced", ["10.244.0.60"])
     url = f"http://127.0.0.1:{port}/"
     wait_for("one local endpoint", lambda: '"localEndpoints":1' in world.fetch(url))
+    assert '"serviceProxyHealthy":true' in world.fetch(url)
     world.endpoints("balanced", [])
     wait_for("none", lambda: '"localEndpoints":0' in world.fetch(url))
     world.call("DELETE", "/api/v1/namespaces/default/services/balanced")

@@ -19,19 +19,20 @@ import pytest
 from cni.edge.netns import in_namespace
 from nodelib import command, netfilter
 from nodelib.command import Completed
-from nodelib.firewall.backend import Backend as Variant
 from nodelib.firewall.iptables import Iptables
 from nodelib.firewall.objects import Family
+from nodelib.firewall.variant import Variant
+from nodelib.json_values import Json
 from nodelib.nft.edge import NftTable
 from proxy.backends.base import Backend
-from proxy.backends.facts import ContextOfNode
+from proxy.backends.context import NodeContext
 from proxy.backends.iptables import IptablesBackend
 from proxy.backends.nftables import NftablesBackend
 from proxy.plan.context import Context, LocalDetector, by_cidr, by_interface
 from proxy.plan.nftables.layout import TABLE
 from tests.netns.cni_world import Namespace
 from tests.netns.proxy_world import PEER
-from tests.unit.proxy.build import Json, desired, endpoint, endpoint_slice, service
+from tests.unit.proxy.build import desired, endpoint, endpoint_slice, service
 
 pytestmark = pytest.mark.netns
 
@@ -107,7 +108,7 @@ class World:
             with open(f"/proc/{self.node.pid}/ns/net") as file:
                 return in_namespace(file.fileno(), netfilter.connect)
 
-        facts = ContextOfNode(ctx)
+        facts = NodeContext(ctx)
         if mode == "nftables":
             return NftablesBackend(NftTable(ctx.family, TABLE, run=run, connect=connect), facts)
         return IptablesBackend(Iptables(ctx.family, Variant("nft"), run=run), facts)
@@ -217,19 +218,19 @@ CASES = [
         replace(CONTEXT, masquerade_all=True),
     ),
     Case(
-        "local traffic told by the bridge",
+        "local traffic recognized by the bridge",
         balanced(ONE),
         {(POD2, SERVICE, 80): f"pod11 {POD2}", ("client", SERVICE, 80): f"pod11 {NODE}"},
         replace(CONTEXT, detector=by_interface("br0")),
     ),
     Case(
-        "local traffic told by a prefix",
+        "local traffic recognized by a prefix",
         balanced(ONE),
         {(POD2, SERVICE, 80): f"pod11 {POD2}", ("client", SERVICE, 80): f"pod11 {NODE}"},
         replace(CONTEXT, detector=by_interface("br+")),
     ),
     Case(
-        "local traffic cannot be told",
+        "local traffic cannot be recognized",
         balanced(ONE),
         {("client", SERVICE, 80): f"pod11 {CLIENT}"},
         replace(CONTEXT, detector=LocalDetector()),

@@ -13,21 +13,22 @@ import pytest
 from cni.edge.netns import in_namespace
 from nodelib import command, netfilter
 from nodelib.command import Completed
-from nodelib.firewall.backend import Backend
 from nodelib.firewall.canonical import canonical
 from nodelib.firewall.iptables import Iptables, RestoreError
 from nodelib.firewall.objects import Chain, Family, Jump, TableChange, comment, jump, rule
+from nodelib.firewall.variant import Variant
+from nodelib.json_values import Json
 from nodelib.nft.edge import NftError, NftTable
 from nodelib.nft.wire import Element, plain, verdict
-from proxy.backends.facts import ContextOfNode
+from proxy.backends.context import NodeContext
 from proxy.backends.iptables import IptablesBackend
 from proxy.backends.nftables import NftablesBackend
 from proxy.plan.context import CT_INVALID_COUNTER
 from proxy.plan.nftables import layout
-from proxy.plan.nftables.ports import Front, front_key, packed
+from proxy.plan.nftables.ports import Frontend, frontend_key, packed
 from tests.golden.proxy.cases import CASES, Case
 from tests.netns.cni_world import ROOT, Namespace
-from tests.unit.proxy.build import CONTEXT, Json, desired, endpoint_slice, service
+from tests.unit.proxy.build import CONTEXT, desired, endpoint_slice, service
 
 pytestmark = pytest.mark.netns
 
@@ -44,7 +45,7 @@ def inside(space: Namespace, family: Family, variant: str = "nft") -> Iptables:
     async def run(argv: Any, **more: Any) -> Completed:
         return await command.run(space.argv(*argv), **more)
 
-    return Iptables(family, Backend(variant), run=run)
+    return Iptables(family, Variant(variant), run=run)
 
 
 def nft_inside(space: Namespace, family: Family) -> NftTable:
@@ -65,7 +66,7 @@ async def test_the_kernel_has_what_was_meant(case: Case, variant: str, space: Na
         made = "import sys; from proxy.edge import nfacct; sys.exit(not nfacct.ensure(sys.argv[1]))"
         space.run(sys.executable, "-c", made, counter, cwd=ROOT)
     tables = inside(space, case.ctx.family, variant)
-    backend = IptablesBackend(tables, ContextOfNode(case.ctx))
+    backend = IptablesBackend(tables, NodeContext(case.ctx))
     world = desired(*case.objects(), family=case.ctx.family, node=case.ctx.node)
     await backend.sync(world, None)
     meant = case.fake().content()
@@ -83,7 +84,7 @@ async def test_the_kernel_has_what_was_meant(case: Case, variant: str, space: Na
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 async def test_the_kernel_has_the_nftables_table_that_was_meant(case: Case, space: Namespace) -> None:
     table = nft_inside(space, case.ctx.family)
-    backend = NftablesBackend(table, ContextOfNode(case.nft_ctx))
+    backend = NftablesBackend(table, NodeContext(case.nft_ctx))
     world = desired(*case.objects(), family=case.ctx.family, node=case.ctx.node)
     for _ in range(2):
         await backend.sync(world, None)
@@ -99,9 +100,9 @@ async def test_the_kernel_has_the_nftables_table_that_was_meant(case: Case, spac
 
 async def test_the_kernels_refusal_is_an_error_and_changes_nothing(space: Namespace) -> None:
     table = nft_inside(space, Family.IPV4)
-    backend = NftablesBackend(table, ContextOfNode(CONTEXT))
+    backend = NftablesBackend(table, NodeContext(CONTEXT))
     await backend.sync(desired(service("a", "172.30.0.1"), endpoint_slice("a", ["10.180.0.1"])), None)
-    one = Element(layout.SERVICES, verdict(front_key(Front("172.30.0.9", 80, "TCP")), "nowhere"))
+    one = Element(layout.SERVICES, verdict(frontend_key(Frontend("172.30.0.9", 80, "TCP")), "nowhere"))
     two = Element(layout.CLUSTER_IPS, plain(packed("172.30.0.9")))
     with pytest.raises(NftError, match="No such file or directory") as caught:
         await table.write([], [two, one])
@@ -112,7 +113,7 @@ async def test_the_kernels_refusal_is_an_error_and_changes_nothing(space: Namesp
 
 async def test_partial_syncs_and_drift_on_the_kernel(space: Namespace) -> None:
     tables = inside(space, Family.IPV4)
-    backend = IptablesBackend(tables, ContextOfNode(CONTEXT))
+    backend = IptablesBackend(tables, NodeContext(CONTEXT))
     one = [service("a", "172.30.0.1"), endpoint_slice("a", ["10.180.0.1", "10.180.0.2"])]
     before = desired(*one)
     await backend.sync(before, None)
@@ -142,7 +143,7 @@ async def test_two_thousand_chains_in_groups(space: Namespace) -> None:
                 f"s{number}", [f"10.180.{number >> 8}.{number & 255}", f"10.181.{number >> 8}.{number & 255}"]
             )
         )
-    backend = IptablesBackend(inside(space, Family.IPV4), ContextOfNode(CONTEXT))
+    backend = IptablesBackend(inside(space, Family.IPV4), NodeContext(CONTEXT))
     world = desired(*objects)
     report = await backend.sync(world, None)
     assert report.rules_total["nat"] == 700 * 8 + 5 + 0

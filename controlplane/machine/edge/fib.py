@@ -9,7 +9,7 @@ from typing import Any
 from controlplane.machine.edge.netlink import Netlink
 from nodelib.errors import Temporary
 from nodelib.firewall.fib import Route
-from nodelib.firewall.way import Packet
+from nodelib.firewall.trace_model import Packet
 
 # include/uapi/linux/rtnetlink.h
 _KINDS = {1: "unicast", 2: "local", 3: "local", 6: "blackhole", 7: "unreachable", 8: "prohibit", 9: "none"}

@@ -1,4 +1,4 @@
-"""Chains, jumps and rules that do not depend on any Service."""
+"""Chains, jumps and rules that depend on no Service (upstream iptablesJumpChains and the end of syncProxyRules)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PORTALS = "kubernetes service portals"
 _BALANCER = "kubernetes load balancer firewall"
 _LAST = "kubernetes service nodeports; NOTE: this must be the last rule in this chain"
 
-# Each is inserted before all others, so the last one of a chain comes first there.
+# Each is inserted at the top of its chain, so the last one listed here comes first.
 _JUMPS: tuple[tuple[str, str, str, str, bool], ...] = (
     ("filter", "INPUT", "KUBE-EXTERNAL-SERVICES", _EXTERNAL, True),
     ("filter", "FORWARD", "KUBE-EXTERNAL-SERVICES", _EXTERNAL, True),
@@ -43,7 +43,7 @@ _JUMPS: tuple[tuple[str, str, str, str, bool], ...] = (
     ("nat", "PREROUTING", "KUBE-SERVICES", _PORTALS, False),
     ("nat", "POSTROUTING", "KUBE-POSTROUTING", "kubernetes postrouting rules", False),
 )
-# The kubelet has the same two; they stay when the rest is removed.
+# The kubelet adds the same two, so they stay when the rest is removed.
 _KUBELET_JUMPS = (("filter", "INPUT", "KUBE-FIREWALL"), ("filter", "OUTPUT", "KUBE-FIREWALL"))
 
 
@@ -57,11 +57,12 @@ def jumps(table: str) -> tuple[Jump, ...]:
 
 
 def kubelet_jumps(table: str) -> tuple[Jump, ...]:
+    """The jumps to KUBE-FIREWALL, which the kubelet adds as well."""
     return tuple([Jump(chain, rule(jump(target))) for owner, chain, target in _KUBELET_JUMPS if owner == table])
 
 
 def top_chains(ctx: Context) -> tuple[Top, ...]:
-    """Every chain that is not of one service port, in the order in which they are written."""
+    """Every chain that does not belong to a single service port, in the order in which they are written."""
     firewall = (FIREWALL,) if _has_firewall(ctx) else ()
     return (*DISPATCH[:2], FORWARD, *DISPATCH[2:4], *firewall, *DISPATCH[4:], POSTROUTING, MARK_MASQ)
 
@@ -69,7 +70,7 @@ def top_chains(ctx: Context) -> tuple[Top, ...]:
 def fill(
     top: Top, ports: Mapping[ServicePortName, PortRules], order: Iterable[ServicePortName], ctx: Context
 ) -> tuple[Rule, ...]:
-    """All rules of one top chain: the fixed ones and, in `order`, those of the service ports."""
+    """All rules of one top chain: the fixed ones, and those of the service ports in the given `order`."""
     if top in _FIXED:
         return _FIXED[top](ctx)
     rules: list[Rule] = []
@@ -99,7 +100,7 @@ def _has_firewall(ctx: Context) -> bool:
 def _postrouting(ctx: Context) -> tuple[Rule, ...]:
     return (
         rule("-m", "mark", "!", "--mark", f"{ctx.mark}/{ctx.mark}", jump("RETURN")),
-        # Cleared, so that a packet that passes here a second time is not masqueraded again.
+        # Cleared, so that a packet that comes here a second time is not masqueraded again.
         rule(jump("MARK"), "--xor-mark", ctx.mark),
         rule(comment("kubernetes service traffic requiring SNAT"), jump("MASQUERADE"), "--random-fully"),
     )
@@ -108,7 +109,7 @@ def _postrouting(ctx: Context) -> tuple[Rule, ...]:
 def _forward(ctx: Context) -> tuple[Rule, ...]:
     rules = []
     if not ctx.tcp_liberal:
-        # https://issues.k8s.io/74839: a packet out of window would leave untranslated and reset the connection.
+        # https://issues.k8s.io/74839: an out-of-window packet would leave untranslated and reset the connection.
         counted = ("-m", "nfacct", "--nfacct-name", CT_INVALID_COUNTER) if CT_INVALID_COUNTER in ctx.counters else ()
         rules.append(rule("-m", "conntrack", "--ctstate", "INVALID", counted, jump("DROP")))
     marked = ("-m", "mark", "--mark", f"{ctx.mark}/{ctx.mark}")

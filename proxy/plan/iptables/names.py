@@ -1,4 +1,4 @@
-"""Chain names of the iptables mode: the same hashes as upstream's (pkg/proxy/iptables/proxier.go)."""
+"""Chain names of the iptables mode, with the same hashes as upstream's (pkg/proxy/iptables/proxier.go)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SERVICE_PREFIXES = ("KUBE-SVC-", "KUBE-SVL-", "KUBE-SEP-", "KUBE-FW-", "KUBE-EXT
 
 
 class ChainNames(NamedTuple):
-    """The chains of one service port."""
+    """The chains of one service port: for policy Cluster and Local, for external traffic, for source ranges."""
 
     cluster: str
     local: str

@@ -1,4 +1,7 @@
-"""All rules of one service port: its share of the dispatch chains, and the chains that are its own."""
+"""All rules of one service port: those in the dispatch chains, which all Services share, and its own chains.
+
+Follows the loop over service ports in upstream's syncProxyRules (pkg/proxy/iptables/proxier.go).
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from proxy.plan.context import LOCALHOST_COUNTER, Context
 from proxy.plan.iptables.names import ChainNames, chain_names, endpoint_chain
 from proxy.plan.topology import Categories, Endpoints, categorize
 
-Top = tuple[str, str]  # (table, chain)
+Top = tuple[str, str]  # (table, chain) of a chain that all Services share
 NAT_SERVICES: Top = ("nat", "KUBE-SERVICES")
 NAT_NODE_PORTS: Top = ("nat", "KUBE-NODEPORTS")
 FILTER_SERVICES: Top = ("filter", "KUBE-SERVICES")
@@ -27,7 +30,7 @@ _MARK_MASQ = jump("KUBE-MARK-MASQ")
 
 @dataclass(frozen=True, slots=True)
 class PortRules:
-    """`dispatch`: rules for chains shared by all Services; `chains`: nat chains of this port alone."""
+    """`dispatch`: rules for the chains that all Services share; `chains`: nat chains of this port alone."""
 
     dispatch: Mapping[Top, tuple[Rule, ...]]
     chains: tuple[Chain, ...]
@@ -40,7 +43,7 @@ class PortRules:
 
 
 @dataclass(frozen=True, slots=True)
-class _Facts:
+class _Decisions:
     """What is decided about one port before any rule is written."""
 
     port: ServicePort
@@ -62,9 +65,9 @@ class _Facts:
 
 
 def port_rules(port: ServicePort, endpoints: Sequence[Endpoint], ctx: Context) -> PortRules:
-    """Everything the kernel needs for `port` with these endpoints."""
+    """All rules that the kernel needs for `port` with these endpoints."""
     found = categorize(endpoints, port, ctx.node, ctx.zone)
-    facts = _Facts(
+    decided = _Decisions(
         port,
         chain_names(port),
         found,
@@ -75,36 +78,36 @@ def port_rules(port: ServicePort, endpoints: Sequence[Endpoint], ctx: Context) -
         endpoint_chains={(one.ip, one.port): endpoint_chain(port, str(one)) for one in found.reachable},
     )
     return PortRules(
-        _dispatch(facts, ctx),
-        tuple(_chains(facts, ctx)) if found.any else (),
-        no_local_internal=found.any and not facts.internal,
-        no_local_external=found.any and not facts.external,
+        _dispatch(decided, ctx),
+        tuple(_chains(decided, ctx)) if found.any else (),
+        no_local_internal=found.any and not decided.internal,
+        no_local_external=found.any and not decided.external,
     )
 
 
-def _dispatch(facts: _Facts, ctx: Context) -> dict[Top, tuple[Rule, ...]]:
-    port, name = facts.port, facts.port.name
+def _dispatch(decided: _Decisions, ctx: Context) -> dict[Top, tuple[Rule, ...]]:
+    port, name = decided.port, decided.port.name
     rows: dict[Top, list[Rule]] = {}
 
     def add(top: Top, *parts: Words | str) -> None:
         rows.setdefault(top, []).append(rule(*parts))
 
-    if facts.internal:
-        target = jump(facts.internal_chain)
-        add(NAT_SERVICES, comment(f"{name} cluster IP"), facts.match, _to(port.cluster_ip, port.port), target)
+    if decided.internal:
+        target = jump(decided.internal_chain)
+        add(NAT_SERVICES, comment(f"{name} cluster IP"), decided.match, _to(port.cluster_ip, port.port), target)
     else:
-        add(FILTER_SERVICES, _refused(facts), facts.match, _to(port.cluster_ip, port.port), _refusal(facts))
+        add(FILTER_SERVICES, _refused(decided), decided.match, _to(port.cluster_ip, port.port), _refusal(decided))
 
     for address in port.external_ips:
-        if facts.found.any:
-            target = jump(facts.names.external)
-            add(NAT_SERVICES, comment(f"{name} external IP"), facts.match, _to(address, port.port), target)
-        if not facts.external:
-            add(FILTER_EXTERNAL, _refused(facts), facts.match, _to(address, port.port), _refusal(facts))
+        if decided.found.any:
+            target = jump(decided.names.external)
+            add(NAT_SERVICES, comment(f"{name} external IP"), decided.match, _to(address, port.port), target)
+        if not decided.external:
+            add(FILTER_EXTERNAL, _refused(decided), decided.match, _to(address, port.port), _refusal(decided))
 
-    _load_balancers(facts, add)
+    _load_balancers(decided, add)
     if port.node_port:
-        _node_port(facts, ctx, add)
+        _node_port(decided, ctx, add)
     if port.health_check_node_port:
         label = comment(f"{name} health check node port")
         dport = ("--dport", str(port.health_check_node_port))
@@ -112,96 +115,96 @@ def _dispatch(facts: _Facts, ctx: Context) -> dict[Top, tuple[Rule, ...]]:
     return {top: tuple(rules) for top, rules in rows.items()}
 
 
-def _load_balancers(facts: _Facts, add: _Add) -> None:
-    port, name = facts.port, facts.port.name
-    chain = facts.names.firewall if facts.firewalled else facts.names.external
+def _load_balancers(decided: _Decisions, add: _Add) -> None:
+    port, name = decided.port, decided.port.name
+    chain = decided.names.firewall if decided.firewalled else decided.names.external
     for address in port.load_balancer_ips:
         to = _to(address, port.port)
-        if facts.found.any:
-            add(NAT_SERVICES, comment(f"{name} loadbalancer IP"), facts.match, to, jump(chain))
-        if facts.firewalled:
-            label = comment(f"{name} traffic not accepted by {facts.names.firewall}")
-            add(FILTER_FIREWALL, label, facts.match, to, jump("DROP"))
-    if not facts.external:
+        if decided.found.any:
+            add(NAT_SERVICES, comment(f"{name} loadbalancer IP"), decided.match, to, jump(chain))
+        if decided.firewalled:
+            label = comment(f"{name} traffic not accepted by {decided.names.firewall}")
+            add(FILTER_FIREWALL, label, decided.match, to, jump("DROP"))
+    if not decided.external:
         for address in port.load_balancer_ips:
-            add(FILTER_EXTERNAL, _refused(facts), facts.match, _to(address, port.port), _refusal(facts))
+            add(FILTER_EXTERNAL, _refused(decided), decided.match, _to(address, port.port), _refusal(decided))
 
 
-def _node_port(facts: _Facts, ctx: Context, add: _Add) -> None:
-    dport = ("--dport", str(facts.port.node_port))
-    label, target = comment(str(facts.port.name)), jump(facts.names.external)
-    if facts.found.any:
+def _node_port(decided: _Decisions, ctx: Context, add: _Add) -> None:
+    dport = ("--dport", str(decided.port.node_port))
+    label, target = comment(str(decided.port.name)), jump(decided.names.external)
+    if decided.found.any:
         if ctx.family is Family.IPV4 and ctx.localhost_node_ports and LOCALHOST_COUNTER in ctx.counters:
             counter = ("-m", "nfacct", "--nfacct-name", LOCALHOST_COUNTER)
-            add(NAT_NODE_PORTS, label, facts.match, "-d", "127.0.0.0/8", dport, counter, target)
-        add(NAT_NODE_PORTS, label, facts.match, dport, target)
-    if not facts.external:
+            add(NAT_NODE_PORTS, label, decided.match, "-d", "127.0.0.0/8", dport, counter, target)
+        add(NAT_NODE_PORTS, label, decided.match, dport, target)
+    if not decided.external:
         local = ("-m", "addrtype", "--dst-type", "LOCAL")
-        add(FILTER_EXTERNAL, _refused(facts), local, facts.match, dport, _refusal(facts))
+        add(FILTER_EXTERNAL, _refused(decided), local, decided.match, dport, _refusal(decided))
 
 
-def _chains(facts: _Facts, ctx: Context) -> list[Chain]:
-    port, names, found = facts.port, facts.names, facts.found
+def _chains(decided: _Decisions, ctx: Context) -> list[Chain]:
+    port, names, found = decided.port, decided.names, decided.found
     chains: list[Chain] = []
-    # The mark rule comes first in whichever policy chain serves the cluster IP.
-    marked = {facts.internal_chain: _internal_mark(facts, ctx)} if facts.internal else {}
+    # The mark rule comes first in the policy chain that serves the cluster IP.
+    marked = {decided.internal_chain: _internal_mark(decided, ctx)} if decided.internal else {}
     if port.externally_accessible:
-        chains.append(Chain(names.external, tuple(_external(facts, ctx))))
-    if facts.firewalled:
-        chains.append(Chain(names.firewall, tuple(_firewall(facts, ctx))))
+        chains.append(Chain(names.external, tuple(_external(decided, ctx))))
+    if decided.firewalled:
+        chains.append(Chain(names.firewall, tuple(_firewall(decided, ctx))))
     if found.cluster and port.uses_cluster_endpoints:
-        rules = (*marked.get(names.cluster, ()), *_to_endpoints(facts, found.cluster, ctx))
+        rules = (*marked.get(names.cluster, ()), *_to_endpoints(decided, found.cluster, ctx))
         chains.append(Chain(names.cluster, rules))
     if found.local and port.uses_local_endpoints:
-        rules = (*marked.get(names.local, ()), *_to_endpoints(facts, found.local, ctx))
+        rules = (*marked.get(names.local, ()), *_to_endpoints(decided, found.local, ctx))
         chains.append(Chain(names.local, rules))
     for endpoint in found.reachable:
-        chains.append(_endpoint(facts, endpoint, ctx))
+        chains.append(_endpoint(decided, endpoint, ctx))
     return chains
 
 
-def _internal_mark(facts: _Facts, ctx: Context) -> tuple[Rule, ...]:
-    """Traffic to the cluster IP from outside the cluster may have to cross nodes: masquerade it."""
+def _internal_mark(decided: _Decisions, ctx: Context) -> tuple[Rule, ...]:
+    """Masquerade traffic to the cluster IP from outside the cluster: it may be sent to another node."""
     if not ctx.masquerade_all and not ctx.detector:
         return ()
     outside = () if ctx.masquerade_all else ctx.detector.if_not_local
-    port = facts.port
+    port = decided.port
     label = comment(f"{port.name} cluster IP")
-    return (rule(label, facts.match, _to(port.cluster_ip, port.port), outside, _MARK_MASQ),)
+    return (rule(label, decided.match, _to(port.cluster_ip, port.port), outside, _MARK_MASQ),)
 
 
-def _external(facts: _Facts, ctx: Context) -> list[Rule]:
-    name, cluster = facts.port.name, jump(facts.names.cluster)
+def _external(decided: _Decisions, ctx: Context) -> list[Rule]:
+    name, cluster = decided.port.name, jump(decided.names.cluster)
     rules = []
-    if not facts.port.external_local:
+    if not decided.port.external_local:
         rules.append(rule(comment(f"masquerade traffic for {name} external destinations"), _MARK_MASQ))
     else:
         here = ("-m", "addrtype", "--src-type", "LOCAL")
         if ctx.detector:
-            # A pod's traffic is subject to neither policy: as if it went out to a load balancer and came back.
+            # Neither policy applies to a pod's traffic: treat it as if it went out to a load balancer and came back.
             label = comment(f"pod traffic for {name} external destinations")
             rules.append(rule(label, ctx.detector.if_local, cluster))
         rules.append(rule(comment(f"masquerade LOCAL traffic for {name} external destinations"), here, _MARK_MASQ))
         rules.append(rule(comment(f"route LOCAL traffic for {name} external destinations"), here, cluster))
-    if facts.external:
-        rules.append(rule(jump(facts.external_policy_chain)))
+    if decided.external:
+        rules.append(rule(jump(decided.external_policy_chain)))
     return rules
 
 
-def _firewall(facts: _Facts, ctx: Context) -> list[Rule]:
-    port, accept = facts.port, jump(facts.names.external)
+def _firewall(decided: _Decisions, ctx: Context) -> list[Rule]:
+    port, accept = decided.port, jump(decided.names.external)
     label = comment(f"{port.name} loadbalancer IP")
     rules = [rule(label, "-s", cidr, accept) for cidr in port.source_ranges]
     if any(_contains(cidr, ctx.node_ip) for cidr in port.source_ranges):
-        # A load balancer's address is often local to the node: then that is the source of the node's own requests.
+        # A load balancer's address is often local to the node, and then the source of the node's own requests.
         rules.extend([rule(label, "-s", address, accept) for address in port.load_balancer_ips])
     rules.append(rule(comment(f"other traffic to {port.name} will be dropped by KUBE-PROXY-FIREWALL")))
     return rules
 
 
-def _to_endpoints(facts: _Facts, endpoints: Endpoints, ctx: Context) -> list[Rule]:
-    port = facts.port
-    chains = [facts.endpoint_chains[endpoint.ip, endpoint.port] for endpoint in endpoints]
+def _to_endpoints(decided: _Decisions, endpoints: Endpoints, ctx: Context) -> list[Rule]:
+    port = decided.port
+    chains = [decided.endpoint_chains[endpoint.ip, endpoint.port] for endpoint in endpoints]
     labels = [() if ctx.large else comment(f"{port.name} -> {endpoint}") for endpoint in endpoints]
     rules = []
     if port.affinity_seconds:
@@ -216,13 +219,13 @@ def _to_endpoints(facts: _Facts, endpoints: Endpoints, ctx: Context) -> list[Rul
     return rules
 
 
-def _endpoint(facts: _Facts, endpoint: Endpoint, ctx: Context) -> Chain:
-    port = facts.port
-    name = facts.endpoint_chains[endpoint.ip, endpoint.port]
+def _endpoint(decided: _Decisions, endpoint: Endpoint, ctx: Context) -> Chain:
+    port = decided.port
+    name = decided.endpoint_chains[endpoint.ip, endpoint.port]
     label = () if ctx.large else comment(str(port.name))
     remember = ("-m", "recent", "--name", name, "--set") if port.affinity_seconds else ()
     hairpin = rule(label, "-s", endpoint.ip, _MARK_MASQ)
-    dnat = rule(label, remember, facts.match, jump("DNAT"), "--to-destination", str(endpoint))
+    dnat = rule(label, remember, decided.match, jump("DNAT"), "--to-destination", str(endpoint))
     return Chain(name, (hairpin, dnat))
 
 
@@ -235,13 +238,13 @@ def _to(address: str, port: int) -> Words:
     return ("-d", address, "--dport", str(port))
 
 
-def _refused(facts: _Facts) -> Words:
-    return comment(f"{facts.port.name} has no {'local ' if facts.found.any else ''}endpoints")
+def _refused(decided: _Decisions) -> Words:
+    return comment(f"{decided.port.name} has no {'local ' if decided.found.any else ''}endpoints")
 
 
-def _refusal(facts: _Facts) -> Words:
-    """Endpoints elsewhere only: drop, so that a load balancer does not take the refusal for a dead Service."""
-    return jump("DROP" if facts.found.any else "REJECT")
+def _refusal(decided: _Decisions) -> Words:
+    """With endpoints on other nodes only, drop: a load balancer would take a REJECT for a dead Service."""
+    return jump("DROP" if decided.found.any else "REJECT")
 
 
 def _contains(cidr: str, address: str) -> bool:

@@ -1,11 +1,12 @@
-"""From what is desired and what stands in the kernel to the transactions between the two. Pure.
+"""Plans the iptables-restore transactions that lead from the kernel's rules to the desired ones. Pure.
 
-`Standing` is what our own writes have left in the kernel; it is never read back on the hot path. A change
-of one Service writes that Service's chains, and a dispatch chain only when its rules really differ.
+Upstream's counterpart is syncProxyRules in pkg/proxy/iptables/proxier.go. `AppliedState` is what our own writes have
+left in the kernel, so a partial sync reads nothing back: a change of one Service writes that Service's chains, and a
+dispatch chain only if its rules differ.
 
-A transaction with many chains is quadratic in iptables-nft-restore, so a large one is split: first the
-chains of the service ports in groups, which no dispatch rule points to yet (or, after a restart, each
-group replaced as a whole), then one atomic input with the dispatch, and last what is no longer used.
+iptables-nft-restore takes quadratic time in the chains of one input, so a large transaction is split: first the chains
+of the service ports, in groups, which no dispatch rule refers to yet (after a restart each group is replaced as a
+whole), then one atomic input with the dispatch chains, and last the deletion of unused chains.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Collection, Generator, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from nodelib.firewall.canonical import chain_fingerprint, missing_jumps, standing_jumps
+from nodelib.firewall.canonical import chain_fingerprint, missing_jumps, present_jumps
 from nodelib.firewall.objects import Chain, Change, Family, Rule, TableChange, TableContent
 from proxy.model import Desired, ServicePortName
 from proxy.plan.context import Context
@@ -24,27 +25,27 @@ from proxy.plan.iptables.names import is_service_chain
 from proxy.plan.iptables.ports import DISPATCH, PortRules, Top, port_rules
 
 _CANARY = Chain(fixed.CANARY)
-LARGE_CLUSTER_ENDPOINTS = 1000  # as upstream
+LARGE_CLUSTER_ENDPOINTS = 1000  # as upstream: with more, rules of endpoints have no comments
 GROUP_CHAINS = 750  # chains in one input: 250 Services with two endpoints
 
 
-class Mark(NamedTuple):
-    """What is kept of a chain that was written: enough to tell another one from it."""
+class ChainDigest(NamedTuple):
+    """What is kept of a chain that was written: enough to notice that another one differs."""
 
     hash: int
     rules: int
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """What the kernel has: rules of the dispatch, and of each port's chains a mark.
+class AppliedState:
+    """What our writes have left in the kernel: rules of the dispatch chains, and a digest of each port's own chains.
 
-    `large`: comments of endpoints are left out, as the last full sync decided it. A sync of single ports keeps to
-    that, or all other chains would differ from what they should be at the moment when the cluster gets large.
+    `large`: the last full sync decided that endpoints' rules have no comments. A partial sync keeps that decision: the
+    chains that it does not write were made by it, too.
     """
 
     ports: Mapping[ServicePortName, PortRules] = field(default_factory=dict)
-    chains: Mapping[ServicePortName, Mapping[str, Mark]] = field(default_factory=dict)
+    chains: Mapping[ServicePortName, Mapping[str, ChainDigest]] = field(default_factory=dict)
     tops: Mapping[Top, tuple[Rule, ...]] = field(default_factory=dict)
     rules: int = 0  # in `chains`
     large: bool = False
@@ -52,16 +53,16 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Transactions in their order, what stands after them, and numbers for the metrics."""
+    """Transactions in their order, the state after them, and rule counts by table for the metrics."""
 
     changes: tuple[Change, ...]
-    standing: Standing
-    rules_total: Mapping[str, int]  # by table
+    applied: AppliedState
+    rules_total: Mapping[str, int]
     rules_written: Mapping[str, int]
 
 
 def plan_full(desired: Desired, ctx: Context, kernel: Mapping[str, TableContent]) -> Plan:
-    """Everything, whatever was written before; all of `full_stages` at once."""
+    """A full sync, whatever was written before: all of `full_stages` at once."""
     return _all_at_once(full_stages(desired, ctx, kernel))
 
 
@@ -75,10 +76,10 @@ def _all_at_once(stages: Generator[Change, None, Plan]) -> Plan:
 
 
 def full_stages(desired: Desired, ctx: Context, kernel: Mapping[str, TableContent]) -> Generator[Change, None, Plan]:
-    """The transactions of a full sync as they get ready, so that one is written while the next is planned.
+    """The transactions of a full sync one by one, so that one is written while the next is planned.
 
-    `kernel` has the tables as read just now (mangle, filter, nat). Chains that stand exactly as they should are left
-    as they are: a restart writes next to nothing. The returned plan has no changes of its own.
+    `kernel` has the tables mangle, filter and nat as read just now. Chains that are right already are not written, so
+    a restart writes next to nothing. The returned plan has no changes of its own.
     """
     large = desired.endpoint_count > LARGE_CLUSTER_ENDPOINTS
     return _stages(desired, replace(ctx, large=large), kernel)
@@ -87,7 +88,7 @@ def full_stages(desired: Desired, ctx: Context, kernel: Mapping[str, TableConten
 def _stages(desired: Desired, ctx: Context, kernel: Mapping[str, TableContent]) -> Generator[Change, None, Plan]:
     written: Counter[str] = Counter()
     ports: dict[ServicePortName, PortRules] = {}
-    marks: dict[ServicePortName, Mapping[str, Mark]] = {}
+    digests: dict[ServicePortName, Mapping[str, ChainDigest]] = {}
     pending: list[Chain] = []
     split = False
     for name, port in desired.ports.items():
@@ -98,21 +99,21 @@ def _stages(desired: Desired, ctx: Context, kernel: Mapping[str, TableContent]) 
             yield _counted(_group(pending, ctx, first=not split), written)
             pending, split = [], True
         pending.extend(missing)
-        # Of the chains only names and marks are kept; the dispatch is needed again.
-        ports[name], marks[name] = replace(rules, chains=()), _marks(rules.chains)
+        # Only names and digests of the chains are kept; the dispatch rules are needed again.
+        ports[name], digests[name] = replace(rules, chains=()), _digests(rules.chains)
     if pending and (split or len(pending) > GROUP_CHAINS):
         yield _counted(_group(pending, ctx, first=not split), written)
         pending = []
     tops = _fill_all(ports, ctx)
-    wanted = {chain for chains in marks.values() for chain in chains}
+    wanted = {chain for chains in digests.values() for chain in chains}
     stale = [name for name in kernel["nat"].chains if is_service_chain(name) and name not in wanted]
     for change in _transactions([tuple(pending)] if pending else [], _final(tops, kernel, ctx), stale):
         yield _counted(change, written)
-    return _finished(written, Standing(ports, marks, tops, sum(map(_rules, marks.values())), ctx.large))
+    return _finished(written, AppliedState(ports, digests, tops, sum(map(_rules, digests.values())), ctx.large))
 
 
 def next_stage(stages: Generator[Change, None, Plan]) -> Change | Plan:
-    """The next transaction; after the last one the plan."""
+    """The next transaction, or after the last one the plan."""
     try:
         return next(stages)
     except StopIteration as end:
@@ -126,12 +127,12 @@ def _group(chains: Iterable[Chain], ctx: Context, *, first: bool) -> Change:
 
 
 def _final(tops: Mapping[Top, tuple[Rule, ...]], kernel: Mapping[str, TableContent], ctx: Context) -> Change:
-    """The dispatch and what leads to it, as far as it does not stand."""
+    """The dispatch chains and the jumps to them, as far as the kernel does not have them."""
     missing = {
         table: missing_jumps(kernel[table], (*fixed.jumps(table), *fixed.kubelet_jumps(table)), ctx.family)
         for table in ("filter", "nat")
     }
-    # The kubelet's jumps need their chain even where we put nothing into it.
+    # The jumps to KUBE-FIREWALL need the chain even where we put nothing into it.
     extra = () if fixed.FIREWALL in tops or kernel["filter"].has(fixed.FIREWALL[1]) else (Chain(fixed.FIREWALL[1]),)
     return (
         TableChange("mangle", _missing((_CANARY,), kernel["mangle"], ctx)),
@@ -148,28 +149,28 @@ def _final(tops: Mapping[Top, tuple[Rule, ...]], kernel: Mapping[str, TableConte
     )
 
 
-def plan_partial(desired: Desired, changed: Collection[ServicePortName], ctx: Context, standing: Standing) -> Plan:
-    """Write what differs for the ports in `changed`; all others are as they stand."""
-    ctx = replace(ctx, large=standing.large)
+def plan_partial(desired: Desired, changed: Collection[ServicePortName], ctx: Context, applied: AppliedState) -> Plan:
+    """A partial sync: what differs for the ports in `changed`. All others stay as they are."""
+    ctx = replace(ctx, large=applied.large)
     fresh = _plan_ports(desired, [name for name in changed if name in desired.ports], ctx)
-    ports, chains = dict(standing.ports), dict(standing.chains)
+    ports, chains = dict(applied.ports), dict(applied.chains)
     groups: list[tuple[Chain, ...]] = []
     stale: list[str] = []
     touched: set[Top] = set()
-    rules = standing.rules
+    rules = applied.rules
     for name in changed:
-        old, new = standing.ports.get(name), fresh.get(name)
+        old, new = applied.ports.get(name), fresh.get(name)
         touched.update(_differing(old, new))
         before = chains.pop(name, {})
         ports.pop(name, None)
-        marks = _marks(new.chains) if new else {}
+        digests = _digests(new.chains) if new else {}
         if new:
-            ports[name], chains[name] = new, marks
-            groups.append(tuple([chain for chain in new.chains if before.get(chain.name) != marks[chain.name]]))
-        stale.extend([chain for chain in before if chain not in marks])
-        rules += _rules(marks) - _rules(before)
+            ports[name], chains[name] = new, digests
+            groups.append(tuple([chain for chain in new.chains if before.get(chain.name) != digests[chain.name]]))
+        stale.extend([chain for chain in before if chain not in digests])
+        rules += _rules(digests) - _rules(before)
     order = sorted(ports) if touched else []
-    tops = {**standing.tops, **{top: fixed.fill(top, ports, order, ctx) for top in touched}}
+    tops = {**applied.tops, **{top: fixed.fill(top, ports, order, ctx) for top in touched}}
     final = (
         TableChange("filter", _top_chains("filter", touched, tops)),
         TableChange("nat", _top_chains("nat", touched, tops)),
@@ -179,11 +180,11 @@ def plan_partial(desired: Desired, changed: Collection[ServicePortName], ctx: Co
     for change in changes:
         _counted(change, written)
     ports.update(_slim(fresh))
-    return replace(_finished(written, Standing(ports, chains, tops, rules, standing.large)), changes=changes)
+    return replace(_finished(written, AppliedState(ports, chains, tops, rules, applied.large)), changes=changes)
 
 
 def plan_cleanup(kernel: Mapping[str, TableContent], family: Family) -> Change:
-    """Remove every chain and jump of ours that stands; KUBE-FIREWALL stays, it is the kubelet's as well."""
+    """Remove all our chains and jumps except KUBE-FIREWALL, which the kubelet uses too."""
     tops = {(table, fixed.CANARY) for table in fixed.TABLES} | set(fixed.top_chains(Context())) - {fixed.FIREWALL}
     changes = []
     for table in fixed.TABLES:
@@ -192,23 +193,23 @@ def plan_cleanup(kernel: Mapping[str, TableContent], family: Family) -> Change:
             for name in kernel[table].chains
             if (table, name) in tops or (table == "nat" and is_service_chain(name))
         ]
-        jumps = standing_jumps(kernel[table], fixed.jumps(table), family)
+        jumps = present_jumps(kernel[table], fixed.jumps(table), family)
         changes.append(TableChange(table, remove_jumps=jumps, delete=tuple(ours)))
     return tuple(changes)
 
 
 def drift(desired: Desired, ctx: Context, kernel: Mapping[str, TableContent], *, large: bool) -> list[str]:
-    """What somebody else changed, in words; `kernel` as for plan_full, `large` as it stands."""
+    """What somebody else changed, one sentence each. `kernel` as for plan_full, `large` as in the applied state."""
     found = []
     for change in _all_at_once(_stages(desired, replace(ctx, large=large), kernel)).changes:
         for one in change:
             for chain in one.chains:
                 there = kernel[one.table].has(chain.name)
-                # KUBE-FIREWALL is the kubelet's as well: two that correct each other would never rest.
+                # The kubelet writes KUBE-FIREWALL too: two programs that correct each other would never stop.
                 if not there or (one.table, chain.name) != fixed.FIREWALL:
                     found.append(f"{one.table} {chain.name} is {'not as we wrote it' if there else 'gone'}")
             found += [f"the jump from {one.table} {gone.chain} to {gone.rule.target} is gone" for gone in one.add_jumps]
-            found += [f"{one.table} {name} is nobody's" for name in one.delete]
+            found += [f"{one.table} {name} belongs to no Service" for name in one.delete]
     return found
 
 
@@ -222,7 +223,7 @@ def _fill_all(ports: Mapping[ServicePortName, PortRules], ctx: Context) -> dict[
 
 
 def _transactions(groups: list[tuple[Chain, ...]], final: Change, stale: list[str]) -> tuple[Change, ...]:
-    """One atomic input when it is small, else groups of chains, the dispatch, and the deletions."""
+    """One atomic input if it is small, else groups of chains, then the dispatch, then the deletions."""
     count = sum(len(group) for group in groups)
     before: list[tuple[Chain, ...]] = []
     after: list[list[str]] = []
@@ -242,7 +243,7 @@ def _transactions(groups: list[tuple[Chain, ...]], final: Change, stale: list[st
 
 
 def _packed(groups: list[tuple[Chain, ...]]) -> list[tuple[Chain, ...]]:
-    """Whole ports together, about GROUP_CHAINS chains in each."""
+    """Groups of about GROUP_CHAINS chains; the chains of one port stay together."""
     packed: list[tuple[Chain, ...]] = []
     current: list[Chain] = []
     for group in groups:
@@ -266,7 +267,7 @@ def _differing(old: PortRules | None, new: PortRules | None) -> list[Top]:
 
 
 def _missing(chains: tuple[Chain, ...], content: TableContent, ctx: Context) -> tuple[Chain, ...]:
-    """Those of `chains` that do not stand exactly so in the kernel."""
+    """Those of `chains` that the kernel does not have exactly like this."""
     return tuple(
         [
             chain
@@ -277,29 +278,29 @@ def _missing(chains: tuple[Chain, ...], content: TableContent, ctx: Context) -> 
     )
 
 
-def _marks(chains: Iterable[Chain]) -> dict[str, Mark]:
-    return {chain.name: Mark(hash(chain), len(chain.rules)) for chain in chains}
+def _digests(chains: Iterable[Chain]) -> dict[str, ChainDigest]:
+    return {chain.name: ChainDigest(hash(chain), len(chain.rules)) for chain in chains}
 
 
-def _rules(marks: Mapping[str, Mark]) -> int:
-    return sum([mark.rules for mark in marks.values()])
+def _rules(digests: Mapping[str, ChainDigest]) -> int:
+    return sum([digest.rules for digest in digests.values()])
 
 
 def _slim(ports: Mapping[ServicePortName, PortRules]) -> dict[ServicePortName, PortRules]:
-    """Without the chains: of those only names and marks are kept, the dispatch is needed again."""
+    """Without their chains: only names and digests of these are kept; the dispatch rules are needed again."""
     return {name: replace(rules, chains=()) for name, rules in ports.items()}
 
 
 def _counted(change: Change, written: Counter[str]) -> Change:
-    """`change` itself, its rules added to `written`."""
+    """`change` itself, after adding its rules to `written`."""
     for table in change:
         written[table.table] += table.rule_count
     return change
 
 
-def _finished(written: Mapping[str, int], standing: Standing) -> Plan:
+def _finished(written: Mapping[str, int], applied: AppliedState) -> Plan:
     total = {"filter": 0, "nat": 0}
-    for (table_name, _), rules in standing.tops.items():
+    for (table_name, _), rules in applied.tops.items():
         total[table_name] += len(rules)
-    total["nat"] += standing.rules
-    return Plan((), standing, total, {table: written.get(table, 0) for table in total})
+    total["nat"] += applied.rules
+    return Plan((), applied, total, {table: written.get(table, 0) for table in total})

@@ -1,11 +1,11 @@
-"""What the table consists of: its sets and maps, the key of each, and the fixed chains, as text for `nft -f`.
+"""The layout of our table: its sets and maps, their keys, and the chains that depend on no Service. Pure.
 
-A Service costs elements, never chains or sets of its own: upstream's chain and map for each Service make a sync
-quadratic, since each rule that is added makes the kernel look at every map (kubernetes/kubernetes#140723). The
-chains that choose an endpoint are one for each *number* of endpoints, because `numgen` needs a constant.
+A Service consists of map elements only; it has no chain or set of its own. Upstream's chain and map for each Service
+make a sync quadratic, because for each rule that is added the kernel walks every map (kubernetes/kubernetes#140723).
+Chains that choose an endpoint exist once for each *number* of endpoints, because `numgen` needs a constant.
 
-Every address at which a Service port is reached (cluster IP, external IP, load balancer IP, node IP and NodePort)
-is a *front*: protocol, address and port. All maps are keyed by it, so there is one way to look anything up.
+Every address at which a service port is reached (cluster IP, external IP, load balancer IP, node IP and NodePort) is a
+*frontend*: address, protocol and port. All maps are keyed by frontends, so every lookup is made in the same way.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from proxy.plan.context import Context, LocalDetector
 
 TABLE = "nodewright-proxy"
 LOCAL = 1 << 16  # index of the first endpoint of the "Local" traffic policy
-AFFINITY_SIZE = 262_144  # clients remembered; beyond it a new one is not, and connects all the same
+AFFINITY_SIZE = 262_144  # clients recorded; further ones are not, but they can connect
 
 SERVICES = "service-ips"
 ENDPOINTS = "endpoints"
@@ -57,7 +57,7 @@ AFFINITY = "affinity"
 
 @dataclass(frozen=True, slots=True)
 class SetSpec:
-    """`key` in words of nft with {addr} for the family's address type; `data` "" for a set."""
+    """A set, or with `data` a map. `key` and `data` are nft types, {addr} stands for the family's address type."""
 
     name: str
     key: str
@@ -66,46 +66,46 @@ class SetSpec:
     flags: str = ""
 
 
-_FRONT = "{addr} . inet_proto . inet_service"
+_FRONTEND = "{addr} . inet_proto . inet_service"
 
-# The sets that a sync fills. `affinity` is filled by packets.
+# The sets that a sync fills. The map `affinity` is filled by packets.
 SETS = (
     SetSpec(CLUSTER_IPS, "{addr}", "", "cluster IPs of all Services"),
-    SetSpec(SERVICES, _FRONT, "verdict", "where a packet to a Service goes"),
-    # A number has no type of its own in nft's words but "mark".
+    SetSpec(SERVICES, _FRONTEND, "verdict", "where a packet to a Service goes"),
+    # nft has no type for a plain number other than "mark".
     SetSpec(
         ENDPOINTS,
-        _FRONT + " . mark",
+        _FRONTEND + " . mark",
         "{addr} . inet_service",
         "endpoints by front and index; those of policy Local from index 65536 on",
     ),
-    SetSpec(SHORT_CIRCUIT, _FRONT, "verdict", "policy Local, packets of this node and of pods: all endpoints"),
-    SetSpec(LOCAL_POLICY, _FRONT, "verdict", "policy Local, packets from outside: endpoints of this node"),
-    SetSpec(NO_ENDPOINTS, _FRONT, "verdict", "Services that cannot answer: drop or reject"),
-    SetSpec(FIREWALLED, _FRONT, "", "load balancer IPs that not everybody may use"),
-    SetSpec(RANGES, _FRONT + " . {addr}", "", "who may use them", "flags interval;"),
-    SetSpec(STICKY, _FRONT, "verdict", "Services with session affinity, and how long it lasts"),
+    SetSpec(SHORT_CIRCUIT, _FRONTEND, "verdict", "policy Local, packets of this node and of pods: all endpoints"),
+    SetSpec(LOCAL_POLICY, _FRONTEND, "verdict", "policy Local, packets from outside: endpoints of this node"),
+    SetSpec(NO_ENDPOINTS, _FRONTEND, "verdict", "Services that cannot answer: drop or reject"),
+    SetSpec(FIREWALLED, _FRONTEND, "", "load balancer IPs that not everybody may use"),
+    SetSpec(RANGES, _FRONTEND + " . {addr}", "", "who may use them", "flags interval;"),
+    SetSpec(STICKY, _FRONTEND, "verdict", "Services with session affinity, and how long it lasts"),
     SetSpec(HAIRPIN, "{addr} . {addr} . inet_proto . inet_service", "", "an endpoint that reaches itself"),
 )
 FILLED = tuple([spec.name for spec in SETS])
 _AFFINITY = SetSpec(
     AFFINITY,
-    _FRONT + " . {addr}",
+    _FRONTEND + " . {addr}",
     "{addr} . inet_service",
     "front and client: the endpoint it used last",
     f"flags dynamic,timeout; size {AFFINITY_SIZE};",
 )
 
 
-FRONT: Key = (Field("daddr"), Field("protocol"), Field("dport"))
-# The same of a packet that has been translated.
+FRONTEND: Key = (Field("daddr"), Field("protocol"), Field("dport"))
+# The frontend of a packet that has been translated already.
 _ORIGINAL: Key = (Field("original-daddr"), Field("protocol"), Field("original-dport"))
 _CLIENT = Field("original-saddr")
 _IF_NEW = Connection("state", "new")
 _TRANSLATED = Connection("status", "dnat")
 _TO_MARK = Verdict("jump", "mark-for-masquerade")
 
-# Chains with a hook: type, hook, priority. As upstream: ranges are looked at before the destination is translated.
+# Chains with a hook: type, hook, priority. As upstream: source ranges are checked before the DNAT.
 HOOKS = {
     "firewall-prerouting": ("filter", "prerouting", -110),
     "firewall-output": ("filter", "output", -110),
@@ -131,7 +131,7 @@ _PLAIN = (
 
 
 def table_text(ctx: Context) -> str:
-    """Input for `nft -f` that creates what is missing of the table, its sets and its chains."""
+    """Input for `nft -f` that creates the table, its sets and its chains where they are missing."""
     kind = _ip(ctx)
     lines = [f'add table {kind} {TABLE} {{ comment "Services, written by nodewright proxy"; }}']
     lines += [_set_text(spec, ctx) for spec in (*SETS, _AFFINITY)]
@@ -142,7 +142,7 @@ def table_text(ctx: Context) -> str:
 
 
 def removal_text(family: Family) -> str:
-    """Remove the table; first added, because deleting what does not exist fails."""
+    """Input for `nft -f` that removes the table. It adds it first, because deleting a missing table fails."""
     kind = "ip" if family is Family.IPV4 else "ip6"
     return f"add table {kind} {TABLE}\ndelete table {kind} {TABLE}\n"
 
@@ -156,8 +156,12 @@ def _set_text(spec: SetSpec, ctx: Context) -> str:
 
 
 def fixed_chains(ctx: Context) -> dict[str, tuple[NftRule, ...]]:
-    """The rules that do not depend on any Service."""
-    check_ranges = (InSet(FRONT, FIREWALLED), InSet((*FRONT, Field("saddr")), RANGES, negated=True), Verdict("drop"))
+    """The rules that depend on no Service, by chain."""
+    check_ranges = (
+        InSet(FRONTEND, FIREWALLED),
+        InSet((*FRONTEND, Field("saddr")), RANGES, negated=True),
+        Verdict("drop"),
+    )
     new_remembered = rule(_IF_NEW, _TRANSLATED, Verdict("jump", "remember"))
     firewall, answerable, cluster_ips = (
         rule(_IF_NEW, Verdict("jump", f"{name}-check")) for name in ("firewall", "endpoints", "cluster-ips")
@@ -166,9 +170,9 @@ def fixed_chains(ctx: Context) -> dict[str, tuple[NftRule, ...]]:
         "reject-chain": (rule(Reject()),),
         "mark-for-masquerade": (rule(SetMark(_mark(ctx))),),
         "external-local": _external_local(ctx),
-        "services": (*_cluster_ip_mark(ctx), rule(VerdictOf(FRONT, SERVICES))),
+        "services": (*_cluster_ip_mark(ctx), rule(VerdictOf(FRONTEND, SERVICES))),
         "firewall-check": (rule(*check_ranges),),
-        "endpoints-check": (rule(VerdictOf(FRONT, NO_ENDPOINTS)),),
+        "endpoints-check": (rule(VerdictOf(FRONTEND, NO_ENDPOINTS)),),
         "cluster-ips-check": _cluster_ips_check(ctx),
         "masquerading": _masquerading(ctx),
         "remember": (rule(VerdictOf(_ORIGINAL, STICKY)),),
@@ -185,22 +189,24 @@ def fixed_chains(ctx: Context) -> dict[str, tuple[NftRule, ...]]:
 
 
 def chain_rules(name: str) -> tuple[NftRule, ...]:
-    """The rules of a chain that is made on demand; the name says all."""
+    """The rules of a chain that is made on demand. They follow from its name."""
     for prefix in ("external-", "sticky-"):
         if name.startswith(prefix):
             on = rule(Verdict("goto", name.removeprefix(prefix)))
-            first = rule(_TO_MARK) if prefix == "external-" else rule(TranslateTo((*FRONT, Field("saddr")), AFFINITY))
+            first = (
+                rule(_TO_MARK) if prefix == "external-" else rule(TranslateTo((*FRONTEND, Field("saddr")), AFFINITY))
+            )
             return (first, on)
     word, _, text = name.rpartition("-")
     number = int(text)
     if word == "remember":
         return (rule(Remember((*_ORIGINAL, _CLIENT), (Field("daddr"), Field("dport")), AFFINITY, number)),)
     choice = Field("random", number, LOCAL if word == "local" else 0)
-    return (rule(TranslateTo((*FRONT, choice), ENDPOINTS)),)
+    return (rule(TranslateTo((*FRONTEND, choice), ENDPOINTS)),)
 
 
 def needed_chains(name: str) -> tuple[str, ...]:
-    """`name` and the chains it goes to that are made on demand too, targets first."""
+    """`name` and the on-demand chains that it leads to, targets first."""
     for prefix in ("external-", "sticky-"):
         if name.startswith(prefix):
             return (*needed_chains(name.removeprefix(prefix)), name)
@@ -208,12 +214,12 @@ def needed_chains(name: str) -> tuple[str, ...]:
 
 
 def fixed_messages(ctx: Context) -> list[Message]:
-    """The fixed rules written anew."""
+    """Messages that replace the rules of all fixed chains."""
     return _written(fixed_chains(ctx), ctx)
 
 
 def chain_messages(names: Iterable[str], ctx: Context) -> list[Message]:
-    """Chains on demand, created or written anew, targets before who goes there."""
+    """Messages that create on-demand chains or replace their rules. `names`: targets before their users."""
     chains = {name: chain_rules(name) for name in names}
     return [wire.new_chain(TABLE, name) for name in chains] + _written(chains, ctx)
 
@@ -226,19 +232,19 @@ def _written(chains: Mapping[str, tuple[NftRule, ...]], ctx: Context) -> list[Me
 
 
 def _external_local(ctx: Context) -> tuple[NftRule, ...]:
-    """Policy Local does not bind pods and the node itself: as if they went out to a load balancer and came back."""
-    around = VerdictOf(FRONT, SHORT_CIRCUIT)
+    """Policy Local does not apply to pods and the node itself, as if they went out to a load balancer and back."""
+    around = VerdictOf(FRONTEND, SHORT_CIRCUIT)
     pods = (rule(local_match(ctx.detector), around, comment="short-circuit pod traffic"),) if ctx.detector else ()
     return (
         *pods,
         rule(FromThisNode(), _TO_MARK),
         rule(FromThisNode(), around, comment="short-circuit local traffic"),
-        rule(VerdictOf(FRONT, LOCAL_POLICY)),
+        rule(VerdictOf(FRONTEND, LOCAL_POLICY)),
     )
 
 
 def _cluster_ip_mark(ctx: Context) -> tuple[NftRule, ...]:
-    """Traffic to a cluster IP from outside the cluster may have to cross nodes: masquerade it."""
+    """Masquerade traffic to a cluster IP from outside the cluster: it may be sent to another node."""
     to = InSet((Field("daddr"),), CLUSTER_IPS)
     if ctx.masquerade_all:
         return (rule(to, _TO_MARK, comment="masquerade all clusterIP traffic"),)
@@ -256,14 +262,14 @@ def _cluster_ips_check(ctx: Context) -> tuple[NftRule, ...]:
 def _masquerading(ctx: Context) -> tuple[NftRule, ...]:
     itself = (Field("saddr"), Field("daddr"), Field("protocol"), Field("dport"))
     return (
-        # Cleared, so that a packet that passes here a second time is not masqueraded again.
+        # Cleared, so that a packet that comes here a second time is not masqueraded again.
         rule(Marked(_mark(ctx)), SetMark(_mark(ctx), clear=True), Masquerade()),
         rule(_TRANSLATED, InSet(itself, HAIRPIN), Masquerade()),
     )
 
 
 def local_match(detector: LocalDetector, *, negated: bool = False) -> From | FromInterface:
-    """Is this a packet of the cluster's pods?"""
+    """Matches packets of the cluster's pods."""
     if detector.cidr:
         return From(detector.cidr, negated)
     name = detector.interface

@@ -1,6 +1,7 @@
-"""One service port as elements of the shared maps.
+"""Encodes one service port as elements of the shared maps. Pure.
 
-What goes where follows upstream pkg/proxy/nftables/proxier.go (syncProxyRules); the layout is ours (layout.py).
+Which traffic goes where follows syncProxyRules in upstream pkg/proxy/nftables/proxier.go; the layout is our own, see
+`layout.py`.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from proxy.plan.context import Context
 from proxy.plan.nftables import layout
 from proxy.plan.topology import Categories, Endpoints, categorize
 
-_PROTOCOL = {"TCP": 6, "UDP": 17, "SCTP": 132}  # of IP
-_INDEX = struct.Struct("=I")  # numgen puts its number into a register in the order of the host
+_PROTOCOL = {"TCP": 6, "UDP": 17, "SCTP": 132}  # IP protocol numbers
+_INDEX = struct.Struct("=I")  # numgen writes its number in host byte order
 _PORT = struct.Struct(">Hxx")
 
 
-class Front(NamedTuple):
+class Frontend(NamedTuple):
     """An address at which a service port is reached."""
 
     address: str
@@ -37,9 +38,9 @@ class Front(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PortElements:
-    """`fronts` belong to this port alone; `shared` elements may be those of other ports as well."""
+    """The elements of one port. Other ports may have the same `shared` ones; `chains`: the on-demand chains in use."""
 
-    fronts: dict[Front, tuple[Element, ...]]
+    frontends: dict[Frontend, tuple[Element, ...]]
     shared: tuple[Element, ...] = ()
     chains: frozenset[str] = field(default=frozenset())
     no_local_internal: bool = False
@@ -47,7 +48,7 @@ class PortElements:
 
 
 @dataclass(frozen=True, slots=True)
-class _Facts:
+class _Decisions:
     """What is decided about one port before anything is encoded."""
 
     port: ServicePort
@@ -56,7 +57,7 @@ class _Facts:
     external: bool  # has endpoints for traffic from outside
 
     def chain(self, *, local: bool) -> str:
-        """Where traffic under that policy goes, "" when nobody is there."""
+        """The chain for traffic under that policy, "" when it has no endpoint."""
         count = len(self.found.local if local else self.found.cluster)
         if not count:
             return ""
@@ -65,101 +66,101 @@ class _Facts:
 
 
 def port_elements(port: ServicePort, endpoints: Sequence[Endpoint], ctx: Context) -> PortElements:
-    """Everything the kernel needs for `port` with these endpoints."""
+    """All elements that the kernel needs for `port` with these endpoints."""
     found = categorize(endpoints, port, ctx.node, ctx.zone)
-    facts = _Facts(
+    decided = _Decisions(
         port,
         found,
         internal=found.any and (bool(found.local) or not port.internal_local),
         external=found.any and (bool(found.local) or not port.external_local),
     )
     protocol = port.name.protocol
-    fronts: dict[Front, tuple[Element, ...]] = {}
+    frontends: dict[Frontend, tuple[Element, ...]] = {}
     chains: set[str] = set()
     for address in port.external_ips:
-        at = Front(address, port.port, protocol)
-        fronts[at] = tuple(_external(facts, at, chains))
+        at = Frontend(address, port.port, protocol)
+        frontends[at] = tuple(_external(decided, at, chains))
     for address in port.load_balancer_ips:
-        at = Front(address, port.port, protocol)
-        fronts[at] = (*_external(facts, at, chains), *_firewall(facts, at, ctx))
+        at = Frontend(address, port.port, protocol)
+        frontends[at] = (*_external(decided, at, chains), *_firewall(decided, at, ctx))
     if port.node_port:
         for address in ctx.node_port_ips or ():
-            at = Front(address, port.node_port, protocol)
-            fronts[at] = tuple(_external(facts, at, chains))
-    at = Front(port.cluster_ip, port.port, protocol)
-    fronts[at] = tuple(_internal(facts, at, chains))
+            at = Frontend(address, port.node_port, protocol)
+            frontends[at] = tuple(_external(decided, at, chains))
+    at = Frontend(port.cluster_ip, port.port, protocol)
+    frontends[at] = tuple(_internal(decided, at, chains))
     if port.affinity_seconds:
         chains.add(f"remember-{port.affinity_seconds}")
     return PortElements(
-        fronts,
-        (Element(layout.CLUSTER_IPS, wire.plain(packed(port.cluster_ip))), *_hairpin(facts)),
+        frontends,
+        (Element(layout.CLUSTER_IPS, wire.plain(packed(port.cluster_ip))), *_hairpin(decided)),
         frozenset(chains),
-        no_local_internal=found.any and not facts.internal,
-        no_local_external=found.any and not facts.external,
+        no_local_internal=found.any and not decided.internal,
+        no_local_external=found.any and not decided.external,
     )
 
 
-def _internal(facts: _Facts, at: Front, chains: set[str]) -> Iterable[Element]:
-    key = front_key(at)
-    if not facts.internal:
-        yield _refused(facts, key)
+def _internal(decided: _Decisions, at: Frontend, chains: set[str]) -> Iterable[Element]:
+    key = frontend_key(at)
+    if not decided.internal:
+        yield _refused(decided, key)
         return
-    local = facts.port.internal_local
-    chain = facts.chain(local=local)
+    local = decided.port.internal_local
+    chain = decided.chain(local=local)
     if chain:
         chains.add(chain)
         yield Element(layout.SERVICES, wire.verdict(key, chain))
-        yield from _endpoints(key, facts.found.local if local else facts.found.cluster, local)
-        yield from _sticky(facts, key)
+        yield from _endpoints(key, decided.found.local if local else decided.found.cluster, local)
+        yield from _sticky(decided, key)
 
 
-def _external(facts: _Facts, at: Front, chains: set[str]) -> Iterable[Element]:
-    key = front_key(at)
-    if not facts.external:
-        yield _refused(facts, key)
-    if not facts.found.any:
+def _external(decided: _Decisions, at: Frontend, chains: set[str]) -> Iterable[Element]:
+    key = frontend_key(at)
+    if not decided.external:
+        yield _refused(decided, key)
+    if not decided.found.any:
         return
-    everywhere = facts.chain(local=False)
+    everywhere = decided.chain(local=False)
     if everywhere:
-        yield from _endpoints(key, facts.found.cluster, False)
-    if not facts.port.external_local:
+        yield from _endpoints(key, decided.found.cluster, False)
+    if not decided.port.external_local:
         if everywhere:
             chains.add(f"external-{everywhere}")
             yield Element(layout.SERVICES, wire.verdict(key, f"external-{everywhere}"))
-            yield from _sticky(facts, key)
+            yield from _sticky(decided, key)
         return
     yield Element(layout.SERVICES, wire.verdict(key, "external-local"))
-    yield from _sticky(facts, key)
-    here = facts.chain(local=True)
+    yield from _sticky(decided, key)
+    here = decided.chain(local=True)
     for name, chain in ((layout.SHORT_CIRCUIT, everywhere), (layout.LOCAL_POLICY, here)):
         if chain:
             chains.add(chain)
             yield Element(name, wire.verdict(key, chain))
-    yield from _endpoints(key, facts.found.local, True)
+    yield from _endpoints(key, decided.found.local, True)
 
 
-def _sticky(facts: _Facts, key: bytes) -> Iterable[Element]:
-    if facts.port.affinity_seconds:
-        yield Element(layout.STICKY, wire.verdict(key, f"remember-{facts.port.affinity_seconds}"))
+def _sticky(decided: _Decisions, key: bytes) -> Iterable[Element]:
+    if decided.port.affinity_seconds:
+        yield Element(layout.STICKY, wire.verdict(key, f"remember-{decided.port.affinity_seconds}"))
 
 
-def _firewall(facts: _Facts, at: Front, ctx: Context) -> Iterable[Element]:
-    """Only where there are endpoints, as upstream: a refusal needs no firewall."""
-    port = facts.port
-    if not (facts.found.any and port.source_ranges):
+def _firewall(decided: _Decisions, at: Frontend, ctx: Context) -> Iterable[Element]:
+    """Source ranges, as upstream only where there are endpoints: a refusal needs no firewall."""
+    port = decided.port
+    if not (decided.found.any and port.source_ranges):
         return
-    key = front_key(at)
+    key = frontend_key(at)
     yield Element(layout.FIREWALLED, wire.plain(key))
     ranges = port.source_ranges
     if any(ctx.node_ip and ipaddress.ip_address(ctx.node_ip) in ipaddress.ip_network(cidr) for cidr in ranges):
-        # A load balancer's address is often local to the node: then that is the source of the node's own requests.
+        # A load balancer's address is often local to the node, and then the source of the node's own requests.
         ranges = (*ranges, *port.load_balancer_ips)
     for first, last in _merged(ranges):
         yield Element(layout.RANGES, wire.ranged(key + first, key + last))
 
 
 def _merged(cidrs: Iterable[str]) -> list[tuple[bytes, bytes]]:
-    """First and last address of each range; overlapping ones are one, the kernel refuses them otherwise."""
+    """First and last address of each range. Overlapping ranges are merged, because the kernel refuses them."""
     found: list[tuple[bytes, bytes]] = []
     networks = [ipaddress.ip_network(cidr) for cidr in cidrs]
     ends = sorted([(one.network_address.packed, one.broadcast_address.packed) for one in networks])
@@ -178,27 +179,27 @@ def _endpoints(key: bytes, endpoints: Endpoints, local: bool) -> Iterable[Elemen
         yield Element(layout.ENDPOINTS, wire.valued(key + _INDEX.pack(index), value))
 
 
-def _hairpin(facts: _Facts) -> Iterable[Element]:
-    """Only an endpoint on this node can send a packet that comes back to itself here."""
-    protocol = _PROTOCOL[facts.port.name.protocol]
-    for endpoint in facts.found.reachable:
+def _hairpin(decided: _Decisions) -> Iterable[Element]:
+    """Elements for endpoints on this node: only these can reach themselves through this node."""
+    protocol = _PROTOCOL[decided.port.name.protocol]
+    for endpoint in decided.found.reachable:
         if endpoint.local:
             address = packed(endpoint.ip)
             key = address + address + bytes((protocol, 0, 0, 0)) + _PORT.pack(endpoint.port)
             yield Element(layout.HAIRPIN, wire.plain(key))
 
 
-def _refused(facts: _Facts, key: bytes) -> Element:
-    """Endpoints elsewhere only: drop, so that a load balancer does not take the refusal for a dead Service."""
-    return Element(layout.NO_ENDPOINTS, wire.verdict(key, "" if facts.found.any else "reject-chain"))
+def _refused(decided: _Decisions, key: bytes) -> Element:
+    """With endpoints on other nodes only, drop: a load balancer would take a reject for a dead Service."""
+    return Element(layout.NO_ENDPOINTS, wire.verdict(key, "" if decided.found.any else "reject-chain"))
 
 
-def front_key(at: Front) -> bytes:
+def frontend_key(at: Frontend) -> bytes:
     return packed(at.address) + bytes((_PROTOCOL[at.protocol], 0, 0, 0)) + _PORT.pack(at.port)
 
 
 def packed(address: str) -> bytes:
-    """An address in the order of the network."""
+    """An address in network byte order."""
     if ":" in address:
         return ipaddress.IPv6Address(address).packed
     return bytes(map(int, address.split(".")))

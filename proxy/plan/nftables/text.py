@@ -1,4 +1,4 @@
-"""Rules and encoded elements in the words of nft, for people and for the golden dumps."""
+"""Rules and encoded elements as nft prints them, for people and for the golden dumps. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from proxy.plan.context import Context
 from proxy.plan.nftables import layout
 
 _PROTOCOLS = {6: "tcp", 17: "udp", 132: "sctp"}
-# Parts of each key: a address, s protocol and port, i index; all others are fronts, "as".
+# The parts of each key: a for an address, s for protocol and port, i for an index. Frontends, "as", are the rest.
 _KEYS = {
     layout.CLUSTER_IPS: "a",
     layout.ENDPOINTS: "asi",
@@ -23,7 +23,7 @@ _KEYS = {
 
 
 def element_text(name: str, raw: bytes, family: Family) -> str:
-    """As nft writes an element of the set `name`: "10.96.0.1 . tcp . 443 : goto pick-2"."""
+    """An element of the set `name` as nft prints it: "10.96.0.1 . tcp . 443 : goto pick-2"."""
     parts, key = _KEYS.get(name, "as"), element_key(raw)
     words: list[str] = []
     offset = 0
@@ -49,7 +49,7 @@ def element_text(name: str, raw: bytes, family: Family) -> str:
 
 
 def dump(chains: Iterable[str], elements: Mapping[str, Iterable[bytes]], ctx: Context) -> str:
-    """The whole table: its making, its rules chain by chain, its elements sorted."""
+    """The whole table: the input that creates it, its rules chain by chain, its elements sorted."""
     lines = [layout.table_text(ctx)]
     rules = layout.fixed_chains(ctx) | {name: layout.chain_rules(name) for name in chains}
     for chain, ones in rules.items():

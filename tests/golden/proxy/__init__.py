@@ -1,0 +1,1 @@
+"""The proxy's whole rulesets: `*.rules` of the iptables mode, `*.nft` of the nftables mode."""

@@ -11,10 +11,11 @@ from pathlib import Path
 
 from nodelib.firewall.fake import FakeIptables
 from nodelib.firewall.objects import Family
+from nodelib.json_values import Json
 from proxy.plan.context import CT_INVALID_COUNTER, LOCALHOST_COUNTER, Context, by_cidr, by_interface
-from proxy.plan.nftables.sync import Ledger, plan
+from proxy.plan.nftables.sync import AppliedState, plan
 from proxy.plan.nftables.text import dump
-from tests.unit.proxy.build import CONTEXT, HERE, Json, desired, endpoint, endpoint_slice, installed, service
+from tests.unit.proxy.build import CONTEXT, HERE, desired, endpoint, endpoint_slice, installed, service
 
 FOLDER = Path(__file__).parent
 TERMINATING = {"ready": False, "serving": True, "terminating": True}
@@ -198,16 +199,16 @@ class Case:
         primary = "192.168.0.10" if self.ctx.family is Family.IPV4 else "2001:db8::10"
         return replace(self.ctx, node_port_ips=self.ctx.node_port_ips or (primary,))
 
-    def nft_ledger(self) -> Ledger:
+    def nft_ledger(self) -> AppliedState:
         """Everything written as at the first sync."""
-        ledger = Ledger()
+        applied = AppliedState()
         world = desired(*self.objects(), family=self.ctx.family, node=self.ctx.node)
-        ledger.take(plan(world, None, self.nft_ctx, ledger))
-        return ledger
+        applied.commit(plan(world, None, self.nft_ctx, applied))
+        return applied
 
     def nft_dump(self) -> str:
-        ledger = self.nft_ledger()
-        return dump(sorted(ledger.chains), ledger.expected(), self.nft_ctx)
+        applied = self.nft_ledger()
+        return dump(sorted(applied.chains), applied.expected(), self.nft_ctx)
 
 
 CASES = [

@@ -12,7 +12,7 @@ from cli.explain.places import sender, target
 from cli.explain.walk import Machine, Path, Rules, paths
 from nodelib.firewall.fake import FakeIptables
 from nodelib.firewall.fib import Route
-from nodelib.firewall.way import Fib, Packet
+from nodelib.firewall.trace_model import Fib, Packet
 
 HOST, NODES, PODS = "192.0.2.1", {"node1": "192.0.2.11", "node2": "192.0.2.12"}, {"a": "10.0.1.2", "b": "10.0.2.2"}
 CLUSTER_IP = "10.9.0.7"

@@ -11,7 +11,8 @@ import pytest
 from cni.model import AttachmentKey, Bucket
 from cni.plan.bandwidth import bucket
 from cni.plan.names import host_ifname, ifb_ifname
-from cni.spec import CNIError, parse_conf
+from cni.spec.configuration import parse_conf
+from cni.spec.errors import CNIError
 from tests.fakes.fake_netlink import NODE
 from tests.unit.cni.test_operations import Bench
 

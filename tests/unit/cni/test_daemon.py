@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
-from cni.daemon import NodeNetwork, Remembered
+from cni.daemon import NodeNetwork, Published
 from cni.firewall import Firewall
 from cni.model import (
     Address,
     Attachment,
     AttachmentKey,
+    FirewallFacts,
     HostPort,
     LinkFacts,
     LinkPlan,
@@ -25,11 +26,11 @@ from cni.model import (
     PortMapping,
     RouteFacts,
 )
-from cni.plan.masq import FirewallFacts
+from cni.node_links import NodeLinks
 from cni.plan.names import host_ifname
 from cni.settings import CniSettings
-from cni.spec import UNKNOWN_CONTAINER, CNIError, NetConf, address_range
-from cni.wire import Wire
+from cni.spec.configuration import NetConf, address_range
+from cni.spec.errors import UNKNOWN_CONTAINER, CNIError
 from nodelib.errors import NodewrightError, Permanent
 from tests.fakes.clock import FakeClock
 from tests.fakes.fake_netlink import NODE, FakeKernel, FakeLinks
@@ -64,10 +65,10 @@ class Bench:
         self.order: list[str] = []
         self.paths: dict[Address, int] = {}
         settings = CniSettings("me", cluster_cidrs=(ip_network("10.244.0.0/16"),))
-        wire = Wire(settings, self.kernel.open, self.sysctl, lambda *_: self.paths, self._enter)
+        links = NodeLinks(settings, self.kernel.open, self.sysctl, lambda *_: self.paths, self._enter)
         self.network = NodeNetwork(
             settings,
-            wire=wire,
+            links=links,
             attachments=lambda: self.attachments,
             apply_rules=self._apply,
             publish=self._published,
@@ -88,7 +89,7 @@ class Bench:
     async def _apply(self, facts: tuple[FirewallFacts, ...], everything: bool) -> None:
         if self.fail_rules:
             self.fail_rules -= 1
-            raise NodewrightError("told to fail")
+            raise NodewrightError("made to fail")
         assert self.sysctl.values["net/ipv4/conf/nw0/route_localnet"] == "0" or self.rules, "unguarded"
         self.rules += facts
 
@@ -99,7 +100,7 @@ class Bench:
         return [f"{item.destination} {item.gateway}" for item in self.kernel.namespaces[NODE].routes]
 
 
-async def test_everything_is_set_up_before_the_runtime_is_told() -> None:
+async def test_everything_is_set_up_before_the_conflist_is_published() -> None:
     bench = Bench()
     bench.network.set_nodes([ME, PEER])
     assert "set up yet" in bench.network.waiting
@@ -116,7 +117,7 @@ async def test_everything_is_set_up_before_the_runtime_is_told() -> None:
 
 async def test_status_is_not_answered_before_the_first_look() -> None:
     """A restarted agent whose network stands must not say NotReady only because it has not looked yet."""
-    bench = Bench(remembered=Remembered((CIDR,), ()))
+    bench = Bench(published=Published((CIDR,), ()))
     asked = asyncio.ensure_future(bench.network.status())
     await asyncio.sleep(0)
     assert not asked.done()
@@ -125,12 +126,12 @@ async def test_status_is_not_answered_before_the_first_look() -> None:
 
 
 async def test_status_tells_what_the_first_look_failed_with() -> None:
-    bench = Bench(remembered=Remembered((CIDR,), ()))
+    bench = Bench(published=Published((CIDR,), ()))
     bench.fail_rules = 1
     asked = asyncio.ensure_future(bench.network.status())
     with pytest.raises(NodewrightError):
         await bench.network.sync()
-    assert await asyncio.wait_for(asked, 10) == "told to fail"
+    assert await asyncio.wait_for(asked, 10) == "made to fail"
 
 
 async def test_no_pod_cidr_means_wait() -> None:
@@ -142,7 +143,7 @@ async def test_no_pod_cidr_means_wait() -> None:
 
 
 async def test_before_nodes_are_known_the_last_run_counts_and_routes_stay() -> None:
-    bench = Bench(remembered=Remembered((CIDR,), (ip_network("10.89.0.12/32"),)))
+    bench = Bench(published=Published((CIDR,), (ip_network("10.89.0.12/32"),)))
     left = RouteFacts(OTHER, ip_address("10.89.0.12"), 9, 143)
     bench.kernel.namespaces[NODE].routes.append(left)
     await bench.network.sync()
@@ -176,7 +177,7 @@ async def test_one_failing_audit_is_no_outage_but_many_are() -> None:
         assert bench.network.waiting == ""
     with pytest.raises(NodewrightError):
         await bench.network.sync()
-    assert bench.network.waiting == "told to fail"
+    assert bench.network.waiting == "made to fail"
     await bench.network.sync()
     assert bench.network.waiting == ""
 
@@ -331,7 +332,7 @@ async def test_before_nodes_are_known_an_overlay_stays_with_its_mtu() -> None:
     first = Bench()
     first.network.set_nodes([ME, FAR])
     await first.network.sync()
-    again = Bench(remembered=Remembered((CIDR,), ()))
+    again = Bench(published=Published((CIDR,), ()))
     again.kernel.namespaces = first.kernel.namespaces
     await again.network.sync()
     space = again.kernel.namespaces[NODE]

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from cni.install import install_plugin, publish, recall, shim_text, withdraw
+from cni.install import install_plugin, load_published, publish, shim_text, withdraw
 from cni.settings import CniSettings
-from cni.spec import parse_conf
+from cni.spec.configuration import parse_conf
 from nodelib.errors import Invalid, Permanent
 
 CIDRS = (ip_network("10.244.1.0/24"),)
@@ -40,7 +40,7 @@ def test_publish_and_withdraw(tmp_path: Path) -> None:
     parsed = parse_conf(json.dumps(plugin | {"name": listed["name"], "cniVersion": "1.1.0"}).encode(), "ADD")
     assert parsed.ranges[0][0].subnet == CIDRS[0]
     assert parsed.non_masquerade == (ip_network("10.244.0.0/16"),)
-    assert recall(here.data_dir, here.network).pod_cidrs == CIDRS
+    assert load_published(here.data_dir, here.network).pod_cidrs == CIDRS
     assert (tmp_path / "bin" / "nodewright").stat().st_mode & 0o777 == 0o755
     assert [item.name for item in (tmp_path / "net.d").iterdir()] == ["10-nodewright.conflist"]
     withdraw(here)
@@ -52,7 +52,7 @@ def test_publish_and_withdraw(tmp_path: Path) -> None:
 def test_damaged_memory_is_no_memory(tmp_path: Path, content: str) -> None:
     (tmp_path / "net").mkdir()
     (tmp_path / "net" / ".published").write_text(content)
-    assert recall(str(tmp_path), "net").pod_cidrs == ()
+    assert load_published(str(tmp_path), "net").pod_cidrs == ()
 
 
 def test_the_shim_imports_only_what_is_built_in() -> None:

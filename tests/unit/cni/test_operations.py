@@ -12,10 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cni.model import Attachment, AttachmentKey
+from cni.node_links import ensure_bridge
 from cni.operations import Operations
 from cni.plan import node
-from cni.spec import Args, CNIError, NetConf, address_range, parse_conf
-from cni.wire import ensure_bridge
+from cni.spec.arguments import Args
+from cni.spec.configuration import NetConf, address_range, parse_conf
+from cni.spec.errors import CNIError
 from nodelib.errors import Invalid
 from tests.fakes.fake_netlink import NODE, FakeKernel
 from tests.fakes.fake_store import FakeStore

@@ -13,6 +13,7 @@ from cni.model import (
     Address,
     Attachment,
     AttachmentKey,
+    FirewallFacts,
     HostPort,
     LinkFacts,
     NodeFacts,
@@ -20,9 +21,8 @@ from cni.model import (
     PortMapping,
     RouteFacts,
 )
-from cni.plan import hostports, ipam, leftovers, masq, names, nft, node, routes
-from cni.plan.masq import FirewallFacts
-from cni.spec import address_range
+from cni.plan import hostports, ipam, iptables, names, nftables, node, orphans, routes
+from cni.spec.configuration import address_range
 from nodelib.flows import UdpFlow
 
 SMALL = (address_range({"subnet": "10.1.0.0/29"}),)
@@ -254,7 +254,7 @@ def test_dead_sandboxes() -> None:
     def made(name: str, created: float) -> Attachment:
         return Attachment(AttachmentKey(name, "eth0"), (), created=created)
 
-    found = leftovers.dead([made("alive", 0), made("dead", 0), made("young", 950)], {"alive"}, 1000)
+    found = orphans.orphaned([made("alive", 0), made("dead", 0), made("young", 950)], {"alive"}, 1000)
     assert [item.key.container_id for item in found] == ["dead"]
 
 
@@ -273,7 +273,7 @@ FACTS = FirewallFacts(
 def test_iptables_rules() -> None:
     chains = {
         chain.name: [" ".join(rule.words) for rule in chain.rules]
-        for item in masq.chains(FACTS).values()
+        for item in iptables.chains(FACTS).values()
         for chain in item
     }
     assert chains == {
@@ -298,7 +298,7 @@ def test_iptables_rules() -> None:
 
 
 def test_nft_rules() -> None:
-    text = nft.transaction(FACTS)
+    text = nftables.transaction(FACTS)
     assert text.startswith("add table ip nodewright\ndelete table ip nodewright\ntable ip nodewright {\n")
     for line in (
         "ip daddr 10.89.0.11 tcp dport 80 dnat to 10.244.0.5:8080",
@@ -324,7 +324,7 @@ FACTS6 = FirewallFacts(
 def test_ip6tables_rules() -> None:
     chains = {
         chain.name: [" ".join(rule.words) for rule in chain.rules]
-        for item in masq.chains(FACTS6).values()
+        for item in iptables.chains(FACTS6).values()
         for chain in item
     }
     assert chains == {
@@ -342,11 +342,11 @@ def test_ip6tables_rules() -> None:
         ],
         "NODEWRIGHT-FORWARD": ["-s fd44::/64 -j ACCEPT", "-d fd44::/64 -j ACCEPT"],
     }
-    assert "raw" not in masq.jumps(FACTS6)
+    assert "raw" not in iptables.jumps(FACTS6)
 
 
 def test_nft_rules_of_ipv6() -> None:
-    text = nft.transaction(FACTS6)
+    text = nftables.transaction(FACTS6)
     assert text.startswith("add table ip6 nodewright\ndelete table ip6 nodewright\ntable ip6 nodewright {\n")
     for line in (
         "ip6 daddr fd89::11 tcp dport 80 dnat to [fd44::5]:8080",
@@ -361,18 +361,19 @@ def test_without_bridge_filtering_pods_of_the_node_are_masqueraded_to_host_ports
     from dataclasses import replace
 
     facts = replace(FACTS, bridge_filtered=False)
-    rules = [" ".join(rule.words) for rule in masq.chains(facts)["nat"][1].rules]
+    rules = [" ".join(rule.words) for rule in iptables.chains(facts)["nat"][1].rules]
     assert any(rule.startswith("-s 10.244.0.0/24 -d 10.244.0.5/32 -p tcp") for rule in rules)
-    assert "ip saddr 10.244.0.0/24 ip daddr 10.244.0.5 tcp dport 8080 ct status dnat masquerade" in nft.transaction(
-        facts
+    assert (
+        "ip saddr 10.244.0.0/24 ip daddr 10.244.0.5 tcp dport 8080 ct status dnat masquerade"
+        in nftables.transaction(facts)
     )
 
 
 def test_another_network_has_chains_of_its_own() -> None:
-    own, other = masq.chain_names("nodewright"), masq.chain_names("podman")
+    own, other = iptables.chain_names("nodewright"), iptables.chain_names("podman")
     assert not set(vars_of(own)) & set(vars_of(other))
     assert all(len(name) <= 28 for name in vars_of(other))
 
 
-def vars_of(value: masq.Names) -> tuple[str, ...]:
+def vars_of(value: iptables.Names) -> tuple[str, ...]:
     return value.postrouting, value.hostports, value.localnet, value.forward

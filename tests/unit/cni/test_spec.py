@@ -9,7 +9,11 @@ from typing import Any
 import pytest
 
 from cni.model import AttachmentKey, PortMapping, Route
-from cni.spec import Args, CNIError, NetConf, Result, parse_args, parse_conf
+from cni.spec.arguments import Args, parse_args
+from cni.spec.configuration import NetConf, parse_conf
+from cni.spec.errors import CNIError
+from cni.spec.result import Result
+from nodelib.json_values import Json
 
 ENV = {"CNI_COMMAND": "ADD", "CNI_CONTAINERID": "c1", "CNI_IFNAME": "eth0", "CNI_NETNS": "/run/netns/x"}
 CONF = {"cniVersion": "1.1.0", "name": "net", "type": "nodewright", "ipam": {"ranges": [[{"subnet": "10.1.0.0/24"}]]}}
@@ -130,7 +134,7 @@ def test_conf_of_every_key() -> None:
         pytest.param({"prevResult": "x"}, 7, "prevResult", id="prevResult text"),
     ],
 )
-def test_bad_conf(changes: dict[str, Any], code: int, named: str | None) -> None:
+def test_bad_conf(changes: Json, code: int, named: str | None) -> None:
     if named is None:
         assert conf(**changes).ranges == ()
         return

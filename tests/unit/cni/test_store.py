@@ -14,7 +14,7 @@ import pytest
 
 from cni.edge.store import DiskStore
 from cni.model import Attachment, AttachmentKey, PortMapping
-from cni.spec import CNIError
+from cni.spec.errors import CNIError
 
 ONE = ip_address("10.1.0.2")
 TWO = ip_address("fd00::2")

@@ -1,0 +1,1 @@
+"""Tests of `nodelib`; those of the API client run against a fake API server."""

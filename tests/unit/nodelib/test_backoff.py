@@ -1,3 +1,5 @@
+"""Pauses between tries grow, with jitter, and start over after a success."""
+
 import pytest
 
 from nodelib.backoff import Backoff

@@ -1,3 +1,5 @@
+"""Processes are run with their output, and errors name the command."""
+
 from __future__ import annotations
 
 import sys

@@ -1,3 +1,5 @@
+"""Files are replaced atomically."""
+
 from __future__ import annotations
 
 import os

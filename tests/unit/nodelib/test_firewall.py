@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from nodelib.command import CommandError, Completed
 from nodelib.errors import Invalid
-from nodelib.firewall.backend import Backend, Seen, choose, detect
 from nodelib.firewall.canonical import canonical, missing_jumps
 from nodelib.firewall.fake import FakeIptables
-from nodelib.firewall.generation import read_generation
 from nodelib.firewall.iptables import Iptables, RestoreError
 from nodelib.firewall.objects import Chain, Family, Jump, Rule, TableChange, comment, jump, rule
 from nodelib.firewall.parse import parse_tables, split_words
 from nodelib.firewall.render import render, rule_text
+from nodelib.firewall.variant import Seen, Variant, choose, detect
+from nodelib.nft.generation import read_generation
 
 
 def test_render_keeps_the_order_that_iptables_needs() -> None:
@@ -190,7 +190,7 @@ async def test_restore_error_names_the_offending_line() -> None:
 
 async def test_one_input_and_the_tools_of_the_family() -> None:
     runner = Runner()
-    tables = Iptables(Family.IPV6, Backend("nft"), run=runner)
+    tables = Iptables(Family.IPV6, Variant("nft"), run=runner)
     await tables.restore((TableChange("nat", (Chain("A"),)),))
     assert runner.calls == [
         ("ip6tables-nft-restore -w 5 --noflush --counters", b"*nat\n:A - [0:0]\nCOMMIT\n"),
@@ -217,16 +217,16 @@ async def test_a_rule_is_asked_for_by_its_words() -> None:
     ],
 )
 def test_the_backend_that_others_use_is_chosen(nft: Seen, legacy: Seen, variant: str) -> None:
-    assert choose(nft, legacy).variant == variant
+    assert choose(nft, legacy).name == variant
 
 
 async def test_detection_reads_the_hints() -> None:
     hint = "*mangle\n:KUBE-IPTABLES-HINT - [0:0]\nCOMMIT\n"
     everything = Runner(("iptables-legacy-save", 0, hint, ""), ("nft-save", 0, "-A INPUT -j X\n", ""))
     found = await detect(run=everything, which=lambda name: f"/sbin/{name}")
-    assert (found.variant, found.restore(Family.IPV6)) == ("legacy", "ip6tables-legacy-restore")
+    assert (found.name, found.restore(Family.IPV6)) == ("legacy", "ip6tables-legacy-restore")
     alone = await detect(run=everything, which=lambda name: None if "legacy" in name else name)
-    assert (alone.variant, alone.save(Family.IPV4)) == ("", "iptables-save")
+    assert (alone.name, alone.save(Family.IPV4)) == ("", "iptables-save")
 
 
 def test_generation_of_the_ruleset() -> None:

@@ -1,3 +1,5 @@
+"""Packets are traced through iptables chains."""
+
 from __future__ import annotations
 
 import pytest

@@ -9,6 +9,7 @@ import pytest
 from nodelib.errors import Invalid
 from nodelib.firewall.trace import Node, Outcome, Packet, trace
 from nodelib.firewall.trace_nft import bases
+from nodelib.json_values import Json
 
 NODE = Node(frozenset({"192.0.2.1"}))
 DADDR = {"payload": {"protocol": "ip", "field": "daddr"}}
@@ -17,7 +18,6 @@ PROTOCOL = {"meta": {"key": "l4proto"}}
 DPORT = {"payload": {"protocol": "th", "field": "dport"}}
 FRONT = {"concat": [DADDR, PROTOCOL, DPORT]}
 MARK = {"meta": {"key": "mark"}}
-Json = dict[str, Any]
 
 
 def table(chains: dict[str, tuple[str, ...]], rules: list[tuple[str, list[Json]]], maps: dict[str, list[Any]]) -> Json:

@@ -1,3 +1,5 @@
+"""FNV-1a against the test vectors of its authors."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,3 +1,5 @@
+"""The API client and the reflector against a fake API server."""
+
 from __future__ import annotations
 
 import asyncio
@@ -5,13 +7,13 @@ import dataclasses
 import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from agent.server.edge.certificates import ensure_self_signed
+from nodelib.json_values import Json
 from nodelib.kube.access import ClusterAccess
 from nodelib.kube.client import ApiError, ApiUnreachable, KubeClient
 from nodelib.kube.reflector import Reflector
@@ -21,7 +23,7 @@ from tests.waiting import until
 PODS = "/api/v1/namespaces/ns/pods"
 
 
-def thing(name: str, **spec: object) -> dict[str, Any]:
+def thing(name: str, **spec: object) -> Json:
     return {"metadata": {"namespace": "ns", "name": name}, "spec": spec}
 
 
@@ -47,7 +49,7 @@ async def test_verbs(client: KubeClient) -> None:
     assert caught.value.is_not_found
 
 
-async def test_conflicts_are_told_apart(client: KubeClient) -> None:
+async def test_conflicts_are_distinguished(client: KubeClient) -> None:
     created = await client.post(PODS, thing("a"))
     with pytest.raises(ApiError) as caught:
         await client.post(PODS, thing("a"))
@@ -67,7 +69,7 @@ async def test_conflicts_are_told_apart(client: KubeClient) -> None:
     ],
     ids=["no such group or version", "no such resource", "no such object"],
 )
-async def test_an_api_that_is_not_served_is_told_from_an_object_that_is_not_there(text: str, words: str) -> None:
+async def test_an_api_that_is_not_served_is_no_missing_object(text: str, words: str) -> None:
     async def answer(request: web.Request) -> web.Response:
         return web.Response(status=404, text=text)
 
@@ -108,15 +110,15 @@ async def test_no_server_is_unreachable_and_says_where() -> None:
 
 
 class Follower:
-    """A running reflector and what it told."""
+    """A running reflector and the changes that it reported."""
 
     def __init__(self, client: KubeClient) -> None:
-        self.told: list[tuple[str, str]] = []
+        self.changes: list[tuple[str, str]] = []
         self.reflector = Reflector(client, PODS, name="pods", on_change=self._on_change)
         self.task = asyncio.create_task(self.reflector.run())
 
-    def _on_change(self, kind: str, obj: dict[str, Any], old: dict[str, Any] | None) -> None:
-        self.told.append((kind, obj["metadata"]["name"]))
+    def _on_change(self, kind: str, obj: Json, old: Json | None) -> None:
+        self.changes.append((kind, obj["metadata"]["name"]))
 
 
 @pytest.fixture
@@ -133,8 +135,8 @@ async def test_reflector_tells_each_change_once(api: FakeApiServer, follower: Fo
     await api.put(f"{PODS}/a", thing("a", x=1))
     await api.put(f"{PODS}/big", thing("big", x="y" * 3_000_000))
     await api.remove(f"{PODS}/a")
-    await until(lambda: len(follower.told) == 4)
-    assert follower.told == [("ADDED", "a"), ("MODIFIED", "a"), ("ADDED", "big"), ("DELETED", "a")]
+    await until(lambda: len(follower.changes) == 4)
+    assert follower.changes == [("ADDED", "a"), ("MODIFIED", "a"), ("ADDED", "big"), ("DELETED", "a")]
     assert list(follower.reflector.store) == [("ns", "big")]
 
 
@@ -149,49 +151,49 @@ async def test_a_large_list_comes_in_pages_and_does_not_hold_the_loop(api: FakeA
     follower.task.cancel()
     lists = [query for _, query in api.requests if "watch" not in query]
     assert len(lists) == 3 and "continue=1000" in lists[-1] and turns > 1203 // 64
-    assert len(follower.told) == len(follower.reflector.store) == 1203
+    assert len(follower.changes) == len(follower.reflector.store) == 1203
 
 
-async def test_a_watch_goes_on_after_the_client_dials_anew(
+async def test_a_watch_goes_on_after_the_client_reconnects(
     api: FakeApiServer, client: KubeClient, follower: Follower
 ) -> None:
     await asyncio.wait_for(follower.reflector.synced.wait(), 20)
-    await until(lambda: client._pool is not None and client._pool.streams)
-    for name in ("a", "b"):
-        await client.reconnect()
+    for name in ("first", "a", "b"):
         await api.put(f"{PODS}/{name}", thing(name))
 
-        def told(name: str = name) -> bool:
-            return ("ADDED", name) in follower.told
+        def reported(name: str = name) -> bool:
+            return ("ADDED", name) in follower.changes
 
-        await until(told)
-    assert follower.reflector.last_error == ""
+        await until(reported)
+        await client.reconnect()
+    lists = [query for _, query in api.requests if "watch" not in query]
+    assert follower.reflector.last_error == "" and len(lists) == 1, "it watches again without listing again"
 
 
 async def test_reflector_finds_at_relist_what_it_missed(api: FakeApiServer, follower: Follower) -> None:
     await api.put(f"{PODS}/gone", thing("gone"))
     await api.put(f"{PODS}/same", thing("same"))
     await api.put(f"{PODS}/changed", thing("changed"))
-    await until(lambda: len(follower.told) == 3)
-    follower.told.clear()
+    await until(lambda: len(follower.changes) == 3)
+    follower.changes.clear()
     api.fail_with = [500, 503]
     api.drop_watches()
     await api.remove(f"{PODS}/gone")
     await api.put(f"{PODS}/changed", thing("changed", x=1))
     api.compact()
-    await until(lambda: len(follower.told) >= 2)
-    assert sorted(follower.told) == [("DELETED", "gone"), ("MODIFIED", "changed")]
+    await until(lambda: len(follower.changes) >= 2)
+    assert sorted(follower.changes) == [("DELETED", "gone"), ("MODIFIED", "changed")]
 
 
-async def test_a_first_list_is_told_as_a_whole_and_once(api: FakeApiServer, client: KubeClient) -> None:
+async def test_a_first_list_is_reported_as_a_whole_and_once(api: FakeApiServer, client: KubeClient) -> None:
     lists: list[list[str]] = []
-    told: list[tuple[str, str]] = []
+    changes: list[tuple[str, str]] = []
 
-    async def on_first(items: list[dict[str, Any]]) -> None:
+    async def on_first(items: list[Json]) -> None:
         lists.append([item["metadata"]["name"] for item in items])
 
-    def on_change(kind: str, obj: dict[str, Any], old: dict[str, Any] | None) -> None:
-        told.append((kind, obj["metadata"]["name"]))
+    def on_change(kind: str, obj: Json, old: Json | None) -> None:
+        changes.append((kind, obj["metadata"]["name"]))
 
     for name in ("a", "b"):
         await api.put(f"{PODS}/{name}", thing(name))
@@ -199,50 +201,54 @@ async def test_a_first_list_is_told_as_a_whole_and_once(api: FakeApiServer, clie
     reflector = Reflector(client, PODS, name="pods", on_change=on_change, on_first=on_first)
     task = asyncio.create_task(reflector.run())
     await asyncio.wait_for(reflector.synced.wait(), 20)
-    assert (lists, told) == ([["a", "b"]], [])
+    assert (lists, changes) == ([["a", "b"]], [])
     await api.put(f"{PODS}/c", thing("c"))
-    await until(lambda: told == [("ADDED", "c")])
+    await until(lambda: changes == [("ADDED", "c")])
     api.drop_watches()
     await api.remove(f"{PODS}/a")
     api.compact()
-    await until(lambda: told == [("ADDED", "c"), ("DELETED", "a")])
+    await until(lambda: changes == [("ADDED", "c"), ("DELETED", "a")])
     assert len(lists) == 1
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_a_first_list_that_cannot_be_taken_as_a_whole_is_told_one_by_one(
+async def test_a_first_list_that_cannot_be_taken_as_a_whole_is_reported_one_by_one(
     api: FakeApiServer, client: KubeClient
 ) -> None:
-    told: list[tuple[str, str]] = []
+    changes: list[tuple[str, str]] = []
 
-    async def on_first(items: list[dict[str, Any]]) -> None:
+    async def on_first(items: list[Json]) -> None:
         raise RuntimeError("a defect in the handler")
 
-    def on_change(kind: str, obj: dict[str, Any], old: dict[str, Any] | None) -> None:
-        told.append((kind, obj["metadata"]["name"]))
+    def on_change(kind: str, obj: Json, old: Json | None) -> None:
+        changes.append((kind, obj["metadata"]["name"]))
 
     for name in ("a", "b"):
         await api.put(f"{PODS}/{name}", thing(name))
     reflector = Reflector(client, PODS, name="pods", on_change=on_change, on_first=on_first)
     task = asyncio.create_task(reflector.run())
     await asyncio.wait_for(reflector.synced.wait(), 20)
-    assert told == [("ADDED", "a"), ("ADDED", "b")]
+    assert changes == [("ADDED", "a"), ("ADDED", "b")]
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_a_failing_handler_does_not_end_the_watch(api: FakeApiServer, client: KubeClient) -> None:
-    told: list[str] = []
+async def test_a_failing_handler_does_not_end_the_watch(
+    api: FakeApiServer, client: KubeClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    changes: list[str] = []
 
-    def on_change(kind: str, obj: dict[str, Any], old: dict[str, Any] | None) -> None:
-        told.append(kind)
+    def on_change(kind: str, obj: Json, old: Json | None) -> None:
+        changes.append(kind)
         raise RuntimeError("a defect in the handler")
 
     task = asyncio.create_task(Reflector(client, PODS, name="pods", on_change=on_change).run())
     await api.put(f"{PODS}/a", thing("a"))
-    await until(lambda: told == ["ADDED"])
+    await until(lambda: changes == ["ADDED"])
     await api.remove(f"{PODS}/a")
-    await until(lambda: told == ["ADDED", "DELETED"])
+    await until(lambda: changes == ["ADDED", "DELETED"])
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
+    failures = [record.message for record in caplog.records if "the handler of" in record.message]
+    assert [text.split()[4] for text in failures] == ["ADDED", "DELETED"]

@@ -1,3 +1,5 @@
+"""Kubeconfig files are read, and errors name the file and the field."""
+
 from __future__ import annotations
 
 from pathlib import Path

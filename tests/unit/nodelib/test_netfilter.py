@@ -1,3 +1,5 @@
+"""Netlink messages and attributes are encoded and decoded."""
+
 from __future__ import annotations
 
 import errno
@@ -6,11 +8,11 @@ import struct
 import pytest
 
 from nodelib import netfilter
-from nodelib.nft.wire import attributes, messages
+from nodelib.netlink import attribute, attributes, messages, nested
 
 
 def test_what_is_framed_is_read_again() -> None:
-    body = netfilter.attribute(1, b"odd") + netfilter.nested(2, netfilter.attribute(3, b"inner"))
+    body = attribute(1, b"odd") + nested(2, attribute(3, b"inner"))
     ((kind, flags, number, payload),) = messages(netfilter.message(0x701, netfilter.ACK, 9, body, family=2))
     assert (kind, flags, number, payload[0]) == (0x701, netfilter.ACK | netfilter.REQUEST, 9, 2)
     found = dict(attributes(payload, netfilter.GENMSG))

@@ -1,3 +1,5 @@
+"""Kubernetes quantities are parsed, rounded and printed exactly."""
+
 from __future__ import annotations
 
 from decimal import Decimal

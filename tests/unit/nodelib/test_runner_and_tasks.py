@@ -1,3 +1,5 @@
+"""The bounded-frequency runner, and the supervisor of a daemon's tasks."""
+
 from __future__ import annotations
 
 import asyncio

@@ -48,14 +48,14 @@ async def test_a_sign_of_life_only_while_all_is_well(heard: socket.socket) -> No
     problem[0] = ""
     await clock.advance(5)
     task.cancel()
-    told = []
+    received = []
     while True:
         try:
-            told.append(heard.recv(200))
+            received.append(heard.recv(200))
         except BlockingIOError:
             break
-    assert told[0] == b"WATCHDOG=1" and b"STATUS=the runtime is silent" in told
-    assert told[-1] == b"WATCHDOG=1\nSTATUS=well again"
+    assert received[0] == b"WATCHDOG=1" and b"STATUS=the runtime is silent" in received
+    assert received[-1] == b"WATCHDOG=1\nSTATUS=well again"
 
 
 @pytest.mark.parametrize(

@@ -1,3 +1,5 @@
+"""Blocking work in a thread of its own blocks nobody else."""
+
 from __future__ import annotations
 
 import asyncio

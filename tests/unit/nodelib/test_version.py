@@ -54,9 +54,9 @@ class NoWait:
 @pytest.mark.parametrize(
     ("server", "refusals", "lines"),
     [("v1.36.3", 0, 1), ("v1.36.3", 3, 1), (KUBERNETES_VERSION, 0, 0), ("v1.36.3", 10_000, 0)],
-    ids=["skewed", "skewed, in a new cluster", "equal", "never told"],
+    ids=["skewed", "skewed, in a new cluster", "equal", "never known"],
 )
-async def test_it_is_told_once(server: str, refusals: int, lines: int, caplog: pytest.LogCaptureFixture) -> None:
+async def test_it_is_logged_once(server: str, refusals: int, lines: int, caplog: pytest.LogCaptureFixture) -> None:
     found = await version_skew(Server(server, refusals), NoWait())  # type: ignore[arg-type]
     assert bool(found) == bool(lines)
     assert len([one for one in caplog.records if one.levelname == "WARNING"]) == lines

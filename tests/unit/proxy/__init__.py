@@ -1,0 +1,1 @@
+"""Tests of `proxy` without a kernel: plans as values, backends against interpreting fakes, traced packets."""

@@ -13,16 +13,15 @@ from typing import Any
 from nodelib.firewall.fake import FakeIptables
 from nodelib.firewall.objects import Family
 from nodelib.firewall.trace import Node, Packet, trace
+from nodelib.json_values import Json
 from proxy.model import Desired
-from proxy.plan import userspace
 from proxy.plan.context import Context, by_cidr
 from proxy.plan.iptables.sync import plan_full
-from proxy.plan.nftables.sync import Ledger, plan
+from proxy.plan.nftables.sync import AppliedState, plan
 from proxy.plan.tracker import Tracker
+from proxy.plan.userspace import portals
 from tests.fakes.nft_trace import Tracer
 from tests.fakes.userspace_trace import UserspaceTracer
-
-Json = dict[str, Any]
 
 HERE = "here"
 NODE_IP = "192.168.0.10"
@@ -99,19 +98,19 @@ def installed(*objects: Json, ctx: Context = CONTEXT) -> FakeIptables:
 def nft_installed(*objects: Json, ctx: Context = CONTEXT) -> Tracer:
     """The same in nftables mode; NodePorts on both addresses of the node unless `ctx` says other ones."""
     ctx = replace(ctx, node_port_ips=ctx.node_port_ips or (NODE_IP, NODE_IP_TWO))
-    ledger = Ledger()
-    ledger.take(plan(desired(*objects, family=ctx.family, node=ctx.node), None, ctx, ledger))
-    return Tracer(ctx, ledger)
+    applied = AppliedState()
+    applied.commit(plan(desired(*objects, family=ctx.family, node=ctx.node), None, ctx, applied))
+    return Tracer(ctx, applied)
 
 
 def userspace_installed(*objects: Json, ctx: Context = CONTEXT) -> UserspaceTracer:
     """The same in userspace mode, every socket with a port of its own."""
     wanted = desired(*objects, family=ctx.family, node=ctx.node)
-    pools = userspace.pools(wanted, wanted.ports, ctx)
+    pools = portals.pools(wanted, wanted.ports, ctx)
     ports = {name: 40000 + number for number, name in enumerate(pools)}
     fake = FakeIptables(ctx.family)
     content = fake.content()["nat"]
-    fake.load_change(userspace.plan(userspace.chains(wanted, ports, ctx), content, ctx))
+    fake.load_change(portals.plan(portals.chains(wanted, ports, ctx), content, ctx))
     return UserspaceTracer(fake, {port: pools[name].addresses for name, port in ports.items()})
 
 

@@ -8,8 +8,9 @@ from typing import Protocol
 from hypothesis import strategies as st
 
 from nodelib.errors import NodewrightError
+from nodelib.json_values import Json
 from proxy.plan.tracker import Tracker
-from tests.unit.proxy.build import HERE, Json, endpoint, endpoint_slice, service
+from tests.unit.proxy.build import HERE, endpoint, endpoint_slice, service
 
 names = st.sampled_from(["a", "b", "c"])
 pods = st.lists(st.integers(1, 4), max_size=3, unique=True)

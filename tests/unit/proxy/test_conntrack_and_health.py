@@ -1,3 +1,5 @@
+"""Stale UDP flows, health checks of single Services, and the node's addresses that serve NodePorts."""
+
 from __future__ import annotations
 
 import json
@@ -12,8 +14,8 @@ from nodelib.flows import UdpFlow
 from proxy.edge.servers import ServiceHealthServers
 from proxy.model import NamespacedName
 from proxy.plan.conntrack import stale_flows
-from proxy.plan.health import health_check_ports, local_ready
-from proxy.plan.listen import expand, has_loopback, networks, node_port_ips
+from proxy.plan.node_port_addresses import expand, has_loopback, networks, node_port_ips
+from proxy.plan.service_health import health_check_ports, local_ready
 from tests.unit.proxy.build import HERE, desired, endpoint, endpoint_slice, service
 
 DNS = [{"name": "dns", "port": 53, "protocol": "UDP", "nodePort": 30053}]
@@ -100,7 +102,7 @@ async def test_health_check_of_a_service(free_port: int) -> None:
     other = ServiceHealthServers(("127.0.0.1",), lambda: True, lambda who, text: failed.append((who, text)))
     for _ in range(2):
         await other.sync({name: free_port}, {})
-    assert len(failed) == 1 and f"127.0.0.1:{free_port}" in failed[0][1], "told once, tried with each sync"
+    assert len(failed) == 1 and f"127.0.0.1:{free_port}" in failed[0][1], "reported once, tried with each sync"
     await servers.close()
     with pytest.raises(aiohttp.ClientError):
         await ask()

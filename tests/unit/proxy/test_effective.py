@@ -10,10 +10,10 @@ import yaml
 from aiohttp.test_utils import TestClient, TestServer
 
 from proxy.app import main
+from proxy.config.effective import document, duration_text
+from proxy.config.settings import load_settings
 from proxy.edge.metrics import Metrics
-from proxy.effective import document, duration_text
-from proxy.http import metrics_routes
-from proxy.settings import load_settings
+from proxy.http_handlers import metrics_routes
 
 FLAGS = [
     ["--hostname-override=n1"],

@@ -10,6 +10,7 @@ import pytest
 
 from nodelib.firewall.fake import FakeIptables
 from nodelib.firewall.trace import Node, Packet
+from nodelib.json_values import Json
 from proxy.plan.context import Context, LocalDetector, by_interface
 from tests.fakes.nft_trace import Tracer
 from tests.fakes.userspace_trace import UserspaceTracer
@@ -22,7 +23,6 @@ from tests.unit.proxy.build import (
     NODE_IP,
     NODE_IP_TWO,
     POD,
-    Json,
     endpoint,
     endpoint_slice,
     flow,

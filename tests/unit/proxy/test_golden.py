@@ -1,3 +1,5 @@
+"""The proxy's rulesets are byte for byte those in tests/golden/proxy."""
+
 from __future__ import annotations
 
 import pytest

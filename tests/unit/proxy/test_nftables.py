@@ -8,18 +8,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nodelib.firewall.objects import Family
+from nodelib.json_values import Json
 from nodelib.nft.wire import Element, ranged, valued
 from proxy.backends.base import SyncReport
-from proxy.backends.facts import ContextOfNode
+from proxy.backends.context import NodeContext
 from proxy.backends.nftables import NftablesBackend
 from proxy.plan.nftables import layout
 from proxy.plan.nftables.affinity import stale_clients
-from proxy.plan.nftables.ports import Front, front_key
-from proxy.plan.nftables.sync import Ledger, plan
+from proxy.plan.nftables.ports import Frontend, frontend_key
+from proxy.plan.nftables.sync import AppliedState, plan
 from proxy.plan.nftables.text import element_text
 from proxy.plan.tracker import Tracker
 from tests.fakes.fake_nft import FakeNft
-from tests.unit.proxy.build import CONTEXT, HERE, NODE_IP, Json, desired, endpoint_slice, service
+from tests.unit.proxy.build import CONTEXT, HERE, NODE_IP, desired, endpoint_slice, service
 from tests.unit.proxy.histories import Step, histories, replay
 
 NFT = replace(CONTEXT, node_port_ips=(NODE_IP,))
@@ -31,7 +32,7 @@ class World:
     def __init__(self, fake: FakeNft | None = None) -> None:
         self.fake = fake or FakeNft()
         self.tracker = Tracker(Family.IPV4, HERE, 0.0)
-        self.backend = NftablesBackend(self.fake, ContextOfNode(NFT))
+        self.backend = NftablesBackend(self.fake, NodeContext(NFT))
         self.started = False
 
     async def put(self, *objects: Json, gone: bool = False) -> SyncReport:
@@ -43,9 +44,9 @@ class World:
         return report
 
     def fresh(self) -> dict[str, set[bytes]]:
-        ledger = Ledger()
-        ledger.take(plan(self.tracker.current(), None, NFT, ledger))
-        return ledger.expected()
+        applied = AppliedState()
+        applied.commit(plan(self.tracker.current(), None, NFT, applied))
+        return applied.expected()
 
     def held(self) -> dict[str, set[bytes]]:
         return {name: set(self.fake.sets[name].values()) for name in layout.FILLED}
@@ -97,7 +98,7 @@ async def test_two_services_at_one_address_the_first_keeps_it_and_the_second_wai
     report = await world.put(second, endpoint_slice("b", ["10.1.0.2", "10.1.0.3"]))
     said = [(problem.obj, problem.message) for problem in report.problems]
     assert said == [
-        ("Service ns/b:p80", "1.2.3.4:80/TCP is already served by Service ns/a:p80: it waits for that to end")
+        ("Service ns/b:p80", "1.2.3.4:80/TCP is served by Service ns/a:p80 already: waiting until that one is gone")
     ]
     assert "1.2.3.4 . tcp . 80 : goto external-pick-1" in world.shows(layout.SERVICES)
     assert "172.30.0.2 . tcp . 80 : goto pick-2" in world.shows(layout.SERVICES), "everything else of it is served"
@@ -127,7 +128,7 @@ async def test_a_sticky_client_forgets_an_endpoint_that_is_gone() -> None:
     await world.put(
         service("a", "172.30.0.1", sessionAffinity="ClientIP"), endpoint_slice("a", ["10.1.0.1", "10.1.0.2"])
     )
-    key = front_key(Front("172.30.0.1", 80, "TCP"))
+    key = frontend_key(Frontend("172.30.0.1", 80, "TCP"))
     clients = {number: key + bytes((10, 2, 0, number)) for number in (1, 2)}
     for number, client in clients.items():
         raw = valued(client, bytes((10, 1, 0, number, 0, 80, 0, 0)))
@@ -145,10 +146,10 @@ def test_source_ranges_that_overlap_are_one() -> None:
         lb=["1.2.3.4"],
         loadBalancerSourceRanges=["10.0.0.0/8", "10.1.0.0/16", "192.0.2.7/32"],
     )
-    ledger = Ledger()
-    ledger.take(plan(desired(obj, endpoint_slice("lb", ["10.1.0.1"])), None, NFT, ledger))
-    key = front_key(Front("1.2.3.4", 80, "TCP"))
-    assert ledger.expected()[layout.RANGES] == {
+    applied = AppliedState()
+    applied.commit(plan(desired(obj, endpoint_slice("lb", ["10.1.0.1"])), None, NFT, applied))
+    key = frontend_key(Frontend("1.2.3.4", 80, "TCP"))
+    assert applied.expected()[layout.RANGES] == {
         ranged(key + bytes((10, 0, 0, 0)), key + bytes((10, 255, 255, 255))),
         ranged(key + bytes((192, 0, 2, 7)), key + bytes((192, 0, 2, 7))),
     }

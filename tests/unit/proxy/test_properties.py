@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 
 from nodelib.firewall.fake import FakeIptables
 from nodelib.firewall.objects import Family
+from nodelib.json_values import Json
+from proxy.plan.addresses import parse_cidr, parse_ip
 from proxy.plan.iptables.sync import plan_full
-from proxy.plan.nftables.sync import Ledger, plan
+from proxy.plan.nftables.sync import AppliedState, plan
 from proxy.plan.node import parse_node
 from proxy.plan.tracker import Tracker
 from tests.unit.proxy.build import CONTEXT, HERE, POD, endpoint_slice, flow, service
@@ -30,7 +32,7 @@ cidr = st.sampled_from(["10.0.0.0/8", "0.0.0.0/0", " 10.1.0.0/16 ", "fd00::/8", 
 maybe = st.one_of
 
 
-def mapping(**fields: Any) -> st.SearchStrategy[dict[str, Any]]:
+def mapping(**fields: Any) -> st.SearchStrategy[Json]:
     return st.fixed_dictionaries({}, optional={name: value | junk for name, value in fields.items()})
 
 
@@ -91,9 +93,9 @@ def test_malformed_objects_never_crash_and_never_harm_others(
     ctx = CONTEXT if family is Family.IPV4 else CONTEXT.__class__(family=family, node=HERE)
     for change in plan_full(tracker.take().desired, ctx, fake.content()).changes:
         fake.load_change(change)
-    ledger = Ledger()
-    ledger.take(plan(tracker.current(), None, ctx, ledger))
-    assert any(name.service.namespace == "safe" for name in ledger.ports) is (family is Family.IPV4)
+    applied = AppliedState()
+    applied.commit(plan(tracker.current(), None, ctx, applied))
+    assert any(name.service.namespace == "safe" for name in applied.ports) is (family is Family.IPV4)
     for obj in [*bad_services]:
         tracker.service(obj, gone=True)
     for obj in [*bad_slices]:
@@ -106,4 +108,7 @@ def test_malformed_objects_never_crash_and_never_harm_others(
 @given(junk)
 def test_any_node(obj: Any) -> None:
     if obj is None or isinstance(obj, dict):
-        parse_node(obj, HERE)
+        facts = parse_node(obj, HERE)
+        assert facts.name == HERE and facts.exists is (obj is not None)
+        assert [parse_ip(address) for address in facts.ips] == list(facts.ips), "only addresses, in canonical text"
+        assert [str(parse_cidr(cidr)) for cidr in facts.pod_cidrs] == list(facts.pod_cidrs)

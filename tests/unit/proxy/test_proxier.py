@@ -12,7 +12,7 @@ from nodelib.errors import Permanent
 from nodelib.firewall.fake import FakeIptables
 from nodelib.firewall.objects import Family
 from nodelib.flows import UdpFlow
-from proxy.backends.facts import ContextOfNode
+from proxy.backends.context import NodeContext
 from proxy.backends.iptables import IptablesBackend
 from proxy.edge.metrics import Metrics
 from proxy.edge.servers import ServiceHealthServers
@@ -20,7 +20,7 @@ from proxy.health import Health
 from proxy.model import NodeFacts
 from proxy.plan.node import parse_node
 from proxy.plan.tracker import Tracker
-from proxy.proxier import Periods, Proxier, Shown
+from proxy.proxier import Periods, Proxier, Reporting
 from tests.fakes.clock import FakeClock, settle
 from tests.unit.proxy.build import CONTEXT, HERE, desired, endpoint_slice, service
 from tests.waiting import until
@@ -54,9 +54,9 @@ class World:
         servers = ServiceHealthServers(("127.0.0.1",), lambda: True, lambda name, text: self.failed.append(text))
         self.proxier = Proxier(
             Tracker(Family.IPV4, HERE, self.clock.now()),
-            IptablesBackend(self.fake, ContextOfNode(CONTEXT)),
+            IptablesBackend(self.fake, NodeContext(CONTEXT)),
             self.flows,
-            Shown(self.metrics, self.health, servers),
+            Reporting(self.metrics, self.health, servers),
             self.clock,
             Periods(min_sync=0.05, deep_audit=30.0),
         )
@@ -111,7 +111,7 @@ async def test_a_failure_is_tried_again_in_full_and_shows(world: World) -> None:
     await world.until(lambda: "ns/a" in world.fake.dump())
     assert world.metric("sync_proxy_rules_iptables_restore_failures_total") == 2
     assert world.metric("sync_proxy_rules_iptables_partial_restore_failures_total") == 1
-    assert world.health.well(world.clock.now())
+    assert world.health.healthy(world.clock.now())
 
 
 async def test_failing_for_long_is_unhealthy(world: World) -> None:
@@ -119,7 +119,7 @@ async def test_failing_for_long_is_unhealthy(world: World) -> None:
     world.fake.fail_next = 1_000_000
     world.proxier.start()
     await world.clock.advance(1)
-    assert world.health.well(world.clock.now())
+    assert world.health.healthy(world.clock.now())
     await world.clock.advance(70)
     healthy, body = world.health.report(world.clock.now(), with_node=False)
     assert (healthy, body["status"]["IPv4"]["healthy"]) == (False, False)
@@ -138,7 +138,7 @@ async def test_a_foreign_flush_is_mended_within_seconds(world: World) -> None:
 
 async def test_a_foreign_change_does_not_hide_behind_our_next_one() -> None:
     fake, foreign = FakeIptables(), 0
-    backend = IptablesBackend(fake, ContextOfNode(CONTEXT), generation=lambda: len(fake.inputs) + foreign)
+    backend = IptablesBackend(fake, NodeContext(CONTEXT), generation=lambda: len(fake.inputs) + foreign)
     one = desired(service("a", "172.30.0.1"))
     await backend.sync(one, None)
     assert await backend.audit(deep=True) == []
@@ -149,13 +149,15 @@ async def test_a_foreign_change_does_not_hide_behind_our_next_one() -> None:
     assert await backend.audit(deep=True) != []
 
 
-async def test_one_removed_rule_is_mended_by_the_deep_audit(world: World) -> None:
+async def test_one_removed_rule_is_restored_by_the_deep_audit(world: World) -> None:
     world.proxier.on_service("ADDED", service("a", "172.30.0.1"))
     world.proxier.start()
     await world.until(lambda: "ns/a" in world.fake.dump())
     whole = world.fake.dump()
     world.fake.tables["nat"]["PREROUTING"].clear()
-    await world.until(lambda: world.fake.dump() == whole)
+    assert world.fake.dump() != whole
+    await world.until(lambda: world.metric("sync_full_proxy_rules_duration_seconds_count") == 2)
+    assert world.fake.dump() == whole
 
 
 async def test_a_change_of_the_zone_writes_everything(world: World) -> None:
@@ -193,13 +195,18 @@ async def test_conntrack_out_of_reach_does_not_stop_the_rules(world: World) -> N
     assert world.metric("sync_proxy_rules_iptables_restore_failures_total") == 0
 
 
-async def test_malformed_objects_leave_others_alone(world: World) -> None:
+async def test_malformed_objects_leave_others_alone(world: World, caplog: pytest.LogCaptureFixture) -> None:
     world.proxier.on_service("ADDED", service("bad", "999.1.1.1"))
     world.proxier.on_service("ADDED", {"metadata": {"name": "x"}, "spec": 5})
     world.proxier.on_endpoint_slice("ADDED", {"metadata": None})
     world.proxier.on_service("ADDED", service("good", "172.30.0.1"))
     world.proxier.start()
-    await world.until(lambda: "ns/good" in world.fake.dump())
+    await world.until(lambda: world.proxier.first_sync.is_set())
+    assert "ns/good" in world.fake.dump() and "ns/bad" not in world.fake.dump()
+    assert [record.message for record in caplog.records if record.levelname == "WARNING"] == [
+        "Service ns/bad: clusterIP '999.1.1.1' is not an IPv4 address (left out; everything else is served)",
+        "Service /x: its name or namespace is not one that Kubernetes allows (left out; everything else is served)",
+    ]
 
 
 def test_what_is_taken_from_the_node() -> None:
@@ -232,7 +239,7 @@ def test_what_is_taken_from_the_node() -> None:
 
 
 async def test_without_pod_cidr_the_detector_waits_for_the_node() -> None:
-    backend = IptablesBackend(FakeIptables(), ContextOfNode(CONTEXT, detect_node_cidr=True))
+    backend = IptablesBackend(FakeIptables(), NodeContext(CONTEXT, detect_node_cidr=True))
     assert backend.node_changed(NodeFacts(HERE, exists=True)) and not backend.ready
     assert (
         backend.node_changed(NodeFacts(HERE, pod_cidrs=("fd00::/64", "10.244.3.0/24"), exists=True)) and backend.ready
@@ -240,6 +247,6 @@ async def test_without_pod_cidr_the_detector_waits_for_the_node() -> None:
 
 
 def test_a_family_without_a_pod_cidr_of_its_own_does_not_wait_for_one() -> None:
-    six = ContextOfNode(replace(CONTEXT, family=Family.IPV6), detect_node_cidr=True)
+    six = NodeContext(replace(CONTEXT, family=Family.IPV6), detect_node_cidr=True)
     assert not six.ready
     assert six.node_changed(NodeFacts(HERE, pod_cidrs=("10.244.3.0/24",), exists=True)) and six.ready

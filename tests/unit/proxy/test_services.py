@@ -1,10 +1,14 @@
+"""Service objects are read into service ports, and malformed parts are left out."""
+
 from __future__ import annotations
 
 import pytest
 
 from nodelib.firewall.objects import Family
-from proxy.plan.services import parse_cidr, parse_ip, parse_service
-from tests.unit.proxy.build import Json, service
+from nodelib.json_values import Json
+from proxy.plan.addresses import parse_cidr, parse_ip
+from proxy.plan.services import parse_service
+from tests.unit.proxy.build import service
 
 V4, V6 = Family.IPV4, Family.IPV6
 
@@ -121,7 +125,7 @@ def test_affinity(spec: Json, seconds: int) -> None:
         pytest.param(service("a", "172.30.0.1", loadBalancerSourceRanges=["1.2.3.4"]), 1, "Ranges", id="source range"),
     ],
 )
-def test_what_is_malformed_is_left_out_and_told(obj: Json, kept: int, said: str) -> None:
+def test_malformed_parts_are_left_out_and_reported(obj: Json, kept: int, said: str) -> None:
     ports, problems = parse_service(obj, V4)
     assert len(ports) == kept
     assert any(said in problem.message for problem in problems)

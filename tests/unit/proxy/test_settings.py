@@ -1,3 +1,5 @@
+"""The command line and the configuration file become settings, and what follows from them."""
+
 from __future__ import annotations
 
 import contextlib
@@ -9,11 +11,11 @@ import pytest
 
 from nodelib.errors import Invalid
 from nodelib.firewall.objects import Family
-from proxy import derive
-from proxy.access import find_access
 from proxy.app import main
-from proxy.configfile import API_VERSION, IGNORED, SUPPORTED, decode_config, parse_duration
-from proxy.settings import Listen, load_settings
+from proxy.config import derive
+from proxy.config.access import find_access
+from proxy.config.file import API_VERSION, IGNORED, SUPPORTED, decode_config, parse_duration
+from proxy.config.settings import Listen, load_settings
 
 HEAD = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"
 
@@ -84,10 +86,10 @@ def test_file_before_flags(tmp_path: Path) -> None:
     ]
     settings = load_settings(argv)
     assert (settings.local.cluster_cidrs, settings.node_name, settings.verbosity) == (("10.1.0.0/16",), "b", 4)
-    assert settings.notices == ("--cluster-cidr does not count beside --config",)
+    assert settings.notices == ("--cluster-cidr is ignored: --config is given",)
 
 
-def test_unsupported_fields_are_told_once(tmp_path: Path) -> None:
+def test_unsupported_fields_are_logged_once(tmp_path: Path) -> None:
     text = "featureGates: {X: true}\nenableProfiling: true\nclientConnection: {qps: 5}\nipvs: {scheduler: rr}\n"
     settings = load_settings(config(tmp_path, text))
     assert len(settings.notices) == 4 and all("not supported" in line for line in settings.notices)
@@ -232,13 +234,13 @@ def test_every_field_of_upstreams_type_is_obeyed_or_answered() -> None:
 def test_what_is_not_obeyed_is_answered_by_one_line(name: str) -> None:
     section, _, leaf = name.rpartition(".")
     samples: list[object] = ["1s", "x", True, ["10.0.0.0/8"], 3]
-    told = []
+    notices = []
     for sample in samples:
         inner: object = {leaf: sample}
         content = {"apiVersion": API_VERSION, "kind": "KubeProxyConfiguration"}
         with contextlib.suppress(Invalid):
-            told.append(decode_config({**content, **({section: inner} if section else inner)}, "f")[1])  # type: ignore[dict-item]
-    assert any(len(lines) == 1 and name in lines[0] for lines in told)
+            notices.append(decode_config({**content, **({section: inner} if section else inner)}, "f")[1])  # type: ignore[dict-item]
+    assert any(len(lines) == 1 and name in lines[0] for lines in notices)
 
 
 def test_a_field_given_twice_is_an_error(tmp_path: Path) -> None:

@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 from nodelib.errors import NodewrightError
 from nodelib.firewall.fake import FakeIptables
 from nodelib.firewall.objects import Family, rule
-from proxy.backends.facts import ContextOfNode
+from nodelib.json_values import Json
+from proxy.backends.context import NodeContext
 from proxy.backends.iptables import IptablesBackend
 from proxy.plan.context import LOCALHOST_COUNTER, Context
 from proxy.plan.iptables.sync import GROUP_CHAINS, plan_full, plan_partial
 from proxy.plan.tracker import Tracker
-from tests.unit.proxy.build import CONTEXT, HERE, Json, desired, endpoint, endpoint_slice, installed, service
+from tests.unit.proxy.build import CONTEXT, HERE, desired, endpoint, endpoint_slice, installed, service
 from tests.unit.proxy.histories import Step, histories, replay
 
 
@@ -26,7 +27,7 @@ class World:
     def __init__(self, fake: FakeIptables | None = None) -> None:
         self.fake = fake or FakeIptables()
         self.tracker = Tracker(Family.IPV4, HERE, 0.0)
-        self.backend = IptablesBackend(self.fake, ContextOfNode(CONTEXT))
+        self.backend = IptablesBackend(self.fake, NodeContext(CONTEXT))
         self.started = False
 
     async def put(self, *objects: Json, gone: bool = False) -> None:
@@ -104,7 +105,7 @@ async def test_after_a_failure_everything_is_written_again() -> None:
     await world.put(service("a", "172.30.0.1"), endpoint_slice("a", ["10.1.0.1"]))
     world.fake.fail_next = 1
     before = world.fake.dump()
-    with pytest.raises(NodewrightError, match="told to fail"):
+    with pytest.raises(NodewrightError, match="made to fail"):
         await world.put(service("b", "172.30.0.2"))
     assert world.fake.dump() == before, "a refused input changes nothing"
     await world.put(service("c", "172.30.0.3"))
@@ -164,7 +165,7 @@ def test_a_large_cold_sync_is_split_and_the_dispatch_comes_last_in_one_input() -
     fake = FakeIptables()
     for change in plan.changes:
         fake.load_change(change)
-    partial = plan_partial(desired(), plan.standing.ports.keys(), CONTEXT, plan.standing)
+    partial = plan_partial(desired(), plan.applied.ports.keys(), CONTEXT, plan.applied)
     assert len(partial.changes) > 2, "deleting many chains is split as well"
     for change in partial.changes:
         fake.load_change(change)

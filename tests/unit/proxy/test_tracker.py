@@ -1,9 +1,12 @@
+"""Services and EndpointSlices are collected, and only real changes are reported."""
+
 from __future__ import annotations
 
 from nodelib.firewall.objects import Family
+from nodelib.json_values import Json
 from proxy.model import Endpoint
 from proxy.plan.tracker import Tracker
-from tests.unit.proxy.build import HERE, Json, endpoint, endpoint_slice, service
+from tests.unit.proxy.build import HERE, endpoint, endpoint_slice, service
 
 
 def tracker(family: Family = Family.IPV4) -> Tracker:
@@ -127,7 +130,7 @@ def test_trigger_times_are_taken_once_and_only_new_ones() -> None:
     assert one.take().trigger_times == ()
 
 
-def test_udp_is_told() -> None:
+def test_changes_of_udp_ports_are_marked() -> None:
     one = tracker()
     one.endpoint_slice(endpoint_slice("a", ["10.1.0.1"]))
     assert not one.take().udp

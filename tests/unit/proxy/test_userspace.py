@@ -12,12 +12,12 @@ from nodelib.errors import Temporary
 from nodelib.firewall.fake import FakeIptables
 from nodelib.firewall.objects import Family
 from nodelib.flows import UdpFlow
-from proxy.backends.facts import ContextOfNode
+from proxy.backends.context import NodeContext
 from proxy.backends.userspace import Choose, UserspaceBackend
 from proxy.edge import relay
 from proxy.model import Endpoint
-from proxy.plan.userspace import Pool, pools
-from proxy.rotation import Address, Rotation
+from proxy.plan.userspace.portals import Pool, pools
+from proxy.plan.userspace.roundrobin import Address, RoundRobin
 from tests.fakes.clock import FakeClock
 from tests.unit.proxy.build import CONTEXT, HERE, desired, endpoint, endpoint_slice, service
 
@@ -44,7 +44,7 @@ class World:
         self.fake = FakeIptables()
         self.relays: list[FakeRelay] = []
         self.full = False
-        facts = ContextOfNode(replace(CONTEXT, localhost_node_ports=False))
+        facts = NodeContext(replace(CONTEXT, localhost_node_ports=False))
         self.backend = UserspaceBackend(self.fake, facts, listen=self.listen, clock=FakeClock())
 
     async def listen(self, protocol: str, family: Family, choose: Choose) -> FakeRelay:
@@ -135,19 +135,19 @@ def test_two_policies_two_sockets() -> None:
     assert found[True] == (("10.1.0.1", 80),) and len(found[False]) == 2
 
 
-def test_rotation() -> None:
-    rotation = Rotation()
-    assert rotation.choose("c", 0) is None
-    rotation.replace(Pool((ONE, TWO)))
-    assert [rotation.choose("c", 0) for _ in range(4)] == [("10.1.0.1", 80), ("10.1.0.2", 80)] * 2
-    rotation.replace(Pool((ONE, TWO), affinity_seconds=10))
-    first = rotation.choose("c", 0)
-    assert rotation.choose("c", 9) == rotation.choose("c", 18) == first, "each connection prolongs it"
-    assert rotation.choose("d", 18) != first
-    assert rotation.choose("c", 19, afresh=True) == first, "the next in turn"
-    assert rotation.choose("c", 40) != first, "its time was over"
-    rotation.replace(Pool((ONE,), affinity_seconds=10))
-    assert rotation.choose("c", 41) == ("10.1.0.1", 80)
+def test_round_robin() -> None:
+    round_robin = RoundRobin()
+    assert round_robin.choose("c", 0) is None
+    round_robin.replace(Pool((ONE, TWO)))
+    assert [round_robin.choose("c", 0) for _ in range(4)] == [("10.1.0.1", 80), ("10.1.0.2", 80)] * 2
+    round_robin.replace(Pool((ONE, TWO), affinity_seconds=10))
+    first = round_robin.choose("c", 0)
+    assert round_robin.choose("c", 9) == round_robin.choose("c", 18) == first, "each connection prolongs it"
+    assert round_robin.choose("d", 18) != first
+    assert round_robin.choose("c", 19, reset_affinity=True) == first, "the next in turn"
+    assert round_robin.choose("c", 40) != first, "its time was over"
+    round_robin.replace(Pool((ONE,), affinity_seconds=10))
+    assert round_robin.choose("c", 41) == ("10.1.0.1", 80)
 
 
 def test_stale_flows_are_those_to_sockets_of_another_time() -> None:
@@ -173,7 +173,7 @@ async def test_tcp_passes_both_ways_and_its_ends(echo: Address) -> None:
     nobody = dead.getsockname()
     dead.close()
     turns = [nobody, echo]
-    one = await relay.listen("TCP", Family.IPV4, lambda client, afresh: turns[afresh])
+    one = await relay.listen("TCP", Family.IPV4, lambda client, reset_affinity: turns[reset_affinity])
     reader, writer = await asyncio.open_connection("127.0.0.1", one.port)
     writer.write(b"x" * 200_000)
     writer.write_eof()
@@ -183,7 +183,7 @@ async def test_tcp_passes_both_ways_and_its_ends(echo: Address) -> None:
 
 
 async def test_tcp_without_endpoints_is_reset() -> None:
-    one = await relay.listen("TCP", Family.IPV4, lambda client, afresh: None)
+    one = await relay.listen("TCP", Family.IPV4, lambda client, reset_affinity: None)
     reader, writer = await asyncio.open_connection("127.0.0.1", one.port)
     with pytest.raises(ConnectionResetError):
         await reader.readexactly(1)
@@ -202,7 +202,7 @@ async def test_udp_keeps_a_client_with_its_endpoint_until_that_is_gone() -> None
         await loop.create_datagram_endpoint(made, local_addr=("127.0.0.1", 0))
     addresses = [server.address for server in servers]
     left = list(addresses)
-    one = await relay.listen("UDP", Family.IPV4, lambda client, afresh: left[0])
+    one = await relay.listen("UDP", Family.IPV4, lambda client, reset_affinity: left[0])
     client = _Client()
     await loop.create_datagram_endpoint(lambda: client, remote_addr=("127.0.0.1", one.port))
     assert [await client.ask() for _ in range(3)] == [b"one"] * 3

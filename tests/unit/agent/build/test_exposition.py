@@ -17,6 +17,7 @@ from agent.server.work.request_metrics import RequestMetrics
 from agent.stats.model import FsUsage
 from agent.volumes.edge.certificate_metrics import PodCertificateCounts
 from agent.volumes.edge.volume_metrics import VolumeStatsCollector
+from nodelib.clock import SystemClock
 from tests.fakes.agent_view import FakeView
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "agent"
@@ -43,7 +44,7 @@ def metrics() -> Metrics:
     registry.register(CertificateCollector(CertificateMetrics, CertificateMetrics))
     registry.register(VolumeStatsCollector(lambda: [(("shop", "data"), FsUsage(at=1))]))
     registry.register(PodCertificateCounts(lambda: {("example.com/signer", "Issued"): 1}))
-    RequestMetrics(registry)
+    RequestMetrics(registry, SystemClock())
     return made
 
 

@@ -1,0 +1,195 @@
+"""KubeProxyConfiguration (kubeproxy.config.k8s.io/v1alpha1), read strictly: an unknown field is an error.
+
+`SUPPORTED` and `IGNORED` are the whole schema (k8s.io/kube-proxy/config/v1alpha1). The type of an IGNORED field is
+checked; if it is set to anything, one log line at the start says that it is ignored.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import yaml
+
+from nodelib.errors import Invalid
+from nodelib.json_values import Json
+
+API_VERSION = "kubeproxy.config.k8s.io/v1alpha1"
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ns|us|µs|ms|s|m|h)")
+_UNIT = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def parse_duration(value: object) -> float:
+    """Seconds of a Go duration ("1m30s", "250ms", "0"). Raises ValueError."""
+    if isinstance(value, int | float) and not isinstance(value, bool) and value == 0:
+        return 0.0
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is not a duration such as 30s or 1m30s")
+    text = value.strip().removeprefix("+")
+    sign = -1 if text.startswith("-") else 1
+    text = text.removeprefix("-")
+    if text == "0":
+        return 0.0
+    if not text or _DURATION.sub("", text):
+        raise ValueError(f"{value!r} is not a duration such as 30s or 1m30s")
+    return sign * sum(float(number) * _UNIT[unit] for number, unit in _DURATION.findall(text))
+
+
+def _integer(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError(f"{value!r} is not an integer")
+    return value
+
+
+def _boolean(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"{value!r} is not true or false")
+    return value
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is not a text")
+    return value
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise ValueError(f"{value!r} is not a list")
+    return tuple([_text(item) for item in value])
+
+
+def _anything(value: object) -> object:
+    return value
+
+
+Reader = Callable[[object], object]
+_PERIODS: dict[str, Reader] = {"syncPeriod": parse_duration, "minSyncPeriod": parse_duration}
+
+SUPPORTED: dict[str, Reader] = {
+    "clientConnection.kubeconfig": _text,
+    "logging.verbosity": _integer,
+    "hostnameOverride": _text,
+    "bindAddress": _text,
+    "healthzBindAddress": _text,
+    "metricsBindAddress": _text,
+    "bindAddressHardFail": _boolean,
+    "mode": _text,
+    "iptables.masqueradeBit": _integer,
+    "iptables.masqueradeAll": _boolean,
+    "iptables.localhostNodePorts": _boolean,
+    **{f"iptables.{name}": reader for name, reader in _PERIODS.items()},
+    "nftables.masqueradeBit": _integer,
+    "nftables.masqueradeAll": _boolean,
+    **{f"nftables.{name}": reader for name, reader in _PERIODS.items()},
+    "detectLocalMode": _text,
+    "detectLocal.bridgeInterface": _text,
+    "detectLocal.interfaceNamePrefix": _text,
+    "clusterCIDR": _text,
+    "nodePortAddresses": _texts,
+    "oomScoreAdj": _integer,
+    "conntrack.maxPerCore": _integer,
+    "conntrack.min": _integer,
+    "conntrack.tcpEstablishedTimeout": parse_duration,
+    "conntrack.tcpCloseWaitTimeout": parse_duration,
+    "conntrack.tcpBeLiberal": _boolean,
+    "conntrack.udpTimeout": parse_duration,
+    "conntrack.udpStreamTimeout": parse_duration,
+}
+
+_NO_IPVS, _LINUX = "there is no ipvs mode", "this is Linux"
+
+# name -> (type, what happens instead)
+IGNORED: dict[str, tuple[Reader, str]] = {
+    "featureGates": (_anything, "no feature gates: everything that is GA or beta upstream is on"),
+    "clientConnection.acceptContentTypes": (_text, "JSON is spoken"),
+    "clientConnection.contentType": (_text, "JSON is spoken"),
+    "clientConnection.qps": (_anything, "requests are not limited here, the API server's fairness does it"),
+    "clientConnection.burst": (_anything, "requests are not limited here, the API server's fairness does it"),
+    "logging.format": (_text, "the log is text on stderr"),
+    "logging.flushFrequency": (_anything, "every line is written at once"),
+    "logging.vmodule": (_anything, "one verbosity for all"),
+    "logging.options": (_anything, "the log is text on stderr"),
+    "enableProfiling": (_boolean, "there is no pprof handler"),
+    "showHiddenMetricsForVersion": (_text, "no metric is hidden"),
+    "configSyncPeriod": (parse_duration, "watches are resumed, nothing is listed again by the clock"),
+    "portRange": (_text, "it has no effect upstream either"),
+    "windowsRunAsService": (_boolean, _LINUX),
+    **{f"ipvs.{name}": (parse_duration, _NO_IPVS) for name in (*_PERIODS, "tcpTimeout", "tcpFinTimeout", "udpTimeout")},
+    "ipvs.scheduler": (_text, _NO_IPVS),
+    "ipvs.excludeCIDRs": (_texts, _NO_IPVS),
+    "ipvs.strictARP": (_boolean, _NO_IPVS),
+    **{f"winkernel.{name}": (_text, _LINUX) for name in ("networkName", "sourceVip", "rootHnsEndpointName")},
+    "winkernel.enableDSR": (_boolean, _LINUX),
+    "winkernel.forwardHealthCheckVip": (_boolean, _LINUX),
+}
+
+_HEAD = f"Begin it with `apiVersion: {API_VERSION}` and `kind: KubeProxyConfiguration`."
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """Refuses a key that is given twice, as upstream's strict decoding does."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen = set()
+        for key, _ in node.value:
+            if key.value in seen:
+                raise yaml.constructor.ConstructorError(
+                    "while reading a mapping", node.start_mark, f"field {key.value!r} is given twice", key.start_mark
+                )
+            seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
+def read_config(path: str) -> tuple[Json, tuple[str, ...]]:
+    """Values by dotted field name, and lines to log. Raises Invalid, naming the file and the field."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            content = yaml.load(file, Loader=_StrictLoader)
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise _wrong(path, str(error), "Check the path in --config, and that the file is YAML.") from error
+    return decode_config(content, path)
+
+
+def decode_config(content: object, path: str) -> tuple[Json, tuple[str, ...]]:
+    """The same for a document that has been parsed already."""
+    if not isinstance(content, dict):
+        raise _wrong(path, "not a mapping", _HEAD)
+    if content.get("kind") != "KubeProxyConfiguration" or content.get("apiVersion") != API_VERSION:
+        raise _wrong(path, f"kind {content.get('kind')!r}, apiVersion {content.get('apiVersion')!r}", _HEAD)
+    values: Json = {}
+    notices: list[str] = []
+    _walk(path, "", content, values, notices)
+    return values, tuple(notices)
+
+
+def _walk(path: str, prefix: str, content: Mapping[Any, Any], values: Json, notices: list[str]) -> None:
+    for key, value in content.items():
+        name = f"{prefix}{key}"
+        if name in ("kind", "apiVersion"):
+            continue
+        if name in SUPPORTED:
+            if value is not None:
+                values[name] = _read(path, name, SUPPORTED[name], value)
+        elif name in IGNORED:
+            reader, instead = IGNORED[name]
+            if value and _read(path, name, reader, value) and instead:
+                notices.append(f"{path}: {name} is not supported: {instead}")
+        elif any(field.startswith(f"{name}.") for field in (*SUPPORTED, *IGNORED)):
+            if value is not None and not isinstance(value, dict):
+                raise _wrong(path, f"field {name} is not a mapping", "Correct the field.")
+            _walk(path, f"{name}.", value or {}, values, notices)
+        else:
+            raise _wrong(path, f"unknown field {name!r}", "Correct the name or remove the field.")
+
+
+def _read(path: str, name: str, reader: Reader, value: object) -> object:
+    try:
+        return reader(value)
+    except ValueError as error:
+        raise _wrong(path, f"field {name}: {error}", "Correct the field.") from error
+
+
+def _wrong(path: str, problem: str, action: str) -> Invalid:
+    return Invalid(problem, obj=path, step="read the configuration", action=action)
