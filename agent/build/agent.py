@@ -50,8 +50,8 @@ async def build_core(settings: Settings, *, wants_nodes: bool = False) -> Core:
     await first_address(ground.addresses)
     tree = CgroupTree.detect()
     ledgers = await build_checkpoints(ground)
-    alone = ledgers.exclusive.has_cpus
-    cgroups, sizes = await kubepods(settings, tree, keeper, alone)
+    has_exclusive_cpus = ledgers.managers.has_cpus
+    cgroups, sizes = await kubepods(settings, tree, keeper, has_exclusive_cpus)
     allocatable = node_allocatable(ground, tree, cgroups, keeper)
     await allocatable.reserve()
     ground.pressures.follow(keeper.poke)
@@ -67,12 +67,12 @@ async def build_core(settings: Settings, *, wants_nodes: bool = False) -> Core:
         clock=ground.clock,
         keeper=keeper,
         table=table,
-        exclusive=ledgers.exclusive,
+        managers=ledgers.managers,
         events=ground.events,
         figures=PodResourcesMetrics(ground.metrics.registry),
     )
-    built = pod_materials(ground, keeper, table, cgroup_facts(ground, tree, sizes, alone), plugins.csi)
-    connect(ledgers.exclusive, table, plugins.devices)
+    built = pod_materials(ground, keeper, table, cgroup_facts(ground, tree, sizes, has_exclusive_cpus), plugins.csi)
+    connect(ledgers.managers, table, plugins.devices)
     probe_io = ProbeIo(ground.made.cri)
     probes = ProbeKeeper(probe_io, ground.events, table.on_probe, ground.clock, ground.metrics)
     parts = pod_parts(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agent.build.base import Base
-from agent.build.managers import build_exclusive
+from agent.build.managers import build_managers
 from agent.common.edge.checkpoint import CheckpointFiles
 from agent.images.plan.pull_records import VerifyPolicy
 from agent.images.work.pull_records import PullRecords
@@ -22,11 +22,15 @@ class Checkpoints:
     allocations: Allocations
     endings: Terminations
     pulls: PullRecords
-    exclusive: ResourceManagers
+    managers: ResourceManagers
 
     def tasks(self) -> dict[str, Work]:
         """What writes the files soon after a change."""
-        return {"allocations": self.allocations.run, "endings": self.endings.run, "exclusive": self.exclusive.run}
+        return {
+            "allocations": self.allocations.run,
+            "endings": self.endings.run,
+            "resource managers": self.managers.run,
+        }
 
 
 async def build_checkpoints(ground: Base) -> Checkpoints:
@@ -41,7 +45,7 @@ async def build_checkpoints(ground: Base) -> Checkpoints:
         Allocations(checkpoints, clock),
         Terminations(checkpoints, clock),
         PullRecords(VerifyPolicy(images.verify, images.allowlist), pulling, pulled, clock),
-        await build_exclusive(ground),
+        await build_managers(ground),
     )
     await found.allocations.load()
     await found.endings.load()

@@ -25,20 +25,20 @@ from agent.settings import Settings
 from nodelib.errors import Invalid
 
 
-async def build_exclusive(ground: Base) -> ResourceManagers:
+async def build_managers(ground: Base) -> ResourceManagers:
     """With what earlier agents gave. Raises Invalid: a policy that cannot be had here; Permanent: a foreign state."""
     settings = ground.settings
     root = settings.paths.root_dir
     period = settings.managers.reconcile_period
-    desk = ResourceManagers(_policies(ground), CheckpointFiles(root), root, ground.made.cri, ground.clock, period)
-    await desk.load()
-    ground.metrics.registry.register(ManagerMetrics(desk.figures))
-    return desk
+    managers = ResourceManagers(_policies(ground), CheckpointFiles(root), root, ground.made.cri, ground.clock, period)
+    await managers.load()
+    ground.metrics.registry.register(ManagerMetrics(managers.figures))
+    return managers
 
 
-def connect(desk: ResourceManagers, table: PodTable, devices: DeviceManager) -> None:
-    """Late: devices are given near to what the desk gave, and the desk asks where devices are."""
-    desk.hooks = ResourceManagerHooks(partial(running, table), devices.topology_hints)
+def connect(managers: ResourceManagers, table: PodTable, devices: DeviceManager) -> None:
+    """Late: devices are given near to what the managers gave, and the managers asks where devices are."""
+    managers.hooks = ResourceManagerHooks(partial(running, table), devices.topology_hints)
 
 
 def running(table: PodTable) -> Iterator[ContainerState]:

@@ -44,7 +44,7 @@ class BuiltPlugins:
     """`tasks()` are to be supervised, `close()` called at the end."""
 
     sockets: PluginSockets
-    desk: PluginManager
+    manager: PluginManager
     objects: CsiObjects
     drivers: CsiDrivers
     csi: CsiVolumes
@@ -58,7 +58,7 @@ class BuiltPlugins:
     def tasks(self) -> list[tuple[str, Work]]:
         """(name, work) of the long-lived tasks."""
         return [
-            ("plugins", self.desk.run),
+            ("plugins", self.manager.run),
             ("csi volumes", self.csi.run),
             ("csi figures", self.csi_stats.run),
             ("csi expansion", self.expander.run),
@@ -90,7 +90,7 @@ async def build_plugins(
     clock: Clock,
     keeper: NodeKeeper,
     table: PodTable,
-    exclusive: ResourceManagers,
+    managers: ResourceManagers,
     events: Events,
     figures: PodResourcesMetrics,
 ) -> BuiltPlugins:
@@ -100,16 +100,16 @@ async def build_plugins(
     in_use = _in_use(node, keeper, clock)
     csi = CsiVolumes(root_dir, node, CsiEdges(drivers, objects, CsiDisk(root_dir), clock, in_use, table.synced))
     await csi.load()
-    devices = _devices(f"{root_dir}/device-plugins", clock, keeper, table, exclusive)
+    devices = _devices(f"{root_dir}/device-plugins", clock, keeper, table, managers)
     await devices.load()
     claims = _claims(client, root_dir, node, clock, table)
     await claims.load()
     sockets = PluginSockets(f"{root_dir}/plugins_registry")
     handlers: dict[str, PluginHandler] = {CSI_PLUGIN: drivers, DEVICE_PLUGIN: devices, DRA_PLUGIN: claims}
-    answers = PodResources(table, devices, claims, exclusive)
+    answers = PodResources(table, devices, claims, managers)
     built = BuiltPlugins(
         sockets=sockets,
-        desk=PluginManager(sockets, Registrars(), handlers, clock),
+        manager=PluginManager(sockets, Registrars(), handlers, clock),
         objects=objects,
         drivers=drivers,
         csi=csi,
@@ -127,12 +127,12 @@ async def build_plugins(
 
 
 def _devices(
-    folder: str, clock: Clock, keeper: NodeKeeper, table: PodTable, exclusive: ResourceManagers
+    folder: str, clock: Clock, keeper: NodeKeeper, table: PodTable, managers: ResourceManagers
 ) -> DeviceManager:
     def holding() -> set[str] | None:
         return {pod.uid for pod in table.active()} if table.synced.is_set() else None
 
-    hooks = DeviceHooks(holding, keeper.poke, table.on_probe, exclusive.affinity)
+    hooks = DeviceHooks(holding, keeper.poke, table.on_probe, managers.affinity)
     return DeviceManager(CheckpointFiles(folder), DevicePluginEndpoint, clock, hooks)
 
 

@@ -63,7 +63,7 @@ def pod_parts(
     files = PodFiles(settings.paths.pod_logs_dir, settings.paths.container_logs_dir)
     startups = StartupLatencyTracker(metrics, clock)
     api = PodsApi(ground.made.api)
-    desk = ImageManagerDeps(
+    image_deps = ImageManagerDeps(
         images=cri,
         credentials=build_pull_credentials(settings, built.materials, clock),
         events=ground.events,
@@ -73,7 +73,7 @@ def pod_parts(
         on_pulled=startups.pulled,
         watch=PullWatch(ImageContent(settings.runtime.endpoint), clock),
     )
-    images = ImageManager(desk, settings.images.parallel_pulls or 32)
+    images = ImageManager(image_deps, settings.images.parallel_pulls or 32)
     return Parts(
         runtime=cri,
         images=images,
@@ -81,7 +81,7 @@ def pod_parts(
         cgroups=cgroups,
         allocations=ledgers.allocations,
         endings=ledgers.endings,
-        exclusive=ledgers.exclusive,
+        managers=ledgers.managers,
         devices=plugins.devices,
         claims=plugins.claims,
         probes=probes,

@@ -78,6 +78,6 @@ class Explainer:
             timeline=memory.timeline.entries(),
             under_way=memory.timeline.under_way(),
             node_problems=self._problems(),
-            refused_for=self._table.parts.exclusive.detail(pod.uid),
+            refused_for=self._table.parts.managers.detail(pod.uid),
         )
         return explain(record)

@@ -386,10 +386,10 @@ class World:
         startups = StartupLatencyTracker(self.figures, self.clock)
         allocations = Allocations(self.checkpoints, self.clock)
         await allocations.load()
-        self.exclusive = ResourceManagers(
+        self.managers = ResourceManagers(
             self.policies, self.checkpoints, "/var/lib/kubelet", self.cri, self.clock, 10.0
         )
-        await self.exclusive.load()
+        await self.managers.load()
         devices = self.device_desk()
         await devices.load()
         self.records = PullRecords(VerifyPolicy(), self.pulling, self.pulled, self.clock)
@@ -397,7 +397,7 @@ class World:
         self.endings = Terminations(self.checkpoints, self.clock)
         await self.endings.load()
         observer = Observer(self.cri, files, self.clock, self.table.on_seen, self.figures)
-        self.exclusive.hooks = ResourceManagerHooks(partial(running, self.table), devices.topology_hints)
+        self.managers.hooks = ResourceManagerHooks(partial(running, self.table), devices.topology_hints)
         self.parts = Parts(
             runtime=self.cri,
             images=ImageManager(
@@ -409,7 +409,7 @@ class World:
             cgroups=self.cgroups,
             allocations=allocations,
             endings=self.endings,
-            exclusive=self.exclusive,
+            managers=self.managers,
             devices=devices,
             claims=self.claim_desk(),
             probes=self.probes,
@@ -429,7 +429,7 @@ class World:
         inbox = self.connected()
         await observer.audit()
         works = [observer.run_hints, self.table.run_sweeps, self.table.resizes.run, allocations.run, self.endings.run]
-        works.append(self.exclusive.run)
+        works.append(self.managers.run)
         works += [observer.run_audits] if audits else []
         works += [observer.run_events] if events else []
         self._tasks = [asyncio.create_task(work()) for work in works]
@@ -444,7 +444,7 @@ class World:
     def device_desk(self) -> DeviceManager:
         """Nobody offers a device here before a test says so; the plugins that were dialled are in `plugins`."""
         hooks = DeviceHooks(
-            lambda: {pod.uid for pod in self.table.active()}, lambda: None, self.table.on_probe, self.exclusive.affinity
+            lambda: {pod.uid for pod in self.table.active()}, lambda: None, self.table.on_probe, self.managers.affinity
         )
 
         def dial(resource: str, socket: str) -> FakeEndpoint:

@@ -35,7 +35,7 @@ class Parts:
     cgroups: PodCgroups
     allocations: Allocations
     endings: Terminations
-    exclusive: ResourceManagers
+    managers: ResourceManagers
     devices: DeviceManager
     claims: DraManager
     probes: Probes

@@ -72,7 +72,7 @@ async def test_what_does_not_fit_is_refused_and_told_why(world: World) -> None:
     await world.until(lambda: world.phase("u2") == "Failed")
     assert world.status("u2")["reason"] == "UnexpectedAdmissionError"
     assert "not enough cpus available to satisfy request: requested=1, available=0" in world.status("u2")["message"]
-    assert "1 exclusive CPUs asked for, 0 free" in world.exclusive.detail("u2")
+    assert "1 exclusive CPUs asked for, 0 free" in world.managers.detail("u2")
 
 
 async def test_a_pod_that_is_gone_gives_back(world: World) -> None:
@@ -95,7 +95,7 @@ async def test_who_takes_the_place_of_a_pod_deleted_by_force_has_its_cpus(world:
     await world.until(lambda: world.is_ready("u2") or world.phase("u2") == "Failed", seconds=20)
     assert (world.phase("u2"), where(world, "u2")) == ("Running", "1")
     assert (where(world, "u1"), world.cri.running()) == ("0", ["main", "main"])
-    assert list(world.exclusive.held.cpus.held) == [("u2", "main")]
+    assert list(world.managers.held.cpus.held) == [("u2", "main")]
 
 
 async def test_the_next_agent_goes_on_with_the_same(world: World) -> None:
@@ -104,7 +104,7 @@ async def test_the_next_agent_goes_on_with_the_same(world: World) -> None:
     await world.kill_agent()
     await world.start_agent()
     await world.until(world.is_ready)
-    assert world.exclusive.held.cpus.held == {("u1", "main"): frozenset({1})}
+    assert world.managers.held.cpus.held == {("u1", "main"): frozenset({1})}
     world.create(container(resources=asks("1")), name="second", uid="u2")
     await world.until(lambda: world.phase("u2") == "Failed")
     assert where(world) == "1"
@@ -126,7 +126,7 @@ async def test_a_new_pod_of_the_first_list_has_what_one_that_left_had(world: Wor
     world.create(container(resources=asks("1")), name="second", uid="u2")
     await world.start_agent()
     await world.until(lambda: world.is_ready("u2") or world.phase("u2") == "Failed")
-    assert (world.phase("u2"), list(world.exclusive.held.cpus.held)) == ("Running", [("u2", "main")])
+    assert (world.phase("u2"), list(world.managers.held.cpus.held)) == ("Running", [("u2", "main")])
 
 
 async def test_a_new_pod_of_the_first_list_has_what_nobody_is_left_of(world: World) -> None:
@@ -136,7 +136,7 @@ async def test_a_new_pod_of_the_first_list_has_what_nobody_is_left_of(world: Wor
     world.create(container(resources=asks("1")))
     await world.start_agent()
     await world.until(lambda: world.is_ready() or world.phase() == "Failed")
-    assert (world.phase(), list(world.exclusive.held.cpus.held)) == ("Running", [("u1", "main")])
+    assert (world.phase(), list(world.managers.held.cpus.held)) == ("Running", [("u1", "main")])
 
 
 async def test_whoever_runs_comes_before_what_is_new_in_the_first_list(world: World) -> None:
@@ -148,7 +148,7 @@ async def test_whoever_runs_comes_before_what_is_new_in_the_first_list(world: Wo
     world.api.pods = {uid: world.api.pods[uid] for uid in ("u2", "u1")}
     await world.start_agent()
     await world.until(lambda: world.phase("u2") == "Failed")
-    assert (world.phase(), list(world.exclusive.held.cpus.held)) == ("Running", [("u1", "main")])
+    assert (world.phase(), list(world.managers.held.cpus.held)) == ("Running", [("u1", "main")])
 
 
 async def test_a_running_pod_gets_its_cpus_from_an_agent_with_another_policy(world: World) -> None:
@@ -191,13 +191,13 @@ async def test_memory_is_on_nodes_of_its_own(world: World) -> None:
     await world.until(world.is_ready)
     main = next(one for one in world.cri.containers.values() if one.name == "main")
     assert main.resources["cpuset_mems"] == "0"
-    assert list(world.exclusive.held.memory.held) == [("u1", "main")]
+    assert list(world.managers.held.memory.held) == [("u1", "main")]
     kept = json.loads(json.loads(world.checkpoints.files[MEMORY_FILE])["data"])
     assert kept["entries"] == {"u1": {"main": [{"numaAffinity": [0], "type": "memory", "size": 3 << 30}]}}
     await world.kill_agent()
     await world.start_agent()
     await world.until(world.is_ready)
-    assert list(world.exclusive.held.memory.held) == [("u1", "main")]
+    assert list(world.managers.held.memory.held) == [("u1", "main")]
 
 
 async def test_a_resize_of_its_cpus_is_infeasible(world: World) -> None:
@@ -220,7 +220,7 @@ async def test_a_pod_that_another_rule_refuses_holds_nothing(world: World) -> No
     world.create(container(resources=asks("1", "64Gi")))
     await world.until(lambda: world.phase() == "Failed")
     assert world.status()["reason"] == "OutOfmemory"
-    assert not world.exclusive.held.cpus.held
+    assert not world.managers.held.cpus.held
 
 
 async def test_what_is_measured(world: World) -> None:
@@ -228,7 +228,7 @@ async def test_what_is_measured(world: World) -> None:
     await world.until(world.is_ready)
     world.create(container(resources=asks("1")), name="second", uid="u2")
     await world.until(lambda: world.phase("u2") == "Failed")
-    found = world.exclusive.figures()
+    found = world.managers.figures()
     assert (found.tally.cpu_requests, found.tally.cpu_errors, found.tally.topology_requests) == (2, 1, 2)
     assert (found.shared, found.exclusive, found.per_numa, sum(found.took)) == (0, 1, {0: 1}, 2)
 
