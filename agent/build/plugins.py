@@ -13,7 +13,7 @@ from agent.devices.edge.dra_objects import DraObjects
 from agent.devices.edge.pod_resources import PodResourcesServer
 from agent.devices.edge.pod_resources_metrics import PodResourcesMetrics
 from agent.devices.work.devices import DeviceHooks, DeviceManager
-from agent.devices.work.dra import DraEdges, DraManager
+from agent.devices.work.dra import DraManager, DraManagerDeps
 from agent.devices.work.pod_resources import PodResources
 from agent.managers.work import ResourceManagers
 from agent.node.work.node import NodeKeeper
@@ -74,7 +74,7 @@ class BuiltPlugins:
         return replace(self.devices.extras(), volumes_in_use=tuple(sorted(self.csi.names_in_use())))
 
     async def _serve_device_plugins(self) -> None:
-        await self.device_server.run(self.devices.offer)
+        await self.device_server.run(self.devices.connect)
 
     async def close(self) -> None:
         await self.drivers.close()
@@ -141,7 +141,9 @@ def _claims(client: KubeClient, root_dir: str, node: str, clock: Clock, table: P
         return {pod.uid for pod in table.pods()} if table.synced.is_set() else None
 
     return DraManager(
-        DraEdges(CheckpointFiles(root_dir), DraObjects(client, node), DraDriver, clock, known, table.retry_blocked)
+        DraManagerDeps(
+            CheckpointFiles(root_dir), DraObjects(client, node), DraDriver, clock, known, table.retry_blocked
+        )
     )
 
 

@@ -15,7 +15,7 @@ from agent.common.model import labels
 from agent.common.model.pods import ContainerState, ImageFacts, Json, Pod, ProbeState
 from agent.containers.model import ContainerInputs, PreparedPod
 from agent.devices.work.devices import DeviceHooks, DeviceManager
-from agent.devices.work.dra import DraEdges, DraManager
+from agent.devices.work.dra import DraManager, DraManagerDeps
 from agent.images.model.pulls import PullCredential
 from agent.images.plan.pull_records import VerifyPolicy
 from agent.images.work.images import ImageManager, ImageManagerDeps
@@ -390,7 +390,7 @@ class World:
             self.policies, self.checkpoints, "/var/lib/kubelet", self.cri, self.clock, 10.0
         )
         await self.managers.load()
-        devices = self.device_desk()
+        devices = self.device_manager()
         await devices.load()
         self.records = PullRecords(VerifyPolicy(), self.pulling, self.pulled, self.clock)
         await self.records.load(self.cri.list_images)
@@ -411,7 +411,7 @@ class World:
             endings=self.endings,
             managers=self.managers,
             devices=devices,
-            claims=self.claim_desk(),
+            claims=self.dra_manager(),
             probes=self.probes,
             events=self.events,
             api=self.api,
@@ -441,7 +441,7 @@ class World:
         self.table.told("api")
         await settle()
 
-    def device_desk(self) -> DeviceManager:
+    def device_manager(self) -> DeviceManager:
         """Nobody offers a device here before a test says so; the plugins that were dialled are in `plugins`."""
         hooks = DeviceHooks(
             lambda: {pod.uid for pod in self.table.active()}, lambda: None, self.table.on_probe, self.managers.affinity
@@ -453,9 +453,11 @@ class World:
 
         return DeviceManager(self.checkpoints, dial, self.clock, hooks)
 
-    def claim_desk(self) -> DraManager:
+    def dra_manager(self) -> DraManager:
         """For worlds with DRA drivers: here there is none."""
-        return DraManager(DraEdges(self.checkpoints, NoClaims(), no_driver, self.clock, lambda: None, lambda: None))
+        return DraManager(
+            DraManagerDeps(self.checkpoints, NoClaims(), no_driver, self.clock, lambda: None, lambda: None)
+        )
 
     def mirror(self, pod: Pod) -> Pod | None:
         """For worlds with static pods."""

@@ -14,7 +14,7 @@ from agent.resources.model import Allocation
 from agent.resources.plan import allocation, checkpoint
 from nodelib.errors import Invalid
 from tests.builders.pods import Json, pod
-from tests.unit.agent.managers.test_resize import LARGE, SMALL, WAS, now_wanting, res, with_resources
+from tests.unit.agent.pods.test_resize_plan import LARGE, SMALL, WAS, now_wanting, res, with_resources
 
 
 def test_an_allocation_is_put_in_the_place_of_what_is_stated() -> None:
