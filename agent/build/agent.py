@@ -50,7 +50,7 @@ async def build_core(settings: Settings, *, wants_nodes: bool = False) -> Core:
     await first_address(ground.addresses)
     tree = CgroupTree.detect()
     ledgers = await build_checkpoints(ground)
-    has_exclusive_cpus = ledgers.managers.has_cpus
+    has_exclusive_cpus = ledgers.managers.has_exclusive_cpus
     cgroups, sizes = await kubepods(settings, tree, keeper, has_exclusive_cpus)
     allocatable = node_allocatable(ground, tree, cgroups, keeper)
     await allocatable.reserve()

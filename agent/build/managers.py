@@ -1,4 +1,4 @@
-"""The CPU, memory and topology managers, made from what is configured and from what this machine is."""
+"""Build the CPU, memory and topology managers from the settings and the topology of this machine."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from nodelib.errors import Invalid
 
 
 async def build_managers(ground: Base) -> ResourceManagers:
-    """With what earlier agents gave. Raises Invalid: a policy that cannot be had here; Permanent: a foreign state."""
+    """With the state of an earlier agent. Raises Invalid: unsupported policy on this machine; Permanent: bad state."""
     settings = ground.settings
     root = settings.paths.root_dir
     period = settings.managers.reconcile_period
@@ -37,12 +37,12 @@ async def build_managers(ground: Base) -> ResourceManagers:
 
 
 def connect(managers: ResourceManagers, table: PodTable, devices: DeviceManager) -> None:
-    """Late: devices are given near to what the managers gave, and the managers asks where devices are."""
+    """Called late, because the managers need the hints of the device manager and it needs their affinity."""
     managers.hooks = ResourceManagerHooks(partial(running, table), devices.topology_hints)
 
 
 def running(table: PodTable) -> Iterator[ContainerState]:
-    """All containers that run on the node."""
+    """All running containers of the node."""
     for memory in table.memories():
         yield from (one for one in memory.seen.containers if one.state is RunState.RUNNING)
 
@@ -59,7 +59,7 @@ def _policies(ground: Base) -> Policies:
             if managers.static_cpus
             else None,
             topology_policy(managers.topology, managers.scope, topology.nodes, managers.topology_options),
-            memory_policy(topology.nodes, managers.reserved_memory, _kept_memory(ground))
+            memory_policy(topology.nodes, managers.reserved_memory, _reserved_memory(ground))
             if managers.static_memory
             else None,
         )
@@ -72,8 +72,8 @@ def _policies(ground: Base) -> Policies:
         ) from error
 
 
-def _kept_memory(ground: Base) -> dict[str, Decimal]:
-    """Memory and huge pages that the node keeps back in all, eviction thresholds included."""
+def _reserved_memory(ground: Base) -> dict[str, Decimal]:
+    """Memory and huge pages that are reserved in all, eviction thresholds included."""
     policy = derive.node_policy(ground.settings)
     return node_plan.kept_back(node_plan.capacity(ground.machine.facts(), policy), policy)
 

@@ -358,7 +358,7 @@ class PodTable:
         self.refreshes.forget(uid)
         self.parts.allocations.forget(uid)
         self.parts.endings.forget(uid)
-        self.parts.managers.forget(uid)
+        self.parts.managers.remove(uid)
         self.parts.startups.forget(uid)
         self.resizes.retry()
         self.on_gone(uid)

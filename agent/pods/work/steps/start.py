@@ -111,7 +111,7 @@ class Starts:
             made_from = replace(materials, volumes=volumes)
             config = await parts.materials.container_config(pod, container, made_from, creation)
             linux = config["linux"]
-            linux["resources"] = await parts.managers.confined(pod, container, linux["resources"])
+            linux["resources"] = await parts.managers.pre_create(pod, container, linux["resources"])
             return config, await self._sandboxes.config_of(sandbox, materials)
         except NodewrightError as error:
             context.warn("Failed", f"Error: {error.message}", name)

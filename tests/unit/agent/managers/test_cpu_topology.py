@@ -1,4 +1,4 @@
-"""sysfs as some machines have it, and as this one has."""
+"""Topologies read from sysfs as some machines have it, and from that of this machine."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_kernel_without_numa_nodes_and_with_a_cpu_taken_out(tmp_path: Path) ->
 
 def test_files_that_make_no_sense(tmp_path: Path) -> None:
     write(tmp_path, cpu__online="many")
-    with pytest.raises(Permanent, match="cannot be told apart"):
+    with pytest.raises(Permanent, match="cannot be read"):
         read_topology(str(tmp_path))
 
 

@@ -1,4 +1,4 @@
-"""Whole CPUs through the whole pod pipeline: a real table and workers over fakes, in virtual time."""
+"""The resource managers in the whole pod pipeline: a real pod table and workers over fakes, in virtual time."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _ids(world: World, uid: str) -> list[str]:
     return [one.id for one in world.cri.containers.values() if one.uid == uid]
 
 
-async def test_what_does_not_fit_is_refused_and_told_why(world: World) -> None:
+async def test_what_does_not_fit_is_refused_with_a_reason(world: World) -> None:
     world.create(container(resources=asks("1")))
     await world.until(world.is_ready)
     world.create(container(resources=asks("1")), name="second", uid="u2")
@@ -85,7 +85,7 @@ async def test_a_pod_that_is_gone_gives_back(world: World) -> None:
     assert "entries" not in kept(world)
 
 
-async def test_who_takes_the_place_of_a_pod_deleted_by_force_has_its_cpus(world: World) -> None:
+async def test_the_successor_of_a_pod_deleted_by_force_gets_its_cpus(world: World) -> None:
     """As in active(): the scheduler counts them as free while the containers linger, which leave them."""
     world.create(container(resources=asks("1")))
     await world.until(world.is_ready)
@@ -95,7 +95,7 @@ async def test_who_takes_the_place_of_a_pod_deleted_by_force_has_its_cpus(world:
     await world.until(lambda: world.is_ready("u2") or world.phase("u2") == "Failed", seconds=20)
     assert (world.phase("u2"), where(world, "u2")) == ("Running", "1")
     assert (where(world, "u1"), world.cri.running()) == ("0", ["main", "main"])
-    assert list(world.managers.held.cpus.held) == [("u2", "main")]
+    assert list(world.managers.state.cpus.assignments) == [("u2", "main")]
 
 
 async def test_the_next_agent_goes_on_with_the_same(world: World) -> None:
@@ -104,7 +104,7 @@ async def test_the_next_agent_goes_on_with_the_same(world: World) -> None:
     await world.kill_agent()
     await world.start_agent()
     await world.until(world.is_ready)
-    assert world.managers.held.cpus.held == {("u1", "main"): frozenset({1})}
+    assert world.managers.state.cpus.assignments == {("u1", "main"): frozenset({1})}
     world.create(container(resources=asks("1")), name="second", uid="u2")
     await world.until(lambda: world.phase("u2") == "Failed")
     assert where(world) == "1"
@@ -116,6 +116,8 @@ async def test_pods_that_left_while_no_agent_ran_hold_nothing(world: World) -> N
     world.checkpoints.files[CPU_FILE] = json.dumps(entries)
     await world.start_agent()
     await world.until(lambda: kept(world)["defaultCpuSet"] == "0-1")
+    assert "entries" not in kept(world)
+    assert not world.managers.state.cpus.assignments
 
 
 async def test_a_new_pod_of_the_first_list_has_what_one_that_left_had(world: World) -> None:
@@ -126,7 +128,7 @@ async def test_a_new_pod_of_the_first_list_has_what_one_that_left_had(world: Wor
     world.create(container(resources=asks("1")), name="second", uid="u2")
     await world.start_agent()
     await world.until(lambda: world.is_ready("u2") or world.phase("u2") == "Failed")
-    assert (world.phase("u2"), list(world.managers.held.cpus.held)) == ("Running", [("u2", "main")])
+    assert (world.phase("u2"), list(world.managers.state.cpus.assignments)) == ("Running", [("u2", "main")])
 
 
 async def test_a_new_pod_of_the_first_list_has_what_nobody_is_left_of(world: World) -> None:
@@ -136,7 +138,7 @@ async def test_a_new_pod_of_the_first_list_has_what_nobody_is_left_of(world: Wor
     world.create(container(resources=asks("1")))
     await world.start_agent()
     await world.until(lambda: world.is_ready() or world.phase() == "Failed")
-    assert (world.phase(), list(world.managers.held.cpus.held)) == ("Running", [("u1", "main")])
+    assert (world.phase(), list(world.managers.state.cpus.assignments)) == ("Running", [("u1", "main")])
 
 
 async def test_whoever_runs_comes_before_what_is_new_in_the_first_list(world: World) -> None:
@@ -148,7 +150,7 @@ async def test_whoever_runs_comes_before_what_is_new_in_the_first_list(world: Wo
     world.api.pods = {uid: world.api.pods[uid] for uid in ("u2", "u1")}
     await world.start_agent()
     await world.until(lambda: world.phase("u2") == "Failed")
-    assert (world.phase(), list(world.managers.held.cpus.held)) == ("Running", [("u1", "main")])
+    assert (world.phase(), list(world.managers.state.cpus.assignments)) == ("Running", [("u1", "main")])
 
 
 async def test_a_running_pod_gets_its_cpus_from_an_agent_with_another_policy(world: World) -> None:
@@ -169,10 +171,10 @@ async def test_a_running_pod_gets_its_cpus_from_an_agent_with_another_policy(wor
 async def test_a_foreign_file_is_refused_with_what_to_do(world: World, policies: Policies) -> None:
     await world.kill_agent()
     world.policies = policies
-    with pytest.raises(Permanent) as told:
+    with pytest.raises(Permanent) as refused:
         await world.start_agent()
     assert 'drain this node and delete the CPU manager checkpoint file "/var/lib/kubelet/cpu_manager_state"' in str(
-        told.value
+        refused.value
     )
 
 
@@ -191,13 +193,13 @@ async def test_memory_is_on_nodes_of_its_own(world: World) -> None:
     await world.until(world.is_ready)
     main = next(one for one in world.cri.containers.values() if one.name == "main")
     assert main.resources["cpuset_mems"] == "0"
-    assert list(world.managers.held.memory.held) == [("u1", "main")]
+    assert list(world.managers.state.memory.assignments) == [("u1", "main")]
     kept = json.loads(json.loads(world.checkpoints.files[MEMORY_FILE])["data"])
     assert kept["entries"] == {"u1": {"main": [{"numaAffinity": [0], "type": "memory", "size": 3 << 30}]}}
     await world.kill_agent()
     await world.start_agent()
     await world.until(world.is_ready)
-    assert list(world.managers.held.memory.held) == [("u1", "main")]
+    assert list(world.managers.state.memory.assignments) == [("u1", "main")]
 
 
 async def test_a_resize_of_its_cpus_is_infeasible(world: World) -> None:
@@ -220,7 +222,7 @@ async def test_a_pod_that_another_rule_refuses_holds_nothing(world: World) -> No
     world.create(container(resources=asks("1", "64Gi")))
     await world.until(lambda: world.phase() == "Failed")
     assert world.status()["reason"] == "OutOfmemory"
-    assert not world.managers.held.cpus.held
+    assert not world.managers.state.cpus.assignments
 
 
 async def test_what_is_measured(world: World) -> None:
@@ -229,8 +231,8 @@ async def test_what_is_measured(world: World) -> None:
     world.create(container(resources=asks("1")), name="second", uid="u2")
     await world.until(lambda: world.phase("u2") == "Failed")
     found = world.managers.figures()
-    assert (found.tally.cpu_requests, found.tally.cpu_errors, found.tally.topology_requests) == (2, 1, 2)
-    assert (found.shared, found.exclusive, found.per_numa, sum(found.took)) == (0, 1, {0: 1}, 2)
+    assert (found.admissions.cpu_requests, found.admissions.cpu_errors, found.admissions.topology_requests) == (2, 1, 2)
+    assert (found.shared, found.exclusive, found.per_numa, sum(found.durations)) == (0, 1, {0: 1}, 2)
 
 
 async def test_the_topology_manager_alone_writes_nothing(world: World) -> None:
