@@ -17,7 +17,7 @@ from agent.devices.work.dra import DraManager, DraManagerDeps
 from agent.devices.work.pod_resources import PodResources
 from agent.managers.work import ResourceManagers
 from agent.node.work.node import NodeKeeper
-from agent.plugins.edge.registration import PluginSockets, Registrars
+from agent.plugins.edge.registration import PluginSockets, RegistrationClient
 from agent.plugins.model import CSI_PLUGIN, DEVICE_PLUGIN, DRA_PLUGIN, NodeExtras
 from agent.plugins.work import PluginHandler, PluginManager
 from agent.pods.work.pod_table import PodTable
@@ -109,7 +109,7 @@ async def build_plugins(
     answers = PodResources(table, devices, claims, managers)
     built = BuiltPlugins(
         sockets=sockets,
-        manager=PluginManager(sockets, Registrars(), handlers, clock),
+        manager=PluginManager(sockets, RegistrationClient(), handlers, clock),
         objects=objects,
         drivers=drivers,
         csi=csi,
