@@ -13,7 +13,7 @@ from agent.common.ports import Events
 from agent.common.work.observable import Observable
 from agent.eviction.work.eviction import EvictionParts, Evictor
 from agent.eviction.work.reclaim import NodeReclaim
-from agent.images.work.image_gc import CollectorParts, ImageCollector
+from agent.images.work.image_gc import ImageCollector, ImageCollectorDeps
 from agent.images.work.pull_records import PullRecords
 from agent.node.work.node import NodeKeeper
 from agent.pods.work.pod_table import PodTable
@@ -81,7 +81,7 @@ def build_eviction(around: EvictionDeps) -> BuiltEviction:
 
     images = ImageCollector(
         derive.image_gc_policy(settings),
-        CollectorParts(
+        ImageCollectorDeps(
             around.cri, around.stats, around.events, around.figures, clock, node_ref, mounted, around.pulls.prune
         ),
     )

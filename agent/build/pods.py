@@ -14,7 +14,7 @@ from agent.common.model.pods import Pod
 from agent.common.work.gate import Gate
 from agent.images.edge.image_content import ImageContent
 from agent.images.work.images import ImageManager, ImageManagerDeps
-from agent.images.work.pull_progress import PullWatch
+from agent.images.work.pull_progress import PullWatcher
 from agent.node.work.node import NodeKeeper
 from agent.pods.edge.api_pods import PodsApi
 from agent.pods.edge.hook_http import HttpHooks
@@ -71,7 +71,7 @@ def pod_parts(
         records=ledgers.pulls,
         figures=metrics,
         on_pulled=startups.pulled,
-        watch=PullWatch(ImageContent(settings.runtime.endpoint), clock),
+        watch=PullWatcher(ImageContent(settings.runtime.endpoint), clock),
     )
     images = ImageManager(image_deps, settings.images.parallel_pulls or 32)
     return Parts(

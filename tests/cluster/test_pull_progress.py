@@ -16,7 +16,7 @@ from aiohttp.typedefs import Handler
 
 from agent.common.model.errors import PluginError
 from agent.images.edge.image_content import ImageContent
-from agent.images.work.pull_progress import PullWatch
+from agent.images.work.pull_progress import PullWatcher
 from controlplane.binaries import ensure
 from controlplane.images.archive import write_archive, write_layer
 from controlplane.images.model import RunConfig, file, make_image
@@ -143,7 +143,7 @@ async def test_a_pull_is_followed_byte_for_byte(
 ) -> None:
     """By ctr, in the two ways in which containerd's CRI pulls, and in its namespace."""
     content, told = ImageContent(f"unix://{containerd.socket}"), list[str]()
-    watch = PullWatch(content, SystemClock())
+    watch = PullWatcher(content, SystemClock())
 
     async def answers() -> bool:
         try:
@@ -153,7 +153,7 @@ async def test_a_pull_is_followed_byte_for_byte(
 
     async def all_but_the_rest() -> bool:
         assert not pulled.done(), pulled
-        await watch.look()
+        await watch.refresh()
         found = watch.figures("one")
         return found.total > 0 and (found.total, found.total - found.done) == (registry.total, registry.rest)
 

@@ -1,4 +1,4 @@
-"""The configuration of plugins, when they are asked, and what they answer."""
+"""The configuration of credential provider plugins, when they are asked, and their answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which images go, in which order, and how many."""
+"""Which images are removed, in which order, and how many."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The collector against a store that remembers what was removed, on a virtual clock."""
+"""The image collector with a store that records what was removed, in virtual time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from agent.common.model.pods import ContainerState, ImageFacts, RunState
 from agent.images.plan.image_gc import ImageGcPolicy
-from agent.images.work.image_gc import INTERVAL, CollectorParts, ImageCollector
+from agent.images.work.image_gc import INTERVAL, ImageCollector, ImageCollectorDeps
 from agent.stats.model import FsUsage, NodeFigures
 from nodelib.errors import Temporary
 from tests.fakes.clock import FakeClock
@@ -48,7 +48,7 @@ class Store:
 
 def collector(store: Store, policy: ImageGcPolicy) -> tuple[ImageCollector, FakeClock, FakeEvents, FakeFigures]:
     clock, events, figures = FakeClock(), FakeEvents(), FakeFigures()
-    parts = CollectorParts(
+    parts = ImageCollectorDeps(
         store, store, events, figures, clock, lambda: {"kind": "Node", "name": "n"}, tuple, store.prune
     )
     return ImageCollector(policy, parts), clock, events, figures
@@ -68,7 +68,7 @@ async def test_only_as_many_as_it_takes() -> None:
     assert figures.told["images_collected"] == [("space", 2)]
 
 
-async def test_not_enough_is_told_and_a_second_failure_is_an_event_of_its_own() -> None:
+async def test_too_little_space_and_a_second_failure_are_events_of_their_own() -> None:
     store = Store("a")
     store.used, store.other = ["a"], 850
     found, clock, events, _ = collector(store, ImageGcPolicy(90, 80, min_age=0))

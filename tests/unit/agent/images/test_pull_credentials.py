@@ -1,4 +1,4 @@
-"""Plugins that are real programs, asked only when it takes one, and their answers kept."""
+"""Credential provider plugins that are real programs: asked only when needed, with cached answers."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ async def test_many_at_once_ask_once(tmp_path: Path) -> None:
     assert len(node.asked) == 1
 
 
-async def test_a_plugin_that_fails_is_left_out_and_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_plugin_that_fails_is_left_out_and_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     node = Node(tmp_path, "echo no role for this node >&2; exit 3")
     assert await node.users("eu.reg.io/a") == ["secret"]
     assert "exit status 3: no role for this node" in caplog.text

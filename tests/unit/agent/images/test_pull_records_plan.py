@@ -1,4 +1,4 @@
-"""Who may use an image that is there, and the files that say so."""
+"""Which pods may use a local image, and the files that record it."""
 
 from __future__ import annotations
 
@@ -103,8 +103,8 @@ def test_files_are_upstreams() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"imageRef": 7}', '{"lastUpdatedTime": "x", "imageRef": "a"}'])
-def test_a_spoilt_file_is_refused(text: str) -> None:
-    with pytest.raises(Invalid, match="no record of a pull"):
+def test_a_broken_file_is_refused(text: str) -> None:
+    with pytest.raises(Invalid, match="not a record of a pull"):
         plan.decode(text)
 
 

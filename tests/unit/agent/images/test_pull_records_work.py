@@ -1,4 +1,4 @@
-"""An image that came with one pod's secret is asked for anew by a pod that has none."""
+"""Records of pulls: an image pulled with one pod's secret is pulled again for a pod that has none."""
 
 from __future__ import annotations
 
