@@ -356,7 +356,7 @@ class PodTable:
         self._tasks.pop(uid, None)
         self._unfit.discard(uid)
         self.refreshes.forget(uid)
-        self.parts.allocations.forget(uid)
+        self.parts.allocations.remove(uid)
         self.parts.endings.forget(uid)
         self.parts.managers.remove(uid)
         self.parts.startups.forget(uid)

@@ -1,4 +1,4 @@
-"""Allocations as values: applied to pods, compared, ordered, counted, written and read back."""
+"""Allocations as values: applied to pods, compared, ordered, written and read back."""
 
 from __future__ import annotations
 
@@ -110,12 +110,12 @@ def test_the_checksum_is_gos() -> None:
 
 
 def test_the_text_is_upstreams() -> None:
-    told = checkpoint.encode({"u": Allocation({"a": {"requests": {"cpu": "1"}}})})
+    text = checkpoint.encode({"u": Allocation({"a": {"requests": {"cpu": "1"}}})})
     data = (
         r"{\"entries\":{\"u\":{\"ContainerResources\":{\"a\":{\"requests\":{\"cpu\":\"1\"}}},"
         r"\"PodLevelResources\":null,\"EmptyDirVolumeLimits\":null}}}"
     )
-    assert told.startswith(f'{{"data":"{data}","checksum":')
+    assert text.startswith(f'{{"data":"{data}","checksum":')
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The kubepods tree on a v2 file system in memory: what stands after each step."""
+"""The kubepods tree on a v2 file system in memory: its files after each step."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from decimal import Decimal
 
 import pytest
 
-from agent.resources import edge
 from agent.resources.edge import CgroupError, CgroupTree
 from agent.resources.model import Limits
 from agent.resources.plan.cgroup_reading import limits_read
@@ -28,13 +27,12 @@ def files() -> FakeCgroupFiles:
     return FakeCgroupFiles()
 
 
-def kubepods(files: FakeCgroupFiles, policy: Policy | None = None) -> KubepodsTree:
-    return KubepodsTree(
-        CgroupTree(Mounts(2, {"": files.top}), files), policy or Policy(pids=50), hugepage_sizes=(2 << 20,)
-    )
+def kubepods(files: FakeCgroupFiles, policy: Policy | None = None, kill_timeout: float = 10.0) -> KubepodsTree:
+    tree = CgroupTree(Mounts(2, {"": files.top}), files, kill_timeout)
+    return KubepodsTree(tree, policy or Policy(pids=50), hugepage_sizes=(2 << 20,))
 
 
-async def test_setup_makes_the_three_and_hands_controllers_down(files: FakeCgroupFiles) -> None:
+async def test_setup_creates_the_tree_with_all_controllers(files: FakeCgroupFiles) -> None:
     await kubepods(files, Policy(root="/nodewright/c/n1")).setup(NODE)
     found = files.dump()
     assert found["/nodewright/c/n1/kubepods"] == {
@@ -95,9 +93,8 @@ async def test_leftovers_are_killed_and_removed(files: FakeCgroupFiles) -> None:
     assert await tree.pod_uids() == frozenset()
 
 
-async def test_what_survives_a_kill_is_told(files: FakeCgroupFiles, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(edge, "_KILL_TIMEOUT", 0.05)
-    tree = kubepods(files)
+async def test_processes_that_survive_a_kill_are_reported(files: FakeCgroupFiles) -> None:
+    tree = kubepods(files, kill_timeout=0.05)
     await tree.setup(NODE)
     parent = await tree.ensure_pod(pod(asks(), meta={"uid": "a"}))
     files.procs[f"/cg{parent}"] = {4_194_999}
@@ -107,10 +104,9 @@ async def test_what_survives_a_kill_is_told(files: FakeCgroupFiles, monkeypatch:
 
 
 async def test_a_parent_with_processes_says_what_to_do(files: FakeCgroupFiles) -> None:
+    files.write("/cg/cgroup.subtree_control", "+cpu +memory +pids +hugetlb")
     files.mkdir("/cg/busy")
     files.procs["/cg/busy"] = {5}
-    files.write("/cg/cgroup.subtree_control", "+cpu +memory +pids +hugetlb")
-    files._files["/cg/busy"]["cgroup.controllers"] = "cpu memory pids hugetlb"
     with pytest.raises(CgroupError, match="Move the processes of this cgroup into a child"):
         await kubepods(files, Policy(root="/busy")).setup(NODE)
 

@@ -1,4 +1,4 @@
-"""Limits that cannot be written yet are tried again; a cgroup that is not there is told before anything starts."""
+"""Limits that cannot be written yet are tried again; a missing cgroup is reported before anything starts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from agent.resources.edge import CgroupTree
 from agent.resources.plan.node_allocatable import Reservation, reserved
-from agent.resources.work.node_allocatable import AllocatableParts, NodeAllocatable
+from agent.resources.work.node_allocatable import NodeAllocatable, NodeAllocatableDeps
 from nodelib.cgroups import Mounts
 from nodelib.errors import Permanent, Temporary
 from tests.fakes.cgroup_files import FakeCgroupFiles
@@ -22,7 +22,7 @@ class Node:
     def __init__(self, fails: int = 0) -> None:
         self.files, self.clock, self.events = FakeCgroupFiles(), FakeClock(), FakeEvents()
         self.tree, self.fails = CgroupTree(Mounts(2, {"": self.files.top}), self.files), fails
-        parts = AllocatableParts(self.tree, None, self.enforce, self.events, self.clock, lambda: {"name": "n1"})
+        parts = NodeAllocatableDeps(self.tree, None, self.enforce, self.events, self.clock, lambda: {"name": "n1"})
         self.allocatable = NodeAllocatable(reserved({"kube-reserved"}, (KUBE,), 2), parts)
 
     async def enforce(self) -> None:

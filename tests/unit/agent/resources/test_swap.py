@@ -1,4 +1,4 @@
-"""Who may swap, and how much."""
+"""Which containers may swap, and how much."""
 
 from __future__ import annotations
 

@@ -1,3 +1,5 @@
+"""CPU limits of 0 in a container's status and in its cgroup."""
+
 from __future__ import annotations
 
 import pytest
