@@ -66,11 +66,11 @@ def holds_text(images: Iterable[HeldImage]) -> str:
             parts.append(f"{size_of(sum(one.size for one in some))} in {count} {words}")
     if not parts:
         return ""
-    largest = ", ".join(f"{one.name} ({size_of(one.size)}, {hold_text(one)})" for one in kept[:_SHOWN])
+    largest = ", ".join(f"{one.name} ({size_of(one.size)}, {holding(one)})" for one in kept[:_SHOWN])
     return f"{', '.join(parts)}; the largest: {largest}"
 
 
-def hold_text(image: HeldImage) -> str:
+def holding(image: HeldImage) -> str:
     """What holds this image, in short."""
     first, more = image.holds[0], len(image.holds) - 1
     words = f"{first.kind.value} {first.who}".strip()
