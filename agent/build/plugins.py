@@ -1,4 +1,4 @@
-"""Put together what serves plugins of this node; called by the composition root."""
+"""Build the plugin manager and what serves its plugins: CSI, devices, DRA and podresources."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ from nodelib.errors import Temporary
 from nodelib.kube.client import KubeClient
 from nodelib.tasks import Work
 
-_PATIENCE = 10.0  # seconds that a volume waits for the Node to name it
+_PATIENCE = 10.0  # seconds that a volume waits for the Node to list it
 _PAUSE = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class BuiltPlugins:
-    """`tasks()` are to be supervised, `close()` called at the end."""
+    """Supervise `tasks()`; call close() at the end."""
 
     sockets: PluginSockets
     manager: PluginManager
@@ -70,7 +70,7 @@ class BuiltPlugins:
         ]
 
     def extras(self) -> NodeExtras:
-        """What the Node's status says of plugins."""
+        """What plugins add to the Node's status."""
         return replace(self.devices.extras(), volumes_in_use=tuple(sorted(self.csi.names_in_use())))
 
     async def _serve_device_plugins(self) -> None:
@@ -94,7 +94,7 @@ async def build_plugins(
     events: Events,
     figures: PodResourcesMetrics,
 ) -> BuiltPlugins:
-    """What is on disk about volumes and devices is read here. Raises Temporary."""
+    """Reads the files about volumes and devices of an earlier agent. Raises Temporary."""
     objects = CsiObjects(client, TokenCache(client, clock), node)
     drivers = CsiDrivers(objects, CsiDriver, clock, table.retry_blocked)
     in_use = _in_use(node, keeper, clock)
@@ -129,10 +129,10 @@ async def build_plugins(
 def _devices(
     folder: str, clock: Clock, keeper: NodeKeeper, table: PodTable, managers: ResourceManagers
 ) -> DeviceManager:
-    def holding() -> set[str] | None:
+    def active() -> set[str] | None:
         return {pod.uid for pod in table.active()} if table.synced.is_set() else None
 
-    hooks = DeviceHooks(holding, keeper.poke, table.on_probe, managers.affinity)
+    hooks = DeviceHooks(active, keeper.poke, table.on_probe, managers.affinity)
     return DeviceManager(CheckpointFiles(folder), DevicePluginEndpoint, clock, hooks)
 
 
@@ -148,14 +148,14 @@ def _claims(client: KubeClient, root_dir: str, node: str, clock: Clock, table: P
 
 
 def _in_use(node: str, keeper: NodeKeeper, clock: Clock) -> Callable[[frozenset[str]], Awaitable[None]]:
-    """Wait until the Node names these volumes as in use."""
+    """Wait until the Node lists these volumes as in use."""
 
     async def in_use(names: frozenset[str]) -> None:
         keeper.poke()
         until = clock.monotonic() + _PATIENCE
         while not names <= set(((keeper.node or {}).get("status") or {}).get("volumesInUse") or ()):
             if clock.monotonic() >= until:
-                raise Temporary("the Node does not name the volume as in use yet", obj=f"Node {node}", step="attach")
+                raise Temporary("the Node does not list the volume as in use yet", obj=f"Node {node}", step="attach")
             await clock.sleep(_PAUSE)
 
     return in_use

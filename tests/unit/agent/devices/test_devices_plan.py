@@ -116,7 +116,7 @@ def test_an_allocation_survives_the_checkpoint() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"Data": {"PodDeviceEntries": [{}]}}'])
-def test_what_is_no_checkpoint(text: str) -> None:
+def test_invalid_checkpoints_are_refused(text: str) -> None:
     with pytest.raises(Invalid):
         devices.decode(text)
 
@@ -129,7 +129,7 @@ def test_grants_of_several_resources_together() -> None:
     assert found.mounts == ({"container_path": "/x", "host_path": "/1"},)
 
 
-def test_the_node_shows_every_device_and_promises_the_healthy_ones() -> None:
+def test_capacity_is_every_device_and_allocatable_the_healthy_ones() -> None:
     found = devices.node_extras({GPU: plugin("1", sick=("2",)), "b.com/x": plugin("1", connected=False)}, {"old.com/y"})
     assert found.capacity == {GPU: 2, "b.com/x": 1} and found.allocatable == {GPU: 1, "b.com/x": 0}
     assert found.removed == ("old.com/y",)

@@ -77,7 +77,7 @@ async def world() -> World:
     return made
 
 
-async def test_pods_share_what_there_is_and_give_it_back(world: World) -> None:
+async def test_pods_get_free_devices_and_return_them(world: World) -> None:
     await world.plug("1", "2")
     await world.admit(asks("a"))
     await world.admit(asks("b"))
@@ -90,7 +90,7 @@ async def test_pods_share_what_there_is_and_give_it_back(world: World) -> None:
     assert await world.ids(asks("c")) == "1"
 
 
-async def test_a_restarted_agent_knows_who_has_what(world: World) -> None:
+async def test_a_restarted_agent_knows_the_allocations(world: World) -> None:
     await world.plug("1", "2")
     await world.admit(asks("a"))
     had = await world.ids(asks("a"))
@@ -165,7 +165,7 @@ async def test_the_plugin_is_asked_what_it_prefers_and_before_a_start(world: Wor
     assert plugin.calls == [("preferred", ["1", "2", "3"]), ("allocate", ["3"]), ("pre_start", ["3"])]
 
 
-async def test_a_plugin_that_refuses_keeps_nothing(world: World) -> None:
+async def test_devices_that_a_plugin_refuses_stay_free(world: World) -> None:
     plugin = await world.plug("1")
     plugin.refuses = "the device is on fire"
     with pytest.raises(Permanent, match="Allocate failed due to the device is on fire, which is unexpected"):
@@ -175,7 +175,7 @@ async def test_a_plugin_that_refuses_keeps_nothing(world: World) -> None:
     assert await world.ids(asks("b")) == "1"
 
 
-async def test_a_pod_that_asks_for_no_device_costs_nothing(world: World) -> None:
+async def test_a_pod_without_devices_causes_no_calls(world: World) -> None:
     await world.plug("1")
     await world.admit(pod(container()))
     assert await world.manager.grant(pod(container()), container()) == NO_DEVICES

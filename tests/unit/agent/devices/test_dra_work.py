@@ -137,7 +137,7 @@ async def test_slices_of_a_driver_that_stays_away_are_deleted(world: World) -> N
     assert world.wiped == ["drv"]
 
 
-async def test_pods_without_claims_cost_nothing(world: World) -> None:
+async def test_pods_without_claims_cause_no_calls(world: World) -> None:
     await world.manager.prepare(pod(container()))
     await world.manager.release("x")
     assert world.calls == []

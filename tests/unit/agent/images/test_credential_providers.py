@@ -63,7 +63,7 @@ def test_a_wrong_file_is_refused(document: Any, part: str) -> None:
         ("localhost/x", "localhost/x", False),
     ],
 )
-def test_who_is_asked(image: str, name: str, asked: bool) -> None:
+def test_plugins_that_are_asked(image: str, name: str, asked: bool) -> None:
     (provider,) = plan.providers(config(GOOD), "file")
     assert plan.full_name(image) == name
     assert plan.concerns(provider, name) is asked

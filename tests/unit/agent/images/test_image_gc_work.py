@@ -54,7 +54,7 @@ def collector(store: Store, policy: ImageGcPolicy) -> tuple[ImageCollector, Fake
     return ImageCollector(policy, parts), clock, events, figures
 
 
-async def test_only_as_many_as_it_takes() -> None:
+async def test_only_as_many_images_as_necessary() -> None:
     store = Store("a", "b", "c", "d")
     store.used, store.other = ["a"], 500
     found, clock, events, figures = collector(store, ImageGcPolicy(90, 75, min_age=60))
@@ -81,7 +81,7 @@ async def test_too_little_space_and_a_second_failure_are_events_of_their_own() -
     assert events.reasons() == ["FreeDiskSpaceFailed", "FreeDiskSpaceFailed", "ImageGCFailed"]
 
 
-async def test_one_that_cannot_be_removed_holds_up_none() -> None:
+async def test_an_image_that_cannot_be_removed_does_not_stop_the_others() -> None:
     store = Store("a", "b", "c")
     store.stuck = {"a"}
     found, clock, _, _ = collector(store, ImageGcPolicy(min_age=0))
@@ -91,7 +91,7 @@ async def test_one_that_cannot_be_removed_holds_up_none() -> None:
     assert list(store.images) == ["a"]
 
 
-async def test_what_nothing_has_used_for_too_long_goes_whatever_the_disk_says() -> None:
+async def test_images_unused_for_too_long_are_removed_on_any_disk() -> None:
     store = Store("a", "b")
     store.used = ["a"]
     found, clock, _, figures = collector(store, ImageGcPolicy(max_age=600))
@@ -111,7 +111,7 @@ async def test_a_policy_that_is_off_removes_nothing() -> None:
     assert len(store.images) == 2 and events.told == []
 
 
-async def test_a_report_changes_nothing_and_says_what_the_last_collection_came_to() -> None:
+async def test_a_report_changes_nothing_and_has_the_last_collection() -> None:
     store = Store("a", "b", "c")
     store.used, store.other = ["a"], 650
     found, clock, events, _ = collector(store, ImageGcPolicy(90, 50, min_age=60))

@@ -61,7 +61,7 @@ def test_which_image_is_pulled(
     assert plan.chosen(Source("h", "r", digest), NOW - 0.5, there, writing) == expected
 
 
-def test_bytes_that_are_there() -> None:
+def test_bytes_that_have_arrived() -> None:
     sizes = {"config": 10, "a": 100, "b": 1000, "c": 10_000}
     assert plan.done(sizes, {"b": 400, "other": 7, "a": 50}, {"config", "a"}) == 510
 

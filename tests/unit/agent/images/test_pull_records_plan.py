@@ -73,7 +73,7 @@ def test_known(access: Access | None, by: list[PullCredential], expect: bool) ->
     assert plan.is_known(record(access), IMAGE, by) is expect
 
 
-def test_grants_add_up_and_everybody_is_everybody() -> None:
+def test_access_adds_up_and_for_everybody_stays_for_everybody() -> None:
     first = plan.granted(None, "sha256:a", IMAGE, [MINE], 2.0)
     assert first.access == {"reg.io/team/app": Access(secrets=(SECRET,))}
     assert plan.granted(first, "sha256:a", IMAGE, [MINE], 3.0) is first

@@ -192,7 +192,7 @@ def test_files_of_older_kubelets() -> None:
         ),
     ],
 )
-def test_a_file_that_is_not_used(text: str, problem: str) -> None:
+def test_an_invalid_file_is_refused(text: str, problem: str) -> None:
     with pytest.raises(Invalid) as refused:
         decode_cpus(text)
     assert problem in refused.value.message
@@ -202,7 +202,7 @@ def test_a_file_that_is_not_used(text: str, problem: str) -> None:
 
 
 @given(st.data())
-def test_never_two_owners_never_an_empty_pool_and_all_is_given_back(data: st.DataObject) -> None:
+def test_never_two_owners_never_an_empty_pool_and_all_cpus_return(data: st.DataObject) -> None:
     topology = data.draw(st.sampled_from([TWO, SMT, DUAL, CACHES, QUAD_NUMA]))
     flags = data.draw(
         st.sampled_from(

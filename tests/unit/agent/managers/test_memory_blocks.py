@@ -73,7 +73,7 @@ def test_where(sizes: tuple[str, ...], expected: dict[str, tuple[int, ...]]) -> 
     assert nodes(result) == expected
 
 
-def test_a_node_gives_alone_or_together_and_never_both() -> None:
+def test_a_node_serves_alone_or_in_a_group_and_never_both() -> None:
     first = run(fresh(policy()), asking("one", "1Gi")).state
     second = run(first, asking("two", "6Gi"))
     text = "failed to get the default NUMA affinity, no NUMA nodes with enough memory is available"
@@ -87,7 +87,7 @@ def test_a_node_gives_alone_or_together_and_never_both() -> None:
     assert run(both, asking("two", "3Gi")).refusal is not None
 
 
-def test_who_is_not_guaranteed_takes_what_comes() -> None:
+def test_pods_that_are_not_guaranteed_get_no_numa_memory() -> None:
     loose = pod(container("c0", resources={"requests": {"memory": "1Gi"}}))
     assert run(fresh(policy()), loose).state == fresh(policy())
     assert memory_hints.requested(asking("u", "1Gi"), asking("u", "1Gi").spec["containers"][0]) == {"memory": GI}
@@ -101,7 +101,7 @@ def test_with_the_topology_manager() -> None:
     assert nodes(together) == {"c0": (1,), "c1": (1,)}
 
 
-def test_init_containers_leave_theirs_to_later_ones() -> None:
+def test_memory_of_init_containers_is_reused_by_later_ones() -> None:
     result = run(fresh(policy()), asking("u", "3Gi", inits=("2Gi", "1Gi")))
     state = result.state.memory
     assert state.assignments["u", "c0"] == (Block((0,), "memory", 3 * GI),)
@@ -114,7 +114,7 @@ def test_init_containers_leave_theirs_to_later_ones() -> None:
     assert release_pods(running, ["u"]) == fresh(policy())
 
 
-def test_huge_pages_are_on_the_same_nodes() -> None:
+def test_huge_pages_are_assigned_on_the_same_nodes() -> None:
     topology = CpuTopology(PAIR.cpus, tuple(replace(node, hugepages={2 << 20: GI}) for node in PAIR.nodes))
     made = memory_policy(topology.nodes, ONE_KEPT, {"memory": Decimal(GI)})
     state = first_state(made)
@@ -143,7 +143,9 @@ def test_huge_pages_are_on_the_same_nodes() -> None:
         ((), 0, "you should specify the system reserved memory"),
     ],
 )
-def test_reservations_that_do_not_agree(reserved: tuple[tuple[int, dict[str, int]], ...], kept: int, text: str) -> None:
+def test_reservations_that_differ_are_refused(
+    reserved: tuple[tuple[int, dict[str, int]], ...], kept: int, text: str
+) -> None:
     with pytest.raises(Invalid, match=text):
         memory_policy(PAIR.nodes, reserved, {"memory": Decimal(kept)})
 
@@ -189,7 +191,7 @@ def test_the_file_has_upstreams_content_and_checksums() -> None:
 
 
 @given(st.data())
-def test_never_more_than_there_is_and_all_is_given_back(data: st.DataObject) -> None:
+def test_never_more_memory_than_there_is_and_all_of_it_is_freed(data: st.DataObject) -> None:
     made = policy()
     state = start = fresh(made)
     alive: dict[str, Pod] = {}

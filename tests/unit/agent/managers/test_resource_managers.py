@@ -75,7 +75,7 @@ async def test_what_does_not_fit_is_refused_with_a_reason(world: World) -> None:
     assert "1 exclusive CPUs asked for, 0 free" in world.managers.detail("u2")
 
 
-async def test_a_pod_that_is_gone_gives_back(world: World) -> None:
+async def test_the_cpus_of_a_deleted_pod_return_to_the_pool(world: World) -> None:
     world.create(container(resources=LOOSE), name="loose", uid="u0")
     world.create(container(resources=asks("1")))
     await world.until(lambda: where(world, "u0") == "0")
@@ -98,7 +98,7 @@ async def test_the_successor_of_a_pod_deleted_by_force_gets_its_cpus(world: Worl
     assert list(world.managers.state.cpus.assignments) == [("u2", "main")]
 
 
-async def test_the_next_agent_goes_on_with_the_same(world: World) -> None:
+async def test_the_next_agent_restores_the_cpus(world: World) -> None:
     world.create(container(resources=asks("1")))
     await world.until(world.is_ready)
     await world.kill_agent()
@@ -110,7 +110,7 @@ async def test_the_next_agent_goes_on_with_the_same(world: World) -> None:
     assert where(world) == "1"
 
 
-async def test_pods_that_left_while_no_agent_ran_hold_nothing(world: World) -> None:
+async def test_pods_that_were_deleted_while_no_agent_ran_have_no_cpus(world: World) -> None:
     await world.kill_agent()
     entries = {"policyName": "static", "defaultCpuSet": "0", "entries": {"gone": {"main": "1"}}, "checksum": 0}
     world.checkpoints.files[CPU_FILE] = json.dumps(entries)
@@ -120,7 +120,7 @@ async def test_pods_that_left_while_no_agent_ran_hold_nothing(world: World) -> N
     assert not world.managers.state.cpus.assignments
 
 
-async def test_a_new_pod_of_the_first_list_has_what_one_that_left_had(world: World) -> None:
+async def test_a_new_pod_of_the_first_list_gets_cpus_of_a_deleted_pod(world: World) -> None:
     world.create(container(resources=asks("1")))
     await world.until(world.is_ready)
     await world.kill_agent()
@@ -131,7 +131,7 @@ async def test_a_new_pod_of_the_first_list_has_what_one_that_left_had(world: Wor
     assert (world.phase("u2"), list(world.managers.state.cpus.assignments)) == ("Running", [("u2", "main")])
 
 
-async def test_a_new_pod_of_the_first_list_has_what_nobody_is_left_of(world: World) -> None:
+async def test_a_new_pod_of_the_first_list_gets_cpus_of_an_unknown_pod(world: World) -> None:
     await world.kill_agent()
     entries = {"policyName": "static", "defaultCpuSet": "0", "entries": {"gone": {"main": "1"}}, "checksum": 0}
     world.checkpoints.files[CPU_FILE] = json.dumps(entries)
@@ -141,7 +141,7 @@ async def test_a_new_pod_of_the_first_list_has_what_nobody_is_left_of(world: Wor
     assert (world.phase(), list(world.managers.state.cpus.assignments)) == ("Running", [("u1", "main")])
 
 
-async def test_whoever_runs_comes_before_what_is_new_in_the_first_list(world: World) -> None:
+async def test_running_pods_come_before_new_ones_in_the_first_list(world: World) -> None:
     world.create(container(resources=asks("1")))
     await world.until(world.is_ready)
     await world.kill_agent()
@@ -153,7 +153,7 @@ async def test_whoever_runs_comes_before_what_is_new_in_the_first_list(world: Wo
     assert (world.phase(), list(world.managers.state.cpus.assignments)) == ("Running", [("u1", "main")])
 
 
-async def test_a_running_pod_gets_its_cpus_from_an_agent_with_another_policy(world: World) -> None:
+async def test_a_running_pod_gets_cpus_when_the_policy_changes(world: World) -> None:
     await world.kill_agent()
     del world.checkpoints.files[CPU_FILE]
     world.policies = Policies()
@@ -178,7 +178,7 @@ async def test_a_foreign_file_is_refused_with_what_to_do(world: World, policies:
     )
 
 
-async def test_memory_is_on_nodes_of_its_own(world: World) -> None:
+async def test_memory_is_assigned_to_numa_nodes(world: World) -> None:
     await world.kill_agent()
     del world.checkpoints.files[CPU_FILE]
     reserved = [(0, {"memory": 1 << 30})]
@@ -218,14 +218,14 @@ async def test_a_resize_of_its_cpus_is_infeasible(world: World) -> None:
     assert found["message"] == 'Resize is infeasible for Guaranteed Pods alongside CPU Manager policy "static"'
 
 
-async def test_a_pod_that_another_rule_refuses_holds_nothing(world: World) -> None:
+async def test_a_pod_that_another_rule_refuses_has_no_cpus(world: World) -> None:
     world.create(container(resources=asks("1", "64Gi")))
     await world.until(lambda: world.phase() == "Failed")
     assert world.status()["reason"] == "OutOfmemory"
     assert not world.managers.state.cpus.assignments
 
 
-async def test_what_is_measured(world: World) -> None:
+async def test_admissions_are_counted(world: World) -> None:
     world.create(container(resources=asks("1")))
     await world.until(world.is_ready)
     world.create(container(resources=asks("1")), name="second", uid="u2")

@@ -81,7 +81,7 @@ def test_merge(hints: list[Hints], expected: dict[str, tuple[int | None, bool] |
             assert (best.affinity, best.preferred) == wanted
 
 
-def test_of_wide_ones_the_closest_if_that_is_wanted() -> None:
+def test_the_closest_of_several_nodes_with_the_option() -> None:
     nodes = tuple(
         node.__class__(node.id, node.memory, {}, distances)
         for node, distances in zip(
@@ -211,7 +211,7 @@ def test_hints_of_devices() -> None:
     assert device_hints(wanted, first, {}, {GPU: nowhere}) == {}
 
 
-def test_devices_where_the_rest_is() -> None:
+def test_candidates_on_the_chosen_nodes() -> None:
     candidates = Candidates(frozenset(), frozenset(PLUGIN.devices), 2)
     assert with_affinity(candidates, PLUGIN, 2).available == {"g10", "g11"}
     assert with_affinity(candidates, PLUGIN, None) == candidates

@@ -51,7 +51,7 @@ def test_plan(view: PluginsView, expected: PluginsPlan) -> None:
     assert plan_plugins(view, NOW) == expected
 
 
-def test_pauses_grow_to_two_minutes_and_start_over_for_a_new_socket() -> None:
+def test_pauses_grow_to_two_minutes_and_restart_with_a_new_socket() -> None:
     failed, pauses = None, []
     for _ in range(12):
         failed = failed_again(OLD, failed, NOW)

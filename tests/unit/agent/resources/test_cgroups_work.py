@@ -62,7 +62,7 @@ async def test_pods_by_class(files: FakeCgroupFiles) -> None:
     await tree.remove_pod("b")
 
 
-async def test_a_restarted_agent_takes_the_tree_over(files: FakeCgroupFiles) -> None:
+async def test_a_restarted_agent_continues_with_the_tree(files: FakeCgroupFiles) -> None:
     first = kubepods(files)
     await first.setup(NODE)
     found = pod(asks(requests={"cpu": "1"}), meta={"uid": "b"})
@@ -82,7 +82,7 @@ async def test_changed_limits_are_written_again(files: FakeCgroupFiles) -> None:
     assert files.dump()["/kubepods/burstable/podb"]["cpu.max"] == "200000 100000"
 
 
-async def test_leftovers_are_killed_and_removed(files: FakeCgroupFiles) -> None:
+async def test_remaining_processes_are_killed_and_cgroups_removed(files: FakeCgroupFiles) -> None:
     tree = kubepods(files)
     await tree.setup(NODE)
     parent = await tree.ensure_pod(pod(asks(), meta={"uid": "a"}))
@@ -103,7 +103,7 @@ async def test_processes_that_survive_a_kill_are_reported(files: FakeCgroupFiles
         await tree.remove_pod("a")
 
 
-async def test_a_parent_with_processes_says_what_to_do(files: FakeCgroupFiles) -> None:
+async def test_a_parent_with_processes_is_an_error_with_advice(files: FakeCgroupFiles) -> None:
     files.write("/cg/cgroup.subtree_control", "+cpu +memory +pids +hugetlb")
     files.mkdir("/cg/busy")
     files.procs["/cg/busy"] = {5}
@@ -111,7 +111,7 @@ async def test_a_parent_with_processes_says_what_to_do(files: FakeCgroupFiles) -
         await kubepods(files, Policy(root="/busy")).setup(NODE)
 
 
-async def test_without_classes_the_runtime_chooses(files: FakeCgroupFiles) -> None:
+async def test_without_qos_classes_the_runtime_chooses(files: FakeCgroupFiles) -> None:
     tree = kubepods(files, Policy(per_qos=False))
     await tree.setup(NODE)
     assert await tree.ensure_pod(pod(asks())) == "" and await tree.pod_uids() == frozenset()
@@ -201,7 +201,7 @@ async def test_paths_that_are_never_touched(files: FakeCgroupFiles, path: str) -
         await CgroupTree(Mounts(2, {"": files.top}), files).remove(path)
 
 
-async def test_a_pods_limits_are_read_and_changed_one_by_one(files: FakeCgroupFiles) -> None:
+async def test_the_limits_of_a_pod_are_read_and_changed(files: FakeCgroupFiles) -> None:
     tree = kubepods(files)
     await tree.setup(NODE)
     small = pod(asks(requests={"cpu": "100m", "memory": "64Mi"}, limits=BOTH), meta={"uid": "b"})

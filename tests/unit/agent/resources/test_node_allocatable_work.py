@@ -31,7 +31,7 @@ class Node:
             raise Temporary("Device or resource busy", obj="/kubepods")
 
 
-async def test_a_cgroup_that_is_there_is_bounded() -> None:
+async def test_an_existing_cgroup_gets_its_limits() -> None:
     node = Node()
     await node.tree.make("/kube.slice", [])
     await node.allocatable.reserve()
@@ -39,12 +39,12 @@ async def test_a_cgroup_that_is_there_is_bounded() -> None:
     assert node.events.reasons() == ["NodeAllocatableEnforced"]
 
 
-async def test_a_cgroup_that_is_not_there_stops_the_agent() -> None:
+async def test_a_missing_cgroup_stops_the_agent() -> None:
     with pytest.raises(Permanent, match=r"/kube.slice: enforce kube-reserved: there is no such cgroup .of memory"):
         await Node().allocatable.reserve()
 
 
-async def test_the_pods_limit_is_tried_until_it_holds() -> None:
+async def test_the_limit_of_all_pods_is_tried_until_it_is_set() -> None:
     node = Node(fails=2)
     running = asyncio.create_task(node.allocatable.run())
     try:
