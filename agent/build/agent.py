@@ -56,7 +56,7 @@ async def build_core(settings: Settings, *, wants_nodes: bool = False) -> Core:
 
     followers: list[NodesFollower] = []
     keeper = node_keeper(base, plugins, followers if wants_nodes else None)
-    tree, has_own_cpus = CgroupTree.detect(), checkpoints.managers.has_cpus
+    tree, has_own_cpus = CgroupTree.detect(), checkpoints.managers.has_exclusive_cpus
     cgroups, page_sizes = await kubepods(settings, tree, keeper, has_own_cpus)
     allocatable = node_allocatable(base, tree, cgroups, keeper)
     await allocatable.reserve()

@@ -10,7 +10,7 @@ from agent.build.base import Base
 from agent.common.model.pods import ContainerState, Json
 from agent.eviction.work.eviction import EvictionParts, Evictor
 from agent.eviction.work.reclaim import NodeReclaim
-from agent.images.work.image_gc import CollectorParts, ImageCollector
+from agent.images.work.image_gc import ImageCollector, ImageCollectorDeps
 from agent.images.work.pull_records import PullRecords
 from agent.node.work.node import NodeKeeper
 from agent.runtime.work.relist import Observer
@@ -59,7 +59,9 @@ def build_eviction(
 
     images = ImageCollector(
         settings.images.gc,
-        CollectorParts(base.connections.cri, stats, base.events, base.metrics, clock, node_ref, mounted, pulls.prune),
+        ImageCollectorDeps(
+            base.connections.cri, stats, base.events, base.metrics, clock, node_ref, mounted, pulls.prune
+        ),
     )
     evictor = Evictor(
         derive.eviction_policy(settings),

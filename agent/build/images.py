@@ -1,4 +1,4 @@
-"""Put together how a pod's images are paid for: pull secrets, the node's own logins, credential provider plugins."""
+"""Build the credentials for image pulls: pull secrets, the node's own logins, credential provider plugins."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nodelib.errors import Invalid
 
 
 def build_pull_credentials(settings: Settings, secrets: Secrets, clock: Clock) -> PullCredentials:
-    """Raises Invalid for a configuration of plugins that is wrong, or a plugin that is not there."""
+    """Raises Invalid for a wrong configuration of plugins, or a plugin that does not exist."""
     logins = NodeLogins(settings.paths.root_dir, os.path.expanduser("~"))
     path, folder = settings.images.providers_config, settings.images.providers_dir
     if not path and not folder:
@@ -23,7 +23,7 @@ def build_pull_credentials(settings: Settings, secrets: Secrets, clock: Clock) -
         raise Invalid(
             "one of them is missing",
             obj="--image-credential-provider-config and --image-credential-provider-bin-dir",
-            action="Give both, or none.",
+            action="Set both or neither.",
         )
     found = providers(credential_plugins.read(path), path)
     for one in found:
@@ -32,6 +32,6 @@ def build_pull_credentials(settings: Settings, secrets: Secrets, clock: Clock) -
                 "there is no such program",
                 obj=os.path.join(folder, one.name),
                 step="look for credential provider plugins",
-                action=f"Install the plugin there, or take it out of {path}.",
+                action=f"Install the plugin there, or remove it from {path}.",
             )
     return PullCredentials(secrets, found, credential_plugins.CredentialPlugins(folder), clock, logins)

@@ -1,4 +1,4 @@
-"""The CPU, memory and topology managers, made from what is configured and from what this machine is."""
+"""Build the CPU, memory and topology managers from the settings and the topology of this machine."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _policies(base: Base) -> Policies:
             if managers.static_cpus
             else None,
             topology_policy(managers.topology, managers.scope, topology.nodes, managers.topology_options),
-            memory_policy(topology.nodes, managers.reserved_memory, _kept_memory(base))
+            memory_policy(topology.nodes, managers.reserved_memory, _reserved_memory(base))
             if managers.static_memory
             else None,
         )
@@ -65,7 +65,7 @@ def _policies(base: Base) -> Policies:
         ) from error
 
 
-def _kept_memory(base: Base) -> dict[str, Decimal]:
+def _reserved_memory(base: Base) -> dict[str, Decimal]:
     """Memory and huge pages that the node keeps back in all, eviction thresholds included."""
     policy = base.settings.node_policy
     return node_plan.kept_back(node_plan.capacity(base.machine.facts(), policy), policy)

@@ -20,7 +20,7 @@ from agent.resources.edge import CgroupTree, SystemdSlices, hugepage_sizes, swap
 from agent.resources.plan import cgroups as cgroup_plan
 from agent.resources.plan.swap import LIMITED, Swap
 from agent.resources.work.cgroups import KubepodsTree
-from agent.resources.work.node_allocatable import AllocatableParts, NodeAllocatable
+from agent.resources.work.node_allocatable import NodeAllocatable, NodeAllocatableDeps
 from agent.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -96,7 +96,7 @@ async def kubepods(
 def node_allocatable(base: Base, tree: CgroupTree, cgroups: KubepodsTree, keeper: NodeKeeper) -> NodeAllocatable:
     """What the machine keeps for itself, enforced as the configuration says."""
     slices = SystemdSlices() if base.settings.cgroups.pods.driver == "systemd" else None
-    parts = AllocatableParts(tree, slices, cgroups.enforce, base.events, base.clock, lambda: keeper.ref)
+    parts = NodeAllocatableDeps(tree, slices, cgroups.enforce, base.events, base.clock, lambda: keeper.ref)
     return NodeAllocatable(derive.reserved_cgroups(base.settings, tree.version), parts)
 
 

@@ -1,4 +1,4 @@
-"""Put together what serves plugins of this node; called by the composition root."""
+"""Build the plugin manager and what serves its plugins: CSI, devices, DRA and podresources."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from agent.devices.edge.dra_objects import DraObjects
 from agent.devices.edge.pod_resources import PodResourcesServer
 from agent.devices.edge.pod_resources_metrics import PodResourcesMetrics
 from agent.devices.work.devices import DeviceHooks, DeviceManager
-from agent.devices.work.dra import DraEdges, DraManager
+from agent.devices.work.dra import DraManager, DraManagerDeps
 from agent.devices.work.pod_resources import PodResources
 from agent.managers.work import ResourceManagers, TopologyAffinity
-from agent.plugins.edge.registration import PluginSockets, Registrars
+from agent.plugins.edge.registration import PluginSockets, RegistrationClient
 from agent.plugins.model import CSI_PLUGIN, DEVICE_PLUGIN, DRA_PLUGIN, NodeExtras
 from agent.plugins.work import PluginHandler, PluginManager
 from agent.pods.work.registry import PodRegistry
@@ -35,12 +35,12 @@ from agent.volumes.work.tokens import TokenCache
 from nodelib.errors import Temporary
 from nodelib.tasks import Work
 
-_PATIENCE = 10.0  # seconds that a volume waits for the Node to name it
+_PATIENCE = 10.0  # seconds that a volume waits for the Node to list it
 
 
 @dataclass(frozen=True, slots=True)
 class BuiltPlugins:
-    """`tasks()` are to be supervised, `close()` called at the end."""
+    """Supervise `tasks()`; call close() at the end."""
 
     sockets: PluginSockets
     manager: PluginManager
@@ -73,7 +73,7 @@ class BuiltPlugins:
         return replace(self.devices.extras(), volumes_in_use=tuple(sorted(self.csi.names_in_use())))
 
     async def _serve_device_plugins(self) -> None:
-        await self.device_server.run(self.devices.offer)
+        await self.device_server.run(self.devices.connect)
 
     async def close(self) -> None:
         await self.drivers.close()
@@ -100,7 +100,7 @@ async def build_plugins(base: Base, devices: DeviceManager, managers: ResourceMa
     csi = CsiVolumes(root_dir, node, csi_deps)
     await csi.load()
     claims = DraManager(
-        DraEdges(
+        DraManagerDeps(
             CheckpointFiles(root_dir),
             DraObjects(client, node),
             DraDriver,
@@ -115,7 +115,7 @@ async def build_plugins(base: Base, devices: DeviceManager, managers: ResourceMa
     answers = PodResources(pods, devices, claims, managers)
     return BuiltPlugins(
         sockets=sockets,
-        manager=PluginManager(sockets, Registrars(), handlers, clock),
+        manager=PluginManager(sockets, RegistrationClient(), handlers, clock),
         objects=objects,
         drivers=drivers,
         csi=csi,
@@ -139,7 +139,7 @@ def _if_synced(registry: PodRegistry, pods: Callable[[], list[Pod]]) -> Callable
 
 
 def _in_use(base: Base) -> Callable[[frozenset[str]], Awaitable[None]]:
-    """Wait until the Node names these volumes as in use."""
+    """Wait until the Node lists these volumes as in use."""
 
     async def in_use(names: frozenset[str]) -> None:
         def named(node: Json | None) -> bool:
@@ -150,6 +150,6 @@ def _in_use(base: Base) -> Callable[[frozenset[str]], Awaitable[None]]:
             await asyncio.wait_for(until(base.own_node, named), _PATIENCE)
         except TimeoutError:
             obj = f"Node {base.settings.node.name}"
-            raise Temporary("the Node does not name the volume as in use yet", obj=obj, step="attach") from None
+            raise Temporary("the Node does not list the volume as in use yet", obj=obj, step="attach") from None
 
     return in_use

@@ -15,7 +15,7 @@ from agent.common.work.gate import Gate
 from agent.containers.work.configs import CgroupFacts
 from agent.images.edge.image_content import ImageContent
 from agent.images.work.images import ImageManager, ImageManagerDeps
-from agent.images.work.pull_progress import PullWatch
+from agent.images.work.pull_progress import PullWatcher
 from agent.images.work.pull_secrets import PullSecrets
 from agent.node.work.node import NodeKeeper
 from agent.pods.edge.api_pods import PodsApi
@@ -69,7 +69,7 @@ def pod_parts(
         records=checkpoints.pulls,
         metrics=metrics,
         on_pulled=startups.pulled,
-        watch=PullWatch(ImageContent(settings.runtime.endpoint), clock),
+        watch=PullWatcher(ImageContent(settings.runtime.endpoint), clock),
     )
     images = ImageManager(image_deps, settings.images.parallel_pulls or 32)
     return Parts(
@@ -80,7 +80,7 @@ def pod_parts(
         cgroups=cgroups,
         allocations=checkpoints.allocations,
         terminations=checkpoints.terminations,
-        exclusive=checkpoints.managers,
+        managers=checkpoints.managers,
         devices=plugins.devices,
         claims=plugins.claims,
         probes=probes,

@@ -43,7 +43,7 @@ class Explainer:
 
     async def pod(self, namespace: str, name: str) -> Explanation | None:
         """With what it costs. None: this node has no such pod."""
-        await self._images.look()
+        await self._images.refresh()
         found = self._pods.pod(namespace, name)
         if found is None or (explanation := self._explain(found)) is None:
             return None
@@ -52,7 +52,7 @@ class Explainer:
 
     async def all(self) -> list[Explanation]:
         """Every pod of the node, by namespace and name."""
-        await self._images.look()
+        await self._images.refresh()
         pods = sorted(self._pods.pods(), key=lambda pod: (pod.namespace, pod.name))
         return [found for pod in pods if (found := self._explain(pod)) is not None]
 

@@ -1,4 +1,4 @@
-"""What pull progress asks of the runtime's content store."""
+"""The port to the runtime's content store, from which the progress of pulls is read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from agent.images.model.pulls import Manifest
 class ImageContent(Protocol):
     """Blobs of images in the runtime's content store (images/edge/image_content.py).
 
-    Calls raise PluginError, with the code UNIMPLEMENTED when the runtime cannot tell.
+    Calls raise PluginError, with the code UNIMPLEMENTED when the runtime has no such API.
     """
 
     async def under_way(self) -> Mapping[str, int]:
@@ -19,15 +19,15 @@ class ImageContent(Protocol):
         ...
 
     async def manifests(self, host: str, repository: str) -> tuple[Manifest, ...]:
-        """Those of images that came from there."""
+        """The manifests of images from this repository. `host`: without its port."""
         ...
 
     async def sizes(self, manifest: str) -> Mapping[str, int]:
-        """Digest -> bytes of everything that the manifest names."""
+        """Digest -> bytes of the config and all layers that the manifest names."""
         ...
 
     async def present(self, digests: Collection[str]) -> frozenset[str]:
-        """Those of them that are there whole."""
+        """Those of the blobs that are complete."""
         ...
 
     async def close(self) -> None: ...

@@ -1,9 +1,9 @@
-"""CPUs and memory that containers have for themselves: given at admission, kept in files, written into containers.
+"""The CPU, memory and topology managers at work: they admit pods, keep checkpoints and set the cpusets of containers.
 
-Admission is decided at once and in memory; the files are written before any container is made with what it got. All
-others share the CPUs that are left: when that changes, running containers are moved within milliseconds (and looked
-after every cpuManagerReconcilePeriod). Follows cpumanager/cpu_manager.go and internal_container_lifecycle_linux.go of
-pkg/kubelet/cm.
+A pod is admitted at once and in memory; the checkpoints are written before any of its containers is created. All
+containers without exclusive CPUs run on the shared pool: when it changes, running containers are updated within
+milliseconds, and checked again every cpuManagerReconcilePeriod. Follows cpumanager/cpu_manager.go and
+internal_container_lifecycle_linux.go of pkg/kubelet/cm.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from agent.common.model.errors import CriError
 from agent.common.model.pods import ContainerState, Json, Pod
 from agent.common.model.refusal import Refusal
 from agent.common.ports import CheckpointStore
-from agent.managers.model.counts import TOOK_BUCKETS, ManagerCounts, Tally
+from agent.managers.model.counts import DURATION_BUCKETS, AdmissionCounts, ManagerCounts
 from agent.managers.model.cpus import Cpus, format_cpus
 from agent.managers.model.memory_blocks import Block
-from agent.managers.plan import memory_blocks, resize
-from agent.managers.plan.admission import DeviceHints, Held, Policies, admitted, moved_on, owners, released
+from agent.managers.plan import admission, memory_blocks
+from agent.managers.plan.admission import DeviceHints, ManagerState, Policies
 from agent.managers.plan.checkpoint import CPU_FILE, encode_cpus, restored_cpus
 from agent.managers.plan.cpus import Owner
 from agent.managers.plan.hints import Hint, Mask
@@ -59,7 +59,9 @@ class TopologyAffinity:
 
 @dataclass(frozen=True, slots=True)
 class ResourceManagerHooks:
-    """`running()`: containers that run; `hints(pod, container)`: where its devices could be; `affinity` is filled."""
+    """`running()`: running containers of the node; `hints(pod, container)`: topology hints of the device manager;
+    `affinity`: the store of what was chosen.
+    """
 
     running: Callable[[], Iterable[ContainerState]]
     hints: DeviceHints
@@ -67,7 +69,7 @@ class ResourceManagerHooks:
 
 
 class ResourceManagers:
-    """load() first; run() is long-lived. `folder`: where the files are, for messages."""
+    """Call load() first; run() is long-lived. `folder`: of the checkpoints, for messages; `period` in seconds."""
 
     def __init__(
         self,
@@ -82,24 +84,24 @@ class ResourceManagers:
         self.policies, self._files, self._folder = policies, files, folder
         self._runtime, self._clock, self._period = runtime, clock, period
         self._hooks = hooks
-        self.held = Held()
-        self._saved = Held()
-        self._told: dict[Owner, Cpus] = {}
+        self.state = ManagerState()
+        self._saved = ManagerState()
+        self._cpusets: dict[Owner, Cpus] = {}  # those that the runtime was given last
         self._details: dict[str, str] = {}
-        self._tally = Tally()
-        self._took = [0] * (len(TOOK_BUCKETS) + 1)
-        self._took_sum = 0.0
+        self._counts = AdmissionCounts()
+        self._durations = [0] * (len(DURATION_BUCKETS) + 1)
+        self._duration_sum = 0.0
         self._wake = asyncio.Event()
         self._writing = asyncio.Lock()
 
     async def load(self) -> None:
-        """What the agent before this one gave. Raises Permanent when it cannot be gone on from."""
+        """Restore the state from the checkpoints. Raises Permanent when that is not possible."""
         cpu_text, memory_text = await self._files.read(CPU_FILE), await self._files.read(MEMORY_FILE)
         with self._restoring("CPU", CPU_FILE):
             found = restored_cpus(self.policies.cpus, cpu_text)
         with self._restoring("memory", MEMORY_FILE):
-            self.held = Held(found, restored_memory(self.policies.memory, memory_text))
-        await self._write(self.held)
+            self.state = ManagerState(found, restored_memory(self.policies.memory, memory_text))
+        await self._write(self.state)
 
     @contextlib.contextmanager
     def _restoring(self, manager: str, name: str) -> Iterator[None]:
@@ -114,93 +116,95 @@ class ResourceManagers:
                 step=f"read {manager} manager state",
             ) from error
 
-    # --- what pods get
+    # --- pods
 
     def admit(self, pod: Pod) -> Refusal | None:
-        """Give the pod what is to be its alone; None: it has that now. release() takes it back."""
+        """Assign exclusive CPUs and NUMA memory to the pod, until release(). None: it is admitted."""
         began = self._clock.monotonic()
-        outcome = admitted(self.policies, self.held, pod, self._hooks.hints)
-        self._measure(outcome.tally, (self._clock.monotonic() - began) * 1000)
-        if outcome.refusal is not None:
-            self._details[pod.uid] = outcome.detail
-            log.info("pod %s: %s: %s", pod.full_name, outcome.refusal.reason, outcome.detail)
-            return outcome.refusal
-        self._hooks.affinity.set(pod.uid, outcome.affinity)
-        self._set(outcome.held)
+        result = admission.admit_pod(self.policies, self.state, pod, self._hooks.hints)
+        self._measure(result.counts, (self._clock.monotonic() - began) * 1000)
+        if result.refusal is not None:
+            self._details[pod.uid] = result.detail
+            log.info("pod %s: %s: %s", pod.full_name, result.refusal.reason, result.detail)
+            return result.refusal
+        self._hooks.affinity.set(pod.uid, result.affinity)
+        self._set(result.state)
         return None
 
     def adopt(self, pod: Pod) -> None:
-        """The pod runs here already: what it has it keeps; what it should have it gets, if that is there."""
-        if pod.uid in owners(self.held):
+        """The pod is running already: it keeps what it has, or gets what it should have if that is free."""
+        if pod.uid in admission.pod_uids(self.state):
             return
-        outcome = admitted(self.policies, self.held, pod, self._hooks.hints)
-        if outcome.refusal is not None:
-            text = "pod %s runs on as it is: %s (%s)"
-            log.warning(text, pod.full_name, outcome.refusal.message, outcome.detail)
+        result = admission.admit_pod(self.policies, self.state, pod, self._hooks.hints)
+        if result.refusal is not None:
+            text = "pod %s keeps running without exclusive resources: %s (%s)"
+            log.warning(text, pod.full_name, result.refusal.message, result.detail)
             return
-        self._set(outcome.held)
+        self._set(result.state)
 
     def release(self, uid: str) -> None:
-        """Nothing of the pod runs any more."""
-        self._set(released(self.held, (uid,)))
-        self._told = {owner: had for owner, had in self._told.items() if owner[0] != uid}
+        """No container of the pod is running any more: free what it has."""
+        self._set(admission.release_pods(self.state, (uid,)))
+        self._cpusets = {owner: cpus for owner, cpus in self._cpusets.items() if owner[0] != uid}
 
-    def forget(self, uid: str) -> None:
+    def remove(self, uid: str) -> None:
         """The pod is gone."""
         self.release(uid)
         self._details.pop(uid, None)
         self._hooks.affinity.drop(uid)
 
     def keep(self, uids: Collection[str]) -> None:
-        """Release all other pods."""
-        gone = owners(self.held) - set(uids)
+        """Release all pods but these."""
+        gone = admission.pod_uids(self.state) - set(uids)
         if gone:
-            log.info("CPUs of pods that are gone are given back: %s", ", ".join(sorted(gone)))
-            self._set(released(self.held, gone))
+            log.info("exclusive resources of pods that are gone are released: %s", ", ".join(sorted(gone)))
+            self._set(admission.release_pods(self.state, gone))
 
     def detail(self, uid: str) -> str:
-        """Of a pod that was refused: what was there, and what it asked for."""
+        """For a refused pod: what it requested and what was free."""
         return self._details.get(uid, "")
 
     def resize_refusal(self, wanted: Pod, allocated: Pod) -> Refusal | None:
-        """Why what the pod has cannot be changed in place."""
-        static_cpus, static_memory = self.policies.cpus is not None, self.policies.memory is not None
-        return resize.refusal(wanted, allocated, static_cpus=static_cpus, static_memory=static_memory)
+        """Why the pod cannot be resized in place; None: the managers do not object."""
+        return admission.resize_refusal(wanted, allocated, self.policies)
 
-    # --- what containers are told
+    # --- containers
 
-    async def confined(self, pod: Pod, container: Json, resources: Json) -> Json:
-        """CRI LinuxContainerResources of a container that is about to be made. Raises Temporary: cannot be kept."""
+    async def pre_create(self, pod: Pod, container: Json, resources: Json) -> Json:
+        """CRI LinuxContainerResources with the cpuset of a container that is about to be created.
+
+        Raises Temporary when the checkpoints cannot be written. Upstream: PreCreateContainer.
+        """
         owner = pod.uid, container["name"]
-        self._set(moved_on(self.held, pod, container["name"]))
+        self._set(admission.release_init_memory(self.state, pod, container["name"]))
         await self.save()
-        found = self.sized(pod, container, resources)
-        where = self.held.cpus.of(owner)
-        if where:
-            self._told[owner] = where
-            found = {**found, "cpuset_cpus": format_cpus(where)}
-        nodes = {node for block in self.held.memory.held.get(owner, ()) for node in block.nodes}
+        found = self.unthrottled(pod, container, resources)
+        cpus = self.state.cpus.of(owner)
+        if cpus:
+            self._cpusets[owner] = cpus
+            found = {**found, "cpuset_cpus": format_cpus(cpus)}
+        nodes = {node for block in self.state.memory.assignments.get(owner, ()) for node in block.nodes}
         if nodes:
             found = {**found, "cpuset_mems": ",".join(map(str, sorted(nodes)))}
         return found
 
-    def sized(self, pod: Pod, container: Json, resources: Json) -> Json:
-        """The same without a place: who has CPUs for himself is not throttled on them (KEP-2625)."""
-        if (pod.uid, container["name"]) in self.held.cpus.held and "cpu_quota" in resources:
+    def unthrottled(self, pod: Pod, container: Json, resources: Json) -> Json:
+        """The resources without a CPU quota if the container has exclusive CPUs (KEP-2625)."""
+        if (pod.uid, container["name"]) in self.state.cpus.assignments and "cpu_quota" in resources:
             return {**resources, "cpu_quota": -1}
         return resources
 
-    def has_cpus(self, pod: Pod) -> bool:
-        """A container of the pod has CPUs for itself."""
-        return any(uid == pod.uid for uid, _ in self.held.cpus.held)
+    def has_exclusive_cpus(self, pod: Pod) -> bool:
+        """Whether any container of the pod has exclusive CPUs."""
+        return any(uid == pod.uid for uid, _ in self.state.cpus.assignments)
 
     def started(self, uid: str, name: str) -> None:
-        """A container runs now: it may have to be elsewhere than when it was made."""
-        if (uid, name) in self._told and self._told[uid, name] != self.held.cpus.of((uid, name)):
+        """A container is running now: its cpuset may have changed since it was created."""
+        if (uid, name) in self._cpusets and self._cpusets[uid, name] != self.state.cpus.of((uid, name)):
             self._wake.set()
 
     async def run(self) -> None:
-        """Until cancelled: keep the file and the running containers as they are to be."""
+        """Until cancelled: keep the checkpoints and the cpusets of running containers up to date."""
         while True:
             if self.policies.cpus is not None:
                 await at_most(self._clock, self._period, self._wake)
@@ -215,66 +219,69 @@ class ResourceManagers:
                 await self._reconcile()
 
     async def save(self) -> None:
-        """Return when all that was given is on disk. Raises Temporary."""
+        """Return when the whole state is on disk. Raises Temporary."""
         async with self._writing:
-            if self._saved is not self.held:
-                await self._write(self.held)
+            if self._saved is not self.state:
+                await self._write(self.state)
 
-    # --- what others see
+    # --- what others read
 
     @property
     def allocatable_cpus(self) -> Cpus:
-        """Those that containers can have alone."""
+        """All CPUs that can be assigned exclusively."""
         return self.policies.cpus.allocatable if self.policies.cpus is not None else frozenset()
 
     @property
     def allocatable_memory(self) -> tuple[Block, ...]:
-        """By NUMA node and kind."""
-        return memory_blocks.allocatable_blocks(self.held.memory)
+        """All memory that can be assigned, by NUMA node and kind."""
+        return memory_blocks.allocatable_blocks(self.state.memory)
 
     @property
-    def own_memory(self) -> Mapping[Owner, tuple[Block, ...]]:
-        return self.held.memory.held
+    def assigned_memory(self) -> Mapping[Owner, tuple[Block, ...]]:
+        """By pod UID and container name."""
+        return self.state.memory.assignments
 
     @property
-    def own_cpus(self) -> Mapping[Owner, Cpus]:
-        return self.held.cpus.held
+    def exclusive_cpus(self) -> Mapping[Owner, Cpus]:
+        """By pod UID and container name."""
+        return self.state.cpus.assignments
 
     def figures(self) -> ManagerCounts:
         """For a scrape."""
-        policy, state = self.policies.cpus, self.held.cpus
+        policy, state = self.policies.cpus, self.state.cpus
         if policy is None:
-            return ManagerCounts(self._tally, took=tuple(self._took), took_sum=self._took_sum)
-        exclusive = frozenset[int]().union(*state.held.values())
+            return ManagerCounts(self._counts, durations=tuple(self._durations), duration_sum=self._duration_sum)
+        exclusive = frozenset[int]().union(*state.assignments.values())
         per_numa = {node: len(exclusive & cpus_there) for node, cpus_there in policy.topology.numas.items()}
-        shared = len(policy.free(state))
-        return ManagerCounts(self._tally, shared, len(exclusive), per_numa, tuple(self._took), self._took_sum)
+        shared, durations = len(policy.free(state)), tuple(self._durations)
+        return ManagerCounts(self._counts, shared, len(exclusive), per_numa, durations, self._duration_sum)
 
     async def _reconcile(self) -> None:
         for one in list(self._hooks.running()):
             owner = one.uid, one.name
-            where = self.held.cpus.of(owner)
-            if not where or self._told.get(owner) == where:
+            cpus = self.state.cpus.of(owner)
+            if not cpus or self._cpusets.get(owner) == cpus:
                 continue
             try:
-                await self._runtime.update_resources(one.id, {"cpuset_cpus": format_cpus(where)})
-                self._told[owner] = where
+                await self._runtime.update_resources(one.id, {"cpuset_cpus": format_cpus(cpus)})
+                self._cpusets[owner] = cpus
             except CriError as error:
-                log.warning("container %s (%s) stays on other CPUs than %s for now: %s", one.name, one.id, where, error)
+                text = "container %s (%s) cannot be moved to the CPUs %s for now: %s"
+                log.warning(text, one.name, one.id, format_cpus(cpus), error)
 
-    async def _write(self, held: Held) -> None:
+    async def _write(self, state: ManagerState) -> None:
         if self.policies.cpus is not None:
-            await self._files.write(CPU_FILE, encode_cpus(held.cpus))
+            await self._files.write(CPU_FILE, encode_cpus(state.cpus))
         if self.policies.memory is not None:
-            await self._files.write(MEMORY_FILE, encode_memory(held.memory))
-        self._saved = held
+            await self._files.write(MEMORY_FILE, encode_memory(state.memory))
+        self._saved = state
 
-    def _set(self, held: Held) -> None:
-        if held is not self.held and held != self.held:
-            self.held = held
+    def _set(self, state: ManagerState) -> None:
+        if state is not self.state and state != self.state:
+            self.state = state
             self._wake.set()
 
-    def _measure(self, tally: Tally, took: float) -> None:
-        self._tally.add(tally)
-        self._took[bisect.bisect_left(TOOK_BUCKETS, took)] += 1
-        self._took_sum += took
+    def _measure(self, counts: AdmissionCounts, milliseconds: float) -> None:
+        self._counts.add(counts)
+        self._durations[bisect.bisect_left(DURATION_BUCKETS, milliseconds)] += 1
+        self._duration_sum += milliseconds

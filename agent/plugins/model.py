@@ -1,4 +1,4 @@
-"""Plugins that offer themselves by a socket under plugins_registry."""
+"""Plugins that register by a socket under plugins_registry."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ CSI_PLUGIN, DEVICE_PLUGIN, DRA_PLUGIN = "CSIPlugin", "DevicePlugin", "DRAPlugin"
 
 @dataclass(frozen=True, slots=True)
 class SocketFile:
-    """A socket as it was found: another inode or time means that its plugin was started anew."""
+    """A socket as it was found. Another inode or time means that its plugin has been restarted."""
 
     path: str
     inode: int = 0
-    made_ns: int = 0
+    modified_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class PluginInfo:
-    """What a plugin says of itself (pluginregistration GetInfo); `endpoint` is the socket that it serves on."""
+    """The answer of GetInfo (pluginregistration); `endpoint` is the socket that the plugin serves on."""
 
     type: str
     name: str
@@ -29,13 +29,15 @@ class PluginInfo:
 
 @dataclass(frozen=True, slots=True)
 class Registered:
+    """A registered plugin."""
+
     socket: SocketFile
     info: PluginInfo
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
-    """A registration that failed: when to try again (monotonic seconds), and how often it has failed."""
+class FailedRegistration:
+    """A failed registration: when it is tried again (monotonic seconds), and how often it has failed."""
 
     socket: SocketFile
     retry_at: float
@@ -44,17 +46,17 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class PluginsView:
-    """What there is (`found`), what is registered and what failed, by socket path; `busy` paths are being worked on."""
+    """The sockets that were found; registered and failed plugins by socket path; `busy` paths have a task running."""
 
     found: frozenset[SocketFile] = frozenset()
     registered: Mapping[str, Registered] = field(default_factory=dict)
-    refused: Mapping[str, Refused] = field(default_factory=dict)
+    failed: Mapping[str, FailedRegistration] = field(default_factory=dict)
     busy: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class PluginsPlan:
-    """`wait_until`: when to plan again although nothing has changed, None: never."""
+    """`wait_until`: when to plan again even if nothing changes (monotonic seconds), None: never."""
 
     deregister: tuple[Registered, ...] = ()
     register: tuple[SocketFile, ...] = ()
@@ -63,9 +65,9 @@ class PluginsPlan:
 
 @dataclass(frozen=True, slots=True)
 class NodeExtras:
-    """What plugins make of the node: volumes in use by their unique names, and devices to be had.
+    """What plugins add to the Node's status: unique names of the volumes in use, and devices.
 
-    `capacity` and `allocatable`: pieces by resource; a resource in `removed` is no longer offered at all: 0 of it.
+    `capacity` and `allocatable`: number of devices by resource; resources in `removed` no longer exist, so they are 0.
     """
 
     volumes_in_use: tuple[str, ...] = ()

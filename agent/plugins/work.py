@@ -1,7 +1,8 @@
-"""Plugins of this node: found by their sockets, registered with whoever serves their type, and let go when they leave.
+"""The plugin manager: plugins are found by their sockets and registered with the handler of their type.
 
-Each registration is a task of its own: a plugin that hangs keeps nobody waiting. Nothing is remembered over a
-restart: the sockets are there, and each plugin is registered afresh.
+Changes of the folder wake it (inotify); an audit every half minute covers folders that cannot be watched. Each
+registration is a task of its own, so that a plugin that hangs does not delay others. Nothing is kept across a restart:
+the sockets are still there, and each plugin is registered again.
 """
 
 from __future__ import annotations
@@ -11,40 +12,40 @@ import logging
 from collections.abc import Coroutine, Mapping
 from typing import Any, Protocol
 
-from agent.plugins.model import PluginInfo, PluginsView, Refused, Registered, SocketFile
-from agent.plugins.plan import plan_plugins, refused
+from agent.plugins.model import FailedRegistration, PluginInfo, PluginsView, Registered, SocketFile
+from agent.plugins.plan import failed_again, plan_plugins
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError
 
 log = logging.getLogger(__name__)
 
-_AUDIT = 30.0  # seconds between looks that nothing asked for
+_AUDIT = 30.0  # seconds between scans without an event
 
 
 class PluginHandler(Protocol):
-    """Who serves one type of plugin."""
+    """Serves plugins of one type."""
 
     def validate(self, info: PluginInfo) -> None:
-        """Raises NodewrightError for a plugin that cannot be had."""
+        """Raises NodewrightError for a plugin that is not supported."""
         ...
 
     async def register(self, info: PluginInfo) -> None:
-        """Raises NodewrightError; the plugin is told, and it is tried again."""
+        """Raises NodewrightError; the plugin is notified, and the registration is tried again."""
         ...
 
     async def deregister(self, info: PluginInfo) -> None: ...
 
 
 class Sockets(Protocol):
-    """plugins/edge/registration.py PluginSockets."""
+    """plugins/edge/registration.py PluginSockets. Raises Temporary."""
 
     async def scan(self) -> frozenset[SocketFile]: ...
 
-    async def wait(self, timeout: float) -> None: ...
+    async def changed(self) -> None: ...
 
 
-class Plugin(Protocol):
-    """plugins/edge/registration.py Registrars."""
+class Registration(Protocol):
+    """plugins/edge/registration.py RegistrationClient. Every call raises PluginError."""
 
     async def info(self, socket: SocketFile) -> PluginInfo: ...
 
@@ -54,38 +55,40 @@ class Plugin(Protocol):
 class PluginManager:
     """`handlers` by plugin type. run() is long-lived."""
 
-    def __init__(self, sockets: Sockets, plugins: Plugin, handlers: Mapping[str, PluginHandler], clock: Clock) -> None:
-        self._sockets, self._plugins, self._handlers, self._clock = sockets, plugins, handlers, clock
+    def __init__(
+        self, sockets: Sockets, registration: Registration, handlers: Mapping[str, PluginHandler], clock: Clock
+    ) -> None:
+        self._sockets, self._registration, self._handlers, self._clock = sockets, registration, handlers, clock
         self._registered: dict[str, Registered] = {}
-        self._refused: dict[str, Refused] = {}
+        self._failed: dict[str, FailedRegistration] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._changed = asyncio.Event()
+        self._task_done = asyncio.Event()
 
     async def run(self) -> None:
         """Until cancelled."""
         try:
             while True:
-                self._changed.clear()
-                await self._wait(self._walk(await self._sockets.scan()))
+                self._task_done.clear()
+                await self._wait(self._start_tasks(await self._sockets.scan()))
         finally:
             for task in self._tasks.values():
                 task.cancel()
             await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
-    def _walk(self, found: frozenset[SocketFile]) -> float:
-        """Begin what the plan says; seconds until the next look."""
+    def _start_tasks(self, found: frozenset[SocketFile]) -> float:
+        """Start the tasks that the plan asks for. Returns the seconds until the next scan."""
         now = self._clock.monotonic()
         paths = {one.path for one in found}
-        self._refused = {path: failed for path, failed in self._refused.items() if path in paths}
-        view = PluginsView(found, dict(self._registered), dict(self._refused), frozenset(self._tasks))
+        self._failed = {path: failed for path, failed in self._failed.items() if path in paths}
+        view = PluginsView(found, dict(self._registered), dict(self._failed), frozenset(self._tasks))
         plan = plan_plugins(view, now)
         for known in plan.deregister:
-            self._begin(known.socket.path, self._deregister(known))
+            self._start(known.socket.path, self._deregister(known))
         for socket in plan.register:
-            self._begin(socket.path, self._register(socket))
+            self._start(socket.path, self._register(socket))
         return _AUDIT if plan.wait_until is None else min(_AUDIT, plan.wait_until - now)
 
-    def _begin(self, path: str, work: Coroutine[Any, Any, None]) -> None:
+    def _start(self, path: str, work: Coroutine[Any, Any, None]) -> None:
         self._tasks[path] = asyncio.create_task(self._guard(path, work), name=f"plugin {path}")
 
     async def _guard(self, path: str, work: Coroutine[Any, Any, None]) -> None:
@@ -95,23 +98,23 @@ class PluginManager:
             log.exception("plugin at %s", path)
         finally:
             self._tasks.pop(path, None)
-            self._changed.set()
+            self._task_done.set()
 
     async def _register(self, socket: SocketFile) -> None:
         try:
-            info = await self._plugins.info(socket)
-            await self._take(socket, info)
+            info = await self._registration.info(socket)
+            await self._validate_and_register(socket, info)
         except NodewrightError as error:
-            before = self._refused.get(socket.path)
-            failed = self._refused[socket.path] = refused(socket, before, self._clock.monotonic())
+            before = self._failed.get(socket.path)
+            failed = self._failed[socket.path] = failed_again(socket, before, self._clock.monotonic())
             if failed.times in (1, 5):
                 log.warning("plugin at %s is not registered: %s", socket.path, error)
             return
-        self._refused.pop(socket.path, None)
+        self._failed.pop(socket.path, None)
         self._registered[socket.path] = Registered(socket, info)
         log.info("%s %s at %s is registered", info.type, info.name, info.endpoint)
 
-    async def _take(self, socket: SocketFile, info: PluginInfo) -> None:
+    async def _validate_and_register(self, socket: SocketFile, info: PluginInfo) -> None:
         handler = self._handlers.get(info.type)
         try:
             if handler is None:
@@ -119,23 +122,23 @@ class PluginManager:
             handler.validate(info)
             await handler.register(info)
         except NodewrightError as error:
-            await self._plugins.notify(socket, f"plugin registration failed with err: {error}")
+            await self._registration.notify(socket, f"plugin registration failed with err: {error}")
             raise
         try:
-            await self._plugins.notify(socket, "")
+            await self._registration.notify(socket, "")
         except NodewrightError:
             await handler.deregister(info)
             raise
 
     async def _deregister(self, known: Registered) -> None:
         del self._registered[known.socket.path]
-        log.info("%s %s at %s has left", known.info.type, known.info.name, known.info.endpoint)
+        log.info("%s %s at %s is deregistered", known.info.type, known.info.name, known.info.endpoint)
         await self._handlers[known.info.type].deregister(known.info)
 
     async def _wait(self, timeout: float) -> None:
         waits = {
-            asyncio.ensure_future(self._sockets.wait(timeout)),
-            asyncio.ensure_future(self._changed.wait()),
+            asyncio.ensure_future(self._sockets.changed()),
+            asyncio.ensure_future(self._task_done.wait()),
             asyncio.ensure_future(self._clock.sleep(timeout)),
         }
         try:

@@ -1,7 +1,7 @@
-"""The cgroup file systems of this machine: make, write, kill, remove. Decides nothing.
+"""The cgroup file systems of this machine: create, write, kill, remove. Decides nothing.
 
-v1 (also hybrid: the v1 controllers are used and all mounts left as they are) has one tree for each
-controller, v2 one tree with controllers handed down by cgroup.subtree_control.
+v1 has one tree for each controller (in hybrid mode as well, where the v1 controllers are used and all mounts stay as
+they are). v2 has one tree, and controllers are enabled for children by cgroup.subtree_control.
 https://docs.kernel.org/admin-guide/cgroup-v1/index.html, https://docs.kernel.org/admin-guide/cgroup-v2.html
 """
 
@@ -23,16 +23,16 @@ from nodelib.errors import Permanent, Temporary
 Write = tuple[str, str, str]
 
 _V2_CONTROLLERS = ("cpu", "cpuset", "memory", "hugetlb", "pids", "io")
-_KILL_TIMEOUT = 10.0  # seconds until processes that survive SIGKILL are reported
+_KILL_TIMEOUT = 10.0  # seconds after which processes that survive SIGKILL are reported
 _RMDIR_ATTEMPTS = 6
 
 
 class CgroupError(Temporary):
-    """A cgroup that could not be made, written or removed; names path, file and cause."""
+    """A cgroup that could not be created, written or removed; names path, file and cause."""
 
 
 class Files(Protocol):
-    """The file operations a cgroup file system knows."""
+    """The file operations of a cgroup file system."""
 
     def mkdir(self, path: str) -> None: ...
 
@@ -48,7 +48,7 @@ class Files(Protocol):
 
 
 class KernelFiles:
-    """The real ones."""
+    """The real file operations."""
 
     def mkdir(self, path: str) -> None:
         os.mkdir(path, 0o755)
@@ -61,7 +61,7 @@ class KernelFiles:
             return file.read()
 
     def write(self, path: str, text: str) -> None:
-        # No O_CREAT: a file that the kernel does not offer must be an error.
+        # Without O_CREAT: a file that the kernel does not offer must be an error.
         handle = os.open(path, os.O_WRONLY)
         try:
             os.write(handle, text.encode("ascii"))
@@ -77,10 +77,11 @@ class KernelFiles:
 
 
 class CgroupTree:
-    """All trees as one: a path exists in every one of them. Blocking work runs in threads."""
+    """All trees as one: a cgroup exists in each of them. Blocking work runs in threads. `kill_timeout` in seconds."""
 
-    def __init__(self, mounts: Mounts, files: Files | None = None) -> None:
+    def __init__(self, mounts: Mounts, files: Files | None = None, kill_timeout: float = _KILL_TIMEOUT) -> None:
         self.version = mounts.version
+        self._kill_timeout = kill_timeout
         self._files = files or KernelFiles()
         self._points = dict(mounts.points)
         self._tops = sorted(set(mounts.points.values()))
@@ -97,41 +98,44 @@ class CgroupTree:
         return point + path
 
     async def make(self, path: str, writes: Iterable[Write]) -> None:
-        """Make it and its ancestors in every tree, with the controllers handed down, and write(); idempotent."""
-        wanted = self._there(writes)
+        """Create the cgroup and its ancestors in every tree, with all controllers, and write(); idempotent."""
+        wanted = self._supported(writes)
         await asyncio.to_thread(self._make, _checked(path), wanted)
 
     async def write(self, path: str, writes: Iterable[Write]) -> None:
-        """Write (controller, file, text) in order; writes of controllers that are not there are left out."""
-        await asyncio.to_thread(self._write_all, _checked(path), self._there(writes))
+        """Write (controller, file, text) in order. Writes for missing controllers are skipped."""
+        await asyncio.to_thread(self._write_all, _checked(path), self._supported(writes))
 
     async def read(self, path: str, controller: str, file: str) -> str:
         return (await self.read_all(path, [(controller, file)]))[file]
 
     async def read_all(self, path: str, files: Iterable[tuple[str, str]]) -> dict[str, str]:
-        """Texts by file name of (controller, file); those of controllers that are not there are left out."""
+        """Texts by file name of (controller, file). Files of missing controllers are left out."""
         wanted = {file: f"{self.folder(path, one)}/{file}" for one, file in files if one in self.controllers}
         return await asyncio.to_thread(lambda: {file: self._read(place).strip() for file, place in wanted.items()})
 
     async def children(self, path: str) -> frozenset[str]:
-        """Names of the cgroups below `path`, in any of the trees; empty when it does not exist."""
+        """Names of the cgroups directly below `path` in any of the trees; empty when it does not exist."""
         return await asyncio.to_thread(self._children, path)
 
     async def exists(self, path: str) -> bool:
-        """Whether it is there in every tree."""
+        """Whether the cgroup exists in every tree."""
         return all(self._files.exists(top + path) for top in self._tops)
 
     async def lacks(self, path: str, controllers: Iterable[str]) -> tuple[str, ...]:
-        """In the trees of which of these controllers it is not."""
+        """Those of these controllers in whose tree the cgroup does not exist."""
         wanted = sorted(self.controllers.intersection(controllers))
         return tuple(name for name in wanted if not self._files.exists(self.folder(_checked(path), name)))
 
     async def pids(self, path: str) -> frozenset[int]:
-        """Processes in it and below it."""
+        """Processes in the cgroup and below it."""
         return await asyncio.to_thread(self._pids, path)
 
     async def remove(self, path: str) -> None:
-        """Kill what runs in it and remove it with all below; idempotent. Raises CgroupError when it stays busy."""
+        """Kill all processes in the cgroup and remove it with its children; idempotent.
+
+        Raises CgroupError when it stays busy.
+        """
         await asyncio.to_thread(self._remove, _checked(path))
 
     def _available(self) -> frozenset[str]:
@@ -140,7 +144,7 @@ class CgroupTree:
         offered = self._read(f"{self._points['']}/cgroup.controllers").split()
         return frozenset(name for name in _V2_CONTROLLERS if name in offered)
 
-    def _there(self, writes: Iterable[Write]) -> list[Write]:
+    def _supported(self, writes: Iterable[Write]) -> list[Write]:
         return [entry for entry in writes if entry[0] in self.controllers]
 
     def _make(self, path: str, writes: list[Write]) -> None:
@@ -153,7 +157,7 @@ class CgroupTree:
             for depth, _ in enumerate(parts):
                 parent = top + "".join(f"/{part}" for part in parts[:depth])
                 if self.version == 2:
-                    self._hand_down(parent)
+                    self._enable_controllers(parent)
                 self._mkdir(f"{parent}/{parts[depth]}")
                 if top == self._points.get("cpuset"):
                     self._inherit_cpuset(parent, f"{parent}/{parts[depth]}")
@@ -167,7 +171,7 @@ class CgroupTree:
             hint = "Check that the agent is root and the mount is writable."
             raise _failure(folder, "make cgroup", error, hint) from error
 
-    def _hand_down(self, parent: str) -> None:
+    def _enable_controllers(self, parent: str) -> None:
         offered = set(self._read(f"{parent}/cgroup.controllers").split()) & self.controllers
         missing = offered - set(self._read(f"{parent}/cgroup.subtree_control").split())
         if not missing:
@@ -179,7 +183,7 @@ class CgroupTree:
             raise _failure(parent, f"enable {', '.join(sorted(missing))}", error, hint) from error
 
     def _inherit_cpuset(self, parent: str, folder: str) -> None:
-        """A v1 cpuset starts empty, and nothing can run in it."""
+        """A new v1 cpuset is empty, and no process can run in it before it has CPUs and memory nodes."""
         for file in ("cpuset.cpus", "cpuset.mems"):
             if not self._read(f"{folder}/{file}").strip():
                 self._write(f"{folder}/{file}", self._read(f"{parent}/{file}").strip())
@@ -193,7 +197,7 @@ class CgroupTree:
             self._files.write(file, text)
         except OSError as error:
             if error.errno == errno.EBUSY and "memory" in file:
-                hint = "More memory than that is in use and cannot be reclaimed; it is tried again."
+                hint = "More memory than that is in use and cannot be reclaimed; the agent tries again."
             else:
                 hint = "Check that the value fits the limits of the cgroups above it."
             raise _failure(file, f"write {text}", error, hint) from error
@@ -220,7 +224,7 @@ class CgroupTree:
         return frozenset(found)
 
     def _below(self, folder: str) -> list[str]:
-        """`folder` and all under it, deepest first."""
+        """`folder` and all folders below it, the deepest first."""
         try:
             names = self._files.folders(folder)
         except (FileNotFoundError, NotADirectoryError):
@@ -244,24 +248,24 @@ class CgroupTree:
             self._signal(path, pids)
 
         try:
-            end_all(alive, kill, timeout=_KILL_TIMEOUT)
+            end_all(alive, kill, timeout=self._kill_timeout)
         except Undying as error:
             raise CgroupError(
                 f"processes {error.pids[:10]} survive SIGKILL",
                 obj=path,
-                step="kill leftovers",
-                action="Look at their state in /proc (D: they hang in the kernel); it is tried again.",
+                step="kill remaining processes",
+                action="Look at their state in /proc (D: they hang in the kernel); the agent tries again.",
             ) from error
 
     def _signal(self, path: str, pids: Iterable[int]) -> None:
         if self.version == 2:
-            with contextlib.suppress(OSError):  # cgroup.kill is there since Linux 5.14
+            with contextlib.suppress(OSError):  # cgroup.kill exists since Linux 5.14
                 self._files.write(f"{self._points['']}{path}/cgroup.kill", "1")
                 return
         sigkill(pids)
 
     def _thaw(self, path: str) -> None:
-        """A frozen process of a v1 freezer takes no signal, not even SIGKILL."""
+        """A process frozen by a v1 freezer receives no signal, not even SIGKILL."""
         if self.version == 1 and "freezer" in self._points:
             for folder in self._below(self._points["freezer"] + path):
                 with contextlib.suppress(OSError):
@@ -277,20 +281,20 @@ class CgroupTree:
             except OSError as error:
                 # The kernel frees a cgroup a moment after its last process is gone.
                 if error.errno != errno.EBUSY or attempt == _RMDIR_ATTEMPTS - 1:
-                    raise _failure(folder, "remove cgroup", error, "It is tried again.") from error
+                    raise _failure(folder, "remove cgroup", error, "The agent tries again.") from error
                 time.sleep(pause.next())
             else:
                 return
 
 
 class SystemdSlices:
-    """Slices through the service manager, which owns the tree with the systemd driver (systemctl(1))."""
+    """Slices, created by systemctl(1): with the systemd driver systemd owns the cgroup tree."""
 
     async def check(self) -> None:
-        """Raises Permanent when systemd is not the init system here."""
+        """Raises Permanent when systemd is not the init system."""
         if not os.path.isdir("/run/systemd/system"):
             raise Permanent(
-                "systemd does not run on this machine",
+                "systemd is not running on this machine",
                 obj="cgroupDriver: systemd",
                 step="make cgroups",
                 action="Set cgroupDriver: cgroupfs, in the container runtime (SystemdCgroup = false) as well.",
@@ -336,7 +340,7 @@ def swap_limits(tree: CgroupTree) -> bool:
 def _checked(path: str) -> str:
     parts = path.split("/")
     if not path.startswith("/") or len(parts) < 2 or not all(parts[1:]) or ".." in parts:
-        raise Permanent(f"{path!r} is no path of a cgroup below the root", step="use cgroup")
+        raise Permanent(f"{path!r} is not the path of a cgroup below the root", step="use cgroup")
     return path
 
 

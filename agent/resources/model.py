@@ -1,7 +1,6 @@
-"""Facts of a pod's resources on their way: what was allocated, what cgroups have, how a resize stands.
+"""The resources of pods as values: what was allocated, what cgroups have, how a resize stands.
 
-Shared by the plans that decide them, the cgroup edge's work and the checkpoints. CPU shares and
-quotas as cgroup v1 counts them, times in wall seconds.
+CPU shares and quotas as in cgroup v1, times in wall seconds.
 """
 
 from __future__ import annotations
@@ -13,12 +12,12 @@ from typing import Any
 Json = dict[str, Any]
 
 CPU, MEMORY = "cpu", "memory"
-UNLIMITED_V1 = 1 << 60  # bytes from which on v1 means "no limit": it shows the largest number of whole pages
+UNLIMITED_V1 = 1 << 60  # bytes; v1 shows "no limit" as the largest number of whole pages, which is more than this
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a cgroup may use. None: left as it is; quota -1: no quota; memory 0: no limit. Quota and period in µs."""
+    """What a cgroup may use. None: not changed; quota -1: no quota; memory 0: no limit. Quota and period in µs."""
 
     cpu_shares: int | None = None
     cpu_quota: int | None = None
@@ -30,9 +29,9 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """ResourceRequirements as the API has them: of each container by name, and of the pod as a whole.
+    """ResourceRequirements as in the API: by container name, and `whole` for the pod as a whole.
 
-    Either what this node has promised (allocated), or what is known to be in force (actuated).
+    Either what this node has promised (allocated), or what was last put in force (actuated).
     """
 
     containers: Mapping[str, Json] = field(default_factory=dict)
@@ -41,7 +40,7 @@ class Allocation:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """What a running container is given. CPU in thousandths of a core, memory in bytes; 0: nothing said."""
+    """The resources of a running container. CPU in thousandths of a core, memory in bytes; 0: not set."""
 
     cpu_request: int = 0
     cpu_limit: int = 0
@@ -51,7 +50,7 @@ class Sizes:
 
 @dataclass(frozen=True, slots=True)
 class ContainerResize:
-    """One running container that is to get other sizes without a restart."""
+    """A running container that gets other sizes without a restart."""
 
     container_id: str
     name: str
@@ -69,7 +68,7 @@ class MemoryUse:
 
 @dataclass(frozen=True, slots=True)
 class ResizeCondition:
-    """PodResizePending or PodResizeInProgress. `generation`: of the spec that it speaks of."""
+    """PodResizePending or PodResizeInProgress. `generation`: of the spec that it is about."""
 
     generation: int
     since: float
@@ -80,7 +79,7 @@ class ResizeCondition:
 
 @dataclass(frozen=True, slots=True)
 class ResizeState:
-    """How the resize of one pod stands, as its conditions say it. None: the condition is not there."""
+    """The resize conditions of one pod. None: the condition is not set."""
 
     pending: ResizeCondition | None = None
     progress: ResizeCondition | None = None

@@ -16,7 +16,7 @@ from aiohttp.typedefs import Handler
 
 from agent.common.model.errors import PluginError
 from agent.images.edge.image_content import ImageContent
-from agent.images.work.pull_progress import PullWatch
+from agent.images.work.pull_progress import PullWatcher
 from controlplane.binaries.work import ensure
 from controlplane.images.edge.archive import write_archive, write_layer
 from controlplane.images.edge.registry import Catalogue, application, catalogue, hosts_toml
@@ -142,8 +142,8 @@ async def test_a_pull_is_followed_byte_for_byte(
     containerd: Containerd, registry: SlowRegistry, ways: tuple[str, ...]
 ) -> None:
     """By ctr, in the two ways in which containerd's CRI pulls, and in its namespace."""
-    content, told = ImageContent(f"unix://{containerd.socket}"), list[str]()
-    watch = PullWatch(content, SystemClock())
+    content, reports = ImageContent(f"unix://{containerd.socket}"), list[str]()
+    watch = PullWatcher(content, SystemClock())
 
     async def answers() -> bool:
         try:
@@ -153,17 +153,17 @@ async def test_a_pull_is_followed_byte_for_byte(
 
     async def all_but_the_rest() -> bool:
         assert not pulled.done(), pulled
-        await watch.look()
-        found = watch.figures("one")
+        await watch.refresh()
+        found = watch.progress("one")
         return found.total > 0 and (found.total, found.total - found.done) == (registry.total, registry.rest)
 
     try:
         await until(answers, 30)
-        async with watch.watching("one", NAME, told.append):
+        async with watch.watching("one", NAME, reports.append):
             pulled = asyncio.create_task(containerd.pull(*ways))
             await until(all_but_the_rest, 30)
             registry.go.set()
             await asyncio.wait_for(pulled, 60)
-        assert watch.figures("one").total == 0, "what is over is forgotten"
+        assert watch.progress("one").total == 0, "a pull that is over has no progress"
     finally:
         await watch.close()

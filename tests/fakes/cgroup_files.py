@@ -1,4 +1,4 @@
-"""A cgroup v2 file system in memory that interprets: controllers handed down, files by controller, busy folders."""
+"""A cgroup v2 file system in memory that interprets writes: enabled controllers, files by controller, busy folders."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class FakeCgroupFiles:
         parent, _, _ = path.rpartition("/")
         if path in self._files:
             raise FileExistsError(errno.EEXIST, "File exists", path)
-        handed = self._folder(parent)["cgroup.subtree_control"]
-        files = {"cgroup.controllers": handed, "cgroup.subtree_control": "", "cgroup.kill": ""}
-        for controller in handed.split():
+        enabled = self._folder(parent)["cgroup.subtree_control"]
+        files = {"cgroup.controllers": enabled, "cgroup.subtree_control": "", "cgroup.kill": ""}
+        for controller in enabled.split():
             files.update(dict.fromkeys(_FILES.get(controller, ()), "max"))
         self._files[path] = files
 
@@ -60,7 +60,7 @@ class FakeCgroupFiles:
                 if place == folder or place.startswith(f"{folder}/"):
                     self.procs[place] &= self.unkillable
         elif file == "cgroup.subtree_control":
-            self._hand_down(folder, text.split())
+            self._enable_controllers(folder, text.split())
         else:
             self._files[folder][file] = text
 
@@ -81,7 +81,7 @@ class FakeCgroupFiles:
             if path != self.top
         }
 
-    def _hand_down(self, folder: str, words: list[str]) -> None:
+    def _enable_controllers(self, folder: str, words: list[str]) -> None:
         if self.procs.get(folder) and folder != self.top:
             raise OSError(errno.EBUSY, "Device or resource busy", folder)
         offered = self._files[folder]["cgroup.controllers"].split()

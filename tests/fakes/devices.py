@@ -13,7 +13,7 @@ Json = dict[str, Any]
 
 
 class FakeEndpoint:
-    """tell() what there is; leave() ends it. `prefers`: ids it likes best; `calls`: what it was asked."""
+    """list_devices() sends a list, stop() ends the plugin. `prefers`: ids; `calls`: those that it received."""
 
     def __init__(self, resource: str, socket: str) -> None:
         self.resource, self.socket = resource, socket
@@ -24,17 +24,17 @@ class FakeEndpoint:
         self.has_no_options = ""
         self._lists: asyncio.Queue[list[Json] | None] = asyncio.Queue()
 
-    def tell(self, *healthy: str, sick: Iterable[str] = ()) -> None:
+    def list_devices(self, *healthy: str, sick: Iterable[str] = ()) -> None:
         listed = [{"ID": one, "health": "Healthy"} for one in healthy]
         self._lists.put_nowait([*listed, *({"ID": one, "health": "Unhealthy"} for one in sick)])
 
-    def leave(self) -> None:
+    def stop(self) -> None:
         self._lists.put_nowait(None)
 
     async def watch(self) -> AsyncIterator[list[Json]]:
         while (listed := await self._lists.get()) is not None:
             yield listed
-        raise PluginUnavailable("it has left", code="UNAVAILABLE")
+        raise PluginUnavailable("it has stopped", code="UNAVAILABLE")
 
     async def options(self) -> PluginOptions:
         if self.has_no_options:

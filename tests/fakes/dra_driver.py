@@ -83,10 +83,10 @@ async def main() -> None:
     options = parser.parse_args()
     driver = Driver(options)
     registrar = f"{options.registry}/{options.name}-reg.sock"
-    offers = {"NodePrepareResources": driver.prepare, "NodeUnprepareResources": driver.unprepare}
+    methods = {"NodePrepareResources": driver.prepare, "NodeUnprepareResources": driver.unprepare}
     answers = {"GetInfo": driver.info, "NotifyRegistrationStatus": driver.notified}
     servers = [
-        await serve(f"{options.root}/dra.sock", [DRA.handler("DRAPlugin", offers)]),
+        await serve(f"{options.root}/dra.sock", [DRA.handler("DRAPlugin", methods)]),
         await serve(registrar, [REGISTRATION.handler("Registration", answers)]),
     ]
     stopping = asyncio.Event()

@@ -14,7 +14,7 @@ from agent.common.model.pods import ContainerState, ImageFacts, Json, Pod, Probe
 from agent.common.work.pod_warnings import PodWarnings
 from agent.containers.model import ContainerInputs, PreparedPod
 from agent.devices.work.devices import DeviceHooks, DeviceManager
-from agent.devices.work.dra import DraEdges, DraManager
+from agent.devices.work.dra import DraManager, DraManagerDeps
 from agent.images.model.pulls import PullCredential
 from agent.images.plan.pull_records import VerifyPolicy
 from agent.images.work.images import ImageManager, ImageManagerDeps
@@ -403,7 +403,7 @@ class World:
         affinity = TopologyAffinity()
         devices = self.device_manager(affinity)
         await devices.load()
-        self.exclusive = ResourceManagers(
+        self.managers = ResourceManagers(
             self.policies,
             self.checkpoints,
             "/var/lib/kubelet",
@@ -412,7 +412,7 @@ class World:
             10.0,
             ResourceManagerHooks(self.registry.running, devices.topology_hints, affinity),
         )
-        await self.exclusive.load()
+        await self.managers.load()
         self.records = PullRecords(VerifyPolicy(), self.pulling, self.pulled, self.clock)
         await self.records.load(self.cri.list_images)
         self.terminations = Terminations(self.checkpoints, self.clock)
@@ -430,9 +430,9 @@ class World:
             cgroups=self.cgroups,
             allocations=allocations,
             terminations=self.terminations,
-            exclusive=self.exclusive,
+            managers=self.managers,
             devices=devices,
-            claims=self.claim_desk(),
+            claims=self.dra_manager(),
             probes=self.probes,
             events=self.events,
             warnings=PodWarnings(lambda pod, reason, message: self.events.emit(pod.raw, "Warning", reason, message)),
@@ -458,7 +458,7 @@ class World:
             allocations.run,
             self.terminations.run,
         ]
-        works.append(self.exclusive.run)
+        works.append(self.managers.run)
         works += [observer.run_audits] if audits else []
         works += [observer.run_events] if events else []
         self._tasks = [asyncio.create_task(work()) for work in works]
@@ -482,9 +482,11 @@ class World:
 
         return DeviceManager(self.checkpoints, dial, self.clock, hooks)
 
-    def claim_desk(self) -> DraManager:
+    def dra_manager(self) -> DraManager:
         """For worlds with DRA drivers: here there is none."""
-        return DraManager(DraEdges(self.checkpoints, NoClaims(), no_driver, self.clock, lambda: None, lambda: None))
+        return DraManager(
+            DraManagerDeps(self.checkpoints, NoClaims(), no_driver, self.clock, lambda: None, lambda: None)
+        )
 
     def mirror(self, pod: Pod) -> Pod | None:
         """For worlds with static pods."""

@@ -23,7 +23,10 @@ _HEAD = struct.Struct("iIII")
 
 
 class Watch:
-    """Changes of one directory since the last wait. Leave the `with` block to end it."""
+    """Changes of one directory since the last wait. Leave the `with` block to end it.
+
+    `ended`: the kernel has removed the watch, because the directory was deleted.
+    """
 
     def __init__(self, owner: Inotify, descriptor: int) -> None:
         self._owner = owner
@@ -31,6 +34,7 @@ class Watch:
         self._changed = asyncio.Event()
         self._writer_closed = False
         self._deleted: set[str] = set()
+        self.ended = False
 
     def __enter__(self) -> Watch:
         return self
@@ -62,6 +66,8 @@ class Watch:
         self._writer_closed = self._writer_closed or bool(mask & _CLOSE_WRITE)
         if mask & _DELETE:
             self._deleted.add(name)
+        if mask & _IGNORED:
+            self.ended = True
         self._changed.set()
 
 

@@ -1,4 +1,4 @@
-"""Device plugins (v1beta1): the registry that they call, and their own service."""
+"""Device plugins (v1beta1): the registration service that they call, and the service that they serve."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ Register = Callable[[str, str, str], Awaitable[None]]
 
 
 class DevicePluginEndpoint:
-    """One plugin. Every call raises PluginError. End it with close()."""
+    """The connection to one plugin. Every call raises PluginError. End it with close()."""
 
     def __init__(self, resource: str, socket: str) -> None:
         self._client = PluginClient(DEVICE_PLUGIN, f"device plugin of {resource}", socket)
 
     async def watch(self) -> AsyncIterator[list[Json]]:
-        """All devices, and again whenever something about them changes; ends with the plugin."""
+        """All devices, and again whenever one of them changes; ends when the plugin ends."""
         async for answer in self._client.stream("DevicePlugin.ListAndWatch", {}):
             yield answer["devices"]
 
@@ -58,17 +58,20 @@ class DevicePluginEndpoint:
 
 
 class DevicePluginServer:
-    """kubelet.sock in `folder`, where plugins register. Sockets of plugins that registered with an earlier life of the
-    agent are removed: that is how they hear that they are to come again."""
+    """kubelet.sock in `folder`, where plugins register.
+
+    Sockets of plugins that registered with an earlier agent are removed: that is how they notice that they have to
+    register again.
+    """
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
 
     async def run(self, register: Register) -> None:
-        """Until cancelled. Raises Temporary when the socket cannot be made."""
+        """Until cancelled. Raises Temporary when the socket cannot be created."""
 
         async def registered(request: Json) -> Json:
-            # It may send options along; what it says when it is asked for them counts, as upstream has it.
+            # As upstream: options in the request are ignored, the plugin is asked for them.
             await register(request["version"], request["resource_name"], f"{self._folder}/{request['endpoint']}")
             return {}
 
@@ -92,6 +95,8 @@ class DevicePluginServer:
                     os.unlink(entry.path)
 
 
-def options_of(told: Json) -> PluginOptions:
+def options_of(options: Json) -> PluginOptions:
     """DevicePluginOptions."""
-    return PluginOptions(bool(told.get("pre_start_required")), bool(told.get("get_preferred_allocation_available")))
+    return PluginOptions(
+        bool(options.get("pre_start_required")), bool(options.get("get_preferred_allocation_available"))
+    )

@@ -1,4 +1,4 @@
-"""One DRA driver's kubelet plugin (dra v1) over its socket."""
+"""The kubelet plugin of one DRA driver (dra v1), called over its socket."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LIMIT = 45.0  # seconds; upstream's defaultClientCallTimeout
 
 
 class DraDriver:
-    """Every call raises PluginError. End it with close()."""
+    """The connection to one driver. Every call raises PluginError. End it with close()."""
 
     def __init__(self, name: str, endpoint: str) -> None:
         self.endpoint = endpoint

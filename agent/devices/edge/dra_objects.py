@@ -1,4 +1,4 @@
-"""The API objects around dynamic resource allocation."""
+"""ResourceClaims and ResourceSlices in the API server."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class DraObjects:
         self._client, self._node = client, node
 
     async def claim(self, namespace: str, name: str) -> Json | None:
-        """The ResourceClaim; None: there is none."""
+        """The ResourceClaim; None: it does not exist."""
         try:
             return await self._client.get(f"{_RESOURCE}/namespaces/{namespace}/resourceclaims/{name}")
         except ApiError as error:
@@ -24,6 +24,6 @@ class DraObjects:
             raise
 
     async def delete_slices(self, driver: str) -> None:
-        """All ResourceSlices of a driver for this node: the scheduler must not count on them."""
+        """Delete all ResourceSlices of a driver for this node: the scheduler must not count on them."""
         selector = f"spec.driver={driver},spec.nodeName={self._node}"
         await self._client.request("DELETE", f"{_RESOURCE}/resourceslices", params={"fieldSelector": selector})

@@ -1,4 +1,4 @@
-"""The socket of the podresources API, in both versions that there are."""
+"""The socket of the podresources API, in both of its versions."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ _CALLS_A_SECOND, _BURST = 100, 10  # pkg/kubelet/apis/podresources/constants.go,
 
 
 class PodResourcesServer:
-    """`methods` of v1.PodResourcesLister at `socket`; v1alpha1 has List alone. Who asks more often than upstream
-    allows is refused. run() is long-lived."""
+    """Serves `methods` of v1.PodResourcesLister at `socket`; v1alpha1 has only List.
+
+    Requests beyond upstream's rate limit are refused. run() is long-lived.
+    """
 
     def __init__(
         self,
@@ -33,7 +35,7 @@ class PodResourcesServer:
         self._bucket = TokenBucket(_CALLS_A_SECOND, _BURST, monotonic)
 
     async def run(self) -> None:
-        """Until cancelled. Raises Temporary when the socket cannot be made."""
+        """Until cancelled. Raises Temporary when the socket cannot be created."""
         handlers = [
             POD_RESOURCES.handler(_SERVICE, self._counted("v1", self._methods)),
             POD_RESOURCES_ALPHA.handler(_SERVICE, self._counted("v1alpha1", {"List": self._list_alpha})),
@@ -59,21 +61,21 @@ class PodResourcesServer:
         return {method: counted(method, work) for method, work in methods.items()}
 
     async def _list_alpha(self, request: dict[str, Any]) -> dict[str, Any]:
-        """What the older version has fields for."""
+        """The answer with only the fields that v1alpha1 has."""
         answer = await self._methods["List"](request)
         return {
             "pod_resources": [
                 {
                     "name": pod["name"],
                     "namespace": pod["namespace"],
-                    "containers": [{"name": one["name"], "devices": _plain(one)} for one in pod["containers"]],
+                    "containers": [{"name": one["name"], "devices": _alpha_devices(one)} for one in pod["containers"]],
                 }
                 for pod in answer["pod_resources"]
             ]
         }
 
 
-def _plain(container: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _alpha_devices(container: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [
         {"resource_name": one["resource_name"], "device_ids": one["device_ids"]} for one in container.get("devices", ())
     ]

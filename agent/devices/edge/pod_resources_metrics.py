@@ -1,4 +1,4 @@
-"""How often the podresources API was asked: upstream's names and labels (pkg/kubelet/metrics)."""
+"""Requests to the podresources API, with upstream's names and labels (pkg/kubelet/metrics)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class PodResourcesMetrics:
             _VERSION,
             registry=registry,
         )
-        # Not counters to this library: it would give their names an ending that upstream's have not.
+        # Gauges, because prometheus_client would end the names of counters in _total, which upstream's do not have.
         self._requests, self._errors = (
             {
                 method: Gauge(

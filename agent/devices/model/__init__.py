@@ -1,0 +1,1 @@
+"""Frozen values: devices, plugins, allocations and prepared claims."""

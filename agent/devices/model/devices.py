@@ -1,4 +1,4 @@
-"""Devices that plugins offer on this node (device plugin API v1beta1), and which containers have them."""
+"""Devices that device plugins (API v1beta1) offer on this node, and the containers that they are allocated to."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class DeviceGrant:
-    """What a container is to have for its devices; mounts and devices are CRI dicts, CDI devices qualified names."""
+    """What a container is created with for its devices (upstream's DeviceRunContainerOptions).
+
+    `mounts` and `devices` are CRI dicts, `cdi_devices` fully qualified CDI names.
+    """
 
     envs: Mapping[str, str] = field(default_factory=dict)
     mounts: tuple[Json, ...] = ()
@@ -25,7 +28,7 @@ NO_DEVICES = DeviceGrant()
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """One piece. `numa`: the NUMA nodes that it is near to, () when it does not say."""
+    """One device. `numa`: the NUMA nodes that it is close to, () when the plugin does not say."""
 
     id: str
     healthy: bool = True
@@ -34,22 +37,22 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class PluginOptions:
-    """What a device plugin wants to be asked, beside Allocate."""
+    """The optional calls that a device plugin wants to receive besides Allocate."""
 
     pre_start: bool = False
     preferred_allocation: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
-    """A resource as its plugin last described it. `connected` False: nobody serves it, since `left_at` (monotonic s).
+class RegisteredPlugin:
+    """A resource as its plugin last listed it. `connected` False: the plugin stopped at `stopped_at` (monotonic s).
 
-    All devices of a plugin that is not there count as unhealthy.
+    All devices of a plugin that is not connected count as unhealthy.
     """
 
     devices: Mapping[str, Device] = field(default_factory=dict)
     connected: bool = False
-    left_at: float = 0.0
+    stopped_at: float = 0.0
     options: PluginOptions = PluginOptions()
 
     @property
@@ -58,8 +61,8 @@ class Offer:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Holder:
-    """Who has devices of one resource."""
+class AllocationKey:
+    """The container (pod UID and name) and the resource that devices are allocated for."""
 
     uid: str
     container: str
@@ -67,12 +70,12 @@ class Holder:
 
 
 @dataclass(frozen=True, slots=True)
-class Holding:
-    """Which devices, and what the plugin said the container is to have for them. `numa`: NUMA node -> ids, -1: none."""
+class DeviceAllocation:
+    """The allocated devices and what the plugin answered to Allocate. `numa`: NUMA node -> ids; -1: no node known."""
 
     ids: frozenset[str]
     grant: DeviceGrant = NO_DEVICES
     numa: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
 
 
-Holdings = dict[Holder, Holding]
+PodDevices = dict[AllocationKey, DeviceAllocation]

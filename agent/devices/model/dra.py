@@ -1,4 +1,4 @@
-"""Dynamic resource allocation: ResourceClaims of pods, prepared by DRA drivers of this node."""
+"""Dynamic resource allocation: the ResourceClaims of pods, which DRA drivers of this node prepare."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, order=True)
 class ClaimRef:
-    """One ResourceClaim, this very one."""
+    """One ResourceClaim. The UID tells it from an earlier claim of the same name."""
 
     namespace: str
     name: str
@@ -16,7 +16,7 @@ class ClaimRef:
 
 @dataclass(frozen=True, slots=True)
 class PreparedDevice:
-    """A device of a claim that its driver has made ready. `requests`: those of the claim that it answers."""
+    """A device of a claim that its driver has prepared. `requests`: the requests of the claim that it satisfies."""
 
     driver: str
     pool: str
@@ -28,7 +28,7 @@ class PreparedDevice:
 
 @dataclass(frozen=True, slots=True)
 class ClaimState:
-    """A claim that pods of this node use. `prepared`: all its drivers have made it ready."""
+    """A claim that pods of this node use, by pod UID. `prepared`: all its drivers have prepared it."""
 
     ref: ClaimRef
     drivers: tuple[str, ...]

@@ -1,0 +1,1 @@
+"""Pure decisions: which devices and claims a container gets, the checkpoints, the podresources answers."""

@@ -1,48 +1,56 @@
-"""Which devices a container gets, what it gets with them, and what the node says of them.
+"""Which devices a container gets, what it is created with, and what the node reports about devices.
 
-Follows pkg/kubelet/cm/devicemanager (manager.go, pod_devices.go), with its messages.
+Follows pkg/kubelet/cm/devicemanager (manager.go, pod_devices.go), and uses its messages.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from agent.common.model.pods import Kind, Pod
 from agent.common.plan.demand import container_amounts, is_sidecar
-from agent.devices.model.devices import Device, DeviceGrant, Holder, Holding, Holdings, Json, Offer
+from agent.devices.model.devices import (
+    AllocationKey,
+    Device,
+    DeviceAllocation,
+    DeviceGrant,
+    Json,
+    PodDevices,
+    RegisteredPlugin,
+)
 from agent.plugins.model import NodeExtras
 from nodelib.errors import Invalid, Permanent
 
 CHECKPOINT = "kubelet_internal_checkpoint"
-STOP_GRACE = 300.0  # seconds after which a plugin that has left is forgotten; upstream's endpointStopGracePeriod
+STOP_GRACE = 300.0  # seconds after which a stopped plugin is removed; upstream's endpointStopGracePeriod
 _LABEL = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 _RESOURCE = re.compile(rf"^[a-z0-9]([-a-z0-9.]{{0,251}}[a-z0-9])?/{_LABEL}$")
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """One container's demand for one resource."""
+class DeviceRequest:
+    """One container's request for one resource. `reusable`: later containers of the pod may have the devices too."""
 
-    holder: Holder
+    key: AllocationKey
     count: int
     reusable: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """`sure` devices are taken in any case, `missing` more come from `open` ones, as the plugin prefers."""
+class Candidates:
+    """All `required` devices are allocated, and `needed` more of the `available` ones, as the plugin prefers."""
 
-    sure: frozenset[str] = frozenset()
-    open: frozenset[str] = frozenset()
-    missing: int = 0
+    required: frozenset[str] = frozenset()
+    available: frozenset[str] = frozenset()
+    needed: int = 0
 
 
 def check_registration(version: str, resource: str) -> None:
-    """Raises Invalid for a plugin that cannot be had."""
+    """Raises Invalid for an API version or a resource name that is not supported."""
     if version != "v1beta1":
         raise Invalid(
             f'requested API version "{version}" is not supported by kubelet. Supported version is ["v1beta1"]',
@@ -59,7 +67,7 @@ def check_registration(version: str, resource: str) -> None:
 
 
 def no_options(cause: str, resource: str) -> Permanent:
-    """Of a plugin that could not say its options: it is not used."""
+    """The error for a plugin that did not answer with its options: it is not registered."""
     return Permanent(
         f"failed to get device plugin options: {cause}",
         obj=f"device plugin of {resource}",
@@ -68,63 +76,74 @@ def no_options(cause: str, resource: str) -> Permanent:
     )
 
 
-def wishes(pod: Pod, known: Iterable[str]) -> list[Wish]:
-    """In the order in which containers get theirs; `known`: resources that plugins offer or that are held."""
+def device_requests(pod: Pod, known: Iterable[str]) -> list[DeviceRequest]:
+    """In the order in which the containers are served. `known`: resources that plugins offer or that are allocated."""
     names = set(known)
     return [
-        Wish(Holder(pod.uid, container["name"], name), int(amount), kind is Kind.INIT and not is_sidecar(container))
+        DeviceRequest(
+            AllocationKey(pod.uid, container["name"], name),
+            int(amount),
+            kind is Kind.INIT and not is_sidecar(container),
+        )
         for kind, container in pod.containers(Kind.INIT, Kind.MAIN)
         for name, amount in sorted(container_amounts(container, "limits").items())
         if name in names and amount > 0
     ]
 
 
-def choose(wish: Wish, held: Mapping[Holder, Holding], offer: Offer | None, reusable: frozenset[str]) -> Choice | None:
-    """None: the container has its devices already. Raises Permanent when they cannot be given.
+def candidates_for(
+    request: DeviceRequest,
+    allocations: Mapping[AllocationKey, DeviceAllocation],
+    plugin: RegisteredPlugin | None,
+    reusable: frozenset[str],
+) -> Candidates | None:
+    """None: the container has its devices already. Raises Permanent when they cannot be allocated.
 
-    `reusable`: devices of the pod's init containers that have ended by then.
+    `reusable`: devices of the pod's init containers that will have ended by then. Upstream: devicesToAllocate.
     """
-    resource, has = wish.holder.resource, held.get(wish.holder)
-    if has is not None and len(has.ids) != wish.count:
+    resource, has = request.key.resource, allocations.get(request.key)
+    if has is not None and len(has.ids) != request.count:
         raise _refused(
-            f'pod "{wish.holder.uid}" container "{wish.holder.container}" changed request for resource "{resource}" '
-            f"from {len(has.ids)} to {wish.count}"
+            f'pod "{request.key.uid}" container "{request.key.container}" changed request for resource "{resource}" '
+            f"from {len(has.ids)} to {request.count}"
         )
-    if offer is None:
+    if plugin is None:
         raise _refused(f"cannot allocate unregistered device {resource}")
-    if not offer.healthy:
+    if not plugin.healthy:
         raise _refused(f"no healthy devices present; cannot allocate unhealthy devices {resource}")
     if has is not None:
-        if not has.ids <= offer.healthy:
+        if not has.ids <= plugin.healthy:
             raise _refused(
                 f"previously allocated devices are no longer healthy; cannot allocate unhealthy devices {resource}"
             )
         return None
-    sure = frozenset(sorted(reusable)[: wish.count])
-    missing = wish.count - len(sure)
-    taken = {one for holder, holding in held.items() if holder.resource == resource for one in holding.ids}
-    free = offer.healthy - taken
-    if len(free) < missing:
+    required = frozenset(sorted(reusable)[: request.count])
+    needed = request.count - len(required)
+    allocated = {one for key, allocation in allocations.items() if key.resource == resource for one in allocation.ids}
+    available = plugin.healthy - allocated
+    if len(available) < needed:
         raise _refused(
-            f"requested number of devices unavailable for {resource}. Requested: {missing}, Available: {len(free)}"
+            f"requested number of devices unavailable for {resource}. Requested: {needed}, Available: {len(available)}"
         )
-    return Choice(sure, frozenset(free), missing)
+    return Candidates(required, frozenset(available), needed)
 
 
-def settled(choice: Choice, preferred: Iterable[str]) -> frozenset[str]:
-    """The choice with what the plugin prefers, as far as it may have that."""
-    wanted = [one for one in preferred if one in choice.open]
-    rest = sorted(choice.open.difference(wanted))
-    return choice.sure | frozenset([*wanted, *rest][: choice.missing])
+def selected(candidates: Candidates, preferred: Iterable[str]) -> frozenset[str]:
+    """The required devices and as many others as are needed, those that the plugin prefers first."""
+    wanted = [one for one in preferred if one in candidates.available]
+    rest = sorted(candidates.available.difference(wanted))
+    return candidates.required | frozenset([*wanted, *rest][: candidates.needed])
 
 
-def reusable_of(pod: Pod, wish: Wish, held: Mapping[Holder, Holding]) -> frozenset[str]:
-    """What earlier init containers of the pod have of the same resource, and none of its other containers."""
+def reusable_devices(
+    pod: Pod, request: DeviceRequest, allocations: Mapping[AllocationKey, DeviceAllocation]
+) -> frozenset[str]:
+    """Devices of the same resource that earlier init containers of the pod have and none of its other containers."""
     found: set[str] = set()
     for kind, container in pod.containers(Kind.INIT, Kind.MAIN):
-        if container["name"] == wish.holder.container:
+        if container["name"] == request.key.container:
             break
-        theirs = held.get(Holder(pod.uid, container["name"], wish.holder.resource))
+        theirs = allocations.get(AllocationKey(pod.uid, container["name"], request.key.resource))
         if theirs is not None and kind is Kind.INIT and not is_sidecar(container):
             found |= theirs.ids
         elif theirs is not None:
@@ -132,8 +151,8 @@ def reusable_of(pod: Pod, wish: Wish, held: Mapping[Holder, Holding]) -> frozens
     return frozenset(found)
 
 
-def holding(ids: frozenset[str], devices: Mapping[str, Device], response: Json) -> Holding:
-    """What Allocate's ContainerAllocateResponse makes of it."""
+def allocation_from(ids: frozenset[str], devices: Mapping[str, Device], response: Json) -> DeviceAllocation:
+    """The allocation after the plugin's ContainerAllocateResponse."""
     numa: dict[int, list[str]] = {}
     for one in sorted(ids):
         for node in devices[one].numa or (-1,):
@@ -148,11 +167,11 @@ def holding(ids: frozenset[str], devices: Mapping[str, Device], response: Json) 
         annotations=response["annotations"],
         cdi_devices=tuple(one["name"] for one in response["cdi_devices"]),
     )
-    return Holding(ids, grant, {node: tuple(found) for node, found in numa.items()})
+    return DeviceAllocation(ids, grant, {node: tuple(found) for node, found in numa.items()})
 
 
 def merged(grants: Iterable[DeviceGrant]) -> DeviceGrant:
-    """All resources of a container together; of two that contradict each other the first counts."""
+    """The grants of all resources of a container in one; where two conflict, the first one counts."""
     envs: dict[str, str] = {}
     annotations: dict[str, str] = {}
     mounts: dict[str, Json] = {}
@@ -167,73 +186,88 @@ def merged(grants: Iterable[DeviceGrant]) -> DeviceGrant:
     return DeviceGrant(envs, tuple(mounts.values()), tuple(devices.values()), annotations, tuple(names))
 
 
-def node_extras(offers: Mapping[str, Offer], removed: Iterable[str]) -> NodeExtras:
+def node_extras(plugins: Mapping[str, RegisteredPlugin], removed: Iterable[str]) -> NodeExtras:
     """Capacity: every device; allocatable: the healthy ones."""
     return NodeExtras(
-        capacity={name: len(offer.devices) for name, offer in offers.items()},
-        allocatable={name: len(offer.healthy) for name, offer in offers.items()},
-        removed=tuple(sorted(set(removed) - set(offers))),
+        capacity={name: len(plugin.devices) for name, plugin in plugins.items()},
+        allocatable={name: len(plugin.healthy) for name, plugin in plugins.items()},
+        removed=tuple(sorted(set(removed) - set(plugins))),
     )
 
 
-def expired(offers: Mapping[str, Offer], now: float) -> list[str]:
-    """Resources whose plugin has been away for too long."""
-    return [name for name, offer in offers.items() if not offer.connected and now - offer.left_at >= STOP_GRACE]
+def next_expiry(plugins: Mapping[str, RegisteredPlugin], watched: Collection[str]) -> float | None:
+    """When the next stopped plugin is to be removed (monotonic seconds); None: no plugin is stopped.
+
+    `watched`: resources whose plugin has registered again, even if it has not listed its devices yet.
+    """
+    stopped = [plugin for name, plugin in plugins.items() if not plugin.connected and name not in watched]
+    return min((plugin.stopped_at + STOP_GRACE for plugin in stopped), default=None)
 
 
-def health_status(uid: str, held: Mapping[Holder, Holding], offers: Mapping[str, Offer]) -> dict[str, list[Json]]:
+def expired(plugins: Mapping[str, RegisteredPlugin], watched: Collection[str], now: float) -> list[str]:
+    """Resources whose plugin stopped so long ago that they are removed."""
+    return [
+        name
+        for name, plugin in plugins.items()
+        if not plugin.connected and name not in watched and now >= plugin.stopped_at + STOP_GRACE
+    ]
+
+
+def health_status(
+    uid: str, allocations: Mapping[AllocationKey, DeviceAllocation], plugins: Mapping[str, RegisteredPlugin]
+) -> dict[str, list[Json]]:
     """allocatedResourcesStatus by container name (KEP-4680)."""
     shown: dict[str, list[Json]] = {}
-    for holder, has in sorted(held.items()):
-        if holder.uid == uid:
-            offer = offers.get(holder.resource, Offer())
-            resources = [{"resourceID": one, "health": _health(offer, one)} for one in sorted(has.ids)]
-            shown.setdefault(holder.container, []).append({"name": holder.resource, "resources": resources})
+    for key, allocation in sorted(allocations.items()):
+        if key.uid == uid:
+            plugin = plugins.get(key.resource, RegisteredPlugin())
+            resources = [{"resourceID": one, "health": _health(plugin, one)} for one in sorted(allocation.ids)]
+            shown.setdefault(key.container, []).append({"name": key.resource, "resources": resources})
     return shown
 
 
-def encode(held: Mapping[Holder, Holding], offers: Mapping[str, Offer]) -> str:
-    """The checkpoint. It has upstream's name and shape; what a plugin granted stands in it as JSON."""
+def encode(allocations: Mapping[AllocationKey, DeviceAllocation], plugins: Mapping[str, RegisteredPlugin]) -> str:
+    """The checkpoint. It has upstream's name and shape, but the answer of Allocate is kept as JSON."""
     entries = [
         {
-            "PodUID": holder.uid,
-            "ContainerName": holder.container,
-            "ResourceName": holder.resource,
-            "DeviceIDs": {str(node): list(ids) for node, ids in sorted(has.numa.items())},
+            "PodUID": key.uid,
+            "ContainerName": key.container,
+            "ResourceName": key.resource,
+            "DeviceIDs": {str(node): list(ids) for node, ids in sorted(allocation.numa.items())},
             "Grant": {
-                "envs": dict(has.grant.envs),
-                "mounts": list(has.grant.mounts),
-                "devices": list(has.grant.devices),
-                "annotations": dict(has.grant.annotations),
-                "cdi_devices": list(has.grant.cdi_devices),
+                "envs": dict(allocation.grant.envs),
+                "mounts": list(allocation.grant.mounts),
+                "devices": list(allocation.grant.devices),
+                "annotations": dict(allocation.grant.annotations),
+                "cdi_devices": list(allocation.grant.cdi_devices),
             },
         }
-        for holder, has in sorted(held.items())
+        for key, allocation in sorted(allocations.items())
     ]
-    registered = {name: sorted(offer.healthy) for name, offer in sorted(offers.items())}
+    registered = {name: sorted(plugin.healthy) for name, plugin in sorted(plugins.items())}
     return json.dumps({"Data": {"PodDeviceEntries": entries, "RegisteredDevices": registered}})
 
 
-def decode(text: str) -> tuple[Holdings, list[str]]:
-    """Who held what, and the resources that were offered. Raises Invalid for a file of another shape."""
+def decode(text: str) -> tuple[PodDevices, list[str]]:
+    """The allocations, and the resources that were registered. Raises Invalid for a file of another shape."""
     try:
         data = json.loads(text)["Data"]
-        held: Holdings = {}
+        allocations: PodDevices = {}
         for entry in data.get("PodDeviceEntries") or []:
             numa = {int(node): tuple(ids) for node, ids in entry["DeviceIDs"].items()}
-            told = entry["Grant"]
+            granted = entry["Grant"]
             grant = DeviceGrant(
-                envs=dict(told["envs"]),
-                mounts=tuple(told["mounts"]),
-                devices=tuple(told["devices"]),
-                annotations=dict(told["annotations"]),
-                cdi_devices=tuple(told["cdi_devices"]),
+                envs=dict(granted["envs"]),
+                mounts=tuple(granted["mounts"]),
+                devices=tuple(granted["devices"]),
+                annotations=dict(granted["annotations"]),
+                cdi_devices=tuple(granted["cdi_devices"]),
             )
-            holder = Holder(entry["PodUID"], entry["ContainerName"], entry["ResourceName"])
-            held[holder] = Holding(frozenset(one for ids in numa.values() for one in ids), grant, numa)
-        return held, list(data.get("RegisteredDevices") or {})
+            key = AllocationKey(entry["PodUID"], entry["ContainerName"], entry["ResourceName"])
+            allocations[key] = DeviceAllocation(frozenset(one for ids in numa.values() for one in ids), grant, numa)
+        return allocations, list(data.get("RegisteredDevices") or {})
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise Invalid(f"it is no checkpoint: {type(error).__name__}: {error}", step="read checkpoint") from error
+        raise Invalid(f"this is not a checkpoint: {type(error).__name__}: {error}", step="read checkpoint") from error
 
 
 def devices_of(listed: Iterable[Mapping[str, Any]]) -> dict[str, Device]:
@@ -248,16 +282,16 @@ def devices_of(listed: Iterable[Mapping[str, Any]]) -> dict[str, Device]:
     }
 
 
-def _health(offer: Offer, one: str) -> str:
-    # A device that its plugin no longer names is taken for a healthy one, as upstream takes it.
-    if one not in offer.devices:
+def _health(plugin: RegisteredPlugin, one: str) -> str:
+    # As upstream: a device that its plugin no longer lists counts as healthy.
+    if one not in plugin.devices:
         return "Healthy"
-    return "Healthy" if offer.devices[one].healthy else "Unhealthy"
+    return "Healthy" if plugin.devices[one].healthy else "Unhealthy"
 
 
 def _refused(text: str) -> Permanent:
     return Permanent(
         f"Allocate failed due to {text}, which is unexpected",
         step="devices",
-        action="See that the device plugin runs on this node and that its devices are healthy.",
+        action="Check that the device plugin runs on this node and that its devices are healthy.",
     )

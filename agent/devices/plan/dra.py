@@ -1,4 +1,4 @@
-"""Which ResourceClaims a pod uses, whether it may, and what its containers get of them.
+"""Which ResourceClaims a pod uses, whether it may use them, and which devices its containers get.
 
 Follows pkg/kubelet/cm/dra (manager.go, claiminfo.go) and k8s.io/dynamic-resource-allocation/resourceclaim.
 """
@@ -20,7 +20,7 @@ SERVICE = "v1.DRAPlugin"
 
 
 def check_driver(info: PluginInfo) -> None:
-    """Raises Invalid for a driver that does not serve v1."""
+    """Raises Invalid for a driver that does not serve v1 of the API."""
     if SERVICE not in info.versions:
         raise Invalid(
             f"none of the gRPC services {list(info.versions)} is supported",
@@ -31,9 +31,9 @@ def check_driver(info: PluginInfo) -> None:
 
 
 def claim_names(pod: Pod) -> dict[str, str]:
-    """Claim by the name that the pod has for it; one whose template made none is left out.
+    """Names of the claims by their names in the pod. Left out: entries whose template needed no claim.
 
-    Raises Temporary while a claim of a template is not there.
+    Raises Temporary while the claim of a template does not exist yet.
     """
     made = {one["name"]: one.get("resourceClaimName") for one in pod.status.get("resourceClaimStatuses") or []}
     found: dict[str, str] = {}
@@ -43,10 +43,10 @@ def claim_names(pod: Pod) -> dict[str, str]:
             found[name] = entry["resourceClaimName"]
         elif name not in made:
             raise Temporary(
-                f"the ResourceClaim of {name} has not been made yet",
+                f"the ResourceClaim of {name} has not been created yet",
                 obj=f"pod {pod.full_name}",
                 step="resource claims",
-                action="kube-controller-manager makes it from the template; it is tried again.",
+                action="kube-controller-manager creates it from the template; the agent tries again.",
             )
         elif made[name]:
             found[name] = str(made[name])
@@ -54,7 +54,7 @@ def claim_names(pod: Pod) -> dict[str, str]:
 
 
 def usable(pod: Pod, entry: str, claim: Json) -> ClaimState:
-    """The claim as this pod uses it. Raises Temporary or Permanent when it may not."""
+    """The claim as this pod uses it. Raises Temporary or Permanent when the pod may not use it."""
     meta, status = claim["metadata"], claim.get("status") or {}
     where = f"pod {pod.full_name}"
     named = next(one for one in pod.spec["resourceClaims"] if one["name"] == entry)
@@ -70,21 +70,21 @@ def usable(pod: Pod, entry: str, claim: Json) -> ClaimState:
         )
     allocation = status.get("allocation")
     if not allocation:
-        raise Temporary(f"ResourceClaim {meta['name']} is not allocated", obj=where, action="It is tried again.")
+        raise Temporary(f"ResourceClaim {meta['name']} is not allocated", obj=where, action="The agent tries again.")
     results = (allocation.get("devices") or {}).get("results") or []
     drivers = tuple(dict.fromkeys(one["driver"] for one in results))
     return ClaimState(ClaimRef(meta["namespace"], meta["name"], meta["uid"]), drivers, frozenset({pod.uid}))
 
 
-def joined(known: ClaimState | None, fresh: ClaimState) -> ClaimState:
-    """What is known of a claim, with one more pod. Raises Temporary while an older claim of that name lingers."""
+def with_pod(known: ClaimState | None, fresh: ClaimState) -> ClaimState:
+    """The state of a claim with one more pod. Raises Temporary while an older claim of that name is still in use."""
     if known is None:
         return fresh
     if known.ref != fresh.ref:
         raise Temporary(
             f"old ResourceClaim with same name {fresh.ref.name} and different UID {known.ref.uid} still exists",
             step="resource claims",
-            action="It is tried again when the pod that used it is gone.",
+            action="The agent tries again once the pod that used it is gone.",
         )
     return ClaimState(known.ref, known.drivers, known.pods | fresh.pods, known.prepared, known.devices)
 
@@ -107,25 +107,25 @@ def prepared_devices(driver: str, answer: Json) -> list[PreparedDevice]:
 
 
 def devices_of(pod: Pod, container: Json, states: Iterable[ClaimState]) -> list[tuple[ClaimState, PreparedDevice]]:
-    """What a container may see of the pod's claims: of each that it names the devices, or those of one request."""
+    """The devices of a container: of each claim that it names, all devices or those of the one request it names."""
     mine = {state.ref.name: state for state in states if state.ref.namespace == pod.namespace and pod.uid in state.pods}
     found = []
     for wanted in (container.get("resources") or {}).get("claims") or []:
         state = mine.get(_known_names(pod).get(wanted["name"], ""))
         for device in state.devices if state is not None else ():
-            if not wanted.get("request") or wanted["request"] in _plain(device.requests):
+            if not wanted.get("request") or wanted["request"] in _request_names(device.requests):
                 found.append((state, device))
     return [(state, device) for state, device in found if state is not None]
 
 
 def grant(pod: Pod, container: Json, states: Iterable[ClaimState]) -> DeviceGrant:
-    """The CDI devices of a container."""
+    """The CDI devices that the container's claims give it."""
     names = (name for _, device in devices_of(pod, container, states) for name in device.cdi_devices)
     return DeviceGrant(cdi_devices=tuple(dict.fromkeys(names)))
 
 
 def dynamic_resources(pod: Pod, container: Json, states: Iterable[ClaimState]) -> list[Json]:
-    """podresources v1 DynamicResource entries."""
+    """DynamicResource entries of podresources v1."""
     made: dict[ClaimRef, list[Json]] = {}
     for state, device in devices_of(pod, container, states):
         entry = {
@@ -142,13 +142,13 @@ def dynamic_resources(pod: Pod, container: Json, states: Iterable[ClaimState]) -
 
 
 def encode(states: Iterable[ClaimState]) -> str:
-    """The checkpoint: what must be unprepared, over restarts too."""
+    """The checkpoint: all claims that have to be unprepared, also after a restart."""
     entries = [{**asdict(state), "pods": sorted(state.pods)} for state in sorted(states, key=lambda one: one.ref)]
     return json.dumps({"Data": {"Claims": entries}})
 
 
 def decode(text: str) -> dict[tuple[str, str], ClaimState]:
-    """By namespace and name. Raises Invalid for a file of another shape."""
+    """The claims by namespace and name. Raises Invalid for a file of another shape."""
     try:
         found: dict[tuple[str, str], ClaimState] = {}
         for entry in json.loads(text)["Data"]["Claims"]:
@@ -157,7 +157,7 @@ def decode(text: str) -> dict[tuple[str, str], ClaimState]:
             found[ref.namespace, ref.name] = ClaimState(ref, tuple(entry["drivers"]), pods, entry["prepared"], devices)
         return found
     except (ValueError, KeyError, TypeError) as error:
-        raise Invalid(f"it is no checkpoint: {type(error).__name__}: {error}", step="read checkpoint") from error
+        raise Invalid(f"this is not a checkpoint: {type(error).__name__}: {error}", step="read checkpoint") from error
 
 
 def _device(one: Mapping[str, object]) -> PreparedDevice:
@@ -171,6 +171,6 @@ def _known_names(pod: Pod) -> dict[str, str]:
         return {}
 
 
-def _plain(requests: Iterable[str]) -> set[str]:
-    """A device may answer REQUEST/SUBREQUEST: its container names the request."""
+def _request_names(requests: Iterable[str]) -> set[str]:
+    """A device may name REQUEST/SUBREQUEST; containers name only the request."""
     return {name for one in requests for name in (one, one.partition("/")[0])}

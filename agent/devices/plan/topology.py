@@ -1,4 +1,4 @@
-"""Where a pod's devices could be, for the topology manager; and which of them are where it decided.
+"""Topology hints of the device manager, and the devices that match the affinity which the topology manager chose.
 
 Follows topology_hints.go and filterByAffinity of pkg/kubelet/cm/devicemanager.
 """
@@ -11,55 +11,60 @@ from dataclasses import replace
 
 from agent.common.model.pods import Kind, Pod
 from agent.common.plan.demand import container_amounts, is_sidecar
-from agent.devices.model.devices import Holder, Holding, Json, Offer
-from agent.devices.plan.devices import Choice, reusable_of, wishes
+from agent.devices.model.devices import AllocationKey, DeviceAllocation, Json, RegisteredPlugin
+from agent.devices.plan.devices import Candidates, device_requests, reusable_devices
 from agent.managers.plan.hints import Hint, Hints, Mask, mask_of, masks
 
 
 def device_hints(
-    pod: Pod, container: Json | None, held: Mapping[Holder, Holding], offers: Mapping[str, Offer]
+    pod: Pod,
+    container: Json | None,
+    allocations: Mapping[AllocationKey, DeviceAllocation],
+    plugins: Mapping[str, RegisteredPlugin],
 ) -> Hints:
-    """`container` None: of the pod as a whole. Resources whose devices are nowhere in particular are left out."""
+    """`container` None: for the pod as a whole. Resources whose devices name no NUMA node are left out."""
     if container is None:
-        return _of_pod(pod, held, offers)
+        return _of_pod(pod, allocations, plugins)
     found: dict[str, tuple[Hint, ...]] = {}
-    for wish in wishes(pod, _aligned(offers)):
-        if wish.holder.container != container["name"]:
+    for request in device_requests(pod, _aligned(plugins)):
+        if request.key.container != container["name"]:
             continue
-        offer, has = offers[wish.holder.resource], held.get(wish.holder)
+        plugin, has = plugins[request.key.resource], allocations.get(request.key)
         if has is not None:
-            found[wish.holder.resource] = _hints(offer, has.ids, frozenset(), wish.count, exact=True)
+            found[request.key.resource] = _hints(plugin, has.ids, frozenset(), request.count, exact=True)
         else:
-            free = _free(wish.holder.resource, offer, held)
-            again = reusable_of(pod, wish, held)
-            found[wish.holder.resource] = _hints(offer, free, again, wish.count)
+            free = _free(request.key.resource, plugin, allocations)
+            reusable = reusable_devices(pod, request, allocations)
+            found[request.key.resource] = _hints(plugin, free, reusable, request.count)
     return found
 
 
-def narrowed(choice: Choice, offer: Offer, affinity: Mask | None) -> Choice:
-    """The same choice from the devices on these NUMA nodes, as far as they reach."""
+def with_affinity(candidates: Candidates, plugin: RegisteredPlugin, affinity: Mask | None) -> Candidates:
+    """The candidates on these NUMA nodes; where they are too few, all of those and the rest from elsewhere."""
     if affinity is None:
-        return choice
-    near = frozenset(one for one in choice.open if affinity & mask_of(offer.devices[one].numa))
-    if len(near) >= choice.missing:
-        return replace(choice, open=near)
-    return Choice(choice.sure | near, choice.open - near, choice.missing - len(near))
+        return candidates
+    near = frozenset(one for one in candidates.available if affinity & mask_of(plugin.devices[one].numa))
+    if len(near) >= candidates.needed:
+        return replace(candidates, available=near)
+    return Candidates(candidates.required | near, candidates.available - near, candidates.needed - len(near))
 
 
-def _of_pod(pod: Pod, held: Mapping[Holder, Holding], offers: Mapping[str, Offer]) -> Hints:
+def _of_pod(
+    pod: Pod, allocations: Mapping[AllocationKey, DeviceAllocation], plugins: Mapping[str, RegisteredPlugin]
+) -> Hints:
     found: dict[str, tuple[Hint, ...]] = {}
-    for resource, count in _wanted_by_pod(pod, _aligned(offers)).items():
-        has = [one.ids for holder, one in held.items() if (holder.uid, holder.resource) == (pod.uid, resource)]
-        offer = offers[resource]
+    for resource, count in _requested_by_pod(pod, _aligned(plugins)).items():
+        has = [one.ids for key, one in allocations.items() if (key.uid, key.resource) == (pod.uid, resource)]
+        plugin = plugins[resource]
         if has:
-            found[resource] = _hints(offer, frozenset[str]().union(*has), frozenset(), count, exact=True)
+            found[resource] = _hints(plugin, frozenset[str]().union(*has), frozenset(), count, exact=True)
         else:
-            found[resource] = _hints(offer, _free(resource, offer, held), frozenset(), count)
+            found[resource] = _hints(plugin, _free(resource, plugin, allocations), frozenset(), count)
     return found
 
 
-def _wanted_by_pod(pod: Pod, resources: Collection[str]) -> dict[str, int]:
-    """The most of each at one time."""
+def _requested_by_pod(pod: Pod, resources: Collection[str]) -> dict[str, int]:
+    """How many of each resource the pod needs at the same time."""
     sidecars: Counter[str] = Counter()
     peak: Counter[str] = Counter()
     for kind, container in pod.containers(Kind.INIT, Kind.MAIN):
@@ -72,29 +77,33 @@ def _wanted_by_pod(pod: Pod, resources: Collection[str]) -> dict[str, int]:
     return dict(sorted((peak | sidecars).items()))
 
 
-def _aligned(offers: Mapping[str, Offer]) -> frozenset[str]:
-    return frozenset(name for name, offer in offers.items() if any(one.numa for one in offer.devices.values()))
+def _aligned(plugins: Mapping[str, RegisteredPlugin]) -> frozenset[str]:
+    return frozenset(name for name, plugin in plugins.items() if any(one.numa for one in plugin.devices.values()))
 
 
-def _free(resource: str, offer: Offer, held: Mapping[Holder, Holding]) -> frozenset[str]:
-    return offer.healthy.difference(*(has.ids for holder, has in held.items() if holder.resource == resource))
+def _free(
+    resource: str, plugin: RegisteredPlugin, allocations: Mapping[AllocationKey, DeviceAllocation]
+) -> frozenset[str]:
+    return plugin.healthy.difference(
+        *(allocation.ids for key, allocation in allocations.items() if key.resource == resource)
+    )
 
 
 def _hints(
-    offer: Offer, free: frozenset[str], reusable: frozenset[str], count: int, *, exact: bool = False
+    plugin: RegisteredPlugin, free: frozenset[str], reusable: frozenset[str], count: int, *, exact: bool = False
 ) -> tuple[Hint, ...]:
     if len(free | reusable) < count or (exact and len(free) != count):
         return ()
-    near = {name: mask_of(device.numa) for name, device in offer.devices.items()}
-    nodes = sorted({node for device in offer.devices.values() for node in device.numa})
-    fewest, found = len(nodes), []
+    near = {name: mask_of(device.numa) for name, device in plugin.devices.items()}
+    nodes = sorted({node for device in plugin.devices.values() for node in device.numa})
+    smallest, found = len(nodes), []
     for mask in masks(nodes):
         if sum(bool(mask & one) for one in near.values()) >= count:
-            fewest = min(fewest, mask.bit_count())
-        again = [near.get(one, 0) for one in reusable if near.get(one, 0)]
+            smallest = min(smallest, mask.bit_count())
+        near_reusable = [near.get(one, 0) for one in reusable if near.get(one, 0)]
         if (
-            all(mask & one for one in again)
-            and len(again) + sum(bool(mask & near.get(one, 0)) for one in free) >= count
+            all(mask & one for one in near_reusable)
+            and len(near_reusable) + sum(bool(mask & near.get(one, 0)) for one in free) >= count
         ):
             found.append(mask)
-    return tuple(Hint(mask, mask.bit_count() == fewest) for mask in found)
+    return tuple(Hint(mask, mask.bit_count() == smallest) for mask in found)

@@ -1,7 +1,7 @@
-"""Devices of plugins: who offers what, which container has which, and that it stays so over restarts.
+"""The device manager: which plugin offers which devices, and which container has them, across restarts of the agent.
 
-Allocations are made one pod at a time and are on disk before a container is made with them. They are freed when the
-pod holds nothing any more (upstream frees them just as lazily).
+Devices are allocated for one pod at a time, and the checkpoint is written before a container is created with them.
+They are freed lazily, as upstream does it: when the next pod asks, those of pods that are no longer active.
 """
 
 from __future__ import annotations
@@ -15,17 +15,23 @@ from typing import Protocol
 from agent.common.model.errors import PluginError
 from agent.common.model.pods import Pod
 from agent.common.ports import CheckpointStore
-from agent.devices.model.devices import DeviceGrant, Holder, Holding, Holdings, Json, Offer, PluginOptions
+from agent.devices.model.devices import (
+    AllocationKey,
+    DeviceAllocation,
+    DeviceGrant,
+    Json,
+    PluginOptions,
+    PodDevices,
+    RegisteredPlugin,
+)
 from agent.devices.plan import devices as plan
-from agent.devices.plan.topology import device_hints, narrowed
+from agent.devices.plan.topology import device_hints, with_affinity
 from agent.managers.plan.hints import Hints, Mask
 from agent.plugins.model import NodeExtras, PluginInfo
-from nodelib.clock import Clock
+from nodelib.clock import Clock, at_most
 from nodelib.errors import Invalid, NodewrightError, Permanent, Temporary
 
 log = logging.getLogger(__name__)
-
-_SWEEP = 10.0  # seconds between looks for plugins that are gone for good
 
 
 class Endpoint(Protocol):
@@ -46,70 +52,76 @@ class Endpoint(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DeviceHooks:
-    """`holding()`: UIDs of the pods that still hold what they asked for, None while not all pods are known;
-    `changed()`: the node has other devices now; `poke(uid)`: the health of a device of this pod has changed;
-    `affinity(uid, container)`: the NUMA nodes that were chosen for it, None: any."""
+    """What the device manager asks and notifies.
 
-    holding: Callable[[], Collection[str] | None]
+    `active_pods()`: UIDs of the pods that keep their devices, None while not all pods are known; `changed()`: the
+    node's devices have changed; `health_changed(uid)`: the health of a device of this pod has changed;
+    `affinity(uid, container)`: the NUMA nodes that the topology manager chose, None: any.
+    """
+
+    active_pods: Callable[[], Collection[str] | None]
     changed: Callable[[], None]
-    poke: Callable[[str], None]
+    health_changed: Callable[[str], None]
     affinity: Callable[[str, str], Mask | None]
 
 
 class DeviceManager:
-    """load() first; run() is long-lived. register() is what plugins call, also as plugins/work.py PluginHandler."""
+    """Call load() first; run() is long-lived. Also plugins/work.py PluginHandler for plugins under plugins_registry."""
 
     def __init__(
         self, files: CheckpointStore, dial: Callable[[str, str], Endpoint], clock: Clock, hooks: DeviceHooks
     ) -> None:
         self._files, self._dial, self._clock, self._hooks = files, dial, clock, hooks
-        self._held: Holdings = {}
-        self._offers: dict[str, Offer] = {}
+        self._allocations: PodDevices = {}
+        self._plugins: dict[str, RegisteredPlugin] = {}
         self._endpoints: dict[str, tuple[str, Endpoint]] = {}
-        self._follows: dict[str, asyncio.Task[None]] = {}
+        self._watches: dict[str, asyncio.Task[None]] = {}
         self._removed: set[str] = set()
         self._admitted: set[str] = set()
         self._lock = asyncio.Lock()
         self._registering = asyncio.Lock()
+        self._stopped = asyncio.Event()
 
-    # --- what the node and others are told
-
-    @property
-    def offers(self) -> Mapping[str, Offer]:
-        return self._offers
+    # --- what others read
 
     @property
-    def held(self) -> Mapping[Holder, Holding]:
-        """Who has what. Holders that have gone are among them until the next allocation."""
-        return self._held
+    def plugins(self) -> Mapping[str, RegisteredPlugin]:
+        """By resource name."""
+        return self._plugins
+
+    @property
+    def allocations(self) -> Mapping[AllocationKey, DeviceAllocation]:
+        """Those of pods that have ended are among them until the next allocation."""
+        return self._allocations
 
     def extras(self) -> NodeExtras:
-        return plan.node_extras(self._offers, self._removed)
+        """Capacity and allocatable of the node."""
+        return plan.node_extras(self._plugins, self._removed)
 
     def topology_hints(self, pod: Pod, container: Json | None) -> Hints:
-        """Where the devices of a container could be, of the whole pod when it is None."""
-        return device_hints(pod, container, self._held, self._offers)
+        """For one container; None: for the pod as a whole."""
+        return device_hints(pod, container, self._allocations, self._plugins)
 
     def health(self, uid: str) -> Mapping[str, list[Json]]:
         """allocatedResourcesStatus by container name."""
-        return plan.health_status(uid, self._held, self._offers)
+        return plan.health_status(uid, self._allocations, self._plugins)
 
     # --- plugins
 
     async def load(self) -> None:
-        """What was saved last; resources are offered again once their plugins are back."""
+        """Read the checkpoint. Its resources have no healthy device until their plugins register again."""
         text = await self._files.read(plan.CHECKPOINT)
         try:
-            self._held, names = plan.decode(text) if text is not None else ({}, [])
+            self._allocations, names = plan.decode(text) if text is not None else ({}, [])
         except Invalid as error:
             kept = await self._files.set_aside(plan.CHECKPOINT)
-            log.warning("%s is not used (kept as %s): %s", plan.CHECKPOINT, kept, error)
+            log.warning("%s cannot be used (kept as %s): %s", plan.CHECKPOINT, kept, error)
             return
         now = self._clock.monotonic()
-        self._offers = {name: Offer(left_at=now) for name in names}
+        self._plugins = {name: RegisteredPlugin(stopped_at=now) for name in names}
 
-    async def offer(self, version: str, resource: str, socket: str) -> None:
-        """A plugin registers. Raises Invalid, and Permanent when it does not say its options: it is not used then."""
+    async def connect(self, version: str, resource: str, socket: str) -> None:
+        """Register a plugin. Raises Invalid for its version or resource, Permanent when it does not say its options."""
         plan.check_registration(version, resource)
         endpoint = self._dial(resource, socket)
         try:
@@ -118,80 +130,90 @@ class DeviceManager:
             await endpoint.close()
             raise plan.no_options(error.message, resource) from error
         async with self._registering:
-            await self._drop(resource)
+            await self._disconnect(resource)
             self._endpoints[resource] = socket, endpoint
-            self._offers[resource] = replace(self._offers.get(resource, Offer()), options=options)
-            work = self._follow(resource, endpoint)
-            self._follows[resource] = asyncio.create_task(work, name=f"devices of {resource}")
-        log.info("device plugin of %s at %s", resource, socket)
+            self._plugins[resource] = replace(self._plugins.get(resource, RegisteredPlugin()), options=options)
+            work = self._watch_plugin(resource, endpoint)
+            self._watches[resource] = asyncio.create_task(work, name=f"devices of {resource}")
+        log.info("device plugin of %s registered at %s", resource, socket)
 
     def validate(self, info: PluginInfo) -> None:
+        """Raises Invalid."""
         version = next((one for one in info.versions if one == "v1beta1"), ",".join(info.versions))
         plan.check_registration(version, info.name)
 
     async def register(self, info: PluginInfo) -> None:
-        """A plugin that was found by its socket under plugins_registry."""
-        await self.offer("v1beta1", info.name, info.endpoint)
+        """Register a plugin that was found by its socket under plugins_registry."""
+        await self.connect("v1beta1", info.name, info.endpoint)
 
     async def deregister(self, info: PluginInfo) -> None:
+        """The socket of the plugin is gone."""
         known = self._endpoints.get(info.name)
         if known is not None and known[0] == info.endpoint:
-            await self._drop(info.name)
-            self._left(info.name)
+            await self._disconnect(info.name)
+            self._plugin_stopped(info.name)
 
     async def run(self) -> None:
-        """Until cancelled: forget plugins that do not come back."""
+        """Until cancelled: remove the resources of plugins that stay away for too long."""
         try:
             while True:
-                await self._clock.sleep(_SWEEP)
-                expired = plan.expired(self._offers, self._clock.monotonic())
-                gone = [name for name in expired if name not in self._follows]
-                for name in gone:
-                    log.info("%s is no longer offered: its plugin has not come back", name)
-                    del self._offers[name]
-                    self._removed.add(name)
-                if gone:
-                    self._hooks.changed()
-                    await self._save()
+                self._stopped.clear()
+                due = plan.next_expiry(self._plugins, self._watches)
+                if due is None:
+                    await self._stopped.wait()
+                elif (remaining := due - self._clock.monotonic()) > 0:
+                    await at_most(self._clock, remaining, self._stopped)
+                await self._remove_expired()
         finally:
-            for name in list(self._follows):
-                await self._drop(name)
+            for name in list(self._watches):
+                await self._disconnect(name)
 
-    async def _follow(self, resource: str, endpoint: Endpoint) -> None:
+    async def _remove_expired(self) -> None:
+        expired = plan.expired(self._plugins, self._watches, self._clock.monotonic())
+        for name in expired:
+            log.info("%s is removed from the node: its device plugin has not come back", name)
+            del self._plugins[name]
+            self._removed.add(name)
+        if expired:
+            self._hooks.changed()
+            await self._save()
+
+    async def _watch_plugin(self, resource: str, endpoint: Endpoint) -> None:
         try:
             async for listed in endpoint.watch():
-                await self._listed(resource, listed)
+                await self._devices_listed(resource, listed)
             log.info("device plugin of %s has ended", resource)
         except PluginError as error:
-            log.info("device plugin of %s has left: %s", resource, error)
-        self._follows.pop(resource, None)
-        self._left(resource)
+            log.info("device plugin of %s has stopped: %s", resource, error)
+        self._watches.pop(resource, None)
+        self._plugin_stopped(resource)
 
-    async def _listed(self, resource: str, listed: list[Json]) -> None:
-        fresh, before = plan.devices_of(listed), self._offers[resource]
-        self._offers[resource] = replace(before, devices=fresh, connected=True)
+    async def _devices_listed(self, resource: str, listed: list[Json]) -> None:
+        fresh, before = plan.devices_of(listed), self._plugins[resource]
+        self._plugins[resource] = replace(before, devices=fresh, connected=True)
         self._removed.discard(resource)
         changed = {one for one in fresh if before.devices.get(one) != fresh[one]}
-        self._told(resource, changed)
+        self._notify(resource, changed)
         try:
             await self._save()
         except Temporary as error:
             log.warning("%s", error)
 
-    def _left(self, resource: str) -> None:
-        offer = self._offers.get(resource)
-        if offer is not None:
-            self._offers[resource] = replace(offer, connected=False, left_at=self._clock.monotonic())
-            self._told(resource, set())
+    def _plugin_stopped(self, resource: str) -> None:
+        plugin = self._plugins.get(resource)
+        if plugin is not None:
+            self._plugins[resource] = replace(plugin, connected=False, stopped_at=self._clock.monotonic())
+            self._stopped.set()
+            self._notify(resource, set())
 
-    def _told(self, resource: str, devices: Collection[str]) -> None:
+    def _notify(self, resource: str, devices: Collection[str]) -> None:
         self._hooks.changed()
-        for holder, has in self._held.items():
-            if holder.resource == resource and not has.ids.isdisjoint(devices):
-                self._hooks.poke(holder.uid)
+        for key, allocation in self._allocations.items():
+            if key.resource == resource and not allocation.ids.isdisjoint(devices):
+                self._hooks.health_changed(key.uid)
 
-    async def _drop(self, resource: str) -> None:
-        task = self._follows.pop(resource, None)
+    async def _disconnect(self, resource: str) -> None:
+        task = self._watches.pop(resource, None)
         if task is not None:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
@@ -202,78 +224,82 @@ class DeviceManager:
     # --- pods
 
     async def admit(self, pod: Pod, *, running: bool) -> None:
-        """Give each container its devices. Raises Permanent when they cannot be had: the pod cannot run here.
+        """Allocate the devices of all containers. Raises Permanent when that fails: the pod cannot run here.
 
-        `running`: a container of the pod runs already; it has what it has.
+        `running`: a container of the pod is running already, so nothing is allocated anew.
         """
-        if pod.uid in self._admitted or not plan.wishes(pod, self._known()):
+        if pod.uid in self._admitted or not plan.device_requests(pod, self._known()):
             return
         async with self._lock:
-            await self._free_unheld()
+            await self._free_inactive()
             if not running:
                 await self._allocate(pod)
             self._admitted.add(pod.uid)
 
     async def grant(self, pod: Pod, container: Json) -> DeviceGrant:
-        """What a container that is about to be made gets for its devices; plugins that want to are told before.
+        """What the container is created with for its devices, after PreStartContainer where the plugin wants it.
 
-        Raises PluginError.
+        Raises PluginError, and Temporary while the plugin is not connected.
         """
         mine = {
-            holder: has
-            for holder, has in sorted(self._held.items())
-            if holder.uid == pod.uid and holder.container == container["name"]
+            key: allocation
+            for key, allocation in sorted(self._allocations.items())
+            if key.uid == pod.uid and key.container == container["name"]
         }
-        for holder, has in mine.items():
-            offer, known = self._offers.get(holder.resource), self._endpoints.get(holder.resource)
-            if offer is not None and offer.options.pre_start:
+        for key, allocation in mine.items():
+            plugin, known = self._plugins.get(key.resource), self._endpoints.get(key.resource)
+            if plugin is not None and plugin.options.pre_start:
                 if known is None:
-                    raise Temporary(f"the device plugin of {holder.resource} is not there", step="PreStartContainer")
-                await known[1].pre_start(has.ids)
-        return plan.merged(has.grant for has in mine.values())
+                    raise Temporary(f"the device plugin of {key.resource} is not there", step="PreStartContainer")
+                await known[1].pre_start(allocation.ids)
+        return plan.merged(allocation.grant for allocation in mine.values())
 
     def _known(self) -> set[str]:
-        return {*self._offers, *(holder.resource for holder in self._held)}
+        return {*self._plugins, *(key.resource for key in self._allocations)}
 
-    async def _free_unheld(self) -> None:
-        keep = self._hooks.holding()
-        if keep is not None:
-            self._held = {holder: has for holder, has in self._held.items() if holder.uid in keep}
-            self._admitted &= set(keep)
+    async def _free_inactive(self) -> None:
+        active = self._hooks.active_pods()
+        if active is not None:
+            self._allocations = {key: found for key, found in self._allocations.items() if key.uid in active}
+            self._admitted &= set(active)
 
     async def _allocate(self, pod: Pod) -> None:
-        fresh: Holdings = {}
-        for wish in plan.wishes(pod, self._known()):
-            held = {**self._held, **fresh}
-            offer = self._offers.get(wish.holder.resource)
-            choice = plan.choose(wish, held, offer, plan.reusable_of(pod, wish, held))
-            if choice is not None and offer is not None:
-                near = narrowed(choice, offer, self._hooks.affinity(pod.uid, wish.holder.container))
-                fresh[wish.holder] = await self._take(wish, near, offer)
+        fresh: PodDevices = {}
+        for request in plan.device_requests(pod, self._known()):
+            allocations = {**self._allocations, **fresh}
+            plugin = self._plugins.get(request.key.resource)
+            reusable = plan.reusable_devices(pod, request, allocations)
+            candidates = plan.candidates_for(request, allocations, plugin, reusable)
+            if candidates is not None and plugin is not None:
+                near = with_affinity(candidates, plugin, self._hooks.affinity(pod.uid, request.key.container))
+                fresh[request.key] = await self._allocate_from(request, near, plugin)
         if fresh:
-            self._held |= fresh
+            self._allocations |= fresh
             await self._save()
 
-    async def _take(self, wish: plan.Wish, choice: plan.Choice, offer: Offer) -> Holding:
-        known = self._endpoints.get(wish.holder.resource)
+    async def _allocate_from(
+        self, request: plan.DeviceRequest, candidates: plan.Candidates, plugin: RegisteredPlugin
+    ) -> DeviceAllocation:
+        resource, required = request.key.resource, candidates.required
+        known = self._endpoints.get(resource)
         try:
             if known is None:
-                raise Permanent(f"unknown Device Plugin {wish.holder.resource}")
+                raise Permanent(f"unknown Device Plugin {resource}")
             preferred: list[str] = []
-            if offer.options.preferred_allocation and choice.missing:
-                preferred = await known[1].preferred(choice.open | choice.sure, choice.sure, wish.count)
-            ids = plan.settled(choice, preferred)
+            if plugin.options.preferred_allocation and candidates.needed:
+                preferred = await known[1].preferred(candidates.available | required, required, request.count)
+            ids = plan.selected(candidates, preferred)
             response = await known[1].allocate(ids)
             if not response:
                 raise Permanent("no containers return in allocation response")
         except NodewrightError as error:
             raise Permanent(
                 f"Allocate failed due to {error.message}, which is unexpected",
-                obj=f"container {wish.holder.container}",
-                step=f"devices {wish.holder.resource}",
+                obj=f"container {request.key.container}",
+                step=f"devices {resource}",
                 action="See the log of the device plugin.",
             ) from error
-        return plan.holding(ids, offer.devices, response)
+        return plan.allocation_from(ids, plugin.devices, response)
 
     async def _save(self) -> None:
-        await self._files.write(plan.CHECKPOINT, plan.encode(self._held, self._offers))
+        await self._files.write(plan.CHECKPOINT, plan.encode(self._allocations, self._plugins))

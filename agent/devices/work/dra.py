@@ -1,6 +1,6 @@
-"""ResourceClaims of pods: prepared before a pod's sandbox is made, unprepared when no pod uses them any more.
+"""The DRA manager: claims are prepared before the sandbox of a pod is created, and unprepared after their last pod.
 
-What a driver was asked for is on disk before it is asked: it can be asked to undo it over restarts too.
+The checkpoint is written before a driver is called, so that the claim can be unprepared after a restart as well.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from nodelib.errors import Invalid, NodewrightError, NotFound, Temporary
 
 log = logging.getLogger(__name__)
 
-_SWEEP = 60.0  # seconds
-_WIPE = 30.0  # seconds after which slices of a driver that has left are deleted; upstream's wipingDelay
+_RECONCILE = 60.0  # seconds; upstream's defaultReconcilePeriod
+_WIPE = 30.0  # seconds after which the slices of a driver that is gone are deleted; upstream's defaultWipingDelay
 
 
 class Driver(Protocol):
@@ -49,9 +49,11 @@ class Claims(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class DraEdges:
-    """`known()`: UIDs of all pods that are wanted or on their way out, None while not all are known;
-    `appeared()` is called when a driver has come.
+class DraManagerDeps:
+    """What the DRA manager works with.
+
+    `known()`: UIDs of all pods that should run or are terminating, None while not all are known;
+    `registered()` is called when a driver has registered.
     """
 
     files: CheckpointStore
@@ -59,14 +61,14 @@ class DraEdges:
     dial: Callable[[str, str], Driver]
     clock: Clock
     known: Callable[[], Collection[str] | None]
-    appeared: Callable[[], None]
+    registered: Callable[[], None]
 
 
 class DraManager:
-    """load() first; run() is long-lived; also plugins/work.py PluginHandler for DRAPlugin."""
+    """Call load() first; run() is long-lived. Also plugins/work.py PluginHandler for plugins of type DRAPlugin."""
 
-    def __init__(self, edges: DraEdges) -> None:
-        self._edges = edges
+    def __init__(self, deps: DraManagerDeps) -> None:
+        self._deps = deps
         self._states: dict[tuple[str, str], ClaimState] = {}
         self._drivers: dict[str, Driver] = {}
         self._wipes: dict[str, asyncio.Task[None]] = {}
@@ -77,20 +79,20 @@ class DraManager:
         return self._states.values()
 
     async def load(self) -> None:
-        """What was saved last. Raises Temporary."""
-        text = await self._edges.files.read(plan.CHECKPOINT)
+        """Read the checkpoint. Raises Temporary."""
+        text = await self._deps.files.read(plan.CHECKPOINT)
         try:
             self._states = plan.decode(text) if text is not None else {}
         except Invalid as error:
-            kept = await self._edges.files.set_aside(plan.CHECKPOINT)
-            log.warning("%s is not used (kept as %s): %s", plan.CHECKPOINT, kept, error)
+            kept = await self._deps.files.set_aside(plan.CHECKPOINT)
+            log.warning("%s cannot be used (kept as %s): %s", plan.CHECKPOINT, kept, error)
 
     async def run(self) -> None:
-        """Until cancelled: let go of claims whose pods have gone without a word."""
+        """Until cancelled: unprepare the claims of pods that disappeared unnoticed."""
         try:
             while True:
-                await self._edges.clock.sleep(_SWEEP)
-                known = self._edges.known()
+                await self._deps.clock.sleep(_RECONCILE)
+                known = self._deps.known()
                 if known is not None:
                     for uid in {uid for state in self.states for uid in state.pods} - set(known):
                         await self._release_quietly(uid)
@@ -108,10 +110,10 @@ class DraManager:
         if wipe is not None:
             wipe.cancel()
         before = self._drivers.get(info.name)
-        self._drivers[info.name] = self._edges.dial(info.name, info.endpoint)
+        self._drivers[info.name] = self._deps.dial(info.name, info.endpoint)
         if before is not None:
             await before.close()
-        self._edges.appeared()
+        self._deps.registered()
 
     async def deregister(self, info: PluginInfo) -> None:
         driver = self._drivers.get(info.name)
@@ -127,7 +129,7 @@ class DraManager:
     # --- pods
 
     async def prepare(self, pod: Pod) -> None:
-        """Have all claims of the pod made ready; idempotent. Raises NodewrightError."""
+        """Prepare all claims of the pod; idempotent. Raises NodewrightError."""
         if not pod.spec.get("resourceClaims"):
             return
         async with self._lock:
@@ -146,7 +148,7 @@ class DraManager:
         return plan.grant(pod, container, self.states)
 
     async def release(self, uid: str) -> None:
-        """The pod is gone: unprepare what nobody else uses; idempotent. Raises NodewrightError."""
+        """The pod is gone: unprepare claims that no other pod uses; idempotent. Raises NodewrightError."""
         if not any(uid in state.pods for state in self.states):
             return
         async with self._lock:
@@ -159,10 +161,10 @@ class DraManager:
                 await self._save()
 
     async def _state(self, pod: Pod, entry: str, name: str) -> ClaimState:
-        claim = await self._edges.claims.claim(pod.namespace, name)
+        claim = await self._deps.claims.claim(pod.namespace, name)
         if claim is None:
             raise NotFound(f"ResourceClaim {name} does not exist", obj=f"pod {pod.full_name}", action="Create it.")
-        return plan.joined(self._states.get((pod.namespace, name)), plan.usable(pod, entry, claim))
+        return plan.with_pod(self._states.get((pod.namespace, name)), plan.usable(pod, entry, claim))
 
     async def _prepare(self, state: ClaimState) -> ClaimState:
         devices = []
@@ -190,7 +192,7 @@ class DraManager:
             raise Temporary(
                 f"DRA driver {name} is not registered",
                 obj=f"DRA driver {name}",
-                action="Start the driver's kubelet plugin on this node (its DaemonSet); it is tried again.",
+                action="Start the driver's kubelet plugin on this node (its DaemonSet); the agent tries again.",
             )
         return found
 
@@ -198,18 +200,18 @@ class DraManager:
         try:
             await self.release(uid)
         except NodewrightError as error:
-            log.warning("claims of pod %s stay prepared for now: %s", uid, error)
+            log.warning("the claims of pod %s stay prepared for now: %s", uid, error)
 
     async def _wipe(self, name: str) -> None:
-        await self._edges.clock.sleep(_WIPE)
+        await self._deps.clock.sleep(_WIPE)
         self._wipes.pop(name, None)
         try:
-            await self._edges.claims.delete_slices(name)
+            await self._deps.claims.delete_slices(name)
         except NodewrightError as error:
-            log.warning("ResourceSlices of DRA driver %s are not deleted: %s", name, error)
+            log.warning("the ResourceSlices of DRA driver %s could not be deleted: %s", name, error)
 
     async def _save(self) -> None:
-        await self._edges.files.write(plan.CHECKPOINT, plan.encode(self.states))
+        await self._deps.files.write(plan.CHECKPOINT, plan.encode(self.states))
 
 
 def _key(ref: ClaimRef) -> tuple[str, str]:

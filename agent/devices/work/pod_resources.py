@@ -1,4 +1,4 @@
-"""The podresources API: what monitoring agents ask on the node about devices of pods."""
+"""The podresources API, which monitoring agents ask about the devices, CPUs and memory of pods."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ class Pods(Protocol):
     def pod(self, namespace: str, name: str) -> Pod | None: ...
 
 
-class Exclusive(Protocol):
+class Managers(Protocol):
     """managers/work.py ResourceManagers."""
 
     @property
     def allocatable_cpus(self) -> Cpus: ...
 
     @property
-    def own_cpus(self) -> Mapping[tuple[str, str], Cpus]: ...
+    def exclusive_cpus(self) -> Mapping[tuple[str, str], Cpus]: ...
 
     @property
     def allocatable_memory(self) -> tuple[Block, ...]: ...
 
     @property
-    def own_memory(self) -> Mapping[tuple[str, str], tuple[Block, ...]]: ...
+    def assigned_memory(self) -> Mapping[tuple[str, str], tuple[Block, ...]]: ...
 
 
 class PodResources:
     """The methods of v1.PodResourcesLister, by name."""
 
-    def __init__(self, pods: Pods, devices: DeviceManager, claims: DraManager, exclusive: Exclusive) -> None:
-        self._pods, self._devices, self._claims, self._exclusive = pods, devices, claims, exclusive
+    def __init__(self, pods: Pods, devices: DeviceManager, claims: DraManager, managers: Managers) -> None:
+        self._pods, self._devices, self._claims, self._managers = pods, devices, claims, managers
 
     def methods(self) -> Mapping[str, Method]:
         return {"List": self.list, "GetAllocatableResources": self.allocatable, "Get": self.get}
@@ -53,8 +53,8 @@ class PodResources:
         return {"pod_resources": [self._of(pod) for pod in self._pods.active()]}
 
     async def allocatable(self, request: Mapping[str, Any]) -> Json:
-        mine = self._exclusive
-        return plan.allocatable(self._devices.offers, mine.allocatable_cpus, mine.allocatable_memory)
+        managers = self._managers
+        return plan.allocatable(self._devices.plugins, managers.allocatable_cpus, managers.allocatable_memory)
 
     async def get(self, request: Mapping[str, Any]) -> Json:
         """Raises NotFound."""
@@ -65,5 +65,7 @@ class PodResources:
         return {"pod_resources": self._of(pod)}
 
     def _of(self, pod: Pod) -> Json:
-        mine = self._exclusive
-        return plan.pod_resources(pod, self._devices.held, self._claims.states, mine.own_cpus, mine.own_memory)
+        managers = self._managers
+        return plan.pod_resources(
+            pod, self._devices.allocations, self._claims.states, managers.exclusive_cpus, managers.assigned_memory
+        )

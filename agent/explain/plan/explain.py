@@ -15,8 +15,8 @@ from agent.common.plan import backoff
 from agent.common.plan.restart import is_sidecar
 from agent.explain.model import End, Explanation, TimelineLine, Wait
 from agent.explain.plan.remedies import Subject, action_for
-from agent.images.model.pulls import PullFigures
-from agent.images.plan.pull_progress import words
+from agent.images.model.pulls import PullProgress
+from agent.images.plan.pull_progress import progress_text
 from agent.pods.model.facts import Termination
 from agent.pods.model.timeline import Activity, ActivityKind, TimelineEntry
 from agent.pods.plan.container_exits import how
@@ -52,7 +52,7 @@ class Record:
     blocked: Failure | None = None
     failures: Mapping[str, Failure] = field(default_factory=dict)
     images: Mapping[str, ImageState] = field(default_factory=dict)
-    pulls: Mapping[str, PullFigures] = field(default_factory=dict)
+    pulls: Mapping[str, PullProgress] = field(default_factory=dict)
     backoff: Mapping[str, BackOff] = field(default_factory=dict)
     termination: Termination | None = None
     confirmed: bool = False
@@ -166,7 +166,9 @@ def _not_started(record: Record, container: Json, waiting: Json) -> Iterator[Wai
 def _pulling(record: Record, on: str, key: str) -> Wait:
     pulls = (one for one in record.under_way if one.what.kind is ActivityKind.PULL)
     began = next((one for one in pulls if one.what.image_key == key), None)
-    return Wait(on, "Pulling", since=began.at if began else None, progress=words(record.pulls.get(key, PullFigures())))
+    return Wait(
+        on, "Pulling", since=began.at if began else None, progress=progress_text(record.pulls.get(key, PullProgress()))
+    )
 
 
 def _crash_loop(record: Record, container: Json, on: str) -> Wait:

@@ -1,4 +1,4 @@
-"""Credential provider plugins: the file that names them read, their programs run. Decides nothing."""
+"""Credential provider plugins: reads the file that configures them and runs their programs. Decides nothing."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _LIMIT = 60.0  # seconds; upstream's pluginExecTimeout
 
 
 class CredentialPlugins:
-    """images/work/pull_credentials.py Plugins. `folder`: where the programs are."""
+    """images/work/pull_credentials.py Plugins. `folder`: the directory of the programs."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
 
     async def ask(self, name: str, args: Sequence[str], env: Mapping[str, str], text: str) -> str:
-        """What the plugin says to `text`. Raises Temporary."""
+        """The plugin's answer to the request `text`. Raises Temporary."""
         program = os.path.join(self._folder, name)
         try:
             done = await run([program, *args], stdin=text.encode(), env={**os.environ, **env}, timeout=_LIMIT)
@@ -31,7 +31,7 @@ class CredentialPlugins:
 
 
 def read(path: str) -> Any:
-    """The decoded file. Raises Invalid."""
+    """The decoded configuration file. Raises Invalid."""
     try:
         with open(path, encoding="utf-8") as file:
             return yaml.safe_load(file)

@@ -1,7 +1,7 @@
-"""What containerd has of images and what it writes of them now: its content service, on the socket that CRI is on.
+"""containerd's content service, on the socket that serves CRI: the blobs it has and the ones it is writing.
 
-CRI tells nothing of a pull until it is over. containerd's own API does, whichever way its CRI pulls (transfer service
-or client): api/services/content/v1/content.proto. A runtime without that API answers UNIMPLEMENTED.
+CRI says nothing about a pull until it is over. containerd's own API does, whether its CRI pulls by the transfer
+service or the client: api/services/content/v1/content.proto. A runtime without that API answers UNIMPLEMENTED.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from agent.images.model.pulls import Manifest
 from agent.plugins.edge.rpc import PluginClient
 from agent.plugins.edge.wire import Api, Json
 
-# google.protobuf.Timestamp is on the wire what any message of these two fields is.
+# google.protobuf.Timestamp has the same encoding as any message with these two fields.
 CONTENT = Api(
     "containerd.services.content.v1",
     """
@@ -45,7 +45,7 @@ _CHILD = "containerd.io/gc.ref.content."
 class ImageContent:
     """agent.images.ports.ImageContent. Every call raises PluginError; without the API its code is UNIMPLEMENTED.
 
-    Nothing is dialled before the first call. End it with close().
+    It connects with the first call. End it with close().
     """
 
     def __init__(self, endpoint: str) -> None:
@@ -54,28 +54,28 @@ class ImageContent:
 
     async def under_way(self) -> Mapping[str, int]:
         """Blobs that are being written: digest -> bytes so far."""
-        answer = await self._dialled().call("Content.ListStatuses", {}, timeout=_LIMIT)
+        answer = await self._connected().call("Content.ListStatuses", {}, timeout=_LIMIT)
         # Refs are kind-digest: core/remotes/handlers.go MakeRefKey.
         return {one["ref"].partition("-")[2]: int(one["offset"]) for one in answer["statuses"]}
 
     async def manifests(self, host: str, repository: str) -> tuple[Manifest, ...]:
-        """Those of images (no indexes) that came from there. `host`: without its port."""
+        """The manifests of images (not indexes) from this repository. `host`: without its port."""
         source = f'labels."{_SOURCE}{host}"~={json.dumps(f"(^|,){re.escape(repository)}(,|$)")}'
         found = await self._listed([f'{source},labels."{_CHILD}config"'])
         return tuple(_manifest(one) for one in found)
 
     async def sizes(self, manifest: str) -> Mapping[str, int]:
-        """Digest -> bytes of everything that the manifest names."""
+        """Digest -> bytes of the config and all layers that the manifest names."""
         answers = await self._streamed("Content.Read", {"digest": manifest})
         data = b"".join(one["data"] for one in answers)
         try:
             document = json.loads(data)
             return {str(one["digest"]): int(one["size"]) for one in (document["config"], *document["layers"])}
         except (ValueError, KeyError, TypeError) as error:
-            raise PluginError(f"is no image manifest: {error!r}", obj=manifest, step="read") from error
+            raise PluginError(f"this is not an image manifest: {error!r}", obj=manifest, step="read") from error
 
     async def present(self, digests: Collection[str]) -> frozenset[str]:
-        """Those of them that are there whole."""
+        """Those of the blobs that are complete."""
         found = await self._listed([f"digest=={one}" for one in sorted(digests)]) if digests else []
         return frozenset(str(one["digest"]) for one in found)
 
@@ -89,11 +89,11 @@ class ImageContent:
     async def _streamed(self, method: str, fields: Mapping[str, Any]) -> list[Json]:
         try:
             async with asyncio.timeout(_LIMIT):
-                return [answer async for answer in self._dialled().stream(method, fields)]
+                return [answer async for answer in self._connected().stream(method, fields)]
         except TimeoutError as error:
             raise PluginError("no answer in time", obj=_NAME, step=method, code="DEADLINE_EXCEEDED") from error
 
-    def _dialled(self) -> PluginClient:
+    def _connected(self) -> PluginClient:
         if self._client is None:
             self._client = PluginClient(CONTENT, _NAME, self._socket, _NAMESPACE)
         return self._client

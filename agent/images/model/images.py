@@ -1,4 +1,4 @@
-"""What is known of the images on the node's disk: what holds each, what a collection would do. Wall seconds, bytes."""
+"""The report of the images on the node's disk: what holds each and what a collection would do. Wall seconds, bytes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class Holding(StrEnum):
-    """Why an image may not be removed now."""
+    """Why an image cannot be removed now."""
 
     CONTAINER = "container"
     VOLUME = "volume"
@@ -17,7 +17,7 @@ class Holding(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """`who`: the pod and container, or until when."""
+    """`who`: the pod and container, or for how much longer."""
 
     kind: Holding
     who: str = ""
@@ -25,7 +25,7 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class HeldImage:
-    """`used`: when it was last seen in use, 0: never since this agent runs. No `holds`: it may go."""
+    """`used`: when it was last seen in use, 0: not since this agent started. No `holds`: it can be removed."""
 
     id: str
     names: tuple[str, ...]
@@ -41,7 +41,7 @@ class HeldImage:
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """The last collection that had something to do: `problem` "" when it freed what it was to free."""
+    """The last collection that had something to do. `problem`: "" when it freed as much as it should."""
 
     at: float
     wanted: int
@@ -52,9 +52,9 @@ class Collected:
 
 @dataclass(frozen=True, slots=True)
 class ImageReport:
-    """`images`: first those that may go, in the order in which they would, then the others, the largest first.
+    """`images`: first those that can be removed, in the order of removal, then the others, the largest first.
 
-    `high`, `low`: percent of the file system at which a collection begins and ends; `to_free`: what it would free now.
+    `high`, `low`: percent of the file system at which a collection begins and ends; `to_free`: bytes it would free now.
     """
 
     node: str

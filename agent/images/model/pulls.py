@@ -1,4 +1,4 @@
-"""Facts of image pulls: with whose credentials an image was had, and who may use it without asking its registry."""
+"""Image pulls: their credentials, the records of who may use an image without asking its registry, their progress."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from agent.common.model.pods import Json
 
 @dataclass(frozen=True, slots=True, order=True)
 class SecretSource:
-    """A pull secret; `hash` of the credential in it."""
+    """A pull secret, with the `hash` of the credential in it."""
 
     namespace: str
     name: str
@@ -20,7 +20,7 @@ class SecretSource:
 
 @dataclass(frozen=True, slots=True)
 class PullCredential:
-    """CRI AuthConfig, and the secret that it is from; None: the node's own, for every pod on it."""
+    """A CRI AuthConfig and the secret that it is from; None: the node's own, which every pod may use."""
 
     auth: Json
     source: SecretSource | None = None
@@ -28,7 +28,7 @@ class PullCredential:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Who has shown that the registry lets it have the image. `everybody`: it took no credential, or the node's own."""
+    """Who the registry has let pull the image. `everybody`: without a credential, or with the node's own."""
 
     everybody: bool = False
     secrets: tuple[SecretSource, ...] = ()
@@ -36,7 +36,7 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class PulledRecord:
-    """An image that the agent has pulled: `image_id` as the runtime knows it, access by repository."""
+    """An image the agent has pulled: `image_id` of the runtime, `updated` in wall seconds, `access` by repository."""
 
     image_id: str
     updated: float
@@ -45,7 +45,7 @@ class PulledRecord:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """An image's manifest in the runtime's store: when it came (wall seconds), the blobs that it refers to."""
+    """An image's manifest in the runtime's store: when it got there (wall seconds), and the blobs that it refers to."""
 
     digest: str
     created: float
@@ -53,10 +53,11 @@ class Manifest:
 
 
 @dataclass(frozen=True, slots=True)
-class PullFigures:
-    """How far a pull is. `turn`: which of those that wait for one of `at_once` places, 0: it has one.
+class PullProgress:
+    """How far a pull is. `turn`: its place in the queue, 0: it is one of the `at_once` pulls that run.
 
-    Bytes; `total` 0: not known. `rate`: bytes a second, None: not known yet. `still`: seconds since anything came.
+    `done`, `total`: bytes; `total` 0: not known. `rate`: bytes a second, None: not known yet. `still`: seconds since
+    the last byte arrived.
     """
 
     turn: int = 0

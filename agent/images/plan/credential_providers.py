@@ -1,7 +1,7 @@
-"""Credential provider plugins: their configuration, what they are asked, what they answer (KEP-2133).
+"""Credential provider plugins: their configuration, requests and answers (KEP-2133).
 
 Follows pkg/credentialprovider/plugin (config.go, plugin.go) and k8s.io/kubelet/pkg/apis/credentialprovider.
-Service account tokens for plugins (tokenAttributes) are refused in so many words.
+Service account tokens for plugins (tokenAttributes) are refused explicitly.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _KEY_TYPES = ("Image", "Registry", "Global")
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """A plugin: the file name in the folder of plugins, and for which images it is asked. `cache` in seconds."""
+    """A plugin: its file name in the directory of plugins, and the images it is asked about. `cache` in seconds."""
 
     name: str
     version: str
@@ -37,7 +37,7 @@ class Provider:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Credentials by registry pattern, what they hold for (a cache key), and for how many seconds; 0: just now."""
+    """Credentials by registry pattern, the cache key they are valid for, and for how many seconds; 0: not cached."""
 
     credentials: Mapping[str, PullCredential]
     key: str
@@ -45,7 +45,7 @@ class Answer:
 
 
 def providers(document: Any, place: str) -> tuple[Provider, ...]:
-    """Of a CredentialProviderConfig as decoded. Raises Invalid that names every problem and the file."""
+    """The plugins of a decoded CredentialProviderConfig. Raises Invalid that names every problem and the file."""
     if not isinstance(document, dict) or document.get("kind") != "CredentialProviderConfig":
         raise _refusal(["kind must be CredentialProviderConfig"], place)
     problems = [] if document.get("apiVersion") in _CONFIG_VERSIONS else [f"apiVersion must be {_CONFIG_VERSIONS[0]}"]
@@ -67,7 +67,7 @@ def providers(document: Any, place: str) -> tuple[Provider, ...]:
 
 
 def full_name(image: str) -> str:
-    """Registry and repository as plugins are asked for them: docker.io/library/busybox."""
+    """Registry and repository as plugins get them: docker.io/library/busybox."""
     name = repository(image)
     first, slash, _ = name.partition("/")
     if slash and (first == "localhost" or "." in first or ":" in first):
@@ -76,21 +76,22 @@ def full_name(image: str) -> str:
 
 
 def concerns(provider: Provider, name: str) -> bool:
-    """Whether the plugin is to be asked for this image (full_name())."""
+    """Whether the plugin is asked about this image (full_name())."""
     return any(fits(pattern, name) for pattern in provider.images)
 
 
 def keys(name: str) -> dict[str, str]:
-    """Kind of cache key -> the key that an answer for this image may be found under."""
+    """Kind of cache key -> the key under which an answer for this image may be cached."""
     return {"Image": name, "Registry": name.partition("/")[0], "Global": "global"}
 
 
 def request(provider: Provider, name: str) -> str:
+    """The CredentialProviderRequest as JSON."""
     return json.dumps({"apiVersion": provider.version, "kind": "CredentialProviderRequest", "image": name})
 
 
 def answer(provider: Provider, name: str, text: str) -> Answer:
-    """Raises Invalid for what is no CredentialProviderResponse of the version that was asked for."""
+    """Raises Invalid for anything but a CredentialProviderResponse of the requested version."""
     try:
         body = json.loads(text)
         if (body.get("kind"), body.get("apiVersion")) != ("CredentialProviderResponse", provider.version):
@@ -98,14 +99,16 @@ def answer(provider: Provider, name: str, text: str) -> Answer:
         kind = body.get("cacheKeyType")
         if kind not in _KEY_TYPES:
             raise Invalid(f"cacheKeyType {kind!r} is not one of {', '.join(_KEY_TYPES)}")
-        told = body.get("cacheDuration")
+        duration = body.get("cacheDuration")
         auth = {
             str(pattern): PullCredential({"username": str(one["username"]), "password": str(one["password"])})
             for pattern, one in (body.get("auth") or {}).items()
         }
-        return Answer(auth, f"{kind}/{keys(name)[kind]}", provider.cache if told is None else seconds(str(told)))
+        return Answer(
+            auth, f"{kind}/{keys(name)[kind]}", provider.cache if duration is None else seconds(str(duration))
+        )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise Invalid(f"its answer is no CredentialProviderResponse: {type(error).__name__}: {error}") from error
+        raise Invalid(f"its answer is not a CredentialProviderResponse: {type(error).__name__}: {error}") from error
 
 
 def _problems(one: Json, path: str) -> Iterator[str]:

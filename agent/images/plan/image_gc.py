@@ -1,6 +1,6 @@
-"""Which images go: those that nothing has used for longest, and only as many as it takes.
+"""Which images to remove: those that have been unused for longest, and only as many as necessary.
 
-Follows pkg/kubelet/images/image_gc_manager.go. Images in use and pinned ones stay whatever happens.
+Follows pkg/kubelet/images/image_gc_manager.go. Images in use and pinned images are never removed.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ class ImageGcPolicy:
 
     @property
     def off(self) -> bool:
-        """Nothing is ever removed on account of this policy."""
+        """Whether this policy never removes anything."""
         return self.high == 100 and self.max_age == 0
 
 
 @dataclass(frozen=True, slots=True)
 class ImageRecord:
-    """An image that is there: since when it is known, when it was last seen in use (0: never), how big it is."""
+    """An image on the node: when it was first seen, when it was last seen in use (0: never), its size in bytes."""
 
     id: str
     detected: float
@@ -51,7 +51,7 @@ def in_use(containers: Iterable[ContainerState], mounted: Iterable[str]) -> froz
 
 
 def noted(records: Records, images: Iterable[ImageFacts], used: frozenset[str], now: float) -> dict[str, ImageRecord]:
-    """The records as they are now; what is no more is forgotten."""
+    """The records after listing `images` at `now`, without images that are gone."""
     found = {}
     for image in images:
         old = records.get(image.id) or ImageRecord(image.id, now)
@@ -61,36 +61,37 @@ def noted(records: Records, images: Iterable[ImageFacts], used: frozenset[str], 
 
 
 def removable(records: Records, now: float) -> list[ImageRecord]:
-    """Unused and not pinned, the one to go first first. `now`: when noted() looked."""
+    """Unused images that are not pinned, in the order of removal. `now`: of the last noted()."""
     free = [one for one in records.values() if not one.pinned and one.used < now]
     return sorted(free, key=lambda one: (one.used, one.detected, one.id))
 
 
 def too_old(free: Iterable[ImageRecord], policy: ImageGcPolicy, began: float, now: float) -> list[ImageRecord]:
-    """Those that nothing has used for longer than they may stay. `began`: since when uses are noted."""
+    """Images unused for longer than the maximum age. `began`: since when uses are recorded."""
     if not policy.max_age or now - began <= policy.max_age:
         return []
     return [one for one in free if now - one.used > policy.max_age]
 
 
 def old_enough(free: Iterable[ImageRecord], policy: ImageGcPolicy, now: float) -> list[ImageRecord]:
-    """Without those that may just have been pulled for a container that is about to start."""
+    """Without images that may just have been pulled for a container that is about to start."""
     return [one for one in free if now - one.detected >= policy.min_age]
 
 
 def usage_percent(capacity: int, available: int) -> int:
+    """Percent of the file system in use."""
     return 100 - min(available, capacity) * 100 // capacity
 
 
 def bytes_to_free(policy: ImageGcPolicy, capacity: int, available: int) -> int:
-    """How much to free so that the low threshold is kept; 0 while the high one is not reached."""
+    """Bytes to free to get down to the low threshold; 0 below the high threshold."""
     if usage_percent(capacity, available) < policy.high:
         return 0
     return max(0, capacity * (100 - policy.low) // 100 - min(available, capacity))
 
 
 def not_enough(capacity: int, available: int, freed: int, held: str = "") -> str:
-    """The event's words when images alone cannot help. `held`: what holds those that are left."""
+    """The event's message when removing images is not enough. `held`: what holds those that remain."""
     kept = f" Images that may not go: {held}." if held else ""
     return (
         f"Insufficient free disk space on the node's image filesystem ({usage_percent(capacity, available)}% of "
@@ -100,6 +101,6 @@ def not_enough(capacity: int, available: int, freed: int, held: str = "") -> str
 
 
 def _size(count: int) -> str:
-    # As upstream's formatSize writes it.
+    # As upstream's formatSize does.
     value, unit = scaled(count)
     return f"{count} B" if unit == "B" else f"{value:.1f} {unit}"

@@ -1,4 +1,4 @@
-"""What holds each image, in a report and in the words of an event."""
+"""What holds each image, for the report and for the message of an event."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SHOWN = 3  # of the largest
 
 
 def users(containers: Iterable[ContainerState], mounted: Iterable[tuple[str, ContainerState]]) -> Users:
-    """Who uses each image, running or not. `mounted`: images of volumes."""
+    """The containers that use each image, running or not. `mounted`: images of image volumes, each with a container."""
     found: defaultdict[str, dict[Hold, None]] = defaultdict(dict)
     for one in containers:
         for name in (one.image_id, one.image_ref, one.image):
@@ -35,7 +35,7 @@ def users(containers: Iterable[ContainerState], mounted: Iterable[tuple[str, Con
 def held(
     images: Iterable[ImageFacts], records: Records, using: Users, policy: ImageGcPolicy, now: float
 ) -> tuple[HeldImage, ...]:
-    """First what may go, in its order, then the others. `records`: as noted at `now` of these images."""
+    """First the images that can be removed, in order, then the others. `records`: of these images, as of `now`."""
     facts = {one.id: one for one in images}
     order = [one.id for one in old_enough(removable(records, now), policy, now)]
     rest = sorted(records.keys() - set(order), key=lambda one: (-records[one].size, one))
@@ -55,8 +55,8 @@ def _held(
     return HeldImage(image.id, names, image.size, record.detected, record.used, tuple(holds))
 
 
-def told(images: Iterable[HeldImage]) -> str:
-    """What holds those that may not go: "1.2 GiB in 8 images used by containers, …; the largest: …". "" for none."""
+def holds_text(images: Iterable[HeldImage]) -> str:
+    """What holds images: "1.2 GiB in 8 images used by containers, …; the largest: …". "" when none is held."""
     kept = sorted((one for one in images if one.holds), key=lambda one: -one.size)
     parts = []
     for kind, words in _WORDS.items():
@@ -71,7 +71,7 @@ def told(images: Iterable[HeldImage]) -> str:
 
 
 def holding(image: HeldImage) -> str:
-    """What holds it, shortly."""
+    """What holds this image, in short."""
     first, more = image.holds[0], len(image.holds) - 1
     words = f"{first.kind.value} {first.who}".strip()
     if first.kind is Holding.YOUNG:
@@ -80,7 +80,7 @@ def holding(image: HeldImage) -> str:
 
 
 def to_go(images: Iterable[HeldImage], wanted: int) -> tuple[tuple[HeldImage, ...], int]:
-    """Which would go to free so many bytes, and how many bytes they are."""
+    """The images to remove so that `wanted` bytes are freed, and the bytes that they free."""
     going, freed = [], 0
     for one in images:
         if one.holds or freed >= wanted:

@@ -1,4 +1,4 @@
-"""Image references and pull policies, and what pods and events say of them (pkg/kubelet/images)."""
+"""Image references, pull policies, and the waiting states of failed pulls (pkg/kubelet/images)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _IMAGE_ID = re.compile(r"^(?:sha256:)?[0-9a-f]{64}$")
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """An image and what asks for it: `key` in Facts.images, `container` of the events ("": the pod itself)."""
+    """An image that a pod needs: `key` in Facts.images; `container` that events name ("": the pod itself)."""
 
     key: str
     image: str
@@ -48,7 +48,7 @@ def wanted(container: Json, volume: Json | None = None) -> Wanted:
 
 
 def volume_key(name: str) -> str:
-    """No name of a container has a slash in it."""
+    """The key of an image volume. Names of containers never contain a slash."""
     return f"volume/{name}"
 
 
@@ -72,7 +72,7 @@ def with_default_tag(image: str) -> str:
 
 
 def pull_policy(container: Json) -> str:
-    """The policy, defaulted as the API does it: Always for :latest or no tag."""
+    """imagePullPolicy, with the API's default: Always for :latest or no tag."""
     policy = container.get("imagePullPolicy")
     if policy:
         return str(policy)
@@ -83,7 +83,7 @@ def pull_policy(container: Json) -> str:
 
 
 def pull_failure(image: str, message: str) -> Waiting:
-    """The waiting state after a failed pull; runtimes prefix the kinds of failure that CRI names."""
+    """The waiting state after a failed pull. Runtimes prefix the message with CRI's names of failures."""
     for reason, text in _KINDS.items():
         if message.startswith(reason):
             return Waiting(reason, f"image pull failed for {image} because {text}{message.removeprefix(reason)}")
@@ -91,5 +91,5 @@ def pull_failure(image: str, message: str) -> Waiting:
 
 
 def pull_backed_off(image: str, last: Waiting) -> Waiting:
-    """The waiting state until the next try."""
+    """The waiting state until the next attempt."""
     return Waiting("ImagePullBackOff", f'Back-off pulling image "{image}": {last.reason}: {last.message}')

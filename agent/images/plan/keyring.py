@@ -1,4 +1,4 @@
-"""Which registry credentials fit an image. Follows pkg/credentialprovider (keyring.go, config.go)."""
+"""Which registry credentials match an image. Follows pkg/credentialprovider (keyring.go, config.go)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _JSON_KEY, _LEGACY_KEY = ".dockerconfigjson", ".dockercfg"
 
 
 def read_secret(secret: Json) -> dict[str, Json]:
-    """Registry -> CRI AuthConfig of a pull secret of either type; {} when it holds neither. Raises Invalid."""
+    """Registry -> CRI AuthConfig of a pull secret of either type; {} when it has none. Raises Invalid."""
     data = secret.get("data") or {}
     name = f"Secret {secret['metadata'].get('namespace')}/{secret['metadata']['name']}"
     for key in (_JSON_KEY, _LEGACY_KEY):
@@ -35,7 +35,7 @@ def read_secret(secret: Json) -> dict[str, Json]:
         try:
             config = orjson.loads(decode_secret(data[key]))
         except (orjson.JSONDecodeError, Invalid) as error:
-            raise Invalid(f"{key} is not JSON", obj=name, action="Make the Secret anew with kubectl.") from error
+            raise Invalid(f"{key} is not JSON", obj=name, action="Create the Secret again with kubectl.") from error
         entries = config.get("auths") if key == _JSON_KEY and isinstance(config, dict) else config
         if not isinstance(entries, dict):
             return {}
@@ -44,7 +44,7 @@ def read_secret(secret: Json) -> dict[str, Json]:
 
 
 def of_secret(secret: Json) -> dict[str, PullCredential]:
-    """read_secret() with where each credential is from. Raises Invalid."""
+    """The credentials of a pull secret by registry, each with its source. Raises Invalid."""
     meta = secret["metadata"]
     place = (str(meta.get("namespace", "")), str(meta["name"]), str(meta.get("uid", "")))
     return {
@@ -54,7 +54,7 @@ def of_secret(secret: Json) -> dict[str, PullCredential]:
 
 
 def of_files(files: Iterable[tuple[str, bytes]]) -> dict[str, PullCredential]:
-    """The logins of the first file (path, content) that can be read: config.json or, older, .dockercfg."""
+    """The logins of the first file (path, content) that can be parsed: config.json or the older .dockercfg."""
     for path, content in files:
         try:
             config = orjson.loads(content)
@@ -70,11 +70,11 @@ def of_files(files: Iterable[tuple[str, bytes]]) -> dict[str, PullCredential]:
 
 
 def match(image: str, configs: Iterable[Mapping[str, T]]) -> list[T]:
-    """Credentials that fit `image`, the most specific registry path first."""
+    """Credentials that match `image`, the most specific registry path first."""
     credentials: dict[str, list[T]] = {}
     for config in configs:
         for registry, auth in config.items():
-            # As upstream: one name that makes no sense ("https://[") must not cost all other images their logins.
+            # As upstream: one malformed name ("https://[") must not hide all other logins.
             with contextlib.suppress(ValueError):
                 credentials.setdefault(_index_key(registry), []).append(auth)
     found = [auth for key in sorted(credentials, reverse=True) if fits(key, image) for auth in credentials[key]]
@@ -108,7 +108,7 @@ def _index_key(registry: str) -> str:
 
 
 def fits(key: str, image: str) -> bool:
-    """Whether a pattern of a registry (globs within the parts of its name, a port, the start of a path) fits."""
+    """Whether the image matches a registry pattern: globs within the parts of its name, a port, the start of a path."""
     pattern, target = urlsplit(f"//{key}"), urlsplit(f"//{image}")
     pattern_host, _, pattern_port = pattern.netloc.partition(":")
     host, _, port = target.netloc.partition(":")

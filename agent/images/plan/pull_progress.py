@@ -1,4 +1,4 @@
-"""How far a pull is, from what the runtime's content store holds and writes; when that is told, and in which words."""
+"""How far a pull is, from the blobs in the runtime's content store; when events report it, and with which text."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from agent.common.plan.sizes import part_of, size_of, span_of
-from agent.images.model.pulls import Manifest, PullFigures
+from agent.images.model.pulls import Manifest, PullProgress
 
-LOOK_EVERY = 5.0  # seconds; a pull that is over sooner is never looked at
-_WINDOW = 20.0  # seconds that a rate is measured over
-_STILL = 10.0  # seconds without a byte that are worth a word
-_FIRST_TOLD, _GAP, _LONGEST_GAP = 10.0, 30.0, 300.0
+REFRESH_EVERY = 5.0  # seconds; shorter pulls are never read
+_WINDOW = 20.0  # seconds over which the rate is measured
+_STILL = 10.0  # seconds without a byte before that is mentioned
+_FIRST_REPORT, _GAP, _LONGEST_GAP = 10.0, 30.0, 300.0
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where a reference comes from, as the runtime notes it beside what it fetched: `host` without its port."""
+    """Where an image comes from, as in the labels of the runtime's blobs: `host` without its port."""
 
     host: str
     repository: str
@@ -25,14 +25,14 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Track:
-    """What was seen of a pull: (when, bytes there) in the last moments, and when anything came last."""
+    """The recent history of a pull: (wall seconds, bytes done), and when the last byte arrived."""
 
     samples: tuple[tuple[float, int], ...] = ()
     moved: float = 0.0
 
 
 def source_of(reference: str) -> Source:
-    """Of a reference as pulls have it; the short names are those of Docker Hub (distribution/reference)."""
+    """The source of a reference; short names are those of Docker Hub (distribution/reference)."""
     name, _, digest = reference.partition("@")
     first, _, rest = name.partition("/")
     if not rest or not ("." in first or ":" in first or first == "localhost" or first.lower() != first):
@@ -45,9 +45,10 @@ def source_of(reference: str) -> Source:
 
 
 def chosen(source: Source, began: float, there: Iterable[Manifest], writing: Collection[str]) -> str:
-    """The digest of the manifest that is being pulled since `began`; "" when it is not there or cannot be told.
+    """The digest of the manifest that is being pulled since `began`; "" when it is not there yet or ambiguous.
 
-    A tag is not known to the store before its pull is over: a repository of which two images come at once tells none.
+    The store has no tag before its pull is over, so two images of one repository cannot be told apart while both are
+    pulled.
     """
     found = list(there)
     named = [one for one in found if one.digest == source.digest]
@@ -60,38 +61,38 @@ def chosen(source: Source, began: float, there: Iterable[Manifest], writing: Col
 
 
 def done(sizes: Mapping[str, int], writing: Mapping[str, int], present: Collection[str]) -> int:
-    """Bytes of these blobs that are there."""
+    """Bytes of these blobs that have arrived."""
     return sum(size if blob in present else min(size, writing.get(blob, 0)) for blob, size in sizes.items())
 
 
 def tracked(track: Track, at: float, bytes_there: int) -> Track:
-    """After one look more."""
+    """The history with one more sample."""
     kept = tuple(one for one in track.samples if at - one[0] <= _WINDOW)
     stood = bool(track.samples) and track.samples[-1][1] == bytes_there
     return Track((*kept, (at, bytes_there)), track.moved if stood else at)
 
 
-def figures(track: Track, total: int, now: float) -> PullFigures:
-    """Of a pull that has its place."""
+def progress(track: Track, total: int, now: float) -> PullProgress:
+    """The progress of a pull that runs."""
     if not track.samples or not total:
-        return PullFigures()
+        return PullProgress()
     (since, first), (until, last) = track.samples[0], track.samples[-1]
     rate = (last - first) / (until - since) if until - since >= 1 else None
-    return PullFigures(done=last, total=total, rate=rate, still=now - track.moved)
+    return PullProgress(done=last, total=total, rate=rate, still=now - track.moved)
 
 
-def next_told(asked: float, told: Sequence[float]) -> float:
-    """When an event says again how far the pull is that was `asked` for then.
+def next_report(asked: float, reported: Sequence[float]) -> float:
+    """When the next event reports the progress of a pull requested at `asked`, after those of `reported`.
 
-    Each pause is longer than the one before: a pod has a budget of events, and a long pull may not spend it.
+    The pauses grow: a pod has a budget of events, and a long pull must not use it up.
     """
-    if not told:
-        return asked + _FIRST_TOLD
-    return told[-1] + min(_GAP * len(told), _LONGEST_GAP)
+    if not reported:
+        return asked + _FIRST_REPORT
+    return reported[-1] + min(_GAP * len(reported), _LONGEST_GAP)
 
 
-def words(one: PullFigures) -> str:
-    """ "312 of 980 MiB, 21 MiB/s, about 32 s left"; "" when nothing is known."""
+def progress_text(one: PullProgress) -> str:
+    """For example "312 of 980 MiB, 21 MiB/s, about 32 s left"; "" when nothing is known."""
     if one.turn:
         return f"{_ordinal(one.turn)} in the queue of pulls ({one.at_once} at once)"
     if not one.total:

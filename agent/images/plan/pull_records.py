@@ -1,6 +1,6 @@
-"""Whether a pod may use an image that is there without asking its registry again (KEP-2535), and how that is recorded.
+"""Whether a pod may use a local image without asking its registry again (KEP-2535), and the records of that.
 
-Follows pkg/kubelet/images/pullmanager: the records are upstream's, so that either agent goes on with the other's.
+Follows pkg/kubelet/images/pullmanager. The records have upstream's format, so that either agent can use the other's.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class VerifyPolicy:
     allowlist: tuple[str, ...] = ()
 
     def asks(self, image: str, *, pulled_here: bool) -> bool:
-        """Whether credentials matter at all. `pulled_here`: not by somebody else before the agent came."""
+        """Whether credentials have to be verified. `pulled_here`: the agent has pulled the image itself."""
         if self.name in (NEVER, ALWAYS):
             return self.name == ALWAYS
         if self.name == PRELOADED:
@@ -47,7 +47,7 @@ def repository(image: str) -> str:
 
 
 def is_known(record: PulledRecord | None, image: str, credentials: Iterable[PullCredential]) -> bool:
-    """One of these credentials, or anybody, has had the image from this repository before."""
+    """Whether the image was pulled from this repository with one of these credentials, or is for everybody."""
     access = record.access.get(repository(image)) if record is not None else None
     if access is None:
         return False
@@ -55,7 +55,7 @@ def is_known(record: PulledRecord | None, image: str, credentials: Iterable[Pull
         return True
     hashes = {one.hash for one in access.secrets if one.hash}
     places = {(one.uid, one.namespace, one.name) for one in access.secrets}
-    # A secret whose credential was renewed stays the same secret: it is trusted as before.
+    # A secret is still trusted after its credential was renewed.
     return any(
         one.source.hash in hashes or (one.source.uid, one.source.namespace, one.source.name) in places
         for one in credentials
@@ -66,7 +66,7 @@ def is_known(record: PulledRecord | None, image: str, credentials: Iterable[Pull
 def granted(
     record: PulledRecord | None, image_id: str, image: str, by: Collection[PullCredential] | None, now: float
 ) -> PulledRecord:
-    """The record once `by` has had the image; () nobody's credentials: everybody; None: nobody knows how it came."""
+    """The record after a pull with the credentials `by`; (): without any, so for everybody; None: not known."""
     found = record or PulledRecord(image_id, now)
     if by is None:
         return found
@@ -82,14 +82,14 @@ def granted(
 
 
 def hashed(auth: Json) -> str:
-    """As upstream hashes a credential."""
+    """The hash of a credential, as upstream computes it."""
     listed = {name: auth[key] for key, name in (*_HASHED, ("registry_token", "registrytoken")) if auth.get(key)}
     text = json.dumps(listed, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def file_name(subject: str) -> str:
-    """Of the record of an image, or of the intent to pull one."""
+    """The file of the record of an image, or of the intent to pull it."""
     return f"sha256-{hashlib.sha256(subject.encode()).hexdigest()}"
 
 
@@ -112,7 +112,7 @@ def decode(text: str) -> PulledRecord:
         access = {str(name): _access(one) for name, one in (body.get("credentialMapping") or {}).items()}
         return PulledRecord(str(body["imageRef"]), parse_rfc3339(body["lastUpdatedTime"]), access)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise Invalid(f"it is no record of a pull: {error!r}", step="read pull record") from error
+        raise Invalid(f"this is not a record of a pull: {error!r}", step="read pull record") from error
 
 
 def encode_intent(image: str) -> str:
@@ -124,7 +124,7 @@ def decode_intent(text: str) -> str:
     try:
         return str(json.loads(text)["image"])
     except (ValueError, KeyError, TypeError) as error:
-        raise Invalid(f"it is no intent to pull: {error!r}", step="read pull record") from error
+        raise Invalid(f"this is not an intent to pull: {error!r}", step="read pull record") from error
 
 
 def _access(one: Json) -> Access:

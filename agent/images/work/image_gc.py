@@ -1,6 +1,6 @@
-"""Images removed when their disk is nearly full, when they are too old, or when a node under pressure asks.
+"""The image collector: removes images when their disk is nearly full, when they are too old, or under disk pressure.
 
-Every five minutes, as upstream's image manager; what is in use is noted at the same time.
+It runs every five minutes, as upstream's image GC manager, and records which images are in use.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ INTERVAL = 300.0  # seconds; upstream's ImageGCPeriod
 
 
 class ImageStore(Protocol):
-    """The calls of the runtime that are needed (runtime/edge/cri.py)."""
+    """The calls to the runtime (runtime/edge/cri.py)."""
 
     async def list_images(self) -> tuple[ImageFacts, ...]: ...
 
@@ -43,9 +43,12 @@ class NodeUsage(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class CollectorParts:
-    """What the collector works through. `mounted()`: ids of the images that image volumes show, each with a container
-    that has the volume; `prune(left, began)`: only these images are left of those that there were then."""
+class ImageCollectorDeps:
+    """What the collector works with.
+
+    `mounted()`: ids of the images of image volumes, each with a container that mounts it; `prune(remaining, began)`:
+    of the images that existed then, only these remain.
+    """
 
     store: ImageStore
     usage: NodeUsage
@@ -58,7 +61,9 @@ class CollectorParts:
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
+class _Listing:
+    """What the runtime listed at `now`."""
+
     now: float
     containers: tuple[ContainerState, ...] = ()
     images: tuple[ImageFacts, ...] = ()
@@ -70,13 +75,13 @@ class _Look:
 
 
 class ImageCollector:
-    """Owner of the records of when images were used."""
+    """Keeps the records of when images were used."""
 
-    def __init__(self, policy: ImageGcPolicy, parts: CollectorParts) -> None:
-        self._policy, self._parts = policy, parts
+    def __init__(self, policy: ImageGcPolicy, deps: ImageCollectorDeps) -> None:
+        self._policy, self._deps = policy, deps
         self._records: plan.Records = {}
-        self._began = parts.clock.now()
-        self._look = _Look(self._began)
+        self._began = deps.clock.now()
+        self._listing = _Listing(self._began)
         self._last: Collected | None = None
 
     async def run(self) -> None:
@@ -91,16 +96,16 @@ class ImageCollector:
                 if failed_before:
                     self._warn("ImageGCFailed", error.message)
                 failed_before = True
-            await self._parts.clock.sleep(INTERVAL)
+            await self._deps.clock.sleep(INTERVAL)
 
     async def collect(self) -> None:
-        """Remove what is too old, and what it takes to come below the low threshold. Raises NodewrightError."""
+        """Remove images that are too old, and then enough to get below the low threshold. Raises NodewrightError."""
         now, free = await self._removable()
         if self._policy.off:
             return
         old = plan.too_old(free, self._policy, self._began, now)
         await self._remove(old, "age")
-        disk = (await self._parts.usage.node()).image_fs
+        disk = (await self._deps.usage.node()).image_fs
         if disk is None or not disk.capacity:
             self._warn("InvalidDiskCapacity", "invalid capacity 0 on image filesystem")
             raise Temporary("its size is not known", obj="image file system", step="collect images")
@@ -110,8 +115,8 @@ class ImageCollector:
         rest = [one for one in free if one not in old]
         freed = await self._remove(plan.old_enough(rest, self._policy, now), "space", wanted)
         if freed < wanted:
-            # Of those that there were; what was removed is held by nothing.
-            kept = holds.told(self._held(self._look, self._records))
+            # The listing from before the removal is fine: nothing held what was removed.
+            kept = holds.holds_text(self._held(self._listing, self._records))
             message = plan.not_enough(disk.capacity, disk.available, freed, kept)
             self._warn("FreeDiskSpaceFailed", message)
             if self._last is not None:
@@ -119,76 +124,76 @@ class ImageCollector:
             raise Temporary(message, obj="image file system", step="collect images")
 
     async def remove_unused(self) -> None:
-        """Remove all that nothing uses, for a node that is short of disk. Raises NodewrightError."""
+        """Remove all unused images, for a node under disk pressure. Raises NodewrightError."""
         now, free = await self._removable()
         await self._remove(plan.old_enough(free, self._policy, now), "space")
 
     async def report(self) -> ImageReport:
-        """What holds each image and what a collection would do; nothing is removed or noted. Raises NodewrightError."""
-        look = await self._looked()
-        disk = (await self._parts.usage.node()).image_fs
+        """What holds each image and what a collection would do. Changes nothing. Raises NodewrightError."""
+        listing = await self._list()
+        disk = (await self._deps.usage.node()).image_fs
         capacity, available = (disk.capacity, disk.available) if disk is not None else (0, 0)
         wanted = plan.bytes_to_free(self._policy, capacity, available) if capacity and not self._policy.off else 0
         return ImageReport(
-            node=str(self._parts.node_ref().get("name", "")),
-            at=look.now,
+            node=str(self._deps.node_ref().get("name", "")),
+            at=listing.now,
             capacity=capacity,
             available=available,
             high=self._policy.high,
             low=self._policy.low,
             to_free=wanted,
-            images=self._held(look, plan.noted(self._records, look.images, look.used, look.now)),
+            images=self._held(listing, plan.noted(self._records, listing.images, listing.used, listing.now)),
             last=self._last,
         )
 
-    def _held(self, look: _Look, records: plan.Records) -> tuple[HeldImage, ...]:
-        using = holds.users(look.containers, look.mounted)
-        return holds.held(look.images, records, using, self._policy, look.now)
+    def _held(self, listing: _Listing, records: plan.Records) -> tuple[HeldImage, ...]:
+        using = holds.users(listing.containers, listing.mounted)
+        return holds.held(listing.images, records, using, self._policy, listing.now)
 
-    async def _looked(self) -> _Look:
-        containers = await self._parts.store.list_containers()
-        images = await self._parts.store.list_images()
-        return _Look(self._parts.clock.now(), containers, images, tuple(self._parts.mounted()))
+    async def _list(self) -> _Listing:
+        containers = await self._deps.store.list_containers()
+        images = await self._deps.store.list_images()
+        return _Listing(self._deps.clock.now(), containers, images, tuple(self._deps.mounted()))
 
     async def _removable(self) -> tuple[float, list[ImageRecord]]:
-        self._look = await self._looked()
-        now = self._look.now
-        self._records = plan.noted(self._records, self._look.images, self._look.used, now)
+        self._listing = await self._list()
+        now = self._listing.now
+        self._records = plan.noted(self._records, self._listing.images, self._listing.used, now)
         return now, plan.removable(self._records, now)
 
     async def _remove(self, images: list[ImageRecord], reason: str, enough: int | None = None) -> int:
-        """Bytes that were freed; `enough`: how many are wanted. Goes on past an image that cannot be removed."""
-        freed, removed, began = 0, list[str](), self._parts.clock.now()
+        """Returns the bytes that were freed; stops at `enough`. Skips images that cannot be removed."""
+        freed, removed, began = 0, list[str](), self._deps.clock.now()
         failures: list[NodewrightError] = []
         for one in images:
             if enough is not None and freed >= enough:
                 break
             try:
-                await self._parts.store.remove_image(one.id)
+                await self._deps.store.remove_image(one.id)
             except NodewrightError as error:
                 failures.append(error)
                 continue
             freed += one.size
             removed.append(one.id)
-            log.info("image %s is removed (%s): %d bytes", one.id, reason, one.size)
+            log.info("image %s was removed (%s): %d bytes", one.id, reason, one.size)
         if removed or failures or enough:
             problem = str(failures[0]) if failures else ""
             self._last = Collected(began, enough or 0, freed, self._named(removed), problem)
         if removed:
-            self._parts.metrics.image_garbage_collected.labels(reason).inc(len(removed))
-            await self._parts.prune(self._records.keys() - set(removed), began)
+            self._deps.metrics.image_garbage_collected.labels(reason).inc(len(removed))
+            await self._deps.prune(self._records.keys() - set(removed), began)
         if failures:
             raise Temporary(
                 f"freed {freed} bytes; {len(failures)} images could not be removed, the first: {failures[0]}",
                 obj="images",
                 step="remove unused",
-                action="See the container runtime's log; it is tried again.",
+                action="See the container runtime's log; the agent tries again.",
             ) from failures[0]
         return freed
 
     def _named(self, ids: list[str]) -> tuple[str, ...]:
-        names = {one.id: (*one.repo_tags, *one.repo_digests, one.id)[0] for one in self._look.images}
+        names = {one.id: (*one.repo_tags, *one.repo_digests, one.id)[0] for one in self._listing.images}
         return tuple(names.get(one, one) for one in ids)
 
     def _warn(self, reason: str, message: str) -> None:
-        self._parts.events.emit(self._parts.node_ref(), "Warning", reason, message)
+        self._deps.events.emit(self._deps.node_ref(), "Warning", reason, message)

@@ -1,8 +1,7 @@
-"""Images for containers that are about to start: looked for, pulled, backed off from.
+"""The image manager: makes sure that images are present before containers start, with pulls and back-off.
 
-A pull goes on beside everything else of its pod; as many as `parallel` run at once on the node, and of those that
-wait the one of the pod of the highest priority is next. Its owner is the pod's worker, which is told of every change
-by `on_state`.
+Pulls do not block other work of their pod. At most `parallel` of them run at once on the node, and of those that wait,
+the one whose pod has the highest priority is next. Every change is reported to the pod's worker by `on_state`.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ from agent.common.plan import backoff
 from agent.common.plan.priority import priority
 from agent.common.ports import Events
 from agent.common.work.gate import Gate
-from agent.images.model.pulls import PullCredential, PullFigures
+from agent.images.model.pulls import PullCredential, PullProgress
 from agent.images.plan.images import Wanted, pull_backed_off, pull_failure, with_default_tag
 from agent.images.work.pull_credentials import Secrets
-from agent.images.work.pull_progress import PullWatch
+from agent.images.work.pull_progress import PullWatcher
 from agent.images.work.pull_records import PullRecords
 from agent.runtime.model import ImageService
 from nodelib.clock import Clock
@@ -36,12 +35,12 @@ OnState = Callable[[str, ImageState], None]
 OnPulled = Callable[[str, float, float], None]
 """Pod UID, and when its pull began and ended (wall seconds), failed or not."""
 _BACKOFFS_KEPT = 1000
-_PATIENCE = 1.0  # seconds; the commands that ask wait for three
+_REFRESH_LIMIT = 1.0  # seconds; the commands that ask for progress wait for three
 
 
 @dataclass(frozen=True, slots=True)
 class ImageManagerDeps:
-    """What the desk works through. `watch` None: nobody follows how far pulls are."""
+    """What the image manager works with. `watch` None: the progress of pulls is not followed."""
 
     images: ImageService
     credentials: Secrets
@@ -50,22 +49,23 @@ class ImageManagerDeps:
     records: PullRecords
     metrics: Metrics
     on_pulled: OnPulled
-    watch: PullWatch | None = None
+    watch: PullWatcher | None = None
 
 
 class ImageManager:
-    """One for the node. `parallel`: how many pulls may run at once."""
+    """One for the node. `parallel`: how many pulls may run at once; `refresh_limit` in seconds."""
 
-    def __init__(self, parts: ImageManagerDeps, parallel: int = 5) -> None:
-        self._images, self._credentials, self._events = parts.images, parts.credentials, parts.events
-        self._clock, self._records, self._watch = parts.clock, parts.records, parts.watch
-        self._metrics, self._on_pulled = parts.metrics, parts.on_pulled
+    def __init__(self, deps: ImageManagerDeps, parallel: int = 5, refresh_limit: float = _REFRESH_LIMIT) -> None:
+        self._refresh_limit = refresh_limit
+        self._images, self._credentials, self._events = deps.images, deps.credentials, deps.events
+        self._clock, self._records, self._watch = deps.clock, deps.records, deps.watch
+        self._metrics, self._on_pulled = deps.metrics, deps.on_pulled
         self._slots = Gate(parallel, longest=None)
         self._backoff: dict[tuple[str, str], tuple[BackOff, Waiting]] = {}
         self._pulls: dict[tuple[str, str], asyncio.Task[None]] = {}
 
     async def ensure(self, pod: Pod, want: Wanted, attempt: int, on_state: OnState) -> None:
-        """Say by `on_state(key, state)` how the image stands; start a pull if it takes one."""
+        """Report the state of the image by `on_state(key, state)`, and start a pull if it is needed."""
         try:
             reference = with_default_tag(want.image)
         except Invalid as error:
@@ -78,13 +78,13 @@ class ImageManager:
         except CriError as error:
             message = f'Failed to inspect image "{want.image}": {error.message}'
             self._warn(pod, want, "InspectFailed", message)
-            # A runtime that restarts is back in a second or two.
+            # A restarting runtime is back within a second or two.
             pause = 1.0 if isinstance(error, CriUnavailable) else 5.0
             on_state(want.key, self._failed(attempt, Waiting("ImageInspectError", message), pause))
             return
         if found is not None and want.policy != "Always" and not await self._must_pull(pod, want, found):
             message = f'Container image "{want.image}" already present on machine and can be accessed by the pod'
-            self._tell(pod, want, "Pulled", message)
+            self._event(pod, want, "Pulled", message)
             on_state(want.key, _present(attempt, found, reference))
         elif want.policy == "Never":
             known = "" if found is None else ", or not for this pod: its pull secrets have not had it from its registry"
@@ -95,35 +95,35 @@ class ImageManager:
             self._pull(pod, want, reference, attempt, on_state)
 
     async def _must_pull(self, pod: Pod, want: Wanted, found: ImageFacts) -> bool:
-        """An image that came with somebody's credentials is not everybody's."""
+        """Whether to pull a local image because this pod may not use it without its own credentials."""
 
         async def credentials() -> list[PullCredential]:
             return await self._credentials.pull_auth(pod, want.image)
 
         return await self._records.must_pull(want.image, found.id, credentials)
 
-    def forget(self, uid: str) -> None:
-        """Give up every pull of this pod."""
+    def remove(self, uid: str) -> None:
+        """The pod is gone: cancel its pulls."""
         for key in [key for key in self._pulls if key[0] == uid]:
             self._pulls.pop(key).cancel()
         for key in [key for key in self._backoff if key[0] == uid]:
             del self._backoff[key]
 
-    async def look(self) -> None:
-        """Make pulls() fresh, as far as the runtime answers in time: one that hangs is what people ask about."""
+    async def refresh(self) -> None:
+        """Refresh pulls(), unless the runtime does not answer in time: people ask just when it hangs."""
         if self._watch is not None:
             with suppress(TimeoutError):
-                async with asyncio.timeout(_PATIENCE):
-                    await self._watch.look()
+                async with asyncio.timeout(self._refresh_limit):
+                    await self._watch.refresh()
 
-    def pulls(self, uid: str) -> dict[str, PullFigures]:
-        """By Wanted.key, how far the pulls of this pod are."""
-        return {key[1]: self._figures_of(key) for key in self._pulls if key[0] == uid}
+    def pulls(self, uid: str) -> dict[str, PullProgress]:
+        """The progress of the pod's pulls, by Wanted.key."""
+        return {key[1]: self._progress_of(key) for key in self._pulls if key[0] == uid}
 
-    def _figures_of(self, key: tuple[str, str]) -> PullFigures:
+    def _progress_of(self, key: tuple[str, str]) -> PullProgress:
         if turn := self._slots.turn_of(key):
-            return PullFigures(turn, self._slots.places)
-        return self._watch.figures(key) if self._watch is not None else PullFigures()
+            return PullProgress(turn, self._slots.places)
+        return self._watch.progress(key) if self._watch is not None else PullProgress()
 
     async def close(self) -> None:
         tasks = list(self._pulls.values())
@@ -149,7 +149,7 @@ class ImageManager:
         self._pulls[key] = task
 
     async def _pulled(self, pod: Pod, want: Wanted, reference: str, attempt: int, on_state: OnState) -> None:
-        self._tell(pod, want, "Pulling", f'Pulling image "{want.image}"')
+        self._event(pod, want, "Pulling", f'Pulling image "{want.image}"')
         asked = self._clock.monotonic()
         try:
             async with self._slots.place(priority(pod), (pod.uid, want.key)), self._watched(pod, want, reference):
@@ -177,20 +177,20 @@ class ImageManager:
             f'Successfully pulled image "{want.image}" in {_took(done - began)} '
             f"({_took(done - asked)} including waiting). Image size: {size} bytes."
         )
-        self._tell(pod, want, "Pulled", message)
+        self._event(pod, want, "Pulled", message)
         on_state(want.key, _present(attempt, found or ImageFacts(ref), ref))
 
     def _watched(self, pod: Pod, want: Wanted, reference: str) -> AbstractAsyncContextManager[None]:
         if self._watch is None:
             return nullcontext()
 
-        def tell(text: str) -> None:
-            self._tell(pod, want, "PullProgress", f'Pulling image "{want.image}": {text}')
+        def report(text: str) -> None:
+            self._event(pod, want, "PullProgress", f'Pulling image "{want.image}": {text}')
 
-        return self._watch.watching((pod.uid, want.key), reference, tell)
+        return self._watch.watching((pod.uid, want.key), reference, report)
 
     async def _recorded(self, image: str, reference: str, ref: str, by: list[PullCredential]) -> ImageFacts | None:
-        """What was pulled, once it is on record who may use it."""
+        """The pulled image, after recording who may use it."""
         try:
             found = await self._images.image_status(reference) or await self._images.image_status(ref)
         except BaseException:
@@ -200,8 +200,8 @@ class ImageManager:
         return found
 
     async def _try_credentials(self, pod: Pod, wanted: str, reference: str) -> tuple[str, list[PullCredential]]:
-        """The image's reference, and the credential that it took (none: [])."""
-        # Each set of credentials in turn, as upstream's PullImage: the last refusal is the one told.
+        """The image's reference, and the credential it was pulled with ([]: none)."""
+        # As upstream's PullImage: each set of credentials in turn, and the last error is the one reported.
         auths = await self._credentials.pull_auth(pod, wanted)
         last: CriError | None = None
         await self._records.begin(wanted)
@@ -228,16 +228,16 @@ class ImageManager:
         self._backoff[pod.uid, want.image] = (extended, why)
         self._warn(pod, want, "Failed", f'Failed to pull image "{want.image}": {message}')
         self._warn(pod, want, "Failed", f"Error: {why.reason}")
-        # Shown as the failure for a moment, as the back-off from the next look on.
+        # The failure is shown for a moment, then the back-off.
         on_state(want.key, ImageState(attempt, ImagePhase.FAILED, waiting=why, retry_at=now + 1))
 
     def _back_off(self, pod: Pod, want: Wanted, attempt: int, why: Waiting, at: float, on_state: OnState) -> None:
-        self._tell(pod, want, "BackOff", f'Back-off pulling image "{want.image}"')
+        self._event(pod, want, "BackOff", f'Back-off pulling image "{want.image}"')
         self._warn(pod, want, "Failed", "Error: ImagePullBackOff")
         waiting = pull_backed_off(want.image, why)
         on_state(want.key, ImageState(attempt, ImagePhase.FAILED, waiting=waiting, retry_at=at))
 
-    def _tell(self, pod: Pod, want: Wanted, reason: str, message: str) -> None:
+    def _event(self, pod: Pod, want: Wanted, reason: str, message: str) -> None:
         self._events.emit(pod.raw, "Normal", reason, message, container=want.container)
 
     def _warn(self, pod: Pod, want: Wanted, reason: str, message: str) -> None:

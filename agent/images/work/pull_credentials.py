@@ -1,6 +1,6 @@
-"""With which credentials a pod's image is pulled: its own pull secrets first, then the node's logins and plugins.
+"""The credentials that a pod's image is pulled with: its own pull secrets first, then the node's logins and plugins.
 
-A plugin is asked once at a time for the same thing, and its answer kept for as long as it says.
+Concurrent requests for the same image ask a plugin once. Its answer is cached for as long as it says.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ class Plugins(Protocol):
 
 
 class Logins(Protocol):
-    """images/edge/docker_config.py. Blocks on files: for a thread."""
+    """images/edge/docker_config.py. Blocks on files: call it in a thread."""
 
     def read(self) -> Iterable[tuple[str, bytes]]: ...
 
 
 class PullCredentials:
-    """Made by the composition root; without providers it is the pods' secrets and the node's logins."""
+    """Without providers only the pods' secrets and the node's logins count."""
 
     def __init__(
         self,
@@ -53,11 +53,11 @@ class PullCredentials:
     ) -> None:
         self._secrets, self._providers, self._plugins, self._clock = secrets, providers, plugins, clock
         self._logins = logins
-        self._kept: dict[tuple[str, str], tuple[float, Answer]] = {}
+        self._cache: dict[tuple[str, str], tuple[float, Answer]] = {}
         self._locks: defaultdict[tuple[str, str], asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def pull_auth(self, pod: Pod, image: str) -> list[PullCredential]:
-        """Best match first. A plugin that fails is warned of and left out."""
+        """Best match first. A plugin that fails is logged and left out."""
         own = await self._secrets.pull_auth(pod, image)
         name = plan.full_name(image)
         asked = [one for one in self._providers if plan.concerns(one, name)]
@@ -81,14 +81,14 @@ class PullCredentials:
                 log.warning("credential provider %s, image %s: %s", provider.name, name, error)
                 return None
             if found.seconds > 0:
-                self._kept[provider.name, found.key] = (self._clock.monotonic() + found.seconds, found)
+                self._cache[provider.name, found.key] = (self._clock.monotonic() + found.seconds, found)
             return found
 
     def _known(self, provider: Provider, name: str) -> Answer | None:
         now = self._clock.monotonic()
-        self._kept = {key: kept for key, kept in self._kept.items() if kept[0] > now}
+        self._cache = {key: cached for key, cached in self._cache.items() if cached[0] > now}
         for kind, key in plan.keys(name).items():
-            kept = self._kept.get((provider.name, f"{kind}/{key}"))
-            if kept is not None:
-                return kept[1]
+            cached = self._cache.get((provider.name, f"{kind}/{key}"))
+            if cached is not None:
+                return cached[1]
         return None

@@ -1,6 +1,6 @@
-"""How far the pulls under way are: looked at while they last, told by events, and afresh to who asks.
+"""The progress of running pulls: read from the runtime while they last, reported by events and on request.
 
-Nothing is asked of the runtime while no pull takes long. A runtime that cannot tell is asked once.
+Nothing is read while no pull takes long. A runtime without such an API is asked once.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 
 from agent.common.model.errors import PluginError
-from agent.images.model.pulls import PullFigures
+from agent.images.model.pulls import PullProgress
 from agent.images.plan import pull_progress as plan
 from agent.images.plan.pull_progress import Track
 from agent.images.ports import ImageContent
@@ -20,7 +20,7 @@ from nodelib.clock import Clock
 
 log = logging.getLogger(__name__)
 
-_FRESH = 1.0  # seconds that one look is good for
+_FRESH = 1.0  # seconds for which the progress is not read again
 
 
 @dataclass(slots=True)
@@ -32,25 +32,25 @@ class _Pull:
     present: frozenset[str] = frozenset()
     track: Track = field(default_factory=Track)
 
-    def figures(self, now: float) -> PullFigures:
-        return plan.figures(self.track, sum(self.sizes.values()), now)
+    def progress(self, now: float) -> PullProgress:
+        return plan.progress(self.track, sum(self.sizes.values()), now)
 
 
-class PullWatch:
-    """Owner of what was seen of each pull, by any key."""
+class PullWatcher:
+    """Follows pulls, by any key. End it with close()."""
 
     def __init__(self, content: ImageContent, clock: Clock) -> None:
         self._content, self._clock = content, clock
         self._pulls: dict[object, _Pull] = {}
-        self._looking = asyncio.Lock()
-        self._looked = float("-inf")
-        self._told_nothing = False
+        self._refreshing = asyncio.Lock()
+        self._refreshed = float("-inf")
+        self._unsupported = False
 
     @contextlib.asynccontextmanager
-    async def watching(self, key: object, reference: str, tell: Callable[[str], None]) -> AsyncIterator[None]:
-        """While the body pulls `reference`: `tell` is called now and then with how far it is."""
+    async def watching(self, key: object, reference: str, report: Callable[[str], None]) -> AsyncIterator[None]:
+        """While the body pulls `reference`: `report` is called now and then with the progress as text."""
         self._pulls[key] = _Pull(plan.source_of(reference), self._clock.now())
-        task = asyncio.create_task(self._follow(key, tell), name=f"pull-progress/{reference}")
+        task = asyncio.create_task(self._follow(key, report), name=f"pull-progress/{reference}")
         try:
             yield
         finally:
@@ -58,30 +58,34 @@ class PullWatch:
             task.cancel()
             (ended,) = await asyncio.gather(task, return_exceptions=True)
             if isinstance(ended, Exception):
-                log.error("progress of %s", reference, exc_info=ended)
+                log.error("following the pull of %s failed", reference, exc_info=ended)
 
-    async def look(self) -> None:
-        """Make figures() fresh; an answer that does not come is let go."""
-        async with self._looking:
-            if not self._pulls or self._told_nothing or self._clock.monotonic() - self._looked < _FRESH:
+    async def refresh(self) -> None:
+        """Refresh progress(). Errors of the runtime are only logged."""
+        async with self._refreshing:
+            if not self._pulls or self._unsupported or self._clock.monotonic() - self._refreshed < _FRESH:
                 return
-            self._looked = self._clock.monotonic()
+            self._refreshed = self._clock.monotonic()
             try:
-                await self._look()
+                await self._read()
             except PluginError as error:
-                self._told_nothing = error.code == "UNIMPLEMENTED"
-                log.log(logging.INFO if self._told_nothing else logging.DEBUG, "no progress of pulls: %s", error)
+                self._unsupported = error.code == "UNIMPLEMENTED"
+                log.log(
+                    logging.INFO if self._unsupported else logging.DEBUG,
+                    "the progress of pulls cannot be read: %s",
+                    error,
+                )
 
-    def figures(self, key: object) -> PullFigures:
-        """As of the newest look."""
+    def progress(self, key: object) -> PullProgress:
+        """As of the last refresh()."""
         pull = self._pulls.get(key)
-        return pull.figures(self._clock.now()) if pull is not None else PullFigures()
+        return pull.progress(self._clock.now()) if pull is not None else PullProgress()
 
     async def close(self) -> None:
         await self._content.close()
 
-    async def _look(self) -> None:
-        # What is written first: a blob that is whole by the second question is counted once.
+    async def _read(self) -> None:
+        # What is being written comes first: a blob that is complete by the second call is then counted once.
         writing = await self._content.under_way()
         for pull in list(self._pulls.values()):
             if not pull.sizes:
@@ -93,13 +97,13 @@ class PullWatch:
                 there_now = plan.done(pull.sizes, writing, pull.present)
                 pull.track = plan.tracked(pull.track, self._clock.now(), there_now)
 
-    async def _follow(self, key: object, tell: Callable[[str], None]) -> None:
-        asked, told = self._clock.now(), list[float]()
-        while not self._told_nothing:
-            await self._clock.sleep(plan.LOOK_EVERY)
-            await self.look()
+    async def _follow(self, key: object, report: Callable[[str], None]) -> None:
+        asked, reported = self._clock.now(), list[float]()
+        while not self._unsupported:
+            await self._clock.sleep(plan.REFRESH_EVERY)
+            await self.refresh()
             now = self._clock.now()
-            text = plan.words(self.figures(key))
-            if text and now >= plan.next_told(asked, told):
-                told.append(now)
-                tell(text)
+            text = plan.progress_text(self.progress(key))
+            if text and now >= plan.next_report(asked, reported):
+                reported.append(now)
+                report(text)

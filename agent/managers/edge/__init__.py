@@ -1,0 +1,1 @@
+"""The CPU topology read from sysfs, and the metrics of the managers."""

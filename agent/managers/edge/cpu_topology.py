@@ -1,7 +1,7 @@
 """The CPUs of this machine as sysfs describes them: sockets, NUMA nodes, cores, caches; memory by NUMA node.
 
-Files: Documentation/ABI/stable/sysfs-devices-node, testing/sysfs-devices-system-cpu. What counts as a shared last-level
-cache is what cAdvisor takes for one: beyond level 2, of more than one core and less than a NUMA node.
+Files: Documentation/ABI/stable/sysfs-devices-node, testing/sysfs-devices-system-cpu. As in cAdvisor, a shared
+last-level cache is one beyond level 2 that serves more than one core and less than a NUMA node.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _TOTAL = re.compile(r"MemTotal:\s+(\d+) kB")
 
 
 def read_topology(sys: str = "/sys/devices/system", memory: int = 0) -> CpuTopology:
-    """`memory`: bytes of a machine that tells of no NUMA nodes. Raises Permanent when the files make no sense."""
+    """`memory`: bytes of a machine without NUMA nodes in sysfs. Raises Permanent when the files cannot be read."""
     try:
         numas = _numas(sys)
         of_cpu = {cpu: node for node in numas for cpu in parse_cpus(_text(f"{sys}/node/node{node}/cpulist"))}
@@ -29,7 +29,7 @@ def read_topology(sys: str = "/sys/devices/system", memory: int = 0) -> CpuTopol
         return CpuTopology(cpus, nodes)
     except (OSError, ValueError, NodewrightError) as error:
         raise Permanent(
-            f"the CPUs of this machine cannot be told apart: {error}",
+            f"the CPU topology of this machine cannot be read: {error}",
             obj=sys,
             step="read CPU topology",
             action="Set cpuManagerPolicy, memoryManagerPolicy and topologyManagerPolicy to none here.",
@@ -40,7 +40,7 @@ def _cpu(sys: str, cpu: int, numa: int, per_node: dict[int, int], online: frozen
     folder = f"{sys}/cpu/cpu{cpu}"
     siblings = parse_cpus(_text(f"{folder}/topology/thread_siblings_list")) & online or {cpu}
     socket = int(_text(f"{folder}/topology/physical_package_id"))
-    # Some machines say -1: one socket, then (cAdvisor does the same).
+    # Some machines report -1, which means one socket (cAdvisor does the same).
     socket = max(socket, 0)
     uncore = socket
     for level, shared, number in _caches(folder):
@@ -50,7 +50,7 @@ def _cpu(sys: str, cpu: int, numa: int, per_node: dict[int, int], online: frozen
 
 
 def _caches(folder: str) -> list[tuple[int, frozenset[int], int]]:
-    """(level, CPUs, id) of each; none where the kernel does not tell."""
+    """(level, CPUs, id) of each cache; none where the kernel does not list them."""
     found = []
     try:
         names = sorted(name for name in os.listdir(f"{folder}/cache") if name.startswith("index"))

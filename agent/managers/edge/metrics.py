@@ -12,7 +12,7 @@ from prometheus_client.core import (
     UnknownMetricFamily,
 )
 
-from agent.managers.model.counts import TOOK_BUCKETS, ManagerCounts
+from agent.managers.model.counts import DURATION_BUCKETS, ManagerCounts
 
 _ALIGNED = (
     ("container", "physical_cpu"),
@@ -33,20 +33,20 @@ class ManagerMetrics:
 
     def collect(self) -> Iterator[Metric]:
         found = self._figures()
-        tally = found.tally
+        counts = found.admissions
         for name, text, count in (
             ("cpu_manager_pinning_requests", "The number of cpu core allocations which required pinning.",
-             tally.cpu_requests),
+             counts.cpu_requests),
             ("cpu_manager_pinning_errors", "The number of cpu core allocations which required pinning failed.",
-             tally.cpu_errors),
+             counts.cpu_errors),
             ("memory_manager_pinning_requests", "The number of memory pages allocations which required pinning.",
-             tally.memory_requests),
+             counts.memory_requests),
             ("memory_manager_pinning_errors", "The number of memory pages allocations which required pinning that "
-             "failed.", tally.memory_errors),
+             "failed.", counts.memory_errors),
             ("topology_manager_admission_requests", "The number of admission requests where resources have to be "
-             "aligned.", tally.topology_requests),
+             "aligned.", counts.topology_requests),
             ("topology_manager_admission_errors", "The number of admission request failures where resources could not "
-             "be aligned.", tally.topology_errors),
+             "be aligned.", counts.topology_errors),
         ):  # fmt: skip
             yield CounterMetricFamily(f"kubelet_{name}", text, value=count)
         yield from self._aligned(found)
@@ -56,9 +56,9 @@ class ManagerMetrics:
     def _aligned(self, found: ManagerCounts) -> Iterator[Metric]:
         for name, text, counted in (
             ("count", "Cumulative number of aligned compute resources allocated to containers by alignment type.",
-             found.tally.aligned),
+             found.admissions.aligned),
             ("failure_count", "Cumulative number of failures to allocate aligned compute resources to containers by "
-             "alignment type.", found.tally.unaligned),
+             "alignment type.", found.admissions.unaligned),
         ):  # fmt: skip
             # Upstream's counters end in _count; a counter family here would make that _count_total.
             family = UnknownMetricFamily(
@@ -93,10 +93,10 @@ class ManagerMetrics:
             "kubelet_topology_manager_admission_duration_ms",
             "Duration in milliseconds to serve a pod admission request.",
         )
-        bounds = [*(f"{bound:g}" for bound in TOOK_BUCKETS), "+Inf"]
+        bounds = [*(f"{bound:g}" for bound in DURATION_BUCKETS), "+Inf"]
         total, buckets = 0, []
-        for bound, count in zip(bounds, found.took, strict=True):
+        for bound, count in zip(bounds, found.durations, strict=True):
             total += count
             buckets.append((bound, total))
-        family.add_metric([], buckets, found.took_sum)
+        family.add_metric([], buckets, found.duration_sum)
         return family

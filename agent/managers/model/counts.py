@@ -1,4 +1,4 @@
-"""What the CPU and topology managers measure (pkg/kubelet/metrics)."""
+"""What the CPU, memory and topology managers count for their metrics (pkg/kubelet/metrics)."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ Alignment = tuple[str, str]
 
 
 @dataclass(slots=True)
-class Tally:
-    """Counted since the start of the agent. Pinning: containers that are to have something for themselves."""
+class AdmissionCounts:
+    """Counted since the start of the agent. The requests: containers that should get exclusive CPUs or NUMA memory."""
 
     cpu_requests: int = 0
     cpu_errors: int = 0
@@ -22,7 +22,7 @@ class Tally:
     aligned: Counter[Alignment] = field(default_factory=Counter)
     unaligned: Counter[Alignment] = field(default_factory=Counter)
 
-    def add(self, other: Tally) -> None:
+    def add(self, other: AdmissionCounts) -> None:
         self.cpu_requests += other.cpu_requests
         self.cpu_errors += other.cpu_errors
         self.memory_requests += other.memory_requests
@@ -35,17 +35,18 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class ManagerCounts:
-    """`shared` and `exclusive`: CPUs, None without the static policy; `per_numa`: exclusive ones by NUMA node.
+    """`shared`: CPUs in the shared pool, None without the static policy; `exclusive`: allocated CPUs, also `per_numa`.
 
-    `took`: milliseconds of each admission, by the bucket that it fell into (index of TOOK_BUCKETS, last: beyond).
+    `durations`: number of admissions by duration (index of DURATION_BUCKETS, the last one for all that took longer);
+    `duration_sum` in milliseconds.
     """
 
-    tally: Tally
+    admissions: AdmissionCounts
     shared: int | None = None
     exclusive: int = 0
     per_numa: dict[int, int] = field(default_factory=dict)
-    took: tuple[int, ...] = ()
-    took_sum: float = 0.0
+    durations: tuple[int, ...] = ()
+    duration_sum: float = 0.0
 
 
-TOOK_BUCKETS = tuple(0.05 * 2**power for power in range(15))
+DURATION_BUCKETS = tuple(0.05 * 2**power for power in range(15))  # milliseconds

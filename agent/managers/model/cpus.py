@@ -10,7 +10,7 @@ from nodelib.errors import Invalid
 
 Cpus = frozenset[int]
 NO_CPUS: Cpus = frozenset()
-_MOST = 1 << 16  # CPUs that one range may name: a typing error must not cost the memory of a machine
+_MOST = 1 << 16  # CPUs in one range: a typing error must not use up the memory of the machine
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class NumaNode:
 
 @dataclass(frozen=True)
 class CpuTopology:
-    """Who shares what. `nodes` are all NUMA nodes, those without CPUs too."""
+    """Which CPUs share a core, a cache, a NUMA node or a socket. `nodes`: all NUMA nodes, also those without CPUs."""
 
     cpus: tuple[Cpu, ...]
     nodes: tuple[NumaNode, ...] = ()
@@ -78,7 +78,7 @@ class CpuTopology:
         return len(self.cpus) // len(self.uncores) if self.uncores else 0
 
     def grouped(self, cpus: Iterable[int], level: str) -> dict[int, Cpus]:
-        """These CPUs by what they belong to; `level`: core, uncore, numa or socket."""
+        """These CPUs by the number of their core, uncore, numa or socket (`level`)."""
         found: dict[int, set[int]] = {}
         for cpu in cpus:
             found.setdefault(getattr(self.by_id[cpu], level), set()).add(cpu)
@@ -102,15 +102,15 @@ def parse_cpus(text: str) -> Cpus:
         try:
             low, high = int(first), int(last) if dash else int(first)
         except ValueError as error:
-            raise Invalid(f"{part!r} is no CPU and no range of CPUs") from error
+            raise Invalid(f"{part!r} is neither a CPU nor a range of CPUs") from error
         if not 0 <= low <= high or high - low >= _MOST:
-            raise Invalid(f"{part!r} is no range of CPUs")
+            raise Invalid(f"{part!r} is not a range of CPUs")
         found.update(range(low, high + 1))
     return frozenset(found)
 
 
 def format_cpus(cpus: Iterable[int]) -> str:
-    """The same, in order: "0-3,8"."""
+    """The list format, in order: "0-3,8"."""
     runs: list[tuple[int, int]] = []
     for cpu in sorted(cpus):
         if runs and runs[-1][1] == cpu - 1:

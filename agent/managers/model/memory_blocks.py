@@ -1,4 +1,4 @@
-"""Memory of NUMA nodes and who has it: regular memory and huge pages of each size, in bytes."""
+"""Memory of NUMA nodes and the containers it is assigned to: regular memory and huge pages by size, in bytes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class MemoryTable:
-    """One kind of memory on one NUMA node. `system` is kept back; `allocatable` is `reserved` (given) and `free`."""
+    """One kind of memory on one NUMA node. `system`: reserved for the system; `allocatable` = `reserved` + `free`."""
 
     total: int
     system: int
@@ -19,7 +19,7 @@ class MemoryTable:
 
 @dataclass(frozen=True, slots=True)
 class NumaState:
-    """`cells`: the nodes that this one gives memory together with (itself among them), by `assignments` blocks."""
+    """`assignments`: number of blocks assigned here; `cells`: the group of nodes, with this one, that they span."""
 
     assignments: int
     tables: Mapping[str, MemoryTable]
@@ -28,7 +28,7 @@ class NumaState:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """`size` bytes of one kind (memory, hugepages-2Mi, …) on these nodes together."""
+    """`size` bytes of one kind (memory, hugepages-2Mi, …) on these NUMA nodes together."""
 
     nodes: tuple[int, ...]
     kind: str
@@ -37,7 +37,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class MemoryState:
-    """`held` by pod UID and container name."""
+    """The machine state by NUMA node, and `assignments` by pod UID and container name."""
 
     nodes: Mapping[int, NumaState] = field(default_factory=dict)
-    held: Mapping[tuple[str, str], tuple[Block, ...]] = field(default_factory=dict)
+    assignments: Mapping[tuple[str, str], tuple[Block, ...]] = field(default_factory=dict)

@@ -1,0 +1,1 @@
+"""Pure decisions of the three policies, their options and their checkpoints."""

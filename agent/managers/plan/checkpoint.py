@@ -1,4 +1,4 @@
-"""The text of cpu_manager_state, the same as upstream's kubelet writes and reads.
+"""The text of cpu_manager_state, as upstream's kubelet writes and reads it.
 
 Follows pkg/kubelet/cm/cpumanager/state/checkpoint.go: version 4 in `data` with its own checksum, and beside it
 version 2 for kubelets before 1.37, whose checksum is that of Go's dump of the struct.
@@ -26,7 +26,7 @@ T = TypeVar("T")
 def encode_cpus(state: CpuState, policy: str = STATIC) -> str:
     """The whole file."""
     entries: dict[str, dict[str, str]] = {}
-    for (uid, container), cpus in sorted(state.held.items()):
+    for (uid, container), cpus in sorted(state.assignments.items()):
         entries.setdefault(uid, {})[container] = format_cpus(cpus)
     shown: Json = {"policyName": policy, "defaultCpuSet": format_cpus(state.shared)}
     if entries:
@@ -37,22 +37,22 @@ def encode_cpus(state: CpuState, policy: str = STATIC) -> str:
 
 
 def decode_cpus(text: str, policy: str = STATIC) -> CpuState:
-    """Raises Invalid for what is not whole, or of another policy."""
+    """Raises Invalid for a corrupted file or one of another policy."""
     return decoded(text, policy, _old_sums, _state)
 
 
 def _state(found: Json) -> CpuState:
-    held = {
+    assignments = {
         (str(uid), str(container)): _cpus(cpus, f'cpuset "{cpus}" for container "{container}" in pod "{uid}"')
         for uid, listed in (found.get("entries") or {}).items()
         for container, cpus in listed.items()
     }
     default = found.get("defaultCpuSet") or ""
-    return CpuState(_cpus(default, f'default CPU set "{default}"'), held)
+    return CpuState(_cpus(default, f'default CPU set "{default}"'), assignments)
 
 
 def restored_cpus(policy: CpuPolicy | None, text: str | None) -> CpuState:
-    """What the file of an earlier agent says, None: there is none. Raises Invalid: it cannot be gone on from."""
+    """The state in the file of an earlier agent (None: there is no file). Raises Invalid when it cannot be used."""
     if policy is not None:
         return checked(policy, decode_cpus(text) if text is not None else CpuState())
     if text is not None:
@@ -61,16 +61,18 @@ def restored_cpus(policy: CpuPolicy | None, text: str | None) -> CpuState:
 
 
 def decoded(text: str, policy: str, old_sums: Callable[[Json], tuple[int, int]], read: Callable[[Json], T]) -> T:
-    """A file of either manager as `read` has it; `old_sums`: the checksums that one without `data` may have. Raises
-    Invalid for what is not whole, or of another policy."""
+    """The file of either manager, parsed by `read`; `old_sums`: the checksums that a file without `data` may have.
+
+    Raises Invalid for a corrupted file or one of another policy.
+    """
     try:
         found = _content(text, old_sums)
         if found.get("policyName") != policy:
-            told = found.get("policyName")
-            raise Invalid(f'configured policy "{policy}" differs from state checkpoint policy "{told}"')
+            stored = found.get("policyName")
+            raise Invalid(f'configured policy "{policy}" differs from state checkpoint policy "{stored}"')
         return read(found)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise Invalid(f"it is no checkpoint: {type(error).__name__}: {error}") from error
+        raise Invalid(f"this is not a checkpoint: {type(error).__name__}: {error}") from error
 
 
 def _content(text: str, old_sums: Callable[[Json], tuple[int, int]]) -> Json:
@@ -92,12 +94,12 @@ def compact(value: Any) -> str:
 
 
 def go_map(items: Mapping[Any, str]) -> str:
-    """A map in Go's dump: sorted, no quotes."""
+    """A map as Go prints it: sorted, without quotes."""
     return "map[" + " ".join(f"{key}:{text}" for key, text in sorted(items.items())) + "]"
 
 
 def _old_sums(outer: Json) -> tuple[int, int]:
-    """Of versions 2 and 3."""
+    """The checksums of versions 2 and 3."""
     return _dump_sum(outer, ""), _dump_sum(outer, " PodEntries:(state.PodCPUAssignments)map[]")
 
 

@@ -1,7 +1,8 @@
-"""The static CPU manager: whole CPUs for containers of Guaranteed pods, a shared pool for all others.
+"""The static policy of the CPU manager: exclusive CPUs for containers of Guaranteed pods, a shared pool for all others.
 
-Follows pkg/kubelet/cm/cpumanager/policy_static.go, with its words. A state is a value: what is allocated or released
-makes a new one. A CPU is shared or held by one pod; only init containers that end share with containers after them.
+Follows pkg/kubelet/cm/cpumanager/policy_static.go, with its messages. A state is a value: allocate() and release()
+return a new one. A CPU is in the shared pool or assigned to one pod; only later containers of the pod can get the CPUs
+of an init container again.
 """
 
 from __future__ import annotations
@@ -25,24 +26,24 @@ Owner = tuple[str, str]
 
 
 class SmtAlignment(Invalid):
-    """full-pcpus-only cannot be kept."""
+    """The option full-pcpus-only cannot be satisfied."""
 
 
 @dataclass(frozen=True, slots=True)
 class CpuState:
-    """`shared`: CPUs of all who have none of their own; `held`: the others, by owner."""
+    """`shared`: the pool of all containers without exclusive CPUs; `assignments`: exclusive CPUs by owner."""
 
     shared: Cpus = NO_CPUS
-    held: Mapping[Owner, Cpus] = field(default_factory=dict)
+    assignments: Mapping[Owner, Cpus] = field(default_factory=dict)
 
     def of(self, owner: Owner) -> Cpus:
-        """Where the container may run; empty: nothing is said."""
-        return self.held.get(owner, self.shared)
+        """The CPUs that the container may run on; empty: any."""
+        return self.assignments.get(owner, self.shared)
 
 
 @dataclass(frozen=True, slots=True)
 class CpuPolicy:
-    """`reserved` is for the system, `reserved_cores` those and the threads beside them."""
+    """`reserved`: CPUs for the system; `reserved_cores`: these and their sibling threads."""
 
     topology: CpuTopology
     reserved: Cpus
@@ -58,7 +59,7 @@ class CpuPolicy:
 
 
 def static_policy(topology: CpuTopology, reserve: float, chosen: Cpus, options: CpuOptions) -> CpuPolicy:
-    """`reserve`: CPUs kept for the system and the kubelet together; `chosen`: which, if that is configured.
+    """`reserve`: number of CPUs for the system and the kubelet together; `chosen`: reservedSystemCPUs, may be empty.
 
     Raises Invalid.
     """
@@ -81,13 +82,13 @@ def static_policy(topology: CpuTopology, reserve: float, chosen: Cpus, options: 
 
 
 def checked(policy: CpuPolicy, state: CpuState) -> CpuState:
-    """A state as it was kept, or the first one. Raises Invalid when it cannot be worked with."""
+    """The restored state if it is valid, or the first state if it is empty. Raises Invalid. Upstream: validateState."""
     everything = policy.allocatable if policy.options.strict else policy.topology.all
     if not state.shared:
-        # With a strict reservation all others may be given out: upstream does not start again then.
-        if state.held and not policy.options.strict:
+        # With a strict reservation all other CPUs may be assigned. Upstream does not start again then.
+        if state.assignments and not policy.options.strict:
             raise Invalid("default cpuset cannot be empty")
-        if not state.held:
+        if not state.assignments:
             return CpuState(everything)
     shown = format_cpus(state.shared)
     both = policy.reserved & state.shared
@@ -97,21 +98,21 @@ def checked(policy: CpuPolicy, state: CpuState) -> CpuState:
     if not policy.options.strict and both != policy.reserved:
         text = f'"{format_cpus(policy.reserved)}" are present in defaultCpuSet: "{shown}"'
         raise Invalid(f"not all reserved cpus: {text}")
-    for (uid, container), cpus in sorted(state.held.items()):
+    for (uid, container), cpus in sorted(state.assignments.items()):
         if cpus & state.shared:
             text = f'cpuset: "{format_cpus(cpus)}" overlaps with default cpuset "{shown}"'
             raise Invalid(f"pod: {uid}, container: {container} {text}")
-    known = state.shared.union(*state.held.values())
+    known = state.shared.union(*state.assignments.values())
     if known != everything:
         text = f'"{format_cpus(everything)}" doesn\'t match with CPUs in state "{format_cpus(known)}"'
         raise Invalid(f"current set of available CPUs {text}")
     return state
 
 
-def wanted(pod: Pod, container: Json) -> int:
-    """How many CPUs the container is to have for itself; 0: it shares.
+def guaranteed_cpus(pod: Pod, container: Json) -> int:
+    """How many exclusive CPUs the container gets; 0: it uses the shared pool.
 
-    Pod-level resources: none, as upstream while its gate PodLevelResourceManagers is off.
+    None with pod-level resources, as upstream while its gate PodLevelResourceManagers is off.
     """
     if demand.qos_class(pod) is not demand.Qos.GUARANTEED or has_pod_level(pod):
         return 0
@@ -119,16 +120,16 @@ def wanted(pod: Pod, container: Json) -> int:
     return int(amount) if amount == int(amount) else 0
 
 
-def wanted_by_pod(pod: Pod) -> int:
-    """The most that its containers have for themselves at one time."""
+def pod_guaranteed_cpus(pod: Pod) -> int:
+    """The most exclusive CPUs that the containers of the pod have at the same time."""
     sidecars = peak = 0
     for _, container in pod.containers(Kind.INIT):
-        count = wanted(pod, container)
+        count = guaranteed_cpus(pod, container)
         if demand.is_sidecar(container):
             sidecars += count
         else:
             peak = max(peak, sidecars + count)
-    return max(peak, sidecars + sum(wanted(pod, one) for _, one in pod.containers(Kind.MAIN)))
+    return max(peak, sidecars + sum(guaranteed_cpus(pod, one) for _, one in pod.containers(Kind.MAIN)))
 
 
 def has_pod_level(pod: Pod) -> bool:
@@ -137,7 +138,7 @@ def has_pod_level(pod: Pod) -> bool:
 
 
 def reusable_after(reusable: Cpus, kind: Kind, container: Json, cpus: Cpus) -> Cpus:
-    """CPUs that later containers of the pod may have too, after this one got `cpus`."""
+    """CPUs that later containers of the pod can get as well, after this one got `cpus`."""
     ends = kind is Kind.INIT and not demand.is_sidecar(container)
     return reusable | cpus if ends else reusable - cpus
 
@@ -145,11 +146,11 @@ def reusable_after(reusable: Cpus, kind: Kind, container: Json, cpus: Cpus) -> C
 def allocate(
     policy: CpuPolicy, state: CpuState, owner: Owner, count: int, affinity: Mask | None, reusable: Cpus
 ) -> CpuState:
-    """`count` CPUs for a container, on the NUMA nodes of `affinity` as far as they reach.
+    """Assign `count` CPUs to a container, as many as possible on the NUMA nodes of `affinity`.
 
-    What it has already it keeps. Raises SmtAlignment, and Invalid when there are not as many.
+    A container that has CPUs already keeps them. Raises SmtAlignment, and Invalid when too few CPUs are free.
     """
-    if not count or owner in state.held:
+    if not count or owner in state.assignments:
         return state
     _check_cores(policy, state, count)
     free = policy.free(state) | reusable
@@ -158,66 +159,66 @@ def allocate(
         near = _near(policy, affinity, free)
         found = _take(policy, near, min(count, len(near)))
     found |= _take(policy, free - found, count - len(found))
-    return CpuState(state.shared - found, {**state.held, owner: found})
+    return CpuState(state.shared - found, {**state.assignments, owner: found})
 
 
 def release(state: CpuState, owner: Owner) -> CpuState:
-    """The container is gone: what no other container of its pod has is shared again."""
-    cpus = state.held.get(owner)
+    """The container is gone: CPUs that no other container of its pod has return to the shared pool."""
+    cpus = state.assignments.get(owner)
     if cpus is None:
         return state
-    held = {one: has for one, has in state.held.items() if one != owner}
-    used = frozenset().union(*(has for (uid, _), has in held.items() if uid == owner[0]))
-    return replace(state, shared=state.shared | (cpus - used), held=held)
+    assignments = {one: has for one, has in state.assignments.items() if one != owner}
+    used = frozenset().union(*(has for (uid, _), has in assignments.items() if uid == owner[0]))
+    return replace(state, shared=state.shared | (cpus - used), assignments=assignments)
 
 
 def hints(policy: CpuPolicy, state: CpuState, owner: Owner, count: int, reusable: Cpus) -> Hints:
-    """Where a container's CPUs could be."""
+    """Topology hints for the CPUs of one container."""
     if not count:
         return {}
-    has = state.held.get(owner)
+    has = state.assignments.get(owner)
     if has is not None:
         return {demand.CPU: _hints(policy, has, NO_CPUS, count) if len(has) == count else ()}
     return {demand.CPU: _hints(policy, policy.free(state), reusable, count)}
 
 
 def pod_hints(policy: CpuPolicy, state: CpuState, pod: Pod) -> Hints:
-    """Where the CPUs of all its containers could be."""
-    count = wanted_by_pod(pod)
+    """Topology hints for the CPUs of all containers of the pod together."""
+    count = pod_guaranteed_cpus(pod)
     if not count:
         return {}
     has = NO_CPUS
     for _, container in pod.containers(Kind.INIT, Kind.MAIN):
-        held = state.held.get((pod.uid, container["name"]))
-        if held is not None and len(held) != wanted(pod, container):
+        assigned = state.assignments.get((pod.uid, container["name"]))
+        if assigned is not None and len(assigned) != guaranteed_cpus(pod, container):
             return {demand.CPU: ()}
-        has |= held or NO_CPUS
+        has |= assigned or NO_CPUS
     if len(has) == count:
         return {demand.CPU: _hints(policy, has, NO_CPUS, count)}
     return {demand.CPU: _hints(policy, policy.free(state), has, count)}
 
 
 def _hints(policy: CpuPolicy, free: Cpus, reusable: Cpus, count: int) -> tuple[Hint, ...]:
-    """Every set of NUMA nodes with enough of them; those are preferred that are as few as would ever do."""
-    topology, found, fewest = policy.topology, [], len(policy.topology.numas)
+    """Every set of NUMA nodes with enough CPUs. The smallest sets that could ever be enough are preferred."""
+    topology, found, smallest = policy.topology, [], len(policy.topology.numas)
     must = mask_of({topology.by_id[cpu].numa for cpu in reusable})
     every = {node: len(there) for node, there in topology.numas.items()}
     left = Counter(topology.by_id[cpu].numa for cpu in free)
     for mask in masks(topology.numas):
-        if mask.bit_count() < fewest and sum_on(mask, every) >= count:
-            fewest = mask.bit_count()
+        if mask.bit_count() < smallest and sum_on(mask, every) >= count:
+            smallest = mask.bit_count()
         if not must & ~mask and len(reusable) + sum_on(mask, left) >= count:
             found.append(mask)
-    return tuple(Hint(mask, _is_preferred(policy, mask, fewest)) for mask in found)
+    return tuple(Hint(mask, _is_preferred(policy, mask, smallest)) for mask in found)
 
 
-def _is_preferred(policy: CpuPolicy, mask: Mask, fewest: int) -> bool:
-    if mask.bit_count() == fewest:
+def _is_preferred(policy: CpuPolicy, mask: Mask, smallest: int) -> bool:
+    if mask.bit_count() == smallest:
         return True
     per_socket = len(policy.topology.numas) // len(policy.topology.sockets)
     if not policy.options.by_socket or not per_socket:
         return False
-    return len(policy.topology.sockets_of(nodes_of(mask))) == -(-fewest // per_socket)
+    return len(policy.topology.sockets_of(nodes_of(mask))) == -(-smallest // per_socket)
 
 
 def _near(policy: CpuPolicy, affinity: Mask, free: Cpus) -> Cpus:

@@ -1,8 +1,8 @@
-"""CPUs spread evenly over as few NUMA nodes as hold them (option distribute-cpus-across-numa, KEP-2902).
+"""CPUs distributed evenly over as few NUMA nodes as possible (option distribute-cpus-across-numa, KEP-2902).
 
-Follows takeByTopologyNUMADistributed of pkg/kubelet/cm/cpumanager/cpu_assignment.go: of all combinations of the least
-number of nodes the one that leaves the nodes most alike (least standard deviation of what is free afterwards). Upstream
-may take another node than it found best where four or more are needed: slices of its combinations share one array.
+Follows takeByTopologyNUMADistributed of pkg/kubelet/cm/cpumanager/cpu_assignment.go: of all smallest combinations of
+nodes, the one with the least standard deviation of free CPUs afterwards. Where four or more nodes are needed, upstream
+may take another combination than the best one it found, because slices of its combinations share one array.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from nodelib.errors import Invalid
 
 @dataclass(frozen=True, slots=True)
 class _Split:
-    """`each` CPUs of every node of `numas`, what remains from `rest` in turn; the lower `balance`, the better."""
+    """`each` CPUs of every node of `numas`, the remainder in turn from `rest`; a lower `balance` is better."""
 
     numas: tuple[int, ...]
     each: int
@@ -31,7 +31,7 @@ class _Split:
 def distribute(
     topology: CpuTopology, free: Cpus, count: int, *, group: int = 1, spread: bool = False, by_socket: bool = False
 ) -> Cpus:
-    """`count` of `free`, in groups of `group` (threads of one core). Raises Invalid when there are not as many."""
+    """`count` of `free`, in groups of `group` (threads of one core). Raises Invalid when too few CPUs are free."""
     if count < 1:
         return frozenset()
     if count % group:
@@ -44,7 +44,7 @@ def distribute(
     for size in range(_ceil(groups, per_numa), min(groups, len(inside)) + 1):
         split = _best(topology, inside, numas, size, count, group, by_socket)
         if split is not None:
-            return _carried_out(topology, inside, split, count, group, spread)
+            return _take_split(topology, inside, split, count, group, spread)
     return take(topology, free, count, spread=spread)
 
 
@@ -85,7 +85,7 @@ def _split(
     by_socket: bool,
     one_socket: bool,
 ) -> _Split | None:
-    """None: this combination cannot give them."""
+    """None: this combination has too few CPUs."""
     have = {numa: len(inside[numa]) for numa in numas}
     if sum(have[numa] // group for numa in combo) * group < count:
         return None
@@ -102,7 +102,7 @@ def _split(
     best: _Split | None = None
     for size in range(len(able), 0, -1):
         for rest in combinations(able, size):
-            after = _dealt(left, rest, remainder, group)
+            after = _after_remainder(left, rest, remainder, group)
             if after is None:
                 continue
             balance = _deviation(after)
@@ -111,8 +111,8 @@ def _split(
     return best
 
 
-def _dealt(left: Mapping[int, int], rest: Sequence[int], remainder: int, group: int) -> dict[int, int] | None:
-    """What is free once the remainder has been dealt out in turn; None when it cannot be."""
+def _after_remainder(left: Mapping[int, int], rest: Sequence[int], remainder: int, group: int) -> dict[int, int] | None:
+    """Free CPUs by node after the remainder is taken in turn; None: there are too few."""
     after = dict(left)
     if sum(after[numa] // group for numa in rest) * group < remainder:
         return None
@@ -124,7 +124,7 @@ def _dealt(left: Mapping[int, int], rest: Sequence[int], remainder: int, group: 
     return after
 
 
-def _carried_out(
+def _take_split(
     topology: CpuTopology, inside: Mapping[int, Cpus], split: _Split, count: int, group: int, spread: bool
 ) -> Cpus:
     free, taken = dict(inside), frozenset[int]()
@@ -148,7 +148,7 @@ def _carried_out(
 
 
 def _deviation(free: Mapping[int, int]) -> float:
-    """To three digits, so that rounding of sums makes no difference between equals."""
+    """Rounded to three digits, so that equal distributions compare as equal."""
     mean = _rounded(sum(free.values()) / len(free))
     return _rounded(math.sqrt(sum((one - mean) ** 2 for one in free.values()) / len(free)))
 

@@ -1,4 +1,4 @@
-"""NUMA nodes on which something could be given: what the CPU, memory and device managers tell the topology manager.
+"""Topology hints: the NUMA nodes that the CPU, memory and device managers could allocate from.
 
 A mask has bit N set for NUMA node N, as pkg/kubelet/cm/topologymanager/bitmask has it.
 """
@@ -15,7 +15,7 @@ Mask = int
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """`affinity` None: any node will do."""
+    """`affinity` None: any node."""
 
     affinity: Mask | None
     preferred: bool
@@ -23,10 +23,11 @@ class Hint:
 
 ANYWHERE = Hint(None, False)
 Hints = Mapping[str, tuple[Hint, ...]]
-"""By resource. A resource without any hint cannot be given; what is not named has no preference."""
+"""By resource. An empty tuple: the resource cannot be allocated; resources that are not named have no preference."""
 
 
 def mask_of(nodes: Iterable[int]) -> Mask:
+    """The mask with the bits of these nodes."""
     found = 0
     for node in nodes:
         found |= 1 << node
@@ -35,11 +36,12 @@ def mask_of(nodes: Iterable[int]) -> Mask:
 
 @lru_cache(maxsize=1024)
 def nodes_of(mask: Mask) -> tuple[int, ...]:
+    """The nodes of the mask, in order."""
     return tuple(bit for bit in range(mask.bit_length()) if mask >> bit & 1)
 
 
 def masks(nodes: Iterable[int]) -> tuple[Mask, ...]:
-    """Every combination of these nodes, the smaller ones first."""
+    """Every combination of these nodes, small ones first."""
     return _masks(tuple(sorted(nodes)))
 
 
@@ -50,10 +52,10 @@ def _masks(nodes: tuple[int, ...]) -> tuple[Mask, ...]:
 
 
 def sum_on(mask: Mask, by_node: Mapping[int, int]) -> int:
-    """Of what each node has, what these have together."""
+    """The sum of `by_node` over the nodes of the mask."""
     return sum(by_node.get(node, 0) for node in nodes_of(mask))
 
 
 def width(mask: Mask) -> tuple[int, int]:
-    """What is less is narrower: fewer nodes, or as many with lower numbers."""
+    """Sort key: masks with fewer nodes are narrower, among equals the one with the lower numbers."""
     return mask.bit_count(), mask

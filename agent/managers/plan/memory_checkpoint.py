@@ -1,4 +1,4 @@
-"""The text of memory_manager_state, the same as upstream's kubelet writes and reads.
+"""The text of memory_manager_state, as upstream's kubelet writes and reads it.
 
 Follows pkg/kubelet/cm/memorymanager/state/checkpoint.go: version 3 in `data`, and version 1 for
 kubelets before 1.37.
@@ -28,7 +28,7 @@ def encode_memory(state: MemoryState, policy: str = STATIC) -> str:
         "machineState": {str(number): _node(state.nodes[number]) for number in _named(state.nodes)},
     }
     entries: dict[str, dict[str, list[Json]]] = {}
-    for (uid, container), blocks in sorted(state.held.items()):
+    for (uid, container), blocks in sorted(state.assignments.items()):
         listed = [{"numaAffinity": list(one.nodes), "type": one.kind, "size": one.size} for one in blocks]
         entries.setdefault(uid, {})[container] = listed
     if entries:
@@ -38,24 +38,24 @@ def encode_memory(state: MemoryState, policy: str = STATIC) -> str:
 
 
 def decode_memory(text: str, policy: str = STATIC) -> MemoryState:
-    """Raises Invalid for what is not whole, or of another policy."""
+    """Raises Invalid for a corrupted file or one of another policy."""
     return decoded(text, policy, _old_sums, _state)
 
 
 def _state(found: Json) -> MemoryState:
     nodes = {int(number): _node_of(node) for number, node in (found.get("machineState") or {}).items()}
-    held = {
+    assignments = {
         (str(uid), str(container)): tuple(
             Block(tuple(one["numaAffinity"]), str(one["type"]), int(one["size"])) for one in blocks or ()
         )
         for uid, listed in (found.get("entries") or {}).items()
         for container, blocks in listed.items()
     }
-    return MemoryState(nodes, held)
+    return MemoryState(nodes, assignments)
 
 
 def restored_memory(policy: MemoryPolicy | None, text: str | None) -> MemoryState:
-    """What the file of an earlier agent says, None: there is none. Raises Invalid: it cannot be gone on from."""
+    """The state in the file of an earlier agent (None: there is no file). Raises Invalid when it cannot be used."""
     if policy is not None:
         return checked(policy, decode_memory(text) if text is not None else MemoryState())
     if text is not None:
@@ -64,7 +64,7 @@ def restored_memory(policy: MemoryPolicy | None, text: str | None) -> MemoryStat
 
 
 def _named(numbers: Iterable[int]) -> list[int]:
-    """In the order of their names, as Go writes the keys of a map."""
+    """Sorted as strings, as Go writes the keys of a map."""
     return sorted(numbers, key=str)
 
 
@@ -91,7 +91,7 @@ def _node_of(shown: Json) -> NumaState:
 
 
 def _old_sums(outer: Json) -> tuple[int, int]:
-    """Of versions 1 and 2."""
+    """The checksums of versions 1 and 2."""
     return _dump_sum(outer, ""), _dump_sum(outer, " PodEntries:(state.PodMemoryAssignments)map[]")
 
 

@@ -1,38 +1,37 @@
-"""The static memory manager's policy, and the states that it begins with and goes on from.
+"""The static memory policy of a machine, and its machine state: first and restored ones, blocks reserved and freed.
 
-Follows pkg/kubelet/cm/memorymanager/policy_static.go, with its words.
+Follows pkg/kubelet/cm/memorymanager/policy_static.go, with its messages.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from agent.common.plan import demand
 from agent.managers.model.cpus import NumaNode
-from agent.managers.model.memory_blocks import MemoryState, MemoryTable, NumaState
-from agent.managers.plan.memory_assignments import give
+from agent.managers.model.memory_blocks import Block, MemoryState, MemoryTable, NumaState
 from nodelib.errors import Invalid
 from nodelib.quantity import format_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryPolicy:
-    """`system`: bytes kept back, by node and kind."""
+    """`system`: bytes reserved for the system, by NUMA node and kind."""
 
     nodes: tuple[NumaNode, ...]
     system: Mapping[int, Mapping[str, int]]
 
 
 def memory_policy(
-    nodes: Iterable[NumaNode], told: Iterable[tuple[int, Mapping[str, int]]], reservation: Mapping[str, Decimal]
+    nodes: Iterable[NumaNode], reserved: Iterable[tuple[int, Mapping[str, int]]], reservation: Mapping[str, Decimal]
 ) -> MemoryPolicy:
-    """`told`: reservedMemory; `reservation`: what the node keeps back in all. Raises Invalid: the two must agree."""
+    """`reserved`: reservedMemory; `reservation`: the node's whole reservation. Raises Invalid when the two differ."""
     known = tuple(nodes)
     system: dict[int, dict[str, int]] = {node.id: {} for node in known}
     total: dict[str, int] = {}
-    for number, limits in told:
+    for number, limits in reserved:
         if number not in system:
             text = f"references a NUMA node {number} that does not exist on this machine"
             raise Invalid(f"the reserved memory configuration {text}")
@@ -54,19 +53,19 @@ def memory_policy(
 
 
 def first_state(policy: MemoryPolicy) -> MemoryState:
-    """Nothing is given."""
+    """The machine state before anything is assigned."""
     return MemoryState({node.id: _fresh(node, policy.system.get(node.id, {})) for node in policy.nodes})
 
 
 def checked(policy: MemoryPolicy, state: MemoryState) -> MemoryState:
-    """A state as it was kept, or the first one. Raises Invalid when it cannot be worked with."""
+    """The restored state if it is valid, or the first state if it is empty. Raises Invalid. Upstream: validateState."""
     expected = first_state(policy)
     if not state.nodes:
-        if state.held:
+        if state.assignments:
             raise Invalid("machine state can not be empty when it has memory assignments")
         return expected
     nodes = dict(expected.nodes)
-    for (uid, container), blocks in sorted(state.held.items()):
+    for (uid, container), blocks in sorted(state.assignments.items()):
         for block in blocks:
             if any(node not in nodes for node in block.nodes):
                 text = f"(pod: {uid}, container: {container}) the memory assignment uses the NUMA that does not exist"
@@ -74,13 +73,42 @@ def checked(policy: MemoryPolicy, state: MemoryState) -> MemoryState:
             if any(block.kind not in nodes[node].tables for node in block.nodes):
                 text = "the memory assignment uses memory resource that does not exist"
                 raise Invalid(f"(pod: {uid}, container: {container}) {text}")
-            give(nodes, block.nodes, block.kind, block.size)
+            reserve(nodes, block.nodes, block.kind, block.size)
     if not _alike(state.nodes, nodes):
         raise Invalid("the expected machine state is different from the real one")
     return state
 
 
+def reserve(nodes: dict[int, NumaState], on: tuple[int, ...], kind: str, size: int) -> None:
+    """Reserve `size` bytes in `nodes`, from each node of `on` as much as it has."""
+    for number in on:
+        node = nodes[number]
+        table = node.tables.get(kind)
+        part = min(size, table.free) if table is not None else 0
+        size -= part
+        tables = node.tables
+        if table is not None and part:
+            tables = {**tables, kind: replace(table, reserved=table.reserved + part, free=table.free - part)}
+        nodes[number] = NumaState(node.assignments + 1, tables, on)
+
+
+def free_block(nodes: dict[int, NumaState], block: Block) -> None:
+    """Free a reserved block in `nodes`. A node without any block leaves its group."""
+    size = block.size
+    for number in block.nodes:
+        node = nodes[number]
+        table = node.tables.get(block.kind)
+        part = min(size, table.reserved) if table is not None else 0
+        size -= part
+        tables = node.tables
+        if table is not None and part:
+            tables = {**tables, block.kind: replace(table, reserved=table.reserved - part, free=table.free + part)}
+        left = node.assignments - 1
+        nodes[number] = NumaState(left, tables, node.cells if left else (number,))
+
+
 def is_memory(kind: str) -> bool:
+    """memory or hugepages-*."""
     return kind == demand.MEMORY or kind.startswith(demand.HUGEPAGES_PREFIX)
 
 
@@ -99,7 +127,7 @@ def _table(total: int, system: int, elsewhere: int) -> MemoryTable:
 
 
 def _alike(one: Mapping[int, NumaState], other: Mapping[int, NumaState]) -> bool:
-    """The same machine with as much given. Which node of a group gave it depends on the order."""
+    """The same machine with as much assigned. Which node of a group serves a block depends on the order."""
     if one.keys() != other.keys():
         return False
     for number, node in one.items():

@@ -1,6 +1,6 @@
-"""cpuManagerPolicyOptions and topologyManagerPolicyOptions: which there are, what they exclude, upstream's words.
+"""cpuManagerPolicyOptions and topologyManagerPolicyOptions: which exist and which exclude each other.
 
-Follows policy_options.go of pkg/kubelet/cm/cpumanager and topologymanager, gates included.
+Follows policy_options.go of pkg/kubelet/cm/cpumanager and topologymanager, with its feature gates and messages.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class TopologyOptions:
 
 
 def cpu_options(given: Mapping[str, str], gates: Mapping[str, bool]) -> CpuOptions:
-    """`gates`: featureGates as configured. Raises Invalid."""
+    """`gates`: the configured featureGates. Raises Invalid."""
     found: dict[str, bool] = {}
     for name, text in sorted(given.items()):
         level = _LEVELS.get(name)

@@ -1,8 +1,8 @@
-"""Which CPUs to take of those that are free: as close to each other as can be, and where the least is left over.
+"""Which of the free CPUs to take: as close to each other as possible, and where the fewest stay free.
 
 Follows takeByTopologyNUMAPacked of pkg/kubelet/cm/cpumanager/cpu_assignment.go: whole NUMA nodes and sockets first
 (the bigger of the two before the smaller), then caches if they are preferred, whole cores, single threads; among
-equals the one with the fewest free CPUs, then the lowest number.
+equals the one with the fewest free CPUs, then the one with the lowest number.
 """
 
 from __future__ import annotations
@@ -14,40 +14,40 @@ from nodelib.errors import Invalid
 
 
 def take(topology: CpuTopology, free: Cpus, count: int, *, spread: bool = False, uncore: bool = False) -> Cpus:
-    """`count` of `free`. `spread`: on as many cores as can be; `uncore`: rather behind one cache.
+    """`count` of `free`. `spread`: on as many cores as possible; `uncore`: behind one last-level cache if possible.
 
-    Raises Invalid when there are not as many.
+    Raises Invalid when too few CPUs are free.
     """
-    taker = _Taker(topology, free, count, spread)
-    if taker.needed < 1:
+    accumulator = _Accumulator(topology, free, count, spread)
+    if accumulator.needed < 1:
         return frozenset()
     check_enough(free, count)
-    steps = [taker.take_whole_groups]
+    steps = [accumulator.take_whole_groups]
     if uncore:
-        steps.append(taker.take_caches)
+        steps.append(accumulator.take_caches)
     if not spread:
-        steps.append(taker.take_cores)
-    steps.append(taker.take_threads)
+        steps.append(accumulator.take_cores)
+    steps.append(accumulator.take_threads)
     for step in steps:
         step()
-        if taker.needed < 1:
-            return taker.taken
+        if accumulator.needed < 1:
+            return accumulator.taken
     raise Invalid("failed to allocate cpus")
 
 
 def check_enough(free: Cpus, count: int) -> None:
-    """Raises Invalid with upstream's words."""
+    """Raises Invalid with upstream's message."""
     if count > len(free):
         raise Invalid(f"not enough cpus available to satisfy request: requested={count}, available={len(free)}")
 
 
 def sorted_numas(topology: CpuTopology, free: Cpus) -> list[int]:
-    """NUMA nodes that have free CPUs, in the order in which they are taken from."""
-    return _Taker(topology, free, 0, False).numas()
+    """NUMA nodes that have free CPUs, in the order in which CPUs are taken from them."""
+    return _Accumulator(topology, free, 0, False).numas()
 
 
-class _Taker:
-    """What is still free and still needed."""
+class _Accumulator:
+    """The CPUs that are still free and the number still needed (upstream's cpuAccumulator)."""
 
     def __init__(self, topology: CpuTopology, free: Cpus, count: int, spread: bool) -> None:
         self._topology, self._free, self._spread = topology, free, spread
@@ -75,7 +75,7 @@ class _Taker:
                 self._take(whole)
 
     def take_caches(self) -> None:
-        """Whole ones, then the part of one that has all the rest."""
+        """Whole caches, then a part of one cache that has all the remaining CPUs."""
         for uncore in self._uncores():
             if self.needed >= self._topology.per_uncore:
                 self._take_whole_caches()
@@ -116,20 +116,20 @@ class _Taker:
     def numas(self) -> list[int]:
         if self._numa_first:
             return self._sorted("numa")
-        return _once(one for socket in self._sockets() for one in self._sorted("numa", "socket", socket))
+        return _unique(one for socket in self._sockets() for one in self._sorted("numa", "socket", socket))
 
     def _sockets(self) -> list[int]:
         if self._numa_first:
-            return _once(one for numa in self.numas() for one in self._sorted("socket", "numa", numa))
+            return _unique(one for numa in self.numas() for one in self._sorted("socket", "numa", numa))
         return self._sorted("socket")
 
     def _uncores(self) -> list[int]:
-        return _once(one for numa in self.numas() for one in self._sorted("uncore", "numa", numa))
+        return _unique(one for numa in self.numas() for one in self._sorted("uncore", "numa", numa))
 
     def _cores(self) -> list[int]:
         if self._numa_first:
-            return _once(one for socket in self._sockets() for one in self._sorted("core", "socket", socket))
-        return _once(one for numa in self.numas() for one in self._sorted("core", "numa", numa))
+            return _unique(one for socket in self._sockets() for one in self._sorted("core", "socket", socket))
+        return _unique(one for numa in self.numas() for one in self._sorted("core", "numa", numa))
 
     def _threads(self) -> list[int]:
         groups, order = ("socket", self._sockets()) if self._spread else ("core", self._cores())
@@ -137,7 +137,7 @@ class _Taker:
         return [cpu for one in order for cpu in sorted(members[one])]
 
     def _sorted(self, level: str, inside: str = "", which: int = 0) -> list[int]:
-        """Groups with free CPUs (those in one bigger group), the fullest first."""
+        """Groups with free CPUs, those with the fewest free CPUs first. `inside`, `which`: only in one larger group."""
         groups = self._topology.grouped(self._free, level)
         if inside:
             there = {cpu for cpu in self._free if getattr(self._topology.by_id[cpu], inside) == which}
@@ -150,5 +150,5 @@ class _Taker:
         self.needed -= len(cpus)
 
 
-def _once(found: Iterable[int]) -> list[int]:
+def _unique(found: Iterable[int]) -> list[int]:
     return list(dict.fromkeys(found))

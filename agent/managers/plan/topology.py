@@ -1,7 +1,7 @@
-"""The topology manager: of all NUMA nodes on which something could be, those where all of it is to be.
+"""The policies of the topology manager: they merge the hints of all managers into one NUMA affinity.
 
-Follows pkg/kubelet/cm/topologymanager/policy*.go. Upstream walks every combination of hints, which with eight nodes and
-three resources is millions; here combinations that come to the same are one (their order makes no difference).
+Follows pkg/kubelet/cm/topologymanager/policy*.go. Upstream walks every combination of hints, millions of them with
+eight nodes and three resources. Here combinations with the same outcome are looked at once.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _NO_PREFERENCE, _IMPOSSIBLE = (Hint(None, True),), (Hint(None, False),)
 
 @dataclass(frozen=True, slots=True)
 class TopologyPolicy:
-    """`name` is one of the three above; `scope`: what is to be on the same nodes, a container or a pod.
+    """`name` is one of the three above; `scope`: whether each container or the pod as a whole is aligned.
 
-    `distances`: the mean distance between the nodes of each set, where the closest ones are wanted.
+    `distances`: the mean distance between the nodes of each set, for the option prefer-closest-numa-nodes.
     """
 
     name: str
@@ -40,14 +40,14 @@ class TopologyPolicy:
 
     @property
     def guarantees(self) -> bool:
-        """What is admitted is on one node."""
+        """Whether all resources of an admitted container are on one node."""
         return self.name == SINGLE
 
 
 def topology_policy(
     name: str, scope: str, nodes: Sequence[NumaNode], options: TopologyOptions
 ) -> TopologyPolicy | None:
-    """None: policy none. Raises Invalid for a machine that this one cannot serve."""
+    """None: policy none. Raises Invalid for a machine that the policy does not support."""
     if name == "none":
         return None
     if options.closest and any(len(node.distances) < len(nodes) for node in nodes):
@@ -58,9 +58,9 @@ def topology_policy(
     return TopologyPolicy(name, scope, tuple(nodes), options, distances)
 
 
-def merged(policy: TopologyPolicy, told: Iterable[Hints]) -> tuple[Hint, bool]:
-    """Where all of it is to be, and whether that will do. `told`: of each manager."""
-    listed = _listed(told)
+def merge(policy: TopologyPolicy, provider_hints: Iterable[Hints]) -> tuple[Hint, bool]:
+    """The best affinity, and whether the pod may be admitted with it. `provider_hints`: those of each manager."""
+    listed = _filter_hints(provider_hints)
     if policy.name == SINGLE:
         listed = [tuple(one for one in hints if _is_single(one)) for hints in listed]
     best = _best(policy, listed)
@@ -69,9 +69,9 @@ def merged(policy: TopologyPolicy, told: Iterable[Hints]) -> tuple[Hint, bool]:
     return best, policy.name == BEST_EFFORT or best.preferred
 
 
-def _listed(told: Iterable[Hints]) -> list[tuple[Hint, ...]]:
+def _filter_hints(provider_hints: Iterable[Hints]) -> list[tuple[Hint, ...]]:
     found: list[tuple[Hint, ...]] = []
-    for hints in told:
+    for hints in provider_hints:
         if not hints:
             found.append(_NO_PREFERENCE)
         found.extend(hints[name] or _IMPOSSIBLE for name in sorted(hints))
@@ -84,14 +84,14 @@ def _is_single(hint: Hint) -> bool:
 
 def _best(policy: TopologyPolicy, listed: Sequence[tuple[Hint, ...]]) -> Hint:
     rank = _ranking(policy, listed)
-    # Whatever is preferred comes before all else: the many combinations are looked at only where nothing is.
+    # A preferred affinity always wins, so all combinations are computed only where there is none.
     preferred = [Hint(mask, True) for mask in _agreed(policy.everywhere, listed) if mask]
     found = preferred or [Hint(mask, False) for mask in _common(policy.everywhere, listed) if mask]
     return min(found, key=rank) if found else Hint(policy.everywhere, False)
 
 
 def _agreed(everywhere: Mask, listed: Sequence[tuple[Hint, ...]]) -> set[Mask]:
-    """The nodes that every resource prefers, or all for which any will do: such combinations are preferred."""
+    """Sets of nodes that every resource prefers or has no preference about: these combinations are preferred."""
     liked = [{one.affinity for one in hints if one.preferred} for hints in listed]
     named = set().union(*liked) - {None}
     found = {mask & everywhere for mask in named if mask and all(mask in one or None in one for one in liked)}
@@ -99,7 +99,7 @@ def _agreed(everywhere: Mask, listed: Sequence[tuple[Hint, ...]]) -> set[Mask]:
 
 
 def _common(everywhere: Mask, listed: Sequence[tuple[Hint, ...]]) -> set[Mask]:
-    """What all combinations come to: the nodes that all hints of one have."""
+    """The intersections of all combinations of one hint per resource."""
     found = {everywhere}
     for hints in listed:
         named = {everywhere if one.affinity is None else one.affinity for one in hints}
@@ -109,7 +109,7 @@ def _common(everywhere: Mask, listed: Sequence[tuple[Hint, ...]]) -> set[Mask]:
 
 
 def _ranking(policy: TopologyPolicy, listed: Sequence[tuple[Hint, ...]]) -> Callable[[Hint], tuple[object, ...]]:
-    """The least is the best: preferred; else as many nodes as the neediest resource needs, fewer rather than more."""
+    """Sort key, the lowest is the best: preferred hints, else those closest to the best non-preferred node count."""
     needs = [min((one.affinity.bit_count() for one in hints if one.affinity), default=0) for hints in listed]
     most = max(needs, default=0)
     distances = policy.distances
@@ -128,7 +128,7 @@ def _ranking(policy: TopologyPolicy, listed: Sequence[tuple[Hint, ...]]) -> Call
 
 
 def _distances(nodes: Sequence[NumaNode]) -> dict[Mask, float]:
-    """Of each set of nodes the mean distance between its nodes."""
+    """The mean distance between the nodes of each set of nodes."""
     index = {node.id: number for number, node in enumerate(nodes)}
     by_id = {node.id: node for node in nodes}
     found = {}

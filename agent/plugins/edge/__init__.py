@@ -1,0 +1,1 @@
+"""The sockets and their registration service, and gRPC to plugins: messages, calls, servers, rate limit."""

@@ -1,5 +1,6 @@
-"""The kubelet's plugin APIs as they are on the wire: field names and numbers of the .proto files of k8s.io/kubelet
-(pkg/apis) and of the CSI specification. tests/unit/agent/plugins/test_plugin_apis.py compares them with the originals.
+"""The kubelet's plugin APIs on the wire: the .proto files of k8s.io/kubelet (pkg/apis) and of the CSI specification.
+
+tests/unit/agent/plugins/test_plugin_apis.py compares the fields and their numbers with the originals.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How often a service of ours may be asked: a bucket of tokens, as upstream's (pkg/kubelet/apis/grpc/ratelimit.go)."""
+"""The rate limit of a gRPC service: a token bucket, as in upstream's pkg/kubelet/apis/grpc/ratelimit.go."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any
 import grpc
 import grpc.aio
 
-_REFUSAL = "rejected by rate limit"  # clients of upstream's compare the words too
+_REFUSAL = "rejected by rate limit"  # clients compare this text
 
 
 class TokenBucket:
-    """Holds `burst` tokens, full at first, and gains `rate` of them a second. `monotonic` tells seconds."""
+    """Holds `burst` tokens, is full at first and gains `rate` tokens a second. `monotonic()` in seconds."""
 
     def __init__(self, rate: float, burst: int, monotonic: Callable[[], float]) -> None:
         self._rate, self._burst, self._monotonic = rate, burst, monotonic
         self._tokens, self._since = float(burst), monotonic()
 
     def take(self) -> bool:
-        """One token, or nothing when less than one is there."""
+        """Take one token; False: there is less than one."""
         now = self._monotonic()
         self._tokens = min(self._burst, self._tokens + (now - self._since) * self._rate)
         self._since = now
@@ -30,7 +30,7 @@ class TokenBucket:
 
 
 class RateLimit(grpc.aio.ServerInterceptor):  # type: ignore[misc]
-    """Refuses calls for which the bucket has no token, before their handlers hear of them: RESOURCE_EXHAUSTED."""
+    """Refuses calls without a token as RESOURCE_EXHAUSTED, before their handlers run."""
 
     def __init__(self, bucket: TokenBucket) -> None:
         self._bucket = bucket

@@ -1,11 +1,11 @@
-"""The sockets under plugins_registry, and what their plugins are asked and told."""
+"""The sockets under plugins_registry, and the registration service of their plugins."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import stat
-from contextlib import ExitStack
+from dataclasses import dataclass
 
 from agent.common.edge.inotify import Inotify, Watch
 from agent.plugins.edge.apis import REGISTRATION
@@ -17,58 +17,74 @@ from nodelib.errors import NodewrightError, Temporary
 _INFO_LIMIT, _NOTIFY_LIMIT = 5.0, 5.0  # seconds
 _DEPTH = 4
 
+Inode = tuple[int, int]
+"""Device and inode number."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Watched:
+    inode: Inode
+    watch: Watch
+
 
 class PluginSockets:
-    """`folder` and what is below it. Make it inside the running loop; end it with close()."""
+    """The sockets in `folder` and below. Create it inside the running loop; end it with close()."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
         self._inotify = Inotify()
-        self._watches: dict[str, Watch] = {}
-        self._stack = ExitStack()
+        self._watched: dict[str, _Watched] = {}
 
     def close(self) -> None:
-        self._stack.close()
         self._inotify.close()
 
     async def scan(self) -> frozenset[SocketFile]:
-        """Every socket there is now; names with a dot in front are left out. Raises Temporary."""
-        try:
-            folders, sockets = await asyncio.to_thread(self._walk)
-        except OSError as error:
-            raise Temporary(str(error), obj=self._folder, step="look for plugins") from error
-        fresh = [folder for folder in folders if folder not in self._watches]
-        for folder in fresh:
+        """All sockets that exist now, except those whose name starts with a dot. Raises Temporary."""
+        while True:
             try:
-                self._watches[folder] = self._stack.enter_context(self._inotify.watch(folder))
-            except NodewrightError:
-                if folder == self._folder:
-                    raise
-        for folder in [folder for folder in self._watches if folder not in folders]:
-            del self._watches[folder]
-        # What came between the look and the watch has told nobody.
-        return await self.scan() if fresh else frozenset(sockets)
+                folders, sockets = await asyncio.to_thread(self._walk)
+            except OSError as error:
+                raise Temporary(str(error), obj=self._folder, step="look for plugins") from error
+            # A socket that was created after the walk and before the watch has caused no event: walk again.
+            if not self._watch_all(folders):
+                return frozenset(sockets)
 
-    async def wait(self, timeout: float) -> None:
-        """Until something changes below the folder, at most `timeout` seconds."""
-        waits = [asyncio.ensure_future(watch.wait(timeout)) for watch in self._watches.values()]
-        if not waits:
-            await asyncio.sleep(min(timeout, 1.0))
-            return
+    async def changed(self) -> None:
+        """Until something changes in one of the folders of the last scan."""
+        waits = [asyncio.ensure_future(one.watch.changed()) for one in self._watched.values()]
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for one in waits:
                 one.cancel()
 
-    def _walk(self) -> tuple[list[str], list[SocketFile]]:
+    def _watch_all(self, folders: dict[str, Inode]) -> bool:
+        """Watch exactly these folders; whether there is a new watch. Raises Temporary when the root has none."""
+        for path, known in list(self._watched.items()):
+            if known.watch.ended or folders.get(path) != known.inode:
+                known.watch.__exit__(None, None, None)
+                del self._watched[path]
+        added = False
+        for path, inode in folders.items():
+            if path in self._watched:
+                continue
+            try:
+                self._watched[path] = _Watched(inode, self._inotify.watch(path))
+            except NodewrightError:
+                # A folder that cannot be watched is still found by the scans that nothing has asked for.
+                if path == self._folder:
+                    raise
+            else:
+                added = True
+        return added
+
+    def _walk(self) -> tuple[dict[str, Inode], list[SocketFile]]:
         os.makedirs(self._folder, mode=0o750, exist_ok=True)
-        folders, sockets = [self._folder], []
-        for folder in folders:
-            for name in sorted(os.listdir(folder)):
+        folders: dict[str, Inode] = {self._folder: _inode(os.stat(self._folder))}
+        pending, sockets = [self._folder], list[SocketFile]()
+        for folder in pending:
+            for name in _names(folder):
                 path = f"{folder}/{name}"
-                if name.startswith("."):
-                    continue
                 try:
                     found = os.lstat(path)
                 except FileNotFoundError:
@@ -76,12 +92,24 @@ class PluginSockets:
                 if stat.S_ISSOCK(found.st_mode):
                     sockets.append(SocketFile(path, found.st_ino, found.st_mtime_ns))
                 elif stat.S_ISDIR(found.st_mode) and path.count("/") - self._folder.count("/") < _DEPTH:
-                    folders.append(path)
+                    folders[path] = _inode(found)
+                    pending.append(path)
         return folders, sockets
 
 
-class Registrars:
-    """The registration service of a plugin, called afresh each time."""
+def _inode(found: os.stat_result) -> Inode:
+    return found.st_dev, found.st_ino
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return sorted(name for name in os.listdir(folder) if not name.startswith("."))
+    except FileNotFoundError:  # removed since its parent was listed
+        return []
+
+
+class RegistrationClient:
+    """Calls the registration service of a plugin, over a new connection each time."""
 
     async def info(self, socket: SocketFile) -> PluginInfo:
         """Raises PluginError."""
@@ -94,7 +122,7 @@ class Registrars:
         )
 
     async def notify(self, socket: SocketFile, error: str) -> None:
-        """Tell the plugin that it is registered, or why not. Raises PluginError."""
+        """Notify the plugin that it is registered, or of the `error`. Raises PluginError."""
         fields = {"plugin_registered": not error, "error": error}
         await self._call(socket, "Registration.NotifyRegistrationStatus", fields, _NOTIFY_LIMIT)
 

@@ -1,4 +1,4 @@
-"""Calls to a plugin over its unix socket, and a server on one of our own."""
+"""Calls to a plugin over its unix socket, and servers on sockets of the agent."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from agent.common.model.errors import PluginError, PluginUnavailable
 from agent.plugins.edge.wire import Api, Call, Json
 from nodelib.errors import Temporary
 
-# A plugin that starts again is back within a second; the message size is upstream's for all kubelet plugins.
+# A restarted plugin is reconnected within a second. The message size is upstream's for all kubelet plugins.
 _OPTIONS = [
     ("grpc.max_receive_message_length", 16 * 1024 * 1024),
     ("grpc.max_send_message_length", 16 * 1024 * 1024),
@@ -26,7 +26,7 @@ _NO_ANSWER = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, gr
 
 
 class PluginClient:
-    """One plugin's socket. `name` is what errors call it, `metadata` goes with every call. End it with close()."""
+    """The connection to one plugin. Errors name it `name`; `metadata` is sent with every call. End it with close()."""
 
     def __init__(self, api: Api, name: str, socket: str, metadata: Sequence[tuple[str, str]] = ()) -> None:
         self.name, self.socket = name, socket
@@ -45,7 +45,7 @@ class PluginClient:
             raise self._translated(method, error) from error
 
     async def stream(self, method: str, fields: Mapping[str, Any]) -> AsyncIterator[Json]:
-        """Until the plugin ends it. Raises PluginError."""
+        """Answers until the plugin ends the stream. Raises PluginError."""
         call = self._api.calls[method]
         stub = self._channel.unary_stream(
             call.path, request_serializer=lambda given: call.encode(given), response_deserializer=call.decode
@@ -60,7 +60,7 @@ class PluginClient:
         await self._channel.close(grace=None)
 
     def _checked(self, call: Call, fields: Mapping[str, Any]) -> Mapping[str, Any]:
-        """grpc would turn a field that does not fit into an internal error without its name."""
+        """Encode once for a good error: grpc would report a bad field as an internal error without its name."""
         try:
             call.encode(fields)
         except (TypeError, ValueError) as error:
@@ -72,7 +72,7 @@ class PluginClient:
         message = error.details() or code.name
         step = method.partition(".")[2]
         if code in _NO_ANSWER:
-            action = f"See that the plugin runs and listens at {self.socket}; it is tried again."
+            action = f"Check that the plugin runs and listens at {self.socket}; the agent tries again."
             return PluginUnavailable(message, code=code.name, obj=self.name, step=step, action=action)
         return PluginError(message, code=code.name, obj=self.name, step=step)
 
@@ -82,21 +82,21 @@ async def serve(
     handlers: Sequence[grpc.GenericRpcHandler],
     interceptors: Sequence[grpc.aio.ServerInterceptor] = (),
 ) -> grpc.aio.Server:
-    """Listen at `socket`, for root only; what an earlier life left there is replaced. Raises Temporary."""
+    """Listen at `socket`, for root only; the socket of an earlier agent is replaced. Raises Temporary."""
     try:
-        await asyncio.to_thread(_make_room, socket)
+        await asyncio.to_thread(_remove_old_socket, socket)
         server = grpc.aio.server(interceptors=tuple(interceptors), options=_OPTIONS)
         server.add_generic_rpc_handlers(tuple(handlers))
         server.add_insecure_port(f"unix://{socket}")
         await server.start()
         os.chmod(socket, 0o600)
     except (OSError, RuntimeError) as error:
-        action = "See that its directory can be written and that no other kubelet listens there."
+        action = "Check that its directory is writable and that no other kubelet listens there."
         raise Temporary(str(error), obj=socket, step="listen", action=action) from error
     return server
 
 
-def _make_room(socket: str) -> None:
+def _remove_old_socket(socket: str) -> None:
     os.makedirs(os.path.dirname(socket), mode=0o750, exist_ok=True)
     try:
         if stat.S_ISSOCK(os.lstat(socket).st_mode):

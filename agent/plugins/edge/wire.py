@@ -1,15 +1,15 @@
-"""gRPC messages and services from a short description, so that no generated code is in the tree.
+"""gRPC messages and services built from a short description, so that the tree has no generated code.
 
-A description has one line a message and one a call:
+A description has one line for each message and for each call:
 
-    Device: ID string, health string, topology TopologyInfo      numbers count from 1
-    DynamicResource: claim_name string @2                        or are said
+    Device: ID string, health string, topology TopologyInfo      field numbers count from 1
+    DynamicResource: claim_name string @2                        or are given
     Request: paths [string], options {string}                    repeated; map<string, string>
     rpc Registration.Register RegisterRequest Empty
     rpc DevicePlugin.ListAndWatch Empty stream ListAndWatchResponse
 
-Enums are int32 and members of a oneof plain fields: on the wire they are the same (protobuf's encoding rules).
-Messages leave and enter as dicts with the proto's field names.
+Enums are int32 and members of a oneof are plain fields, which is the same on the wire (protobuf's encoding rules).
+Messages are passed as dicts with the field names of the .proto file.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _FIELD = re.compile(r"(\w+) (\[|\{)?(\w+)[]}]?(?: @(\d+))?$")
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One RPC: its path, and the classes of what goes in and comes out."""
+    """One RPC: its path, and the classes of its request and response."""
 
     path: str
     request: Any
@@ -55,7 +55,7 @@ class Call:
     streams: bool
 
     def encode(self, fields: Mapping[str, Any]) -> bytes:
-        """Raises TypeError or ValueError for a field that does not fit."""
+        """Raises TypeError or ValueError for a field that is unknown or of the wrong type."""
         return bytes(self.request(**fields).SerializeToString())
 
     def decode(self, data: bytes) -> Json:
@@ -88,7 +88,7 @@ class Api:
         return name, Call(path, self.messages[request], self.messages[rest[-1]], rest[0] == "stream")
 
     def handler(self, service: str, methods: Mapping[str, Unary | Stream]) -> grpc.GenericRpcHandler:
-        """The server side: `methods` by name take and give dicts; those that are missing answer UNIMPLEMENTED."""
+        """The server side: `methods` by name take and return dicts; missing ones answer UNIMPLEMENTED."""
         made = {name: _method(self.calls[f"{service}.{name}"], work) for name, work in methods.items()}
         return grpc.method_handlers_generic_handler(f"{self._package}.{service}", made)
 
@@ -117,9 +117,9 @@ def _describe(message: descriptor_pb2.DescriptorProto, fields: str, package: str
     for part in [part.strip() for part in fields.split(",") if part.strip()]:
         found = _FIELD.match(part)
         if found is None:
-            raise ValueError(f"{message.name}: {part!r} is no field")
-        name, shape, kind, said = found.groups()
-        number = int(said) if said else number + 1
+            raise ValueError(f"{message.name}: {part!r} is not a field")
+        name, shape, kind, given = found.groups()
+        number = int(given) if given else number + 1
         field = message.field.add(name=name, number=number, label=_Field.LABEL_REPEATED if shape else 1)
         if shape == "{":
             entry = message.nested_type.add(name=f"{name.title().replace('_', '')}Entry")

@@ -38,7 +38,7 @@ class Parts:
     cgroups: PodCgroups
     allocations: Allocations
     terminations: Terminations
-    exclusive: ResourceManagers
+    managers: ResourceManagers
     devices: DeviceManager
     claims: DraManager
     probes: Probes

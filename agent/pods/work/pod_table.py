@@ -75,7 +75,7 @@ class PodTable:
         uids = {pod.uid for pod in pods}
         self._arriving = set(uids)
         self._tell("api", uids)
-        self.parts.exclusive.keep({*uids, *self._workers, *self.parts.observer.uids()})
+        self.parts.managers.keep({*uids, *self._workers, *self.parts.observer.uids()})
         for number, pod in enumerate(in_order(pods, self.parts.observer.uids()), 1):
             try:
                 self.put(pod)
@@ -126,7 +126,7 @@ class PodTable:
                 worker.desire(self.parts.allocations.applied(pod), pod)
             worker.desire(None)
             # The scheduler has already given its room away, exclusive CPUs and memory included (PodRegistry.active).
-            self.parts.exclusive.release(pod.uid)
+            self.parts.managers.release(pod.uid)
             self.resizes.retry()
 
     def told(self, source: str, wanted: Collection[str] = ()) -> None:
@@ -157,7 +157,7 @@ class PodTable:
         await self.parts.observer.audited.wait()
         self.parts.allocations.keep(self._workers.keys())
         self.parts.terminations.keep(self._workers.keys())
-        self.parts.exclusive.keep(self._workers.keys())
+        self.parts.managers.keep(self._workers.keys())
         self.resizes.open()
         while True:
             try:
@@ -189,7 +189,7 @@ class PodTable:
         elif pod.source != "runtime" and not _is_terminal(pod):
             self.parts.allocations.admit(allocated)
             if worker.memory.seen.sandboxes:
-                self.parts.exclusive.adopt(allocated)
+                self.parts.managers.adopt(allocated)
             self.parts.startups.appeared(pod)
             worker.resize(resize_status.backfilled(pod.status))
         self._resume_termination(worker)
@@ -215,12 +215,12 @@ class PodTable:
         pod = worker.memory.pod
         if pod.source == "runtime" or pod.is_deleted or worker.memory.seen.sandboxes or _is_terminal(pod):
             return None
-        refused = self.parts.exclusive.admit(pod)
+        refused = self.parts.managers.admit(pod)
         if refused is not None:
             return refused
         refused, evictions = admission(pod, self._registry.active(), self._node())
         if refused is not None:
-            self.parts.exclusive.release(pod.uid)
+            self.parts.managers.release(pod.uid)
         for one in evictions:
             self.parts.events.emit(one.pod.raw, "Warning", one.reason, one.message)
             log.info("pod %s makes room for critical pod %s", one.pod.full_name, pod.full_name)
@@ -254,9 +254,9 @@ class PodTable:
         self._workers.pop(uid, None)
         self._unfit.discard(uid)
         self.parts.refreshes.forget(uid)
-        self.parts.allocations.forget(uid)
+        self.parts.allocations.remove(uid)
         self.parts.terminations.forget(uid)
-        self.parts.exclusive.forget(uid)
+        self.parts.managers.remove(uid)
         self.parts.startups.forget(uid)
         self.resizes.retry()
         self._registry.removed(uid)
@@ -270,7 +270,7 @@ class PodTable:
         log.info("pod %s (%s) is wanted by nobody: it is brought down", orphan.full_name, seen.uid)
         self._start(orphan)
         self._workers[seen.uid].desire(None)
-        self.parts.exclusive.release(seen.uid)
+        self.parts.managers.release(seen.uid)
 
     def _is_known(self, source: str) -> bool:
         """Everything that this source wants has been told; nobody tells of pods of a source that is no more."""

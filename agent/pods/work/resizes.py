@@ -87,8 +87,8 @@ class Resizes:
             worker.resize(resize_status.settled(memory.resize))
             return False
         others = [pod for pod in self._holders() if pod.uid != wanted.uid]
-        exclusive = self._parts.exclusive.resize_refusal(wanted, memory.pod)
-        refused = exclusive or refusal(wanted, others, self._node())
+        managers_refusal = self._parts.managers.resize_refusal(wanted, memory.pod)
+        refused = managers_refusal or refusal(wanted, others, self._node())
         generation = int(wanted.meta.get("generation") or 0)
         if refused is not None:
             state, news = resize_status.put_off(memory.resize, refused.reason, refused.message, generation, now)

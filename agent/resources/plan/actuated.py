@@ -10,7 +10,7 @@ from nodelib.quantity import format_bytes, format_milli, milli, value
 
 
 def sizes(resources: Json | None, whole: Json | None) -> Sizes:
-    """Of a container; a limit that it does not state is the pod's."""
+    """The sizes of a container. Where it has no limit of its own, the pod's limit counts."""
     requests, limits = (resources or {}).get("requests") or {}, (resources or {}).get("limits") or {}
     of_pod = (whole or {}).get("limits") or {}
     return Sizes(
@@ -22,7 +22,7 @@ def sizes(resources: Json | None, whole: Json | None) -> Sizes:
 
 
 def resources_of(given: Sizes, stated: Json | None) -> Json:
-    """ResourceRequirements with these sizes; what else is `stated` (huge pages, extended resources) stays."""
+    """ResourceRequirements with these sizes; all other resources of `stated` stay (huge pages, extended resources)."""
     found: Json = {}
     for side, cpu, memory in (
         ("requests", given.cpu_request, given.memory_request),
@@ -40,11 +40,11 @@ def resources_of(given: Sizes, stated: Json | None) -> Json:
 
 
 def after_start(actuated: Allocation, pod: Pod, container: Json) -> Allocation:
-    """A container of `pod`, as it is allocated, was made."""
+    """The actuated resources after a container of `pod` (as allocated) was created."""
     given = sizes(container.get("resources"), pod.spec.get("resources"))
     return after_update(actuated, container["name"], given, container.get("resources"))
 
 
 def after_update(actuated: Allocation, name: str, given: Sizes, stated: Json | None) -> Allocation:
-    """A running container was given these sizes."""
+    """The actuated resources after a running container got these sizes."""
     return replace(actuated, containers={**actuated.containers, name: resources_of(given, stated)})

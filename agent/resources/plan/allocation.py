@@ -1,9 +1,8 @@
-"""What a pod's containers are allocated, and whether a resize that is asked for can be.
+"""The resources that a pod is allocated, applied to its spec and compared with those that the spec wants.
 
-Follows pkg/kubelet/allocation (allocation_manager.go, handlers.go; KEP-1287): the spec says
-what is wanted, the allocation what this node has promised; everything below the pod table
-works on the pod as it is allocated. Only CPU and memory can differ, of all containers but
-ephemeral ones and of the pod as a whole.
+Follows pkg/kubelet/allocation (allocation_manager.go, handlers.go; KEP-1287): the spec says what is wanted, the
+allocation what this node has promised, and everything below the pod table works with the allocated pod. Only CPU and
+memory can differ, of all containers but ephemeral ones and of the pod as a whole.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ RESIZABLE = (Kind.INIT, Kind.MAIN)
 
 
 def allocation_of(pod: Pod) -> Allocation:
-    """The resources that the pod's spec states."""
+    """The resources of the pod's spec."""
     stated = {one["name"]: one.get("resources") or {} for _, one in pod.containers(*RESIZABLE)}
     return Allocation(stated, pod.spec.get("resources"))
 
 
 def same(one: Allocation, other: Allocation) -> bool:
-    """Equal amounts, however they are written. A container that only one of them knows makes no difference."""
+    """Whether the amounts are equal, however they are written. Containers that only one of them has are ignored."""
     if one is other or one == other:
         return True
     if not same_resources(one.whole, other.whole):
@@ -37,12 +36,12 @@ def same(one: Allocation, other: Allocation) -> bool:
 
 
 def same_resources(one: Json | None, other: Json | None) -> bool:
-    """Two ResourceRequirements with equal amounts; absent and empty are the same."""
+    """Whether two ResourceRequirements have equal amounts; absent and empty are the same."""
     return one == other or _numbers(one) == _numbers(other)
 
 
 def applied(pod: Pod, allocation: Allocation) -> Pod:
-    """The pod with the allocated resources in the place of the stated ones; `pod` itself when they are the same."""
+    """The pod with the allocated resources in its spec; `pod` itself when they are the same."""
     if same(allocation_of(pod), allocation):
         return pod
     spec = dict(pod.spec)
@@ -56,9 +55,9 @@ def applied(pod: Pod, allocation: Allocation) -> Pod:
 
 
 def pending_order(waiting: Iterable[tuple[Pod, Pod, float]]) -> list[Pod]:
-    """Of (wanted, allocated, pending since): the order in which they are tried.
+    """The order in which pending resizes are tried, from (wanted, allocated, pending since in wall seconds).
 
-    First what asks for no more than it has, then by priority, then Guaranteed pods, then who waits longest.
+    First those that do not grow, then by priority, then Guaranteed pods, then those that wait longest.
     """
 
     def key(entry: tuple[Pod, Pod, float]) -> tuple[bool, int, bool, float]:
@@ -70,13 +69,13 @@ def pending_order(waiting: Iterable[tuple[Pod, Pod, float]]) -> list[Pod]:
 
 
 def grows(wanted: Pod, allocated: Pod) -> bool:
-    """The pod asks for more CPU or memory than it has been allocated."""
+    """Whether the pod wants more CPU or memory than it is allocated."""
     new, old = demand.pod_requests(wanted), demand.pod_requests(allocated)
     return any(new.get(name, demand.ZERO) > old.get(name, demand.ZERO) for name in (CPU, MEMORY))
 
 
 def shrank(before: Pod, now: Pod) -> bool:
-    """What the node counts for the pod has become less: others may fit now."""
+    """Whether the pod counts for less on this node now, so that others may fit."""
     old, new = demand.counted_requests(before), demand.counted_requests(now)
     return any(new.get(name, demand.ZERO) < old.get(name, demand.ZERO) for name in (CPU, MEMORY))
 

@@ -1,4 +1,4 @@
-"""What a pod's cgroup has, from the text of its files (pkg/kubelet/cm: GetPodCgroupConfig)."""
+"""The limits of a pod's cgroup, parsed from its files (GetPodCgroupConfig of pkg/kubelet/cm)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ USE_FILES = {1: "memory.usage_in_bytes", 2: "memory.current"}
 
 
 def limits_read(version: int, texts: Mapping[str, str], shares: int | None) -> Limits:
-    """`texts` by file name. v2 has no shares: `shares` are those that its weight was made from."""
+    """`texts` by file name. `shares`: v2 has none, so these are the ones that its weight was computed from."""
     if version == 2:
         quota, _, period = texts.get("cpu.max", "max 100000").partition(" ")
         return Limits(

@@ -1,8 +1,8 @@
-"""Cgroup names and numbers: where a pod's cgroup is and what is written into it, v1 and v2.
+"""Cgroup names and numbers: where a pod's cgroup is and what is written into it, for v1 and v2.
 
-Follows pkg/kubelet/cm (helpers_linux.go, cgroup_manager_linux.go, qos and node container managers)
-and kuberuntime_container_linux.go. A write is (controller, file, text); resources/edge.py carries it
-out. CPU time in microseconds, memory in bytes.
+Follows pkg/kubelet/cm (helpers_linux.go, cgroup_manager_linux.go, qos and node container managers) and
+kuberuntime_container_linux.go. A write is (controller, file, text), which resources/edge.py carries out. CPU time in
+microseconds, memory in bytes.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ def _microseconds(duration: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What the node's configuration says about pod cgroups. `pids` -1: no limit per pod.
+    """The node's configuration of pod cgroups. `pids` -1: no limit per pod.
 
-    `group_oom_kill`: singleProcessOOMKill was set to false in so many words.
+    `group_oom_kill`: singleProcessOOMKill was set to false explicitly.
     """
 
     root: Annotated[str, config("cgroupRoot", convert=_root)] = "/"
@@ -60,25 +60,25 @@ class Policy:
     group_oom_kill: Annotated[bool, config("singleProcessOOMKill", convert=lambda alone: alone is False)] = False
 
     def of(self, *, throttled: bool) -> Policy:
-        """The same for a pod whose CPU limits are kept by a quota, or by CPUs of its own."""
+        """The same policy for one pod: not `throttled` pods have exclusive CPUs and so no CPU quota."""
         return self if throttled else replace(self, cpu_quota=False)
 
 
 def shares(milli_cpu: int) -> int:
-    """CFS shares of a CPU request in thousandths of a core; the least ones for a request of 0."""
+    """CFS shares of a CPU request in thousandths of a core; the minimum for a request of 0."""
     return max(MIN_SHARES, min(MAX_SHARES, milli_cpu * SHARES_PER_CPU // 1000))
 
 
 def quota(milli_cpu: int, period: int) -> int:
-    """CFS quota of a CPU limit; 0 means none was given."""
+    """CFS quota of a CPU limit in thousandths of a core; 0: there is no limit."""
     return max(MIN_QUOTA, milli_cpu * period // 1000) if milli_cpu else 0
 
 
 def weight(cpu_shares: int) -> int:
     """cpu.weight of v2 for v1 shares by the curve of crun, and of runc since 1.3.2: 1024 -> 100, 262144 -> 10000.
 
-    Upstream's kubelet still maps its own cgroups linearly (1024 -> 39), so that a pod weighs less than
-    its one container; here both use the same curve.
+    Upstream's kubelet still converts linearly for its own cgroups (1024 -> 39), so that a pod weighs less than its only
+    container. Here both use the same curve.
     """
     if cpu_shares <= MIN_SHARES:
         return 1
@@ -93,11 +93,11 @@ def hugepage_size_text(size: int) -> str:
     for power, unit in ((30, "GB"), (20, "MB"), (10, "KB")):
         if size >= 1 << power and size % (1 << power) == 0:
             return f"{size >> power}{unit}"
-    raise Invalid(f"{size} bytes is no huge page size", step="read huge pages")
+    raise Invalid(f"{size} bytes is not a huge page size", step="read huge pages")
 
 
 def hugepages(listed: Mapping[str, Decimal]) -> dict[int, int]:
-    """Page size -> bytes, of the hugepages-* entries."""
+    """Page size -> bytes of the hugepages-* entries."""
     found: dict[int, int] = {}
     for name, amount in listed.items():
         if name.startswith(res.HUGEPAGES_PREFIX):
@@ -107,7 +107,7 @@ def hugepages(listed: Mapping[str, Decimal]) -> dict[int, int]:
 
 
 def limits_of_pod(pod: Pod, policy: Policy) -> Limits:
-    """The pod level cgroup (ResourceConfigForPod): a limit only where every container has one, or the pod itself."""
+    """The pod-level cgroup (ResourceConfigForPod). It has a limit only if the pod or all of its containers have one."""
     requests, limits = res.pod_requests(pod), res.pod_limits(pod)
     huge = hugepages(requests)
     pids = policy.pids if policy.pids > 0 else None
@@ -128,7 +128,7 @@ def limits_of_pod(pod: Pod, policy: Policy) -> Limits:
 
 
 def limits_of_node(allocatable: Mapping[str, Decimal]) -> Limits:
-    """kubepods: what is left for pods after the reservations (node_container_manager_linux.go)."""
+    """kubepods: what remains for pods after the reservations (node_container_manager_linux.go)."""
     memory, pids = allocatable.get(res.MEMORY), allocatable.get(res.PIDS)
     return Limits(
         cpu_shares=shares(_milli(allocatable.get(res.CPU, res.ZERO))),
@@ -139,7 +139,7 @@ def limits_of_node(allocatable: Mapping[str, Decimal]) -> Limits:
 
 
 def limits_of_qos(burstable: Iterable[Pod], hugepage_sizes: Iterable[int]) -> dict[Qos, Limits]:
-    """The two class cgroups: burstable weighs what its pods ask for, besteffort the least; huge pages unbounded."""
+    """The two QoS cgroups: burstable has the shares of all its pods, besteffort the minimum, both all huge pages."""
     asked = sum((res.pod_requests(pod).get(res.CPU, res.ZERO) for pod in burstable), res.ZERO)
     free = dict.fromkeys(hugepage_sizes, _UNBOUNDED_HUGEPAGES)
     return {
@@ -149,7 +149,7 @@ def limits_of_qos(burstable: Iterable[Pod], hugepage_sizes: Iterable[int]) -> di
 
 
 def root_name(policy: Policy) -> Name:
-    """The cgroup under which all pods are."""
+    """The cgroup of all pods."""
     given = tuple(part for part in policy.root.split("/") if part)
     if policy.driver == "systemd" and given and given[-1].endswith(".slice"):
         given = tuple(part.replace("_", "-") for part in given[-1].removesuffix(".slice").split("-"))
@@ -157,13 +157,13 @@ def root_name(policy: Policy) -> Name:
 
 
 def qos_name(policy: Policy, quality: Qos) -> Name:
-    """Guaranteed pods are directly under the root."""
+    """The parent of the pods of a QoS class. Guaranteed pods are directly under the root."""
     root = root_name(policy)
     return root if quality is Qos.GUARANTEED else (*root, quality.value.lower())
 
 
 def pod_name(policy: Policy, pod: Pod) -> Name:
-    """Raises Invalid for a UID that cannot be part of a path (static pods choose their own)."""
+    """Raises Invalid for a UID that cannot be part of a path (static pods can choose their own)."""
     uid = pod.uid
     if not uid or "/" in uid or "_" in uid or "\0" in uid or len(uid) > 200 or not uid.isprintable():
         raise Invalid(
@@ -189,13 +189,13 @@ def cri_parent(path: str, driver: str) -> str:
 
 
 def uid_of(leaf: str, driver: str) -> str | None:
-    """The pod UID in the last part of a cgroup path, None when it is no pod's."""
+    """The pod UID in the last part of a cgroup path; None: it is not a pod's cgroup."""
     last = leaf.removesuffix(".slice").rsplit("-", 1)[-1].replace("_", "-") if driver == "systemd" else leaf
     return last.removeprefix(POD_PREFIX) if last.startswith(POD_PREFIX) and last != POD_PREFIX else None
 
 
 def writes(limits: Limits, version: int, hugepage_sizes: Iterable[int]) -> list[Write]:
-    """The files to write, in an order that the kernel accepts. Huge page sizes not asked for get 0."""
+    """The files to write, in an order that the kernel accepts. Huge page sizes that are not requested get 0."""
     found = _v2(limits) if version == 2 else _v1(limits)
     suffix = "max" if version == 2 else "limit_in_bytes"
     for size in sorted(hugepage_sizes):
@@ -205,7 +205,7 @@ def writes(limits: Limits, version: int, hugepage_sizes: Iterable[int]) -> list[
 
 
 def slice_properties(limits: Limits, version: int) -> list[str]:
-    """The same as systemd unit properties (systemd.resource-control(5))."""
+    """The limits as systemd unit properties (systemd.resource-control(5))."""
     found = []
     if limits.cpu_shares is not None:
         found.append(f"CPUWeight={weight(limits.cpu_shares)}" if version == 2 else f"CPUShares={limits.cpu_shares}")
@@ -249,7 +249,7 @@ def _v2(limits: Limits) -> list[Write]:
 
 
 def _declared(pod: Pod, name: str) -> bool:
-    """Every container has a limit for it, or the pod as a whole."""
+    """Whether the pod as a whole or every container has a limit for the resource."""
     if res.pod_level(pod, "limits").get(name):
         return True
     kinds = (Kind.INIT, Kind.MAIN)
@@ -266,9 +266,9 @@ def _whole(amount: Decimal) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What the numbers of a container depend on. `hugepage_sizes` in bytes.
+    """What the limits of containers depend on. `memory` and `hugepage_sizes` in bytes.
 
-    `single_process_oom_kill` None: upstream's default, which is to kill the whole container on v2.
+    `single_process_oom_kill` None: upstream's default, which kills the whole container on v2.
     """
 
     memory: int
@@ -279,7 +279,7 @@ class Machine:
 
 
 def container_resources(pod: Pod, container: Json, policy: Policy, machine: Machine) -> Json:
-    """CRI LinuxContainerResources; the pod's limit where a container has none."""
+    """CRI LinuxContainerResources. Where the container has no limit, the pod's limit counts."""
     limits = res.container_amounts(container, "limits")
     requests = res.container_amounts(container, "requests")
     whole = res.pod_level(pod, "limits")
@@ -288,7 +288,7 @@ def container_resources(pod: Pod, container: Json, policy: Policy, machine: Mach
     found = _linux(requests.get(res.CPU), cpu_limit, memory_limit, policy)
     found["oom_score_adj"] = res.oom_score_adj(pod, container, machine.memory)
     if memory_limit and machine.swap.limits and machine.cgroup_version == 1:
-        # Memory and swap together: no swap beyond the memory.
+        # The limit is for memory and swap together, so no swap can be used.
         found["memory_swap_limit_in_bytes"] = found["memory_limit_in_bytes"]
     huge = {**hugepages(whole), **hugepages(limits)}
     if machine.hugepage_sizes:
@@ -300,14 +300,14 @@ def container_resources(pod: Pod, container: Json, policy: Policy, machine: Mach
         unified = {"memory.high": "max"}
         if machine.swap.limits:
             unified["memory.swap.max"] = str(most_swap(pod, container, machine.swap))
-        if not machine.single_process_oom_kill:  # None on v2: all of it
+        if not machine.single_process_oom_kill:  # None means false on v2
             unified["memory.oom.group"] = "1"
         found["unified"] = unified
     return found
 
 
 def sandbox_resources(pod: Pod, policy: Policy) -> tuple[Json, Json]:
-    """(overhead, resources) of CRI LinuxPodSandboxConfig: the runtime's own part, and what the containers may use."""
+    """(overhead, resources) of CRI LinuxPodSandboxConfig: the runtime's overhead, and what the containers may use."""
     overhead = res.amounts(pod.spec.get("overhead"))
     requests, limits = res.pod_requests(pod, overhead=False), res.pod_limits(pod, overhead=False)
     return _sandbox_part(overhead, overhead, policy) if overhead else {}, _sandbox_part(requests, limits, policy)
@@ -318,7 +318,7 @@ def _sandbox_part(requests: Amounts, limits: Amounts, policy: Policy) -> Json:
 
 
 def _linux(cpu_request: Decimal | None, cpu_limit: Decimal, memory_limit: Decimal, policy: Policy) -> Json:
-    """A request that is not given is the limit, as the API server defaults it too."""
+    """A missing request is the limit, which is the API server's default as well."""
     part: Json = {"cpu_shares": shares(_milli(cpu_limit if cpu_request is None else cpu_request))}
     if memory_limit:
         part["memory_limit_in_bytes"] = _whole(memory_limit)

@@ -1,7 +1,7 @@
-"""The text of allocated_pods_state and actuated_pods_state, the same as upstream's kubelet writes.
+"""The text of allocated_pods_state and actuated_pods_state, as upstream's kubelet writes it.
 
 Follows pkg/kubelet/allocation/state (checkpoint.go) and pkg/kubelet/checkpointmanager/checksum:
-either agent takes up the node that the other has left.
+either agent can continue with the files of the other.
 """
 
 from __future__ import annotations
@@ -33,15 +33,17 @@ def encode(entries: Mapping[str, Allocation]) -> str:
 
 
 def decode(text: str) -> dict[str, Allocation]:
-    """Raises Invalid for what neither agent has written whole."""
+    """Raises Invalid for a corrupted file or one of another shape."""
     try:
         outer = json.loads(text)
-        data, told = outer["data"], int(outer["checksum"])
-        if checksum(data) != told:
-            raise Invalid(f"its checksum is {told}, that of its content {checksum(data)}", step="read checkpoint")
+        data, recorded = outer["data"], int(outer["checksum"])
+        if checksum(data) != recorded:
+            raise Invalid(
+                f"its checksum is {recorded}, but that of its content is {checksum(data)}", step="read checkpoint"
+            )
         return {uid: _allocation(entry) for uid, entry in (json.loads(data).get("entries") or {}).items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise Invalid(f"it is no checkpoint: {type(error).__name__}: {error}", step="read checkpoint") from error
+        raise Invalid(f"this is not a checkpoint: {type(error).__name__}: {error}", step="read checkpoint") from error
 
 
 def checksum(data: str) -> int:

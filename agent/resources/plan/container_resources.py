@@ -1,4 +1,4 @@
-"""CPU and memory of a container as its cgroup has them, in the words of the spec where they mean the same."""
+"""CPU and memory of a container for its status, from its cgroup but written as in the spec where that is the same."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from agent.common.model.pods import ContainerState, Json, RunState
 from agent.resources.plan import cgroups
 from nodelib import quantity
 
-_MIN_LIMIT = 10  # thousandths of a CPU: a smaller one makes the same quota
+_MIN_LIMIT = 10  # thousandths of a CPU; smaller limits give the same quota
 
 
 def shown_resources(wanted: Json, seen: ContainerState, in_force: Json | None = None) -> Json:
-    """`resources` of a ContainerStatus: what is allocated, corrected by what the runtime reports while it runs.
+    """`resources` of a ContainerStatus: the allocated ones, corrected by what the runtime reports while it runs.
 
-    No cgroup knows a memory request: that one is as it was last put in force. Upstream:
-    convertContainerStatusResources in pkg/kubelet/kubelet_pods.go.
+    Cgroups have no memory request, so the one last put in force is shown. Upstream: convertContainerStatusResources in
+    pkg/kubelet/kubelet_pods.go.
     """
     shown: Json = {key: dict(wanted[key]) for key in ("limits", "requests") if wanted.get(key)}
     if wanted.get("claims"):
@@ -53,7 +53,7 @@ def _request(text: str, shares: int) -> str:
 
 
 def _limit(text: str, quota: int, period: int) -> str:
-    # A limit of 0 is none where a cgroup is written; here there is a quota, and 0 stands for the least.
+    # A limit of 0 means no quota when a cgroup is written. Here there is a quota, so 0 stands for the least one.
     if (cgroups.quota(quantity.milli(text), period) or cgroups.MIN_QUOTA) == quota:
         return text
     return quantity.format_milli(quota * 1000 // period)

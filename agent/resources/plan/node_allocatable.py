@@ -1,4 +1,4 @@
-"""Which cgroups beside the pods' are bounded, and by what (pkg/kubelet/cm/node_container_manager_linux.go)."""
+"""Limits of the system cgroups beside the pods' (pkg/kubelet/cm/node_container_manager_linux.go)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agent.resources.plan import cgroups
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """A reservation as configured: `key` of enforceNodeAllocatable, resources as quantities, the cgroup's path."""
+    """A configured reservation: `key` of enforceNodeAllocatable, resources as quantities, the cgroup's path."""
 
     key: str
     resources: Mapping[str, str]
@@ -21,7 +21,7 @@ class Reservation:
 
 @dataclass(frozen=True, slots=True)
 class Reserved:
-    """A cgroup that exists already, and what is written into it (with the systemd driver: set on its slice)."""
+    """An existing cgroup and its limits, as writes and (with the systemd driver) as properties of its slice."""
 
     key: str
     path: str
@@ -30,7 +30,7 @@ class Reserved:
 
 
 def reserved(enforce: Collection[str], reservations: Collection[Reservation], version: int) -> tuple[Reserved, ...]:
-    """Those that enforceNodeAllocatable names; with "-compressible" only their CPU."""
+    """The reservations that enforceNodeAllocatable names; with "-compressible" only their CPU."""
     found = []
     for one in reservations:
         compressible = f"{one.key}-compressible" in enforce

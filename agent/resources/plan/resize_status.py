@@ -1,4 +1,4 @@
-"""What a pod's status and events say of a resize: two conditions, and the resources of the pod as a whole.
+"""A resize in a pod's status and events: its two conditions, and the resources of the pod as a whole.
 
 Follows pkg/kubelet/status/status_manager.go (PodResizePending, PodResizeInProgress),
 pkg/kubelet/events/resize.go and convertToAPIPodLevelResourcesStatus of kubelet_pods.go.
@@ -24,7 +24,7 @@ _LEAST_SHARES = 2
 
 
 def put_off(state: ResizeState, reason: str, message: str, generation: int, now: float) -> tuple[ResizeState, bool]:
-    """The resize cannot be allocated; whether that is news. Everything but Infeasible is tried again."""
+    """The resize cannot be allocated; also whether that is news. Everything but Infeasible is tried again."""
     reason = INFEASIBLE if reason == INFEASIBLE else DEFERRED
     old = state.pending
     news = old is None or (old.reason, old.generation) != (reason, generation)
@@ -32,24 +32,24 @@ def put_off(state: ResizeState, reason: str, message: str, generation: int, now:
 
 
 def settled(state: ResizeState) -> ResizeState:
-    """What is wanted is what is allocated."""
+    """No resize is pending: what is wanted is allocated."""
     return replace(state, pending=None)
 
 
 def allocated(generation: int, now: float) -> ResizeState:
-    """A new allocation: errors of an older one are forgotten."""
+    """The resize was allocated; errors of an older one are dropped."""
     return ResizeState(progress=_condition(None, "", "", generation, now))
 
 
 def under_way(state: ResizeState, generation: int, now: float) -> ResizeState:
-    """Allocated and not in force yet; a condition that is there already stays as it is."""
+    """The allocated resources are not in force yet. A condition that is set already stays."""
     if state.progress is not None:
         return state
     return replace(state, progress=_condition(None, "", "", generation, now))
 
 
 def failed(state: ResizeState, message: str, generation: int, now: float) -> tuple[ResizeState, bool]:
-    """A try to bring it into force failed; whether that is news. The generation of the condition stays."""
+    """An attempt to put it in force failed; also whether that is news. The condition keeps its generation."""
     old = state.progress
     kept = old.generation if old is not None else generation
     news = old is None or (old.reason, old.message) != (ERROR, message)
@@ -57,13 +57,13 @@ def failed(state: ResizeState, message: str, generation: int, now: float) -> tup
 
 
 def backfilled(status: Json) -> ResizeState:
-    """What an agent that has just started knows of it: the conditions in the API."""
+    """The state that a restarted agent takes from the conditions in the API."""
     found = {one.get("type"): one for one in status.get("conditions") or []}
     return ResizeState(_restored(found.get(PENDING)), _restored(found.get(IN_PROGRESS)))
 
 
 def conditions(state: ResizeState) -> list[Json]:
-    """As the status has them."""
+    """The conditions for the pod's status."""
     return [
         {
             "type": kind,
@@ -80,7 +80,7 @@ def conditions(state: ResizeState) -> list[Json]:
 
 
 def event_message(head: str, pod: Pod, generation: int, error: str = "") -> str:
-    """`head`, and what each container asks for as JSON: the text of ResizeStarted and its like."""
+    """The message of ResizeStarted and similar events: `head` and the resources of each container as JSON."""
     summary: Json = {}
     for kind, field in ((Kind.INIT, "initContainers"), (Kind.MAIN, "containers")):
         listed = [
@@ -95,7 +95,7 @@ def event_message(head: str, pod: Pod, generation: int, error: str = "") -> str:
 
 
 def pod_resources(pod: Pod, phase: str, limits: Limits | None) -> Json:
-    """status.resources: what the pod's cgroup has while it runs, what it is allocated before."""
+    """status.resources: from the pod's cgroup while it runs, otherwise what it is allocated."""
     stated = pod.spec.get("resources") or {}
     asked = {name: shown(name, amount) for name, amount in demand.pod_requests(pod).items()}
     if phase != "Running" or limits is None:
@@ -116,12 +116,12 @@ def pod_resources(pod: Pod, phase: str, limits: Limits | None) -> Json:
 
 
 def shown(name: str, amount: Decimal) -> str:
-    """An amount as the API server would write it: it is compared with what comes back."""
+    """An amount as the API server writes it, because it is compared with what comes back."""
     return format_milli(milli(str(amount))) if name == CPU else format_exact(amount)
 
 
 def _set_cpu_request(requests: Json, asked: Json, found: int) -> None:
-    # Shares are coarse: what was asked for stays when it makes the same number.
+    # Shares are coarse: the requested amount is kept if it gives the same number.
     for text in (requests.get(CPU), asked.get(CPU)):
         if text is not None and shares(milli(text)) == found:
             requests[CPU] = text

@@ -1,7 +1,6 @@
 """How much swap a container may use (KEP-2400; kuberuntime_container_linux.go GetContainerSwapBehavior).
 
-Only where the pod is Burstable and the container could use more memory than it asked for, and on
-cgroup v2 alone; nobody else swaps.
+Only on cgroup v2, and only in Burstable pods whose container may use more memory than it requests.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ LIMITED = "LimitedSwap"
 
 @dataclass(frozen=True, slots=True)
 class Swap:
-    """`limits`: the memory controller can limit it; `behavior` of the configuration; `total` and `memory` in bytes."""
+    """`limits`: the memory controller can limit swap; `behavior`: memorySwap.swapBehavior; `total`, `memory`: bytes."""
 
     limits: bool = False
     behavior: str = ""
@@ -25,7 +24,7 @@ class Swap:
 
 
 def most(pod: Pod, container: Json, swap: Swap) -> int:
-    """Bytes: as much of the node's swap as the container's request is of its memory."""
+    """Bytes: the container's share of the node's swap is that of its memory request in the node's memory."""
     requests, limits = (demand.container_amounts(container, side) for side in ("requests", "limits"))
     asked, bound = requests.get(demand.MEMORY, demand.ZERO), limits.get(demand.MEMORY, demand.ZERO)
     if swap.behavior != LIMITED or demand.is_critical(pod) or demand.qos_class(pod) is not demand.Qos.BURSTABLE:

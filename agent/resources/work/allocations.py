@@ -1,8 +1,7 @@
-"""What all pods of the node were allocated and what of it is in force: in memory, and in two checkpoints.
+"""What all pods of the node are allocated and what of it is in force (actuated), in memory and in two checkpoints.
 
-The spec of a pod may have been changed while no agent ran, and a resize may have been cut
-short: only these files tell then what containers have. Written soon after a change, and
-before anything is done that could not be told afterwards (save()).
+A pod's spec can change while no agent is running, and a resize can be interrupted. Only these files say then what
+containers have. They are written soon after a change, and by save() before anything that could not be reconstructed.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ from nodelib.errors import Invalid, NodewrightError
 
 log = logging.getLogger(__name__)
 
-_PAUSE = 1.0  # seconds in which changes are gathered into one write
+_PAUSE = 1.0  # seconds in which changes are collected for one write
 _LONGEST_PAUSE = 30.0
 
 
 class Allocations:
-    """load() first; run() writes what has changed until cancelled."""
+    """Call load() first; run() writes changes until cancelled."""
 
     def __init__(self, files: CheckpointStore, clock: Clock) -> None:
         self._files, self._clock = files, clock
@@ -36,14 +35,19 @@ class Allocations:
         self._writing = asyncio.Lock()
 
     async def load(self) -> None:
-        """What was saved last. A file that cannot be understood is kept aside: its pods count as their specs say."""
+        """Read the checkpoints. An unreadable file is renamed, and its pods then have what their specs say."""
         for name in self._entries:
             text = await self._files.read(name)
             try:
                 self._entries[name] = checkpoint.decode(text) if text is not None else {}
             except Invalid as error:
                 kept = await self._files.set_aside(name)
-                log.warning("%s is not used (kept as %s): %s; running pods count as their specs say", name, kept, error)
+                log.warning(
+                    "%s cannot be used (kept as %s): %s; running pods count as their specs say",
+                    name,
+                    kept,
+                    error,
+                )
 
     def allocated(self, uid: str) -> Allocation | None:
         return self._entries[checkpoint.ALLOCATED].get(uid)
@@ -52,7 +56,7 @@ class Allocations:
         return self._entries[checkpoint.ACTUATED].get(uid)
 
     def applied(self, pod: Pod) -> Pod:
-        """The pod as it is allocated; itself when that is what it states, or nothing is known of it."""
+        """The pod with its allocated resources; unchanged if they are those of its spec or not known."""
         known = self.allocated(pod.uid)
         return pod if known is None else allocation.applied(pod, known)
 
@@ -62,7 +66,7 @@ class Allocations:
         return pod if known is None else allocation.applied(pod, known)
 
     def admit(self, pod: Pod) -> None:
-        """The node takes the pod as it is; what is already known of it holds."""
+        """The pod is admitted with the resources of its spec. Known allocations stay."""
         stated = allocation.allocation_of(pod)
         if self.allocated(pod.uid) is None:
             self._set(checkpoint.ALLOCATED, pod.uid, stated)
@@ -86,24 +90,24 @@ class Allocations:
             self._set(checkpoint.ACTUATED, uid, actuated.after_update(known, name, given, stated))
 
     def sized(self, uid: str, whole: Json | None) -> None:
-        """The pod's own cgroup has the resources that the pod states as a whole."""
+        """The pod's own cgroup now has the pod-level resources `whole`."""
         known = self.actuated(uid)
         if known is not None:
             self._set(checkpoint.ACTUATED, uid, Allocation(known.containers, whole))
 
-    def forget(self, uid: str) -> None:
-        """The pod is gone. Not worth a write: see keep()."""
+    def remove(self, uid: str) -> None:
+        """The pod is gone. That alone is not worth a write: see keep()."""
         for entries in self._entries.values():
             entries.pop(uid, None)
 
     def keep(self, uids: Collection[str]) -> None:
-        """Forget all other pods."""
+        """Remove all pods but these."""
         for entries in self._entries.values():
             for uid in [uid for uid in entries if uid not in uids]:
                 del entries[uid]
 
     async def save(self) -> None:
-        """Return when all that is known is on disk. Raises Temporary."""
+        """Return when everything is on disk. Raises Temporary."""
         async with self._writing:
             for name in sorted(self._changed):
                 self._changed.discard(name)
@@ -114,7 +118,7 @@ class Allocations:
                     raise
 
     async def run(self) -> None:
-        """Until cancelled: write what has changed, changes of a second together."""
+        """Until cancelled: write changes, those of a second together."""
         pause = Backoff(_PAUSE, _LONGEST_PAUSE)
         while True:
             await self._wake.wait()

@@ -1,7 +1,7 @@
-"""The kubepods tree of this node, kept as the plan says: PodCgroups of ports.py.
+"""The kubepods tree of this node: PodCgroups of agent/pods/ports.py.
 
-kubepods holds what is left for pods; below it the two classes, and in them (Guaranteed pods directly)
-one cgroup a pod. Everything is idempotent, so that a restarted agent takes the tree over as it is.
+kubepods has the limits for all pods; below it are the two QoS classes and in these the pods (Guaranteed pods directly
+under kubepods). Everything is idempotent, so that a restarted agent can continue with the existing tree.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ class Slices(Protocol):
 
 
 class KubepodsTree:
-    """Owner of kubepods and all below it, but for the containers' own cgroups (the runtime makes them).
+    """Manages kubepods and everything below it, except for the containers' cgroups, which the runtime creates.
 
-    `unthrottled(pod)`: it has CPUs for itself.
+    `unthrottled(pod)`: the pod has exclusive CPUs.
     """
 
     def __init__(
@@ -73,19 +73,19 @@ class KubepodsTree:
         self._slices = slices if policy.driver == "systemd" else None
         self._applied: dict[str, plan.Limits] = {}
         self._burstable: dict[str, Pod] = {}
-        self._whole = Limits()
+        self._node_limits = Limits()
         self._classes = asyncio.Lock()
         self._unthrottled = unthrottled
 
     @property
     def root(self) -> str:
-        """Path of the cgroup under which all pods are."""
+        """Path of the cgroup of all pods."""
         return self._path(plan.root_name(self._policy))
 
     async def setup(self, allocatable: Mapping[str, Decimal]) -> None:
-        """Make kubepods and the classes. `allocatable`: cpu, memory, pid, hugepages-* that pods share.
+        """Create kubepods and the QoS classes. `allocatable`: cpu, memory, pid and hugepages-* for all pods together.
 
-        Raises CgroupError, or Permanent when the driver cannot work here.
+        Raises CgroupError, or Permanent when the driver does not work on this machine.
         """
         if self._policy.fail_v1 and self._tree.version == 1:
             raise Permanent(
@@ -105,18 +105,18 @@ class KubepodsTree:
             await self._slices.check()
         if not self._policy.per_qos:
             return
-        self._whole = plan.limits_of_node(allocatable)
-        await self._apply(plan.root_name(self._policy), replace(self._whole, memory=None))
-        await self._weigh_classes()
+        self._node_limits = plan.limits_of_node(allocatable)
+        await self._apply(plan.root_name(self._policy), replace(self._node_limits, memory=None))
+        await self._update_classes()
         try:
             await self.enforce()
         except Temporary as error:
-            log.warning("pods use more than they may have together; it is tried again: %s", error)
+            log.warning("all pods together use more than their limit, which is tried again: %s", error)
 
     async def enforce(self) -> None:
-        """Bound all pods together. Raises CgroupError while they use more than that."""
+        """Set the limits of all pods together. Raises CgroupError while they use more memory than that."""
         if self._policy.per_qos:
-            await self._apply(plan.root_name(self._policy), self._whole)
+            await self._apply(plan.root_name(self._policy), self._node_limits)
 
     async def ensure_pod(self, pod: Pod, *, keep: bool = False) -> str:
         """See PodCgroups."""
@@ -127,11 +127,11 @@ class KubepodsTree:
             await self._apply(name, self.wanted(pod))
         if qos_class(pod) is Qos.BURSTABLE and self._burstable.get(pod.uid) != pod:
             self._burstable[pod.uid] = pod
-            await self._weigh_classes()
+            await self._update_classes()
         return plan.cri_parent(self._path(name), self._policy.driver)
 
     def wanted(self, pod: Pod) -> Limits:
-        """See PodCgroups. Who has CPUs for himself is not throttled on them (KEP-2625)."""
+        """See PodCgroups. Pods with exclusive CPUs have no CPU quota (KEP-2625)."""
         return plan.limits_of_pod(pod, self._policy.of(throttled=not self._unthrottled(pod)))
 
     async def limits(self, pod: Pod) -> Limits | None:
@@ -151,10 +151,10 @@ class KubepodsTree:
         await self._apply(plan.pod_name(self._policy, pod), limits)
         if qos_class(pod) is Qos.BURSTABLE and self._burstable.get(pod.uid) != pod:
             self._burstable[pod.uid] = pod
-            await self._weigh_classes()
+            await self._update_classes()
 
     async def memory_use(self, pod: Pod, container_ids: Iterable[str]) -> MemoryUse:
-        """See PodCgroups. What cannot be read is left out."""
+        """See PodCgroups. Memory that cannot be read is left out."""
         path = self._path(plan.pod_name(self._policy, pod))
         leaves = await self._tree.children(path)
         paths = {one: f"{path}/{leaf}" for one in container_ids for leaf in leaves if one in leaf}
@@ -166,28 +166,28 @@ class KubepodsTree:
         try:
             text = await self._tree.read(path, "memory", reading.USE_FILES[self._tree.version])
         except NodewrightError as error:
-            log.warning("memory in use is not known: %s", error)
+            log.warning("the memory in use cannot be read: %s", error)
             return None
         return int(text)
 
     async def remove_pod(self, uid: str) -> None:
-        """Kill what is left in it and remove it; idempotent."""
+        """Kill all processes in the pod's cgroup and remove it; idempotent."""
         for path in [path for path in self._applied if self._belongs(path, uid)] or await self._find(uid):
             await self._remove(path)
         if self._burstable.pop(uid, None) is not None:
-            await self._weigh_classes()
+            await self._update_classes()
 
     def _belongs(self, path: str, uid: str) -> bool:
         return plan.uid_of(path.rpartition("/")[2], self._policy.driver) == uid
 
     async def _find(self, uid: str) -> list[str]:
-        """Where an earlier life of the agent made it."""
+        """The paths that an earlier agent created for the pod."""
         parents = [self._path(plan.qos_name(self._policy, quality)) for quality in Qos]
         paths = [f"{parent}/{leaf}" for parent in parents for leaf in await self._tree.children(parent)]
         return [path for path in paths if self._belongs(path, uid)]
 
     async def pod_uids(self) -> frozenset[str]:
-        """UIDs that have a cgroup, in whichever class."""
+        """UIDs of all pods that have a cgroup, of any class."""
         if not self._policy.per_qos:
             return frozenset()
         found: set[str] = set()
@@ -198,7 +198,7 @@ class KubepodsTree:
                     found.add(uid)
         return frozenset(found)
 
-    async def _weigh_classes(self) -> None:
+    async def _update_classes(self) -> None:
         async with self._classes:
             for quality, limits in plan.limits_of_qos(self._burstable.values(), self._sizes).items():
                 await self._apply(plan.qos_name(self._policy, quality), limits)

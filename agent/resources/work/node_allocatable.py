@@ -1,7 +1,7 @@
-"""What is kept for the system and for the agent: the limits of their cgroups, and of the pods' own.
+"""Node allocatable: the limits of the cgroups of the system and the agent, and of all pods together.
 
-Follows pkg/kubelet/cm/node_container_manager_linux.go. A limit below what pods use already cannot be
-written on cgroup v1: pods run on, evictions bring the use down, and it is tried again.
+Follows pkg/kubelet/cm/node_container_manager_linux.go. On cgroup v1 a limit below the memory in use cannot be written.
+Pods keep running then, evictions free memory, and the limit is tried again.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class ReservedTree(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class AllocatableParts:
-    """`enforce_pods()` writes the limits of the pods' own cgroup; `slices` None: the cgroupfs driver."""
+class NodeAllocatableDeps:
+    """What it works with. `enforce_pods()` writes the limits of kubepods; `slices` None: the cgroupfs driver."""
 
     tree: ReservedTree
     slices: Slices | None
@@ -47,39 +47,39 @@ class AllocatableParts:
 
 
 class NodeAllocatable:
-    """reserve() before any pod starts, run() beside them."""
+    """Call reserve() before any pod starts; run() is long-lived."""
 
-    def __init__(self, reserved: tuple[Reserved, ...], parts: AllocatableParts) -> None:
-        self._reserved, self._parts = reserved, parts
+    def __init__(self, reserved: tuple[Reserved, ...], deps: NodeAllocatableDeps) -> None:
+        self._reserved, self._deps = reserved, deps
 
     async def reserve(self) -> None:
-        """Bound what is not pods. Raises Permanent when a cgroup that was named is not there."""
+        """Set the limits of the system cgroups. Raises Permanent when a configured cgroup does not exist."""
         for one in self._reserved:
-            lacking = await self._parts.tree.lacks(one.path, {controller for controller, _, _ in one.writes})
+            lacking = await self._deps.tree.lacks(one.path, {controller for controller, _, _ in one.writes})
             if lacking:
                 raise Permanent(
                     f"there is no such cgroup (of {', '.join(lacking)})",
                     obj=f"cgroup {one.path}",
                     step=f"enforce {one.key}",
-                    action="Make it before the agent starts (the agent never makes it), or correct its path.",
+                    action="Create it before the agent starts (the agent never creates it), or correct its path.",
                 )
-            if self._parts.slices is not None:
-                await self._parts.slices.ensure(one.path.rsplit("/", 1)[-1], list(one.properties))
-            await self._parts.tree.write(one.path, one.writes)
-            self._tell("Normal", _DONE, f"Updated limits on {one.key} cgroup {one.path}")
+            if self._deps.slices is not None:
+                await self._deps.slices.ensure(one.path.rsplit("/", 1)[-1], list(one.properties))
+            await self._deps.tree.write(one.path, one.writes)
+            self._event("Normal", _DONE, f"Updated limits on {one.key} cgroup {one.path}")
 
     async def run(self) -> None:
-        """Until cancelled: the pods' own limit, until it holds."""
+        """Until cancelled: try to set the limit of all pods until that succeeds."""
         while True:
             try:
-                await self._parts.enforce_pods()
+                await self._deps.enforce_pods()
                 break
             except NodewrightError as error:
-                log.warning("the limit of all pods is not in force: %s", error)
-                self._tell("Warning", _FAILED, f"Failed to update Node Allocatable Limits: {error}")
-            await self._parts.clock.sleep(_RETRY)
-        self._tell("Normal", _DONE, "Updated Node Allocatable limit across pods")
+                log.warning("the limit of all pods is not in force yet: %s", error)
+                self._event("Warning", _FAILED, f"Failed to update Node Allocatable Limits: {error}")
+            await self._deps.clock.sleep(_RETRY)
+        self._event("Normal", _DONE, "Updated Node Allocatable limit across pods")
         await asyncio.Event().wait()
 
-    def _tell(self, kind: str, reason: str, message: str) -> None:
-        self._parts.events.emit(self._parts.node_ref(), kind, reason, message)
+    def _event(self, kind: str, reason: str, message: str) -> None:
+        self._deps.events.emit(self._deps.node_ref(), kind, reason, message)

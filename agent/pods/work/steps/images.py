@@ -30,7 +30,7 @@ class ImageSteps:
     def give_up(self) -> None:
         """The pod waits for no image any more."""
         memory = self._context.memory
-        self._context.parts.images.forget(memory.pod.uid)
+        self._context.parts.images.remove(memory.pod.uid)
         while self._pulls:
             memory.timeline.end(self._pulls.popitem()[1], "given up")
 

@@ -26,7 +26,7 @@ async def release(context: Context) -> None:
         except NodewrightError as error:
             context.warn("FailedKillPod", f"error releasing the pod's volumes and cgroup: {error}")
             raise StepFailed("FailedKillPod", error) from error
-        parts.exclusive.release(memory.pod.uid)
+        parts.managers.release(memory.pod.uid)
         memory.prepared, memory.foundation, memory.released = None, None, True
 
 

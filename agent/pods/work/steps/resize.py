@@ -100,7 +100,7 @@ async def _set_container(parts: Parts, pod: Pod, move: SetContainer) -> None:
         return
     stated = found[1].get("resources")
     given = {**found[1], "resources": actuated.resources_of(move.sizes, stated)}
-    resources = parts.exclusive.sized(pod, given, parts.configs.container_resources(pod, given))
+    resources = parts.managers.unthrottled(pod, given, parts.configs.container_resources(pod, given))
     await parts.runtime.update_resources(move.container_id, resources)
     parts.allocations.updated(pod.uid, move.name, move.sizes, stated)
 

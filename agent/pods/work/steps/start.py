@@ -69,7 +69,7 @@ class Starts:
             for volume in image_volumes(memory.pod, step.container):
                 memory.images.pop(volume_key(volume["name"]), None)
             await context.look(container=started, sandbox=step.sandbox_id if started else "")
-            context.parts.exclusive.started(memory.pod.uid, name)
+            context.parts.managers.started(memory.pod.uid, name)
         return started
 
     async def _take_up(self, step: Start) -> tuple[str, str]:
@@ -112,7 +112,7 @@ class Starts:
             made_from = replace(prepared, volumes=volumes)
             config = await parts.configs.container_config(pod, container, made_from, inputs)
             linux = config["linux"]
-            linux["resources"] = await parts.exclusive.confined(pod, container, linux["resources"])
+            linux["resources"] = await parts.managers.pre_create(pod, container, linux["resources"])
             return config, await self._sandboxes.config_of(sandbox, prepared)
         except NodewrightError as error:
             context.warn("Failed", f"Error: {error.message}", name)

@@ -11,7 +11,7 @@ from agent.certificates.edge.metrics import CertificateCollector, CertificateMet
 from agent.common.metrics import CONTAINER_TYPES, Metrics, image_size_class
 from agent.devices.edge.pod_resources_metrics import PodResourcesMetrics
 from agent.managers.edge.metrics import ManagerMetrics
-from agent.managers.model.counts import TOOK_BUCKETS, ManagerCounts, Tally
+from agent.managers.model.counts import DURATION_BUCKETS, AdmissionCounts, ManagerCounts
 from agent.pods.edge.pod_counts import PodCounts
 from agent.server.work.request_metrics import RequestMetrics
 from agent.stats.model import FsUsage
@@ -34,7 +34,7 @@ def metrics() -> Metrics:
     made = Metrics("node-1", "v1.37.1")
     feed(made)
     registry = made.registry
-    counts = ManagerCounts(Tally(), 1, 1, {0: 1}, took=(0,) * (len(TOOK_BUCKETS) + 1))
+    counts = ManagerCounts(AdmissionCounts(), 1, 1, {0: 1}, durations=(0,) * (len(DURATION_BUCKETS) + 1))
     registry.register(ManagerMetrics(lambda: counts))
     resources = PodResourcesMetrics(registry)
     for method in ("List", "GetAllocatableResources", "Get"):

@@ -1,4 +1,4 @@
-"""Devices: who gets which, what with them, and what is told of them."""
+"""Which devices a container gets, what it is created with, and what is reported about devices."""
 
 from __future__ import annotations
 
@@ -6,7 +6,14 @@ from typing import Any
 
 import pytest
 
-from agent.devices.model.devices import Device, DeviceGrant, Holder, Holding, Holdings, Offer
+from agent.devices.model.devices import (
+    AllocationKey,
+    Device,
+    DeviceAllocation,
+    DeviceGrant,
+    PodDevices,
+    RegisteredPlugin,
+)
 from agent.devices.plan import devices
 from agent.devices.plan.pod_resources import allocatable, pod_resources
 from agent.managers.model.memory_blocks import Block
@@ -15,54 +22,56 @@ from tests.builders.pods import container, pod
 
 Json = dict[str, Any]
 GPU = "acme.com/gpu"
-A = Holder("u-a", "main", GPU)
-MINE = Holder("u", "main", GPU)
+A = AllocationKey("u-a", "main", GPU)
+MINE = AllocationKey("u", "main", GPU)
 
 
-def offer(*healthy: str, sick: tuple[str, ...] = (), connected: bool = True) -> Offer:
+def plugin(*healthy: str, sick: tuple[str, ...] = (), connected: bool = True) -> RegisteredPlugin:
     found = [Device(one) for one in healthy] + [Device(one, healthy=False) for one in sick]
-    return Offer({one.id: one for one in found}, connected)
+    return RegisteredPlugin({one.id: one for one in found}, connected)
 
 
-def held(holder: Holder, *ids: str) -> Holdings:
-    return {holder: Holding(frozenset(ids), numa={-1: ids})}
+def allocations(key: AllocationKey, *ids: str) -> PodDevices:
+    return {key: DeviceAllocation(frozenset(ids), numa={-1: ids})}
 
 
 @pytest.mark.parametrize(
-    ("count", "holdings", "offered", "reusable", "expected"),
+    ("count", "existing", "registered", "reusable", "expected"),
     [
-        pytest.param(2, {}, offer("1", "2", "3"), (), (set(), {"1", "2", "3"}, 2), id="from what is free"),
-        pytest.param(1, held(A, "1"), offer("1", "2"), (), (set(), {"2"}, 1), id="not what others have"),
-        pytest.param(1, {}, offer("2", sick=("1",)), (), (set(), {"2"}, 1), id="not what is sick"),
-        pytest.param(2, {}, offer("1", "2"), ("2",), ({"2"}, {"1", "2"}, 1), id="first what the pod had before"),
-        pytest.param(1, held(MINE, "1"), offer("1"), (), None, id="it has them already"),
-        pytest.param(2, held(A, "1"), offer("1", "2"), (), "Requested: 2, Available: 1", id="too few"),
-        pytest.param(1, {}, None, (), "cannot allocate unregistered device acme.com/gpu", id="nobody offers it"),
-        pytest.param(1, {}, offer("1", connected=False), (), "no healthy devices present", id="its plugin is away"),
-        pytest.param(1, held(MINE, "1"), offer("2", sick=("1",)), (), "no longer healthy", id="its own is sick"),
-        pytest.param(2, held(MINE, "1"), offer("1", "2"), (), "from 1 to 2", id="another number than before"),
+        pytest.param(2, {}, plugin("1", "2", "3"), (), (set(), {"1", "2", "3"}, 2), id="from what is free"),
+        pytest.param(1, allocations(A, "1"), plugin("1", "2"), (), (set(), {"2"}, 1), id="not what others have"),
+        pytest.param(1, {}, plugin("2", sick=("1",)), (), (set(), {"2"}, 1), id="not what is sick"),
+        pytest.param(2, {}, plugin("1", "2"), ("2",), ({"2"}, {"1", "2"}, 1), id="first what the pod had before"),
+        pytest.param(1, allocations(MINE, "1"), plugin("1"), (), None, id="it has them already"),
+        pytest.param(2, allocations(A, "1"), plugin("1", "2"), (), "Requested: 2, Available: 1", id="too few"),
+        pytest.param(1, {}, None, (), "cannot allocate unregistered device acme.com/gpu", id="no plugin offers it"),
+        pytest.param(1, {}, plugin("1", connected=False), (), "no healthy devices present", id="its plugin is gone"),
+        pytest.param(
+            1, allocations(MINE, "1"), plugin("2", sick=("1",)), (), "no longer healthy", id="its own are sick"
+        ),
+        pytest.param(2, allocations(MINE, "1"), plugin("1", "2"), (), "from 1 to 2", id="another number than before"),
     ],
 )
-def test_choose(
-    count: int, holdings: Holdings, offered: Offer | None, reusable: tuple[str, ...], expected: object
+def test_candidates(
+    count: int, existing: PodDevices, registered: RegisteredPlugin | None, reusable: tuple[str, ...], expected: object
 ) -> None:
-    wish = devices.Wish(MINE, count, False)
+    request = devices.DeviceRequest(MINE, count, False)
     if isinstance(expected, str):
         with pytest.raises(Permanent, match=expected) as caught:
-            devices.choose(wish, holdings, offered, frozenset(reusable))
+            devices.candidates_for(request, existing, registered, frozenset(reusable))
         assert str(caught.value.message).endswith(", which is unexpected")
         return
-    found = devices.choose(wish, holdings, offered, frozenset(reusable))
-    assert (found and (set(found.sure), set(found.open), found.missing)) == expected
+    found = devices.candidates_for(request, existing, registered, frozenset(reusable))
+    assert (found and (set(found.required), set(found.available), found.needed)) == expected
 
 
 def test_the_plugin_is_asked_but_not_obeyed_blindly() -> None:
-    choice = devices.Choice(frozenset({"9"}), frozenset({"1", "2", "3"}), 2)
-    assert devices.settled(choice, ["3", "7"]) == {"9", "3", "1"}
-    assert devices.settled(choice, []) == {"9", "1", "2"}
+    candidates = devices.Candidates(frozenset({"9"}), frozenset({"1", "2", "3"}), 2)
+    assert devices.selected(candidates, ["3", "7"]) == {"9", "3", "1"}
+    assert devices.selected(candidates, []) == {"9", "1", "2"}
 
 
-def test_wishes_in_order_and_only_for_what_plugins_offer() -> None:
+def test_requests_in_order_and_only_for_what_plugins_offer() -> None:
     limits = {"limits": {GPU: "2", "cpu": "1", "other.com/x": "1"}}
     subject = pod(
         container(name="main", resources=limits),
@@ -71,7 +80,7 @@ def test_wishes_in_order_and_only_for_what_plugins_offer() -> None:
             container(name="side", restartPolicy="Always", resources=limits),
         ],
     )
-    found = [(one.holder.container, one.count, one.reusable) for one in devices.wishes(subject, [GPU])]
+    found = [(one.key.container, one.count, one.reusable) for one in devices.device_requests(subject, [GPU])]
     assert found == [("first", 2, True), ("side", 2, False), ("main", 2, False)]
 
 
@@ -81,9 +90,12 @@ def test_what_init_containers_had_is_used_again_but_not_a_sidecars() -> None:
         initContainers=[container(name="first"), container(name="side", restartPolicy="Always")],
     )
     uid = subject.uid
-    has = {**held(Holder(uid, "first", GPU), "1", "2"), **held(Holder(uid, "side", GPU), "2")}
-    wish = devices.Wish(Holder(uid, "main", GPU), 1, False)
-    assert devices.reusable_of(subject, wish, has) == {"1"}
+    has = {
+        **allocations(AllocationKey(uid, "first", GPU), "1", "2"),
+        **allocations(AllocationKey(uid, "side", GPU), "2"),
+    }
+    request = devices.DeviceRequest(AllocationKey(uid, "main", GPU), 1, False)
+    assert devices.reusable_devices(subject, request, has) == {"1"}
 
 
 RESPONSE = {
@@ -95,16 +107,16 @@ RESPONSE = {
 }
 
 
-def test_a_holding_survives_the_checkpoint() -> None:
+def test_an_allocation_survives_the_checkpoint() -> None:
     near = {"1": Device("1", numa=(0,)), "2": Device("2", numa=(0, 1))}
-    made = devices.holding(frozenset({"1", "2"}), near, RESPONSE)
+    made = devices.allocation_from(frozenset({"1", "2"}), near, RESPONSE)
     assert made.numa == {0: ("1", "2"), 1: ("2",)} and made.grant.cdi_devices == ("acme.com/gpu=1",)
-    text = devices.encode({MINE: made}, {GPU: offer("1")})
+    text = devices.encode({MINE: made}, {GPU: plugin("1")})
     assert devices.decode(text) == ({MINE: made}, [GPU])
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"Data": {"PodDeviceEntries": [{}]}}'])
-def test_what_is_no_checkpoint(text: str) -> None:
+def test_invalid_checkpoints_are_refused(text: str) -> None:
     with pytest.raises(Invalid):
         devices.decode(text)
 
@@ -117,16 +129,19 @@ def test_grants_of_several_resources_together() -> None:
     assert found.mounts == ({"container_path": "/x", "host_path": "/1"},)
 
 
-def test_the_node_shows_every_device_and_promises_the_healthy_ones() -> None:
-    found = devices.node_extras({GPU: offer("1", sick=("2",)), "b.com/x": offer("1", connected=False)}, {"old.com/y"})
+def test_capacity_is_every_device_and_allocatable_the_healthy_ones() -> None:
+    found = devices.node_extras({GPU: plugin("1", sick=("2",)), "b.com/x": plugin("1", connected=False)}, {"old.com/y"})
     assert found.capacity == {GPU: 2, "b.com/x": 1} and found.allocatable == {GPU: 1, "b.com/x": 0}
     assert found.removed == ("old.com/y",)
 
 
-def test_a_plugin_that_does_not_come_back_is_forgotten() -> None:
-    gone = Offer(left_at=100.0)
-    assert devices.expired({GPU: gone}, 399.0) == [] and devices.expired({GPU: gone}, 400.0) == [GPU]
-    assert devices.expired({GPU: offer("1")}, 1e9) == []
+def test_a_plugin_that_does_not_come_back_is_removed() -> None:
+    gone = RegisteredPlugin(stopped_at=100.0)
+    assert devices.expired({GPU: gone}, (), 399.0) == [] and devices.expired({GPU: gone}, (), 400.0) == [GPU]
+    assert devices.expired({GPU: gone}, {GPU}, 400.0) == [], "it has registered again"
+    assert devices.expired({GPU: plugin("1")}, (), 1e9) == []
+    assert devices.next_expiry({GPU: gone, "b.com/x": RegisteredPlugin(stopped_at=50.0)}, ()) == 350.0
+    assert devices.next_expiry({GPU: gone, "b.com/x": plugin("1")}, {GPU}) is None
 
 
 @pytest.mark.parametrize(
@@ -149,22 +164,24 @@ def test_registration(version: str, resource: str, fine: bool) -> None:
 
 
 def test_health_of_what_a_pod_has() -> None:
-    has = held(MINE, "1", "2", "3")
-    found = devices.health_status("u", {**has, **held(A, "4")}, {GPU: offer("1", sick=("2",))})
+    has = allocations(MINE, "1", "2", "3")
+    found = devices.health_status("u", {**has, **allocations(A, "4")}, {GPU: plugin("1", sick=("2",))})
     shown = [(one["resourceID"], one["health"]) for one in found["main"][0]["resources"]]
     assert shown == [("1", "Healthy"), ("2", "Unhealthy"), ("3", "Healthy")] and list(found) == ["main"]
 
 
 def test_podresources_answers() -> None:
     subject = pod(container(name="main"), initContainers=[container(name="once")])
-    has = {Holder(subject.uid, "main", GPU): Holding(frozenset({"1", "2"}), numa={0: ("1",), -1: ("2",)})}
+    has = {
+        AllocationKey(subject.uid, "main", GPU): DeviceAllocation(frozenset({"1", "2"}), numa={0: ("1",), -1: ("2",)})
+    }
     found = pod_resources(subject, has)
     assert [one["name"] for one in found["containers"]] == ["main"]
     assert found["containers"][0]["devices"] == [
         {"resource_name": GPU, "device_ids": ["2"]},
         {"resource_name": GPU, "device_ids": ["1"], "topology": {"nodes": [{"ID": 0}]}},
     ]
-    assert allocatable({GPU: offer("1", sick=("2",))})["devices"] == [{"resource_name": GPU, "device_ids": ["1"]}]
+    assert allocatable({GPU: plugin("1", sick=("2",))})["devices"] == [{"resource_name": GPU, "device_ids": ["1"]}]
 
 
 def test_podresources_of_cpus_and_memory() -> None:
@@ -173,5 +190,5 @@ def test_podresources_of_cpus_and_memory() -> None:
     found = pod_resources(subject, {}, cpus={owner: frozenset({3, 1})}, memory={owner: (block,)})["containers"][0]
     assert found["cpu_ids"] == [1, 3]
     assert found["memory"] == [{"memory_type": "memory", "size": 64, "topology": near}]
-    told = allocatable({}, frozenset({2, 1}), [block])
-    assert (told["cpu_ids"], told["memory"]) == ([1, 2], found["memory"])
+    answer = allocatable({}, frozenset({2, 1}), [block])
+    assert (answer["cpu_ids"], answer["memory"]) == ([1, 2], found["memory"])

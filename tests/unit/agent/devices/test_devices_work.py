@@ -1,4 +1,4 @@
-"""Device plugins that come and go, and pods that hold what they offer, over restarts of the agent."""
+"""Device plugins that come and go, and pods that have their devices, across restarts of the agent."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from agent.common.model.pods import Json, Pod
-from agent.devices.model.devices import PluginOptions
+from agent.devices.model.devices import NO_DEVICES, PluginOptions
 from agent.devices.work.devices import DeviceHooks, DeviceManager
 from nodelib.errors import Invalid, Permanent
 from tests.builders.pods import container, pod
@@ -25,9 +25,9 @@ def anywhere(uid: str, container: str) -> None:
 class World:
     def __init__(self) -> None:
         self.clock, self.files = FakeClock(), MemoryFiles()
-        self.holding: set[str] | None = set()
+        self.active: set[str] | None = set()
         self.plugins: list[FakeEndpoint] = []
-        self.poked: list[str] = []
+        self.health_changes: list[str] = []
         self.changes = 0
         self.wants = PluginOptions()
         self.has_no_options = ""
@@ -41,24 +41,27 @@ class World:
             self.plugins[-1].wants, self.plugins[-1].has_no_options = self.wants, self.has_no_options
             return self.plugins[-1]
 
-        self.desk = DeviceManager(
-            self.files, dial, self.clock, DeviceHooks(lambda: self.holding, changed, self.poked.append, anywhere)
+        self.manager = DeviceManager(
+            self.files,
+            dial,
+            self.clock,
+            DeviceHooks(lambda: self.active, changed, self.health_changes.append, anywhere),
         )
-        await self.desk.load()
+        await self.manager.load()
 
     async def plug(self, *ids: str) -> FakeEndpoint:
-        await self.desk.offer("v1beta1", GPU, "/d/gpu.sock")
-        self.plugins[-1].tell(*ids)
+        await self.manager.connect("v1beta1", GPU, "/d/gpu.sock")
+        self.plugins[-1].list_devices(*ids)
         await settle()
         return self.plugins[-1]
 
     async def admit(self, who: Pod, *, running: bool = False) -> None:
-        if self.holding is not None:
-            self.holding.add(who.uid)
-        await self.desk.admit(who, running=running)
+        if self.active is not None:
+            self.active.add(who.uid)
+        await self.manager.admit(who, running=running)
 
     async def ids(self, who: Pod) -> str:
-        grant = await self.desk.grant(who, who.spec["containers"][0])
+        grant = await self.manager.grant(who, who.spec["containers"][0])
         return grant.envs.get("DEVICES", "")
 
 
@@ -74,26 +77,26 @@ async def world() -> World:
     return made
 
 
-async def test_pods_share_what_there_is_and_give_it_back(world: World) -> None:
+async def test_pods_get_free_devices_and_return_them(world: World) -> None:
     await world.plug("1", "2")
     await world.admit(asks("a"))
     await world.admit(asks("b"))
     assert {await world.ids(asks("a")), await world.ids(asks("b"))} == {"1", "2"}
     with pytest.raises(Permanent, match="Requested: 1, Available: 0"):
         await world.admit(asks("c"))
-    assert world.holding is not None
-    world.holding.discard("a")
+    assert world.active is not None
+    world.active.discard("a")
     await world.admit(asks("c"))
     assert await world.ids(asks("c")) == "1"
 
 
-async def test_a_restarted_agent_knows_who_has_what(world: World) -> None:
+async def test_a_restarted_agent_knows_the_allocations(world: World) -> None:
     await world.plug("1", "2")
     await world.admit(asks("a"))
     had = await world.ids(asks("a"))
-    world.holding = None  # its pods are not all known yet
+    world.active = None  # its pods are not all known yet
     await world.start()
-    assert world.desk.extras().capacity == {GPU: 0}
+    assert world.manager.extras().capacity == {GPU: 0}
     await world.admit(asks("a"), running=True)
     assert await world.ids(asks("a")) == had
     with pytest.raises(Permanent, match="no healthy devices present"):
@@ -103,56 +106,57 @@ async def test_a_restarted_agent_knows_who_has_what(world: World) -> None:
     assert await world.ids(asks("b")) != had
 
 
-async def test_a_plugin_leaves_comes_back_and_is_forgotten_at_last(world: World) -> None:
+async def test_a_plugin_stops_comes_back_and_is_removed_at_last(world: World) -> None:
     plugin = await world.plug("1")
-    assert world.desk.extras().allocatable == {GPU: 1}
-    plugin.leave()
+    assert world.manager.extras().allocatable == {GPU: 1}
+    plugin.stop()
     await settle()
-    assert world.desk.extras().allocatable == {GPU: 0} and world.desk.extras().capacity == {GPU: 1}
+    assert world.manager.extras().allocatable == {GPU: 0} and world.manager.extras().capacity == {GPU: 1}
     plugin = await world.plug("1")
-    assert world.desk.extras().allocatable == {GPU: 1}
-    run = asyncio.create_task(world.desk.run())
-    plugin.leave()
-    for _ in range(32):
-        await world.clock.advance(10)
-    assert world.desk.extras().capacity == {} and world.desk.extras().removed == (GPU,)
+    assert world.manager.extras().allocatable == {GPU: 1}
+    run = asyncio.create_task(world.manager.run())
+    await settle()
+    plugin.stop()
+    await world.clock.advance(299)
+    assert world.manager.extras().capacity == {GPU: 1}
+    await world.clock.advance(1)
+    assert world.manager.extras().capacity == {} and world.manager.extras().removed == (GPU,)
     run.cancel()
 
 
 async def test_a_plugin_that_does_not_say_its_options_is_not_used(world: World) -> None:
     world.has_no_options = "GetDevicePluginOptions failed"
     with pytest.raises(Permanent, match="failed to get device plugin options: GetDevicePluginOptions failed"):
-        await world.desk.offer("v1beta1", GPU, "/d/gpu.sock")
-    assert world.desk.extras().capacity == {} and world.changes == 0
+        await world.manager.connect("v1beta1", GPU, "/d/gpu.sock")
+    assert world.manager.extras().capacity == {} and world.changes == 0
 
 
-async def test_a_plugin_that_lists_nothing_offers_nothing_and_is_forgotten_at_last(world: World) -> None:
+async def test_a_plugin_that_lists_nothing_offers_nothing_and_is_removed_at_last(world: World) -> None:
     await world.clock.advance(1000)
-    run = asyncio.create_task(world.desk.run())
-    await world.desk.offer("v1beta1", GPU, "/d/gpu.sock")
+    run = asyncio.create_task(world.manager.run())
+    await world.manager.connect("v1beta1", GPU, "/d/gpu.sock")
     await world.clock.advance(400)  # it takes its time
-    assert world.desk.extras().capacity == {GPU: 0}
-    world.plugins[-1].leave()
+    assert world.manager.extras().capacity == {GPU: 0}
+    world.plugins[-1].stop()
     await settle()
     assert world.changes == 1, "the node says that there are none"
-    assert world.desk.extras().capacity == world.desk.extras().allocatable == {GPU: 0}
-    for _ in range(32):
-        await world.clock.advance(10)
-    assert world.desk.extras().capacity == {} and world.desk.extras().removed == (GPU,)
+    assert world.manager.extras().capacity == world.manager.extras().allocatable == {GPU: 0}
+    await world.clock.advance(300)
+    assert world.manager.extras().capacity == {} and world.manager.extras().removed == (GPU,)
     run.cancel()
 
 
-async def test_health_is_told_to_the_pods_concerned(world: World) -> None:
+async def test_a_change_of_health_reaches_the_pods_concerned(world: World) -> None:
     plugin = await world.plug("1", "2")
     await world.admit(asks("a", 1))
-    world.poked.clear()
-    plugin.tell("2", sick=["1"])
+    world.health_changes.clear()
+    plugin.list_devices("2", sick=["1"])
     await settle()
-    assert world.poked == ["a"]
-    assert world.desk.health("a")["main"][0]["resources"] == [{"resourceID": "1", "health": "Unhealthy"}]
+    assert world.health_changes == ["a"]
+    assert world.manager.health("a")["main"][0]["resources"] == [{"resourceID": "1", "health": "Unhealthy"}]
 
 
-async def test_the_plugin_prefers_and_is_told_before_a_start(world: World) -> None:
+async def test_the_plugin_is_asked_what_it_prefers_and_before_a_start(world: World) -> None:
     world.wants = PluginOptions(pre_start=True, preferred_allocation=True)
     plugin = await world.plug("1", "2", "3")
     plugin.prefers = ["3"]
@@ -161,25 +165,26 @@ async def test_the_plugin_prefers_and_is_told_before_a_start(world: World) -> No
     assert plugin.calls == [("preferred", ["1", "2", "3"]), ("allocate", ["3"]), ("pre_start", ["3"])]
 
 
-async def test_a_plugin_that_refuses_keeps_nothing(world: World) -> None:
+async def test_devices_that_a_plugin_refuses_stay_free(world: World) -> None:
     plugin = await world.plug("1")
     plugin.refuses = "the device is on fire"
     with pytest.raises(Permanent, match="Allocate failed due to the device is on fire, which is unexpected"):
         await world.admit(asks("a"))
     plugin.refuses = ""
     await world.admit(asks("b"))
+    assert await world.ids(asks("b")) == "1"
 
 
-async def test_a_pod_that_asks_for_no_device_costs_nothing(world: World) -> None:
+async def test_a_pod_without_devices_causes_no_calls(world: World) -> None:
     await world.plug("1")
     await world.admit(pod(container()))
-    assert await world.desk.grant(pod(container()), container()) is not None
+    assert await world.manager.grant(pod(container()), container()) == NO_DEVICES
     assert world.plugins[-1].calls == []
 
 
-async def test_bad_plugins_and_bad_files(world: World) -> None:
+async def test_a_foreign_plugin_is_refused_and_a_broken_checkpoint_set_aside(world: World) -> None:
     with pytest.raises(Invalid):
-        await world.desk.offer("v2", GPU, "/s")
+        await world.manager.connect("v2", GPU, "/s")
     world.files.kept["kubelet_internal_checkpoint"] = "{"
     await world.start()
-    assert "kubelet_internal_checkpoint.unreadable" in world.files.kept and not world.desk.held
+    assert "kubelet_internal_checkpoint.unreadable" in world.files.kept and not world.manager.allocations

@@ -40,7 +40,7 @@ STATE = ClaimState(REF, ("drv",), frozenset({subject(DIRECT).uid}), True, (ONE, 
 def test_claim_names(entry: Json, statuses: list[Json], expected: dict[str, str] | None) -> None:
     who = subject(entry, status={"resourceClaimStatuses": statuses})
     if expected is None:
-        with pytest.raises(Temporary, match="has not been made yet"):
+        with pytest.raises(Temporary, match="has not been created yet"):
             dra.claim_names(who)
     else:
         assert dra.claim_names(who) == expected
@@ -73,9 +73,9 @@ def test_claims_that_may_not_be_used(entry: Json, change: Json, why: str) -> Non
 
 def test_pods_that_share_a_claim() -> None:
     fresh = ClaimState(REF, ("drv",), frozenset({"b"}))
-    assert dra.joined(STATE, fresh).pods == {*STATE.pods, "b"} and dra.joined(STATE, fresh).prepared
+    assert dra.with_pod(STATE, fresh).pods == {*STATE.pods, "b"} and dra.with_pod(STATE, fresh).prepared
     with pytest.raises(Temporary, match="different UID"):
-        dra.joined(STATE, replace(fresh, ref=replace(REF, uid="another")))
+        dra.with_pod(STATE, replace(fresh, ref=replace(REF, uid="another")))
 
 
 @pytest.mark.parametrize(

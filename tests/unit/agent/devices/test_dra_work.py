@@ -1,4 +1,4 @@
-"""Claims through drivers that fail and agents that start again."""
+"""Claims, prepared by drivers that fail and kept across restarts of the agent."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from agent.common.model.errors import PluginError
 from agent.common.model.pods import Pod
 from agent.devices.model.dra import ClaimRef
-from agent.devices.work.dra import DraEdges, DraManager
+from agent.devices.work.dra import DraManager, DraManagerDeps
 from agent.plugins.model import PluginInfo
 from nodelib.errors import NodewrightError, Temporary
 from tests.builders.pods import container, pod
@@ -36,14 +36,16 @@ class World:
         self.drivers = 0
 
     async def start(self, *, with_driver: bool = True) -> None:
-        self.desk = DraManager(
-            DraEdges(self.files, self, lambda name, endpoint: self, self.clock, lambda: self.known, self.came)
+        self.manager = DraManager(
+            DraManagerDeps(
+                self.files, self, lambda name, endpoint: self, self.clock, lambda: self.known, self.registered
+            )
         )
-        await self.desk.load()
+        await self.manager.load()
         if with_driver:
-            await self.desk.register(INFO)
+            await self.manager.register(INFO)
 
-    def came(self) -> None:
+    def registered(self) -> None:
         self.drivers += 1
 
     async def claim(self, namespace: str, name: str) -> Json | None:
@@ -84,37 +86,37 @@ async def world() -> World:
 
 
 async def test_prepared_once_for_two_pods_and_unprepared_after_both(world: World) -> None:
-    await asyncio.gather(world.desk.prepare(user("a")), world.desk.prepare(user("b")))
-    assert world.calls == ["prepare"] and world.desk.grant(user("a"), BOX).cdi_devices == ("v/c=uid-c1",)
-    await world.desk.release("a")
+    await asyncio.gather(world.manager.prepare(user("a")), world.manager.prepare(user("b")))
+    assert world.calls == ["prepare"] and world.manager.grant(user("a"), BOX).cdi_devices == ("v/c=uid-c1",)
+    await world.manager.release("a")
     assert world.calls == ["prepare"]
-    await world.desk.release("b")
-    assert world.calls == ["prepare", "unprepare"] and not list(world.desk.states)
+    await world.manager.release("b")
+    assert world.calls == ["prepare", "unprepare"] and not list(world.manager.states)
 
 
-async def test_a_restarted_agent_asks_nobody_for_what_is_prepared(world: World) -> None:
-    await world.desk.prepare(user("a"))
+async def test_a_restarted_agent_does_not_prepare_again(world: World) -> None:
+    await world.manager.prepare(user("a"))
     await world.start(with_driver=False)
-    await world.desk.prepare(user("a"))
-    assert world.desk.grant(user("a"), BOX).cdi_devices and world.calls == ["prepare"]
+    await world.manager.prepare(user("a"))
+    assert world.manager.grant(user("a"), BOX).cdi_devices and world.calls == ["prepare"]
     with pytest.raises(Temporary, match="not registered"):
-        await world.desk.release("a")
+        await world.manager.release("a")
 
 
 async def test_a_failed_preparation_is_undone_with_the_pod(world: World) -> None:
     world.error = "on fire"
     with pytest.raises(NodewrightError, match="on fire"):
-        await world.desk.prepare(user("a"))
-    assert world.desk.grant(user("a"), BOX).cdi_devices == ()
+        await world.manager.prepare(user("a"))
+    assert world.manager.grant(user("a"), BOX).cdi_devices == ()
     await world.start()
     world.error = ""
-    await world.desk.release("a")
+    await world.manager.release("a")
     assert world.calls == ["prepare", "unprepare"]
 
 
-async def test_claims_of_pods_that_went_without_a_word(world: World) -> None:
-    await world.desk.prepare(user("a"))
-    run = asyncio.create_task(world.desk.run())
+async def test_claims_of_pods_that_disappeared_unnoticed_are_unprepared(world: World) -> None:
+    await world.manager.prepare(user("a"))
+    run = asyncio.create_task(world.manager.run())
     world.known = None
     await world.clock.advance(61)
     assert world.calls == ["prepare"]
@@ -125,17 +127,17 @@ async def test_claims_of_pods_that_went_without_a_word(world: World) -> None:
 
 
 async def test_slices_of_a_driver_that_stays_away_are_deleted(world: World) -> None:
-    await world.desk.deregister(INFO)
+    await world.manager.deregister(INFO)
     await world.clock.advance(20)
-    await world.desk.register(INFO)
+    await world.manager.register(INFO)
     await world.clock.advance(60)
     assert world.wiped == [] and world.drivers == 2
-    await world.desk.deregister(INFO)
+    await world.manager.deregister(INFO)
     await world.clock.advance(31)
     assert world.wiped == ["drv"]
 
 
-async def test_pods_without_claims_cost_nothing(world: World) -> None:
-    await world.desk.prepare(pod(container()))
-    await world.desk.release("x")
+async def test_pods_without_claims_cause_no_calls(world: World) -> None:
+    await world.manager.prepare(pod(container()))
+    await world.manager.release("x")
     assert world.calls == []

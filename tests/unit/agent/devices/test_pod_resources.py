@@ -34,7 +34,7 @@ async def _get(request: dict[str, Any]) -> dict[str, Any]:
     raise NotFound("no such pod")
 
 
-async def test_each_version_tells_what_it_has_fields_for(tmp_path: Path) -> None:
+async def test_each_version_answers_with_its_own_fields(tmp_path: Path) -> None:
     socket = tmp_path / "kubelet.sock"
     registry = CollectorRegistry()
     methods = {"List": _list, "Get": _get}
@@ -69,7 +69,7 @@ async def test_each_version_tells_what_it_has_fields_for(tmp_path: Path) -> None
         await asyncio.gather(serving, return_exceptions=True)
 
 
-async def test_who_asks_too_often_is_refused_in_upstreams_words_and_not_counted(tmp_path: Path) -> None:
+async def test_too_many_requests_are_refused_with_upstreams_message(tmp_path: Path) -> None:
     socket = tmp_path / "kubelet.sock"
     registry, now = CollectorRegistry(), [0.0]
     server = PodResourcesServer(str(socket), {"List": _list}, PodResourcesMetrics(registry), monotonic=lambda: now[0])
@@ -96,7 +96,7 @@ async def test_who_asks_too_often_is_refused_in_upstreams_words_and_not_counted(
         await asyncio.gather(serving, return_exceptions=True)
 
 
-def test_the_bucket_holds_no_more_than_its_burst() -> None:
+def test_the_bucket_never_exceeds_its_burst() -> None:
     now = [0.0]
     bucket = TokenBucket(100, 10, lambda: now[0])
     now[0] = 3600.0

@@ -10,7 +10,7 @@ from agent.common.model.pods import ContainerState, ImageFacts, ObservedPod, Run
 from agent.common.model.states import BackOff, Failure, ImagePhase, ImageState, Waiting
 from agent.explain.plan.explain import Record, explain
 from agent.explain.plan.remedies import Subject, action_for
-from agent.images.model.pulls import PullFigures
+from agent.images.model.pulls import PullProgress
 from agent.pods.model.facts import Cause, Termination
 from agent.pods.model.timeline import Activity, ActivityKind, TimelineEntry
 from agent.pods.plan.pod import backoff_key
@@ -82,7 +82,7 @@ CASES = {
             status=waiting("ContainerCreating"),
             images={"app": ImageState(0, ImagePhase.PULLING)},
             under_way=(TimelineEntry(NOW - 5, PULL),),
-            pulls={"app": PullFigures(done=1 << 20, total=1 << 24)},
+            pulls={"app": PullProgress(done=1 << 20, total=1 << 24)},
         ),
         ("image of container app", "Pulling", NOW - 5, None, 0, ""),
     ),
@@ -252,16 +252,16 @@ def test_advice(reason: str, message: str, expected: str) -> None:
 
 def test_how_far_a_pull_is_or_which_turn_it_has() -> None:
     pulled = {"status": waiting("ContainerCreating"), "images": {"app": ImageState(0, ImagePhase.PULLING)}}
-    found = explain(record(**pulled, pulls={"app": PullFigures(done=1 << 20, total=1 << 24)}))
+    found = explain(record(**pulled, pulls={"app": PullProgress(done=1 << 20, total=1 << 24)}))
     assert (found.waits[0].progress, found.waits[0].error) == ("1.0 of 16 MiB", "")
     assert found.summary == "Pending, waits on image of container app: Pulling: 1.0 of 16 MiB"
-    found = explain(record(**pulled, pulls={"app": PullFigures(turn=2, at_once=5)}))
+    found = explain(record(**pulled, pulls={"app": PullProgress(turn=2, at_once=5)}))
     assert found.waits[0].progress == "2nd in the queue of pulls (5 at once)"
 
 
 def test_the_image_of_a_volume_is_waited_for() -> None:
     under_way = (TimelineEntry(NOW - 9, Activity(ActivityKind.PULL, volume="data")),)
-    pulls = {"volume/data": PullFigures(done=1 << 20, total=1 << 24)}
+    pulls = {"volume/data": PullProgress(done=1 << 20, total=1 << 24)}
     found = explain(record(status=waiting("ContainerCreating"), under_way=under_way, pulls=pulls))
     [wait] = found.waits
     assert (wait.on, wait.reason, wait.since, wait.progress) == (

@@ -1,4 +1,4 @@
-"""The configuration of plugins, when they are asked, and what they answer."""
+"""The configuration of credential provider plugins, when they are asked, and their answers."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_wrong_file_is_refused(document: Any, part: str) -> None:
         ("localhost/x", "localhost/x", False),
     ],
 )
-def test_who_is_asked(image: str, name: str, asked: bool) -> None:
+def test_plugins_that_are_asked(image: str, name: str, asked: bool) -> None:
     (provider,) = plan.providers(config(GOOD), "file")
     assert plan.full_name(image) == name
     assert plan.concerns(provider, name) is asked

@@ -1,4 +1,4 @@
-"""Which images go, in which order, and how many."""
+"""Which images are removed, in which order, and how many."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_in_use_by_a_container_even_an_ended_one_and_by_a_volume() -> None:
     assert plan.in_use([user("sha256:a")], ["sha256:v"]) == {"sha256:a", "sha256:v"}
 
 
-def test_uses_are_noted_and_what_is_gone_is_forgotten() -> None:
+def test_uses_are_recorded_and_records_of_gone_images_removed() -> None:
     first = plan.noted({}, [image("a"), image("b")], frozenset({"sha256:a"}), 100)
     assert (first["sha256:a"].used, first["sha256:b"].used) == (100, 0)
     later = plan.noted(first, [image("a")], frozenset(), 200)
@@ -73,7 +73,7 @@ def test_an_image_that_was_just_pulled_stays() -> None:
     assert [one.id for one in plan.old_enough(free, ImageGcPolicy(), NOW)] == ["old"]
 
 
-def test_the_words_of_upstream() -> None:
+def test_the_messages_are_upstreams() -> None:
     text = plan.not_enough(10 << 30, 1 << 30, 5)
     assert text.startswith("Insufficient free disk space on the node's image filesystem (90% of 10.0 GiB used). ")
     assert "(freed 5 bytes)" in text

@@ -1,4 +1,4 @@
-"""The collector against a store that remembers what was removed, on a virtual clock."""
+"""The image collector with a store that records what was removed, in virtual time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from agent.common.metrics import Metrics
 from agent.common.model.pods import ContainerState, ImageFacts, RunState
 from agent.images.plan.image_gc import ImageGcPolicy
-from agent.images.work.image_gc import INTERVAL, CollectorParts, ImageCollector
+from agent.images.work.image_gc import INTERVAL, ImageCollector, ImageCollectorDeps
 from agent.stats.model import FsUsage, NodeStats
 from nodelib.errors import Temporary
 from tests.builders.metrics import metrics, series
@@ -49,13 +49,13 @@ class Store:
 
 def collector(store: Store, policy: ImageGcPolicy) -> tuple[ImageCollector, FakeClock, FakeEvents, Metrics]:
     clock, events, measured = FakeClock(), FakeEvents(), metrics()
-    parts = CollectorParts(
+    parts = ImageCollectorDeps(
         store, store, events, measured, clock, lambda: {"kind": "Node", "name": "n"}, tuple, store.prune
     )
     return ImageCollector(policy, parts), clock, events, measured
 
 
-async def test_only_as_many_as_it_takes() -> None:
+async def test_only_as_many_images_as_necessary() -> None:
     store = Store("a", "b", "c", "d")
     store.used, store.other = ["a"], 500
     found, clock, events, measured = collector(store, ImageGcPolicy(90, 75, min_age=60))
@@ -69,7 +69,7 @@ async def test_only_as_many_as_it_takes() -> None:
     assert series(measured, "kubelet_image_garbage_collected_total") == {("space",): 2}
 
 
-async def test_not_enough_is_told_and_a_second_failure_is_an_event_of_its_own() -> None:
+async def test_too_little_space_and_a_second_failure_are_events_of_their_own() -> None:
     store = Store("a")
     store.used, store.other = ["a"], 850
     found, clock, events, _ = collector(store, ImageGcPolicy(90, 80, min_age=0))
@@ -82,7 +82,7 @@ async def test_not_enough_is_told_and_a_second_failure_is_an_event_of_its_own() 
     assert events.reasons() == ["FreeDiskSpaceFailed", "FreeDiskSpaceFailed", "ImageGCFailed"]
 
 
-async def test_one_that_cannot_be_removed_holds_up_none() -> None:
+async def test_an_image_that_cannot_be_removed_does_not_stop_the_others() -> None:
     store = Store("a", "b", "c")
     store.stuck = {"a"}
     found, clock, _, _ = collector(store, ImageGcPolicy(min_age=0))
@@ -92,7 +92,7 @@ async def test_one_that_cannot_be_removed_holds_up_none() -> None:
     assert list(store.images) == ["a"]
 
 
-async def test_what_nothing_has_used_for_too_long_goes_whatever_the_disk_says() -> None:
+async def test_images_unused_for_too_long_are_removed_on_any_disk() -> None:
     store = Store("a", "b")
     store.used = ["a"]
     found, clock, _, measured = collector(store, ImageGcPolicy(max_age=600))
@@ -112,7 +112,7 @@ async def test_a_policy_that_is_off_removes_nothing() -> None:
     assert len(store.images) == 2 and events.told == []
 
 
-async def test_a_report_changes_nothing_and_says_what_the_last_collection_came_to() -> None:
+async def test_a_report_changes_nothing_and_has_the_last_collection() -> None:
     store = Store("a", "b", "c")
     store.used, store.other = ["a"], 650
     found, clock, events, _ = collector(store, ImageGcPolicy(90, 50, min_age=60))

@@ -1,4 +1,4 @@
-"""What holds images, and in which words it is told."""
+"""What holds images, and how the event describes it."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ def test_each_image_says_what_holds_it() -> None:
     assert list(held())[:2] == ["r/old:1", "r/web:1"], "what goes first, then the largest"
 
 
-def test_what_is_left_is_told_by_kind_with_the_largest() -> None:
-    assert image_holds.told(_held()) == (
+def test_held_images_are_summed_up_by_kind_with_the_largest() -> None:
+    assert image_holds.holds_text(_held()) == (
         "300 MiB in 1 image used by containers, 20 MiB in 1 image shown by image volumes, 1.0 MiB in 1 image pinned, "
         "40 MiB in 1 image too new to go; the largest: r/web:1 (300 MiB, container shop/web-0[app] and 1 more), "
         "r/new:1 (40 MiB, too new, for 60 s more), r/data:1 (20 MiB, volume shop/web-0[app])"
     )
-    assert image_holds.told(()) == ""
+    assert image_holds.holds_text(()) == ""
 
 
 def test_a_dry_run_takes_only_what_may_go() -> None:

@@ -1,4 +1,4 @@
-"""Registry credentials for images."""
+"""Which registry credentials match an image, read from secrets and from files."""
 
 from __future__ import annotations
 

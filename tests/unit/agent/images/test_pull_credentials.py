@@ -1,4 +1,4 @@
-"""Plugins that are real programs, asked only when it takes one, and their answers kept."""
+"""Credential provider plugins that are real programs: asked only when needed, with cached answers."""
 
 from __future__ import annotations
 
@@ -67,21 +67,21 @@ async def test_secrets_come_first_and_the_plugin_is_asked_as_upstream_asks(tmp_p
     assert asked == {"apiVersion": V1, "kind": "CredentialProviderRequest", "image": "eu.reg.io/team/app"}
 
 
-async def test_another_registry_is_not_its_business(tmp_path: Path) -> None:
+async def test_a_plugin_is_not_asked_about_other_registries(tmp_path: Path) -> None:
     node = Node(tmp_path, says())
     assert await node.users("busybox") == ["secret"]
     assert node.asked == []
 
 
 @pytest.mark.parametrize(("kind", "expect"), [("Registry", 1), ("Global", 1), ("Image", 2)])
-async def test_an_answer_holds_for_what_it_says(tmp_path: Path, kind: str, expect: int) -> None:
+async def test_an_answer_is_cached_under_the_key_it_names(tmp_path: Path, kind: str, expect: int) -> None:
     node = Node(tmp_path, says(kind))
     await node.users("eu.reg.io/a")
     await node.users("eu.reg.io/b")
     assert len(node.asked) == expect
 
 
-async def test_an_answer_holds_for_as_long_as_it_says(tmp_path: Path) -> None:
+async def test_an_answer_is_cached_for_as_long_as_it_says(tmp_path: Path) -> None:
     node = Node(tmp_path, says(cacheDuration="30s"))
     await node.users("eu.reg.io/a")
     await node.clock.advance(29)
@@ -98,7 +98,7 @@ async def test_many_at_once_ask_once(tmp_path: Path) -> None:
     assert len(node.asked) == 1
 
 
-async def test_a_plugin_that_fails_is_left_out_and_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_plugin_that_fails_is_left_out_and_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     node = Node(tmp_path, "echo no role for this node >&2; exit 3")
     assert await node.users("eu.reg.io/a") == ["secret"]
     assert "exit status 3: no role for this node" in caplog.text
@@ -108,7 +108,7 @@ def _login(user: str) -> dict[str, str]:
     return {"auth": base64.b64encode(f"{user}:p".encode()).decode()}
 
 
-async def test_the_nodes_own_logins_serve_every_pod(tmp_path: Path) -> None:
+async def test_the_nodes_own_logins_are_for_every_pod(tmp_path: Path) -> None:
     root, home = tmp_path / "kubelet", tmp_path / "home"
     (home / ".docker").mkdir(parents=True)
     root.mkdir()

@@ -1,4 +1,4 @@
-"""How far a pull is: from references and what a store holds to the words that people read."""
+"""How far a pull is: from references and the blobs of a store to the text that people read."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from agent.images.model.pulls import Manifest, PullFigures
+from agent.images.model.pulls import Manifest, PullProgress
 from agent.images.plan import pull_progress as plan
 from agent.images.plan.pull_progress import Source, Track
 
@@ -61,7 +61,7 @@ def test_which_image_is_pulled(
     assert plan.chosen(Source("h", "r", digest), NOW - 0.5, there, writing) == expected
 
 
-def test_bytes_that_are_there() -> None:
+def test_bytes_that_have_arrived() -> None:
     sizes = {"config": 10, "a": 100, "b": 1000, "c": 10_000}
     assert plan.done(sizes, {"b": 400, "other": 7, "a": 50}, {"config", "a"}) == 510
 
@@ -70,35 +70,38 @@ def test_rate_and_pause_of_a_pull() -> None:
     track = Track()
     for at, there in ((0, 100), (5, 110), (10, 120), (15, 130), (20, 140), (25, 200)):
         track = plan.tracked(track, at, there * MIB)
-    found = plan.figures(track, 1000 * MIB, 25)
+    found = plan.progress(track, 1000 * MIB, 25)
     assert (found.done, found.rate, found.still) == (200 * MIB, 90 * MIB / 20, 0)
     for at in (30, 35, 50):
         track = plan.tracked(track, at, 200 * MIB)
-    assert plan.figures(track, 1000 * MIB, 52).still == 27
-    assert plan.figures(Track(), 1000 * MIB, 52) == PullFigures()
+    assert plan.progress(track, 1000 * MIB, 52).still == 27
+    assert plan.progress(Track(), 1000 * MIB, 52) == PullProgress()
 
 
 def test_events_come_at_growing_pauses() -> None:
-    told: list[float] = []
+    reported: list[float] = []
     for _ in range(13):
-        told.append(plan.next_told(0, told))
-    assert told[:5] == [10, 40, 100, 190, 310]
-    assert {later - one for one, later in itertools.pairwise(told[10:])} == {300}
+        reported.append(plan.next_report(0, reported))
+    assert reported[:5] == [10, 40, 100, 190, 310]
+    assert {later - one for one, later in itertools.pairwise(reported[10:])} == {300}
 
 
 @pytest.mark.parametrize(
     "figures, expected",
     [
-        (PullFigures(), ""),
-        (PullFigures(turn=3, at_once=5), "3rd in the queue of pulls (5 at once)"),
-        (PullFigures(turn=12, at_once=1), "12th in the queue of pulls (1 at once)"),
-        (PullFigures(done=312 * MIB, total=980 * MIB), "312 of 980 MiB"),
-        (PullFigures(done=312 * MIB, total=980 * MIB, rate=21.0 * MIB), "312 of 980 MiB, 21 MiB/s, about 32 s left"),
-        (PullFigures(done=512 * MIB, total=3072 * MIB, rate=1.0 * MIB), "0.5 of 3.0 GiB, 1.0 MiB/s, about 43 min left"),
-        (PullFigures(done=0, total=900, rate=0.0, still=3), "0 of 900 B"),
-        (PullFigures(done=5 * MIB, total=50 * MIB, rate=0.2, still=41), "5.0 of 50 MiB, nothing came for 41 s"),
-        (PullFigures(done=50 * MIB, total=50 * MIB, rate=0.0, still=41), "50 MiB are here, being unpacked"),
+        (PullProgress(), ""),
+        (PullProgress(turn=3, at_once=5), "3rd in the queue of pulls (5 at once)"),
+        (PullProgress(turn=12, at_once=1), "12th in the queue of pulls (1 at once)"),
+        (PullProgress(done=312 * MIB, total=980 * MIB), "312 of 980 MiB"),
+        (PullProgress(done=312 * MIB, total=980 * MIB, rate=21.0 * MIB), "312 of 980 MiB, 21 MiB/s, about 32 s left"),
+        (
+            PullProgress(done=512 * MIB, total=3072 * MIB, rate=1.0 * MIB),
+            "0.5 of 3.0 GiB, 1.0 MiB/s, about 43 min left",
+        ),
+        (PullProgress(done=0, total=900, rate=0.0, still=3), "0 of 900 B"),
+        (PullProgress(done=5 * MIB, total=50 * MIB, rate=0.2, still=41), "5.0 of 50 MiB, nothing came for 41 s"),
+        (PullProgress(done=50 * MIB, total=50 * MIB, rate=0.0, still=41), "50 MiB are here, being unpacked"),
     ],
 )
-def test_words(figures: PullFigures, expected: str) -> None:
-    assert plan.words(figures) == expected
+def test_words(figures: PullProgress, expected: str) -> None:
+    assert plan.progress_text(figures) == expected

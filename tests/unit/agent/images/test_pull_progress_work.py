@@ -1,4 +1,4 @@
-"""What is told of pulls while they last, and which of those that wait is next."""
+"""What is reported about pulls while they last, and which of those that wait is next."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import pytest
 from agent.common.model.errors import PluginError
 from agent.common.model.pods import ImageFacts, Pod
 from agent.common.model.states import ImageState
-from agent.images.model.pulls import Manifest, PullFigures
+from agent.images.model.pulls import Manifest, PullProgress
 from agent.images.plan.images import Wanted
 from agent.images.plan.pull_records import VerifyPolicy
 from agent.images.work.images import ImageManager, ImageManagerDeps
-from agent.images.work.pull_progress import PullWatch
+from agent.images.work.pull_progress import PullWatcher
 from agent.images.work.pull_records import PullRecords
 from agent.pods.work.startup import StartupLatencyTracker
 from tests.builders.metrics import metrics
@@ -57,8 +57,10 @@ class FakeContent:
         self.closed = True
 
 
-class Desk:
-    def __init__(self, parallel: int = 5) -> None:
+class World:
+    """An image manager whose pulls last until `go` is set."""
+
+    def __init__(self, parallel: int = 5, refresh_limit: float = 1.0) -> None:
         self.clock, self.content, self.events = FakeClock(), FakeContent(), FakeEvents()
         self.cri = FakeCri(self.clock)
         self.go = asyncio.Event()
@@ -66,15 +68,15 @@ class Desk:
         records = PullRecords(VerifyPolicy(), FakeCheckpoints(), FakeCheckpoints(), self.clock)
         measured = metrics()
         startups = StartupLatencyTracker(measured, self.clock)
-        watch = PullWatch(self.content, self.clock)
+        watch = PullWatcher(self.content, self.clock)
         parts = ImageManagerDeps(
             self.cri, FakePullSecrets(), self.events, self.clock, records, measured, startups.pulled, watch
         )
-        self.desk = ImageManager(parts, parallel)
+        self.manager = ImageManager(parts, parallel, refresh_limit)
 
     async def pull(self, one: Pod, image: str = "r/web:1") -> None:
         self.cri.registry[image] = ImageFacts(f"sha256:{image}", (image,))
-        await self.desk.ensure(one, Wanted("app", image, "IfNotPresent", "app"), 0, self.on_state)
+        await self.manager.ensure(one, Wanted("app", image, "IfNotPresent", "app"), 0, self.on_state)
         await settle()
 
     def on_state(self, key: str, state: ImageState) -> None:
@@ -84,8 +86,8 @@ class Desk:
         return [message for _, reason, message in self.events.told if reason == "PullProgress"]
 
 
-async def test_a_long_pull_is_told_now_and_then_and_to_who_asks() -> None:
-    world = Desk()
+async def test_a_long_pull_is_reported_by_events_and_on_request() -> None:
+    world = World()
     web = pod()
     await world.pull(web)
     await world.clock.advance(4)
@@ -98,69 +100,68 @@ async def test_a_long_pull_is_told_now_and_then_and_to_who_asks() -> None:
         'Pulling image "r/web:1": 40 of 100 MiB, 1.0 MiB/s, about 60 s left',
     ]
     assert len(world.progress()) == 3
-    await world.desk.look()
-    assert world.desk.pulls(web.uid)["app"].done == 100 * MIB
+    await world.manager.refresh()
+    assert world.manager.pulls(web.uid)["app"].done == 100 * MIB
     asked = world.content.asked
     world.go.set()
     await settle()
     await world.clock.advance(60)
-    await world.desk.look()
-    assert (world.desk.pulls(web.uid), world.content.asked) == ({}, asked), "nothing is asked when nothing is pulled"
-    await world.desk.close()
+    await world.manager.refresh()
+    assert (world.manager.pulls(web.uid), world.content.asked) == ({}, asked), "nothing is asked when nothing is pulled"
+    await world.manager.close()
     assert world.content.closed
 
 
-async def test_a_runtime_that_cannot_tell_is_asked_once() -> None:
-    world = Desk()
+async def test_a_runtime_without_the_api_is_asked_once() -> None:
+    world = World()
     world.content.fail = PluginError("unknown service", code="UNIMPLEMENTED")
     web = pod()
     await world.pull(web)
     await world.clock.advance(120)
-    await world.desk.look()
+    await world.manager.refresh()
     assert (world.content.asked, world.progress()) == (1, [])
-    assert world.desk.pulls(web.uid) == {"app": PullFigures()}
-    await world.desk.close()
+    assert world.manager.pulls(web.uid) == {"app": PullProgress()}
+    await world.manager.close()
 
 
 async def test_a_runtime_that_is_away_is_asked_again() -> None:
-    world = Desk()
+    world = World()
     world.content.fail = PluginError("connection refused", code="UNAVAILABLE")
     await world.pull(pod())
     await world.clock.advance(20)
     world.content.fail, world.content.there = None, MIB
     await world.clock.advance(5)
     assert world.progress() == ['Pulling image "r/web:1": 1.0 of 100 MiB']
-    await world.desk.close()
+    await world.manager.close()
 
 
-async def test_who_asks_is_answered_though_the_runtime_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agent.images.work.images._PATIENCE", 0.01)
-    world = Desk()
+async def test_a_request_is_answered_although_the_runtime_hangs() -> None:
+    world = World(refresh_limit=0.01)
     web = pod()
     await world.pull(web)
     world.content.hangs = True
     async with asyncio.timeout(30):
-        await world.desk.look()
-        assert world.desk.pulls(web.uid) == {"app": PullFigures()}
+        await world.manager.refresh()
+        assert world.manager.pulls(web.uid) == {"app": PullProgress()}
         world.content.hangs = False
         await world.clock.advance(1)
-        await world.desk.look()
-    assert world.desk.pulls(web.uid)["app"].total == 100 * MIB
-    await world.desk.close()
+        await world.manager.refresh()
+    assert world.manager.pulls(web.uid)["app"].total == 100 * MIB
+    await world.manager.close()
 
 
 @pytest.mark.parametrize("parallel", [1, 2])
 async def test_the_pull_of_the_most_urgent_pod_that_waits_is_next(parallel: int) -> None:
-    world = Desk(parallel)
+    world = World(parallel)
     priorities = {"first": 0, "second": 0, "low": 0, "urgent": 2000}
     pods = {name: pod(meta={"name": name, "uid": name}, priority=value) for name, value in priorities.items()}
     for name, one in pods.items():
         await world.pull(one, f"r/{name}:1")
-    turns = {name: world.desk.pulls(name)["app"].turn for name in pods}
+    turns = {name: world.manager.pulls(name)["app"].turn for name in pods}
     expected = [0, 2, 3, 1] if parallel == 1 else [0, 0, 2, 1]
     assert list(turns.values()) == expected
     world.go.set()
     await settle()
     order = [what.removeprefix("r/").removesuffix(":1") for what in world.cri.done("pull_image")]
     assert order.index("urgent") == parallel
-    await world.desk.close()
+    await world.manager.close()

@@ -1,4 +1,4 @@
-"""Who may use an image that is there, and the files that say so."""
+"""Which pods may use a local image, and the files that record it."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_known(access: Access | None, by: list[PullCredential], expect: bool) ->
     assert plan.is_known(record(access), IMAGE, by) is expect
 
 
-def test_grants_add_up_and_everybody_is_everybody() -> None:
+def test_access_adds_up_and_for_everybody_stays_for_everybody() -> None:
     first = plan.granted(None, "sha256:a", IMAGE, [MINE], 2.0)
     assert first.access == {"reg.io/team/app": Access(secrets=(SECRET,))}
     assert plan.granted(first, "sha256:a", IMAGE, [MINE], 3.0) is first
@@ -103,8 +103,8 @@ def test_files_are_upstreams() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"imageRef": 7}', '{"lastUpdatedTime": "x", "imageRef": "a"}'])
-def test_a_spoilt_file_is_refused(text: str) -> None:
-    with pytest.raises(Invalid, match="no record of a pull"):
+def test_a_broken_file_is_refused(text: str) -> None:
+    with pytest.raises(Invalid, match="not a record of a pull"):
         plan.decode(text)
 
 

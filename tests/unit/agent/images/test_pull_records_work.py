@@ -1,4 +1,4 @@
-"""An image that came with one pod's secret is asked for anew by a pod that has none."""
+"""Records of pulls: an image pulled with one pod's secret is pulled again for a pod that has none."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def _run(world: World, uid: str, *, mine: bool, policy: str = "IfNotPresen
     await world.until(lambda: world.phase(uid) == "Running", seconds=30)
 
 
-async def test_the_same_secret_serves_again_and_no_secret_asks_the_registry(world: World) -> None:
+async def test_the_same_secret_is_known_and_without_one_the_image_is_pulled(world: World) -> None:
     await _run(world, "a", mine=True)
     await _run(world, "b", mine=True)
     assert _pulls(world) == 1
@@ -58,21 +58,21 @@ async def test_a_record_outlives_the_agent(world: World) -> None:
     assert _pulls(world) == 2
 
 
-async def test_policy_never_is_refused_an_image_that_is_not_everybodys(world: World) -> None:
+async def test_policy_never_without_access_to_the_image_is_refused(world: World) -> None:
     await _run(world, "a", mine=True)
     world.create(container("main", image=IMAGE, imagePullPolicy="Never"), name="c", uid="c")
     await world.until(lambda: "ErrImageNeverPull" in world.events.reasons())
     assert _pulls(world) == 1
 
 
-async def test_what_was_there_before_is_everybodys(world: World) -> None:
+async def test_a_preloaded_image_is_for_everybody(world: World) -> None:
     world.cri.images["old:1"] = ImageFacts("sha256:old", ("old:1",))
     world.create(container("main", image="old:1"), name="a", uid="a")
     await world.until(lambda: world.phase("a") == "Running")
     assert _pulls(world) == 0
 
 
-async def test_a_pull_that_the_agent_died_in_is_nobodys(world: World) -> None:
+async def test_a_pull_that_outlives_the_agent_is_for_no_pod(world: World) -> None:
     await world.kill_agent()
     world.pulling.files[plan.file_name(IMAGE)] = plan.encode_intent(IMAGE)
     world.cri.images[IMAGE] = ImageFacts("sha256:app", (IMAGE,))
@@ -82,7 +82,7 @@ async def test_a_pull_that_the_agent_died_in_is_nobodys(world: World) -> None:
     assert _pulls(world) == 1
 
 
-async def test_a_pull_that_cannot_be_noted_is_not_begun(world: World) -> None:
+async def test_a_pull_that_cannot_be_recorded_does_not_begin(world: World) -> None:
     world.pulling.fail = [Temporary("disk full")]
     await _run(world, "a", mine=True)
     assert any("disk full" in message for _, reason, message in world.events.told if reason == "Failed")
@@ -96,7 +96,7 @@ async def test_a_pull_whose_outcome_cannot_be_seen_leaves_no_intent(world: World
     assert world.pulling.files == {}
 
 
-async def test_a_removed_image_is_forgotten(world: World) -> None:
+async def test_the_record_of_a_removed_image_is_removed(world: World) -> None:
     await _run(world, "a", mine=True)
     await world.clock.advance(5)
     await world.records.prune([], world.clock.now())

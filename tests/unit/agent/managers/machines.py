@@ -1,4 +1,4 @@
-"""Machines of several shapes, and pods that ask for whole CPUs of them."""
+"""Machines of several shapes, and pods that request whole CPUs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""sysfs as some machines have it, and as this one has."""
+"""Topologies read from sysfs as some machines have it, and from that of this machine."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_two_sockets_with_threads_and_split_caches(tmp_path: Path) -> None:
     )
 
 
-def test_a_kernel_without_numa_nodes_and_with_a_cpu_taken_out(tmp_path: Path) -> None:
+def test_a_kernel_without_numa_nodes_and_with_an_offline_cpu(tmp_path: Path) -> None:
     write(tmp_path, cpu__online="0,2")
     for cpu in (0, 2):
         write(tmp_path / f"cpu/cpu{cpu}", topology__thread_siblings_list="0-3", topology__physical_package_id="-1")
@@ -54,9 +54,9 @@ def test_a_kernel_without_numa_nodes_and_with_a_cpu_taken_out(tmp_path: Path) ->
     assert found.nodes == (NumaNode(0, 4096, {}, (10,)),)
 
 
-def test_files_that_make_no_sense(tmp_path: Path) -> None:
+def test_unreadable_files_are_an_error(tmp_path: Path) -> None:
     write(tmp_path, cpu__online="many")
-    with pytest.raises(Permanent, match="cannot be told apart"):
+    with pytest.raises(Permanent, match="cannot be read"):
         read_topology(str(tmp_path))
 
 

@@ -1,4 +1,4 @@
-"""Who gets whole CPUs, and that nobody else has them then."""
+"""Which containers get exclusive CPUs, and that no other container runs on them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,18 @@ from agent.common.model.pods import Json, Pod
 from agent.common.model.refusal import Refusal
 from agent.managers.model.cpus import CpuTopology, format_cpus
 from agent.managers.plan import cpus
-from agent.managers.plan.admission import Held, Outcome, Policies, admitted, released
+from agent.managers.plan.admission import (
+    AdmissionResult,
+    ManagerState,
+    Policies,
+    admit_pod,
+    release_pods,
+    resize_refusal,
+)
 from agent.managers.plan.checkpoint import compact, decode_cpus, encode_cpus
 from agent.managers.plan.cpus import CpuPolicy, CpuState
+from agent.managers.plan.memory_policy import MemoryPolicy
 from agent.managers.plan.options import CpuOptions
-from agent.managers.plan.resize import refusal
 from nodelib.errors import Invalid
 from tests.builders.pods import container, pod
 from tests.unit.agent.managers.machines import CACHES, DUAL, QUAD_NUMA, SMT, TWO, asks, guaranteed
@@ -24,20 +31,20 @@ def policy(topology: CpuTopology, reserve: float = 1, **options: bool) -> CpuPol
     return cpus.static_policy(topology, reserve, frozenset(), CpuOptions(**options))
 
 
-def fresh(policy: CpuPolicy) -> Held:
-    return Held(cpus.checked(policy, CpuState()))
+def fresh(policy: CpuPolicy) -> ManagerState:
+    return ManagerState(cpus.checked(policy, CpuState()))
 
 
 def nowhere(pod: Pod, container: Json | None) -> dict[str, tuple[()]]:
     return {}
 
 
-def run(policy: CpuPolicy, held: Held, pod: Pod) -> Outcome:
-    return admitted(Policies(policy), held, pod, nowhere)
+def run(policy: CpuPolicy, state: ManagerState, pod: Pod) -> AdmissionResult:
+    return admit_pod(Policies(policy), state, pod, nowhere)
 
 
-def given_to(outcome: Outcome) -> dict[str, str]:
-    return {name: format_cpus(has) for (_, name), has in outcome.held.cpus.held.items()}
+def given_to(result: AdmissionResult) -> dict[str, str]:
+    return {name: format_cpus(has) for (_, name), has in result.state.cpus.assignments.items()}
 
 
 @pytest.mark.parametrize(
@@ -61,28 +68,28 @@ def given_to(outcome: Outcome) -> dict[str, str]:
     ],
 )
 def test_what_a_pod_gets(pod: Pod, expected: dict[str, str]) -> None:
-    outcome = run(policy(SMT), fresh(policy(SMT)), pod)
-    assert outcome.refusal is None
-    assert given_to(outcome) == expected
+    result = run(policy(SMT), fresh(policy(SMT)), pod)
+    assert result.refusal is None
+    assert given_to(result) == expected
 
 
 def test_a_second_pod_that_does_not_fit() -> None:
     static = policy(TWO)
     first = run(static, fresh(static), guaranteed("one", "1"))
-    second = run(static, first.held, guaranteed("two", "1"))
+    second = run(static, first.state, guaranteed("two", "1"))
     text = "Allocate failed due to not enough cpus available to satisfy request: requested=1, available=0"
     assert second.refusal == Refusal("UnexpectedAdmissionError", f"{text}, which is unexpected")
-    assert second.held == first.held
+    assert second.state == first.state
     assert "1 exclusive CPUs asked for, 0 free (none of 1; reserved 0)" in second.detail
-    assert (second.tally.cpu_requests, second.tally.cpu_errors) == (1, 1)
-    freed = released(first.held, ["one"])
+    assert (second.counts.cpu_requests, second.counts.cpu_errors) == (1, 1)
+    freed = release_pods(first.state, ["one"])
     assert run(static, freed, guaranteed("two", "1")).refusal is None
 
 
 def test_asking_again_changes_nothing() -> None:
     static = policy(SMT)
     first = run(static, fresh(static), guaranteed("one", "2", inits=("2",)))
-    assert run(static, first.held, guaranteed("one", "2", inits=("2",))).held == first.held
+    assert run(static, first.state, guaranteed("one", "2", inits=("2",))).state == first.state
 
 
 @pytest.mark.parametrize(
@@ -100,7 +107,7 @@ def test_whole_cores_only(count: str, text: str) -> None:
     static = policy(SMT, full_cores=True)
     assert run(static, fresh(static), guaranteed("u", count)).refusal == Refusal("SMTAlignmentError", text)
     fits = run(static, fresh(static), guaranteed("u", "2"))
-    assert fits.tally.aligned["container", "physical_cpu"] == 1
+    assert fits.counts.aligned["container", "physical_cpu"] == 1
 
 
 def test_strict_reservation_keeps_the_pool_off_what_is_reserved() -> None:
@@ -135,9 +142,9 @@ def test_reservation() -> None:
     ],
 )
 def test_a_state_that_cannot_be(state: CpuState, text: str) -> None:
-    with pytest.raises(Invalid) as told:
+    with pytest.raises(Invalid) as refused:
         cpus.checked(policy(TWO), state)
-    assert told.value.message == text
+    assert refused.value.message == text
 
 
 # --- the file
@@ -174,28 +181,28 @@ def test_files_of_older_kubelets() -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("", "it is no checkpoint"),
-        ("[]", "it is no checkpoint"),
+        ("", "this is not a checkpoint"),
+        ("[]", "this is not a checkpoint"),
         (encode_cpus(STATE).replace("0,2-3", "0,2-4"), "checkpoint is corrupted"),
         ('{"policyName":"static","defaultCpuSet":"0-1","checksum":7}', "checkpoint is corrupted"),
         (encode_cpus(CpuState(), "none"), 'configured policy "static" differs from state checkpoint policy "none"'),
         (
             '{"policyName":"static","defaultCpuSet":"x","checksum":0}',
-            "could not parse default CPU set \"x\": 'x' is no CPU and no range of CPUs",
+            "could not parse default CPU set \"x\": 'x' is neither a CPU nor a range of CPUs",
         ),
     ],
 )
-def test_a_file_that_is_not_used(text: str, problem: str) -> None:
-    with pytest.raises(Invalid) as told:
+def test_an_invalid_file_is_refused(text: str, problem: str) -> None:
+    with pytest.raises(Invalid) as refused:
         decode_cpus(text)
-    assert problem in told.value.message
+    assert problem in refused.value.message
 
 
 # --- whatever is asked for, in whatever order
 
 
 @given(st.data())
-def test_never_two_owners_never_an_empty_pool_and_all_is_given_back(data: st.DataObject) -> None:
+def test_never_two_owners_never_an_empty_pool_and_all_cpus_return(data: st.DataObject) -> None:
     topology = data.draw(st.sampled_from([TWO, SMT, DUAL, CACHES, QUAD_NUMA]))
     flags = data.draw(
         st.sampled_from(
@@ -203,37 +210,39 @@ def test_never_two_owners_never_an_empty_pool_and_all_is_given_back(data: st.Dat
         )
     )
     static = policy(topology, data.draw(st.sampled_from([0.5, 1])), **flags)
-    held = start = fresh(static)
+    state = start = fresh(static)
     alive: set[str] = set()
     for number in range(data.draw(st.integers(0, 12))):
         if data.draw(st.booleans()) and alive:
             gone = data.draw(st.sampled_from(sorted(alive)))
             alive.discard(gone)
-            held = released(held, [gone])
+            state = release_pods(state, [gone])
         else:
             counts = data.draw(st.lists(st.sampled_from(["1", "2", "3", "500m"]), min_size=1, max_size=3))
             inits = data.draw(st.lists(st.sampled_from(["1", "4"]), max_size=2))
             sidecars = data.draw(st.lists(st.sampled_from(["1", "2"]), max_size=1))
             uid = f"u{number}"
-            outcome = run(static, held, guaranteed(uid, *counts, inits=tuple(inits), sidecars=tuple(sidecars)))
-            held = outcome.held
-            if outcome.refusal is None:
+            result = run(static, state, guaranteed(uid, *counts, inits=tuple(inits), sidecars=tuple(sidecars)))
+            state = result.state
+            if result.refusal is None:
                 alive.add(uid)
-        _sound(static, held.cpus)
-        assert decode_cpus(encode_cpus(held.cpus)) == held.cpus
-    assert released(held, alive) == start
+        _sound(static, state.cpus)
+        assert decode_cpus(encode_cpus(state.cpus)) == state.cpus
+    assert release_pods(state, alive) == start
 
 
 def _sound(static: CpuPolicy, state: CpuState) -> None:
     assert static.options.strict or static.reserved <= state.shared
     by_pod: dict[str, set[int]] = {}
-    for (uid, name), has in state.held.items():
+    for (uid, name), has in state.assignments.items():
         assert not has & state.shared
         assert not has & static.reserved
         by_pod.setdefault(uid, set()).update(has)
         if name[0] != "i":  # what runs side by side
             others = [
-                also for (other, one), also in state.held.items() if other == uid and one[0] != "i" and one != name
+                also
+                for (other, one), also in state.assignments.items()
+                if other == uid and one[0] != "i" and one != name
             ]
             assert not has & frozenset[int]().union(*others)
     owners = [cpu for has in by_pod.values() for cpu in has]
@@ -246,21 +255,25 @@ def _sound(static: CpuPolicy, state: CpuState) -> None:
 # --- resize
 
 
-def test_resize_of_what_is_exclusive() -> None:
+def test_resizes_of_exclusive_resources_are_infeasible() -> None:
     before, cpu, memory = guaranteed("u", "1"), guaranteed("u", "2"), guaranteed("u", "1")
     memory.spec["containers"][0]["resources"] = asks("1", "128Mi")
     text = 'Resize is infeasible for Guaranteed Pods alongside CPU Manager policy "static"'
-    assert refusal(cpu, before, static_cpus=True) == Refusal("Infeasible", text)
-    assert refusal(cpu, before, static_cpus=False) is None
-    assert refusal(memory, before, static_cpus=True) is None
+    static, static_memory = Policies(policy(TWO)), Policies(memory=MemoryPolicy((), {}))
+    assert resize_refusal(cpu, before, static) == Refusal("Infeasible", text)
+    assert resize_refusal(cpu, before, Policies()) is None
+    assert resize_refusal(cpu, before, static_memory) is None
+    assert resize_refusal(memory, before, static) is None
+    text = 'Resize is infeasible for Guaranteed Pods alongside Memory Manager policy "Static"'
+    assert resize_refusal(memory, before, static_memory) == Refusal("Infeasible", text)
     loose = pod(container(resources={"requests": {"cpu": "1"}}))
     tight = pod(container(resources={"requests": {"cpu": "2"}}))
-    assert refusal(tight, loose, static_cpus=True) is None
+    assert resize_refusal(tight, loose, static) is None
 
 
 def test_hints_of_a_pod_that_has_its_cpus_already() -> None:
     static = policy(DUAL)
     first = run(static, fresh(static), guaranteed("u", "2"))
-    where = cpus.hints(static, first.held.cpus, ("u", "c0"), 2, frozenset())
+    where = cpus.hints(static, first.state.cpus, ("u", "c0"), 2, frozenset())
     assert [one.affinity for one in where["cpu"] if one.preferred] == [1]
-    assert cpus.hints(static, first.held.cpus, ("u", "c0"), 4, frozenset()) == {"cpu": ()}
+    assert cpus.hints(static, first.state.cpus, ("u", "c0"), 4, frozenset()) == {"cpu": ()}

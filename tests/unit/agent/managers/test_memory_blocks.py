@@ -1,4 +1,4 @@
-"""On which NUMA nodes a container has its memory, and that what is given comes back."""
+"""Which NUMA nodes the memory of a container is assigned on, and that released memory is free again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,14 @@ from agent.common.model.refusal import Refusal
 from agent.managers.model.cpus import CpuTopology
 from agent.managers.model.memory_blocks import Block, MemoryState, MemoryTable, NumaState
 from agent.managers.plan import memory_blocks, memory_hints
-from agent.managers.plan.admission import Held, Outcome, Policies, admitted, moved_on, released
+from agent.managers.plan.admission import (
+    AdmissionResult,
+    ManagerState,
+    Policies,
+    admit_pod,
+    release_init_memory,
+    release_pods,
+)
 from agent.managers.plan.memory_checkpoint import decode_memory, encode_memory
 from agent.managers.plan.memory_policy import MemoryPolicy, checked, first_state, memory_policy
 from agent.managers.plan.options import TopologyOptions
@@ -31,8 +38,8 @@ def policy(topology: CpuTopology = PAIR) -> MemoryPolicy:
     return memory_policy(topology.nodes, ONE_KEPT, {"memory": Decimal(GI), "cpu": Decimal(1)})
 
 
-def fresh(made: MemoryPolicy) -> Held:
-    return Held(memory=first_state(made))
+def fresh(made: MemoryPolicy) -> ManagerState:
+    return ManagerState(memory=first_state(made))
 
 
 def asking(uid: str, *sizes: str, inits: tuple[str, ...] = ()) -> Pod:
@@ -41,14 +48,14 @@ def asking(uid: str, *sizes: str, inits: tuple[str, ...] = ()) -> Pod:
     return pod(*mains, meta={"uid": uid, "name": uid}, initContainers=first)
 
 
-def run(held: Held, pod: Pod, name: str = "none", scope: str = "container") -> Outcome:
+def run(state: ManagerState, pod: Pod, name: str = "none", scope: str = "container") -> AdmissionResult:
     made = policy()
     topology = topology_policy(name, scope, PAIR.nodes, TopologyOptions())
-    return admitted(Policies(None, topology, made), held, pod, lambda pod, container: {})
+    return admit_pod(Policies(None, topology, made), state, pod, lambda pod, container: {})
 
 
-def nodes(outcome: Outcome) -> dict[str, tuple[int, ...]]:
-    return {name: blocks[0].nodes for (_, name), blocks in outcome.held.memory.held.items()}
+def nodes(result: AdmissionResult) -> dict[str, tuple[int, ...]]:
+    return {name: blocks[0].nodes for (_, name), blocks in result.state.memory.assignments.items()}
 
 
 @pytest.mark.parametrize(
@@ -61,29 +68,29 @@ def nodes(outcome: Outcome) -> dict[str, tuple[int, ...]]:
     ],
 )
 def test_where(sizes: tuple[str, ...], expected: dict[str, tuple[int, ...]]) -> None:
-    outcome = run(fresh(policy()), asking("u", *sizes))
-    assert outcome.refusal is None
-    assert nodes(outcome) == expected
+    result = run(fresh(policy()), asking("u", *sizes))
+    assert result.refusal is None
+    assert nodes(result) == expected
 
 
-def test_a_node_gives_alone_or_together_and_never_both() -> None:
-    first = run(fresh(policy()), asking("one", "1Gi")).held
+def test_a_node_serves_alone_or_in_a_group_and_never_both() -> None:
+    first = run(fresh(policy()), asking("one", "1Gi")).state
     second = run(first, asking("two", "6Gi"))
     text = "failed to get the default NUMA affinity, no NUMA nodes with enough memory is available"
     reason = Refusal("UnexpectedAdmissionError", f"Allocate failed due to [memorymanager] {text}, which is unexpected")
     assert second.refusal == reason
     assert "6Gi asked for, free: node 0: 2Gi, node 1: 4Gi" in second.detail
-    assert (second.tally.memory_requests, second.tally.memory_errors) == (1, 1)
-    both = run(fresh(policy()), asking("one", "5Gi")).held
-    assert run(both, asking("two", "1Gi")).held.memory.held["two", "c0"][0].nodes == (0, 1)
+    assert (second.counts.memory_requests, second.counts.memory_errors) == (1, 1)
+    both = run(fresh(policy()), asking("one", "5Gi")).state
+    assert run(both, asking("two", "1Gi")).state.memory.assignments["two", "c0"][0].nodes == (0, 1)
     # 2 GiB are left on the two together.
     assert run(both, asking("two", "3Gi")).refusal is not None
 
 
-def test_who_is_not_guaranteed_takes_what_comes() -> None:
+def test_pods_that_are_not_guaranteed_get_no_numa_memory() -> None:
     loose = pod(container("c0", resources={"requests": {"memory": "1Gi"}}))
-    assert run(fresh(policy()), loose).held == fresh(policy())
-    assert memory_hints.wanted(asking("u", "1Gi"), asking("u", "1Gi").spec["containers"][0]) == {"memory": GI}
+    assert run(fresh(policy()), loose).state == fresh(policy())
+    assert memory_hints.requested(asking("u", "1Gi"), asking("u", "1Gi").spec["containers"][0]) == {"memory": GI}
 
 
 def test_with_the_topology_manager() -> None:
@@ -94,20 +101,20 @@ def test_with_the_topology_manager() -> None:
     assert nodes(together) == {"c0": (1,), "c1": (1,)}
 
 
-def test_init_containers_leave_theirs_to_later_ones() -> None:
-    outcome = run(fresh(policy()), asking("u", "3Gi", inits=("2Gi", "1Gi")))
-    held = outcome.held.memory
-    assert held.held["u", "c0"] == (Block((0,), "memory", 3 * GI),)
-    assert held.nodes[0].tables["memory"].reserved == 3 * GI
+def test_memory_of_init_containers_is_reused_by_later_ones() -> None:
+    result = run(fresh(policy()), asking("u", "3Gi", inits=("2Gi", "1Gi")))
+    state = result.state.memory
+    assert state.assignments["u", "c0"] == (Block((0,), "memory", 3 * GI),)
+    assert state.nodes[0].tables["memory"].reserved == 3 * GI
     # All that the containers have together is what the pod has.
-    assert sum(blocks[0].size for blocks in held.held.values()) == 3 * GI
-    assert checked(policy(), held) == held
-    running = moved_on(outcome.held, asking("u", "3Gi", inits=("2Gi", "1Gi")), "c0")
-    assert list(running.memory.held) == [("u", "c0")]
-    assert released(running, ["u"]) == fresh(policy())
+    assert sum(blocks[0].size for blocks in state.assignments.values()) == 3 * GI
+    assert checked(policy(), state) == state
+    running = release_init_memory(result.state, asking("u", "3Gi", inits=("2Gi", "1Gi")), "c0")
+    assert list(running.memory.assignments) == [("u", "c0")]
+    assert release_pods(running, ["u"]) == fresh(policy())
 
 
-def test_huge_pages_are_on_the_same_nodes() -> None:
+def test_huge_pages_are_assigned_on_the_same_nodes() -> None:
     topology = CpuTopology(PAIR.cpus, tuple(replace(node, hugepages={2 << 20: GI}) for node in PAIR.nodes))
     made = memory_policy(topology.nodes, ONE_KEPT, {"memory": Decimal(GI)})
     state = first_state(made)
@@ -115,14 +122,17 @@ def test_huge_pages_are_on_the_same_nodes() -> None:
     assert state.nodes[1].tables["hugepages-2Mi"] == MemoryTable(GI, 0, GI, 0, GI)
     resources = {side: {"cpu": "1", "memory": "3Gi", "hugepages-2Mi": "512Mi"} for side in ("requests", "limits")}
     huge = pod(container("c0", resources=resources), meta={"uid": "u"})
-    outcome = admitted(Policies(memory=made), Held(memory=state), huge, lambda pod, container: {})
-    assert outcome.held.memory.held["u", "c0"] == (Block((1,), "hugepages-2Mi", GI // 2), Block((1,), "memory", 3 * GI))
+    result = admit_pod(Policies(memory=made), ManagerState(memory=state), huge, lambda pod, container: {})
+    assert result.state.memory.assignments["u", "c0"] == (
+        Block((1,), "hugepages-2Mi", GI // 2),
+        Block((1,), "memory", 3 * GI),
+    )
     assert memory_blocks.allocatable_blocks(state)[0] == Block((0,), "hugepages-2Mi", GI)
-    assert released(outcome.held, ["u"]).memory == state
+    assert release_pods(result.state, ["u"]).memory == state
 
 
 @pytest.mark.parametrize(
-    ("told", "kept", "text"),
+    ("reserved", "kept", "text"),
     [
         (((7, {"memory": GI}),), GI, "references a NUMA node 7 that does not exist on this machine"),
         (
@@ -133,18 +143,20 @@ def test_huge_pages_are_on_the_same_nodes() -> None:
         ((), 0, "you should specify the system reserved memory"),
     ],
 )
-def test_reservations_that_do_not_agree(told: tuple[tuple[int, dict[str, int]], ...], kept: int, text: str) -> None:
+def test_reservations_that_differ_are_refused(
+    reserved: tuple[tuple[int, dict[str, int]], ...], kept: int, text: str
+) -> None:
     with pytest.raises(Invalid, match=text):
-        memory_policy(PAIR.nodes, told, {"memory": Decimal(kept)})
+        memory_policy(PAIR.nodes, reserved, {"memory": Decimal(kept)})
 
 
 def test_states_that_cannot_be() -> None:
     made = policy()
-    good = run(fresh(made), asking("u", "2Gi")).held.memory
+    good = run(fresh(made), asking("u", "2Gi")).state.memory
     assert checked(made, good) == good
     assert checked(made, MemoryState()) == first_state(made)
     cases = {
-        "machine state can not be empty when it has memory assignments": MemoryState({}, good.held),
+        "machine state can not be empty when it has memory assignments": MemoryState({}, good.assignments),
         "the expected machine state is different from the real one": MemoryState(good.nodes, {}),
         "uses the NUMA that does not exist": MemoryState(good.nodes, {("u", "c"): (Block((9,), "memory", 1),)}),
         "uses memory resource that does not exist": MemoryState(good.nodes, {("u", "c"): (Block((0,), "x", 1),)}),
@@ -179,26 +191,26 @@ def test_the_file_has_upstreams_content_and_checksums() -> None:
 
 
 @given(st.data())
-def test_never_more_than_there_is_and_all_is_given_back(data: st.DataObject) -> None:
+def test_never_more_memory_than_there_is_and_all_of_it_is_freed(data: st.DataObject) -> None:
     made = policy()
-    held = start = fresh(made)
+    state = start = fresh(made)
     alive: dict[str, Pod] = {}
     for number in range(data.draw(st.integers(0, 10))):
         if data.draw(st.booleans()) and alive:
             gone = data.draw(st.sampled_from(sorted(alive)))
             del alive[gone]
-            held = released(held, [gone])
+            state = release_pods(state, [gone])
         else:
             sizes = data.draw(st.lists(st.sampled_from(["256Mi", "1Gi", "3Gi", "5Gi"]), min_size=1, max_size=2))
             inits = data.draw(st.lists(st.sampled_from(["512Mi", "2Gi"]), max_size=2))
             name, scope = data.draw(st.sampled_from(["none", "best-effort", "restricted"])), "container"
             wanted = asking(f"u{number}", *sizes, inits=tuple(inits))
-            outcome = run(held, wanted, name, scope)
-            held = outcome.held
-            if outcome.refusal is None:
+            result = run(state, wanted, name, scope)
+            state = result.state
+            if result.refusal is None:
                 alive[wanted.uid] = wanted
-        _sound(made, held.memory)
-    assert released(held, list(alive)) == start
+        _sound(made, state.memory)
+    assert release_pods(state, list(alive)) == start
 
 
 def _sound(made: MemoryPolicy, state: MemoryState) -> None:
@@ -206,7 +218,7 @@ def _sound(made: MemoryPolicy, state: MemoryState) -> None:
         table = node.tables["memory"]
         assert table.free >= 0
         assert table.reserved + table.free == table.allocatable
-    given = sum(block.size for blocks in state.held.values() for block in blocks)
+    given = sum(block.size for blocks in state.assignments.values() for block in blocks)
     assert given == sum(node.tables["memory"].reserved for node in state.nodes.values())
     checked(made, state)
     assert decode_memory(encode_memory(state)) == state

@@ -58,7 +58,7 @@ def test_packed(topology: CpuTopology, free: str, count: int, expected: str) -> 
         pytest.param(CACHES_SMT, "0-15", 3, "0-1,8", id="an odd number"),
     ],
 )
-def test_behind_one_cache(topology: CpuTopology, free: str, count: int, expected: str) -> None:
+def test_cpus_behind_one_cache(topology: CpuTopology, free: str, count: int, expected: str) -> None:
     assert format_cpus(take(topology, parse_cpus(free), count, uncore=True)) == expected
 
 
@@ -87,7 +87,7 @@ def test_distributed_on_one_socket_if_that_is_wanted() -> None:
     assert set(QUAD_NUMA.grouped(found, "numa")) == {2, 3}
 
 
-def test_more_than_there_are() -> None:
+def test_too_few_free_cpus() -> None:
     text = "not enough cpus available to satisfy request: requested=3, available=1"
     for way in (take, distribute):
         with pytest.raises(Invalid, match=text):
@@ -95,7 +95,7 @@ def test_more_than_there_are() -> None:
 
 
 @given(st.data())
-def test_any_number_of_any_that_are_free(data: st.DataObject) -> None:
+def test_any_number_of_any_free_cpus(data: st.DataObject) -> None:
     topology = data.draw(st.sampled_from(ALL))
     free = frozenset(data.draw(st.sets(st.sampled_from(sorted(topology.all)))))
     count = data.draw(st.integers(0, len(free)))
@@ -121,13 +121,13 @@ def test_whole_cores_of_whole_cores(data: st.DataObject) -> None:
     ("text", "cpus"),
     [("", set()), ("0", {0}), ("0-2,7", {0, 1, 2, 7}), (" 3,1-2\n", {1, 2, 3})],
 )
-def test_sets_as_text(text: str, cpus: set[int]) -> None:
+def test_cpu_sets_as_text(text: str, cpus: set[int]) -> None:
     assert parse_cpus(text) == cpus
     assert parse_cpus(format_cpus(cpus)) == cpus
 
 
 @pytest.mark.parametrize("text", ["a", "1-", "2-1", "-1", "1,,2", "0-99999999"])
-def test_sets_that_are_none(text: str) -> None:
+def test_invalid_cpu_sets(text: str) -> None:
     with pytest.raises(Invalid):
         parse_cpus(text)
 

@@ -1,4 +1,4 @@
-"""Where everything of a container is to be, and that the order in which managers speak makes no difference."""
+"""The affinity that topology policies choose, whatever the order of the hints."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.common.model.refusal import Refusal
-from agent.devices.model.devices import Device, Holder, Holding, Offer
-from agent.devices.plan.devices import Choice
-from agent.devices.plan.topology import device_hints, narrowed
+from agent.devices.model.devices import AllocationKey, Device, DeviceAllocation, RegisteredPlugin
+from agent.devices.plan.devices import Candidates
+from agent.devices.plan.topology import device_hints, with_affinity
 from agent.managers.model.cpus import CpuTopology
 from agent.managers.plan import cpus
-from agent.managers.plan.admission import Held, Outcome, Policies, admitted
+from agent.managers.plan.admission import AdmissionResult, ManagerState, Policies, admit_pod
 from agent.managers.plan.cpus import CpuState
 from agent.managers.plan.hints import Hint, Hints, mask_of, masks, nodes_of, width
 from agent.managers.plan.options import CpuOptions, TopologyOptions
-from agent.managers.plan.topology import TopologyPolicy, merged, topology_policy
+from agent.managers.plan.topology import TopologyPolicy, merge, topology_policy
 from nodelib.errors import Invalid
 from tests.builders.pods import Json, container, pod
 from tests.unit.agent.managers.machines import DUAL, QUAD_NUMA, guaranteed, machine
@@ -34,11 +34,11 @@ def policy(
     return made
 
 
-def told(*listed: tuple[tuple[int, ...] | None, bool]) -> tuple[Hint, ...]:
+def hints_on(*listed: tuple[tuple[int, ...] | None, bool]) -> tuple[Hint, ...]:
     return tuple(Hint(None if nodes is None else mask_of(nodes), preferred) for nodes, preferred in listed)
 
 
-ONE = told(((0,), True), ((1,), True), ((0, 1), False))
+ONE = hints_on(((0,), True), ((1,), True), ((0, 1), False))
 
 
 @pytest.mark.parametrize(
@@ -47,22 +47,22 @@ ONE = told(((0,), True), ((1,), True), ((0, 1), False))
         pytest.param([{}], {"best-effort": (3, True), "single-numa-node": (None, True)}, id="nobody cares"),
         pytest.param([{"cpu": ONE}], {"best-effort": (1, True), "single-numa-node": (1, True)}, id="the first will do"),
         pytest.param(
-            [{"cpu": ONE}, {"gpu": told(((1,), True), ((0, 1), False))}],
+            [{"cpu": ONE}, {"gpu": hints_on(((1,), True), ((0, 1), False))}],
             {"best-effort": (2, True), "single-numa-node": (2, True)},
             id="the only one that both have",
         ),
         pytest.param(
-            [{"cpu": told(((0,), True))}, {"gpu": told(((1,), True))}],
+            [{"cpu": hints_on(((0,), True))}, {"gpu": hints_on(((1,), True))}],
             {"best-effort": (3, False), "restricted": None, "single-numa-node": None},
             id="none that both have",
         ),
         pytest.param(
-            [{"cpu": told(((0, 1), True))}],
+            [{"cpu": hints_on(((0, 1), True))}],
             {"best-effort": (3, True), "restricted": (3, True), "single-numa-node": None},
             id="it needs both nodes",
         ),
         pytest.param(
-            [{"cpu": told(((0, 1), False))}],
+            [{"cpu": hints_on(((0, 1), False))}],
             {"best-effort": (3, False), "restricted": None, "single-numa-node": None},
             id="two nodes where one would ever do",
         ),
@@ -75,13 +75,13 @@ ONE = told(((0,), True), ((1,), True), ((0, 1), False))
 )
 def test_merge(hints: list[Hints], expected: dict[str, tuple[int | None, bool] | None]) -> None:
     for name, wanted in expected.items():
-        best, will_do = merged(policy(name), hints)
-        assert will_do == (wanted is not None)
+        best, admissible = merge(policy(name), hints)
+        assert admissible == (wanted is not None)
         if wanted is not None:
             assert (best.affinity, best.preferred) == wanted
 
 
-def test_of_wide_ones_the_closest_if_that_is_wanted() -> None:
+def test_the_closest_of_several_nodes_with_the_option() -> None:
     nodes = tuple(
         node.__class__(node.id, node.memory, {}, distances)
         for node, distances in zip(
@@ -89,10 +89,10 @@ def test_of_wide_ones_the_closest_if_that_is_wanted() -> None:
         )
     )
     topology = CpuTopology(QUAD_NUMA.cpus, nodes)
-    hints = [{"cpu": told(((0, 1), True), ((1, 2), True), ((0, 3), True))}]
-    assert merged(policy("best-effort", topology), hints)[0].affinity == mask_of((0, 1))
+    hints = [{"cpu": hints_on(((0, 1), True), ((1, 2), True), ((0, 3), True))}]
+    assert merge(policy("best-effort", topology), hints)[0].affinity == mask_of((0, 1))
     # (0, 3) is as close as (1, 2): lower numbers count, as one number.
-    assert merged(policy("best-effort", topology, closest=True), hints)[0].affinity == mask_of((1, 2))
+    assert merge(policy("best-effort", topology, closest=True), hints)[0].affinity == mask_of((1, 2))
 
 
 def test_a_machine_with_too_many_nodes() -> None:
@@ -111,10 +111,10 @@ _HINTS = st.dictionaries(st.sampled_from("ab"), st.lists(_HINT, max_size=4).map(
 @given(st.lists(_HINTS, min_size=1, max_size=3), st.sampled_from(NAMES), st.booleans())
 def test_order_makes_no_difference(listed: list[Hints], name: str, closest: bool) -> None:
     made = policy(name, machine(numas=3, cores=3), closest=closest)
-    found = {merged(made, some) for some in itertools.permutations(listed)}
+    found = {merge(made, some) for some in itertools.permutations(listed)}
     assert len(found) == 1
     reversed_hints = [{key: hints[::-1] for key, hints in one.items()} for one in listed]
-    assert merged(made, reversed_hints) in found
+    assert merge(made, reversed_hints) in found
     assert found == {_walked(made, listed)}
 
 
@@ -153,24 +153,24 @@ def _walked(made: TopologyPolicy, listed: list[Hints]) -> tuple[Hint, bool]:
 # --- with CPUs
 
 
-def run(name: str, scope: str, pod_asks: tuple[str, ...], held: CpuState | None = None) -> Outcome:
+def run(name: str, scope: str, pod_asks: tuple[str, ...], assigned: CpuState | None = None) -> AdmissionResult:
     static = cpus.static_policy(DUAL, 2, frozenset(), CpuOptions())
-    state = Held(cpus.checked(static, held or CpuState()))
+    state = ManagerState(cpus.checked(static, assigned or CpuState()))
     policies = Policies(static, policy(name, scope=scope))
-    return admitted(policies, state, guaranteed("u", *pod_asks), lambda pod, container: {})
+    return admit_pod(policies, state, guaranteed("u", *pod_asks), lambda pod, container: {})
 
 
 def test_containers_each_on_one_node_or_the_pod_as_a_whole() -> None:
     # 4 CPUs are free on node 0 (2 are reserved), 6 on node 1.
-    apart = run("single-numa-node", "container", ("4", "6")).held.cpus.held
+    apart = run("single-numa-node", "container", ("4", "6")).state.cpus.assignments
     assert {DUAL.by_id[cpu].numa for cpu in apart["u", "c0"]} == {0}
     assert {DUAL.by_id[cpu].numa for cpu in apart["u", "c1"]} == {1}
     together = run("single-numa-node", "pod", ("4", "6"))
     assert together.refusal == Refusal("TopologyAffinityError", "Resources cannot be allocated with Topology locality")
     assert "topologyManagerPolicy single-numa-node by pod" in together.detail
-    assert together.tally.topology_errors == 1 and together.tally.unaligned["pod", "numa_node"] == 1
-    whole = run("single-numa-node", "pod", ("2", "4")).held.cpus
-    assert {DUAL.by_id[cpu].numa for has in whole.held.values() for cpu in has} == {1}
+    assert together.counts.topology_errors == 1 and together.counts.unaligned["pod", "numa_node"] == 1
+    whole = run("single-numa-node", "pod", ("2", "4")).state.cpus
+    assert {DUAL.by_id[cpu].numa for has in whole.assignments.values() for cpu in has} == {1}
     assert run("best-effort", "pod", ("4", "6")).refusal is None
 
 
@@ -185,7 +185,9 @@ def test_restricted_takes_two_nodes_only_where_one_would_never_do() -> None:
 
 
 GPU = "example.com/gpu"
-OFFER = Offer({f"g{node}{one}": Device(f"g{node}{one}", True, (node,)) for node in (0, 1) for one in (0, 1)}, True)
+PLUGIN = RegisteredPlugin(
+    {f"g{node}{one}": Device(f"g{node}{one}", True, (node,)) for node in (0, 1) for one in (0, 1)}, True
+)
 
 
 def asking(*counts: int) -> list[Json]:
@@ -195,24 +197,26 @@ def asking(*counts: int) -> list[Json]:
 def test_hints_of_devices() -> None:
     wanted = pod(*asking(2, 1), meta={"uid": "u"})
     first, second = wanted.spec["containers"]
-    assert device_hints(wanted, first, {}, {GPU: OFFER}) == {GPU: told(((0,), True), ((1,), True), ((0, 1), False))}
-    assert device_hints(wanted, None, {}, {GPU: OFFER}) == {GPU: told(((0, 1), True))}
-    held = {Holder("v", "c", GPU): Holding(frozenset({"g00"}))}
-    assert device_hints(wanted, first, held, {GPU: OFFER}) == {GPU: told(((1,), True), ((0, 1), False))}
-    assert device_hints(wanted, second, held, {GPU: OFFER})[GPU][0] == Hint(1, True)
-    own = {Holder("u", "c0", GPU): Holding(frozenset({"g00", "g01"}))}
-    assert device_hints(wanted, first, own, {GPU: OFFER}) == {GPU: told(((0,), True), ((0, 1), False))}
-    assert device_hints(pod(*asking(5)), pod(*asking(5)).spec["containers"][0], {}, {GPU: OFFER}) == {GPU: ()}
-    nowhere = Offer({"x": Device("x")}, True)
+    assert device_hints(wanted, first, {}, {GPU: PLUGIN}) == {
+        GPU: hints_on(((0,), True), ((1,), True), ((0, 1), False))
+    }
+    assert device_hints(wanted, None, {}, {GPU: PLUGIN}) == {GPU: hints_on(((0, 1), True))}
+    allocations = {AllocationKey("v", "c", GPU): DeviceAllocation(frozenset({"g00"}))}
+    assert device_hints(wanted, first, allocations, {GPU: PLUGIN}) == {GPU: hints_on(((1,), True), ((0, 1), False))}
+    assert device_hints(wanted, second, allocations, {GPU: PLUGIN})[GPU][0] == Hint(1, True)
+    own = {AllocationKey("u", "c0", GPU): DeviceAllocation(frozenset({"g00", "g01"}))}
+    assert device_hints(wanted, first, own, {GPU: PLUGIN}) == {GPU: hints_on(((0,), True), ((0, 1), False))}
+    assert device_hints(pod(*asking(5)), pod(*asking(5)).spec["containers"][0], {}, {GPU: PLUGIN}) == {GPU: ()}
+    nowhere = RegisteredPlugin({"x": Device("x")}, True)
     assert device_hints(wanted, first, {}, {GPU: nowhere}) == {}
 
 
-def test_devices_where_the_rest_is() -> None:
-    choice = Choice(frozenset(), frozenset(OFFER.devices), 2)
-    assert narrowed(choice, OFFER, 2).open == {"g10", "g11"}
-    assert narrowed(choice, OFFER, None) == choice
-    more = narrowed(Choice(frozenset(), frozenset(OFFER.devices), 3), OFFER, 2)
-    assert more == Choice(frozenset({"g10", "g11"}), frozenset({"g00", "g01"}), 1)
+def test_candidates_on_the_chosen_nodes() -> None:
+    candidates = Candidates(frozenset(), frozenset(PLUGIN.devices), 2)
+    assert with_affinity(candidates, PLUGIN, 2).available == {"g10", "g11"}
+    assert with_affinity(candidates, PLUGIN, None) == candidates
+    more = with_affinity(Candidates(frozenset(), frozenset(PLUGIN.devices), 3), PLUGIN, 2)
+    assert more == Candidates(frozenset({"g10", "g11"}), frozenset({"g00", "g01"}), 1)
 
 
 def test_masks() -> None:

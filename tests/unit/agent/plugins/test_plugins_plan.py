@@ -1,11 +1,11 @@
-"""Which plugins are registered and let go."""
+"""Which plugins are registered and deregistered, and when a failed one is tried again."""
 
 from __future__ import annotations
 
 import pytest
 
-from agent.plugins.model import PluginInfo, PluginsPlan, PluginsView, Refused, Registered, SocketFile
-from agent.plugins.plan import plan_plugins, refused
+from agent.plugins.model import FailedRegistration, PluginInfo, PluginsPlan, PluginsView, Registered, SocketFile
+from agent.plugins.plan import failed_again, plan_plugins
 
 OLD, NEW = SocketFile("/r/a.sock", 1, 10), SocketFile("/r/a.sock", 2, 20)
 KNOWN = Registered(OLD, PluginInfo("CSIPlugin", "a", "/p/a.sock"))
@@ -20,26 +20,28 @@ NOW = 100.0
         pytest.param(PluginsView(frozenset({OLD}), {OLD.path: KNOWN}), PluginsPlan(), id="it is registered"),
         pytest.param(PluginsView(frozenset(), {OLD.path: KNOWN}), PluginsPlan((KNOWN,)), id="it leaves"),
         pytest.param(
-            PluginsView(frozenset({NEW}), {OLD.path: KNOWN}), PluginsPlan((KNOWN,)), id="started anew: let go first"
+            PluginsView(frozenset({NEW}), {OLD.path: KNOWN}), PluginsPlan((KNOWN,)), id="restarted: deregistered first"
         ),
         pytest.param(
             PluginsView(frozenset({OLD}), busy=frozenset({OLD.path})), PluginsPlan(), id="being registered already"
         ),
         pytest.param(
-            PluginsView(frozenset(), {OLD.path: KNOWN}, busy=frozenset({OLD.path})), PluginsPlan(), id="being let go"
+            PluginsView(frozenset(), {OLD.path: KNOWN}, busy=frozenset({OLD.path})),
+            PluginsPlan(),
+            id="deregistering",
         ),
         pytest.param(
-            PluginsView(frozenset({OLD}), refused={OLD.path: Refused(OLD, NOW + 3, 2)}),
+            PluginsView(frozenset({OLD}), failed={OLD.path: FailedRegistration(OLD, NOW + 3, 2)}),
             PluginsPlan(wait_until=NOW + 3),
             id="failed, not yet due",
         ),
         pytest.param(
-            PluginsView(frozenset({OLD}), refused={OLD.path: Refused(OLD, NOW - 1, 2)}),
+            PluginsView(frozenset({OLD}), failed={OLD.path: FailedRegistration(OLD, NOW - 1, 2)}),
             PluginsPlan(register=(OLD,)),
             id="failed, due",
         ),
         pytest.param(
-            PluginsView(frozenset({NEW}), refused={OLD.path: Refused(OLD, NOW + 3, 2)}),
+            PluginsView(frozenset({NEW}), failed={OLD.path: FailedRegistration(OLD, NOW + 3, 2)}),
             PluginsPlan(register=(NEW,)),
             id="another socket owes nothing for the one before",
         ),
@@ -49,10 +51,10 @@ def test_plan(view: PluginsView, expected: PluginsPlan) -> None:
     assert plan_plugins(view, NOW) == expected
 
 
-def test_pauses_grow_to_two_minutes_and_start_over_for_a_new_socket() -> None:
+def test_pauses_grow_to_two_minutes_and_restart_with_a_new_socket() -> None:
     failed, pauses = None, []
     for _ in range(12):
-        failed = refused(OLD, failed, NOW)
+        failed = failed_again(OLD, failed, NOW)
         pauses.append(failed.retry_at - NOW)
     assert pauses[:3] == [0.25, 0.5, 1.0] and pauses[-1] == 120.0
-    assert refused(NEW, failed, NOW).times == 1
+    assert failed_again(NEW, failed, NOW).times == 1

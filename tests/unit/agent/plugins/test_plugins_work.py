@@ -1,4 +1,4 @@
-"""Plugins that come, hang, fail and leave."""
+"""Plugins that appear, hang, fail and leave: the plugin manager over fakes, in virtual time."""
 
 from __future__ import annotations
 
@@ -23,36 +23,36 @@ class World:
         self.found: set[SocketFile] = set()
         self.infos: dict[str, PluginInfo] = {}
         self.hangs: set[str] = set()
-        self.told: list[tuple[str, str]] = []
+        self.notified: list[tuple[str, str]] = []
         self.diary: list[str] = []
-        self.changed = asyncio.Event()
+        self.event = asyncio.Event()
 
-    def come(self, name: str, inode: int = 1, kind: str = "CSIPlugin") -> None:
+    def appear(self, name: str, inode: int = 1, kind: str = "CSIPlugin") -> None:
         path = f"/r/{name}.sock"
         self.found = {one for one in self.found if one.path != path} | {SocketFile(path, inode)}
         self.infos[path] = PluginInfo(kind, name, path, ("1.0.0",))
-        self.changed.set()
+        self.event.set()
 
     def leave(self, name: str) -> None:
         self.found = {one for one in self.found if one.path != f"/r/{name}.sock"}
-        self.changed.set()
+        self.event.set()
 
     async def scan(self) -> frozenset[SocketFile]:
         return frozenset(self.found)
 
-    async def wait(self, timeout: float) -> None:
-        await self.changed.wait()
-        self.changed.clear()
+    async def changed(self) -> None:
+        await self.event.wait()
+        self.event.clear()
 
     async def info(self, socket: SocketFile) -> PluginInfo:
         if socket.path in self.hangs:
             await asyncio.Event().wait()
         if socket.path not in self.infos:
-            raise PluginError("connection refused", code="UNAVAILABLE")
+            raise PluginError("connection failed", code="UNAVAILABLE")
         return self.infos[socket.path]
 
     async def notify(self, socket: SocketFile, error: str) -> None:
-        self.told.append((socket.path, error))
+        self.notified.append((socket.path, error))
 
     def validate(self, info: PluginInfo) -> None:
         if info.name == "bad":
@@ -75,29 +75,29 @@ async def world() -> AsyncIterator[World]:
         await task
 
 
-async def test_a_plugin_comes_starts_anew_and_leaves(world: World) -> None:
+async def test_a_plugin_appears_restarts_and_leaves(world: World) -> None:
     changes: tuple[Callable[[], None], ...] = (
-        lambda: world.come("a"),
-        lambda: world.come("a", 2),
+        lambda: world.appear("a"),
+        lambda: world.appear("a", 2),
         lambda: world.leave("a"),
     )
     for change in changes:
         change()
         await settle(60)
-    assert world.diary == ["+a", "-a", "+a", "-a"] and world.told == [("/r/a.sock", "")] * 2
+    assert world.diary == ["+a", "-a", "+a", "-a"] and world.notified == [("/r/a.sock", "")] * 2
 
 
-async def test_one_that_hangs_keeps_nobody_waiting(world: World) -> None:
+async def test_a_plugin_that_hangs_does_not_delay_others(world: World) -> None:
     world.hangs.add("/r/slow.sock")
-    world.come("slow")
+    world.appear("slow")
     await settle()
-    world.come("a")
+    world.appear("a")
     await settle(60)
     assert world.diary == ["+a"]
 
 
 async def test_it_is_tried_again_until_it_answers(world: World) -> None:
-    world.come("a")
+    world.appear("a")
     del world.infos["/r/a.sock"]
     for _ in range(5):
         await world.clock.advance(1)
@@ -106,12 +106,12 @@ async def test_it_is_tried_again_until_it_answers(world: World) -> None:
     assert world.diary == ["+a"]
 
 
-async def test_a_plugin_is_told_why_it_cannot_be_had(world: World) -> None:
-    world.come("bad")
-    world.come("odd", kind="Toaster")
+async def test_a_plugin_is_notified_why_it_is_not_registered(world: World) -> None:
+    world.appear("bad")
+    world.appear("odd", kind="Toaster")
     await settle(60)
     assert world.diary == []
-    assert dict(world.told)["/r/odd.sock"].endswith(
+    assert dict(world.notified)["/r/odd.sock"].endswith(
         "no handler registered for plugin type: Toaster at socket /r/odd.sock"
     )
-    assert "it is bad" in dict(world.told)["/r/bad.sock"]
+    assert "it is bad" in dict(world.notified)["/r/bad.sock"]

@@ -15,7 +15,7 @@ from nodelib.errors import Temporary
 from tests.builders.pods import pod
 from tests.fakes.clock import FakeClock, settle
 from tests.fakes.pod_world import FakeCheckpoints, World, container
-from tests.unit.agent.managers.test_resize import LARGE, SMALL, policies, res
+from tests.unit.agent.pods.test_resize_plan import LARGE, SMALL, policies, res
 
 MI = 1 << 20
 

@@ -1,4 +1,4 @@
-"""Allocations as values: applied to pods, compared, ordered, counted, written and read back."""
+"""Allocations as values: applied to pods, compared, ordered, written and read back."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from agent.resources.model import Allocation
 from agent.resources.plan import allocation, checkpoint
 from nodelib.errors import Invalid
 from tests.builders.pods import Json, pod
-from tests.unit.agent.managers.test_resize import LARGE, SMALL, WAS, now_wanting, res, with_resources
+from tests.unit.agent.pods.test_resize_plan import LARGE, SMALL, WAS, now_wanting, res, with_resources
 
 
-def test_an_allocation_is_put_in_the_place_of_what_is_stated() -> None:
+def test_an_allocation_replaces_the_resources_of_the_spec() -> None:
     want = now_wanting(WAS, a=LARGE)
     got = allocation.applied(want, allocation.allocation_of(WAS))
     assert [one["resources"] for one in got.spec["containers"]] == [SMALL, SMALL]
@@ -42,7 +42,7 @@ def test_same(one: Json | None, other: Json | None, equal: bool) -> None:
     assert allocation.same(Allocation({}, one), Allocation({}, other)) is equal
 
 
-def test_a_container_that_only_one_knows_makes_no_difference() -> None:
+def test_a_container_of_only_one_allocation_is_ignored() -> None:
     assert allocation.same(Allocation({"a": SMALL}), Allocation({"a": SMALL, "b": LARGE}))
 
 
@@ -104,24 +104,24 @@ def test_a_checkpoint_reads_back() -> None:
     assert checkpoint.decode(checkpoint.encode(entries)) == entries
 
 
-def test_the_checksum_is_gos() -> None:
+def test_the_checksum_is_that_of_go() -> None:
     # fnv.New32a over k8s.io/utils/dump.ForHash of the string, as upstream's checkpointmanager has it.
     assert checkpoint.checksum('{"entries":{"u":{}}}') == 1106369546
 
 
 def test_the_text_is_upstreams() -> None:
-    told = checkpoint.encode({"u": Allocation({"a": {"requests": {"cpu": "1"}}})})
+    text = checkpoint.encode({"u": Allocation({"a": {"requests": {"cpu": "1"}}})})
     data = (
         r"{\"entries\":{\"u\":{\"ContainerResources\":{\"a\":{\"requests\":{\"cpu\":\"1\"}}},"
         r"\"PodLevelResources\":null,\"EmptyDirVolumeLimits\":null}}}"
     )
-    assert told.startswith(f'{{"data":"{data}","checksum":')
+    assert text.startswith(f'{{"data":"{data}","checksum":')
 
 
 @pytest.mark.parametrize(
     "text",
     ["", "{", "[]", "null", '{"data":"{}"}', '{"data":"{}","checksum":1}', '{"data":3,"checksum":1}', "\x00" * 9],
 )
-def test_what_is_no_checkpoint_is_refused(text: str) -> None:
+def test_invalid_checkpoints_are_refused(text: str) -> None:
     with pytest.raises(Invalid, match=r"checkpoint|checksum"):
         checkpoint.decode(text)

@@ -124,12 +124,12 @@ def test_limits_of_pod(found: Limits, expect: Limits) -> None:
     assert found == expect
 
 
-def test_limits_of_node_are_what_is_left() -> None:
+def test_limits_of_the_node_are_what_remains() -> None:
     found = plan.limits_of_node({"cpu": Decimal(2), "memory": Decimal(1000), "pid": Decimal(77), "pods": Decimal(110)})
     assert found == Limits(cpu_shares=2048, memory=1000, pids=77)
 
 
-def test_burstable_weighs_what_its_pods_ask_for() -> None:
+def test_burstable_has_the_shares_of_its_pods() -> None:
     found = plan.limits_of_qos([pod(asks(requests={"cpu": "1"})), pod(asks(requests={"cpu": "500m"}))], [2 * MIB])
     assert found[Qos.BURSTABLE] == Limits(cpu_shares=1536, hugepages={2 * MIB: 1 << 62})
     assert found[Qos.BEST_EFFORT].cpu_shares == 2
@@ -179,7 +179,7 @@ def test_names(policy: Policy, spec: Json, path: str, parent: str) -> None:
 
 
 @pytest.mark.parametrize("uid", ["../x", "a/b", "", "a_b", "a\nb", "x" * 300])
-def test_a_uid_that_is_no_path_is_refused(uid: str) -> None:
+def test_a_uid_that_cannot_be_part_of_a_path_is_refused(uid: str) -> None:
     with pytest.raises(Invalid, match="cannot name a cgroup"):
         plan.pod_name(Policy(), pod(meta={"uid": uid}))
 
@@ -188,7 +188,7 @@ def test_a_uid_that_is_no_path_is_refused(uid: str) -> None:
     ("leaf", "driver"),
     [("burstable", "cgroupfs"), ("pod", "cgroupfs"), ("kubepods-burstable.slice", "systemd"), ("x.scope", "systemd")],
 )
-def test_what_is_no_pods_cgroup(leaf: str, driver: str) -> None:
+def test_cgroups_that_are_not_of_pods(leaf: str, driver: str) -> None:
     assert plan.uid_of(leaf, driver) is None
 
 
@@ -318,13 +318,13 @@ def test_container_resources(spec: Json, policy: Policy, machine: Machine, expec
     assert plan.container_resources(found, found.spec["containers"][0], policy, machine) == expect
 
 
-def test_a_container_without_a_limit_has_its_pods() -> None:
+def test_a_container_without_a_limit_has_that_of_its_pod() -> None:
     found = pod(asks(), resources={"limits": {"cpu": "2", "memory": "1Gi"}})
     resources = plan.container_resources(found, found.spec["containers"][0], Policy(), V1)
     assert (resources["cpu_quota"], resources["memory_limit_in_bytes"]) == (200_000, 1 << 30)
 
 
-def test_sandbox_resources_leave_the_overhead_apart() -> None:
+def test_sandbox_resources_have_the_overhead_separately() -> None:
     overhead, resources = plan.sandbox_resources(
         pod(asks(requests=BOTH, limits=BOTH), overhead={"cpu": "50m"}), Policy()
     )
@@ -337,7 +337,7 @@ def test_sandbox_resources_leave_the_overhead_apart() -> None:
     }
 
 
-def test_a_pod_with_cpus_of_its_own_is_not_throttled() -> None:
+def test_a_pod_with_exclusive_cpus_has_no_quota() -> None:
     alone = pod(container(resources={side: {"cpu": "2", "memory": "1Gi"} for side in ("requests", "limits")}))
     free = Policy().of(throttled=False)
     assert plan.limits_of_pod(alone, Policy().of(throttled=True)).cpu_quota == 200_000

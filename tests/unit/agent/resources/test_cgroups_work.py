@@ -1,4 +1,4 @@
-"""The kubepods tree on a v2 file system in memory: what stands after each step."""
+"""The kubepods tree on a v2 file system in memory: its files after each step."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from decimal import Decimal
 
 import pytest
 
-from agent.resources import edge
 from agent.resources.edge import CgroupError, CgroupTree
 from agent.resources.model import Limits
 from agent.resources.plan.cgroup_reading import limits_read
@@ -28,13 +27,12 @@ def files() -> FakeCgroupFiles:
     return FakeCgroupFiles()
 
 
-def kubepods(files: FakeCgroupFiles, policy: Policy | None = None) -> KubepodsTree:
-    return KubepodsTree(
-        CgroupTree(Mounts(2, {"": files.top}), files), policy or Policy(pids=50), hugepage_sizes=(2 << 20,)
-    )
+def kubepods(files: FakeCgroupFiles, policy: Policy | None = None, kill_timeout: float = 10.0) -> KubepodsTree:
+    tree = CgroupTree(Mounts(2, {"": files.top}), files, kill_timeout)
+    return KubepodsTree(tree, policy or Policy(pids=50), hugepage_sizes=(2 << 20,))
 
 
-async def test_setup_makes_the_three_and_hands_controllers_down(files: FakeCgroupFiles) -> None:
+async def test_setup_creates_the_tree_with_all_controllers(files: FakeCgroupFiles) -> None:
     await kubepods(files, Policy(root="/nodewright/c/n1")).setup(NODE)
     found = files.dump()
     assert found["/nodewright/c/n1/kubepods"] == {
@@ -64,7 +62,7 @@ async def test_pods_by_class(files: FakeCgroupFiles) -> None:
     await tree.remove_pod("b")
 
 
-async def test_a_restarted_agent_takes_the_tree_over(files: FakeCgroupFiles) -> None:
+async def test_a_restarted_agent_continues_with_the_tree(files: FakeCgroupFiles) -> None:
     first = kubepods(files)
     await first.setup(NODE)
     found = pod(asks(requests={"cpu": "1"}), meta={"uid": "b"})
@@ -84,7 +82,7 @@ async def test_changed_limits_are_written_again(files: FakeCgroupFiles) -> None:
     assert files.dump()["/kubepods/burstable/podb"]["cpu.max"] == "200000 100000"
 
 
-async def test_leftovers_are_killed_and_removed(files: FakeCgroupFiles) -> None:
+async def test_remaining_processes_are_killed_and_cgroups_removed(files: FakeCgroupFiles) -> None:
     tree = kubepods(files)
     await tree.setup(NODE)
     parent = await tree.ensure_pod(pod(asks(), meta={"uid": "a"}))
@@ -95,9 +93,8 @@ async def test_leftovers_are_killed_and_removed(files: FakeCgroupFiles) -> None:
     assert await tree.pod_uids() == frozenset()
 
 
-async def test_what_survives_a_kill_is_told(files: FakeCgroupFiles, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(edge, "_KILL_TIMEOUT", 0.05)
-    tree = kubepods(files)
+async def test_processes_that_survive_a_kill_are_reported(files: FakeCgroupFiles) -> None:
+    tree = kubepods(files, kill_timeout=0.05)
     await tree.setup(NODE)
     parent = await tree.ensure_pod(pod(asks(), meta={"uid": "a"}))
     files.procs[f"/cg{parent}"] = {4_194_999}
@@ -106,16 +103,15 @@ async def test_what_survives_a_kill_is_told(files: FakeCgroupFiles, monkeypatch:
         await tree.remove_pod("a")
 
 
-async def test_a_parent_with_processes_says_what_to_do(files: FakeCgroupFiles) -> None:
+async def test_a_parent_with_processes_is_an_error_with_advice(files: FakeCgroupFiles) -> None:
+    files.write("/cg/cgroup.subtree_control", "+cpu +memory +pids +hugetlb")
     files.mkdir("/cg/busy")
     files.procs["/cg/busy"] = {5}
-    files.write("/cg/cgroup.subtree_control", "+cpu +memory +pids +hugetlb")
-    files._files["/cg/busy"]["cgroup.controllers"] = "cpu memory pids hugetlb"
     with pytest.raises(CgroupError, match="Move the processes of this cgroup into a child"):
         await kubepods(files, Policy(root="/busy")).setup(NODE)
 
 
-async def test_without_classes_the_runtime_chooses(files: FakeCgroupFiles) -> None:
+async def test_without_qos_classes_the_runtime_chooses(files: FakeCgroupFiles) -> None:
     tree = kubepods(files, Policy(per_qos=False))
     await tree.setup(NODE)
     assert await tree.ensure_pod(pod(asks())) == "" and await tree.pod_uids() == frozenset()
@@ -205,7 +201,7 @@ async def test_paths_that_are_never_touched(files: FakeCgroupFiles, path: str) -
         await CgroupTree(Mounts(2, {"": files.top}), files).remove(path)
 
 
-async def test_a_pods_limits_are_read_and_changed_one_by_one(files: FakeCgroupFiles) -> None:
+async def test_the_limits_of_a_pod_are_read_and_changed(files: FakeCgroupFiles) -> None:
     tree = kubepods(files)
     await tree.setup(NODE)
     small = pod(asks(requests={"cpu": "100m", "memory": "64Mi"}, limits=BOTH), meta={"uid": "b"})

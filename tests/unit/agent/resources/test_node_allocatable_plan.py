@@ -1,4 +1,4 @@
-"""What the cgroups of the system and of the agent are bounded by."""
+"""The limits of the cgroups of the system and of the agent."""
 
 from __future__ import annotations
 

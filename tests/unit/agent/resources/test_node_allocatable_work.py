@@ -1,4 +1,4 @@
-"""Limits that cannot be written yet are tried again; a cgroup that is not there is told before anything starts."""
+"""Limits that cannot be written yet are tried again; a missing cgroup is reported before anything starts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from agent.resources.edge import CgroupTree
 from agent.resources.plan.node_allocatable import Reservation, reserved
-from agent.resources.work.node_allocatable import AllocatableParts, NodeAllocatable
+from agent.resources.work.node_allocatable import NodeAllocatable, NodeAllocatableDeps
 from nodelib.cgroups import Mounts
 from nodelib.errors import Permanent, Temporary
 from tests.fakes.cgroup_files import FakeCgroupFiles
@@ -22,7 +22,7 @@ class Node:
     def __init__(self, fails: int = 0) -> None:
         self.files, self.clock, self.events = FakeCgroupFiles(), FakeClock(), FakeEvents()
         self.tree, self.fails = CgroupTree(Mounts(2, {"": self.files.top}), self.files), fails
-        parts = AllocatableParts(self.tree, None, self.enforce, self.events, self.clock, lambda: {"name": "n1"})
+        parts = NodeAllocatableDeps(self.tree, None, self.enforce, self.events, self.clock, lambda: {"name": "n1"})
         self.allocatable = NodeAllocatable(reserved({"kube-reserved"}, (KUBE,), 2), parts)
 
     async def enforce(self) -> None:
@@ -31,7 +31,7 @@ class Node:
             raise Temporary("Device or resource busy", obj="/kubepods")
 
 
-async def test_a_cgroup_that_is_there_is_bounded() -> None:
+async def test_an_existing_cgroup_gets_its_limits() -> None:
     node = Node()
     await node.tree.make("/kube.slice", [])
     await node.allocatable.reserve()
@@ -39,12 +39,12 @@ async def test_a_cgroup_that_is_there_is_bounded() -> None:
     assert node.events.reasons() == ["NodeAllocatableEnforced"]
 
 
-async def test_a_cgroup_that_is_not_there_stops_the_agent() -> None:
+async def test_a_missing_cgroup_stops_the_agent() -> None:
     with pytest.raises(Permanent, match=r"/kube.slice: enforce kube-reserved: there is no such cgroup .of memory"):
         await Node().allocatable.reserve()
 
 
-async def test_the_pods_limit_is_tried_until_it_holds() -> None:
+async def test_the_limit_of_all_pods_is_tried_until_it_is_set() -> None:
     node = Node(fails=2)
     running = asyncio.create_task(node.allocatable.run())
     try:

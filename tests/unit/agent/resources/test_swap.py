@@ -1,4 +1,4 @@
-"""Who may swap, and how much."""
+"""Which containers may swap, and how much."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_limited(container: dict[str, Any], spec: dict[str, Any], expect: int) -
 
 
 @pytest.mark.parametrize("behavior", ["", "NoSwap"])
-def test_nobody_swaps_by_default_even_without_a_limit(behavior: str) -> None:
+def test_no_container_swaps_by_default_even_without_a_limit(behavior: str) -> None:
     assert unified(asks(requests={"memory": "1Gi"}), Swap(True, behavior, GIB, GIB))["memory.swap.max"] == "0"
 
 
@@ -49,7 +49,7 @@ def test_nothing_is_written_where_swap_cannot_be_limited() -> None:
     assert "memory.swap.max" not in unified(asks(requests={"memory": "1Gi"}), Swap(False, LIMITED, GIB, GIB))
 
 
-def test_v1_bounds_memory_and_swap_together() -> None:
+def test_v1_limits_memory_and_swap_together() -> None:
     container = asks(requests={"memory": "1Gi"}, limits={"memory": "2Gi"})
     found = container_resources(pod(container), container, Policy(), Machine(8 * GIB, 1, swap=HERE))
     assert found["memory_swap_limit_in_bytes"] == found["memory_limit_in_bytes"] == 2 * GIB

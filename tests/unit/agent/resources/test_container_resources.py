@@ -1,3 +1,5 @@
+"""CPU limits of 0 in a container's status and in its cgroup."""
+
 from __future__ import annotations
 
 import pytest
@@ -8,12 +10,12 @@ from agent.resources.plan.container_resources import shown_resources
 
 
 @pytest.mark.parametrize(("limit", "in_force", "expect"), [("0", 1000, "0"), ("5m", 1000, "5m"), ("0", 50_000, "500m")])
-def test_a_limit_of_0_stands_for_the_least_quota_where_there_is_one(limit: str, in_force: int, expect: str) -> None:
+def test_a_limit_of_0_stands_for_the_least_quota_in_the_status(limit: str, in_force: int, expect: str) -> None:
     seen = ContainerState(
         "c", "s", "u", "main", 0, RunState.RUNNING, 1, resources={"cpu_quota": in_force, "cpu_period": 100_000}
     )
     assert shown_resources({"limits": {"cpu": limit}}, seen) == {"limits": {"cpu": expect}}
 
 
-def test_a_limit_of_0_is_none_where_a_cgroup_is_written() -> None:
+def test_a_limit_of_0_means_no_quota_in_a_cgroup() -> None:
     assert quota(0, 100_000) == 0

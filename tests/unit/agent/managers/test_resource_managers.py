@@ -1,4 +1,4 @@
-"""Whole CPUs through the whole pod pipeline: a real table and workers over fakes, in virtual time."""
+"""The resource managers in the whole pod pipeline: a real pod table and workers over fakes, in virtual time."""
 
 from __future__ import annotations
 
@@ -65,17 +65,17 @@ def _ids(world: World, uid: str) -> list[str]:
     return [one.id for one in world.cri.containers.values() if one.uid == uid]
 
 
-async def test_what_does_not_fit_is_refused_and_told_why(world: World) -> None:
+async def test_what_does_not_fit_is_refused_with_a_reason(world: World) -> None:
     world.create(container(resources=asks("1")))
     await world.until(world.is_ready)
     world.create(container(resources=asks("1")), name="second", uid="u2")
     await world.until(lambda: world.phase("u2") == "Failed")
     assert world.status("u2")["reason"] == "UnexpectedAdmissionError"
     assert "not enough cpus available to satisfy request: requested=1, available=0" in world.status("u2")["message"]
-    assert "1 exclusive CPUs asked for, 0 free" in world.exclusive.detail("u2")
+    assert "1 exclusive CPUs asked for, 0 free" in world.managers.detail("u2")
 
 
-async def test_a_pod_that_is_gone_gives_back(world: World) -> None:
+async def test_the_cpus_of_a_deleted_pod_return_to_the_pool(world: World) -> None:
     world.create(container(resources=LOOSE), name="loose", uid="u0")
     world.create(container(resources=asks("1")))
     await world.until(lambda: where(world, "u0") == "0")
@@ -85,7 +85,7 @@ async def test_a_pod_that_is_gone_gives_back(world: World) -> None:
     assert "entries" not in kept(world)
 
 
-async def test_who_takes_the_place_of_a_pod_deleted_by_force_has_its_cpus(world: World) -> None:
+async def test_the_successor_of_a_pod_deleted_by_force_gets_its_cpus(world: World) -> None:
     """As in active(): the scheduler counts them as free while the containers linger, which leave them."""
     world.create(container(resources=asks("1")))
     await world.until(world.is_ready)
@@ -95,30 +95,32 @@ async def test_who_takes_the_place_of_a_pod_deleted_by_force_has_its_cpus(world:
     await world.until(lambda: world.is_ready("u2") or world.phase("u2") == "Failed", seconds=20)
     assert (world.phase("u2"), where(world, "u2")) == ("Running", "1")
     assert (where(world, "u1"), world.cri.running()) == ("0", ["main", "main"])
-    assert list(world.exclusive.held.cpus.held) == [("u2", "main")]
+    assert list(world.managers.state.cpus.assignments) == [("u2", "main")]
 
 
-async def test_the_next_agent_goes_on_with_the_same(world: World) -> None:
+async def test_the_next_agent_restores_the_cpus(world: World) -> None:
     world.create(container(resources=asks("1")))
     await world.until(world.is_ready)
     await world.kill_agent()
     await world.start_agent()
     await world.until(world.is_ready)
-    assert world.exclusive.held.cpus.held == {("u1", "main"): frozenset({1})}
+    assert world.managers.state.cpus.assignments == {("u1", "main"): frozenset({1})}
     world.create(container(resources=asks("1")), name="second", uid="u2")
     await world.until(lambda: world.phase("u2") == "Failed")
     assert where(world) == "1"
 
 
-async def test_pods_that_left_while_no_agent_ran_hold_nothing(world: World) -> None:
+async def test_pods_that_were_deleted_while_no_agent_ran_have_no_cpus(world: World) -> None:
     await world.kill_agent()
     entries = {"policyName": "static", "defaultCpuSet": "0", "entries": {"gone": {"main": "1"}}, "checksum": 0}
     world.checkpoints.files[CPU_FILE] = json.dumps(entries)
     await world.start_agent()
     await world.until(lambda: kept(world)["defaultCpuSet"] == "0-1")
+    assert "entries" not in kept(world)
+    assert not world.managers.state.cpus.assignments
 
 
-async def test_a_new_pod_of_the_first_list_has_what_one_that_left_had(world: World) -> None:
+async def test_a_new_pod_of_the_first_list_gets_cpus_of_a_deleted_pod(world: World) -> None:
     world.create(container(resources=asks("1")))
     await world.until(world.is_ready)
     await world.kill_agent()
@@ -126,20 +128,20 @@ async def test_a_new_pod_of_the_first_list_has_what_one_that_left_had(world: Wor
     world.create(container(resources=asks("1")), name="second", uid="u2")
     await world.start_agent()
     await world.until(lambda: world.is_ready("u2") or world.phase("u2") == "Failed")
-    assert (world.phase("u2"), list(world.exclusive.held.cpus.held)) == ("Running", [("u2", "main")])
+    assert (world.phase("u2"), list(world.managers.state.cpus.assignments)) == ("Running", [("u2", "main")])
 
 
-async def test_a_new_pod_of_the_first_list_has_what_nobody_is_left_of(world: World) -> None:
+async def test_a_new_pod_of_the_first_list_gets_cpus_of_an_unknown_pod(world: World) -> None:
     await world.kill_agent()
     entries = {"policyName": "static", "defaultCpuSet": "0", "entries": {"gone": {"main": "1"}}, "checksum": 0}
     world.checkpoints.files[CPU_FILE] = json.dumps(entries)
     world.create(container(resources=asks("1")))
     await world.start_agent()
     await world.until(lambda: world.is_ready() or world.phase() == "Failed")
-    assert (world.phase(), list(world.exclusive.held.cpus.held)) == ("Running", [("u1", "main")])
+    assert (world.phase(), list(world.managers.state.cpus.assignments)) == ("Running", [("u1", "main")])
 
 
-async def test_whoever_runs_comes_before_what_is_new_in_the_first_list(world: World) -> None:
+async def test_running_pods_come_before_new_ones_in_the_first_list(world: World) -> None:
     world.create(container(resources=asks("1")))
     await world.until(world.is_ready)
     await world.kill_agent()
@@ -148,10 +150,10 @@ async def test_whoever_runs_comes_before_what_is_new_in_the_first_list(world: Wo
     world.api.pods = {uid: world.api.pods[uid] for uid in ("u2", "u1")}
     await world.start_agent()
     await world.until(lambda: world.phase("u2") == "Failed")
-    assert (world.phase(), list(world.exclusive.held.cpus.held)) == ("Running", [("u1", "main")])
+    assert (world.phase(), list(world.managers.state.cpus.assignments)) == ("Running", [("u1", "main")])
 
 
-async def test_a_running_pod_gets_its_cpus_from_an_agent_with_another_policy(world: World) -> None:
+async def test_a_running_pod_gets_cpus_when_the_policy_changes(world: World) -> None:
     await world.kill_agent()
     del world.checkpoints.files[CPU_FILE]
     world.policies = Policies()
@@ -169,14 +171,14 @@ async def test_a_running_pod_gets_its_cpus_from_an_agent_with_another_policy(wor
 async def test_a_foreign_file_is_refused_with_what_to_do(world: World, policies: Policies) -> None:
     await world.kill_agent()
     world.policies = policies
-    with pytest.raises(Permanent) as told:
+    with pytest.raises(Permanent) as refused:
         await world.start_agent()
     assert 'drain this node and delete the CPU manager checkpoint file "/var/lib/kubelet/cpu_manager_state"' in str(
-        told.value
+        refused.value
     )
 
 
-async def test_memory_is_on_nodes_of_its_own(world: World) -> None:
+async def test_memory_is_assigned_to_numa_nodes(world: World) -> None:
     await world.kill_agent()
     del world.checkpoints.files[CPU_FILE]
     reserved = [(0, {"memory": 1 << 30})]
@@ -191,13 +193,13 @@ async def test_memory_is_on_nodes_of_its_own(world: World) -> None:
     await world.until(world.is_ready)
     main = next(one for one in world.cri.containers.values() if one.name == "main")
     assert main.resources["cpuset_mems"] == "0"
-    assert list(world.exclusive.held.memory.held) == [("u1", "main")]
+    assert list(world.managers.state.memory.assignments) == [("u1", "main")]
     kept = json.loads(json.loads(world.checkpoints.files[MEMORY_FILE])["data"])
     assert kept["entries"] == {"u1": {"main": [{"numaAffinity": [0], "type": "memory", "size": 3 << 30}]}}
     await world.kill_agent()
     await world.start_agent()
     await world.until(world.is_ready)
-    assert list(world.exclusive.held.memory.held) == [("u1", "main")]
+    assert list(world.managers.state.memory.assignments) == [("u1", "main")]
 
 
 async def test_a_resize_of_its_cpus_is_infeasible(world: World) -> None:
@@ -216,21 +218,21 @@ async def test_a_resize_of_its_cpus_is_infeasible(world: World) -> None:
     assert found["message"] == 'Resize is infeasible for Guaranteed Pods alongside CPU Manager policy "static"'
 
 
-async def test_a_pod_that_another_rule_refuses_holds_nothing(world: World) -> None:
+async def test_a_pod_that_another_rule_refuses_has_no_cpus(world: World) -> None:
     world.create(container(resources=asks("1", "64Gi")))
     await world.until(lambda: world.phase() == "Failed")
     assert world.status()["reason"] == "OutOfmemory"
-    assert not world.exclusive.held.cpus.held
+    assert not world.managers.state.cpus.assignments
 
 
-async def test_what_is_measured(world: World) -> None:
+async def test_admissions_are_counted(world: World) -> None:
     world.create(container(resources=asks("1")))
     await world.until(world.is_ready)
     world.create(container(resources=asks("1")), name="second", uid="u2")
     await world.until(lambda: world.phase("u2") == "Failed")
-    found = world.exclusive.figures()
-    assert (found.tally.cpu_requests, found.tally.cpu_errors, found.tally.topology_requests) == (2, 1, 2)
-    assert (found.shared, found.exclusive, found.per_numa, sum(found.took)) == (0, 1, {0: 1}, 2)
+    found = world.managers.figures()
+    assert (found.admissions.cpu_requests, found.admissions.cpu_errors, found.admissions.topology_requests) == (2, 1, 2)
+    assert (found.shared, found.exclusive, found.per_numa, sum(found.durations)) == (0, 1, {0: 1}, 2)
 
 
 async def test_the_topology_manager_alone_writes_nothing(world: World) -> None:
