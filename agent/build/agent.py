@@ -11,7 +11,7 @@ from agent.build.core import Core
 from agent.build.eviction import build_eviction
 from agent.build.node import NodesFollower, cgroup_facts, kubepods, lease, node_allocatable, node_keeper
 from agent.build.plugins import BuiltPlugins, build_devices, build_plugins
-from agent.build.pods import pod_parts, pod_volumes
+from agent.build.pods import pod_deps, pod_volumes
 from agent.build.shutdown import shutdown_tasks
 from agent.build.static import build_static
 from agent.build.volumes import BuiltVolumes
@@ -65,14 +65,14 @@ async def build_core(settings: Settings, *, wants_nodes: bool = False) -> Core:
     probe_io = ProbeIo(base.connections.cri)
     probes = ProbeKeeper(probe_io, base.events, base.pods.wake, clock, base.metrics)
     mirrors = MirrorPods()
-    parts = pod_parts(base, keeper, volumes, cgroups, checkpoints, plugins, probes, mirrors.of)
+    deps = pod_deps(base, keeper, volumes, cgroups, checkpoints, plugins, probes, mirrors.of)
     table = PodTable(
         base.pods,
-        parts,
+        deps,
         lambda: derive.node_view(settings, keeper, base.pressures.now, shutting_down=base.shutting_down.now),
         pod_sources.sources(settings),
     )
-    static = build_static(base, keeper, table, mirrors, parts.reporter)
+    static = build_static(base, keeper, table, mirrors, deps.status.reporter)
     api_pods = pod_sources.ApiPods(table, static.mirrors)
     stats = _stats(base, plugins)
     _register_metrics(base, plugins, volumes)
@@ -80,7 +80,7 @@ async def build_core(settings: Settings, *, wants_nodes: bool = False) -> Core:
         base=base,
         keeper=keeper,
         lease=lease(base, keeper),
-        parts=parts,
+        pod_deps=deps,
         table=table,
         checkpoints=checkpoints,
         volumes=volumes,
@@ -89,7 +89,7 @@ async def build_core(settings: Settings, *, wants_nodes: bool = False) -> Core:
         probe_io=probe_io,
         stats=stats,
         allocatable=allocatable,
-        eviction=build_eviction(base, keeper, parts.observer, stats, checkpoints.pulls),
+        eviction=build_eviction(base, keeper, deps.observer, stats, checkpoints.pulls),
         shutdown=shutdown_tasks(base, keeper),
         rotation=_rotation(base),
         api_pods=api_pods,

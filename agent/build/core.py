@@ -21,7 +21,7 @@ from agent.logs.work import LogRotation
 from agent.node.work.lease import LeaseKeeper
 from agent.node.work.node import NodeKeeper
 from agent.pods.model.timeline import Activity, ActivityKind
-from agent.pods.work.parts import Parts
+from agent.pods.work.deps import PodDeps
 from agent.pods.work.pod_table import PodTable
 from agent.probes.edge import ProbeIo
 from agent.probes.work import ProbeKeeper
@@ -46,7 +46,7 @@ class Core:
     base: Base
     keeper: NodeKeeper
     lease: LeaseKeeper
-    parts: Parts
+    pod_deps: PodDeps
     table: PodTable
     checkpoints: Checkpoints
     volumes: BuiltVolumes
@@ -70,9 +70,9 @@ class Core:
 
     def _local_tasks(self) -> dict[str, Work]:
         return {
-            "runtime-audit": self.parts.observer.run_audits,
-            "runtime-events": self.parts.observer.run_events,
-            "runtime-hints": self.parts.observer.run_hints,
+            "runtime-audit": self.pod_deps.observer.run_audits,
+            "runtime-events": self.pod_deps.observer.run_events,
+            "runtime-hints": self.pod_deps.observer.run_hints,
             "runtime-starts": self.base.connections.cri.keep_starts,
             "probes": self.probes.run,
             "pods-sweep": self.table.run_sweeps,
@@ -82,7 +82,7 @@ class Core:
             "node-allocatable": self.allocatable.run,
             **self.eviction.tasks(),
             **dict(self.plugins.tasks()),
-            **self.static.tasks(self.parts.observer.audited),
+            **self.static.tasks(self.pod_deps.observer.audited),
             **self.shutdown,
             **self.keeper.tasks(),
         }
@@ -119,11 +119,11 @@ class Core:
 
     def health(self) -> str:
         """Why the pod loop is not well, or ""."""
-        if not self.parts.observer.audited.is_set():
-            return f"the container runtime has not been seen yet: {self.parts.observer.last_error}"
-        age = self.base.clock.monotonic() - self.parts.observer.last_audit
+        if not self.pod_deps.observer.audited.is_set():
+            return f"the container runtime has not been seen yet: {self.pod_deps.observer.last_error}"
+        age = self.base.clock.monotonic() - self.pod_deps.observer.last_audit
         if age > _AUDIT_LATE:
-            return f"the container runtime was last seen {age:.0f} s ago: {self.parts.observer.last_error}"
+            return f"the container runtime was last seen {age:.0f} s ago: {self.pod_deps.observer.last_error}"
         return ""
 
     async def start_server(self) -> None:
@@ -153,7 +153,7 @@ class Core:
             self.base.pods,
             self.checkpoints.managers.detail,
             self.probes,
-            self.parts.images,
+            self.pod_deps.containers.images,
             self.stats,
             lambda: self.keeper.runtime.problems,
             self.base.clock,
@@ -164,8 +164,8 @@ class Core:
         if self.server is not None:
             await self.server.close()
         await self.table.close(_PATIENCE)
-        await self.parts.images.close()
-        await self.parts.reporter.close()
+        await self.pod_deps.containers.images.close()
+        await self.pod_deps.status.reporter.close()
         if not self.base.settings.standalone:
             await self.base.events.flush()
 
@@ -179,7 +179,7 @@ class Core:
 
     async def _watch_pods(self) -> None:
         # Running pods would be taken for new ones by a plan that has not seen the runtime.
-        await self.parts.observer.audited.wait()
+        await self.pod_deps.observer.audited.wait()
         await self.pods_watch.run()
 
     async def _tell_synced(self) -> None:

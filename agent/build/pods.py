@@ -1,4 +1,4 @@
-"""The parts that the pods' workers work with."""
+"""What the pods' workers work with, made and grouped."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from agent.pods.edge.api_pods import PodsApi
 from agent.pods.edge.hook_http import HttpHooks
 from agent.pods.edge.pod_files import PodFiles
 from agent.pods.ports import PodCgroups
+from agent.pods.work.deps import ContainerDeps, HoldingDeps, PodDeps, StatusDeps
 from agent.pods.work.hooks import Hooks
-from agent.pods.work.parts import Parts
 from agent.pods.work.refreshes import Refreshes
 from agent.pods.work.report import Reporter
 from agent.pods.work.startup import StartupLatencyTracker
@@ -46,7 +46,7 @@ def pod_volumes(base: Base, keeper: NodeKeeper, cgroups: CgroupFacts, csi: CsiVo
     )
 
 
-def pod_parts(
+def pod_deps(
     base: Base,
     keeper: NodeKeeper,
     built: BuiltVolumes,
@@ -55,7 +55,7 @@ def pod_parts(
     plugins: BuiltPlugins,
     probes: ProbeKeeper,
     mirror: Callable[[Pod], Pod | None],
-) -> Parts:
+) -> PodDeps:
     """What the pods' workers work with."""
     settings, cri, clock, metrics = base.settings, base.connections.cri, base.clock, base.metrics
     files = PodFiles(settings.paths.pod_logs_dir, settings.paths.container_logs_dir)
@@ -71,32 +71,37 @@ def pod_parts(
         on_pulled=startups.pulled,
         watch=PullWatcher(ImageContent(settings.runtime.endpoint), clock),
     )
-    images = ImageManager(image_deps, settings.images.parallel_pulls or 32)
-    return Parts(
-        runtime=cri,
-        images=images,
-        volumes=built.manager,
-        configs=built.configs,
-        cgroups=cgroups,
-        allocations=checkpoints.allocations,
-        terminations=checkpoints.terminations,
-        managers=checkpoints.managers,
-        devices=plugins.devices,
-        claims=plugins.claims,
-        probes=probes,
-        events=base.events,
-        warnings=built.warnings,
-        api=api,
-        reporter=Reporter(api, clock, metrics),
+    return PodDeps(
+        holdings=HoldingDeps(
+            volumes=built.manager,
+            cgroups=cgroups,
+            devices=plugins.devices,
+            claims=plugins.claims,
+            managers=checkpoints.managers,
+            allocations=checkpoints.allocations,
+            warnings=built.warnings,
+            refreshes=Refreshes(built.manager, base.pods.refresh),
+        ),
+        containers=ContainerDeps(
+            runtime=cri,
+            configs=built.configs,
+            images=ImageManager(image_deps, settings.images.parallel_pulls or 32),
+            hooks=Hooks(cri, HttpHooks(), clock),
+            files=files,
+            sandbox_gate=Gate(2 * base.machine.facts().cpus),
+        ),
+        status=StatusDeps(
+            probes=probes,
+            reporter=Reporter(api, clock, metrics),
+            api=api,
+            startups=startups,
+            terminations=checkpoints.terminations,
+            mirror=mirror,
+        ),
         observer=Observer(cri, files, clock, metrics),
-        files=files,
-        hooks=Hooks(cri, HttpHooks(), clock),
+        events=base.events,
         metrics=metrics,
-        refreshes=Refreshes(built.manager, base.pods.refresh),
-        startups=startups,
         clock=clock,
         host_ips=lambda: base.addresses.current,
         network_ready=lambda: keeper.runtime.network_ready,
-        mirror=mirror,
-        sandboxes=Gate(2 * base.machine.facts().cpus),
     )

@@ -61,21 +61,13 @@ class Explainer:
         if memory is None:
             return None
         record = Record(
-            now=self._clock.now(),
             node=self._node,
             pod=memory.pod,
             status=memory.status,
             seen=memory.seen,
-            reason=memory.reason,
-            wait_until=memory.wait_until,
-            waiting=memory.waiting,
-            blocked=memory.blocked,
-            failures=memory.failures,
-            images=memory.images,
+            facts=memory.facts(self._clock.now()),
+            plan=memory.plan,
             pulls=self._images.pulls(pod.uid),
-            backoff=memory.backoff,
-            termination=memory.termination,
-            confirmed=memory.confirmed,
             probes=self._probes.findings(pod.uid),
             timeline=memory.timeline.entries(),
             under_way=memory.timeline.under_way(),

@@ -22,8 +22,8 @@ from agent.images.work.pull_records import PullRecords
 from agent.managers.plan.admission import Policies
 from agent.managers.work import ResourceManagerHooks, ResourceManagers, TopologyAffinity
 from agent.pods.plan.mirrors import is_mirror
+from agent.pods.work.deps import ContainerDeps, HoldingDeps, PodDeps, StatusDeps
 from agent.pods.work.hooks import Hooks
-from agent.pods.work.parts import Parts
 from agent.pods.work.pod_table import PodTable
 from agent.pods.work.refreshes import Refreshes
 from agent.pods.work.registry import PodRegistry
@@ -418,37 +418,42 @@ class World:
         self.terminations = Terminations(self.checkpoints, self.clock)
         await self.terminations.load()
         observer = Observer(self.cri, files, self.clock, self.metrics)
-        self.parts = Parts(
-            runtime=self.cri,
-            images=ImageManager(
-                ImageManagerDeps(
-                    self.cri, self.pull_secrets, self.events, self.clock, self.records, self.metrics, startups.pulled
-                )
+        images = ImageManagerDeps(
+            self.cri, self.pull_secrets, self.events, self.clock, self.records, self.metrics, startups.pulled
+        )
+        self.deps = PodDeps(
+            holdings=HoldingDeps(
+                volumes=self.volumes,
+                cgroups=self.cgroups,
+                devices=devices,
+                claims=self.dra_manager(),
+                managers=self.managers,
+                allocations=allocations,
+                warnings=PodWarnings(lambda pod, reason, text: self.events.emit(pod.raw, "Warning", reason, text)),
+                refreshes=Refreshes(self.volumes, self.registry.refresh),
             ),
-            volumes=self.volumes,
-            configs=self.configs,
-            cgroups=self.cgroups,
-            allocations=allocations,
-            terminations=self.terminations,
-            managers=self.managers,
-            devices=devices,
-            claims=self.dra_manager(),
-            probes=self.probes,
-            events=self.events,
-            warnings=PodWarnings(lambda pod, reason, message: self.events.emit(pod.raw, "Warning", reason, message)),
-            api=self.api,
-            reporter=Reporter(self.api, self.clock, self.metrics),
+            containers=ContainerDeps(
+                runtime=self.cri,
+                configs=self.configs,
+                images=ImageManager(images),
+                hooks=Hooks(self.cri, FakeHookHttp(), self.clock),
+                files=files,
+            ),
+            status=StatusDeps(
+                probes=self.probes,
+                reporter=Reporter(self.api, self.clock, self.metrics),
+                api=self.api,
+                startups=startups,
+                terminations=self.terminations,
+                mirror=self.mirror,
+            ),
             observer=observer,
-            files=files,
-            hooks=Hooks(self.cri, FakeHookHttp(), self.clock),
+            events=self.events,
             metrics=self.metrics,
-            refreshes=Refreshes(self.volumes, self.registry.refresh),
-            startups=startups,
             clock=self.clock,
             host_ips=lambda: ("10.89.0.11",),
-            mirror=self.mirror,
         )
-        self.table = PodTable(self.registry, self.parts, lambda: self.node, self.sources)
+        self.table = PodTable(self.registry, self.deps, lambda: self.node, self.sources)
         inbox = self.connected()
         await observer.audit()
         works = [
@@ -512,7 +517,7 @@ class World:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        closing = asyncio.gather(self.parts.images.close(), self.parts.reporter.close(), stopping)
+        closing = asyncio.gather(self.deps.containers.images.close(), self.deps.status.reporter.close(), stopping)
         # A call that the runtime is slow to answer is waited for, and its time passes only where the clock is moved.
         while not closing.done():
             await self.clock.advance(0.5)

@@ -102,7 +102,7 @@ class StaticWorld(World):
             self.events,
             self.clock,
             MirrorHooks(
-                lambda: self.node_uid, self.registry.synced.is_set, self.registry.wake, self.parts.reporter.forget
+                lambda: self.node_uid, self.registry.synced.is_set, self.registry.wake, self.deps.status.reporter.forget
             ),
         )
         self.source = FileSource(

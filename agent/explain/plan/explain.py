@@ -10,14 +10,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from agent.common.model.pods import ContainerState, Json, Kind, ObservedPod, Pod, RunState
-from agent.common.model.states import BackOff, Failure, ImagePhase, ImageState, Waiting
+from agent.common.model.states import Failure, ImagePhase
 from agent.common.plan import backoff
 from agent.common.plan.restart import is_sidecar
 from agent.explain.model import End, Explanation, TimelineLine, Wait
 from agent.explain.plan.remedies import Subject, action_for
 from agent.images.model.pulls import PullProgress
 from agent.images.plan.pull_progress import progress_text
-from agent.pods.model.facts import Termination
+from agent.pods.model.facts import Facts
+from agent.pods.model.steps import PodPlan
 from agent.pods.model.timeline import Activity, ActivityKind, TimelineEntry
 from agent.pods.plan.container_exits import how
 from agent.pods.plan.container_status import LISTED
@@ -36,26 +37,18 @@ _STEP_OF = {
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """All that the node knows of one pod at `now` (wall seconds). `node_problems`: what the runtime says it lacks.
+    """All that the node knows of one pod at `facts.now`. `node_problems`: what the runtime says it lacks.
 
-    `refused_for`: what was there when it was refused, and what it asked for.
+    `refused_for`: what a refused pod asked for, and what was free.
     """
 
-    now: float
     node: str
     pod: Pod
     status: Json
     seen: ObservedPod
-    reason: str = ""
-    wait_until: float | None = None
-    waiting: Mapping[str, Waiting] = field(default_factory=dict)
-    blocked: Failure | None = None
-    failures: Mapping[str, Failure] = field(default_factory=dict)
-    images: Mapping[str, ImageState] = field(default_factory=dict)
+    facts: Facts
+    plan: PodPlan = field(default_factory=PodPlan)
     pulls: Mapping[str, PullProgress] = field(default_factory=dict)
-    backoff: Mapping[str, BackOff] = field(default_factory=dict)
-    termination: Termination | None = None
-    confirmed: bool = False
     probes: tuple[ProbeAnswer, ...] = ()
     timeline: tuple[TimelineEntry, ...] = ()
     under_way: tuple[TimelineEntry, ...] = ()
@@ -67,7 +60,7 @@ def explain(record: Record) -> Explanation:
     """The whole answer."""
     pod = record.pod
     phase = str(record.status.get("phase") or pod.status.get("phase") or "Pending")
-    waits = tuple(_termination_waits(record) if record.termination is not None else _waits(record))
+    waits = tuple(_termination_waits(record) if record.facts.termination is not None else _waits(record))
     return Explanation(
         namespace=pod.namespace,
         name=pod.name,
@@ -99,7 +92,7 @@ def _line(entry: TimelineEntry) -> TimelineLine:
 
 
 def _summary(record: Record, phase: str, waits: tuple[Wait, ...]) -> str:
-    termination = record.termination
+    termination = record.facts.termination
     if termination is not None and termination.fails:
         parts = [termination.message]
         if record.refused_for:
@@ -107,29 +100,29 @@ def _summary(record: Record, phase: str, waits: tuple[Wait, ...]) -> str:
         return f"{phase}: {termination.reason}: {'. '.join(part for part in parts if part)}"
     if termination is not None:
         what = "Ending" if termination.cause.value != "finished" else phase
-        return f"{what}: {record.reason or waits[0].reason}" if waits or record.reason else what
+        return f"{what}: {record.plan.reason or waits[0].reason}" if waits or record.plan.reason else what
     if waits:
         first = waits[0]
         more = first.error or first.progress
         return f"{phase}, waits on {first.on}: {first.reason}" + (f": {more}" if more else "")
     if phase == "Running":
         return "Running and ready"
-    return f"{phase}: {record.reason}" if record.reason else phase
+    return f"{phase}: {record.plan.reason}" if record.plan.reason else phase
 
 
 def _waits(record: Record) -> Iterator[Wait]:
-    if record.blocked is not None:
-        yield _failed(record, _STEP_OF.get(record.blocked.reason, "pod"), record.blocked)
+    if record.facts.blocked is not None:
+        yield _failed(record, _STEP_OF.get(record.facts.blocked.reason, "pod"), record.facts.blocked)
     elif record.node_problems and not record.seen.sandboxes and not record.pod.host_network:
         text = "; ".join(record.node_problems)
-        yield _wait(record, "network", "NetworkNotReady", text, next_try=record.wait_until)
+        yield _wait(record, "network", "NetworkNotReady", text, next_try=record.plan.wait_until)
     statuses = {one["name"]: one for listed in LISTED.values() for one in record.status.get(listed) or []}
     told = False
     for kind, container in record.pod.containers():
         found = list(_container_waits(record, kind, container, statuses.get(container["name"]) or {}))
         told = told or bool(found)
         yield from found
-    if record.blocked is None and not told:
+    if record.facts.blocked is None and not told:
         yield from _steps_under_way(record)
     yield from _gates(record)
 
@@ -149,7 +142,7 @@ def _container_waits(record: Record, kind: Kind, container: Json, status: Json) 
 def _not_started(record: Record, container: Json, waiting: Json) -> Iterator[Wait]:
     name, reason = container["name"], str(waiting.get("reason", ""))
     on, message = f"container {name}", str(waiting.get("message", ""))
-    failure, image = record.failures.get(name), record.images.get(name)
+    failure, image = record.facts.failures.get(name), record.facts.images.get(name)
     if reason == "CrashLoopBackOff":
         yield _crash_loop(record, container, on)
     elif failure is not None:
@@ -176,7 +169,7 @@ def _crash_loop(record: Record, container: Json, on: str) -> Wait:
     latest = record.seen.latest(name)
     if latest is None:
         return _wait(record, on, "CrashLoopBackOff", container=name)
-    at = backoff.until(record.backoff.get(backoff_key(container)), latest.finished_at / 1e9)
+    at = backoff.until(record.facts.backoff.get(backoff_key(container)), latest.finished_at / 1e9)
     begun = _since(record, Activity(ActivityKind.ENDED, name))
     fatal = _fatal_probe(record, latest)
     if fatal is not None and fatal.outcome is not None:
@@ -240,11 +233,11 @@ def _steps_under_way(record: Record) -> Iterator[Wait]:
 
 
 def _termination_waits(record: Record) -> Iterator[Wait]:
-    termination = record.termination
+    termination = record.facts.termination
     if termination is None:
         return
-    if record.blocked is not None:
-        yield _failed(record, _STEP_OF.get(record.blocked.reason, "end"), record.blocked)
+    if record.facts.blocked is not None:
+        yield _failed(record, _STEP_OF.get(record.facts.blocked.reason, "end"), record.facts.blocked)
     hooks = {one.of: one for one in record.under_way if one.what.kind is ActivityKind.PRE_STOP}
     for one in record.under_way:
         if one.what.kind is ActivityKind.STOP:
@@ -253,19 +246,19 @@ def _termination_waits(record: Record) -> Iterator[Wait]:
             until = termination.since + termination.grace
             action = action_for("Stopping", text, Subject(record.pod.namespace, record.pod.name, name))
             yield Wait(f"container {name}", "Stopping", text, action, hook.at if hook else one.at, until)
-    if not record.blocked:
+    if not record.facts.blocked:
         for one in record.under_way:
             if one.what.kind in (ActivityKind.STOP_SANDBOX, ActivityKind.RELEASE, ActivityKind.CONFIRM):
                 yield Wait(one.what.words, "UnderWay", since=one.at)
     finalizers = record.pod.meta.get("finalizers")
-    if record.confirmed and finalizers:
+    if record.facts.confirmed and finalizers:
         yield _wait(record, "finalizers", "Finalizers", ", ".join(finalizers))
 
 
 def _failed(record: Record, on: str, failure: Failure, container: str = "") -> Wait:
     action = failure.action or _action(record, failure.reason, failure.message, container)
-    since = failure.since or None
-    return Wait(on, failure.reason, failure.message, action, since, max(failure.retry_at, record.now), failure.times)
+    since, next_try = failure.since or None, max(failure.retry_at, record.facts.now)
+    return Wait(on, failure.reason, failure.message, action, since, next_try, failure.times)
 
 
 def _wait(

@@ -118,10 +118,10 @@ def _content(line: str) -> str:
             return str(json.loads(line).get("log", ""))
         except json.JSONDecodeError:
             return line + "\n"
-    parts = line.split(" ", 3)
-    if len(parts) < 4:
+    deps = line.split(" ", 3)
+    if len(deps) < 4:
         return ""
-    return parts[3] + ("" if parts[2].startswith("P") else "\n")
+    return deps[3] + ("" if deps[2].startswith("P") else "\n")
 
 
 def _tail(path: str, limit: int) -> bytes:

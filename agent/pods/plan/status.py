@@ -10,16 +10,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from agent.common.model.pods import Json, Kind, ObservedPod, Pod, ProbeState, RunState
+from agent.common.model.pods import Json, Kind, ObservedPod, Pod, RunState
 from agent.common.model.states import Waiting
 from agent.common.plan.demand import computed_qos, pod_requests
-from agent.pods.model.facts import Termination
+from agent.pods.model.facts import Facts
+from agent.pods.model.steps import PodPlan
 from agent.pods.plan import conditions, restart_all
 from agent.pods.plan.container_status import LISTED, await_start, container_statuses
 from agent.pods.plan.initialization import main_started
 from agent.pods.plan.phase import pod_phase
 from agent.pods.plan.pod import sandbox_problem
-from agent.resources.model import Allocation, Limits, ResizeState
+from agent.resources.model import Limits, ResizeState
 from agent.resources.plan import resize_status
 from nodelib.kube.times import format_rfc3339
 
@@ -28,58 +29,54 @@ _LOST = "The container could not be located when the pod was terminated"
 
 
 @dataclass(frozen=True, slots=True)
-class StatusFacts:
-    """`terminal`: nothing runs or will run. `finished`: only records are left. `previous`: what was computed last.
+class StatusInputs:
+    """What a status is computed from beside the pod and the runtime's view.
 
-    `limits`: what the pod's own cgroup has; `actuated`: the resources that are in force, as far as they are known.
-    `devices`: allocatedResourcesStatus by container name. `in_post_start`: names of containers whose hook goes on.
+    `plan`: the newest one; `previous`: the status computed last; `waiting`: why containers wait; `limits`: those of the
+    pod's own cgroup; `devices`: allocatedResourcesStatus by container name; `in_post_start`: containers whose postStart
+    hook has not ended.
     """
 
-    now: float
+    facts: Facts
+    plan: PodPlan = field(default_factory=PodPlan)
     host_ips: tuple[str, ...] = ()
     previous: Json = field(default_factory=dict)
     waiting: Mapping[str, Waiting] = field(default_factory=dict)
-    probes: Mapping[str, ProbeState] = field(default_factory=dict)
-    termination: Termination | None = None
-    terminal: bool = False
-    finished: bool = False
     resize: ResizeState = field(default_factory=ResizeState)
     limits: Limits | None = None
-    actuated: Allocation | None = None
     devices: Mapping[str, list[Json]] = field(default_factory=dict)
-    restart_wanted: frozenset[str] = frozenset()
     in_post_start: frozenset[str] = frozenset()
 
 
-def pod_status(pod: Pod, seen: ObservedPod, facts: StatusFacts) -> Json:
+def pod_status(pod: Pod, seen: ObservedPod, given: StatusInputs) -> Json:
     """The whole status; patches are made of its differences."""
-    seen = _without_hooked(seen, facts.in_post_start)
-    before = facts.previous or pod.status
+    seen = _without_hooked(seen, given.in_post_start)
+    before = given.previous or pod.status
     status: Json = {"qosClass": before.get("qosClass") or computed_qos(pod).value}
     for kind, listed in LISTED.items():
-        found = container_statuses(pod, kind, seen, before, facts.waiting, facts.probes, facts.actuated)
+        found = container_statuses(pod, kind, seen, before, given.waiting, given.facts.probes, given.facts.actuated)
         for one in found:
-            if kind is Kind.MAIN and facts.devices.get(one["name"]):
-                one["allocatedResourcesStatus"] = facts.devices[one["name"]]
+            if kind is Kind.MAIN and given.devices.get(one["name"]):
+                one["allocatedResourcesStatus"] = given.devices[one["name"]]
         if found:
             status[listed] = found
-    again = _started_again(seen, facts)
+    again = _started_again(seen, given)
     await_start(pod, [one for one in status.get(LISTED[Kind.MAIN]) or [] if one["name"] in again])
-    if facts.termination is None and restart_all.under_way(pod, seen):
+    if given.facts.termination is None and restart_all.under_way(pod, seen):
         restart_all.mark([one for kind in (Kind.INIT, Kind.MAIN) for one in status.get(LISTED[kind]) or []])
-    if facts.finished:
+    if given.plan.finished:
         _settle(pod, status)
-    _set_phase(pod, seen, facts, before, status, again)
-    _set_conditions(pod, seen, facts, before, status)
-    _set_addresses(pod, seen, facts, before, status)
-    status["startTime"] = before.get("startTime") or pod.status.get("startTime") or format_rfc3339(facts.now)
+    _set_phase(pod, seen, given, before, status, again)
+    _set_conditions(pod, seen, given, before, status)
+    _set_addresses(pod, seen, given, before, status)
+    status["startTime"] = before.get("startTime") or pod.status.get("startTime") or format_rfc3339(given.facts.now)
     if pod.meta.get("generation") is not None:
         status["observedGeneration"] = max(pod.meta["generation"], before.get("observedGeneration") or 0)
     requests = pod_requests(pod)
     if requests:
         shown = {name: resize_status.shown(name, amount) for name, amount in sorted(requests.items())}
         status["allocatedResources"] = shown
-    resources = resize_status.pod_resources(pod, status["phase"], facts.limits)
+    resources = resize_status.pod_resources(pod, status["phase"], given.limits)
     if resources:
         status["resources"] = resources
     return status
@@ -101,32 +98,32 @@ def status_by_name(status: Json) -> dict[str, Json]:
     return {one["name"]: one for kind in (Kind.INIT, Kind.MAIN) for one in status.get(LISTED[kind]) or []}
 
 
-def _started_again(seen: ObservedPod, facts: StatusFacts) -> frozenset[str]:
+def _started_again(seen: ObservedPod, given: StatusInputs) -> frozenset[str]:
     """Containers that were stopped (a probe failed, their image changed) to be started again, and those whose next
     attempt is made and has yet to start: how the last one ended says nothing of the pod."""
-    if facts.termination is not None:
+    if given.facts.termination is not None:
         return frozenset()
     newest = {one.name: one for one in reversed(seen.containers)}
     return frozenset(
         name
         for name, one in newest.items()
-        if one.state is RunState.CREATED or (one.id in facts.restart_wanted and one.state is RunState.EXITED)
+        if one.state is RunState.CREATED or (one.id in given.facts.restart_wanted and one.state is RunState.EXITED)
     )
 
 
 def _set_phase(
-    pod: Pod, seen: ObservedPod, facts: StatusFacts, before: Json, status: Json, again: frozenset[str]
+    pod: Pod, seen: ObservedPod, given: StatusInputs, before: Json, status: Json, again: frozenset[str]
 ) -> None:
     sandbox = seen.sandbox.id if seen.sandbox else ""
     running = any(one.state is RunState.RUNNING for one in seen.containers)
-    termination = facts.termination
-    terminal = termination is not None and (facts.terminal or termination.fails)
+    termination = given.facts.termination
+    terminal = termination is not None and (given.plan.terminal or termination.fails)
     ran = main_started(pod, seen, sandbox)
     phase = pod_phase(pod, status_by_name(status), terminal=terminal, main_ran=ran, again=again)
     reason = message = ""
     if termination is not None and termination.fails_as(phase):
         phase, reason, message = "Failed", termination.reason, termination.message
-    elif facts.finished and phase not in TERMINAL:
+    elif given.plan.finished and phase not in TERMINAL:
         phase = "Failed"
     known = pod.status.get("phase")
     fixed = next((one for one in (known, before.get("phase")) if one in TERMINAL), None)
@@ -144,7 +141,7 @@ def _set_phase(
         status["message"] = message
 
 
-def _set_conditions(pod: Pod, seen: ObservedPod, facts: StatusFacts, before: Json, status: Json) -> None:
+def _set_conditions(pod: Pod, seen: ObservedPod, given: StatusInputs, before: Json, status: Json) -> None:
     others = [one for one in pod.status.get("conditions") or [] if one.get("type") not in conditions.OWNED]
     named, phase = status_by_name(status), status["phase"]
     containers = conditions.containers_ready(pod, named, phase)
@@ -156,31 +153,31 @@ def _set_conditions(pod: Pod, seen: ObservedPod, facts: StatusFacts, before: Jso
         conditions.scheduled(),
     ]
     if restart_all.could(pod):
-        owned.append(restart_all.condition(facts.termination is None and restart_all.under_way(pod, seen)))
+        owned.append(restart_all.condition(given.facts.termination is None and restart_all.under_way(pod, seen)))
     said = (before.get("conditions") or []) + (pod.status.get("conditions") or [])
     newest = list({one.get("type"): one for one in reversed(said)}.values())
-    now = format_rfc3339(facts.now)
-    if facts.termination is not None and facts.termination.disrupted and phase in TERMINAL:
+    now = format_rfc3339(given.facts.now)
+    if given.facts.termination is not None and given.facts.termination.disrupted and phase in TERMINAL:
         mark = conditions.with_times(
-            [conditions.disrupted(facts.termination.message)], newest, now, pod.meta.get("generation")
+            [conditions.disrupted(given.facts.termination.message)], newest, now, pod.meta.get("generation")
         )
         others = [*(one for one in others if one.get("type") != conditions.DISRUPTION_TARGET), *mark]
     told = conditions.with_times(owned, newest, now, pod.meta.get("generation"))
-    resizes = [] if phase in TERMINAL else resize_status.conditions(facts.resize)
+    resizes = [] if phase in TERMINAL else resize_status.conditions(given.resize)
     status["conditions"] = [*others, *resizes, *told]
 
 
-def _set_addresses(pod: Pod, seen: ObservedPod, facts: StatusFacts, before: Json, status: Json) -> None:
-    if facts.host_ips:
-        status["hostIP"] = facts.host_ips[0]
-        status["hostIPs"] = [{"ip": ip} for ip in facts.host_ips[:2]]
+def _set_addresses(pod: Pod, seen: ObservedPod, given: StatusInputs, before: Json, status: Json) -> None:
+    if given.host_ips:
+        status["hostIP"] = given.host_ips[0]
+        status["hostIPs"] = [{"ip": ip} for ip in given.host_ips[:2]]
     ips: tuple[str, ...] = ()
     if pod.host_network:
         known = tuple(one["ip"] for one in before.get("podIPs") or [])
-        ips = known or facts.host_ips[:2]
+        ips = known or given.host_ips[:2]
     elif seen.sandbox is not None and seen.sandbox.ready:
         ips = seen.sandbox.ips
-    if not ips and (facts.termination is not None or status["phase"] in TERMINAL):
+    if not ips and (given.facts.termination is not None or status["phase"] in TERMINAL):
         # A pod keeps its last address on show while it ends, as upstream's does.
         ips = tuple(one["ip"] for one in before.get("podIPs") or [])
     if ips:

@@ -6,12 +6,14 @@ runtime's records and the API's status. It only saves repeating work and events.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from agent.common.model.pods import Json, ObservedPod, Pod, ProbeState
 from agent.common.model.states import BackOff, Failure, ImageState, Waiting
 from agent.containers.model import PreparedPod
 from agent.pods.model.facts import Facts, Termination
+from agent.pods.model.steps import PodPlan
 from agent.pods.work.timeline import Timeline
 from agent.resources.model import Allocation, Limits, ResizeState
 
@@ -57,8 +59,7 @@ class PodMemory:
     sized: Allocation | None = None
     limits: Limits | None = None
     status: Json = field(default_factory=dict)
-    reason: str = ""
-    wait_until: float | None = None
+    plan: PodPlan = field(default_factory=PodPlan)
 
     @property
     def is_ready(self) -> bool:
@@ -67,7 +68,12 @@ class PodMemory:
         return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
 
     def facts(
-        self, now: float, network_ready: bool, probes: dict[str, ProbeState], actuated: Allocation | None = None
+        self,
+        now: float,
+        *,
+        network_ready: bool = True,
+        probes: Mapping[str, ProbeState] | None = None,
+        actuated: Allocation | None = None,
     ) -> Facts:
         """The same as values, for a plan."""
         return Facts(
@@ -83,7 +89,7 @@ class PodMemory:
             failures=dict(self.failures),
             images=dict(self.images),
             backoff=dict(self.backoff),
-            probes=probes,
+            probes=probes or {},
             stopped_sandboxes=frozenset(self.stopped),
             restart_wanted=frozenset(self.restart_wanted),
             actuated=actuated,

@@ -5,23 +5,23 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Container
 
-from agent.pods.work.parts import Parts
+from agent.pods.work.deps import PodDeps
 from nodelib.errors import NodewrightError
 
 log = logging.getLogger(__name__)
 
 
-async def remove(parts: Parts, known: Container[str]) -> None:
+async def remove(deps: PodDeps, known: Container[str]) -> None:
     """Of all pods but those `known` by UID. Raises NodewrightError: it cannot be looked for."""
-    for uid in {*await parts.volumes.pods_on_disk(), *await parts.cgroups.pod_uids()}:
+    for uid in {*await deps.holdings.volumes.pods_on_disk(), *await deps.holdings.cgroups.pod_uids()}:
         if uid not in known:
             log.info("pod %s: removing the directory or cgroup that it left behind", uid)
-            await _clear(uid, parts.volumes.release, parts.cgroups.remove_pod)
+            await _clear(uid, deps.holdings.volumes.release, deps.holdings.cgroups.remove_pod)
     # Logs outlive all else of a pod: an agent that was killed in its last step has left them.
-    for uid in await parts.files.logged_pods():
-        if uid not in known and uid not in parts.observer.uids():
+    for uid in await deps.containers.files.logged_pods():
+        if uid not in known and uid not in deps.observer.uids():
             log.info("pod %s: removing the logs that it left behind", uid)
-            await _clear(uid, parts.files.remove_left_logs)
+            await _clear(uid, deps.containers.files.remove_left_logs)
 
 
 async def _clear(uid: str, *removals: Callable[[str], Awaitable[None]]) -> None:

@@ -23,7 +23,7 @@ from agent.pods.plan.orphans import orphan_pod
 from agent.pods.plan.status import TERMINAL
 from agent.pods.plan.termination import rejection
 from agent.pods.work import orphan_cleanup as remains
-from agent.pods.work.parts import Parts
+from agent.pods.work.deps import PodDeps
 from agent.pods.work.pod_worker import PodWorker
 from agent.pods.work.registry import PodRegistry
 from agent.pods.work.resizes import Resizes
@@ -44,18 +44,18 @@ class PodTable:
     def __init__(
         self,
         registry: PodRegistry,
-        parts: Parts,
+        deps: PodDeps,
         node: Callable[[], NodeView],
         sources: Collection[str] = ("api",),
     ) -> None:
-        self._registry, self.parts, self._node = registry, parts, node
+        self._registry, self.deps, self._node = registry, deps, node
         self._sources, self._told = frozenset(sources), frozenset[str]()
         self._workers = registry.workers
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._unfit: set[str] = set()
         self._arriving: set[str] = set()  # UIDs that the first list names and that have yet to be put
-        self.resizes = Resizes(parts, self._workers, registry.active, node, registry.refresh)
-        parts.observer.follow(self.on_seen)
+        self.resizes = Resizes(deps, self._workers, registry.active, node, registry.refresh)
+        deps.observer.follow(self.on_seen)
 
     # --- what the sources say
 
@@ -75,8 +75,8 @@ class PodTable:
         uids = {pod.uid for pod in pods}
         self._arriving = set(uids)
         self._tell("api", uids)
-        self.parts.managers.keep({*uids, *self._workers, *self.parts.observer.uids()})
-        for number, pod in enumerate(in_order(pods, self.parts.observer.uids()), 1):
+        self.deps.holdings.managers.keep({*uids, *self._workers, *self.deps.observer.uids()})
+        for number, pod in enumerate(in_order(pods, self.deps.observer.uids()), 1):
             try:
                 self.put(pod)
                 self._arriving.discard(pod.uid)
@@ -95,9 +95,9 @@ class PodTable:
         if worker is None:
             self._start(pod)
             return
-        self.parts.startups.shown(pod)
+        self.deps.status.startups.shown(pod)
         before, wanted = worker.memory.pod, worker.memory.desired
-        allocated = self.parts.allocations.applied(pod)
+        allocated = self.deps.holdings.allocations.applied(pod)
         worker.desire(allocated, pod)
         if _visible(before) != _visible(pod):
             worker.refresh_volumes()
@@ -112,7 +112,7 @@ class PodTable:
             log.warning("pod %s: a change that cannot be worked with is left out: %s", pod.full_name, problem)
             return
         if worker is None:
-            worker = self._run(PodWorker(unfit.bare(pod), self.parts, self._gone))
+            worker = self._run(PodWorker(unfit.bare(pod), self.deps, self._gone))
         worker.desire(unfit.bare(pod))
         if problem:
             self._give_up(worker, problem)
@@ -123,10 +123,10 @@ class PodTable:
         worker = self._workers.get(pod.uid)
         if worker is not None:
             if pod.is_deleted:
-                worker.desire(self.parts.allocations.applied(pod), pod)
+                worker.desire(self.deps.holdings.allocations.applied(pod), pod)
             worker.desire(None)
             # The scheduler has already given its room away, exclusive CPUs and memory included (PodRegistry.active).
-            self.parts.managers.release(pod.uid)
+            self.deps.holdings.managers.release(pod.uid)
             self.resizes.retry()
 
     def told(self, source: str, wanted: Collection[str] = ()) -> None:
@@ -137,9 +137,9 @@ class PodTable:
 
     def _tell(self, source: str, wanted: Collection[str]) -> None:
         self._told |= {source}
-        for uid in self.parts.observer.uids():
+        for uid in self.deps.observer.uids():
             if uid not in self._workers and uid not in wanted:
-                self._adopt(self.parts.observer.seen(uid))
+                self._adopt(self.deps.observer.seen(uid))
 
     # --- what the node says
 
@@ -154,17 +154,17 @@ class PodTable:
     async def run_sweeps(self) -> None:
         """Until cancelled: bring down what no source wants. Starts once the sources and the runtime have spoken."""
         await self._registry.synced.wait()
-        await self.parts.observer.audited.wait()
-        self.parts.allocations.keep(self._workers.keys())
-        self.parts.terminations.keep(self._workers.keys())
-        self.parts.managers.keep(self._workers.keys())
+        await self.deps.observer.audited.wait()
+        self.deps.holdings.allocations.keep(self._workers.keys())
+        self.deps.status.terminations.keep(self._workers.keys())
+        self.deps.holdings.managers.keep(self._workers.keys())
         self.resizes.open()
         while True:
             try:
                 await self._sweep()
             except NodewrightError as error:
                 log.warning("looking for what dead pods left behind: %s", error)
-            await self.parts.clock.sleep(_SWEEP_INTERVAL)
+            await self.deps.clock.sleep(_SWEEP_INTERVAL)
 
     async def close(self, patience: float = 0.0) -> None:
         """Stop the workers; their pods run on. Containers that are being started have `patience` seconds for it."""
@@ -175,22 +175,22 @@ class PodTable:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self.parts.refreshes.close()
+        await self.deps.holdings.refreshes.close()
 
     # --- workers
 
     def _start(self, pod: Pod) -> None:
-        allocated = self.parts.allocations.applied(pod)
-        worker = PodWorker(allocated, self.parts, self._gone, pod)
+        allocated = self.deps.holdings.allocations.applied(pod)
+        worker = PodWorker(allocated, self.deps, self._gone, pod)
         refused = self._refusal(worker)
         if refused is not None:
-            self.parts.events.emit(pod.raw, "Warning", refused.reason, refused.message)
-            worker.end(rejection(refused.reason, refused.message, self.parts.clock.now()))
+            self.deps.events.emit(pod.raw, "Warning", refused.reason, refused.message)
+            worker.end(rejection(refused.reason, refused.message, self.deps.clock.now()))
         elif pod.source != "runtime" and not _is_terminal(pod):
-            self.parts.allocations.admit(allocated)
+            self.deps.holdings.allocations.admit(allocated)
             if worker.memory.seen.sandboxes:
-                self.parts.managers.adopt(allocated)
-            self.parts.startups.appeared(pod)
+                self.deps.holdings.managers.adopt(allocated)
+            self.deps.status.startups.appeared(pod)
             worker.resize(resize_status.backfilled(pod.status))
         self._resume_termination(worker)
         self._run(worker)
@@ -206,7 +206,7 @@ class PodTable:
     def _resume_termination(self, worker: PodWorker) -> None:
         """What an earlier life of the agent was bringing down gets no new grace. A static pod may be wanted again."""
         pod = worker.memory.pod
-        known = self.parts.terminations.of(pod.uid) if pod.source in ("api", "runtime") else None
+        known = self.deps.status.terminations.of(pod.uid) if pod.source in ("api", "runtime") else None
         if known is not None and worker.memory.seen.sandboxes:
             worker.end(known)
 
@@ -215,14 +215,14 @@ class PodTable:
         pod = worker.memory.pod
         if pod.source == "runtime" or pod.is_deleted or worker.memory.seen.sandboxes or _is_terminal(pod):
             return None
-        refused = self.parts.managers.admit(pod)
+        refused = self.deps.holdings.managers.admit(pod)
         if refused is not None:
             return refused
         refused, evictions = admission(pod, self._registry.active(), self._node())
         if refused is not None:
-            self.parts.managers.release(pod.uid)
+            self.deps.holdings.managers.release(pod.uid)
         for one in evictions:
-            self.parts.events.emit(one.pod.raw, "Warning", one.reason, one.message)
+            self.deps.events.emit(one.pod.raw, "Warning", one.reason, one.message)
             log.info("pod %s makes room for critical pod %s", one.pod.full_name, pod.full_name)
             self._registry.evict(one)
         return refused
@@ -232,9 +232,9 @@ class PodTable:
         pod, text = worker.memory.pod, unfit.message(problem)
         if pod.uid not in self._unfit:
             self._unfit.add(pod.uid)
-            self.parts.events.emit(pod.raw, "Warning", unfit.REASON, text)
+            self.deps.events.emit(pod.raw, "Warning", unfit.REASON, text)
         worker.desire(unfit.bare(pod))
-        worker.end(Termination(Cause.REJECTED, self.parts.clock.now(), 1, unfit.REASON, text))
+        worker.end(Termination(Cause.REJECTED, self.deps.clock.now(), 1, unfit.REASON, text))
 
     async def _guard(self, worker: PodWorker) -> None:
         failures = 0
@@ -247,17 +247,17 @@ class PodTable:
                 failures += 1
                 if failures >= unfit.TRIES and not worker.memory.seen.sandboxes:
                     self._give_up(worker, str(error))
-            await self.parts.clock.sleep(_RESTART_PAUSE)
+            await self.deps.clock.sleep(_RESTART_PAUSE)
 
     def _gone(self, uid: str) -> None:
         self._tasks.pop(uid, None)
         self._workers.pop(uid, None)
         self._unfit.discard(uid)
-        self.parts.refreshes.forget(uid)
-        self.parts.allocations.remove(uid)
-        self.parts.terminations.forget(uid)
-        self.parts.managers.remove(uid)
-        self.parts.startups.forget(uid)
+        self.deps.holdings.refreshes.forget(uid)
+        self.deps.holdings.allocations.remove(uid)
+        self.deps.status.terminations.forget(uid)
+        self.deps.holdings.managers.remove(uid)
+        self.deps.status.startups.forget(uid)
         self.resizes.retry()
         self._registry.removed(uid)
 
@@ -270,17 +270,17 @@ class PodTable:
         log.info("pod %s (%s) is wanted by nobody: it is brought down", orphan.full_name, seen.uid)
         self._start(orphan)
         self._workers[seen.uid].desire(None)
-        self.parts.managers.release(seen.uid)
+        self.deps.holdings.managers.release(seen.uid)
 
     def _is_known(self, source: str) -> bool:
         """Everything that this source wants has been told; nobody tells of pods of a source that is no more."""
         return self._registry.synced.is_set() or source in self._told
 
     async def _sweep(self) -> None:
-        for uid in self.parts.observer.uids():
+        for uid in self.deps.observer.uids():
             if uid not in self._workers:
-                self._adopt(self.parts.observer.seen(uid))
-        await remains.remove(self.parts, self._workers)
+                self._adopt(self.deps.observer.seen(uid))
+        await remains.remove(self.deps, self._workers)
 
 
 def _visible(pod: Pod) -> tuple[object, object]:

@@ -26,11 +26,11 @@ from agent.pods.plan.activities import activity_of
 from agent.pods.plan.mirrors import continued
 from agent.pods.plan.pod import backoff_key, plan_pod
 from agent.pods.plan.starting import ips_for
-from agent.pods.plan.status import StatusFacts, pod_status
+from agent.pods.plan.status import StatusInputs, pod_status
 from agent.pods.plan.termination import hastened, termination_of
 from agent.pods.plan.waiting import back_off_message, new_back_offs, probed, waiting_now
+from agent.pods.work.deps import PodDeps
 from agent.pods.work.memory import PodMemory
-from agent.pods.work.parts import Parts
 from agent.pods.work.steps.walker import Walker
 from agent.pods.work.timeline import Timeline
 from agent.probes.model import ProbeKind
@@ -50,15 +50,14 @@ class _Reasons(TypedDict, total=False):
 class PodWorker:
     """`on_gone(uid)` is called when nothing of the pod is left."""
 
-    def __init__(self, pod: Pod, parts: Parts, on_gone: Callable[[str], None], desired: Pod | None = None) -> None:
-        self.memory = PodMemory(pod, desired or pod, Timeline(parts.clock), seen=parts.observer.seen(pod.uid))
-        self._parts, self._on_gone = parts, on_gone
+    def __init__(self, pod: Pod, deps: PodDeps, on_gone: Callable[[str], None], desired: Pod | None = None) -> None:
+        self.memory = PodMemory(pod, desired or pod, Timeline(deps.clock), seen=deps.observer.seen(pod.uid))
+        self._deps, self._on_gone = deps, on_gone
         self._awake = asyncio.Event()
-        self._steps = Walker(parts, self.memory, self._awake)
-        self._plan = PodPlan()
+        self._steps = Walker(deps, self.memory, self._awake)
         self._failing: type[Step] | None = None  # the kind of step that `memory.blocked` is of
         self._urgent = self._halted = False
-        self._born = parts.clock.monotonic()
+        self._born = deps.clock.monotonic()
         self._derive_backoff()
 
     def desire(self, pod: Pod | None, desired: Pod | None = None) -> None:
@@ -93,7 +92,7 @@ class PodWorker:
 
     def evict(self, eviction: Eviction) -> None:
         """Fail the pod for a reason of the node's own."""
-        now, one = self._parts.clock.now(), eviction
+        now, one = self._deps.clock.now(), eviction
         self.end(Termination(Cause.EVICTED, now, one.grace, one.reason, one.message, one.disrupted))
 
     def drop_records(self) -> None:
@@ -117,7 +116,7 @@ class PodWorker:
             self.memory.blocked, self.memory.outdated = None, True
             self._awake.set()
         else:
-            self._parts.refreshes.ask(self.memory)
+            self._deps.holdings.refreshes.ask(self.memory)
 
     def retry_blocked(self) -> None:
         """Something that a failed step may have waited for has come: try it again now."""
@@ -128,7 +127,7 @@ class PodWorker:
     async def run(self) -> None:
         """Until nothing of the pod is left, or cancelled (containers run on then)."""
         walking: dict[asyncio.Task[None], Step] = {}
-        operation, began = "create", self._parts.clock.monotonic()
+        operation, began = "create", self._deps.clock.monotonic()
         try:
             while True:
                 self._awake.clear()
@@ -136,7 +135,7 @@ class PodWorker:
                     self._urgent = False
                     _interrupt(walking)
                 if not walking and not self._halted:
-                    began = self._parts.clock.monotonic()
+                    began = self._deps.clock.monotonic()
                     plan = self._next_plan()
                     self._report()
                     walking = {asyncio.create_task(self._walk(step)): step for step in plan.steps}
@@ -155,13 +154,13 @@ class PodWorker:
             for task in walking:
                 task.cancel()
             await asyncio.gather(*walking, return_exceptions=True)
-        self._parts.reporter.forget(self.memory.pod.uid)
+        self._deps.status.reporter.forget(self.memory.pod.uid)
         self._on_gone(self.memory.pod.uid)
 
     def _synced(self, operation: str, began: float) -> str:
         """One plan is walked; what the next one is called."""
         kind = "kill" if self.memory.termination is not None else operation
-        self._parts.metrics.pod_worker_duration.labels(kind).observe(self._parts.clock.monotonic() - began)
+        self._deps.metrics.pod_worker_duration.labels(kind).observe(self._deps.clock.monotonic() - began)
         return "sync"
 
     def _settle_termination(self) -> bool:
@@ -170,29 +169,32 @@ class PodWorker:
         before = memory.termination
         present = None if memory.gone else memory.pod
         phase = str(memory.status.get("phase") or memory.pod.status.get("phase") or "")
-        memory.termination = termination_of(present, memory.pod, phase, before, self._parts.clock.now())
-        self._parts.terminations.note(memory.pod.uid, memory.termination)
+        memory.termination = termination_of(present, memory.pod, phase, before, self._deps.clock.now())
+        self._deps.status.terminations.note(memory.pod.uid, memory.termination)
         if memory.termination is before or memory.termination is None:
             return False
         return before is None or memory.termination.grace < before.grace
 
     def _next_plan(self) -> PodPlan:
-        memory, uid = self.memory, self.memory.pod.uid
-        facts = memory.facts(
-            self._parts.clock.now(),
-            self._parts.network_ready(),
-            dict(self._parts.probes.states(uid)),
-            self._parts.allocations.actuated(uid),
-        )
+        memory = self.memory
+        facts = self._facts()
         self._settle_resize(facts)
         plan = plan_pod(memory.pod, memory.seen, facts)
         for name in new_back_offs(plan, memory.waiting):
             text = back_off_message(name, memory.pod)
-            self._parts.events.emit(memory.pod.raw, "Warning", "BackOff", text, container=name)
+            self._deps.events.emit(memory.pod.raw, "Warning", "BackOff", text, container=name)
         memory.waiting = waiting_now(plan, memory.waiting)
-        memory.reason, memory.wait_until = plan.reason, plan.wait_until
-        self._plan = plan
+        memory.plan = plan
         return plan
+
+    def _facts(self) -> Facts:
+        uid = self.memory.pod.uid
+        return self.memory.facts(
+            self._deps.clock.now(),
+            network_ready=self._deps.network_ready(),
+            probes=dict(self._deps.status.probes.states(uid)),
+            actuated=self._deps.holdings.allocations.actuated(uid),
+        )
 
     def _settle_resize(self, facts: Facts) -> None:
         """Whether what is allocated is in force: judged only between steps, when the view of the runtime is fresh."""
@@ -200,36 +202,31 @@ class PodWorker:
         memory.resize, completed = resize.settled(memory.resize, memory.pod, memory.seen, facts)
         if completed is not None:
             text = resize_status.event_message("Pod resize completed", memory.pod, completed.generation)
-            self._parts.events.emit(memory.pod.raw, "Normal", "ResizeCompleted", text)
+            self._deps.events.emit(memory.pod.raw, "Normal", "ResizeCompleted", text)
 
     def _report(self) -> None:
-        memory, plan = self.memory, self._plan
+        memory = self.memory
         self._ensure_probes()
         shown_by = self._shown_by()
-        facts = StatusFacts(
-            now=self._parts.clock.now(),
-            host_ips=self._parts.host_ips(),
+        given = StatusInputs(
+            facts=self._facts(),
+            plan=memory.plan,
+            host_ips=self._deps.host_ips(),
             previous=memory.status,
             waiting=memory.waiting,
-            probes=self._parts.probes.states(memory.pod.uid),
-            termination=memory.termination,
-            terminal=plan.terminal,
-            finished=plan.finished,
             resize=memory.resize,
             limits=memory.limits,
-            actuated=self._parts.allocations.actuated(memory.pod.uid),
-            devices=self._parts.devices.health(memory.pod.uid),
-            restart_wanted=frozenset(memory.restart_wanted),
+            devices=self._deps.holdings.devices.health(memory.pod.uid),
             in_post_start=frozenset(memory.in_post_start),
         )
         before, was_ready = memory.status.get("phase") or memory.pod.status.get("phase") or "Pending", memory.is_ready
-        memory.status = pod_status(memory.pod, memory.seen, facts)
+        memory.status = pod_status(memory.pod, memory.seen, given)
         if memory.is_ready != was_ready:
             memory.timeline.mark(Activity(ActivityKind.READY if memory.is_ready else ActivityKind.NOT_READY))
         if before == "Pending" and memory.status["phase"] == "Running":
-            self._parts.metrics.pod_start_duration.observe(self._parts.clock.monotonic() - self._born)
+            self._deps.metrics.pod_start_duration.observe(self._deps.clock.monotonic() - self._born)
         if shown_by is not None:
-            self._parts.reporter.set(shown_by, memory.status)
+            self._deps.status.reporter.set(shown_by, memory.status)
         if memory.termination is None and memory.status.get("phase") in ("Succeeded", "Failed"):
             self._awake.set()
 
@@ -238,10 +235,10 @@ class PodWorker:
         memory = self.memory
         if memory.pod.source == "api":
             return None if memory.gone or memory.confirmed else memory.pod
-        mirror = self._parts.mirror(memory.pod)
+        mirror = self._deps.status.mirror(memory.pod)
         if mirror is not None and mirror.uid != memory.mirror:
             memory.mirror, memory.status = mirror.uid, continued(memory.status, mirror.status)
-            self._parts.probes.recall(memory.pod.uid, mirror)
+            self._deps.status.probes.recall(memory.pod.uid, mirror)
         return mirror
 
     def _ensure_probes(self) -> None:
@@ -250,13 +247,13 @@ class PodWorker:
             return
         names = (name for name in probed(memory.pod) if name not in memory.in_post_start)
         running = {name: one for name in names if (one := memory.seen.latest(name)) and _is_up(one)}
-        ips = ips_for(memory.pod, memory.seen.sandbox, self._parts.host_ips())
-        self._parts.probes.ensure(memory.pod, running, ips)
+        ips = ips_for(memory.pod, memory.seen.sandbox, self._deps.host_ips())
+        self._deps.status.probes.ensure(memory.pod, running, ips)
 
     async def _walk(self, step: Step) -> None:
         memory, what = self.memory, activity_of(step)
         if isinstance(step, Start):
-            self._parts.metrics.started_containers.labels(CONTAINER_TYPES[step.kind]).inc()
+            self._deps.metrics.started_containers.labels(CONTAINER_TYPES[step.kind]).inc()
         try:
             with memory.timeline.step(what, **_reasons(step)):
                 await self._steps.walk(step)
@@ -265,7 +262,7 @@ class PodWorker:
             reason = getattr(error, "reason", type(error).__name__)
             self._failed(step, reason, error.message, error.action)
             if isinstance(step, Start):
-                self._parts.metrics.started_containers_errors.labels(CONTAINER_TYPES[step.kind], reason).inc()
+                self._deps.metrics.started_containers_errors.labels(CONTAINER_TYPES[step.kind], reason).inc()
             log.warning("pod %s: %s: %s", memory.pod.full_name, what.words, error)
         except Exception as error:
             self._failed(step, "InternalError", repr(error))
@@ -280,7 +277,7 @@ class PodWorker:
             self.memory.blocked = None
 
     def _failed(self, step: Step, reason: str, message: str, action: str = "") -> None:
-        memory, now, jitter = self.memory, self._parts.clock.now(), random.uniform(0.9, 1.1)
+        memory, now, jitter = self.memory, self._deps.clock.now(), random.uniform(0.9, 1.1)
         if isinstance(step, Resize):
             memory.resize_failure = failures.resize_failure(reason, message, now, jitter)
             self._report_failed_resize(message, now)
@@ -302,7 +299,7 @@ class PodWorker:
         if news and memory.resize.progress is not None:
             generation = memory.resize.progress.generation
             text = resize_status.event_message("Pod resize error", memory.pod, generation, message)
-            self._parts.events.emit(memory.pod.raw, "Warning", "ResizeError", text)
+            self._deps.events.emit(memory.pod.raw, "Warning", "ResizeError", text)
 
     async def _wait(self, walking: set[asyncio.Task[None]]) -> set[asyncio.Task[None]]:
         """Until a step ends, the inbox is written, or the plan's time has come."""
@@ -310,9 +307,9 @@ class PodWorker:
             await asyncio.sleep(0)
             return set()
         watched: set[asyncio.Future[Any]] = {asyncio.ensure_future(self._awake.wait())}
-        if not walking and not self._halted and self._plan.wait_until is not None:
-            pause = max(0.0, self._plan.wait_until - self._parts.clock.now())
-            watched.add(asyncio.ensure_future(self._parts.clock.sleep(pause)))
+        if not walking and not self._halted and self.memory.plan.wait_until is not None:
+            pause = max(0.0, self.memory.plan.wait_until - self._deps.clock.now())
+            watched.add(asyncio.ensure_future(self._deps.clock.sleep(pause)))
         try:
             await asyncio.wait({*watched, *walking}, return_when=asyncio.FIRST_COMPLETED)
         finally:

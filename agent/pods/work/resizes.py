@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from agent.admission.plan.admit import NodeView, refusal
 from agent.common.model.pods import Pod
-from agent.pods.work.parts import Parts
+from agent.pods.work.deps import PodDeps
 from agent.pods.work.pod_worker import PodWorker
 from agent.resources.plan import allocation, resize_status
 
@@ -26,13 +26,13 @@ class Resizes:
 
     def __init__(
         self,
-        parts: Parts,
+        deps: PodDeps,
         workers: Mapping[str, PodWorker],
         holders: Callable[[], Iterable[Pod]],
         node: Callable[[], NodeView],
         on_allocated: Callable[[str], None],
     ) -> None:
-        self._parts, self._workers, self._holders, self._node = parts, workers, holders, node
+        self._deps, self._workers, self._holders, self._node = deps, workers, holders, node
         self._on_allocated = on_allocated
         self._waiting: set[str] = set()
         self._open = False
@@ -64,7 +64,7 @@ class Resizes:
     async def run(self) -> None:
         """Until cancelled: try again every few minutes, whatever else happens."""
         while True:
-            await self._parts.clock.sleep(RETRY_INTERVAL)
+            await self._deps.clock.sleep(RETRY_INTERVAL)
             self.retry()
 
     def _in_order(self) -> list[str]:
@@ -73,21 +73,21 @@ class Resizes:
         for uid in self._waiting:
             memory = self._workers[uid].memory
             pending = memory.resize.pending
-            since = pending.since if pending is not None else self._parts.clock.now()
+            since = pending.since if pending is not None else self._deps.clock.now()
             entries.append((memory.desired, memory.pod, since))
         return [pod.uid for pod in allocation.pending_order(entries)]
 
     def _judge(self, worker: PodWorker) -> bool:
         """Promise what is wanted if it fits; whether it is to be tried again."""
-        memory, now = worker.memory, self._parts.clock.now()
+        memory, now = worker.memory, self._deps.clock.now()
         if memory.termination is not None or memory.gone:
             return False
         wanted = memory.desired
-        if self._parts.allocations.applied(wanted) is wanted:
+        if self._deps.holdings.allocations.applied(wanted) is wanted:
             worker.resize(resize_status.settled(memory.resize))
             return False
         others = [pod for pod in self._holders() if pod.uid != wanted.uid]
-        managers_refusal = self._parts.managers.resize_refusal(wanted, memory.pod)
+        managers_refusal = self._deps.holdings.managers.resize_refusal(wanted, memory.pod)
         refused = managers_refusal or refusal(wanted, others, self._node())
         generation = int(wanted.meta.get("generation") or 0)
         if refused is not None:
@@ -96,12 +96,12 @@ class Resizes:
             reason = state.pending.reason if state.pending is not None else ""
             if news:
                 text = resize_status.event_message(f"Pod resize {reason}", wanted, generation, refused.message)
-                self._parts.events.emit(wanted.raw, "Warning", f"Resize{reason}", text)
+                self._deps.events.emit(wanted.raw, "Warning", f"Resize{reason}", text)
             return reason != resize_status.INFEASIBLE
-        self._parts.allocations.allocate(wanted)
+        self._deps.holdings.allocations.allocate(wanted)
         log.info("pod %s: resize to generation %d is allocated", wanted.full_name, generation)
         text = resize_status.event_message("Pod resize started", wanted, generation)
-        self._parts.events.emit(wanted.raw, "Normal", "ResizeStarted", text)
+        self._deps.events.emit(wanted.raw, "Normal", "ResizeStarted", text)
         worker.resize(resize_status.allocated(generation, now), wanted)
         self._on_allocated(wanted.uid)
         return False

@@ -1,4 +1,4 @@
-"""What every step of one pod is walked with: the parts, the pod's memory, looks at the runtime, events."""
+"""What every step of one pod is walked with: the deps, the pod's memory, looks at the runtime, events."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 from agent.common.model.errors import CriError
 from agent.common.model.pods import SandboxState
 from agent.pods.plan.starting import ips_for
+from agent.pods.work.deps import PodDeps
 from agent.pods.work.memory import PodMemory
-from agent.pods.work.parts import Parts
 from nodelib.backoff import Backoff
 from nodelib.errors import NodewrightError
 
@@ -33,8 +33,8 @@ class StepFailed(NodewrightError):
 class Context:
     """One for each pod's worker."""
 
-    def __init__(self, parts: Parts, memory: PodMemory) -> None:
-        self.parts, self.memory = parts, memory
+    def __init__(self, deps: PodDeps, memory: PodMemory) -> None:
+        self.deps, self.memory = deps, memory
         self._unbroken_work: set[asyncio.Task[Any]] = set()
 
     def abandon(self) -> None:
@@ -61,12 +61,12 @@ class Context:
 
     def acting(self, target: str = "") -> contextlib.AbstractContextManager[None]:
         """The runtime's events about `target` (a sandbox or container, "": any) are this step's own meanwhile."""
-        return self.parts.observer.acting(self.memory.pod.uid, target)
+        return self.deps.observer.acting(self.memory.pod.uid, target)
 
     async def look(self, *, sandbox: str = "", container: str = "", afresh: bool = False) -> None:
         """See what has come of a step: at what it made or ended, or with neither named at the whole pod. Nothing is
         planned on a view from before it, so this goes on until it is had."""
-        observer, uid, pauses = self.parts.observer, self.memory.pod.uid, Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
+        observer, uid, pauses = self.deps.observer, self.memory.pod.uid, Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         while True:
             try:
                 if sandbox or container:
@@ -77,16 +77,16 @@ class Context:
             except CriError as error:
                 pause = pauses.next()
                 log.warning("pod %s: %s; next look in %.1f s", self.memory.pod.full_name, error, pause)
-            await self.parts.clock.sleep(pause)
+            await self.deps.clock.sleep(pause)
 
     def ips(self, sandbox: SandboxState | None) -> tuple[str, ...]:
         """The pod's addresses in this sandbox."""
-        return ips_for(self.memory.pod, sandbox, self.parts.host_ips())
+        return ips_for(self.memory.pod, sandbox, self.deps.host_ips())
 
     def tell(self, reason: str, message: str, container: str = "") -> None:
         """A Normal event of the pod."""
-        self.parts.events.emit(self.memory.pod.raw, "Normal", reason, message, container=container)
+        self.deps.events.emit(self.memory.pod.raw, "Normal", reason, message, container=container)
 
     def warn(self, reason: str, message: str, container: str = "") -> None:
         """A Warning event of the pod."""
-        self.parts.events.emit(self.memory.pod.raw, "Warning", reason, message, container=container)
+        self.deps.events.emit(self.memory.pod.raw, "Warning", reason, message, container=container)

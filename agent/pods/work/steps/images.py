@@ -23,14 +23,14 @@ class ImageSteps:
     async def ensure(self, step: EnsureImage) -> None:
         want = wanted(step.container, step.volume)
         pull = image_activity(ActivityKind.PULL, step.container, step.volume)
-        await self._context.parts.images.ensure(
+        await self._context.deps.containers.images.ensure(
             self._context.memory.pod, want, step.attempt, partial(self._on_state, pull)
         )
 
     def give_up(self) -> None:
         """The pod waits for no image any more."""
         memory = self._context.memory
-        self._context.parts.images.remove(memory.pod.uid)
+        self._context.deps.containers.images.remove(memory.pod.uid)
         while self._pulls:
             memory.timeline.end(self._pulls.popitem()[1], "given up")
 

@@ -19,13 +19,13 @@ from nodelib.tasks import both
 
 async def walk(context: Context, step: Prepare) -> None:
     """Raises StepFailed."""
-    memory, parts = context.memory, context.parts
-    sized, keep = resize.made_for(parts, memory), resize.was_cut(parts, memory)
+    memory, deps = context.memory, context.deps
+    sized, keep = resize.made_for(deps, memory), resize.was_cut(deps, memory)
     await _give_devices(context)
     if memory.seen.is_running:
         # It runs and has all that it needs: nobody has looked after its health while the agent was away.
-        await parts.probes.first_round()
-    async with parts.takeovers.place() if memory.seen.is_running else contextlib.nullcontext():
+        await deps.status.probes.first_round()
+    async with deps.containers.takeover_gate.place() if memory.seen.is_running else contextlib.nullcontext():
         # Volumes wait for the API server, a cgroup for the kernel: neither for the other.
         volumes = _volumes(context, may_leave=step.may_leave)
         parent, found = await both(_cgroup(context, sized, keep=keep), volumes)
@@ -38,16 +38,16 @@ async def walk(context: Context, step: Prepare) -> None:
 
 async def _cgroup(context: Context, sized: Pod, *, keep: bool) -> str:
     """And what the pod has of drivers by its claims. The path of the cgroup, as the runtime wants it."""
-    memory, parts = context.memory, context.parts
+    memory, deps = context.memory, context.deps
     try:
         with memory.timeline.step(Activity(ActivityKind.CGROUP), of=Activity(ActivityKind.PREPARE)):
-            parent = await parts.cgroups.ensure_pod(sized, keep=keep)
-            memory.limits = await parts.cgroups.limits(memory.pod)
+            parent = await deps.holdings.cgroups.ensure_pod(sized, keep=keep)
+            memory.limits = await deps.holdings.cgroups.limits(memory.pod)
     except NodewrightError as error:
         context.warn("FailedCreatePodContainer", f"unable to ensure pod container exists: {error}")
         raise StepFailed("FailedCreatePodContainer", error) from error
     try:
-        await parts.claims.prepare(memory.pod)
+        await deps.holdings.claims.prepare(memory.pod)
     except NodewrightError as error:
         context.warn("FailedPrepareDynamicResources", f"Failed to prepare dynamic resources: {error}")
         raise StepFailed("FailedPrepareDynamicResources", error) from error
@@ -57,15 +57,15 @@ async def _cgroup(context: Context, sized: Pod, *, keep: bool) -> str:
 async def _volumes(context: Context, *, may_leave: bool) -> PreparedPod | None:
     """None: left to be filled beside the sandbox, for which the API server need not have given its tokens. A volume
     that cannot be had keeps the sandbox from being made, as upstream's PodReadyToStartContainers has it."""
-    memory, parts = context.memory, context.parts
+    memory, deps = context.memory, context.deps
     try:
         with memory.timeline.step(Activity(ActivityKind.VOLUMES), of=Activity(ActivityKind.PREPARE)):
-            services = await parts.configs.services(memory.pod)
-            if may_leave and await parts.volumes.sources_ready(memory.pod):
+            services = await deps.containers.configs.services(memory.pod)
+            if may_leave and await deps.holdings.volumes.sources_ready(memory.pod):
                 return None
             while True:
                 memory.outdated = False
-                mounted = await parts.volumes.mount(memory.pod)
+                mounted = await deps.holdings.volumes.mount(memory.pod)
                 if not memory.outdated:
                     return PreparedPod(volumes=mounted, services=services)
     except NodewrightError as error:
@@ -75,9 +75,9 @@ async def _volumes(context: Context, *, may_leave: bool) -> PreparedPod | None:
 
 async def _give_devices(context: Context) -> None:
     """A pod that cannot have its devices is refused, as admission would: no other node would hear of it else."""
-    memory, parts = context.memory, context.parts
+    memory, deps = context.memory, context.deps
     try:
-        await parts.devices.admit(memory.pod, running=memory.seen.is_running)
+        await deps.holdings.devices.admit(memory.pod, running=memory.seen.is_running)
     except Permanent as error:
         context.warn(UNEXPECTED, error.message)
         raise StepFailed(UNEXPECTED, error) from error

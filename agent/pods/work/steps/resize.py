@@ -9,8 +9,8 @@ from agent.common.model.pods import Json, Pod
 from agent.pods.model.steps import Resize
 from agent.pods.plan import resize
 from agent.pods.plan.resize import SetContainer, SetPod
+from agent.pods.work.deps import PodDeps
 from agent.pods.work.memory import PodMemory
-from agent.pods.work.parts import Parts
 from agent.pods.work.steps.context import Context
 from agent.resources.model import Limits
 from agent.resources.plan import actuated
@@ -23,86 +23,86 @@ log = logging.getLogger(__name__)
 async def walk(context: Context, step: Resize) -> None:
     """Raises Temporary (the pod stays partly resized: the next try goes on from there)."""
     try:
-        await _walk(context.parts, context.memory, step)
+        await _walk(context.deps, context.memory, step)
     finally:
         # No event tells of it: the status would show the old resources.
         await context.look(afresh=True)
 
 
-async def _walk(parts: Parts, memory: PodMemory, step: Resize) -> None:
+async def _walk(deps: PodDeps, memory: PodMemory, step: Resize) -> None:
     pod = memory.pod
     # What was promised must be known to the next agent before any of it is in force.
-    await parts.allocations.save()
-    present, wanted = await parts.cgroups.limits(pod), parts.cgroups.wanted(pod)
+    await deps.holdings.allocations.save()
+    present, wanted = await deps.holdings.cgroups.limits(pod), deps.holdings.cgroups.wanted(pod)
     try:
         if present is None:  # pods have no cgroups of their own: only their containers can be told
             present = wanted
-        await _check(parts, pod, step, present, wanted)
-        present = await _make(parts, memory, pod, resize.memory_moves(step, present, wanted), present)
-        present = await _make(parts, memory, pod, resize.cpu_moves(step, present, wanted), present)
-        parts.allocations.sized(pod.uid, step.wanted.whole)
+        await _check(deps, pod, step, present, wanted)
+        present = await _make(deps, memory, pod, resize.memory_moves(step, present, wanted), present)
+        present = await _make(deps, memory, pod, resize.cpu_moves(step, present, wanted), present)
+        deps.holdings.allocations.sized(pod.uid, step.wanted.whole)
         memory.sized = step.wanted
     finally:
-        await parts.allocations.save()
-        memory.limits = await parts.cgroups.limits(pod)
+        await deps.holdings.allocations.save()
+        memory.limits = await deps.holdings.cgroups.limits(pod)
 
 
-async def _check(parts: Parts, pod: Pod, step: Resize, present: Limits, wanted: Limits) -> None:
+async def _check(deps: PodDeps, pod: Pod, step: Resize, present: Limits, wanted: Limits) -> None:
     lower = resize.memory_decreases(step, present, wanted)
     if not lower:
         return
-    use = await parts.cgroups.memory_use(pod, lower.containers)
+    use = await deps.holdings.cgroups.memory_use(pod, lower.containers)
     problem = resize.decrease_problem(lower, use, {one.container_id: one.name for one in step.containers})
     if problem:
         hint = "Ask for more, or wait until less is in use; it is tried again."
         raise Temporary(problem, obj=pod.full_name, step="resize", action=hint)
 
 
-async def _make(parts: Parts, memory: PodMemory, pod: Pod, moves: list[resize.Move], present: Limits) -> Limits:
+async def _make(deps: PodDeps, memory: PodMemory, pod: Pod, moves: list[resize.Move], present: Limits) -> Limits:
     for move in moves:
         try:
             match move:
                 case SetPod(limits):
-                    await _set_pod(parts, memory, pod, limits, present)
+                    await _set_pod(deps, memory, pod, limits, present)
                     present = limits
                 case SetContainer():
-                    await _set_container(parts, pod, move)
-                    await parts.allocations.save()
+                    await _set_container(deps, pod, move)
+                    await deps.holdings.allocations.save()
         except NodewrightError as error:
             what = f'container "{move.name}"' if isinstance(move, SetContainer) else "the pod's cgroup"
             raise Temporary(f"failed to resize {what}: {error}", obj=pod.full_name, step="resize") from error
     return present
 
 
-async def _set_pod(parts: Parts, memory: PodMemory, pod: Pod, limits: Limits, present: Limits) -> None:
+async def _set_pod(deps: PodDeps, memory: PodMemory, pod: Pod, limits: Limits, present: Limits) -> None:
     sandbox = memory.seen.sandbox
     # The runtime comes first: it (or a plugin of it) may refuse.
     if sandbox is not None:
-        await parts.runtime.update_sandbox(sandbox.id, {}, _linux(limits))
+        await deps.containers.runtime.update_sandbox(sandbox.id, {}, _linux(limits))
     try:
-        await parts.cgroups.set_limits(pod, limits)
+        await deps.holdings.cgroups.set_limits(pod, limits)
     except NodewrightError:
         if sandbox is not None:
-            await _take_back(parts, sandbox.id, pod, present)
+            await _take_back(deps, sandbox.id, pod, present)
         raise
 
 
-async def _take_back(parts: Parts, sandbox_id: str, pod: Pod, present: Limits) -> None:
+async def _take_back(deps: PodDeps, sandbox_id: str, pod: Pod, present: Limits) -> None:
     try:
-        await parts.runtime.update_sandbox(sandbox_id, {}, _linux(present))
+        await deps.containers.runtime.update_sandbox(sandbox_id, {}, _linux(present))
     except CriError as error:
         log.warning("pod %s: the runtime was not told that its resize failed: %s", pod.full_name, error)
 
 
-async def _set_container(parts: Parts, pod: Pod, move: SetContainer) -> None:
+async def _set_container(deps: PodDeps, pod: Pod, move: SetContainer) -> None:
     found = pod.container(move.name)
     if found is None:
         return
     stated = found[1].get("resources")
     given = {**found[1], "resources": actuated.resources_of(move.sizes, stated)}
-    resources = parts.managers.unthrottled(pod, given, parts.configs.container_resources(pod, given))
-    await parts.runtime.update_resources(move.container_id, resources)
-    parts.allocations.updated(pod.uid, move.name, move.sizes, stated)
+    resources = deps.holdings.managers.unthrottled(pod, given, deps.containers.configs.container_resources(pod, given))
+    await deps.containers.runtime.update_resources(move.container_id, resources)
+    deps.holdings.allocations.updated(pod.uid, move.name, move.sizes, stated)
 
 
 def _linux(limits: Limits) -> Json:
@@ -116,12 +116,12 @@ def _linux(limits: Limits) -> Json:
     return {name: amount for name, amount in found.items() if amount is not None}
 
 
-def made_for(parts: Parts, memory: PodMemory) -> Pod:
+def made_for(deps: PodDeps, memory: PodMemory) -> Pod:
     """The pod with the resources that its cgroup is to be made for: never ahead of its containers."""
-    return parts.allocations.in_force(memory.pod) if memory.sized is None else applied(memory.pod, memory.sized)
+    return deps.holdings.allocations.in_force(memory.pod) if memory.sized is None else applied(memory.pod, memory.sized)
 
 
-def was_cut(parts: Parts, memory: PodMemory) -> bool:
+def was_cut(deps: PodDeps, memory: PodMemory) -> bool:
     """An agent that is no more was resizing the pod: its cgroup may have more by now than the ledger says, and a
     container too, and v1 refuses a cgroup less than it has given away. Resize goes on from what the kernel has."""
-    return memory.sized is None and parts.allocations.in_force(memory.pod) is not memory.pod
+    return memory.sized is None and deps.holdings.allocations.in_force(memory.pod) is not memory.pod

@@ -21,12 +21,12 @@ class Sandboxes:
         """Raises StepFailed."""
         context, made = self._context, ""
         prepared = context.memory.prepared or context.memory.foundation
-        with context.acting(), context.parts.leftovers.first():
+        with context.acting(), context.deps.containers.deferred_removal.first():
             if prepared is None:
                 raise Permanent("nothing is prepared", obj=context.memory.pod.full_name, step="sandbox")
             if step.replaces:
                 context.tell("SandboxChanged", "Pod sandbox changed, it will be killed and re-created.")
-            context.parts.metrics.started_pods.inc()
+            context.deps.metrics.started_pods.inc()
             try:
                 made = await self._make(step, prepared)
             except NodewrightError as error:
@@ -38,8 +38,8 @@ class Sandboxes:
 
     async def stop(self, step: StopSandbox) -> None:
         context = self._context
-        with context.acting(step.sandbox_id), context.parts.leftovers.first():
-            await context.parts.runtime.stop_sandbox(step.sandbox_id)
+        with context.acting(step.sandbox_id), context.deps.containers.deferred_removal.first():
+            await context.deps.containers.runtime.stop_sandbox(step.sandbox_id)
             context.memory.stopped.add(step.sandbox_id)
             await context.look(sandbox=step.sandbox_id)
 
@@ -47,13 +47,15 @@ class Sandboxes:
         """What the sandbox was made from: a container of it is made with the same."""
         if (self._config.get("metadata") or {}).get("attempt") == sandbox.attempt:
             return self._config
-        return await self._context.parts.configs.sandbox_config(self._context.memory.pod, prepared, sandbox.attempt)
+        return await self._context.deps.containers.configs.sandbox_config(
+            self._context.memory.pod, prepared, sandbox.attempt
+        )
 
     async def _make(self, step: RunSandbox, prepared: PreparedPod) -> str:
-        parts, pod = self._context.parts, self._context.memory.pod
+        deps, pod = self._context.deps, self._context.memory.pod
         handler = ""
         if pod.spec.get("runtimeClassName"):
-            handler = await parts.api.runtime_handler(pod.spec["runtimeClassName"])
-        self._config = await parts.configs.sandbox_config(pod, prepared, step.attempt)
-        async with parts.sandboxes.place():
-            return await parts.runtime.run_sandbox(self._config, handler)
+            handler = await deps.status.api.runtime_handler(pod.spec["runtimeClassName"])
+        self._config = await deps.containers.configs.sandbox_config(pod, prepared, step.attempt)
+        async with deps.containers.sandbox_gate.place():
+            return await deps.containers.runtime.run_sandbox(self._config, handler)

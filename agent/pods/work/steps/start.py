@@ -38,7 +38,7 @@ class Starts:
             context.memory.in_post_start.add(name)
         try:
             # Cut short between create and start, a container would be left that nobody counts.
-            with context.acting(), context.parts.leftovers.first():
+            with context.acting(), context.deps.containers.deferred_removal.first():
                 container_id = await context.unbroken(self._create_and_run(step))
             if hook:
                 await self._post_start(step, container_id, hook)
@@ -49,7 +49,7 @@ class Starts:
         memory, key = self._context.memory, backoff_key(container)
         latest = memory.seen.latest(container["name"])
         if latest is not None and latest.state is RunState.EXITED:
-            now = self._context.parts.clock.now()
+            now = self._context.deps.clock.now()
             memory.backoff[key] = backoff.extended(memory.backoff.get(key), latest.finished_at / 1e9, now)
 
     async def _create_and_run(self, step: Start) -> str:
@@ -69,7 +69,7 @@ class Starts:
             for volume in image_volumes(memory.pod, step.container):
                 memory.images.pop(volume_key(volume["name"]), None)
             await context.look(container=started, sandbox=step.sandbox_id if started else "")
-            context.parts.managers.started(memory.pod.uid, name)
+            context.deps.holdings.managers.started(memory.pod.uid, name)
         return started
 
     async def _take_up(self, step: Start) -> tuple[str, str]:
@@ -79,26 +79,28 @@ class Starts:
 
     async def _link_log(self, name: str, container_id: str, log_path: str) -> None:
         if log_path:
-            await self._context.parts.files.container_started(self._context.memory.pod, name, container_id, log_path)
+            await self._context.deps.containers.files.container_started(
+                self._context.memory.pod, name, container_id, log_path
+            )
 
     async def _create(self, step: Start) -> tuple[str, str]:
         """The new container's id, and where its log will be."""
-        context, parts, pod = self._context, self._context.parts, self._context.memory.pod
+        context, deps, pod = self._context, self._context.deps, self._context.memory.pod
         name = step.container["name"]
         config, sandbox_config = await self._configs(step)
         try:
-            container_id = await parts.runtime.create_container(step.sandbox_id, config, sandbox_config)
+            container_id = await deps.containers.runtime.create_container(step.sandbox_id, config, sandbox_config)
         except CriError as error:
             context.warn("Failed", f"Error: {error.message}", name)
             raise StepFailed("CreateContainerError", error) from error
         if step.kind is not Kind.EPHEMERAL:
-            parts.allocations.started(pod, step.container)
+            deps.holdings.allocations.started(pod, step.container)
         context.tell("Created", "Container created", name)
         return container_id, f"{sandbox_config.get('log_directory', '')}/{config.get('log_path', '')}"
 
     async def _configs(self, step: Start) -> tuple[Json, Json]:
         """Of the container, and of the sandbox that it goes into."""
-        context, memory, parts = self._context, self._context.memory, self._context.parts
+        context, memory, deps = self._context, self._context.memory, self._context.deps
         pod, container, prepared = memory.pod, step.container, memory.prepared
         name, image = container["name"], memory.images[container["name"]]
         sandbox = memory.seen.sandbox_called(step.sandbox_id)
@@ -106,13 +108,15 @@ class Starts:
             raise Permanent("volumes, image or sandbox are not there any more", obj=f"{pod.full_name}[{name}]")
         ips = context.ips(sandbox)
         try:
-            given = merged([await parts.devices.grant(pod, container), parts.claims.grant(pod, container)])
+            given = merged(
+                [await deps.holdings.devices.grant(pod, container), deps.holdings.claims.grant(pod, container)]
+            )
             volumes = with_volume_images(pod, container, prepared.volumes, memory.images)
             inputs = ContainerInputs(step.attempt, ips, image.facts, image.ref, target_of(step, memory.seen), given)
             made_from = replace(prepared, volumes=volumes)
-            config = await parts.configs.container_config(pod, container, made_from, inputs)
+            config = await deps.containers.configs.container_config(pod, container, made_from, inputs)
             linux = config["linux"]
-            linux["resources"] = await parts.managers.pre_create(pod, container, linux["resources"])
+            linux["resources"] = await deps.holdings.managers.pre_create(pod, container, linux["resources"])
             return config, await self._sandboxes.config_of(sandbox, prepared)
         except NodewrightError as error:
             context.warn("Failed", f"Error: {error.message}", name)
@@ -122,9 +126,9 @@ class Starts:
         context, name = self._context, step.container["name"]
         try:
             if step.made:
-                await taken_up.start(context.parts, context.memory, container_id)
+                await taken_up.start(context.deps, context.memory, container_id)
             else:
-                await context.parts.runtime.start_container(container_id)
+                await context.deps.containers.runtime.start_container(container_id)
         except CriError as error:
             context.warn("Failed", f"Error: {error.message}", name)
             raise StepFailed("RunContainerError", error) from error
@@ -135,7 +139,7 @@ class Starts:
         ips = context.ips(memory.seen.sandbox)
         try:
             with memory.timeline.step(Activity(ActivityKind.POST_START, name), of=Activity(ActivityKind.START, name)):
-                await context.parts.hooks.run(memory.pod, step.container, container_id, hook, ips)
+                await context.deps.containers.hooks.run(memory.pod, step.container, container_id, hook, ips)
         except NodewrightError as error:
             context.warn("FailedPostStartHook", "PostStartHook failed", name)
             await self._stops.kill(after_failed_hook(memory.pod, step.container, container_id))

@@ -37,16 +37,16 @@ class Stops:
             context.tell("Killing", step.message, step.name)
         if step.restart:
             memory.restart_wanted.add(step.container_id)
-        began, stopping = context.parts.clock.monotonic(), Activity(ActivityKind.STOP, step.name)
+        began, stopping = context.deps.clock.monotonic(), Activity(ActivityKind.STOP, step.name)
         try:
             async with contextlib.AsyncExitStack() as stack:
                 if hook:
                     with memory.timeline.step(Activity(ActivityKind.PRE_STOP, step.name), of=stopping):
                         await stack.enter_async_context(self._pre_stop(step.container_id, step.name, hook, step.grace))
-                left = grace_left(step.grace, context.parts.clock.monotonic() - began)
+                left = grace_left(step.grace, context.deps.clock.monotonic() - began)
                 stack.enter_context(context.acting(step.container_id))
                 with memory.timeline.step(Activity(ActivityKind.SIGNAL, step.name), of=stopping):
-                    await context.parts.runtime.stop_container(step.container_id, left)
+                    await context.deps.containers.runtime.stop_container(step.container_id, left)
         except CriError as error:
             context.warn("FailedKillPod", f"error killing container {step.name}: {error.message}", step.name)
             raise StepFailed("FailedKillPod", error) from error
@@ -56,7 +56,7 @@ class Stops:
 
     async def early_hook(self, step: PreStop) -> None:
         """The hook of a container whose turn is yet to come."""
-        clock = self._context.parts.clock
+        clock = self._context.deps.clock
         self._context.memory.prestop_ran.add(step.container_id)
         began = clock.monotonic()
         async with self._pre_stop(step.container_id, step.name, step.hook, step.grace):
@@ -71,7 +71,7 @@ class Stops:
         for _ in range(_LOOKS):
             if not self._context.memory.seen.runs(container_id):
                 return
-            await self._context.parts.clock.sleep(pauses.next())
+            await self._context.deps.clock.sleep(pauses.next())
             await self._context.look(container=container_id)
 
     @contextlib.asynccontextmanager
@@ -82,8 +82,8 @@ class Stops:
         found = pod.container(name)
         container = found[1] if found else {"name": name}
         ips = context.ips(memory.seen.sandbox)
-        hook = asyncio.ensure_future(context.parts.hooks.run(pod, container, container_id, spec, ips))
-        timer = asyncio.ensure_future(context.parts.clock.sleep(grace))
+        hook = asyncio.ensure_future(context.deps.containers.hooks.run(pod, container, container_id, spec, ips))
+        timer = asyncio.ensure_future(context.deps.clock.sleep(grace))
         try:
             await asyncio.wait({hook, timer}, return_when=asyncio.FIRST_COMPLETED)
             if not hook.done():

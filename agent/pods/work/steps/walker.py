@@ -21,8 +21,8 @@ from agent.pods.model.steps import (
     Step,
     StopSandbox,
 )
+from agent.pods.work.deps import PodDeps
 from agent.pods.work.memory import PodMemory
-from agent.pods.work.parts import Parts
 from agent.pods.work.steps import prepare, release, resize
 from agent.pods.work.steps.context import Context
 from agent.pods.work.steps.images import ImageSteps
@@ -34,8 +34,8 @@ from agent.pods.work.steps.stop import Stops
 class Walker:
     """Walks the steps of one pod. `poke` asks its worker for a fresh plan."""
 
-    def __init__(self, parts: Parts, memory: PodMemory, poke: asyncio.Event) -> None:
-        self._context = context = Context(parts, memory)
+    def __init__(self, deps: PodDeps, memory: PodMemory, poke: asyncio.Event) -> None:
+        self._context = context = Context(deps, memory)
         self._images = ImageSteps(context, poke)
         self._sandboxes, self._stops = Sandboxes(context), Stops(context)
         self._starts = Starts(context, self._sandboxes, self._stops)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -11,7 +12,8 @@ from agent.common.model.states import BackOff, Failure, ImagePhase, ImageState, 
 from agent.explain.plan.explain import Record, explain
 from agent.explain.plan.remedies import Subject, action_for
 from agent.images.model.pulls import PullProgress
-from agent.pods.model.facts import Cause, Termination
+from agent.pods.model.facts import Cause, Facts, Termination
+from agent.pods.model.steps import PodPlan
 from agent.pods.model.timeline import Activity, ActivityKind, TimelineEntry
 from agent.pods.plan.pod import backoff_key
 from agent.probes.model import Outcome, ProbeAnswer, ProbeKind, Verdict
@@ -22,8 +24,17 @@ WEB = pod(container("app"))
 
 
 def record(**fields: Any) -> Record:
-    base: dict[str, Any] = {"now": NOW, "node": "n1", "pod": WEB, "status": {}, "seen": ObservedPod(WEB.uid)}
-    return Record(**{**base, **fields})
+    """`fields` of Record, or of its Facts or PodPlan."""
+    of_facts, of_plan = ({one.name for one in dataclasses.fields(kind)} - {"probes"} for kind in (Facts, PodPlan))
+    given: dict[str, Any] = {
+        "facts": Facts(**{"now": NOW, **{name: value for name, value in fields.items() if name in of_facts}}),
+        "plan": PodPlan(**{name: value for name, value in fields.items() if name in of_plan}),
+        "node": "n1",
+        "pod": WEB,
+        "status": {},
+        "seen": ObservedPod(WEB.uid),
+    }
+    return Record(**{**given, **{name: fields[name] for name in fields.keys() - of_facts - of_plan}})
 
 
 def waiting(reason: str, message: str = "") -> Json:

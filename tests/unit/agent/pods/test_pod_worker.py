@@ -522,10 +522,10 @@ async def test_a_released_pod_gets_its_warnings_afresh(world: World) -> None:
     uid = world.create(terminationGracePeriodSeconds=1)
     await world.until(world.is_ready)
     subject = Pod(world.api.pods[uid])
-    world.parts.warnings.warn_once(subject, "Once", "x")
+    world.deps.holdings.warnings.warn_once(subject, "Once", "x")
     world.api.ask_deletion(uid, 1)
     await world.until(world.is_gone, seconds=30)
-    world.parts.warnings.warn_once(subject, "Once", "x")
+    world.deps.holdings.warnings.warn_once(subject, "Once", "x")
     assert world.events.reasons().count("Once") == 2
 
 

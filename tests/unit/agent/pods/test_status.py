@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import replace
 from typing import Any
 
@@ -9,9 +10,10 @@ import pytest
 
 from agent.common.model.pods import ContainerState, ObservedPod, Pod, ProbeState, RunState
 from agent.common.model.states import Waiting
-from agent.pods.model.facts import Cause, Termination
+from agent.pods.model.facts import Cause, Facts, Termination
+from agent.pods.model.steps import PodPlan
 from agent.pods.plan.patch import status_patch
-from agent.pods.plan.status import StatusFacts, pod_status
+from agent.pods.plan.status import StatusInputs, pod_status
 from tests.builders.pods import Json, container, pod
 from tests.unit.agent.pods.test_pod import DEAD, NOW, box, one, seen
 
@@ -25,7 +27,15 @@ def with_policy(of: Pod, policy: str) -> Pod:
 
 
 def status(of: Pod, observed: ObservedPod, **fields: Any) -> Json:
-    return pod_status(of, observed, replace(StatusFacts(NOW, host_ips=("10.89.0.11",)), **fields))
+    """`fields` of StatusInputs, or of its Facts or PodPlan."""
+    of_facts, of_plan = ({one.name for one in dataclasses.fields(kind)} - {"waiting"} for kind in (Facts, PodPlan))
+    given = StatusInputs(
+        facts=Facts(**{"now": NOW, **{name: value for name, value in fields.items() if name in of_facts}}),
+        plan=PodPlan(**{name: value for name, value in fields.items() if name in of_plan}),
+        host_ips=("10.89.0.11",),
+        **{name: value for name, value in fields.items() if name not in of_facts | of_plan},
+    )
+    return pod_status(of, observed, given)
 
 
 def condition(found: Json, kind: str) -> Json:

@@ -29,7 +29,7 @@ def asked(world: World, *methods: str) -> list[str]:
 
 
 def seen(world: World, name: str = "main") -> ContainerState:
-    found = world.parts.observer.seen("u1").latest(name)
+    found = world.deps.observer.seen("u1").latest(name)
     assert found is not None
     return found
 
@@ -62,8 +62,8 @@ async def test_an_end_that_an_event_tells_is_not_asked_for(world: World) -> None
 async def test_an_end_beside_other_news_is_looked_into(world: World) -> None:
     await started(world)
     ended = world.cri.exit("main", 3)
-    world.parts.observer.hint("u1", ended)
-    world.parts.observer.hint("u1")
+    world.deps.observer.hint("u1", ended)
+    world.deps.observer.hint("u1")
     await world.until(lambda: seen(world).state is RunState.EXITED)
     assert set(asked(world, *LISTS)) == set(LISTS)
 
@@ -74,7 +74,7 @@ async def test_an_end_of_what_nobody_saw_run_is_looked_into(world: World) -> Non
     world.cri._events.put_nowait(RuntimeEvent("u1", "c99", "CONTAINER_STOPPED_EVENT", strange))
     await settle()
     assert set(asked(world, *LISTS)) == set(LISTS)
-    assert world.parts.observer.seen("u1").latest("main") == seen(world) and len(world.cri.containers) == 2
+    assert world.deps.observer.seen("u1").latest("main") == seen(world) and len(world.cri.containers) == 2
 
 
 async def test_a_look_that_began_before_the_end_does_not_take_it_back(world: World) -> None:
@@ -87,7 +87,7 @@ async def test_a_look_that_began_before_the_end_does_not_take_it_back(world: Wor
         return held
 
     world.cri.before["list_containers"] = hold
-    looking = asyncio.create_task(world.parts.observer.refresh("u1"))
+    looking = asyncio.create_task(world.deps.observer.refresh("u1"))
     await asyncio.wait_for(reached.wait(), 10)
     world.cri.before.clear()
     world.cri.exit("main", 3)
@@ -110,7 +110,7 @@ async def test_an_audit_that_began_before_a_step_does_not_undo_what_it_saw(world
         return held
 
     world.cri.before["list_containers"] = hold
-    auditing = asyncio.create_task(world.parts.observer.audit())
+    auditing = asyncio.create_task(world.deps.observer.audit())
     await asyncio.wait_for(reached.wait(), 10)
     await world.until(world.is_ready)
     held.set_result(None)
@@ -127,5 +127,5 @@ async def test_nothing_is_kept_of_pods_that_are_gone(world: World) -> None:
         world.api.ask_deletion(uid, 1)
         await world.until(lambda uid=uid: world.is_gone(uid))  # type: ignore[misc]
     await settle()
-    observer = world.parts.observer
+    observer = world.deps.observer
     assert not observer._pods and not observer._locks and not observer._changed and not observer._acting

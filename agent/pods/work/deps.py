@@ -1,4 +1,4 @@
-"""Everything a pod's worker works with, in one value; made once by the composition root."""
+"""What a pod's worker and its steps work with, grouped by what the steps are about. Made by agent/build/pods.py."""
 
 from __future__ import annotations
 
@@ -28,34 +28,58 @@ from nodelib.clock import Clock
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
-    """`host_ips` and `network_ready` are asked for at each plan; `mirror` gives a static pod's mirror pod."""
+class HoldingDeps:
+    """What a pod holds of the node, from Prepare to Release: volumes, cgroups, devices, claims, CPUs and memory."""
 
-    runtime: RuntimeService
-    images: ImageManager
     volumes: PodVolumes
-    configs: ContainerConfigs
     cgroups: PodCgroups
-    allocations: Allocations
-    terminations: Terminations
-    managers: ResourceManagers
     devices: DeviceManager
     claims: DraManager
-    probes: Probes
-    events: Events
+    managers: ResourceManagers
+    allocations: Allocations
     warnings: PodWarnings
-    api: ApiPods
-    reporter: Reporter
-    observer: Observer
-    files: PodFiles
-    hooks: Hooks
-    metrics: Metrics
     refreshes: Refreshes
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerDeps:
+    """What sandboxes and containers are made, started and stopped with.
+
+    `sandbox_gate`: sandboxes that are made at once; `takeover_gate`: running pods that a new agent takes over at once.
+    """
+
+    runtime: RuntimeService
+    configs: ContainerConfigs
+    images: ImageManager
+    hooks: Hooks
+    files: PodFiles
+    deferred_removal: DeferredRemoval = field(default_factory=DeferredRemoval)
+    sandbox_gate: Gate = field(default_factory=Gate)
+    takeover_gate: Gate = field(default_factory=Gate)
+
+
+@dataclass(frozen=True, slots=True)
+class StatusDeps:
+    """What a status is made of and sent by. `mirror` gives a static pod's mirror pod."""
+
+    probes: Probes
+    reporter: Reporter
+    api: ApiPods
     startups: StartupLatencyTracker
+    terminations: Terminations
+    mirror: Callable[[Pod], Pod | None] = lambda pod: None
+
+
+@dataclass(frozen=True, slots=True)
+class PodDeps:
+    """`host_ips` and `network_ready` are called for each plan."""
+
+    holdings: HoldingDeps
+    containers: ContainerDeps
+    status: StatusDeps
+    observer: Observer
+    events: Events
+    metrics: Metrics
     clock: Clock
     host_ips: Callable[[], tuple[str, ...]]
     network_ready: Callable[[], bool] = lambda: True
-    mirror: Callable[[Pod], Pod | None] = lambda pod: None
-    leftovers: DeferredRemoval = field(default_factory=DeferredRemoval)
-    sandboxes: Gate = field(default_factory=Gate)  # that are being made
-    takeovers: Gate = field(default_factory=Gate)  # of pods that run already, by an agent that has just started
