@@ -8,7 +8,7 @@ memory can be gone long before ten seconds are over.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 _INTERVAL = 10.0  # seconds; upstream's evictionMonitoringPeriod
 _CLOSE_INTERVAL = 1.0
-_CLEANUP_LIMIT, _CLEANUP_POLL = 30.0, 1.0  # upstream's podCleanupTimeout and podCleanupPollFreq
+_CLEANUP_LIMIT = 30.0  # upstream's podCleanupTimeout
 
 
 class Usage(Protocol):
@@ -46,7 +46,7 @@ class Evictable(Protocol):
 
     def evict(self, eviction: Eviction) -> None: ...
 
-    def is_over(self, uid: str) -> bool: ...
+    async def until_over(self, uids: Collection[str], clock: Clock, limit: float) -> frozenset[str]: ...
 
 
 class Garbage(Protocol):
@@ -89,7 +89,7 @@ class Evictor:
             except NodewrightError as error:
                 log.warning("node pressure cannot be told now: %s", error)
             if evicted:
-                await self._wait_until_over(evicted)
+                await self._parts.pods.until_over(evicted, self._parts.clock, _CLEANUP_LIMIT)
             else:
                 await self._parts.clock.sleep(_CLOSE_INTERVAL if self._hurry else _INTERVAL)
 
@@ -170,9 +170,3 @@ class Evictor:
         self._parts.events.emit(one.pod.raw, "Warning", one.reason, one.message, annotations=one.annotations)
         self._parts.pods.evict(one)
         self._parts.figures.pod_evicted(one.signal)
-
-    async def _wait_until_over(self, uids: Iterable[str]) -> None:
-        left = _CLEANUP_LIMIT
-        while left > 0 and not all(self._parts.pods.is_over(uid) for uid in uids):
-            await self._parts.clock.sleep(_CLEANUP_POLL)
-            left -= _CLEANUP_POLL

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Collection
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Protocol
@@ -30,7 +30,6 @@ log = logging.getLogger(__name__)
 _STATE = "graceful_node_shutdown_state"  # upstream's name and form
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
 _DELAY_POLLS, _DELAY_PAUSE = 10, 0.3
-_POLL = 0.1
 
 
 class Logind(Protocol):
@@ -60,7 +59,7 @@ class Stoppable(Protocol):
 
     def evict(self, eviction: Eviction) -> None: ...
 
-    def is_over(self, uid: str) -> bool: ...
+    async def until_over(self, uids: Collection[str], clock: Clock, limit: float) -> frozenset[str]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,13 +151,11 @@ class ShutdownKeeper:
     async def _stop(self, group: Group) -> None:
         for pod in group.pods:
             self._parts.pods.evict(plan.termination(pod, group.seconds))
-        clock, names = self._parts.clock, {pod.uid: pod.full_name for pod in group.pods}
-        end = clock.monotonic() + group.seconds
-        while left := [name for uid, name in names.items() if not self._parts.pods.is_over(uid)]:
-            if clock.monotonic() >= end:
-                log.warning("after %d s these pods are not over: %s", group.seconds, ", ".join(left))
-                return
-            await clock.sleep(_POLL)
+        names = {pod.uid: pod.full_name for pod in group.pods}
+        left = await self._parts.pods.until_over(names.keys(), self._parts.clock, group.seconds)
+        if left:
+            still = ", ".join(name for uid, name in names.items() if uid in left)
+            log.warning("after %d s these pods are still being stopped: %s", group.seconds, still)
 
     async def _note(self, began: float, ended: float | None) -> None:
         self._parts.figures.shut_down(began, ended or 0.0)

@@ -9,6 +9,7 @@ from agent.common.metrics_port import Figures
 from agent.common.model.pods import Pod
 from agent.common.ports import Events, PodFiles
 from agent.common.work.gate import Gate
+from agent.common.work.observable import Signal
 from agent.devices.work.devices import DeviceManager
 from agent.devices.work.dra import DraManager
 from agent.images.work.images import ImageManager
@@ -28,7 +29,10 @@ from nodelib.clock import Clock
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """`host_ips` and `network_ready` are asked for at each plan; `mirror` gives a static pod's mirror pod."""
+    """`host_ips` and `network_ready` are asked for at each plan; `mirror` gives a static pod's mirror pod.
+
+    `released` fires when a pod has released what it held.
+    """
 
     runtime: RuntimeService
     images: ImageManager
@@ -54,5 +58,6 @@ class Parts:
     network_ready: Callable[[], bool] = lambda: True
     mirror: Callable[[Pod], Pod | None] = lambda pod: None
     leftovers: DeferredRemoval = field(default_factory=DeferredRemoval)
+    released: Signal = field(default_factory=Signal)
     sandboxes: Gate = field(default_factory=Gate)  # that are being made
     takeovers: Gate = field(default_factory=Gate)  # of pods that run already, by an agent that has just started

@@ -26,6 +26,7 @@ async def release(context: Context) -> None:
             raise StepFailed("FailedKillPod", error) from error
         parts.exclusive.release(memory.pod.uid)
         memory.materials, memory.foundation, memory.released = None, None, True
+        parts.released.fire()
 
 
 async def confirm(context: Context) -> None:

@@ -167,6 +167,34 @@ async def test_one_pod_at_a_time_and_the_next_only_when_it_is_over(there: Node) 
     assert len(there.world.figures.told["pod_evicted"]) == 2
 
 
+async def test_the_next_pod_is_evicted_as_soon_as_the_last_one_is_over(there: Node) -> None:
+    """Not when the limit of 30 s for its cleaning up has passed: its worker says so."""
+    await there.run_pods("a", "b")
+    there.usage.now, there.world.materials.release_fails = node(memory=0), 1
+    began = there.world.clock.monotonic()
+    running = asyncio.create_task(there.evictor.run())
+    try:
+        await there.world.until(lambda: there.world.phase("b") == there.world.phase("a") == "Failed", seconds=10)
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+    assert there.world.clock.monotonic() - began < 10
+
+
+async def test_a_pod_that_cannot_be_cleaned_up_holds_up_the_next_eviction_for_30_seconds(there: Node) -> None:
+    await there.run_pods("a", "b")
+    there.usage.now, there.world.materials.release_fails = node(memory=0), 1000
+    running = asyncio.create_task(there.evictor.run())
+    try:
+        await there.world.clock.advance(29)
+        assert len(there.world.figures.told["pod_evicted"]) == 1
+        await there.world.clock.advance(2)
+        assert len(there.world.figures.told["pod_evicted"]) == 2
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
 async def test_the_condition_ends_after_the_transition_period(there: Node) -> None:
     there.usage.now = node(memory=0)
     running = asyncio.create_task(there.evictor.run())
