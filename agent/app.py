@@ -102,7 +102,7 @@ async def _alone(wanted: ProcessSettings, supervisor: Supervisor) -> bool:
     supervisor.on_stop("lock-file", lock.close)
 
     async def make_room() -> None:
-        await lock.wanted_elsewhere()
+        await lock.wait_for_contention()
         log.warning("%s was opened by another process: stopping, as --exit-on-lock-contention says", wanted.lock_file)
         supervisor.stopping.set()
 

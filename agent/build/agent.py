@@ -76,7 +76,7 @@ async def build_core(settings: Settings, *, wants_nodes: bool = False) -> Core:
     return Core(
         base=base,
         keeper=keeper,
-        lease=lease(base, keeper),
+        lease=lease(base),
         parts=parts,
         table=table,
         checkpoints=checkpoints,

@@ -10,7 +10,7 @@ from agent.common.model.pods import Json
 from agent.eviction.model import EvictionPolicy
 from agent.eviction.plan.thresholds import thresholds
 from agent.images.plan.image_gc import ImageGcPolicy
-from agent.node.plan.node import NodePolicy
+from agent.node.model import NodePolicy
 from agent.node.plan.shutdown import Period, periods
 from agent.node.work.node import NodeKeeper
 from agent.resources.plan.cgroups import Policy, path_of, root_name

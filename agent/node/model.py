@@ -1,18 +1,18 @@
-"""The facts that the Node object is made from. Memory and storage in bytes, cpus in cores."""
+"""What the Node object is computed from, and what comes out beside it. Memory and storage in bytes, cpus in cores."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from agent.common.model.pods import ImageFacts
+from agent.common.model.pods import ImageFacts, Json
 from agent.plugins.model import NodeExtras
 from agent.runtime.model import RuntimeFacts
 
 
 @dataclass(frozen=True, slots=True)
 class MachineFacts:
-    """What does not change while the machine runs. `pids`: how many processes the kernel can have."""
+    """What does not change while the machine runs (cAdvisor's MachineInfo). `pids`: the kernel's limit of processes."""
 
     machine_id: str
     system_uuid: str
@@ -31,7 +31,7 @@ class MachineFacts:
 
 @dataclass(frozen=True, slots=True)
 class NodeCondition:
-    """A condition of the Node beside those of the field (a part of the agent that waits for something)."""
+    """A condition of the Node beside upstream's: a part of the agent reports what it waits for."""
 
     kind: str
     status: str
@@ -41,7 +41,7 @@ class NodeCondition:
 
 @dataclass(frozen=True, slots=True)
 class NodeInputs:
-    """Everything that a Node's status is computed from. `reserved`: resource -> quantity, kept from pods."""
+    """Everything that a Node's status is computed from. `problems`: why it is not ready; `more`: further conditions."""
 
     machine: MachineFacts
     runtime: RuntimeFacts
@@ -57,7 +57,7 @@ class NodeInputs:
 
 @dataclass(frozen=True, slots=True)
 class NodePlace:
-    """What the pod network must know of a node: where it is and which pod ranges are behind it."""
+    """What the pod network needs to know of a node: its addresses and the pod ranges behind them."""
 
     name: str
     internal_ips: tuple[str, ...]
@@ -71,3 +71,21 @@ class NodeEvent:
     kind: str
     reason: str
     message: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodePolicy:
+    """What the configuration says about the Node; reservations and thresholds as quantities or percentages."""
+
+    name: str
+    labels: Mapping[str, str]
+    taints: tuple[Json, ...] = ()
+    provider_id: str = ""
+    controller_attach_detach: bool = True
+    max_pods: int = 110
+    pods_per_core: int = 0
+    max_images: int = 50
+    kube_reserved: Mapping[str, str] | None = None
+    system_reserved: Mapping[str, str] | None = None
+    eviction_hard: Mapping[str, str] | None = None
+    enforce_pods: bool = True

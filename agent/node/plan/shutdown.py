@@ -1,4 +1,4 @@
-"""In which order pods go when the machine does, and how long each group has (pkg/kubelet/nodeshutdown)."""
+"""In which order pods are stopped at a shutdown, and how long each group has (pkg/kubelet/nodeshutdown)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CRITICAL = 2_000_000_000  # pkg/apis/scheduling SystemCriticalPriority
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """Pods from this priority on, up to the next period's, have so many seconds."""
+    """How many seconds pods have, from this priority up to that of the next period."""
 
     priority: int
     seconds: int
@@ -33,7 +33,7 @@ class Group:
 
 
 def periods(by_priority: Iterable[Period], whole: float, critical: float) -> tuple[Period, ...]:
-    """Lowest priority first; () when nothing is configured. `whole` counts `critical` in."""
+    """Lowest priority first; () when nothing is configured. `whole` (shutdownGracePeriod, seconds) includes `critical`."""
     found = tuple(sorted(by_priority, key=lambda one: one.priority))
     if found or whole <= 0:
         return found
@@ -41,7 +41,7 @@ def periods(by_priority: Iterable[Period], whole: float, critical: float) -> tup
 
 
 def groups(configured: tuple[Period, ...], pods: Iterable[Pod]) -> list[Group]:
-    """In the order in which they go; a priority below all periods belongs to the lowest. Empty groups are left out."""
+    """In the order in which they are stopped, without empty groups. A priority below all periods belongs to the lowest."""
     found: dict[Period, list[Pod]] = {one: [] for one in configured}
     for pod in pods:
         below = [one for one in configured if one.priority <= priority(pod)]
@@ -50,12 +50,12 @@ def groups(configured: tuple[Period, ...], pods: Iterable[Pod]) -> list[Group]:
 
 
 def termination(pod: Pod, seconds: int) -> Eviction:
-    """The end of this pod: its own grace, or its group's where that is less."""
+    """The pod's eviction, with its own grace period or its group's, whichever is shorter."""
     own = pod.spec.get("terminationGracePeriodSeconds")
     grace = seconds if own is None else min(grace_seconds(pod), seconds)
     return Eviction(pod, REASON, MESSAGE, grace, disrupted=True)
 
 
 def total(configured: Iterable[Period]) -> int:
-    """Seconds that a shutdown has to wait at most."""
+    """Seconds that a shutdown must wait at most."""
     return sum(one.seconds for one in configured)
