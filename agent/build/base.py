@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from agent.build import credentials
 from agent.build.metrics import Metrics
-from agent.common.edge.no_api import NoApi
+from agent.build.no_api import NoApi
 from agent.common.model.pods import Json
 from agent.common.work.events import EventRecorder
 from agent.common.work.observable import Observable, Signal

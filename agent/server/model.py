@@ -71,3 +71,13 @@ class ServerSettings:
     auth: AuthSettings
     tls_bootstrap: bool = False
     local_socket: str = ""
+
+
+class UpgradeFailed(Exception):
+    """No upgrade of a connection took place: `status`, `body` and `headers` are the answer for the client."""
+
+    def __init__(self, status: int, body: bytes, headers: dict[str, str] | None = None) -> None:
+        super().__init__(body.decode(errors="replace"))
+        self.status = status
+        self.body = body
+        self.headers = headers or {}

@@ -1,4 +1,4 @@
-"""Values and signals that one part sets and others follow. Made before either of them."""
+"""Values and signals that one part sets and others follow. They are created before either of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class Signal:
-    """Something that happens: fire() calls every follower at once."""
+    """Something that happens: fire() calls every follower before it returns."""
 
     def __init__(self) -> None:
         self._followers: list[Callable[[], None]] = []

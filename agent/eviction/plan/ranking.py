@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 from agent.common.model.pods import Pod
 from agent.common.plan import demand
-from agent.common.plan.priority import priority
 from agent.eviction.model import Candidate
 from agent.eviction.plan.signals import (
     IMAGE_FS,
@@ -34,12 +33,12 @@ def ranked(candidates: Iterable[Candidate], signal: str, *, image_fs: bool) -> l
     def key(one: Candidate) -> tuple[bool, bool, int, int]:
         # A pod of which nothing is known goes before all others.
         if one.figures is None:
-            return False, False, priority(one.pod), 0
+            return False, False, one.pod.priority, 0
         used = use_of(one.figures, resource, parts)
         over = used - request_of(one.pod, resource)
         if resource == PIDS:
-            return True, False, priority(one.pod), -used
-        return True, not _exceeds(one.pod, used, resource), priority(one.pod), -over
+            return True, False, one.pod.priority, -used
+        return True, not _exceeds(one.pod, used, resource), one.pod.priority, -over
 
     return sorted(candidates, key=key)
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from agent.common.model.eviction import Eviction
 from agent.common.model.pods import Pod
-from agent.common.plan.priority import priority
 from agent.common.plan.restart import grace_seconds
 
 REASON = "Terminated"
@@ -33,7 +32,7 @@ class Group:
 
 
 def periods(by_priority: Iterable[Period], whole: float, critical: float) -> tuple[Period, ...]:
-    """Lowest priority first; () when nothing is configured. `whole` (shutdownGracePeriod, seconds) includes `critical`."""
+    """Lowest priority first; () when none is configured. `whole` (shutdownGracePeriod, seconds) includes `critical`."""
     found = tuple(sorted(by_priority, key=lambda one: one.priority))
     if found or whole <= 0:
         return found
@@ -41,10 +40,10 @@ def periods(by_priority: Iterable[Period], whole: float, critical: float) -> tup
 
 
 def groups(configured: tuple[Period, ...], pods: Iterable[Pod]) -> list[Group]:
-    """In the order in which they are stopped, without empty groups. A priority below all periods belongs to the lowest."""
+    """In the order in which they stop, without empty ones. A priority below all periods belongs to the lowest."""
     found: dict[Period, list[Pod]] = {one: [] for one in configured}
     for pod in pods:
-        below = [one for one in configured if one.priority <= priority(pod)]
+        below = [one for one in configured if one.priority <= pod.priority]
         found[below[-1] if below else configured[0]].append(pod)
     return [Group(one.seconds, tuple(members)) for one, members in found.items() if members]
 

@@ -22,7 +22,7 @@ from nodelib.kube.times import format_rfc3339
 
 
 class Folder(Protocol):
-    """static/edge.py ManifestFolder."""
+    """static/edge/manifests.py ManifestFolder."""
 
     @property
     def path(self) -> str: ...
@@ -31,7 +31,7 @@ class Folder(Protocol):
 
 
 class Changes(Protocol):
-    """common/edge/folder_watch.py FolderWatch."""
+    """static/edge/folder_watch.py FolderWatch."""
 
     def renew(self) -> None: ...
 
@@ -39,7 +39,7 @@ class Changes(Protocol):
 
 
 class Url(Protocol):
-    """static/edge.py ManifestUrl."""
+    """static/edge/manifests.py ManifestUrl."""
 
     @property
     def url(self) -> str: ...

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from agent.common.edge import folder_watch
-from agent.common.edge.folder_watch import FolderWatch
-from agent.static.edge import ManifestFolder, ManifestUrl
+from agent.static.edge import folder_watch
+from agent.static.edge.folder_watch import FolderWatch
+from agent.static.edge.manifests import ManifestFolder, ManifestUrl
 from nodelib.errors import Temporary
 
 
