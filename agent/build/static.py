@@ -15,8 +15,8 @@ from agent.static.edge.folder_watch import FolderWatch
 from agent.static.edge.manifests import ManifestFolder, ManifestUrl
 from agent.static.plan.manifest import LARGEST
 from agent.static.work.mirrors import MirrorHooks, MirrorKeeper, MirrorPods
-from agent.static.work.registry import StaticPods
 from agent.static.work.sources import Complaints, FileSource, UrlSource
+from agent.static.work.static_pods import StaticPods
 from nodelib.tasks import Work
 
 log = logging.getLogger(__name__)
