@@ -85,12 +85,12 @@ class KeptStarts:
 
     async def _once(self, path: str) -> None:
         """Until the connection is lost. Raises TimeoutError, OSError or CommandError when it cannot be kept."""
-        before = await asyncio.to_thread(_connections, path)
+        before = await asyncio.to_thread(connections_to, path)
         self._channel = channel = grpc.aio.insecure_channel(self._endpoint, options=self._options)
         async with asyncio.timeout(_DIAL_LIMIT):
             while (state := channel.get_state(try_to_connect=True)) is not grpc.ChannelConnectivity.READY:
                 await channel.wait_for_state_change(state)
-        ours = await asyncio.to_thread(_connections, path) - before
+        ours = await asyncio.to_thread(connections_to, path) - before
         if len(ours) != 1:
             raise Temporary(f"{len(ours)} new connections", obj=path, step="find the connection for starts")
         self._ours = next(iter(ours))
@@ -100,7 +100,7 @@ class KeptStarts:
 
     def _leave(self) -> None:
         try:
-            still_ours = self._keeper is not None and self._ours in _connections(self._path)
+            still_ours = self._keeper is not None and self._ours in connections_to(self._path)
         except OSError:
             still_ours = False  # no socket there any more: the runtime has gone, and the calls with it
         if self._keeper is None or not still_ours:
@@ -125,8 +125,8 @@ async def _answer(call: Awaitable[Any]) -> Any:
     return await call
 
 
-def _connections(path: str) -> set[tuple[int, int]]:
-    """(descriptor, inode) of each connection of this process to the socket at `path`."""
+def connections_to(path: str) -> set[tuple[int, int]]:
+    """(descriptor, inode) of each connection of this process to the unix socket at `path`."""
     there, found = os.stat(path), set[tuple[int, int]]()
     for name in os.listdir("/proc/self/fd"):
         try:
