@@ -124,7 +124,7 @@ class ShutdownKeeper:
         if await logind.longest_delay() >= wanted:
             return
         await logind.allow_delay(wanted)
-        for _ in range(_DELAY_POLLS):
+        for _ in range(_DELAY_POLLS):  # logind signals no change of this property
             if await logind.longest_delay() >= wanted:
                 return
             await self._parts.clock.sleep(_DELAY_PAUSE)

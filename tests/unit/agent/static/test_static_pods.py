@@ -109,6 +109,7 @@ async def test_a_file_deleted_and_written_again_restarts_the_pod_with_its_count(
         return "running" in shown[0].get("state", {}) and shown[0]["restartCount"] == 1
 
     await world.until(restarted)
+    assert world.cri.done("start_container") == ["main/0", "main/1"]
 
 
 @pytest.mark.parametrize("force", [True, False], ids=["by force", "gracefully"])
@@ -228,6 +229,7 @@ async def test_a_mirror_without_a_static_pod_is_deleted_once_the_manifests_are_r
     world.folder.files = {}
     await world.start_agent()
     await world.until(lambda: not world.api.pods and not running(world))
+    assert world.mirror_of("web-n1") is None and world.cri.done("start_container") == ["main/0"]
 
 
 async def test_a_refused_mirror_is_an_event_of_the_pod(world: StaticWorld) -> None:
