@@ -170,7 +170,7 @@ async def test_one_pod_at_a_time_and_the_next_only_when_it_is_over(there: Node) 
 async def test_the_next_pod_is_evicted_as_soon_as_the_last_one_is_over(there: Node) -> None:
     """Not when the limit of 30 s for its cleaning up has passed: its worker says so."""
     await there.run_pods("a", "b")
-    there.usage.now, there.world.materials.release_fails = node(memory=0), 1
+    there.usage.now = node(memory=0)
     began = there.world.clock.monotonic()
     running = asyncio.create_task(there.evictor.run())
     try:
@@ -183,13 +183,14 @@ async def test_the_next_pod_is_evicted_as_soon_as_the_last_one_is_over(there: No
 
 async def test_a_pod_that_cannot_be_cleaned_up_holds_up_the_next_eviction_for_30_seconds(there: Node) -> None:
     await there.run_pods("a", "b")
-    there.usage.now, there.world.materials.release_fails = node(memory=0), 1000
+    there.usage.now = node(memory=0)
+    there.world.cri.fail["stop_sandbox"] = [Temporary("busy") for _ in range(1000)]
     running = asyncio.create_task(there.evictor.run())
     try:
         await there.world.clock.advance(29)
-        assert len(there.world.figures.told["pod_evicted"]) == 1
+        assert there.world.events.reasons().count("Evicted") == 1
         await there.world.clock.advance(2)
-        assert len(there.world.figures.told["pod_evicted"]) == 2
+        assert there.world.events.reasons().count("Evicted") == 2
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
