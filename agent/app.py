@@ -101,7 +101,7 @@ async def _lock(settings: ProcessSettings, supervisor: Supervisor) -> bool:
     supervisor.on_stop("lock-file", lock.close)
 
     async def stop_on_contention() -> None:
-        await lock.wanted_elsewhere()
+        await lock.wait_for_contention()
         log.warning("%s was opened by another process: stopping, as --exit-on-lock-contention says", settings.lock_file)
         supervisor.stopping.set()
 

@@ -18,7 +18,7 @@ from agent.images.plan.image_gc import ImageGcPolicy
 from agent.logs.model import LogSettings
 from agent.managers.model.cpus import Cpus, parse_cpus
 from agent.managers.plan.options import CpuOptions, TopologyOptions, cpu_options, topology_options
-from agent.node.plan.node import NodePolicy
+from agent.node.model import NodePolicy
 from agent.node.plan.shutdown import Period, periods
 from agent.resources.plan import cgroups
 from agent.server.model import ServerSettings

@@ -79,7 +79,7 @@ async def build_core(settings: Settings, *, wants_nodes: bool = False) -> Core:
     return Core(
         base=base,
         keeper=keeper,
-        lease=lease(base, keeper),
+        lease=lease(base),
         pod_deps=deps,
         table=table,
         checkpoints=checkpoints,

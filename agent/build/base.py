@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass, field
 
 from agent.build import credentials
-from agent.common.edge.no_api import NoApi
+from agent.build.no_api import NoApi
 from agent.common.metrics import Metrics
 from agent.common.model.pods import Json
 from agent.common.work.events import EventRecorder

@@ -68,7 +68,7 @@ def build_eviction(
         EvictionParts(
             usage=stats,
             pods=pods,
-            garbage=NodeReclaim(pods, images, clock),
+            reclaim=NodeReclaim(pods, images, clock),
             events=base.events,
             pressures=base.pressures,
             metrics=base.metrics,

@@ -15,7 +15,7 @@ from agent.managers.plan.admission import Policies
 from agent.managers.plan.memory_policy import memory_policy
 from agent.managers.plan.topology import topology_policy
 from agent.managers.work import ResourceManagerHooks, ResourceManagers, TopologyAffinity
-from agent.node.plan import node as node_plan
+from agent.node.plan import capacity as node_plan
 from agent.settings import Settings
 from nodelib.errors import Invalid
 
@@ -68,7 +68,7 @@ def _policies(base: Base) -> Policies:
 def _reserved_memory(base: Base) -> dict[str, Decimal]:
     """Memory and huge pages that the node keeps back in all, eviction thresholds included."""
     policy = base.settings.node_policy
-    return node_plan.kept_back(node_plan.capacity(base.machine.facts(), policy), policy)
+    return node_plan.reservation(node_plan.capacity(base.machine.facts(), policy), policy)
 
 
 def _check_reserved(settings: Settings, topology: CpuTopology) -> None:

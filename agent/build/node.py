@@ -71,12 +71,12 @@ def node_keeper(base: Base, plugins: BuiltPlugins, followers: list[NodesFollower
     return keeper
 
 
-def lease(base: Base, keeper: NodeKeeper) -> LeaseKeeper:
+def lease(base: Base) -> LeaseKeeper:
     """The heartbeat, over a connection of its own."""
     return LeaseKeeper(
         base.connections.heartbeat,
         base.settings.node.name,
-        lambda: keeper.uid,
+        base.own_node,
         duration=base.settings.status.lease_duration,
         clock=base.clock,
     )

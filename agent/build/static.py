@@ -7,16 +7,16 @@ import logging
 from dataclasses import dataclass
 
 from agent.build.base import Base
-from agent.common.edge.folder_watch import FolderWatch
 from agent.node.work.node import NodeKeeper
 from agent.pods.edge.api_pods import PodsApi
 from agent.pods.work.pod_table import PodTable
 from agent.pods.work.report import Reporter
-from agent.static.edge import ManifestFolder, ManifestUrl
+from agent.static.edge.folder_watch import FolderWatch
+from agent.static.edge.manifests import ManifestFolder, ManifestUrl
 from agent.static.plan.manifest import LARGEST
 from agent.static.work.mirrors import MirrorHooks, MirrorKeeper, MirrorPods
-from agent.static.work.registry import StaticPods
 from agent.static.work.sources import Complaints, FileSource, UrlSource
+from agent.static.work.static_pods import StaticPods
 from nodelib.tasks import Work
 
 log = logging.getLogger(__name__)

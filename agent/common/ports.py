@@ -1,16 +1,11 @@
-"""What the parts of the agent ask of each other: the seams that tests put fakes into.
-
-`work` talks to the world through these Protocols only. CRI configurations are plain dicts
-with the field names of runtime/v1 api.proto, so that plans can build them and stay pure;
-runtime/edge/cri.py turns them into messages.
-"""
+"""What several rooms ask of each other. A Protocol that only one room asks for stands beside its asker."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
-from agent.common.model.pods import ContainerState, Json, Pod
+from agent.common.model.pods import ContainerState, Json, ObservedPod, Pod
 
 
 class CheckpointStore(Protocol):
@@ -21,18 +16,6 @@ class CheckpointStore(Protocol):
     async def write(self, name: str, text: str) -> None: ...
 
     async def set_aside(self, name: str) -> str: ...
-
-
-class RecordStore(Protocol):
-    """A folder of small files (common/edge/checkpoint.py). Every call raises Temporary naming the file."""
-
-    async def read(self, name: str) -> str | None: ...
-
-    async def write(self, name: str, text: str) -> None: ...
-
-    async def remove(self, name: str) -> None: ...
-
-    async def names(self) -> list[str]: ...
 
 
 class Events(Protocol):
@@ -54,14 +37,14 @@ class Events(Protocol):
 
 
 class PodFiles(Protocol):
-    """The few files of a pod that the pipeline itself reads and writes (pods/edge/pod_files.py)."""
+    """The few files of a pod that its worker itself reads and writes (pods/edge/pod_files.py)."""
 
     async def termination_message(self, container: ContainerState) -> str:
-        """What the ended container left as its last words (file, or end of the log as its policy says)."""
+        """The message that an ended container left (a file, or the end of its log, as its policy says)."""
         ...
 
     async def container_started(self, pod: Pod, name: str, container_id: str, log_path: str) -> None:
-        """Link the log under /var/log/containers, as log collectors expect it."""
+        """Link the log under /var/log/containers, where log collectors expect it."""
         ...
 
     async def remove_container_logs(self, container: ContainerState) -> None: ...
@@ -80,18 +63,18 @@ class PodFiles(Protocol):
 
 
 class PodView(Protocol):
-    """What the server and the node status may ask of the pods of this node (pods/work/registry.py)."""
+    """The pods of this node, for the server, statistics and metrics (pods/work/registry.py)."""
 
     def pods(self) -> list[Pod]: ...
 
     def pod(self, namespace: str, name: str) -> Pod | None: ...
 
     def status(self, uid: str) -> Json:
-        """The newest status the agent has computed, sent or not."""
+        """The newest status that the agent has computed, sent or not."""
         ...
 
-    def observed(self, uid: str) -> Any:
-        """ObservedPod, newest; an empty one when nothing is known."""
+    def observed(self, uid: str) -> ObservedPod:
+        """The newest view of the runtime; an empty one when nothing is known."""
         ...
 
 

@@ -1,7 +1,7 @@
-"""Facts of node pressure: what there is a limit for, what was seen, what is remembered, what is to be done.
+"""Thresholds, what was observed, the state between two rounds, and the outcome of one.
 
-Names of signals and conditions are the API's (pkg/kubelet/eviction/api). Amounts in bytes or pieces,
-times in wall seconds.
+Names of signals and conditions are the API's (pkg/kubelet/eviction/api). Amounts in bytes or pieces, times in wall
+seconds.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from agent.stats.model import PodStats
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """An amount, or (`percent`) a part of the whole."""
+    """An amount, or a percentage of the capacity."""
 
     amount: Decimal = Decimal(0)
     percent: Decimal | None = None
 
     def of(self, capacity: int) -> int:
-        """In whole units of what there is."""
+        """The amount, in whole units, for this capacity."""
         return int(self.amount) if self.percent is None else int(capacity * self.percent / 100)
 
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """Less than `least` left is too little. `grace`: seconds that it may last; 0: a hard threshold.
+    """Met when less than `least` is available. `grace`: seconds that this may last; 0: a hard threshold.
 
-    `reclaim`: how much more must be left before all is well again.
+    `reclaim`: how much more must be available before a threshold that was acted on is resolved.
     """
 
     signal: str
@@ -45,7 +45,7 @@ class Threshold:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """How much of something is left, and how much there is."""
+    """How much of a signal's resource is available, of how much."""
 
     available: int
     capacity: int
@@ -56,8 +56,8 @@ Observations = Mapping[str, Observation]
 
 @dataclass(frozen=True, slots=True)
 class EvictionPolicy:
-    """What the configuration says. `transition`: seconds that a condition lasts beyond its cause; `max_grace` bounds
-    a pod's own grace when a soft threshold is met; `local_storage`: limits of ephemeral storage are enforced."""
+    """The configuration. `transition`: seconds that a condition lasts beyond its cause; `max_grace` bounds a pod's own
+    grace period when a soft threshold is met; `local_storage`: limits of ephemeral storage are enforced."""
 
     thresholds: tuple[Threshold, ...] = ()
     transition: float = 300.0
@@ -67,20 +67,20 @@ class EvictionPolicy:
 
 @dataclass(frozen=True, slots=True)
 class EvictionState:
-    """What is remembered from one look to the next.
+    """What is kept from one round to the next.
 
-    `since`: when a threshold was first met; `pressed`: when the cause of a condition was last seen; `met`:
-    thresholds whose grace is over and that are not resolved yet.
+    `since`: when a threshold was first met; `observed`: when the cause of a condition was last observed; `met`:
+    thresholds whose grace period is over and that are not resolved yet.
     """
 
     since: Mapping[Threshold, float] = field(default_factory=dict)
-    pressed: Mapping[str, float] = field(default_factory=dict)
+    observed: Mapping[str, float] = field(default_factory=dict)
     met: tuple[Threshold, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One look: the node's conditions, and the thresholds that something must be done about, most urgent first."""
+    """One round: the node's conditions, and the thresholds that must be acted on, most urgent first."""
 
     state: EvictionState
     conditions: tuple[str, ...] = ()
@@ -89,7 +89,7 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A pod that could go, and what it uses; None: nothing is known of that."""
+    """A pod that could be evicted, and what it uses; None: not known."""
 
     pod: Pod
     figures: PodStats | None

@@ -1,18 +1,20 @@
-"""The facts that the Node object is made from. Memory and storage in bytes, cpus in cores."""
+"""What the Node object is computed from, and what comes out beside it. Memory and storage in bytes, cpus in cores."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from typing import Annotated
 
-from agent.common.model.pods import ImageFacts
+from agent.common.model.binding import config, flag
+from agent.common.model.pods import ImageFacts, Json
 from agent.plugins.model import NodeExtras
 from agent.runtime.model import RuntimeFacts
 
 
 @dataclass(frozen=True, slots=True)
 class MachineFacts:
-    """What does not change while the machine runs. `pids`: how many processes the kernel can have."""
+    """What does not change while the machine runs (cAdvisor's MachineInfo). `pids`: the kernel's limit of processes."""
 
     machine_id: str
     system_uuid: str
@@ -31,7 +33,7 @@ class MachineFacts:
 
 @dataclass(frozen=True, slots=True)
 class NodeCondition:
-    """A condition of the Node beside those of the field (a part of the agent that waits for something)."""
+    """A condition of the Node beside upstream's: a part of the agent reports what it waits for."""
 
     kind: str
     status: str
@@ -41,7 +43,7 @@ class NodeCondition:
 
 @dataclass(frozen=True, slots=True)
 class NodeInputs:
-    """Everything that a Node's status is computed from. `reserved`: resource -> quantity, kept from pods."""
+    """Everything that a Node's status is computed from. `problems`: why it is not ready; `more`: further conditions."""
 
     machine: MachineFacts
     runtime: RuntimeFacts
@@ -57,7 +59,7 @@ class NodeInputs:
 
 @dataclass(frozen=True, slots=True)
 class NodePlace:
-    """What the pod network must know of a node: where it is and which pod ranges are behind it."""
+    """What the pod network needs to know of a node: its addresses and the pod ranges behind them."""
 
     name: str
     internal_ips: tuple[str, ...]
@@ -71,3 +73,25 @@ class NodeEvent:
     kind: str
     reason: str
     message: str
+
+
+def _enforces_pods(enforced: Collection[str]) -> bool:
+    return "pods" in enforced
+
+
+@dataclass(frozen=True, slots=True)
+class NodePolicy:
+    """What the configuration says about the Node; reservations and thresholds as quantities or percentages."""
+
+    name: Annotated[str, flag("hostname-override")]
+    labels: Annotated[Mapping[str, str], flag("node-labels")]
+    taints: Annotated[tuple[Json, ...], config("registerWithTaints", convert=tuple)] = ()
+    provider_id: Annotated[str, config("providerID")] = ""
+    controller_attach_detach: Annotated[bool, config("enableControllerAttachDetach")] = True
+    max_pods: Annotated[int, config("maxPods")] = 110
+    pods_per_core: Annotated[int, config("podsPerCore")] = 0
+    max_images: Annotated[int, config("nodeStatusMaxImages")] = 50
+    kube_reserved: Annotated[Mapping[str, str] | None, config("kubeReserved")] = None
+    system_reserved: Annotated[Mapping[str, str] | None, config("systemReserved")] = None
+    eviction_hard: Annotated[Mapping[str, str] | None, config("evictionHard")] = None
+    enforce_pods: Annotated[bool, config("enforceNodeAllocatable", convert=_enforces_pods)] = True

@@ -1,4 +1,4 @@
-"""The container runtime: what it says of itself, its events, and its two CRI services as the agent calls them.
+"""The container runtime: its state, its events, and its two CRI services as the agent calls them.
 
 CRI configurations are plain dicts with the field names of runtime/v1 api.proto, so that plans can build them and stay
 pure; edge/cri.py turns them into messages.
@@ -15,9 +15,9 @@ from agent.common.model.pods import ContainerState, ExecResult, ImageFacts, Json
 
 @dataclass(frozen=True, slots=True)
 class RuntimeEvent:
-    """A hint that something happened to a pod: look at it afresh, never trust the event itself.
+    """A hint that something happened to a pod: ask for its state, do not trust the event itself.
 
-    But for `ended`, the container that it tells of as it has ended: that is for ever.
+    The exception is `ended`, a container that has exited: that cannot change any more.
     """
 
     uid: str
@@ -96,7 +96,7 @@ class ImageService(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RuntimeHandler:
-    """A handler of the container runtime and what pods may ask of it."""
+    """A handler of the container runtime (RuntimeClass) and what it supports."""
 
     name: str
     recursive_read_only_mounts: bool = False
@@ -105,7 +105,7 @@ class RuntimeHandler:
 
 @dataclass(frozen=True, slots=True)
 class RuntimeFacts:
-    """The container runtime as it last answered. `problems`: why no pod can run now, in upstream's words."""
+    """The last answer of the container runtime. `problems`: why no pod can run now, in upstream's words."""
 
     name: str = "unknown"
     version: str = "Unknown"

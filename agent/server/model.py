@@ -89,3 +89,13 @@ class SystemLogFolder:
     """A folder below the host's log folder: sorted names, those of folders with a slash at the end."""
 
     names: tuple[str, ...]
+
+
+class UpgradeFailed(Exception):
+    """No upgrade of a connection took place: `status`, `body` and `headers` are the answer for the client."""
+
+    def __init__(self, status: int, body: bytes, headers: dict[str, str] | None = None) -> None:
+        super().__init__(body.decode(errors="replace"))
+        self.status = status
+        self.body = body
+        self.headers = headers or {}

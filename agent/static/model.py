@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ManifestFile:
-    """One file: its bytes, or why there are none."""
+    """One file: its bytes, or why it cannot be read."""
 
     path: str
     data: bytes = b""

@@ -1,4 +1,4 @@
-"""A container runtime in memory that behaves: agent.runtime.model.RuntimeService and Images, with switches for failure.
+"""A container runtime in memory: agent.runtime.model.RuntimeService and ImageService, with switches for failure.
 
 It refuses what a real one refuses (a container in a sandbox that is not ready, a second
 container of the same name and attempt, a start of what has been started) and counts what was
@@ -50,7 +50,7 @@ class FakeCri:
         """The running container `name` ends by itself."""
         one = next(one for one in self.containers.values() if one.name == name and one.state is RunState.RUNNING)
         ended = self._ended(one, code, reason)
-        self._tell(one.uid, one.id, "CONTAINER_STOPPED_EVENT", ended)
+        self._send(one.uid, one.id, "CONTAINER_STOPPED_EVENT", ended)
         return ended
 
     def kill_sandbox(self, uid: str) -> None:
@@ -61,7 +61,11 @@ class FakeCri:
         for container in list(self.containers.values()):
             if container.uid == uid and container.state is RunState.RUNNING:
                 self._ended(container, 137, "Error")
-        self._tell(uid, uid, "CONTAINER_STOPPED_EVENT")
+        self._send(uid, uid, "CONTAINER_STOPPED_EVENT")
+
+    def send(self, event: RuntimeEvent) -> None:
+        """An event of the runtime's own."""
+        self._events.put_nowait(event)
 
     def break_stream(self) -> None:
         """The event stream fails; the runtime stays."""
@@ -123,7 +127,7 @@ class FakeCri:
             annotations=dict(config.get("annotations") or {}),
         )
         self.sandboxes[made.id] = made
-        self._tell(made.uid, made.id, "CONTAINER_STARTED_EVENT")
+        self._send(made.uid, made.id, "CONTAINER_STARTED_EVENT")
         return made.id
 
     async def stop_sandbox(self, sandbox_id: str) -> None:
@@ -165,7 +169,7 @@ class FakeCri:
             resources=dict((config.get("linux") or {}).get("resources") or {}),
         )
         self.containers[made.id] = made
-        self._tell(made.uid, made.id, "CONTAINER_CREATED_EVENT")
+        self._send(made.uid, made.id, "CONTAINER_CREATED_EVENT")
         return made.id
 
     async def start_container(self, container_id: str) -> None:
@@ -182,7 +186,7 @@ class FakeCri:
         assert not alive, f"{one.name}: attempt {one.attempt} starts while {alive[0].attempt} runs"
         self.starts[one.uid, one.name, one.attempt] += 1
         self.containers[container_id] = replace(one, state=RunState.RUNNING, started_at=self._now())
-        self._tell(one.uid, one.id, "CONTAINER_STARTED_EVENT")
+        self._send(one.uid, one.id, "CONTAINER_STARTED_EVENT")
 
     async def stop_container(self, container_id: str, grace_seconds: int) -> None:
         await self._enter("stop_container", f"{container_id} {grace_seconds}")
@@ -194,7 +198,7 @@ class FakeCri:
         if self.containers[container_id].state is RunState.RUNNING:
             code = 137 if one.name in self.ignores_term else self.term_codes.get(one.name, 143)
             ended = self._ended(one, code, "Error" if code else "Completed")
-            self._tell(one.uid, one.id, "CONTAINER_STOPPED_EVENT", ended)
+            self._send(one.uid, one.id, "CONTAINER_STOPPED_EVENT", ended)
 
     async def remove_container(self, container_id: str) -> None:
         await self._enter("remove_container", container_id)
@@ -202,8 +206,8 @@ class FakeCri:
 
     async def update_resources(self, container_id: str, linux: Json) -> None:
         one = self._container(container_id)
-        told = " ".join(f"{name}={linux.get(name, 0)}" for name in ("cpu_shares", "cpu_quota", "memory_limit_in_bytes"))
-        await self._enter("update_resources", f"{one.name} {told}")
+        text = " ".join(f"{name}={linux.get(name, 0)}" for name in ("cpu_shares", "cpu_quota", "memory_limit_in_bytes"))
+        await self._enter("update_resources", f"{one.name} {text}")
         one = self._container(container_id)
         if one.state is not RunState.RUNNING:
             raise CriError(f"container is in {one.state.value} state", code="UNKNOWN")
@@ -309,7 +313,7 @@ class FakeCri:
             raise CriNotFound(f"container {container_id} not found", code="NOT_FOUND")
         return self.containers[container_id]
 
-    def _tell(self, uid: str, container_id: str, kind: str, ended: ContainerState | None = None) -> None:
+    def _send(self, uid: str, container_id: str, kind: str, ended: ContainerState | None = None) -> None:
         if self.drop_events:
             return
         for _ in range(2 if self.double_events else 1):

@@ -11,8 +11,8 @@ from agent.common.model.pods import Json, Pod
 from agent.pods.plan.mirrors import is_mirror
 from agent.static.model import ManifestFile
 from agent.static.work.mirrors import MirrorHooks, MirrorKeeper, MirrorPods
-from agent.static.work.registry import StaticPods
 from agent.static.work.sources import Complaints, FileSource
+from agent.static.work.static_pods import StaticPods
 from nodelib.kube.client import ApiError
 from tests.fakes.clock import settle
 from tests.fakes.pod_world import FakePodsApi, World
@@ -36,7 +36,7 @@ class FakeFolder:
 
 
 class FakeChanges:
-    """Changes come when the test says so; what waits for time only waits for ever."""
+    """Changes come when the test says so; a timeout never does."""
 
     def __init__(self) -> None:
         self.deleted: set[str] = set()
@@ -45,7 +45,7 @@ class FakeChanges:
     def renew(self) -> None:
         return
 
-    def tell(self, *deleted: str) -> None:
+    def notify(self, *deleted: str) -> None:
         self.deleted |= set(deleted)
         self._changed.set()
 
@@ -57,7 +57,7 @@ class FakeChanges:
 
 
 class MirrorApi:
-    """Creation as an API server does it: a UID of its own, one pod a name."""
+    """Creates pods as an API server does: with a UID of its own, one pod for each name."""
 
     def __init__(self, pods: FakePodsApi) -> None:
         self.pods = pods
@@ -126,13 +126,13 @@ class StaticWorld(World):
     async def write(self, file: str, text: str | bytes) -> None:
         assert self.folder.files is not None
         self.folder.files[file] = text.encode() if isinstance(text, str) else text
-        self.changes.tell()
+        self.changes.notify()
         await settle()
 
     async def remove(self, file: str) -> None:
         assert self.folder.files is not None
         del self.folder.files[file]
-        self.changes.tell(file)
+        self.changes.notify(file)
         await settle()
 
     def mirror_of(self, name: str) -> Json | None:

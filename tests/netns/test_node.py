@@ -12,8 +12,8 @@ import pytest
 
 from agent.common.model.pods import ImageFacts, Json
 from agent.node.edge.machine import Machine, addresses_towards
-from agent.node.model import MachineFacts, NodePlace
-from agent.node.plan.node import NodePolicy, node_facts
+from agent.node.model import MachineFacts, NodePlace, NodePolicy
+from agent.node.plan.status import node_place
 from agent.node.work.lease import LeaseKeeper
 from agent.node.work.node import NodeEdges, NodeHooks, NodeKeeper, NodeTimes
 from nodelib.clock import SystemClock
@@ -102,12 +102,12 @@ class World:
         hooks = NodeHooks(on_nodes=self.nodes.append)
         policy = NodePolicy(name=name, labels={"team": "net"}, eviction_hard={"memory.available": "100Mi"})
         self.keeper = NodeKeeper(edges, hooks, policy, times=NodeTimes(update=0.5, report=2))
-        self.lease = LeaseKeeper(self.lease_client, name, lambda: self.keeper.uid, duration=4, clock=SystemClock())
+        self.lease = LeaseKeeper(self.lease_client, name, hooks.own_node, duration=4, clock=SystemClock())
         self.tasks: list[asyncio.Task[None]] = []
 
     @property
     def pod_cidrs(self) -> tuple[str, ...]:
-        return node_facts(self.keeper.node).pod_cidrs if self.keeper.node is not None else ()
+        return node_place(self.keeper.node).pod_cidrs if self.keeper.node is not None else ()
 
     async def __aenter__(self) -> World:
         work = [*self.keeper.tasks().values(), self.lease.run]

@@ -1,0 +1,1 @@
+"""Predicates, preemption, node selectors and sysctls."""

@@ -1,8 +1,7 @@
 """Whether this node takes a pod that was bound to it (pkg/kubelet/lifecycle/predicate.go).
 
-The scheduler has decided already; what is looked for here are races and pods that were
-bound past it. A pod that is refused fails for good, so an answer is only ever given on
-what is certain.
+The scheduler has decided already: these checks find races, and pods that were bound without the scheduler. A rejected
+pod fails for good, so it is rejected only for what is certain.
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ _SHORT_OF_MEMORY: Json = {"key": "node.kubernetes.io/memory-pressure", "effect":
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """The node as admission sees it; `allocatable` as Node.status shows it. An empty `name`: not known yet.
+    """The node as admission sees it; `allocatable` as in Node.status. An empty `name`: not known yet.
 
-    `kernel`: (major, minor); `unsafe_sysctls`: the setting allowedUnsafeSysctls; `pressures`: the conditions of
-    pressure that it has; `shutting_down`: the machine is about to go; `apparmor`: the kernel enforces its profiles.
+    `kernel`: (major, minor); `unsafe_sysctls`: the setting allowedUnsafeSysctls; `pressures`: the pressure conditions
+    that hold; `shutting_down`: the machine is being shut down; `apparmor`: the kernel enforces AppArmor profiles.
     """
 
     name: str = ""
@@ -44,13 +43,13 @@ class NodeView:
 
 
 def refusal(pod: Pod, others: Iterable[Pod], node: NodeView, *, resources: bool = True) -> Refusal | None:
-    """Why the pod cannot run beside `others` (those that still hold what they asked for); None: it can.
+    """Why the pod cannot run beside `others` (the pods that still hold their requests); None: it can.
 
-    Without `resources` nothing is said of those (admission/plan/preempt.py).
+    `resources` False leaves requests unchecked, for a caller that can preempt (admission/plan/preempt.py).
     """
     if node.shutting_down:
         return Refusal("NodeShutdown", "Pod was rejected as the node is shutting down.")
-    if node.pressures and not _bears(pod, node.pressures):
+    if node.pressures and not _tolerates_pressure(pod, node.pressures):
         return Refusal(REASON, under_pressure(node.pressures))
     os_name = (pod.spec.get("os") or {}).get("name")
     if os_name not in (None, "linux"):
@@ -79,8 +78,8 @@ def refusal(pod: Pod, others: Iterable[Pod], node: NodeView, *, resources: bool 
     )
 
 
-def _bears(pod: Pod, pressures: tuple[str, ...]) -> bool:
-    """Critical pods run anyhow; those that ask for memory, or tolerate its want, under pressure of memory alone."""
+def _tolerates_pressure(pod: Pod, pressures: tuple[str, ...]) -> bool:
+    """Critical pods always do; under memory pressure alone also pods that request memory or tolerate its taint."""
     if demand.is_critical(pod):
         return True
     if pressures != (MEMORY_PRESSURE,):
@@ -89,7 +88,7 @@ def _bears(pod: Pod, pressures: tuple[str, ...]) -> bool:
 
 
 def shortages(pod: Pod, others: Iterable[Pod], node: NodeView) -> dict[str, tuple[Decimal, Decimal, Decimal]]:
-    """Resource -> (asked for, used by `others`, there), of those of which there is not enough."""
+    """Resource -> (requested, used by `others`, allocatable), for each resource that does not suffice."""
     if not node.allocatable:
         return {}
     beside = list(others)
@@ -100,12 +99,12 @@ def shortages(pod: Pod, others: Iterable[Pod], node: NodeView) -> dict[str, tupl
         found["pods"] = Decimal(1), Decimal(len(beside)), limit
     used = demand.total_of(demand.counted_requests(other) for other in beside)
     for name, amount in demand.pod_requests(pod).items():
-        # Extended resources that no device plugin offers here were never promised.
+        # An extended resource that no device plugin reports here was never allocatable.
         if amount == 0 or (name not in capacity and name not in _STANDARD):
             continue
-        have, taken = capacity.get(name, Decimal(0)), used.get(name, Decimal(0))
-        if taken + amount > have:
-            found[name] = amount, taken, have
+        have, in_use = capacity.get(name, Decimal(0)), used.get(name, Decimal(0))
+        if in_use + amount > have:
+            found[name] = amount, in_use, have
     return found
 
 
@@ -134,9 +133,9 @@ def _name(pod: Pod, node: NodeView) -> Refusal | None:
 
 
 def _host_ports(pod: Pod, others: list[Pod]) -> Refusal | None:
-    taken = [port for other in others for port in _ports(other)]
+    in_use = [port for other in others for port in _ports(other)]
     for ip, protocol, port in _ports(pod):
-        for other_ip, other_protocol, other_port in taken:
+        for other_ip, other_protocol, other_port in in_use:
             same = (protocol, port) == (other_protocol, other_port)
             if same and (ip == other_ip or "0.0.0.0" in (ip, other_ip)):
                 return _predicate("NodePorts", "node(s) didn't have free ports for the requested pod ports")
@@ -174,5 +173,5 @@ def _predicate(name: str, text: str) -> Refusal:
 
 
 def under_pressure(conditions: Iterable[str]) -> str:
-    """Why a node under pressure does not take a pod."""
+    """The message of a pod that a node under pressure rejects."""
     return f"The node had condition: [{' '.join(conditions)}]. "

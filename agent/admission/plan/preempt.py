@@ -1,6 +1,6 @@
-"""A critical pod that the node has no room for takes that of others (pkg/kubelet/preemption/preemption.go).
+"""A critical pod that the node has no room for preempts others (pkg/kubelet/preemption/preemption.go).
 
-Static pods are critical whatever their priority: the scheduler never saw them, so nobody kept room for them.
+Static pods are critical whatever their priority: the scheduler never saw them and reserved nothing for them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Lacking = Mapping[str, Decimal]
 
 
 def admission(pod: Pod, others: Iterable[Pod], node: NodeView) -> tuple[Refusal | None, tuple[Eviction, ...]]:
-    """Why the pod cannot run, or None, and then who has to go for it."""
+    """Why the pod cannot run; or None, and the evictions that make room for it."""
     beside = list(others)
     if not demand.is_critical(pod):
         return refusal(pod, beside, node), ()
@@ -42,7 +42,7 @@ def admission(pod: Pod, others: Iterable[Pod], node: NodeView) -> tuple[Refusal 
 
 
 def victims_of(pod: Pod, others: list[Pod], lacking: Lacking) -> list[Pod] | None:
-    """The fewest and least, BestEffort before Burstable before Guaranteed; None when all together are not enough."""
+    """The fewest and smallest pods, BestEffort before Burstable before Guaranteed; None: all of them are not enough."""
     classes: dict[Qos, list[Pod]] = {kind: [] for kind in (Qos.BEST_EFFORT, Qos.BURSTABLE, Qos.GUARANTEED)}
     for other in others:
         if _preemptable(pod, other):
@@ -64,7 +64,7 @@ def _preemptable(pod: Pod, other: Pod) -> bool:
 
 
 def _closest(pods: list[Pod], lacking: Lacking) -> list[Pod]:
-    """Again and again the pod that leaves the least lacking; of two such the smaller one."""
+    """Repeatedly the pod after which the least is lacking; of two such pods the smaller one."""
     chosen: list[Pod] = []
     rest = list(pods)
     while lacking and rest:

@@ -8,7 +8,7 @@ from agent.common.model.pods import Json
 
 
 def matches_node_affinity(spec: Json, name: str, labels: Mapping[str, str]) -> bool:
-    """The node satisfies nodeSelector, and one term of the required node affinity."""
+    """Whether the node satisfies nodeSelector and one term of the required node affinity."""
     if any(labels.get(key) != value for key, value in (spec.get("nodeSelector") or {}).items()):
         return False
     affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}

@@ -11,7 +11,7 @@ FORBIDDEN_REASON = "SysctlForbidden"
 
 _RELEASE = re.compile(r"(\d+)\.(\d+)")
 
-# name: the kernel version that made it a property of its namespace
+# (name, the kernel version in which it became namespaced)
 _SAFE: tuple[tuple[str, tuple[int, int]], ...] = (
     ("kernel.shm_rmid_forced", (0, 0)),
     ("net.ipv4.ip_local_port_range", (0, 0)),
@@ -31,7 +31,7 @@ _SAFE: tuple[tuple[str, tuple[int, int]], ...] = (
 
 
 def kernel_version(release: str) -> tuple[int, int]:
-    """(major, minor) of a release such as "6.18.0-rc1-amd64"; (0, 0) when it says none."""
+    """(major, minor) of a release such as "6.18.0-rc1-amd64"; (0, 0) when it has none."""
     found = _RELEASE.match(release)
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
@@ -45,7 +45,7 @@ def normalized(name: str) -> str:
 
 
 def safe_sysctls(kernel: tuple[int, int]) -> tuple[str, ...]:
-    """Names that every pod may set on a kernel of this (major, minor) version."""
+    """The names that every pod may set on a kernel of this (major, minor) version."""
     return tuple(name for name, since in _SAFE if kernel >= since)
 
 

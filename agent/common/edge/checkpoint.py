@@ -1,4 +1,4 @@
-"""Small files that must survive the agent whole: read, replace in one step, set aside. Decides nothing."""
+"""Small files that survive the agent and are never half written. Decides nothing."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from nodelib.errors import Temporary
 
 
 class CheckpointFiles:
-    """agent.common.ports.CheckpointStore and RecordFiles: files in one folder, for root's eyes only."""
+    """agent.common.ports.CheckpointStore and agent.images.ports.RecordStore: files that only root can read."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
 
     async def read(self, name: str) -> str | None:
-        """None: there is none. Raises Temporary."""
+        """None when there is no such file. Raises Temporary."""
         return await asyncio.to_thread(self._read, self._path(name))
 
     async def write(self, name: str, text: str) -> None:
-        """On disk, old or new but never half, when this returns. Raises Temporary."""
+        """Replace the file; a crash leaves the old or the new text on the disk, never half. Raises Temporary."""
         await asyncio.to_thread(self._write, self._path(name), text)
 
     async def set_aside(self, name: str) -> str:
-        """Keep what cannot be read under another name; its path. Raises Temporary."""
+        """Rename a file that cannot be understood; its new path. Raises Temporary."""
         return await asyncio.to_thread(self._set_aside, self._path(name))
 
     async def remove(self, name: str) -> None:
@@ -32,11 +32,11 @@ class CheckpointFiles:
         await asyncio.to_thread(self._remove, self._path(name))
 
     async def names(self) -> list[str]:
-        """Files of this folder, those half written left out. Raises Temporary."""
+        """The files of this folder, without those that are being written. Raises Temporary."""
         return await asyncio.to_thread(self._names)
 
     async def make(self) -> None:
-        """The folder is there, so that others can tell that records are kept. Raises Temporary."""
+        """Create the folder, so that others see that records are kept. Raises Temporary."""
         await asyncio.to_thread(self._make)
 
     def _make(self) -> None:

@@ -1,7 +1,6 @@
-"""Directory changes from the kernel: one inotify instance, many watches.
+"""Changes of directories from the kernel (inotify(7)): one instance, many watches.
 
-One instance for all, because a user has 128 of them by default
-(fs.inotify.max_user_instances) and a node may have more followers than that. inotify(7).
+A user may have 128 instances by default (fs.inotify.max_user_instances), and a node may follow more directories.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ class Watch:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None):  # type: ignore[no-untyped-def]
-        self._owner.forget(self, self._descriptor)
+        self._owner.remove(self, self._descriptor)
 
     async def wait(self, timeout: float) -> bool:
         """Until something changes, at most `timeout` seconds. True: a file that was open for writing was closed."""
@@ -58,11 +57,11 @@ class Watch:
         self._changed.clear()
 
     def take_deleted(self) -> frozenset[str]:
-        """Names that were deleted since this was last asked, whether or not they are there again."""
+        """Names that were deleted since the last call, even if they exist again."""
         found, self._deleted = frozenset(self._deleted), set()
         return found
 
-    def tell(self, mask: int, name: str) -> None:
+    def notify(self, mask: int, name: str) -> None:
         self._writer_closed = self._writer_closed or bool(mask & _CLOSE_WRITE)
         if mask & _DELETE:
             self._deleted.add(name)
@@ -72,7 +71,7 @@ class Watch:
 
 
 class Inotify:
-    """Make it inside the running loop; end it with close()."""
+    """Create it inside the running loop; end it with close()."""
 
     def __init__(self) -> None:
         self._libc = ctypes.CDLL(None, use_errno=True)
@@ -88,7 +87,7 @@ class Inotify:
         return self._watch(directory, _MASK | _ONLYDIR)
 
     def watch_file(self, path: str) -> Watch:
-        """Tells when the file is opened. Raises Temporary as watch() does."""
+        """Changes when the file is opened. Raises Temporary as watch() does."""
         return self._watch(path, _OPEN)
 
     def _watch(self, path: str, mask: int) -> Watch:
@@ -99,7 +98,7 @@ class Inotify:
         self._watches.setdefault(descriptor, set()).add(watch)
         return watch
 
-    def forget(self, watch: Watch, descriptor: int) -> None:
+    def remove(self, watch: Watch, descriptor: int) -> None:
         left = self._watches.get(descriptor)
         if left is None:
             return
@@ -109,7 +108,7 @@ class Inotify:
             self._libc.inotify_rm_watch(self._fd, descriptor)
 
     def close(self) -> None:
-        """Idempotent: the number may be another file's by then."""
+        """Idempotent: the descriptor may belong to another file by then."""
         if self._fd < 0:
             return
         self._loop.remove_reader(self._fd)
@@ -127,10 +126,10 @@ class Inotify:
             descriptor, mask, _, length = _HEAD.unpack_from(data, at)
             name = os.fsdecode(data[at + _HEAD.size : at + _HEAD.size + length].rstrip(b"\0"))
             at += _HEAD.size + length
-            # A queue overflow has descriptor -1 and concerns everyone: look afresh.
-            told = self._watches.get(descriptor, ()) if descriptor >= 0 else set().union(*self._watches.values())
-            for watch in tuple(told):
-                watch.tell(mask, name)
+            # A queue overflow has descriptor -1 and concerns every watch.
+            watches = self._watches.get(descriptor, ()) if descriptor >= 0 else set().union(*self._watches.values())
+            for watch in tuple(watches):
+                watch.notify(mask, name)
             if mask & _IGNORED:
                 self._watches.pop(descriptor, None)
 

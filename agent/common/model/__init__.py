@@ -1,0 +1,1 @@
+"""Frozen values: pods, containers, labels, evictions, errors."""

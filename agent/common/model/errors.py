@@ -1,7 +1,7 @@
-"""What the container runtime answers when it does not do what it was asked, and its streaming server.
+"""Failures of the container runtime and of plugins on this node.
 
-The class is the decision (see nodelib.errors); `code` is the gRPC status name that CRI
-answered with, for the few places where upstream tells the codes apart.
+The class says what to do about one (see nodelib.errors); `code` is the name of the gRPC status, for the few places
+where upstream distinguishes the codes.
 """
 
 from __future__ import annotations
@@ -18,25 +18,15 @@ class CriError(NodewrightError):
 
 
 class CriNotFound(CriError, NotFound):
-    """The sandbox, container or image is not (or no longer) there."""
+    """The sandbox, container or image does not exist (any more)."""
 
 
 class CriInvalid(CriError, Invalid):
-    """What was to be asked is no message of CRI: a field of the pod has a value that cannot be."""
-
-
-class UpgradeFailed(Exception):
-    """No upgrade of a connection took place: `status`, `body` and `headers` are the answer for the client."""
-
-    def __init__(self, status: int, body: bytes, headers: dict[str, str] | None = None) -> None:
-        super().__init__(body.decode(errors="replace"))
-        self.status = status
-        self.body = body
-        self.headers = headers or {}
+    """The request cannot be a CRI message: a field of the pod has a value of a wrong type or range."""
 
 
 class CriUnavailable(CriError, Temporary):
-    """No answer in time, or no runtime at the socket."""
+    """No answer in time, or nothing listens at the runtime's socket."""
 
     retry_after: float | None = None
 
@@ -50,4 +40,4 @@ class PluginError(Temporary):
 
 
 class PluginUnavailable(PluginError):
-    """No answer in time, or nobody at the plugin's socket."""
+    """No answer in time, or nothing listens at the plugin's socket."""

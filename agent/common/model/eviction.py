@@ -1,4 +1,4 @@
-"""A pod that is evicted, and the node conditions that evictions come from."""
+"""An eviction, and the node conditions that lead to one."""
 
 from __future__ import annotations
 
@@ -8,16 +8,14 @@ from dataclasses import dataclass, field
 from agent.common.model.pods import Pod
 
 REASON = "Evicted"
-
-
 MEMORY_PRESSURE, DISK_PRESSURE, PID_PRESSURE = "MemoryPressure", "DiskPressure", "PIDPressure"
 
 
 @dataclass(frozen=True, slots=True)
 class Eviction:
-    """A pod that is to go: why (as its status says it), and how many seconds it gets.
+    """A pod that must be stopped for good: reason and message of its status, and its grace period in seconds.
 
-    `signal`: what the metric counts it under. `disrupted`: the pod gets the condition DisruptionTarget.
+    `signal`: the label of the metric that counts it. `disrupted`: the pod gets the condition DisruptionTarget.
     """
 
     pod: Pod

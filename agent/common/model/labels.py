@@ -1,7 +1,7 @@
-"""The labels and annotations that sandboxes and containers carry in the runtime.
+"""The labels and annotations of sandboxes and containers in the runtime.
 
-They are the agent's only memory across a restart, so names and values are upstream's
-(pkg/kubelet/kuberuntime/labels.go): either agent takes up what the other has started.
+They are the agent's only memory across a restart. Names and values are upstream's (pkg/kubelet/kuberuntime/labels.go),
+so either kubelet can take over what the other has started.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def container_hash(container: Json) -> str:
     """Hex FNV-1a of what makes a running container a different one: its name and image, as upstream picks them.
 
     Upstream hashes Go's dump of the JSON bytes, "([]uint8)[123 34 …]" (pkg/util/hash): the very same text here,
-    so that containers which upstream's kubelet started are not taken for changed ones.
+    so that containers which upstream's kubelet started do not count as changed.
     """
     text = json.dumps({"image": container.get("image", ""), "name": container["name"]}, separators=(",", ":"))
     dump = f"([]uint8)[{' '.join(str(byte) for byte in text.encode())}]"
@@ -58,7 +58,7 @@ def container_labels(pod: Pod, container: Json) -> dict[str, str]:
 
 
 def container_annotations(pod: Pod, container: Json, attempt: int) -> dict[str, str]:
-    """What is needed to judge and to stop this container when nothing else is known of its pod."""
+    """What is needed to stop or restart this container when nothing else is known of its pod."""
     found = {
         HASH: container_hash(container),
         RESTART_COUNT: str(attempt),
@@ -84,5 +84,5 @@ def restart_count(annotations: Mapping[str, str], attempt: int) -> int:
 
 
 def source_of(seen: ObservedPod) -> str:
-    """Where the pod was read that the runtime knows: "api", "file" or "http"; its sandboxes have its annotations."""
+    """Where this pod was read, as the annotations of its sandboxes say: "api", "file" or "http"."""
     return next((one.annotations[CONFIG_SOURCE] for one in seen.sandboxes if CONFIG_SOURCE in one.annotations), "api")

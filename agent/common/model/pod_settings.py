@@ -1,4 +1,4 @@
-"""What pods get from the configuration and from the node, and where their files are. Paths are upstream's."""
+"""What pods get from the configuration and the node, and where their files are. Paths are upstream's."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from agent.common.model.binding import config, flag
 
 @dataclass(frozen=True, slots=True)
 class NodeContext:
-    """What this node is, as far as container configurations depend on it.
+    """The part of this node that container configurations depend on.
 
-    `allocatable` holds Kubernetes quantities as Node.status.allocatable shows them; `uid` is that of the Node object,
-    "" before it is known.
+    `allocatable`: quantities as in Node.status.allocatable; `uid`: the Node object's, "" before it is known.
     """
 
     host_ips: tuple[str, ...] = ()
@@ -44,7 +43,7 @@ class PodDefaults:
 
 @dataclass(frozen=True, slots=True)
 class PodPaths:
-    """Where a pod's things lie under the root directory, as upstream lays them out (pkg/kubelet/kubelet_getters.go)."""
+    """A pod's folders under the root directory, as upstream lays them out (pkg/kubelet/kubelet_getters.go)."""
 
     root_dir: str
     uid: str
@@ -70,7 +69,7 @@ class PodPaths:
         return f"{self.pod}/etc-hosts"
 
     def volume(self, plugin: str, name: str) -> str:
-        """`plugin` with its "~": kubernetes.io~configmap."""
+        """`plugin` with its "~", such as kubernetes.io~configmap."""
         return f"{self.volumes}/{plugin}/{name}"
 
     def container(self, name: str) -> str:

@@ -1,7 +1,7 @@
-"""The facts that the agent decides on: desired pods and what the runtime shows of them.
+"""Desired pods, and what the container runtime shows of them: the values that all rooms share.
 
-Everything here is frozen. `Pod` wraps the API object as it came (decoded JSON, never
-changed in place); the rest mirrors what CRI reports (k8s.io/cri-api runtime/v1).
+Everything here is frozen. `Pod` wraps the API object as it came (decoded JSON, never changed in place); the rest
+mirrors what CRI reports (k8s.io/cri-api runtime/v1).
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Pod:
 
     @property
     def is_deleted(self) -> bool:
-        """Deletion was asked for; the object lives on until its finalizers and its node let go."""
+        """Its deletion was requested; the object stays until its finalizers and its node are done."""
         return bool(self.meta.get("deletionTimestamp"))
 
     @property
@@ -68,11 +68,16 @@ class Pod:
         return bool(self.spec.get("hostNetwork"))
 
     @property
+    def priority(self) -> int:
+        """spec.priority, 0 where it is not set."""
+        return int(self.spec.get("priority") or 0)
+
+    @property
     def restart_policy(self) -> str:
         return str(self.spec.get("restartPolicy", "Always"))
 
     def containers(self, *kinds: Kind) -> Iterator[tuple[Kind, Json]]:
-        """(kind, container) of the kinds asked for, all by default, in the order of the spec."""
+        """(kind, container) of these kinds, all by default, in the order of the spec."""
         for kind in kinds or (Kind.INIT, Kind.MAIN, Kind.EPHEMERAL):
             for container in self.spec.get(kind.value) or []:
                 yield kind, container
@@ -112,7 +117,7 @@ class SandboxState:
 class ContainerState:
     """One CRI container (one attempt). Times in nanoseconds since the epoch, 0: not yet.
 
-    `cut`: created, and beyond being started: the call that was to start it was cut short before any process of it ran.
+    `cut`: it is created and cannot be started any more: its start was cancelled before any process of it ran.
     """
 
     id: str
@@ -142,7 +147,7 @@ class ContainerState:
 
 @dataclass(frozen=True, slots=True)
 class ObservedPod:
-    """All that the runtime knows of one pod UID, newest sandbox and newest attempts first."""
+    """Everything that the runtime has of one pod UID, newest sandbox and newest attempts first."""
 
     uid: str
     sandboxes: tuple[SandboxState, ...] = ()
@@ -168,13 +173,13 @@ class ObservedPod:
 
     @property
     def is_running(self) -> bool:
-        """Any container of it runs."""
+        """Any of its containers runs."""
         return any(found.state is RunState.RUNNING for found in self.containers)
 
 
 @dataclass(frozen=True, slots=True)
 class ImageFacts:
-    """What an image says of itself: CRI Image, plus the user that it names."""
+    """CRI Image: its names, its size and the user that it is to run as."""
 
     id: str
     repo_tags: tuple[str, ...] = ()
@@ -187,7 +192,7 @@ class ImageFacts:
 
 @dataclass(frozen=True, slots=True)
 class ExecResult:
-    """The end of a command that ran in a container."""
+    """The result of a command that ran in a container."""
 
     exit_code: int
     stdout: bytes
@@ -196,7 +201,7 @@ class ExecResult:
 
 @dataclass(frozen=True, slots=True)
 class ProbeState:
-    """What the probes say of one container id. None: no such probe, or no answer yet."""
+    """What the probes found out about one container."""
 
     started: bool
     ready: bool
@@ -206,8 +211,8 @@ class ProbeState:
 
 @dataclass(frozen=True, slots=True)
 class PodStage:
-    """How far a pod is, in the words of upstream's metrics: `lifecycle` is sync, terminating or terminated, `config`
-    desired, orphan or runtime_only, `static` "", true or unknown. `active`: its requests count at admission."""
+    """How far a pod is, as upstream's metrics label it: `lifecycle` is sync, terminating or terminated, `config` is
+    desired, orphan or runtime_only, `static` is "", true or unknown. `active`: its requests count at admission."""
 
     lifecycle: str
     config: str

@@ -1,4 +1,4 @@
-"""How containers, images and failed steps stand: values that several rooms share."""
+"""Waiting containers, failed steps, back-offs and pulled images: values that several rooms share."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class ImagePhase(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ImageState:
-    """How far the image of one attempt of one container is."""
+    """How far the image for one attempt of a container is."""
 
     attempt: int
     phase: ImagePhase

@@ -1,0 +1,1 @@
+"""Pure readers of pod specs, and decisions that several rooms share."""

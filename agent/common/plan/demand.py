@@ -1,4 +1,4 @@
-"""What a pod asks for: requests, limits, QoS class, OOM score.
+"""What a pod asks for: requests, limits, QoS class, OOM score, whether it is critical.
 
 Follows k8s.io/component-helpers/resource/helpers.go (PodRequests, PodLimits; the pod level
 resources and the sidecar rules are part of the API) and pkg/apis/core/v1/helper/qos. Amounts are
@@ -36,7 +36,7 @@ class Qos(Enum):
 
 
 def amounts(listed: Mapping[str, Any] | None) -> Amounts:
-    """A ResourceList as numbers. Raises Invalid for what is no quantity."""
+    """A ResourceList as numbers. Raises Invalid for what is not a quantity."""
     return {name: parse(text) for name, text in (listed or {}).items()}
 
 
@@ -50,10 +50,10 @@ def pod_requests(pod: Pod, *, overhead: bool = True) -> Amounts:
 
 
 def counted_requests(pod: Pod) -> Amounts:
-    """What the node counts for a pod that it runs: of stated, allocated and actuated the most.
+    """What the node counts for a pod that it runs: the maximum of spec, allocated and actuated resources.
 
-    A resize that shrinks a pod frees nothing before it is done (helpers.go, UseStatusResources). `pod` is to
-    state what it has been allocated.
+    A resize that shrinks a pod frees nothing before it is done (helpers.go, UseStatusResources). The spec of `pod`
+    must be the allocated one.
     """
     total = pod_requests(pod)
     shown = pod.status.get("resources") or {}
@@ -74,9 +74,9 @@ def pod_limits(pod: Pod, *, overhead: bool = True) -> Amounts:
 
 
 def qos_class(pod: Pod) -> Qos:
-    """The class that the API server put into the status, or the same computed (static pods)."""
-    told = pod.status.get("qosClass")
-    return Qos(told) if told in {found.value for found in Qos} else computed_qos(pod)
+    """The class that the API server has put into the status, else (static pods) the computed one."""
+    given = pod.status.get("qosClass")
+    return Qos(given) if given in {known.value for known in Qos} else computed_qos(pod)
 
 
 def computed_qos(pod: Pod) -> Qos:
@@ -120,7 +120,7 @@ def is_critical(pod: Pod) -> bool:
 
 
 def oom_score_adj(pod: Pod, container: Json, memory_capacity: int) -> int:
-    """-997 to 1000 (pkg/kubelet/qos/policy.go): the more memory a container asked for, the later it is killed."""
+    """-997 to 1000 (pkg/kubelet/qos/policy.go): the more memory a container requests, the later it is killed."""
     if is_node_critical(pod):
         return _GUARANTEED_SCORE
     quality = qos_class(pod)
@@ -154,7 +154,7 @@ def _memory_request(container: Json) -> int:
 
 
 def _unclaimed_share(pod: Pod) -> int:
-    """What the pod as a whole asks for beyond its containers' requests, divided among them all."""
+    """The pod level request beyond the containers' requests, divided among all containers."""
     members = sum(1 for _ in pod.containers(Kind.INIT, Kind.MAIN))
     asked = int(pod_level(pod, "requests").get(MEMORY, ZERO))
     claimed = int(_aggregate(pod, "requests").get(MEMORY, ZERO))
@@ -174,7 +174,7 @@ def _class_of_one(request: Decimal, limit: Decimal) -> Qos:
 
 
 def _aggregate(pod: Pod, side: str) -> Amounts:
-    """Containers together, or the hungriest moment of the init phase, whichever is more."""
+    """All containers together, or the peak of the init phase, whichever is more."""
     total: Amounts = {}
     for _, container in pod.containers(Kind.MAIN):
         _add(total, container_amounts(container, side))

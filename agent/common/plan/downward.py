@@ -42,7 +42,7 @@ def pod_field(pod: Pod, path: str) -> str:
 
 
 def env_field(pod: Pod, path: str, pod_ips: Sequence[str], node: NodeContext) -> str:
-    """A field that environment variables may show: those of volumes, and the node's and the addresses'."""
+    """A field that environment variables may show: those of volumes, the node's name and the addresses."""
     match path:
         case "spec.nodeName":
             return str(pod.spec.get("nodeName", ""))
@@ -62,7 +62,7 @@ def env_field(pod: Pod, path: str, pod_ips: Sequence[str], node: NodeContext) ->
 def resource_field(pod: Pod, selector: Json, node: NodeContext, container: Json | None = None) -> str:
     """A request or limit in whole multiples of its divisor, rounded up.
 
-    `container` is the one that asks; a containerName in the selector goes before it.
+    `container` is the one that the field belongs to, unless the selector has a containerName.
     """
     name = selector.get("containerName") or ""
     if name:

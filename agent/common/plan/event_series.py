@@ -1,4 +1,4 @@
-"""Which Events are written, counted, merged or left out, and what is in them.
+"""Which Events are written, counted, merged or dropped, and what they contain.
 
 Follows client-go's recorder (tools/record): equal events within ten minutes are one Event with a count; an object gets
 25 at once and then one every five minutes; more than ten that differ only in their message become one.
@@ -20,7 +20,7 @@ _MESSAGE_LIMIT = 1024
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something to be told. `at` in wall seconds; `combined`: it stands for all that are similar."""
+    """An Event to be written. `at` in wall seconds; `combined`: it stands for all similar ones."""
 
     target: Json
     kind: str
@@ -49,7 +49,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """An Event that is with the API server."""
+    """An Event that the API server has."""
 
     namespace: str
     name: str
@@ -59,7 +59,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """What an object may still tell of at once."""
+    """How many Events an object may still have at once (a token bucket)."""
 
     tokens: float
     at: float
@@ -67,7 +67,7 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True)
 class Similar:
-    """The messages of similar events, as many as it takes to know that they are too many."""
+    """The messages of similar events, up to the number at which they are merged."""
 
     messages: frozenset[str]
     last: float
@@ -80,7 +80,7 @@ def event(about: Json, kind: str, reason: str, message: str, container: str, now
 
 
 def merged(event: Event, known: Similar | None) -> tuple[Event, Similar]:
-    """The event, for all similar ones when they are too many; and what is known of those now."""
+    """The event, in the name of all similar ones when they are too many; and the new record of those."""
     fresh = known is None or event.at - known.last > WINDOW
     before = frozenset() if fresh or known is None else known.messages
     messages = before if len(before) > _SIMILAR else before | {event.message}
@@ -91,13 +91,13 @@ def merged(event: Event, known: Similar | None) -> tuple[Event, Similar]:
 
 
 def spent(known: Bucket | None, now: float) -> tuple[Bucket, bool]:
-    """What an object has left, and whether it may tell of one more."""
+    """The bucket afterwards, and whether one more Event is allowed."""
     tokens = _BURST if known is None else min(float(_BURST), known.tokens + (now - known.at) * _REFILL)
     return (Bucket(tokens - 1, now), True) if tokens >= 1 else (Bucket(tokens, now), False)
 
 
 def is_counted(known: Written | None, now: float) -> bool:
-    """Whether it is one more of an Event that is there."""
+    """Whether the count of an existing Event is raised."""
     return known is not None and now - known.last < WINDOW
 
 
@@ -106,17 +106,17 @@ def count_patch(known: Written, event: Event) -> Json:
 
 
 def document(event: Event, number: int, component: str, host: str) -> Json:
-    """The Event object; `number` tells events of the same moment apart."""
+    """The Event object; `number` makes names of the same moment differ."""
     target, at = event.target, format_rfc3339(event.at)
     stamp = format(int(event.at * 1e9) + number % 1000, "x")
-    noted: Json = {"annotations": dict(event.annotations)} if event.annotations else {}
+    annotated: Json = {"annotations": dict(event.annotations)} if event.annotations else {}
     return {
         "apiVersion": "v1",
         "kind": "Event",
         "metadata": {
             "name": f"{target['name']}.{stamp}",
             "namespace": target.get("namespace") or "default",
-            **noted,
+            **annotated,
         },
         "involvedObject": target,
         "reason": event.reason,

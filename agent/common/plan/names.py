@@ -1,4 +1,4 @@
-"""Names that become parts of paths on the node. Those from the API are checked by it; a manifest's are checked here."""
+"""Names that become parts of paths on the node. The API server checks those of its pods; manifests are checked here."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _UID = re.compile(r"[A-Za-z0-9][-A-Za-z0-9]{0,127}")
 
 
 def check_names(pod: Pod) -> None:
-    """Raises Invalid for a name that is no DNS label (or subdomain) and could lead out of the pod's directory."""
+    """Raises Invalid for a name that is not a DNS label (or subdomain) and could lead out of the pod's directory."""
     checks = [
         ("metadata.name", pod.meta.get("name"), _SUBDOMAIN),
         ("metadata.namespace", pod.namespace, _LABEL),

@@ -1,4 +1,4 @@
-"""Which containers are to run again, and how long a container may take to stop.
+"""Which containers are restarted, and how long a container may take to stop.
 
 Follows podutil.ContainerShouldRestart and kuberuntime's setTerminationGracePeriod.
 """
@@ -16,7 +16,7 @@ def is_sidecar(kind: Kind, container: Json) -> bool:
 
 
 def restarts(pod: Pod, container: Json, exit_code: int) -> bool:
-    """A container that ended so is to be started again: its rules, its own policy, the pod's policy."""
+    """Whether a container with this exit code is restarted: by its rules, its own policy, or the pod's policy."""
     own = container.get("restartPolicy")
     rule = first_rule(container, exit_code)
     if rule is not None and rule.get("action") in ("Restart", "RestartAllContainers"):
@@ -28,18 +28,18 @@ def restarts(pod: Pod, container: Json, exit_code: int) -> bool:
 
 
 def first_rule(container: Json, exit_code: int) -> Json | None:
-    """The restart rule that speaks of this end; rules count only beside a policy of the container's own."""
+    """The first restart rule for this exit code; rules count only if the container has a restartPolicy of its own."""
     rules = container.get("restartPolicyRules") or [] if container.get("restartPolicy") else []
     return next((rule for rule in rules if _matches(rule, exit_code)), None)
 
 
 def may_restart(pod: Pod, container: Json) -> bool:
-    """A container that failed while it ran (a probe) is started again."""
+    """Whether a container that a probe found failing is restarted."""
     return bool((container.get("restartPolicy") or pod.restart_policy) != "Never")
 
 
 def should_start(pod: Pod, container: Json, latest: ContainerState | None) -> bool:
-    """The container is to be running and is not."""
+    """Whether the container should run and does not."""
     if pod.is_deleted:
         return False
     if latest is None or latest.state in (RunState.CREATED, RunState.UNKNOWN):
@@ -48,7 +48,7 @@ def should_start(pod: Pod, container: Json, latest: ContainerState | None) -> bo
 
 
 def grace_seconds(pod: Pod, container: Json | None = None, probe: str = "") -> int:
-    """The grace of a kill; `probe`: "livenessProbe" or "startupProbe" where that one asked for it."""
+    """The grace period of a kill, in seconds; `probe`: "livenessProbe" or "startupProbe" when that one failed."""
     deletion = pod.meta.get("deletionGracePeriodSeconds")
     if deletion is not None:
         return int(deletion)

@@ -7,7 +7,7 @@ _HOUR, _MINUTE = 3600, 60
 
 
 def scaled(count: float) -> tuple[float, str]:
-    """In the largest unit that it is at least one of."""
+    """The number and its unit: the largest in which the number is at least 1."""
     power = 0
     while count >= 1024 and power < len(_UNITS) - 1:
         count, power = count / 1024, power + 1

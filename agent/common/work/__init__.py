@@ -1,0 +1,1 @@
+"""Services that several rooms are given: Events, observables, gates."""

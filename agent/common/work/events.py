@@ -1,4 +1,4 @@
-"""Kubernetes Events, written in the background. Losing one never holds up anything. plan/event_series.py decides."""
+"""Writes Kubernetes Events in the background, as client-go's recorder does; plan/event_series.py decides which."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from agent.common.model.pods import Json
 from agent.common.plan import event_series as plan
@@ -15,26 +15,34 @@ from agent.common.plan.event_series import Bucket, Event, Similar, Written
 from nodelib.backoff import Backoff
 from nodelib.clock import Clock
 from nodelib.errors import Temporary
-from nodelib.kube.client import ApiError, KubeClient
+from nodelib.kube.client import ApiError
 
 log = logging.getLogger(__name__)
 
 _QUEUE = 1000
-_REMEMBERED = 1024  # of each kind: what a node tells in a busy quarter of an hour
+_RECENT = 1024  # entries of each kind: the events of a busy quarter of an hour
 _TRIES = 5
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 10.0  # seconds
 
 Value = TypeVar("Value")
 
 
+class EventsApi(Protocol):
+    """nodelib/kube/client.py KubeClient. Every call raises ApiError or ApiUnreachable."""
+
+    async def post(self, path: str, body: Json) -> Json: ...
+
+    async def patch(self, path: str, body: Json, kind: str = "merge") -> Json: ...
+
+
 class EventRecorder:
-    """agent.common.ports.Events. run() writes what emit() leaves; `host` is this node's name.
+    """agent.common.ports.Events. emit() queues, run() writes; `host` is this node's name.
 
     `sent` False: there is no API server, events go to the log only.
     """
 
     def __init__(
-        self, client: KubeClient, host: str, clock: Clock, component: str = "kubelet", *, sent: bool = True
+        self, client: EventsApi, host: str, clock: Clock, component: str = "kubelet", *, sent: bool = True
     ) -> None:
         self._sent = sent
         self._client, self._host, self._clock, self._component = client, host, clock, component
@@ -61,16 +69,16 @@ class EventRecorder:
         if not self._sent:
             return
         fresh = replace(fresh, annotations=dict(annotations or {}))
-        told, similar = plan.merged(fresh, self._similar.get(fresh.similar_key))
+        merged, similar = plan.merged(fresh, self._similar.get(fresh.similar_key))
         self._similar.put(fresh.similar_key, similar)
-        bucket, allowed = plan.spent(self._buckets.get(told.object_key), told.at)
-        self._buckets.put(told.object_key, bucket)
+        bucket, allowed = plan.spent(self._buckets.get(merged.object_key), merged.at)
+        self._buckets.put(merged.object_key, bucket)
         if not allowed:
             return
         try:
-            self._queue.put_nowait(told)
+            self._queue.put_nowait(merged)
         except asyncio.QueueFull:
-            log.warning("too many events wait for the API server: %s %s is dropped", reason, name)
+            log.warning("too many events are waiting for the API server: %s %s is dropped", reason, name)
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -78,7 +86,7 @@ class EventRecorder:
             await self._deliver(await self._queue.get())
 
     async def flush(self) -> None:
-        """Write what waits, at the end of the agent; whoever calls bounds the time."""
+        """Write what is queued, when the agent stops; the caller limits the time."""
         while not self._queue.empty():
             await self._deliver(self._queue.get_nowait())
 
@@ -90,7 +98,7 @@ class EventRecorder:
                 return
             except ApiError as error:
                 if error.code < 500 and error.code != 429:
-                    # The namespace is being deleted, or the object's name is not fit for an Event.
+                    # The namespace is being deleted, or the object's name is too long for an Event.
                     log.debug("event %s is refused: %s", event.reason, error)
                     return
             except Temporary as error:
@@ -127,5 +135,5 @@ class _Recent(Generic[Value]):
     def put(self, key: tuple[str, ...], value: Value) -> None:
         self._entries[key] = value
         self._entries.move_to_end(key)
-        if len(self._entries) > _REMEMBERED:
+        if len(self._entries) > _RECENT:
             self._entries.popitem(last=False)

@@ -1,6 +1,6 @@
-"""A few at a time: of sixty sandboxes made side by side on two cores all are late, in turn most are early.
+"""A semaphore with priorities: a few callers at a time, the others wait by priority, then in the order they came.
 
-Who waits goes in by priority, first come first served among equals.
+Of sixty sandboxes that are created at once on two cores all are late; one after the other, most are early.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class _Turn:
 
 
 class Gate:
-    """`places` may be held at a time, each for `longest` seconds at most (None: until its holder leaves): whoever
-    hangs loses its place, so that it delays nobody for long.
+    """`places` may be held at a time, each for `longest` seconds at most (None: until its holder leaves), so that a
+    caller that hangs does not delay the others for long.
     """
 
     def __init__(self, places: int = 4, longest: float | None = _LONGEST) -> None:
@@ -36,7 +36,7 @@ class Gate:
 
     @contextlib.asynccontextmanager
     async def place(self, priority: int = 0, who: object = None) -> AsyncIterator[None]:
-        """Wait for one and hold it until the body ends. The highest `priority` of those who wait goes in first."""
+        """Wait for a place and hold it until the body ends. The waiting caller with the highest `priority` is next."""
         await self._take(priority, who)
         held = [True]
 
@@ -54,11 +54,11 @@ class Gate:
 
     @property
     def waiting(self) -> int:
-        """How many wait for a place."""
+        """How many callers wait for a place."""
         return len(self._waiting)
 
     def turn_of(self, who: object) -> int:
-        """1: it is let in next; 0: it does not wait."""
+        """The position of `who` in the queue: 1 is next, 0 is not waiting."""
         waiting = [one.who for one in self._waiting]
         return waiting.index(who) + 1 if who in waiting else 0
 
@@ -72,9 +72,9 @@ class Gate:
             await turn.given
         except asyncio.CancelledError:
             if turn.given.done() and not turn.given.cancelled():
-                self._leave()  # it was given a place at the very moment
+                self._leave()  # it was given a place just now
             else:
-                self._waiting.remove(turn)  # places may be held for hours: nobody else would take it out
+                self._waiting.remove(turn)  # places may be held for hours: nothing else removes it
             raise
 
     def _leave(self) -> None:

@@ -1,4 +1,4 @@
-"""Values and signals that one part sets and others follow. Made before either of them."""
+"""Values and signals that one part sets and others follow. They are created before either of them."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import asyncio
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
+from nodelib.clock import Clock, at_most
+
 T = TypeVar("T")
 
 
 class Signal:
-    """Something that happens: fire() calls every follower at once."""
+    """Something that happens: fire() calls every follower before it returns."""
 
     def __init__(self) -> None:
         self._followers: list[Callable[[], None]] = []
@@ -57,3 +59,19 @@ async def until(value: Observable[T], holds: Callable[[T], bool]) -> None:
             await changed.wait()
     finally:
         value.unfollow(changed.set)
+
+
+async def until_within(signal: Signal, holds: Callable[[], bool], clock: Clock, limit: float) -> bool:
+    """True as soon as `holds()`, which is asked again each time the signal fires; False after `limit` seconds."""
+    fired, end = asyncio.Event(), clock.monotonic() + limit
+    signal.follow(fired.set)
+    try:
+        while not holds():
+            left = end - clock.monotonic()
+            if left <= 0:
+                return False
+            fired.clear()
+            await at_most(clock, left, fired)
+        return True
+    finally:
+        signal.unfollow(fired.set)

@@ -1,0 +1,1 @@
+"""Signals, thresholds, the ranking of pods, and what an evicted pod says."""

@@ -1,6 +1,6 @@
 """Limits of ephemeral storage: of an emptyDir, of a pod, of a container (managerImpl.localStorageEviction).
 
-Nothing in the kernel enforces them (but for a tmpfs): who writes more than its limit is evicted.
+The kernel enforces none of them (except for a tmpfs): a pod that writes more than its limit is evicted.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from nodelib.quantity import format_exact, parse
 
 
 def is_limited(pod: Pod) -> bool:
-    """Whether anything of it must be measured at all."""
+    """Whether the pod has any such limit, so that it must be measured."""
     return bool(_volume_limits(pod) or _container_limits(pod) or demand.pod_limits(pod).get(demand.STORAGE))
 
 
 def violation(pod: Pod, figures: PodStats, *, image_fs: bool) -> Eviction | None:
-    """The pod's end if it uses more than it may. `image_fs`: layers are not on the disk that logs are on."""
+    """The pod's eviction if it uses more than it may. `image_fs`: layers are on another disk than logs."""
     used = {volume.name: volume.usage.used for volume in figures.volumes}
     for name, (limit, text) in _volume_limits(pod).items():
         if used.get(name, 0) > limit:
@@ -49,7 +49,7 @@ def _written(one: ContainerStats, image_fs: bool) -> int:
 
 
 def _volume_limits(pod: Pod) -> dict[str, tuple[Decimal, str]]:
-    """emptyDir volume -> (bytes, the limit as it was written)."""
+    """emptyDir volume -> (limit in bytes, the limit as the pod has it)."""
     found = {}
     for volume in pod.spec.get("volumes") or []:
         text = (volume.get("emptyDir") or {}).get("sizeLimit")

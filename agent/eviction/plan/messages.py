@@ -1,4 +1,4 @@
-"""What an evicted pod's status and event say, in upstream's words (helpers.go evictionMessage)."""
+"""The message of an evicted pod's status and event, in upstream's words (helpers.go evictionMessage)."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ AT_ONCE = 1  # seconds; upstream's immediateEvictionGracePeriodSeconds
 def eviction(
     one: Candidate, target: Threshold, due: Iterable[Threshold], seen: Observations, policy: EvictionPolicy
 ) -> Eviction:
-    """The end of this pod for a threshold that is met."""
+    """The eviction of this pod for a threshold that is met."""
     resource = RESOURCES[target.signal]
-    text, notes = _message(one, resource, due, seen)
+    text, annotations = _message(one, resource, due, seen)
     grace = AT_ONCE if target.hard else min(policy.max_grace, grace_seconds(one.pod))
-    return Eviction(one.pod, REASON, text, grace, target.signal, disrupted=True, annotations=notes)
+    return Eviction(one.pod, REASON, text, grace, target.signal, disrupted=True, annotations=annotations)
 
 
 def shown(amount: int, resource: str) -> str:
-    """Bytes as Kubernetes writes them, pieces as a number."""
+    """Bytes as Kubernetes writes them, pieces as a plain number."""
     return str(amount) if resource in (INODES, PIDS) else format_bytes(amount)
 
 
@@ -57,7 +57,7 @@ def _message(one: Candidate, resource: str, due: Iterable[Threshold], seen: Obse
 
 
 def _over(one: Candidate, resource: str) -> list[tuple[str, str, str]]:
-    """(name, use, request) of the containers that use more than they asked for."""
+    """(name, use, request) of the containers that use more than they request."""
     specs = {spec["name"]: spec for _, spec in one.pod.containers(Kind.MAIN, Kind.INIT)}
     found = []
     for figures in one.figures.containers if one.figures is not None else ():

@@ -1,4 +1,7 @@
-"""Whom it hits first: pods over their requests, then by priority, then who is most over (helpers.go rank functions)."""
+"""Which pod is evicted first: those over their requests, then by priority, then by usage above the request.
+
+Follows the rank functions of pkg/kubelet/eviction/helpers.go.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,6 @@ from collections.abc import Iterable
 
 from agent.common.model.pods import Pod
 from agent.common.plan import demand
-from agent.common.plan.priority import priority
 from agent.eviction.model import Candidate
 from agent.eviction.plan.signals import (
     IMAGE_FS,
@@ -28,24 +30,24 @@ _NODE_SIGNALS, _IMAGE_SIGNALS = (NODE_FS, NODE_INODES), (IMAGE_FS, IMAGE_INODES)
 
 
 def ranked(candidates: Iterable[Candidate], signal: str, *, image_fs: bool) -> list[Candidate]:
-    """First the one to go first. `image_fs`: images and layers have a file system of their own."""
+    """The first one is evicted first. `image_fs`: images and layers have a file system of their own."""
     resource, parts = RESOURCES[signal], _measured(signal, image_fs)
 
     def key(one: Candidate) -> tuple[bool, bool, int, int]:
-        # A pod of which nothing is known goes before all others.
+        # A pod whose usage is not known comes before all others.
         if one.figures is None:
-            return False, False, priority(one.pod), 0
+            return False, False, one.pod.priority, 0
         used = use_of(one.figures, resource, parts)
         over = used - request_of(one.pod, resource)
         if resource == PIDS:
-            return True, False, priority(one.pod), -used
-        return True, not _exceeds(one.pod, used, resource), priority(one.pod), -over
+            return True, False, one.pod.priority, -used
+        return True, not _exceeds(one.pod, used, resource), one.pod.priority, -over
 
     return sorted(candidates, key=key)
 
 
 def reclaimable(signal: str, *, image_fs: bool) -> tuple[str, ...]:
-    """What of the node's own can go before any pod does: dead containers, unused images."""
+    """What the node can free before it evicts a pod: dead containers, unused images."""
     if RESOURCES[signal] not in (STORAGE, INODES):
         return ()
     return () if image_fs and signal in _NODE_SIGNALS else _RECLAIM
@@ -71,7 +73,7 @@ def use_of(figures: PodStats, resource: str, parts: Iterable[str] = _EVERYTHING)
 
 
 def request_of(pod: Pod, resource: str) -> int:
-    """What the pod asked for; of inodes and processes nobody asks."""
+    """The pod's request; there are none for inodes and processes."""
     name = STORAGE if resource == INODES else resource
     return int(demand.pod_requests(pod).get(name, demand.ZERO))
 

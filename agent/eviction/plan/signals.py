@@ -1,7 +1,7 @@
-"""What the eviction signals mean: which resource, which node condition, and what a look at the node says of them.
+"""The eviction signals: their resources, their node conditions, and their values as measured on the node.
 
-containerfs is not told apart from imagefs (or nodefs, where all share a file system), as upstream
-does it for runtimes that keep images and writable layers together: its thresholds are theirs.
+containerfs is the same as imagefs (or nodefs, where all share a file system), as upstream has it for runtimes that keep
+images and writable layers together: its thresholds are theirs.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _CONDITIONS = {MEMORY: MEMORY_PRESSURE, STORAGE: DISK_PRESSURE, INODES: DISK_PRE
 
 
 def condition_of(signal: str) -> str:
-    """The node condition that a met threshold of this signal makes."""
+    """The node condition that a met threshold of this signal sets."""
     return _CONDITIONS[RESOURCES[signal]]
 
 
@@ -42,7 +42,7 @@ def urgency(threshold: Threshold) -> tuple[bool, str, float]:
 
 
 def observe(node: NodeStats) -> dict[str, Observation]:
-    """What is left of everything that can be read now (makeSignalObservations)."""
+    """What is available of everything that can be measured now (makeSignalObservations)."""
     found = {
         MEMORY_AVAILABLE: Observation(
             max(0, node.memory_capacity - node.sample.memory.working_set), node.memory_capacity
@@ -59,7 +59,7 @@ def observe(node: NodeStats) -> dict[str, Observation]:
 
 
 def has_image_fs(node: NodeStats) -> bool:
-    """Whether images live on another file system than volumes and logs."""
+    """Whether images are on another file system than volumes and logs."""
     return node.fs is not None and node.image_fs is not None and node.fs.device != node.image_fs.device
 
 
@@ -67,6 +67,6 @@ def _observe_fs(found: dict[str, Observation], fs: FsUsage | None, space: str, i
     if fs is None:
         return
     found[space] = Observation(fs.available, fs.capacity)
-    # Some file systems (btrfs) count no inodes: 0 of 0 is not "none left".
+    # Some file systems (btrfs) do not count inodes: 0 of 0 does not mean that none is left.
     if fs.inodes:
         found[inodes] = Observation(fs.inodes_free, fs.inodes)

@@ -1,4 +1,7 @@
-"""The configured thresholds as values, and which of them are met (helpers.go ParseThresholdConfig, thresholdsMet)."""
+"""The configured thresholds, which of them are met, and what that means for the node.
+
+Follows pkg/kubelet/eviction/helpers.go (ParseThresholdConfig, thresholdsMet).
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from nodelib.quantity import parse
 
 _PERCENT = re.compile(r"^(\d+(?:\.\d+)?)%$", re.ASCII)
 _NONE = ("0%", "100%")  # upstream's way to switch a default threshold off
-_CLOSE = 1.5  # times a threshold: from there on the node is looked at often
+_CLOSE = 1.5  # times a threshold: below that the node is measured often
 
 
 def thresholds(
@@ -25,7 +28,7 @@ def thresholds(
     *,
     enforce_pods: bool,
 ) -> tuple[Threshold, ...]:
-    """Of checked settings. `grace`: seconds by signal; `enforce_pods`: the pods' own cgroup has a limit to watch."""
+    """From checked settings. `grace`: seconds by signal; `enforce_pods`: the pods' own cgroup has a limit to watch."""
     found = [Threshold(signal, share(text)) for signal, text in hard.items() if _counts(signal, text)]
     found += [
         Threshold(signal, share(text), grace.get(signal, 0.0)) for signal, text in soft.items() if _counts(signal, text)
@@ -45,7 +48,7 @@ def share(text: str) -> Share:
 
 
 def met(thresholds: Iterable[Threshold], seen: Observations, *, with_reclaim: bool = False) -> list[Threshold]:
-    """Those of which less is left than there must be; what cannot be observed is not met."""
+    """The thresholds that are met; one whose signal cannot be observed is not."""
     found = []
     for one in thresholds:
         observed = seen.get(one.signal)
@@ -60,28 +63,28 @@ def met(thresholds: Iterable[Threshold], seen: Observations, *, with_reclaim: bo
 
 
 def is_close(thresholds: Iterable[Threshold], seen: Observations) -> bool:
-    """Whether something may run out before the next look at the ordinary pace."""
+    """Whether something may run out before the next round at the ordinary interval."""
     return any(
-        (observed := seen.get(one.signal)) is not None and observed.available < one.least.of(observed.capacity) * _CLOSE
+        (found := seen.get(one.signal)) is not None and found.available < one.least.of(found.capacity) * _CLOSE
         for one in thresholds
     )
 
 
-def look(policy: EvictionPolicy, state: EvictionState, seen: Observations, now: float) -> Round:
-    """One look at the node, in the order of managerImpl.synchronize."""
+def next_round(policy: EvictionPolicy, state: EvictionState, seen: Observations, now: float) -> Round:
+    """The outcome of these observations, in the order of managerImpl.synchronize."""
     present = met(policy.thresholds, seen)
-    # What was acted upon stays met until its minimum reclaim is there too.
+    # What was acted on stays met until its minimum reclaim is available too.
     present += [one for one in met(state.met, seen, with_reclaim=True) if one not in present]
     since = {one: state.since.get(one, now) for one in present}
-    pressed = {**state.pressed, **dict.fromkeys((condition_of(one.signal) for one in present), now)}
-    pressed = {kind: at for kind, at in pressed.items() if at == now or now - at < policy.transition}
+    observed = {**state.observed, **dict.fromkeys((condition_of(one.signal) for one in present), now)}
+    observed = {kind: at for kind, at in observed.items() if at == now or now - at < policy.transition}
     due = tuple(sorted((one for one in present if now - since[one] >= one.grace), key=urgency))
-    return Round(EvictionState(since, pressed, due), conditions(pressed), due)
+    return Round(EvictionState(since, observed, due), conditions(observed), due)
 
 
-def conditions(pressed: Iterable[str]) -> tuple[str, ...]:
+def conditions(observed: Iterable[str]) -> tuple[str, ...]:
     """In a fixed order, as messages show them."""
-    return tuple(sorted(pressed, key=lambda kind: (kind != MEMORY_PRESSURE, kind)))
+    return tuple(sorted(observed, key=lambda kind: (kind != MEMORY_PRESSURE, kind)))
 
 
 def _counts(signal: str, text: str) -> bool:

@@ -1,14 +1,14 @@
-"""The node under pressure: looked at, said in its conditions, relieved; at most one pod at a time (eviction manager).
+"""Measures the node, sets its pressure conditions, and evicts one pod at a time (pkg/kubelet/eviction managerImpl).
 
-A look costs a few reads; what pods use is measured only when a threshold is met, or for the pods that
-have limits of ephemeral storage. Where something is nearly short the node is looked at every second:
-memory can be gone long before ten seconds are over.
+A round costs a few reads: what pods use is measured only when a threshold is met, or for pods with limits of ephemeral
+storage. When something is nearly used up there is a round every second, since memory can run out within less than the
+ordinary ten seconds.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 _INTERVAL = 10.0  # seconds; upstream's evictionMonitoringPeriod
 _CLOSE_INTERVAL = 1.0
-_CLEANUP_LIMIT, _CLEANUP_POLL = 30.0, 1.0  # upstream's podCleanupTimeout and podCleanupPollFreq
+_CLEANUP_LIMIT = 30.0  # upstream's podCleanupTimeout
 
 
 class Usage(Protocol):
@@ -46,11 +46,11 @@ class Evictable(Protocol):
 
     def evict(self, eviction: Eviction) -> None: ...
 
-    def is_over(self, uid: str) -> bool: ...
+    async def until_over(self, uids: Collection[str], clock: Clock, limit: float) -> frozenset[str]: ...
 
 
-class Garbage(Protocol):
-    """What of the node's own may go before any pod does (eviction/work/reclaim.py). Raises NodewrightError."""
+class Reclaimer(Protocol):
+    """What the node can free before it evicts a pod (eviction/work/reclaim.py). Raises NodewrightError."""
 
     async def remove_dead_containers(self) -> None: ...
 
@@ -63,7 +63,7 @@ class EvictionParts:
 
     usage: Usage
     pods: Evictable
-    garbage: Garbage
+    reclaim: Reclaimer
     events: Events
     pressures: Observable[tuple[str, ...]]
     metrics: Metrics
@@ -72,51 +72,51 @@ class EvictionParts:
 
 
 class Evictor:
-    """Owner of the node's pressure."""
+    """The eviction manager."""
 
     def __init__(self, policy: EvictionPolicy, parts: EvictionParts) -> None:
         self._policy, self._parts = policy, parts
         self._state = EvictionState()
-        self._hurry = False
-        self._limits_at = self._in_vain_at = float("-inf")
+        self._is_close = False
+        self._limits_checked_at = self._failed_at = float("-inf")
 
     async def run(self) -> None:
         """Until cancelled."""
         while True:
             evicted: list[str] = []
             try:
-                evicted = await self.look()
+                evicted = await self.synchronize()
             except NodewrightError as error:
-                log.warning("node pressure cannot be told now: %s", error)
+                log.warning("the node cannot be measured now: %s", error)
             if evicted:
-                await self._wait_until_over(evicted)
+                await self._parts.pods.until_over(evicted, self._parts.clock, _CLEANUP_LIMIT)
             else:
-                await self._parts.clock.sleep(_CLOSE_INTERVAL if self._hurry else _INTERVAL)
+                await self._parts.clock.sleep(_CLOSE_INTERVAL if self._is_close else _INTERVAL)
 
-    async def look(self) -> list[str]:
-        """Look once and act; the UIDs of the pods that have to go."""
+    async def synchronize(self) -> list[str]:
+        """One round; the UIDs of the pods that it evicts."""
         node = await self._parts.usage.node()
         seen = signals.observe(node)
-        found = thresholds.look(self._policy, self._state, seen, self._parts.clock.now())
+        found = thresholds.next_round(self._policy, self._state, seen, self._parts.clock.now())
         self._state = found.state
-        self._hurry = bool(found.conditions) or thresholds.is_close(self._policy.thresholds, seen)
+        self._is_close = bool(found.conditions) or thresholds.is_close(self._policy.thresholds, seen)
         for kind in set(found.conditions) - set(self._parts.pressures.now):
             log.warning("the node is under pressure: %s", kind)
         self._parts.pressures.set(found.conditions)
         image_fs = signals.has_image_fs(node)
         over = await self._over_their_limits(image_fs)
         now = self._parts.clock.monotonic()
-        if over or not found.due or now - self._in_vain_at < _INTERVAL:
+        if over or not found.due or now - self._failed_at < _INTERVAL:
             return over
-        evicted = await self._relieve(found, seen, image_fs)
-        self._in_vain_at = float("-inf") if evicted else now
+        evicted = await self._act(found, seen, image_fs)
+        self._failed_at = float("-inf") if evicted else now
         return evicted
 
     async def _over_their_limits(self, image_fs: bool) -> list[str]:
         now = self._parts.clock.monotonic()
-        if not self._policy.local_storage or now - self._limits_at < _INTERVAL:
+        if not self._policy.local_storage or now - self._limits_checked_at < _INTERVAL:
             return []
-        self._limits_at = now
+        self._limits_checked_at = now
         limited = {
             pod.uid: pod
             for pod in self._parts.pods.active()
@@ -131,13 +131,13 @@ class Evictor:
             self._evict(one)
         return [one.pod.uid for one in broken]
 
-    async def _relieve(self, found: Round, seen: Observations, image_fs: bool) -> list[str]:
+    async def _act(self, found: Round, seen: Observations, image_fs: bool) -> list[str]:
         target = found.due[0]
         resource = signals.RESOURCES[target.signal]
         text = f"Attempting to reclaim {resource}"
         self._parts.events.emit(self._parts.node_ref(), "Warning", "EvictionThresholdMet", text)
-        if await self._reclaimed(target, image_fs):
-            log.info("%s is there again without the eviction of a pod", resource)
+        if await self._reclaim(target, image_fs):
+            log.info("%s is available again; no pod had to be evicted", resource)
             return []
         active = [pod for pod in self._parts.pods.active() if not demand.is_critical(pod)]
         used = await self._parts.usage.usage([pod.uid for pod in active])
@@ -146,15 +146,15 @@ class Evictor:
             chosen = messages.eviction(one, target, found.due, seen, self._policy)
             self._evict(chosen)
             return [one.pod.uid]
-        log.warning("%s is short and there is no pod that could be evicted (critical ones stay)", resource)
+        log.warning("%s is low and no pod can be evicted (critical pods are never evicted)", resource)
         return []
 
-    async def _reclaimed(self, target: Threshold, image_fs: bool) -> bool:
-        """Whether all is well once what the node itself can spare is gone."""
+    async def _reclaim(self, target: Threshold, image_fs: bool) -> bool:
+        """Whether freeing what the node itself can free is enough."""
         kinds = ranking.reclaimable(target.signal, image_fs=image_fs)
         work = {
-            "containers": self._parts.garbage.remove_dead_containers,
-            "images": self._parts.garbage.remove_unused_images,
+            "containers": self._parts.reclaim.remove_dead_containers,
+            "images": self._parts.reclaim.remove_unused_images,
         }
         for kind in kinds:
             try:
@@ -170,9 +170,3 @@ class Evictor:
         self._parts.events.emit(one.pod.raw, "Warning", one.reason, one.message, annotations=one.annotations)
         self._parts.pods.evict(one)
         self._parts.metrics.evictions.labels(one.signal).inc()
-
-    async def _wait_until_over(self, uids: Iterable[str]) -> None:
-        left = _CLEANUP_LIMIT
-        while left > 0 and not all(self._parts.pods.is_over(uid) for uid in uids):
-            await self._parts.clock.sleep(_CLEANUP_POLL)
-            left -= _CLEANUP_POLL

@@ -1,26 +1,32 @@
-"""What a node under pressure of disk can spare before any pod: records of dead containers, unused images."""
+"""What the node can free before it evicts a pod: records of dead containers, unused images (pkg/kubelet/eviction)."""
 
 from __future__ import annotations
 
-from agent.images.work.image_gc import ImageCollector
+from typing import Protocol
+
+from agent.common.work.observable import until_within
 from agent.pods.work.registry import PodRegistry
 from nodelib.clock import Clock
 
-_LIMIT, _POLL = 10.0, 0.2  # seconds
+_LIMIT = 10.0  # seconds
+
+
+class Images(Protocol):
+    """images/work/image_gc.py ImageCollector."""
+
+    async def remove_unused(self) -> None: ...
 
 
 class NodeReclaim:
-    """eviction/work/eviction.py Garbage."""
+    """eviction/work/eviction.py Reclaimer."""
 
-    def __init__(self, pods: PodRegistry, images: ImageCollector, clock: Clock) -> None:
+    def __init__(self, pods: PodRegistry, images: Images, clock: Clock) -> None:
         self._pods, self._images, self._clock = pods, images, clock
 
     async def remove_dead_containers(self) -> None:
-        """Of pods that have ended, all; of others, what their own workers have not removed by then."""
-        left = _LIMIT
-        while self._pods.drop_records() and left > 0:
-            await self._clock.sleep(_POLL)
-            left -= _POLL
+        """Remove the containers of pods that have ended; return when none is left, after 10 s at the latest."""
+        await until_within(self._pods.cleaned_up, lambda: not self._pods.drop_records(), self._clock, _LIMIT)
 
     async def remove_unused_images(self) -> None:
+        """Remove every image that no container uses. Raises NodewrightError."""
         await self._images.remove_unused()

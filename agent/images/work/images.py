@@ -17,7 +17,6 @@ from agent.common.model.errors import CriError, CriUnavailable
 from agent.common.model.pods import ImageFacts, Pod
 from agent.common.model.states import BackOff, ImagePhase, ImageState, Waiting
 from agent.common.plan import backoff
-from agent.common.plan.priority import priority
 from agent.common.ports import Events
 from agent.common.work.gate import Gate
 from agent.images.model.pulls import PullCredential, PullProgress
@@ -152,7 +151,7 @@ class ImageManager:
         self._event(pod, want, "Pulling", f'Pulling image "{want.image}"')
         asked = self._clock.monotonic()
         try:
-            async with self._slots.place(priority(pod), (pod.uid, want.key)), self._watched(pod, want, reference):
+            async with self._slots.place(pod.priority, (pod.uid, want.key)), self._watched(pod, want, reference):
                 began = self._clock.monotonic()
                 ref, by = await self._try_credentials(pod, want.image, reference)
                 found = await self._recorded(want.image, reference, ref, by)

@@ -11,10 +11,10 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable
 
 from agent.common.model.pods import ImageFacts
-from agent.common.ports import RecordStore
 from agent.images.model.pulls import PullCredential, PulledRecord
 from agent.images.plan import pull_records as plan
 from agent.images.plan.pull_records import VerifyPolicy
+from agent.images.ports import RecordStore
 from nodelib.clock import Clock
 from nodelib.errors import Invalid, NodewrightError
 

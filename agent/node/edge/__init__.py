@@ -1,0 +1,1 @@
+"""This machine's facts, systemd-logind and the lock file."""

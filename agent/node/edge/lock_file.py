@@ -1,6 +1,7 @@
-"""--lock-file and --exit-on-lock-contention: of kubelets with the same file one works, and makes room when asked.
+"""--lock-file and --exit-on-lock-contention: of kubelets with the same file, one runs at a time.
 
-cmd/kubelet/app/server.go: the lock (flock(2)) is waited for before anything else; who opens the file asks for it.
+cmd/kubelet/app/server.go: a kubelet waits for the lock (flock(2)) before anything else; opening the file asks its
+holder to exit.
 """
 
 from __future__ import annotations
@@ -13,35 +14,35 @@ from agent.common.edge.inotify import Inotify
 from nodelib.clock import Clock
 from nodelib.errors import Permanent
 
-_LOOK = 0.2  # seconds; a blocking flock would keep a thread that nothing can end
+_RETRY_INTERVAL = 0.2  # seconds; a blocking flock would hold a thread that cannot be cancelled
 
 
 class LockFile:
-    """Held from acquire() to close(), or to the end of the process."""
+    """The lock is held from acquire() to close(), or to the end of the process."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._descriptor: int | None = None
 
     async def acquire(self, clock: Clock) -> bool:
-        """True, once the lock is this process's. Raises Permanent when the file cannot be opened or locked."""
+        """Return True once this process holds the lock. Raises Permanent when the file cannot be opened or locked."""
         try:
             self._descriptor = os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-            # The lock is the open file's, not the process's: a forked helper that outlives this one would keep it.
-            os.register_at_fork(after_in_child=self._let_go)
+            # The lock belongs to the open file, not to the process: a forked helper that lives longer would keep it.
+            os.register_at_fork(after_in_child=self._release)
             while not self._locked(self._descriptor):
-                await clock.sleep(_LOOK)
+                await clock.sleep(_RETRY_INTERVAL)
         except OSError as error:
             raise Permanent(
                 error.strerror or str(error),
                 obj=self._path,
                 step="take the lock file",
-                action="Give a file of a local file system with --lock-file, in a folder that is there.",
+                action="Give --lock-file a file on a local file system, in a folder that exists.",
             ) from error
         return True
 
-    async def wanted_elsewhere(self) -> None:
-        """Until somebody opens the file. Raises Temporary when it cannot be watched."""
+    async def wait_for_contention(self) -> None:
+        """Wait until somebody opens the file. Raises Temporary when it cannot be watched."""
         inotify = Inotify()
         try:
             with inotify.watch_file(self._path) as watch:
@@ -50,9 +51,9 @@ class LockFile:
             inotify.close()
 
     async def close(self) -> None:
-        self._let_go()
+        self._release()
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None

@@ -1,4 +1,4 @@
-"""systemd-logind over the system bus: inhibitor locks and the news of a shutdown. Decides nothing.
+"""systemd-logind over the system bus: inhibitor locks and announcements of a shutdown. Decides nothing.
 
 https://systemd.io/INHIBITOR_LOCKS, org.freedesktop.login1(5), logind.conf(5).
 """
@@ -31,12 +31,12 @@ class LogindBus:
     def __init__(self, address: str = "", conf_dir: str = "/etc/systemd/logind.conf.d") -> None:
         self._address, self._conf_dir = address, conf_dir
         self._bus: MessageBus | None = None
-        self._news: asyncio.Queue[bool | None] = asyncio.Queue()
+        self._announced: asyncio.Queue[bool | None] = asyncio.Queue()
         self._lock: int | None = None
 
     async def connect(self) -> None:
         """A fresh connection, with the signal subscribed before anything is asked."""
-        self._news = asyncio.Queue()
+        self._announced = asyncio.Queue()
         try:
             bus = MessageBus(bus_address=self._address or None, bus_type=BusType.SYSTEM, negotiate_unix_fd=True)
             self._bus = await asyncio.wait_for(bus.connect(), _LIMIT)
@@ -44,17 +44,17 @@ class LogindBus:
             raise _failure(
                 "connect to the system bus",
                 error,
-                "Run systemd-logind here, or leave shutdownGracePeriod away: nothing else announces a shutdown.",
+                "Run systemd-logind here, or remove shutdownGracePeriod: nothing else announces a shutdown.",
             ) from error
         self._bus.add_message_handler(self._received)
         await self._call(_BUS, _BUS_PATH, _BUS, "AddMatch", "s", [_RULE])
 
     async def longest_delay(self) -> float:
-        """Seconds that logind waits for lock holders at most (InhibitDelayMaxUSec)."""
+        """How many seconds logind waits for lock holders at most (InhibitDelayMaxUSec)."""
         return float(await self._property("InhibitDelayMaxUSec")) / 1e6
 
     async def allow_delay(self, seconds: float) -> None:
-        """Write a drop-in for that and have logind read it; it takes a moment to be in force."""
+        """Write a drop-in that allows so many seconds and have logind read it; it takes effect a moment later."""
         await asyncio.to_thread(self._write_conf, seconds)
         await self._call(
             _SYSTEMD,
@@ -69,7 +69,7 @@ class LogindBus:
         return bool(await self._property("PreparingForShutdown"))
 
     async def inhibit(self) -> None:
-        """Take the lock, and let go of the one that was held."""
+        """Take the lock, then release the one that was held before."""
         body = ["shutdown", "kubelet", "Kubelet needs time to handle node shutdown", "delay"]
         answer = await self._call(_SERVICE, _PATH, _INTERFACE, "Inhibit", "ssss", body)
         before, self._lock = self._lock, answer.unix_fds[answer.body[0]]
@@ -77,19 +77,19 @@ class LogindBus:
             os.close(before)
 
     def release(self) -> None:
-        """Let the shutdown go on; idempotent."""
+        """Let the shutdown proceed; idempotent."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
 
     async def shutdowns(self) -> AsyncGenerator[bool, None]:
-        """True when a shutdown begins, False when it is called off; ends with the connection."""
+        """True when a shutdown begins, False when it is cancelled; ends with the connection."""
         if self._bus is None:
             return
         ended = asyncio.ensure_future(self._until_disconnected(self._bus))
-        ended.add_done_callback(lambda _: self._news.put_nowait(None))
+        ended.add_done_callback(lambda _: self._announced.put_nowait(None))
         try:
-            while (preparing := await self._news.get()) is not None:
+            while (preparing := await self._announced.get()) is not None:
                 yield preparing
         finally:
             ended.cancel()
@@ -107,7 +107,7 @@ class LogindBus:
 
     def _received(self, message: Message) -> None:
         if (message.interface, message.member) == (_INTERFACE, "PrepareForShutdown") and message.signature == "b":
-            self._news.put_nowait(bool(message.body[0]))
+            self._announced.put_nowait(bool(message.body[0]))
 
     def _write_conf(self, seconds: float) -> None:
         path = os.path.join(self._conf_dir, "99-kubelet.conf")
@@ -139,7 +139,7 @@ class LogindBus:
         if answer is None or answer.message_type is MessageType.ERROR:
             text = str(answer.body[0]) if answer is not None and answer.body else "no answer"
             raise Temporary(
-                text, obj=destination, step=member, action="Check that it runs (systemctl status systemd-logind)."
+                text, obj=destination, step=member, action="Check that it is running (systemctl status systemd-logind)."
             )
         return answer
 

@@ -1,6 +1,6 @@
-"""What this machine is and has: identity, capacity, what is left, its addresses. Reads only, but for apply_limits.
+"""What this machine is and has: identity, capacity and addresses. Only apply_limits() changes anything.
 
-proc(5), os-release(5), machine-id(5); the same sources that cAdvisor reads for upstream.
+The sources are those that cAdvisor reads for upstream: proc(5), os-release(5), machine-id(5).
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from nodelib.errors import Permanent
 log = logging.getLogger(__name__)
 
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386"}
-_ELSEWHERE = {socket.AF_INET: "192.0.2.1", socket.AF_INET6: "2001:db8::1"}  # RFC 5737, RFC 3849: nobody's
+_UNUSED_ADDRESSES = {socket.AF_INET: "192.0.2.1", socket.AF_INET6: "2001:db8::1"}  # RFC 5737, RFC 3849
 _NO_ROUTE_PORT = 9
 
 
 class Machine:
-    """`root_dir`: where pods' volumes live (nodefs); `cgroup`: the node's own, whose limit bounds its memory."""
+    """`root_dir`: where pods' volumes are (nodefs); `cgroup`: the node's own, whose limit bounds its memory."""
 
     def __init__(self, root_dir: str, cgroup: str = "/") -> None:
         self._root_dir, self._cgroup = root_dir, cgroup
@@ -57,8 +57,8 @@ class Machine:
 async def addresses_towards(server: str, wanted: tuple[str, ...]) -> tuple[str, ...]:
     """This node's addresses: `wanted` (--node-ip) when given, else the one that leads to the API `server` (a URL).
 
-    Raises Permanent when `wanted` is no address of this machine, or when there is no route at all. A
-    loopback address is never taken: nobody else could reach it.
+    Raises Permanent when `wanted` is not an address of this machine, or when there is no route at all. A loopback
+    address is never used: nobody else could reach it.
     """
     for address in wanted:
         if not _unspecified(address):
@@ -66,12 +66,12 @@ async def addresses_towards(server: str, wanted: tuple[str, ...]) -> tuple[str, 
     if wanted and not _unspecified(wanted[0]):
         return wanted
     family = socket.AF_INET6 if wanted and ":" in wanted[0] else socket.AF_INET
-    for target in [*await _resolve(server), (family, _ELSEWHERE[family])]:
+    for target in [*await _resolve(server), (family, _UNUSED_ADDRESSES[family])]:
         address = _source_address(*target)
         if address and (not wanted or target[0] == family):
             return (address,)
     raise Permanent(
-        "no route to the API server, and no default route, tell this node's address",
+        "neither a route to the API server nor a default route gives this node's address",
         obj="node address",
         step="ask the kernel for a route",
         action="Give the node's address with --node-ip.",
@@ -79,21 +79,21 @@ async def addresses_towards(server: str, wanted: tuple[str, ...]) -> tuple[str, 
 
 
 def apply_limits(*, max_open_files: int, oom_score_adj: int) -> list[str]:
-    """Set the agent's own limits as far as this machine lets it; what could not be done, in words."""
-    undone = []
+    """Set the agent's own limits as far as this machine allows; one line for each that could not be set."""
+    problems = []
     try:
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         if soft < max_open_files:
             most = hard if hard != resource.RLIM_INFINITY else max_open_files
             resource.setrlimit(resource.RLIMIT_NOFILE, (min(max_open_files, most), hard))
     except (OSError, ValueError) as error:
-        undone.append(f"maxOpenFiles {max_open_files}: {error}")
+        problems.append(f"maxOpenFiles {max_open_files}: {error}")
     try:
         with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
             file.write(str(oom_score_adj))
     except OSError as error:
-        undone.append(f"oomScoreAdj {oom_score_adj}: {error.strerror} (CAP_SYS_RESOURCE is needed to lower it)")
-    return undone
+        problems.append(f"oomScoreAdj {oom_score_adj}: {error.strerror} (CAP_SYS_RESOURCE is needed to lower it)")
+    return problems
 
 
 def swaps() -> list[str]:
@@ -118,7 +118,7 @@ def check_swap(fail_swap_on: bool) -> None:
 
 
 def _source_address(family: int, address: str) -> str:
-    """The source address that the kernel would choose; connect() of a UDP socket sends nothing."""
+    """The source address that the kernel would choose. connect() on a UDP socket sends nothing."""
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
             probe.connect((address, _NO_ROUTE_PORT))
@@ -150,7 +150,7 @@ def _must_be_local(address: str) -> None:
             f"{address} is not an address of this machine ({error.strerror})",
             obj=f"--node-ip {address}",
             step="check node address",
-            action="Give an address that `ip address` shows here.",
+            action="Give an address that `ip address` shows on this machine.",
         ) from error
 
 

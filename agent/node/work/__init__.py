@@ -1,0 +1,1 @@
+"""Keeps the Node, its Lease and the inhibitor lock."""

@@ -1,21 +1,22 @@
-"""The node's Lease: the heartbeat that the node lifecycle controller listens to.
+"""The node's Lease: the heartbeat that the node lifecycle controller watches.
 
-Renewed every quarter of its duration on a connection of its own, so that no slow list or large
-upload delays it; a dead connection is dropped and dialled again within seconds
+It is renewed every quarter of its duration over a connection of its own, so that no slow list or large upload delays
+it. A dead connection is dropped and dialled again within seconds
 (k8s.io/component-helpers/apimachinery/lease/controller.go).
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from typing import Protocol
 
 from agent.common.model.pods import Json
-from agent.node.plan.node import lease_object
+from agent.common.work.observable import Observable, until
+from agent.node.plan.registration import lease_object
 from nodelib.backoff import Backoff
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError
-from nodelib.kube.client import ApiError, ApiUnreachable, KubeClient
+from nodelib.kube.client import ApiError, ApiUnreachable
 from nodelib.kube.times import format_micro
 
 log = logging.getLogger(__name__)
@@ -25,11 +26,23 @@ _FIRST_PAUSE = 0.2
 _LONGEST_PAUSE = 5.0
 
 
+class LeaseApi(Protocol):
+    """nodelib/kube/client.py KubeClient. get, post and put raise ApiError or ApiUnreachable."""
+
+    async def get(self, path: str) -> Json: ...
+
+    async def post(self, path: str, body: Json) -> Json: ...
+
+    async def put(self, path: str, body: Json) -> Json: ...
+
+    async def reconnect(self) -> None: ...
+
+
 class LeaseKeeper:
-    """`node_uid()` gives the Node's UID, "" before it is registered. `duration` in seconds."""
+    """`own_node` is this Node, None before it is registered and after it was deleted. `duration` in seconds."""
 
     def __init__(
-        self, client: KubeClient, node_name: str, node_uid: Callable[[], str], *, duration: int, clock: Clock
+        self, client: LeaseApi, node_name: str, own_node: Observable[Json | None], *, duration: int, clock: Clock
     ) -> None:
         self.last_renewed: float | None = None
         self.last_error = ""
@@ -37,7 +50,7 @@ class LeaseKeeper:
         self._unreachable = False
         self._client = client
         self._name = node_name
-        self._node_uid = node_uid
+        self._own_node = own_node
         self._duration = duration
         self._clock = clock
         self._lease: Json | None = None
@@ -51,10 +64,10 @@ class LeaseKeeper:
         return self.last_renewed is not None and self._clock.monotonic() - self.last_renewed < self._duration
 
     def problem(self) -> str:
-        """What /healthz says: "" or why the heartbeat is not well, so that a restart may help.
+        """What /healthz says: why the heartbeat fails although a restart might help; "" when there is no such reason.
 
-        An API server that cannot be reached is no fault of ours: it is tried again in seconds. A heartbeat that has
-        not even been tried, or that the API server refuses, is.
+        An API server that cannot be reached is not a problem of ours: it is tried again in seconds. A heartbeat that
+        has not even been tried, or that the API server refuses, is.
         """
         now = self._clock.monotonic()
         if self.last_renewed is None or self.healthy():
@@ -64,12 +77,10 @@ class LeaseKeeper:
         return f"no heartbeat was taken for {now - self.last_renewed:.0f} s: {self.last_error or 'no try has ended'}"
 
     async def run(self) -> None:
-        """Until cancelled. A failure is tried again soon, the connection made anew."""
+        """Until cancelled. After a failure it tries again soon, over a new connection if there was no answer."""
         pause = Backoff(_FIRST_PAUSE, min(_LONGEST_PAUSE, self.interval))
         while True:
-            if not self._node_uid():
-                await self._clock.sleep(_FIRST_PAUSE)
-                continue
+            await until(self._own_node, lambda node: node is not None)
             self._tried = self._clock.monotonic()
             try:
                 await self.renew()
@@ -82,14 +93,14 @@ class LeaseKeeper:
                 await self._client.reconnect()
                 await self._clock.sleep(pause.next())
             else:
-                self._well()
+                self._succeeded()
                 pause.reset()
                 await self._clock.sleep(self.interval)
 
     async def renew(self) -> None:
         """One heartbeat. Raises ApiError, ApiUnreachable."""
         lease = self._lease or await self._find()
-        wanted = lease_object(self._name, self._node_uid(), self._duration)
+        wanted = lease_object(self._name, self._node_uid, self._duration)
         wanted["spec"]["renewTime"] = format_micro(self._clock.now())
         if lease is None:
             self._lease = await self._client.post(_FOLDER, wanted)
@@ -98,6 +109,11 @@ class LeaseKeeper:
             wanted["spec"] = {**(lease.get("spec") or {}), **wanted["spec"]}
             self._lease = await self._client.put(f"{_FOLDER}/{self._name}", wanted)
         self.last_renewed = self._clock.monotonic()
+
+    @property
+    def _node_uid(self) -> str:
+        node = self._own_node.now
+        return str(node["metadata"]["uid"]) if node is not None else ""
 
     async def _find(self) -> Json | None:
         try:
@@ -113,7 +129,7 @@ class LeaseKeeper:
             log.warning("Lease kube-node-lease/%s not renewed: %s", self._name, error)
         self.last_error = str(error)
 
-    def _well(self) -> None:
+    def _succeeded(self) -> None:
         if self.last_error:
             log.info("Lease kube-node-lease/%s renewed again", self._name)
         self.last_error = ""

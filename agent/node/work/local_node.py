@@ -1,9 +1,9 @@
-"""The Node of a standalone agent: the same facts and conditions, kept in memory only."""
+"""The Node of a standalone agent: the same status and conditions, kept in memory only."""
 
 from __future__ import annotations
 
 from agent.common.model.pods import Json
-from agent.node.plan import node as plan
+from agent.node.model import NodePolicy
 from agent.node.work.node import NodeEdges, NodeHooks, NodeKeeper, NodeTimes
 from nodelib.tasks import Work
 
@@ -15,7 +15,7 @@ class LocalNode(NodeKeeper):
         self,
         edges: NodeEdges,
         hooks: NodeHooks,
-        policy: plan.NodePolicy,
+        policy: NodePolicy,
         *,
         port: int = 10250,
         register: bool = True,
@@ -30,17 +30,16 @@ class LocalNode(NodeKeeper):
         return {"node-runtime": self.watch.run, "node-status": self.keep_status}
 
     async def register(self) -> None:
-        """There is nobody to register with."""
-        node = plan.initial_node(self._policy, self._machine.architecture, self._policy.name)
+        """Keep the Node here: there is no API to create it in."""
+        node = self._registration.wanted
         if self._pod_cidr:
             node["spec"] |= {"podCIDR": self._pod_cidr, "podCIDRs": [self._pod_cidr]}
         node["metadata"]["uid"] = self._policy.name
-        self._learn(node)
+        self._store(node)
         self.registered.set()
 
-    async def _show(self, old: Json, new: Json) -> None:
-        """What would be sent is what is so."""
+    async def _write(self, old: Json, new: Json) -> None:
         assert self.node is not None
         node = {**self.node, "status": new}
-        self._learn(node)
-        self._node_changed("MODIFIED", node, None)
+        self._store(node)
+        self._places.on_node("MODIFIED", node)

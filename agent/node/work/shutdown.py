@@ -1,14 +1,14 @@
-"""The machine goes: pods are stopped by priority before it does (pkg/kubelet/nodeshutdown).
+"""Graceful node shutdown: pods are stopped by priority before the machine shuts down (pkg/kubelet/nodeshutdown).
 
-logind asks everybody who holds an inhibitor lock and waits for them, up to its own limit, which is
-raised when it is too short. A shutdown that is called off again makes the node Ready again.
+logind announces a shutdown and waits for everybody who holds an inhibitor lock, up to a limit of its own; that is
+raised when it is too short. A shutdown that is cancelled makes the node Ready again.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Collection
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Protocol
@@ -30,7 +30,6 @@ log = logging.getLogger(__name__)
 _STATE = "graceful_node_shutdown_state"  # upstream's name and form
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
 _DELAY_POLLS, _DELAY_PAUSE = 10, 0.3
-_POLL = 0.1
 
 
 class Logind(Protocol):
@@ -60,12 +59,12 @@ class Stoppable(Protocol):
 
     def evict(self, eviction: Eviction) -> None: ...
 
-    def is_over(self, uid: str) -> bool: ...
+    async def until_over(self, uids: Collection[str], clock: Clock, limit: float) -> frozenset[str]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class ShutdownParts:
-    """What the keeper works through. `going`: the node is shutting down, which admission and its status ask for."""
+    """What the keeper works through. `shutting_down` is set for admission and for the node's status."""
 
     logind: Logind
     pods: Stoppable
@@ -73,27 +72,27 @@ class ShutdownParts:
     events: Events
     metrics: Metrics
     clock: Clock
-    going: Observable[bool]
+    shutting_down: Observable[bool]
     node_ref: Callable[[], Json]
 
 
 class ShutdownKeeper:
-    """Holder of the inhibitor lock."""
+    """Holds the inhibitor lock and stops the pods."""
 
     def __init__(self, periods: tuple[Period, ...], parts: ShutdownParts) -> None:
         self._periods, self._parts = periods, parts
 
     async def run(self) -> None:
-        """Until cancelled: hold a lock, act on a shutdown, come back to a logind that was away."""
-        await self._tell_last()
-        pause, told = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE), ""
+        """Until cancelled: hold the lock, act on a shutdown, connect again to a logind that has restarted."""
+        await self._publish_last()
+        pause, logged = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE), ""
         while True:
             try:
                 await self._watch(pause)
-                log.warning("logind ended the connection; it is asked again")
+                log.warning("logind closed the connection; connecting again")
             except NodewrightError as error:
-                if str(error) != told:
-                    told = str(error)
+                if str(error) != logged:
+                    logged = str(error)
                     log.warning("a shutdown of this machine would not wait for its pods: %s", error)
             finally:
                 await self._parts.logind.close()
@@ -104,20 +103,20 @@ class ShutdownKeeper:
         await logind.connect()
         await self._allow_delay()
         if await logind.is_preparing():
-            # An agent that was started again in the middle of a shutdown: no lock can be had any more.
+            # The agent was restarted in the middle of a shutdown: logind gives out no lock any more.
             await self._shut_down()
         else:
             await logind.inhibit()
-            self._parts.going.set(False)
+            self._parts.shutting_down.set(False)
             log.info("a shutdown of this machine waits up to %d s for its pods", plan.total(self._periods))
         pause.reset()
-        async with aclosing(logind.shutdowns()) as news:
-            async for preparing in news:
+        async with aclosing(logind.shutdowns()) as announced:
+            async for preparing in announced:
                 if preparing:
                     await self._shut_down()
                 else:
-                    self._tell("Shutdown manager detected shutdown cancellation")
-                    self._parts.going.set(False)
+                    self._emit("Shutdown manager detected shutdown cancellation")
+                    self._parts.shutting_down.set(False)
                     await logind.inhibit()
 
     async def _allow_delay(self) -> None:
@@ -125,51 +124,49 @@ class ShutdownKeeper:
         if await logind.longest_delay() >= wanted:
             return
         await logind.allow_delay(wanted)
-        for _ in range(_DELAY_POLLS):
+        for _ in range(_DELAY_POLLS):  # logind signals no change of this property
             if await logind.longest_delay() >= wanted:
                 return
             await self._parts.clock.sleep(_DELAY_PAUSE)
         raise Temporary(
-            f"it still waits {await logind.longest_delay():g} s at most, and {wanted} s are wanted",
+            f"it still waits for {await logind.longest_delay():g} s at most; {wanted} s are needed",
             obj="systemd-logind",
             step="raise InhibitDelayMaxSec",
             action="Set InhibitDelayMaxSec in /etc/systemd/logind.conf by hand and reload systemd-logind.",
         )
 
     async def _shut_down(self) -> None:
-        self._tell("Shutdown manager detected shutdown event")
-        self._parts.going.set(True)
+        self._emit("Shutdown manager detected shutdown event")
+        self._parts.shutting_down.set(True)
         began = self._parts.clock.now()
-        await self._note(began, None)
+        await self._record(began, None)
         try:
             for group in plan.groups(self._periods, self._parts.pods.active()):
                 await self._stop(group)
         finally:
             self._parts.logind.release()
-        await self._note(began, self._parts.clock.now())
-        log.info("the pods are stopped; the machine may go")
+        await self._record(began, self._parts.clock.now())
+        log.info("the pods are stopped; the shutdown may proceed")
 
     async def _stop(self, group: Group) -> None:
         for pod in group.pods:
             self._parts.pods.evict(plan.termination(pod, group.seconds))
-        clock, names = self._parts.clock, {pod.uid: pod.full_name for pod in group.pods}
-        end = clock.monotonic() + group.seconds
-        while left := [name for uid, name in names.items() if not self._parts.pods.is_over(uid)]:
-            if clock.monotonic() >= end:
-                log.warning("after %d s these pods are not over: %s", group.seconds, ", ".join(left))
-                return
-            await clock.sleep(_POLL)
+        names = {pod.uid: pod.full_name for pod in group.pods}
+        left = await self._parts.pods.until_over(names.keys(), self._parts.clock, group.seconds)
+        if left:
+            still = ", ".join(name for uid, name in names.items() if uid in left)
+            log.warning("after %d s these pods are still being stopped: %s", group.seconds, still)
 
-    async def _note(self, began: float, ended: float | None) -> None:
+    async def _record(self, began: float, ended: float | None) -> None:
         self._measure(began, ended or 0.0)
         state = {"startTime": format_rfc3339(began), "endTime": format_rfc3339(ended) if ended else None}
         try:
             await self._parts.checkpoints.write(_STATE, json.dumps(state))
         except NodewrightError as error:
-            log.warning("the times of this shutdown are not kept: %s", error)
+            log.warning("the times of this shutdown cannot be saved: %s", error)
 
-    async def _tell_last(self) -> None:
-        """Expose the times of the shutdown before this start."""
+    async def _publish_last(self) -> None:
+        """Publish the times of the shutdown before this start as metrics."""
         try:
             state = json.loads(await self._parts.checkpoints.read(_STATE) or "{}")
             times = [parse_rfc3339(state[key]) if state.get(key) else 0.0 for key in ("startTime", "endTime")]
@@ -182,5 +179,5 @@ class ShutdownKeeper:
         self._parts.metrics.graceful_shutdown_start_time.set(began)
         self._parts.metrics.graceful_shutdown_end_time.set(ended)
 
-    def _tell(self, message: str) -> None:
+    def _emit(self, message: str) -> None:
         self._parts.events.emit(self._parts.node_ref(), "Normal", "NodeShutdown", message)

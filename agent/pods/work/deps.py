@@ -9,6 +9,7 @@ from agent.common.metrics import Metrics
 from agent.common.model.pods import Pod
 from agent.common.ports import Events, PodFiles
 from agent.common.work.gate import Gate
+from agent.common.work.observable import Signal
 from agent.common.work.pod_warnings import PodWarnings
 from agent.devices.work.devices import DeviceManager
 from agent.devices.work.dra import DraManager
@@ -29,7 +30,10 @@ from nodelib.clock import Clock
 
 @dataclass(frozen=True, slots=True)
 class HoldingDeps:
-    """What a pod holds of the node, from Prepare to Release: volumes, cgroups, devices, claims, CPUs and memory."""
+    """What a pod holds of the node, from Prepare to Release: volumes, cgroups, devices, claims, CPUs and memory.
+
+    `released` fires when a pod has released all of it.
+    """
 
     volumes: PodVolumes
     cgroups: PodCgroups
@@ -39,6 +43,7 @@ class HoldingDeps:
     allocations: Allocations
     warnings: PodWarnings
     refreshes: Refreshes
+    released: Signal = field(default_factory=Signal)
 
 
 @dataclass(frozen=True, slots=True)

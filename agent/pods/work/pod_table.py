@@ -56,6 +56,7 @@ class PodTable:
         self._arriving: set[str] = set()  # UIDs that the first list names and that have yet to be put
         self.resizes = Resizes(deps, self._workers, registry.active, node, registry.refresh)
         deps.observer.follow(self.on_seen)
+        deps.holdings.released.follow(registry.cleaned_up.fire)
 
     # --- what the sources say
 
@@ -148,6 +149,8 @@ class PodTable:
         worker = self._workers.get(seen.uid)
         if worker is not None:
             worker.see(seen)
+            if worker.memory.released:
+                self._registry.cleaned_up.fire()
         else:
             self._adopt(seen)
 

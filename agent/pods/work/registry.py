@@ -6,21 +6,28 @@ Made before every other part, so that each of them can ask it and wake a pod; po
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 from agent.common.model.eviction import Eviction
 from agent.common.model.pods import ContainerState, Json, ObservedPod, Pod, RunState
+from agent.common.work.observable import Signal, until_within
 from agent.pods.plan.status import TERMINAL
 from agent.pods.work.memory import PodMemory
 from agent.pods.work.pod_worker import PodWorker
+from nodelib.clock import Clock
 
 
 class PodRegistry:
-    """agent.common.ports.PodView. `workers` by pod UID; `synced` once every source has listed its pods."""
+    """agent.common.ports.PodView. `workers` by pod UID; `synced` once every source has listed its pods.
+
+    `cleaned_up` fires when a pod has released what it held, when the runtime's records of such a pod change, and when
+    nothing of a pod is left.
+    """
 
     def __init__(self) -> None:
         self.workers: dict[str, PodWorker] = {}
         self.synced = asyncio.Event()
+        self.cleaned_up = Signal()
         self._on_removed: list[Callable[[str], None]] = []
 
     # --- the inbox
@@ -68,6 +75,7 @@ class PodRegistry:
         self.workers.pop(uid, None)
         for on_removed in self._on_removed:
             on_removed(uid)
+        self.cleaned_up.fire()
 
     # --- the view
 
@@ -119,3 +127,8 @@ class PodRegistry:
         """Nothing of the pod runs or is held any more."""
         worker = self.workers.get(uid)
         return worker is None or worker.memory.released
+
+    async def until_over(self, uids: Collection[str], clock: Clock, limit: float) -> frozenset[str]:
+        """Return as soon as all these pods are over, after `limit` seconds at the latest; those that are not."""
+        await until_within(self.cleaned_up, lambda: all(map(self.is_over, uids)), clock, limit)
+        return frozenset(uid for uid in uids if not self.is_over(uid))

@@ -1,7 +1,6 @@
-"""Messages of runtime/v1 to facts and back. No I/O.
+"""Messages of runtime/v1 to values and back. No I/O.
 
-Configurations travel as plain dicts with the proto's field names; the generated classes
-take them whole as keyword arguments.
+Configurations are plain dicts with the proto's field names; the generated classes take them as keyword arguments.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ _STATES = {
     api_pb2.CONTAINER_EXITED: RunState.EXITED,
 }
 POD_UID = "io.kubernetes.pod.uid"
-# containerd's words (internal/cri/server/container_start.go). Cut in its last call, a start may have run something.
+# Texts of containerd (internal/cri/server/container_start.go). A start cancelled in _LAST_CALL may have run something.
 _FAILED_START, _CALLER_GONE, _LAST_CALL = "StartError", "context canceled", "failed to start containerd task"
 
 
 def sandbox_listed(item: Any) -> SandboxState:
-    """A PodSandbox of ListPodSandbox: no addresses in it."""
+    """A PodSandbox of ListPodSandbox, which has no addresses."""
     return SandboxState(
         id=item.id,
         uid=item.metadata.uid,
@@ -63,7 +62,7 @@ def sandbox_status(status: Any) -> SandboxState:
 
 
 def container_listed(item: Any) -> ContainerState:
-    """A Container of ListContainers: neither times nor exit code in it."""
+    """A Container of ListContainers, which has neither times nor exit code."""
     return ContainerState(
         id=item.id,
         sandbox_id=item.pod_sandbox_id,
@@ -81,9 +80,9 @@ def container_listed(item: Any) -> ContainerState:
 
 
 def container_status(status: Any, sandbox_id: str = "") -> ContainerState:
-    """A ContainerStatus. It does not name its sandbox: the caller knows that from the list.
+    """A ContainerStatus. It does not name its sandbox, which the caller knows from the list.
 
-    One whose start was cut short by its caller's end never ran: it is as it was when it was created.
+    A container whose start was cancelled with its caller never ran: it counts as created.
     """
     cut = _start_was_cut(status)
     return ContainerState(
@@ -113,15 +112,15 @@ def container_status(status: Any, sandbox_id: str = "") -> ContainerState:
     )
 
 
-def event(told: Any) -> RuntimeEvent:
-    """A ContainerEventResponse. What it says of containers other than the one that has ended is left out: it was taken
-    some time before it comes."""
-    kind = api_pb2.ContainerEventType.Name(told.container_event_type)
+def event(message: Any) -> RuntimeEvent:
+    """A ContainerEventResponse, without what it says of containers other than the one that has exited: that was read
+    some time before the event is sent."""
+    kind = api_pb2.ContainerEventType.Name(message.container_event_type)
     ended = None
-    if told.container_event_type == api_pb2.CONTAINER_STOPPED_EVENT:
-        found = (one for one in told.containers_statuses if one.id == told.container_id)
+    if message.container_event_type == api_pb2.CONTAINER_STOPPED_EVENT:
+        found = (one for one in message.containers_statuses if one.id == message.container_id)
         ended = next((container_status(one) for one in found if one.state == api_pb2.CONTAINER_EXITED), None)
-    return RuntimeEvent(told.pod_sandbox_status.metadata.uid, told.container_id, kind, ended)
+    return RuntimeEvent(message.pod_sandbox_status.metadata.uid, message.container_id, kind, ended)
 
 
 def _start_was_cut(status: Any) -> bool:
@@ -147,7 +146,7 @@ def image_facts(image: Any) -> ImageFacts:
 
 
 def build(kind: Any, step: str, obj: str, **fields: Any) -> Any:
-    """A message of class `kind`. Raises CriInvalid, which names the field that does not fit."""
+    """A message of class `kind`. Raises CriInvalid, which names the field with the wrong value."""
     try:
         return kind(**fields)
     except (TypeError, ValueError) as error:
@@ -162,7 +161,7 @@ def build(kind: Any, step: str, obj: str, **fields: Any) -> Any:
 
 
 def _misfit(kind: Any, fields: Mapping[str, Any]) -> tuple[str, Exception] | None:
-    """Path and fault of the first field that `kind` does not take."""
+    """Path and error of the first field that `kind` does not accept."""
     for name, value in fields.items():
         try:
             kind(**{name: value})

@@ -1,8 +1,8 @@
 """The container runtime over CRI v1: one gRPC channel, both services.
 
-Every failure of a call leaves here as a CriError; nothing above knows gRPC. Time limits
-are upstream's runtimeRequestTimeout (2 min), doubled for sandboxes as remote_runtime.go
-does; a pull has none, its owner decides when to give up (pkg/kubelet/kuberuntime).
+Every failed call raises a CriError; nothing above knows gRPC. The time limits are upstream's runtimeRequestTimeout
+(2 min), doubled for sandboxes as in remote_runtime.go. A pull has none: its caller decides when to give up
+(pkg/kubelet/kuberuntime).
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ _SANDBOX_LIMIT = 240.0
 _EXEC_SLACK = 10.0  # the runtime enforces the caller's limit itself; this is only for a runtime that does not
 _MESSAGE_BYTES = 16 * 1024 * 1024
 
-# A runtime that restarts is back in a second or two: the default of up to two minutes between dials is far too slow.
+# A runtime that restarts is back in a second or two: gRPC's default of up to two minutes between dials is too slow.
 # "min_reconnect_backoff" is also the time that one dial may take (grpc's subchannel.cc): too short on a busy machine,
 # and there is never a connection.
 _OPTIONS = [
     ("grpc.max_receive_message_length", _MESSAGE_BYTES),
     ("grpc.max_send_message_length", _MESSAGE_BYTES),
-    # containerd's calls wait until their event is sent (internal/eventq): what a busy loop has not read must fit here.
+    # containerd's calls wait until their event is sent (internal/eventq): what a busy loop has not read must fit.
     ("grpc.http2.lookahead_bytes", 4 * 1024 * 1024),
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 10_000),
     ("grpc.max_reconnect_backoff_ms", 1000),
 ]
-# What upstream's metrics call them, where it is not the step's own name (kuberuntime/instrumented_services.go).
+# Names in upstream's metrics, where they differ from the step (kuberuntime/instrumented_services.go).
 _OPERATIONS = {
     "list sandboxes": "list_podsandbox",
     "sandbox status": "podsandbox_status",
@@ -60,7 +60,7 @@ _UNAVAILABLE = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, 
 
 
 class Cri:
-    """agent.runtime.model.RuntimeService and Images in one. Make it inside the running loop; end it with close().
+    """RuntimeService and ImageService (runtime/model.py). Create it inside the running loop; end it with close().
 
     `operation(kind)` is entered around each call, for metrics.
     """
@@ -74,8 +74,8 @@ class Cri:
         self._starts = KeptStarts(self._endpoint, _OPTIONS)
 
     async def keep_starts(self) -> None:
-        """Until cancelled: starts of containers go a way on which they come to their end even if this process is
-        killed, or closes this while they are under way."""
+        """Until cancelled: containers are started over a connection on which the calls finish even if this process is
+        killed or closes this client meanwhile."""
         await self._starts.run()
 
     async def close(self) -> None:
@@ -116,11 +116,13 @@ class Cri:
 
     async def stop_sandbox(self, sandbox_id: str) -> None:
         request = pb.StopPodSandboxRequest(pod_sandbox_id=sandbox_id)
-        await self._gone_is_fine("stop sandbox", sandbox_id, self._runtime.StopPodSandbox(request, timeout=_LIMIT))
+        await self._ignore_not_found("stop sandbox", sandbox_id, self._runtime.StopPodSandbox(request, timeout=_LIMIT))
 
     async def remove_sandbox(self, sandbox_id: str) -> None:
         request = pb.RemovePodSandboxRequest(pod_sandbox_id=sandbox_id)
-        await self._gone_is_fine("remove sandbox", sandbox_id, self._runtime.RemovePodSandbox(request, timeout=_LIMIT))
+        await self._ignore_not_found(
+            "remove sandbox", sandbox_id, self._runtime.RemovePodSandbox(request, timeout=_LIMIT)
+        )
 
     async def create_container(self, sandbox_id: str, config: Json, sandbox_config: Json) -> str:
         name = f"{_pod_of(sandbox_config)}[{config['metadata']['name']}]"
@@ -140,17 +142,17 @@ class Cri:
         request = pb.StartContainerRequest(container_id=container_id)
         stub = self._starts.stub
         call = (stub or self._runtime).StartContainer(request, timeout=_LIMIT)
-        await self._ask("start container", container_id, self._starts.to_its_end(call) if stub else call)
+        await self._ask("start container", container_id, self._starts.finish(call) if stub else call)
 
     async def stop_container(self, container_id: str, grace_seconds: int) -> None:
         request = pb.StopContainerRequest(container_id=container_id, timeout=grace_seconds)
         call = self._runtime.StopContainer(request, timeout=grace_seconds + _LIMIT)
-        await self._gone_is_fine("stop container", container_id, call)
+        await self._ignore_not_found("stop container", container_id, call)
 
     async def remove_container(self, container_id: str) -> None:
         request = pb.RemoveContainerRequest(container_id=container_id)
         call = self._runtime.RemoveContainer(request, timeout=_LIMIT)
-        await self._gone_is_fine("remove container", container_id, call)
+        await self._ignore_not_found("remove container", container_id, call)
 
     async def update_resources(self, container_id: str, linux: Json) -> None:
         kind = pb.UpdateContainerResourcesRequest
@@ -159,7 +161,7 @@ class Cri:
         await self._ask("update resources", container_id, call)
 
     async def update_sandbox(self, sandbox_id: str, overhead: Json, resources: Json) -> None:
-        """Tell the runtime what the pod as a whole may use from now on. A runtime without the call is fine."""
+        """Set what the pod as a whole may use from now on. A runtime without the call is fine."""
         request = convert.build(
             pb.UpdatePodSandboxResourcesRequest,
             "update sandbox",
@@ -178,7 +180,7 @@ class Cri:
 
     async def exec_sync(self, container_id: str, argv: list[str], timeout: float) -> ExecResult:
         """Run `argv`; `timeout` in seconds, 0: none. A command out of time raises CriError, code DEADLINE_EXCEEDED."""
-        # CRI counts whole seconds; a part of one must not become "no limit".
+        # CRI counts whole seconds; a fraction must not become 0, which means no limit.
         seconds = max(1, round(timeout)) if timeout > 0 else 0
         request = convert.build(
             pb.ExecSyncRequest, "exec", container_id, container_id=container_id, cmd=argv, timeout=seconds
@@ -264,7 +266,7 @@ class Cri:
 
     async def remove_image(self, reference: str) -> None:
         request = pb.RemoveImageRequest(image={"image": reference})
-        await self._gone_is_fine("remove image", reference, self._images.RemoveImage(request, timeout=_LIMIT))
+        await self._ignore_not_found("remove image", reference, self._images.RemoveImage(request, timeout=_LIMIT))
 
     async def image_fs_info(self) -> list[Json]:
         call = self._images.ImageFsInfo(pb.ImageFsInfoRequest(), timeout=_LIMIT)
@@ -278,7 +280,7 @@ class Cri:
             except grpc.aio.AioRpcError as error:
                 raise self._translated(step, obj, error) from error
 
-    async def _gone_is_fine(self, step: str, obj: str, call: Awaitable[Any]) -> None:
+    async def _ignore_not_found(self, step: str, obj: str, call: Awaitable[Any]) -> None:
         try:
             await self._ask(step, obj, call)
         except CriNotFound:

@@ -1,15 +1,15 @@
-"""A connection on which containers are started, and which outlives the agent by some seconds.
+"""A connection over which containers are started, and which stays open for some seconds after the agent has ended.
 
-When a caller's connection ends, containerd cancels what it asked for: a container whose start is cut has failed
-(StartError) and its process, if it was there already, is killed (internal/cri/server/container_start.go). So a SIGKILL
-of the agent would cost containers a restart. A descriptor that another process has as well stays open: a keeper, one
-`sh` that waits for the agent's end, holds this connection until the calls on it have come to their end.
+When a caller's connection ends, containerd cancels its calls: a container whose start is cancelled has failed
+(StartError), and its process, if it exists already, is killed (internal/cri/server/container_start.go). A SIGKILL of
+the agent would thus cost containers a restart. A descriptor that another process has too stays open: a keeper, one `sh`
+that waits for the agent's end, holds this connection until the calls on it are finished.
 
 An agent that stops while a start is under way leaves the connection as a killed one would: gRPC cancels its calls and
-shuts the socket down when a channel is closed, so the channel is given another socket before.
+shuts the socket down when a channel is closed, so the channel gets another socket before that.
 
-Only starts go this way. An event stream that nobody reads would hold up every event of the runtime
-(internal/eventq publishes to one subscriber after the other, blocking).
+Only starts use it. An event stream that nobody reads would block every event of the runtime (internal/eventq publishes
+to one subscriber after the other).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _OWN_CONNECTION = ("grpc.use_local_subchannel_pool", 1)
 
 
 class KeptStarts:
-    """`stub` is a RuntimeService on the kept connection, None while there is none: then any other serves as well."""
+    """`stub` is a RuntimeService on the kept connection, None while there is none: then use any other."""
 
     def __init__(self, endpoint: str, options: list[tuple[str, int]]) -> None:
         self._endpoint, self._options = endpoint, [*options, _OWN_CONNECTION]
@@ -52,7 +52,7 @@ class KeptStarts:
         self.stub: Any = None
 
     async def run(self) -> None:
-        """Until cancelled: have such a connection, and a new one when the runtime has gone and come back."""
+        """Until cancelled: keep such a connection, and open a new one when the runtime has restarted."""
         if not self._endpoint.startswith("unix:"):
             return await asyncio.Event().wait()  # type: ignore[return-value]
         pause = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
@@ -69,15 +69,15 @@ class KeptStarts:
         finally:
             self.stub = None
 
-    async def to_its_end(self, call: Awaitable[Any]) -> Any:
-        """The answer to a call of `stub`. Cancelled, this leaves the call under way."""
+    async def finish(self, call: Awaitable[Any]) -> Any:
+        """The answer to a call of `stub`. When this is cancelled, the call goes on."""
         answer = asyncio.ensure_future(_answer(call))
         self._under_way.add(answer)
         answer.add_done_callback(self._under_way.discard)
         return await asyncio.shield(answer)
 
     async def close(self) -> None:
-        """End the connection; with calls under way only for this process: the keeper still has it."""
+        """Close the connection. With calls under way, close it only in this process: the keeper still holds it."""
         self._closed.set()
         if self._under_way:
             self._leave()
@@ -85,12 +85,12 @@ class KeptStarts:
 
     async def _once(self, path: str) -> None:
         """Until the connection is lost. Raises TimeoutError, OSError or CommandError when it cannot be kept."""
-        before = await asyncio.to_thread(_connections, path)
+        before = await asyncio.to_thread(connections_to, path)
         self._channel = channel = grpc.aio.insecure_channel(self._endpoint, options=self._options)
         async with asyncio.timeout(_DIAL_LIMIT):
             while (state := channel.get_state(try_to_connect=True)) is not grpc.ChannelConnectivity.READY:
                 await channel.wait_for_state_change(state)
-        ours = await asyncio.to_thread(_connections, path) - before
+        ours = await asyncio.to_thread(connections_to, path) - before
         if len(ours) != 1:
             raise Temporary(f"{len(ours)} new connections", obj=path, step="find the connection for starts")
         self._ours = next(iter(ours))
@@ -100,7 +100,7 @@ class KeptStarts:
 
     def _leave(self) -> None:
         try:
-            still_ours = self._keeper is not None and self._ours in _connections(self._path)
+            still_ours = self._keeper is not None and self._ours in connections_to(self._path)
         except OSError:
             still_ours = False  # no socket there any more: the runtime has gone, and the calls with it
         if self._keeper is None or not still_ours:
@@ -125,8 +125,8 @@ async def _answer(call: Awaitable[Any]) -> Any:
     return await call
 
 
-def _connections(path: str) -> set[tuple[int, int]]:
-    """(descriptor, inode) of each connection of this process to the socket at `path`."""
+def connections_to(path: str) -> set[tuple[int, int]]:
+    """(descriptor, inode) of each connection of this process to the unix socket at `path`."""
     there, found = os.stat(path), set[tuple[int, int]]()
     for name in os.listdir("/proc/self/fd"):
         try:

@@ -1,0 +1,1 @@
+"""Views of pods, the relist and the state of the runtime."""

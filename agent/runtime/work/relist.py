@@ -1,7 +1,7 @@
-"""The views of all pods, kept fresh: CRI lists are the truth, events only say where to look.
+"""Keeps the views of all pods fresh: CRI lists are the truth, events only say which pod to list (pkg/kubelet/pleg).
 
-A step of a pod's worker looks at what it made, stopped or removed (runtime/work/views.py); an event about a pod
-is a reason to look at all of it; all pods together are looked at every so often (the audit).
+A step of a pod's worker refreshes what it created, stopped or removed (runtime/work/views.py); an event about a pod
+refreshes all of it; all pods together are listed at intervals (the audit; upstream: relist).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 AUDIT_INTERVAL = 10.0  # seconds, with an event stream
 _BLIND_INTERVAL = 1.0  # seconds, without one
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0  # seconds
-_SIGHTS_AT_ONCE = 8
+_REFRESHES_AT_ONCE = 8
 
 
 class Observer(Views):
@@ -46,7 +46,7 @@ class Observer(Views):
         self.last_error = ""
 
     def hint(self, uid: str, ended: ContainerState | None = None) -> None:
-        """Something may have happened to this pod: look soon, without waiting here. `ended`: nothing but this end."""
+        """Something may have happened to this pod: refresh it soon. `ended`: only this container's exit."""
         if uid and uid not in self._hinted:
             self._hinted[uid] = []
             self._hints.put_nowait(uid)
@@ -55,7 +55,7 @@ class Observer(Views):
 
     @contextlib.contextmanager
     def acting(self, uid: str, target: str = "") -> Iterator[None]:
-        """A step acts on the pod, and will look itself when it is done: events of what it does need no other look.
+        """A step acts on the pod and refreshes it itself when it is done: its own events need no other refresh.
         `target`: the container or sandbox that it stops."""
         self._acting[uid].append(target)
         try:
@@ -66,7 +66,7 @@ class Observer(Views):
                 del self._acting[uid]
 
     async def audit(self) -> None:
-        """Look at all pods at once. Raises CriError."""
+        """List and update all pods. Raises CriError."""
         began, at = self.begin(), self._clock.monotonic()
         sandboxes, containers = await asyncio.gather(self._runtime.list_sandboxes(), self._runtime.list_containers())
         by_uid: defaultdict[str, tuple[list[SandboxState], list[ContainerState]]] = defaultdict(lambda: ([], []))
@@ -74,7 +74,7 @@ class Observer(Views):
             by_uid[sandbox.uid][0].append(sandbox)
         for container in containers:
             by_uid[container.uid][1].append(container)
-        limit = asyncio.Semaphore(_SIGHTS_AT_ONCE)
+        limit = asyncio.Semaphore(_REFRESHES_AT_ONCE)
         uids = set(by_uid) | set(self._pods)
         await asyncio.gather(*(self.settle(uid, by_uid.get(uid), began, limit) for uid in uids if uid))
         self.last_audit = self._clock.monotonic()
@@ -82,7 +82,7 @@ class Observer(Views):
         self.audited.set()
 
     async def run_audits(self) -> None:
-        """Until cancelled: the periodic look at everything, and one at once whenever the stream of events broke."""
+        """Until cancelled: audit at intervals, and at once whenever the stream of events broke."""
         pause = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         while True:
             try:
@@ -96,7 +96,7 @@ class Observer(Views):
             await self._rest(wait)
 
     async def run_events(self) -> None:
-        """Until cancelled: follow the runtime's events; every one is a hint and nothing more."""
+        """Until cancelled: follow the runtime's events; each is only a hint."""
         pause = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         while True:
             try:
@@ -116,20 +116,20 @@ class Observer(Views):
             await self._clock.sleep(pause.next())
 
     async def run_hints(self) -> None:
-        """Until cancelled: look at the pods that were hinted at, a few at a time."""
+        """Until cancelled: refresh the pods with hints, a few at a time."""
         async with asyncio.TaskGroup() as group:
-            for _ in range(_SIGHTS_AT_ONCE):
+            for _ in range(_REFRESHES_AT_ONCE):
                 group.create_task(self._follow_hints())
 
     async def _follow_hints(self) -> None:
         while True:
             uid = await self._hints.get()
-            told = self._hinted.pop(uid)
+            ended = self._hinted.pop(uid)
             try:
-                if not await self.take(uid, told):
+                if not await self.take(uid, ended):
                     await self.refresh(uid)
             except CriError as error:
-                log.warning("pod %s: %s; the next audit looks again", uid, error)
+                log.warning("pod %s: %s; the next audit lists it again", uid, error)
                 self._audit_now.set()
 
     async def _rest(self, seconds: float) -> None:
@@ -140,7 +140,7 @@ class Observer(Views):
 
     def _failed(self, message: str) -> None:
         if message != self.last_error:
-            log.warning("looking at the runtime failed: %s", message)
+            log.warning("the pods of the runtime cannot be listed: %s", message)
         self.last_error = message
 
     def _well(self) -> None:

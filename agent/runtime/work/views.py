@@ -1,7 +1,7 @@
-"""The runtime's view of each pod: how it is looked at, and how the newest look is told from an older one.
+"""The newest view of each pod in the runtime, and how it is refreshed without ever going back to an older one.
 
-Details (exit codes, addresses) are asked for only when an id or a state is new. Looks at one
-pod never overtake each other, and a list never puts an older view in the place of a newer one.
+Details (exit codes, addresses) are asked for only when an id or a state is new. Refreshes of one pod run one after the
+other, and a list never replaces a newer view.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class Views:
         self._on_seen: list[OnSeen] = []
         self._pods: dict[str, ObservedPod] = {}
         self._sequence = 0
-        self._looked: dict[str, int] = {}  # when the newest look at all of a pod began
-        self._changed: dict[str, int] = {}  # and the newest one at all or a part of it
+        self._refreshed: dict[str, int] = {}  # when the newest refresh of a whole pod began
+        self._changed: dict[str, int] = {}  # when the newest refresh of a pod or a part of it began
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def follow(self, on_seen: OnSeen) -> None:
@@ -37,29 +37,29 @@ class Views:
         self._on_seen.append(on_seen)
 
     def seen(self, uid: str) -> ObservedPod:
-        """The newest view; an empty one of a pod that the runtime does not know."""
+        """The newest view; an empty one for a pod that the runtime does not know."""
         return self._pods.get(uid) or ObservedPod(uid)
 
     def uids(self) -> frozenset[str]:
-        """Every pod of which the runtime has anything."""
+        """Every pod that the runtime has a sandbox or container of."""
         return frozenset(self._pods)
 
     async def refresh(self, uid: str) -> ObservedPod:
-        """Look at one pod now; a look that began after this call serves as well. Raises CriError."""
+        """Refresh one pod now; another refresh that begins after this call serves as well. Raises CriError."""
         arrived = self._sequence
         async with self._turn(uid):
-            if self._looked.get(uid, 0) > arrived:
+            if self._refreshed.get(uid, 0) > arrived:
                 return self.seen(uid)
-            return await self._look(uid)
+            return await self._refresh(uid)
 
     async def reinspect(self, uid: str) -> ObservedPod:
-        """Look at one pod now, at what its containers were given too: no event tells of that. Raises CriError."""
+        """Refresh one pod now, with the resources of its containers, which no event reports. Raises CriError."""
         async with self._turn(uid):
-            return await self._look(uid, afresh=True)
+            return await self._refresh(uid, afresh=True)
 
-    async def look_at(self, uid: str, *, sandbox: str = "", container: str = "") -> None:
-        """Look at one sandbox, or at one container (with `sandbox` the one that it is in, where it is new): a step has
-        made it or ended it, and has done nothing else. Raises CriError."""
+    async def refresh_one(self, uid: str, *, sandbox: str = "", container: str = "") -> None:
+        """Refresh one sandbox, or one container (in `sandbox`, where it is new), because a step has created or stopped
+        it and has done nothing else. Raises CriError."""
         async with self._turn(uid):
             began = self.begin()
             if container:
@@ -69,37 +69,37 @@ class Views:
             else:
                 self._put(uid, began, sandbox, await self._sandbox_now(sandbox))
 
-    async def removed(self, uid: str, gone: str) -> None:
-        """The runtime has said that this sandbox or container is there no more."""
+    async def removed(self, uid: str, target: str) -> None:
+        """The runtime has removed this sandbox or container."""
         async with self._turn(uid):
-            self._put(uid, self.begin(), gone, None)
+            self._put(uid, self.begin(), target, None)
 
-    async def take(self, uid: str, told: list[ContainerState | None]) -> bool:
-        """Take ends as they were told; False when something else was told too, or of containers that nobody saw run."""
+    async def take(self, uid: str, reported: list[ContainerState | None]) -> bool:
+        """Store exits as events reported them; False if they reported anything else (None) or an unknown container."""
         async with self._turn(uid):
             known = {one.id: one for one in self.seen(uid).containers}
             ran = {one.id for one in known.values() if one.state in (RunState.RUNNING, RunState.EXITED)}
-            ended = {one.id: one for one in told if one is not None}
-            if None in told or not ended.keys() <= ran:
+            ended = {one.id: one for one in reported if one is not None}
+            if None in reported or not ended.keys() <= ran:
                 return False
             for name, one in ended.items():
                 if known[name].state is RunState.RUNNING:
-                    full = await self._with_words(replace(one, sandbox_id=known[name].sandbox_id))
+                    full = await self._with_message(replace(one, sandbox_id=known[name].sandbox_id))
                     self._put(uid, self.begin(), name, full)
             return True
 
     def begin(self) -> int:
-        """The number of a look that begins now."""
+        """The number of a refresh that begins now."""
         self._sequence += 1
         return self._sequence
 
     @contextlib.asynccontextmanager
     async def _turn(self, uid: str) -> AsyncIterator[None]:
-        lock = self._locks.setdefault(uid, asyncio.Lock())  # gone with the last who waits for it
+        lock = self._locks.setdefault(uid, asyncio.Lock())  # removed with the last task that waits for it
         async with lock:
             yield
 
-    async def _look(self, uid: str, *, afresh: bool = False) -> ObservedPod:
+    async def _refresh(self, uid: str, *, afresh: bool = False) -> ObservedPod:
         began = self.begin()
         sandboxes, containers = await asyncio.gather(
             self._runtime.list_sandboxes(uid), self._runtime.list_containers(uid)
@@ -115,7 +115,7 @@ class Views:
         began: int,
         limit: asyncio.Semaphore,
     ) -> None:
-        """Bring the view up to what a list that `began` then `found`; details are asked for within `limit`."""
+        """Update the view with what a list that `began` then has `found`; `limit` bounds the calls for details."""
         if self._changed.get(uid, 0) > began:
             return
         sandboxes, containers = found or ([], [])
@@ -172,16 +172,16 @@ class Views:
             full = await self._runtime.container_status(container_id)
         except CriNotFound:
             return None
-        return await self._with_words(replace(full, sandbox_id=sandbox_id))
+        return await self._with_message(replace(full, sandbox_id=sandbox_id))
 
-    async def _with_words(self, one: ContainerState) -> ContainerState:
+    async def _with_message(self, one: ContainerState) -> ContainerState:
         if one.state is not RunState.EXITED:
             return one
-        words = await self._files.termination_message(one)
-        return replace(one, message=": ".join(part for part in (one.message, words) if part))
+        text = await self._files.termination_message(one)
+        return replace(one, message=": ".join(part for part in (one.message, text) if part))
 
     def _put(self, uid: str, began: int, what: str, found: SandboxState | ContainerState | None) -> None:
-        """In the place of what is known of the sandbox or container `what`; None: it is gone."""
+        """Replace the sandbox or container `what`; None: it was removed."""
         known = self.seen(uid)
         boxes = [one for one in known.sandboxes if one.id != what]
         containers = [one for one in known.containers if one.id != what]
@@ -194,12 +194,12 @@ class Views:
     def _store(self, view: ObservedPod, began: int, *, whole: bool = False) -> None:
         self._changed[view.uid] = began
         if whole:
-            self._looked[view.uid] = began
+            self._refreshed[view.uid] = began
         before = self._pods.get(view.uid)
         if view.sandboxes or view.containers:
             self._pods[view.uid] = view
         else:
-            for one in (self._pods, self._looked, self._changed):
+            for one in (self._pods, self._refreshed, self._changed):
                 one.pop(view.uid, None)
         if view != (before or ObservedPod(view.uid)):
             for on_seen in self._on_seen:

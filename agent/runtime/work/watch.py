@@ -1,4 +1,4 @@
-"""How the container runtime is, for the Node's status and for whoever may not start without it."""
+"""Whether the container runtime is ready, for the Node's status and for what may not start without it."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _UNREADY_POLL = 0.25
 
 
 class RuntimeWatch:
-    """`facts`: the newest answer; `answered` is set after the first. `limit`: seconds that one may take.
+    """`facts`: the newest answer; `answered` is set after the first one. `limit`: seconds that an answer may take.
 
-    `changed()` is called when the answer is another one.
+    `changed()` is called when the answer differs from the one before.
     """
 
     def __init__(self, runtime: RuntimeService, clock: Clock, limit: float, changed: Callable[[], None]) -> None:
@@ -31,7 +31,7 @@ class RuntimeWatch:
         self._last: float | None = None
 
     async def run(self) -> None:
-        """Until cancelled: ask, often while it is not ready."""
+        """Until cancelled: ask every 5 s, four times a second while it is not ready (CRI has no event for that)."""
         while True:
             fresh = await self._ask()
             if fresh != self.facts:
@@ -44,7 +44,7 @@ class RuntimeWatch:
     async def _ask(self) -> RuntimeFacts:
         now = self._clock.monotonic()
         try:
-            # A runtime that hangs takes calls and never ends them: without a limit nobody would hear of it for minutes.
+            # A runtime that hangs accepts calls and never answers: without a limit that would go unnoticed for minutes.
             async with asyncio.timeout(self._limit):
                 status = await self._runtime.status()
                 self._version = self._version or await self._runtime.version()

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
-from agent.common.model.errors import UpgradeFailed
+from agent.server.model import UpgradeFailed
 
 log = logging.getLogger(__name__)
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
-from agent.common.model.errors import UpgradeFailed
 from agent.common.model.pods import Pod, RunState, SandboxState
+from agent.server.model import UpgradeFailed
 from agent.server.plan import authz
 from agent.server.work.dependencies import ServerDeps
 from agent.server.work.responses import Refused, find_pod, of_error

@@ -1,7 +1,7 @@
-"""The defaults that the API server would have put into a Pod (pkg/apis/core/v1/defaults.go).
+"""The defaults that the API server puts into a Pod (pkg/apis/core/v1/defaults.go).
 
-The API server never sees a static pod's spec before it runs. Its mirror pod is made from what is
-here, so that both say the same. Pod-level resources: pkg/api/pod, defaultHugePagePodLimits and defaultPodRequests.
+The API server does not see a static pod before it runs. Its mirror pod is made from the completed spec, so that both
+are the same. Pod-level resources: pkg/api/pod, defaultHugePagePodLimits and defaultPodRequests.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _TOKEN_LIFE = 3600  # seconds
 
 
 def defaulted(raw: Json) -> Json:
-    """A copy of a Pod, of checked types, with everything filled in that a client may leave out."""
+    """A copy of a Pod, whose types have been checked, with everything filled in that a client may leave out."""
     pod = copy.deepcopy(raw)
     spec = pod["spec"]
     _fill(spec, {"dnsPolicy": "ClusterFirst", "restartPolicy": "Always", "schedulerName": "default-scheduler"})
@@ -109,7 +109,7 @@ def _requests(container: Json, host_network: bool) -> None:
 
 
 def _pod_requests(raw: Json) -> None:
-    """Requests of the whole pod: what the containers ask for, or what limits the pod has, where only limits are set."""
+    """Where a pod has only limits of its own, its requests: those of the containers, or else the limits."""
     stated = raw["spec"].get("resources") or {}
     limits = stated.get("limits")
     if not limits:
@@ -125,14 +125,14 @@ def _pod_requests(raw: Json) -> None:
 
 
 def _fill(holder: Json, given: Json) -> None:
-    """Fields of which the API cannot tell the zero value from none."""
+    """Fields whose zero value means the same to the API as no value."""
     for name, value in given.items():
         if not holder.get(name):
             holder[name] = value
 
 
 def _add(holder: Json, given: Json) -> None:
-    """Fields whose zero value means something."""
+    """Fields whose zero value is a value."""
     for name, value in given.items():
         if holder.get(name) is None:
             holder[name] = value

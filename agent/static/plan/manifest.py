@@ -1,8 +1,8 @@
-"""Bytes of a manifest to the pods that they ask for (pkg/kubelet/config/common.go).
+"""From the bytes of a manifest to its pods (pkg/kubelet/config/common.go).
 
-A file holds one Pod, a URL one Pod or a PodList. The pod gets the node's name behind its own, a UID
-that is a hash of what was written and where (a manifest changed is another pod; a manifest
-rewritten with the same content is the same), and the annotations by which all parts know it.
+A file holds one Pod, a URL one Pod or a PodList. The node's name is appended to the pod's. Its UID is a hash of the
+manifest's content and place, so that a changed manifest is another pod and a rewritten one is the same. Annotations
+mark it as a static pod.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ import yaml
 
 from agent.common.model import labels
 from agent.common.model.pods import Json, Pod
-from agent.static.plan import rules, shapes
+from agent.static.plan import schema, validation
 from agent.static.plan.defaults import defaulted
 from nodelib.errors import Invalid
 
 LARGEST = 10 << 20  # bytes, as upstream
 _MOST_NODES = 200_000  # aliases can make a small file explode
 _DEEPEST = 64
-_ACTION = "Correct it: it is read again as soon as it changes; until then what ran from it runs on."
+_ACTION = "Correct it: it is read again as soon as it changes; until then its pod keeps running as before."
 _TOLERATION = {"operator": "Exists", "effect": "NoExecute"}
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a manifest was read. `source`: "file" or "http"; `place`: the path or the URL."""
+    """Where a manifest comes from. `source`: "file" or "http"; `place`: the path or the URL."""
 
     source: str
     place: str
@@ -40,7 +40,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The pods of one manifest, and what its author should know although they run."""
+    """The pods of one manifest, and warnings for its author."""
 
     pods: tuple[Pod, ...]
     warnings: tuple[str, ...] = ()
@@ -51,7 +51,7 @@ _INT, _TIMESTAMP = "tag:yaml.org,2002:int", "tag:yaml.org,2002:timestamp"
 
 
 class _Loader(yaml.SafeLoader):
-    """As sigs.k8s.io/yaml reads: a date stays the text it is, and so does 12:30."""
+    """Reads scalars as sigs.k8s.io/yaml does: a date or 12:30 stays text."""
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -61,7 +61,7 @@ _Loader.yaml_implicit_resolvers = {
 
 
 def decode(data: bytes, origin: Origin, now: str) -> Manifest:
-    """`now` (RFC 3339) is when the node first saw it. Raises Invalid, which names the place and every fault."""
+    """`now` (RFC 3339): when the node read it. Raises Invalid, which names the place and every error."""
     if len(data) > LARGEST:
         raise _refusal(origin, [f"it is larger than {LARGEST >> 20} MiB"])
     documents = _documents(data, origin)
@@ -72,12 +72,12 @@ def decode(data: bytes, origin: Origin, now: str) -> Manifest:
         warnings.append(f"{origin.place} has {len(documents)} documents: only the first one is read")
     pods = []
     for raw in _items(documents[0], origin):
-        found = list(shapes.problems(raw))
+        found = list(schema.problems(raw))
         if found:
             raise _refusal(origin, found)
         pod = _static_pod(raw, origin, now)
         _check(pod, origin)
-        warning = rules.priority_warning(pod)
+        warning = validation.priority_warning(pod)
         if warning:
             warnings.append(f"{origin.place}: pod {pod.full_name} {warning}")
         pods.append(pod)
@@ -106,10 +106,10 @@ class _Budget:
 
 
 def _plain(value: Any, budget: _Budget, depth: int = 0) -> Any:
-    """What JSON can say of it; raises ValueError for what it cannot."""
+    """The value as JSON has it; raises ValueError for what JSON does not have."""
     budget.spend(depth)
     if isinstance(value, dict):
-        # null: as if it were not there, as Go's decoder has it
+        # null counts as absent, as in Go's decoder
         given = {key: item for key, item in value.items() if item is not None}
         return {_key(key): _plain(item, budget, depth + 1) for key, item in given.items()}
     if isinstance(value, list):
@@ -139,7 +139,7 @@ def _items(document: Any, origin: Origin) -> list[Json]:
             return items
         raise _refusal(origin, ["items: must be a list of Pods"])
     wanted = "one v1 Pod or one v1 PodList" if origin.source == "http" else "one v1 Pod"
-    raise _refusal(origin, [f"it is {version!r} {kind!r}; what is run from here is {wanted}"])
+    raise _refusal(origin, [f"it is {version!r} {kind!r}; only {wanted} can be run from here"])
 
 
 def _static_pod(raw: Json, origin: Origin, now: str) -> Pod:
@@ -167,15 +167,15 @@ def _static_pod(raw: Json, origin: Origin, now: str) -> Pod:
 
 
 def _hash(raw: Json, origin: Origin) -> str:
-    """Before defaults: an agent with other defaults must not take a running pod for another one."""
+    """Of the manifest without defaults: an agent with other defaults must get the same UID for a running pod."""
     stated = {key: value for key, value in raw.items() if key != "status"}
-    said = json.dumps([stated, origin.source, origin.place, origin.node_name], sort_keys=True)
-    return hashlib.blake2b(said.encode(), digest_size=16).hexdigest()
+    text = json.dumps([stated, origin.source, origin.place, origin.node_name], sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def _check(pod: Pod, origin: Origin) -> None:
-    found = list(rules.problems(pod))
-    reference = "" if found else rules.api_reference(pod)
+    found = list(validation.problems(pod))
+    reference = "" if found else validation.api_reference(pod)
     if reference:
         found.append(f"static pods may not reference {reference}")
     if found:

@@ -1,0 +1,1 @@
+"""Follows the manifests, hands their pods over, and keeps the mirror pods."""

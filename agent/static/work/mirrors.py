@@ -1,4 +1,4 @@
-"""Keeps the mirror pods in the API as the static pods of this node are."""
+"""Keeps one mirror pod in the API for each static pod of this node (pkg/kubelet/pod/mirror_client.go)."""
 
 from __future__ import annotations
 
@@ -31,35 +31,35 @@ class MirrorApi(Protocol):
 
 
 class StaticView(Protocol):
-    """static/work/registry.py StaticPods."""
+    """static/work/static_pods.py StaticPods."""
 
     def wanted(self) -> dict[str, Pod]: ...
 
-    def dying(self) -> frozenset[str]: ...
+    def terminating(self) -> frozenset[str]: ...
 
     def follow(self, on_change: Callable[[], None]) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class MirrorHooks:
-    """`node_uid()`: "" while there is no Node; no mirror is made then. `all_known()`: every pod of this node has been
-    told. `changed(uid)`: the mirror of this static pod is another one; `forget(uid)`: a mirror is no more.
+    """`node_uid()`: "" while there is no Node, and then no mirror is created. `all_known()`: every source has listed
+    its pods. `changed(uid)`: the mirror of this static pod has changed; `removed(uid)`: this mirror is gone.
     """
 
     node_uid: Callable[[], str]
     all_known: Callable[[], bool]
     changed: Callable[[str], None]
-    forget: Callable[[str], None]
+    removed: Callable[[str], None]
 
 
 class MirrorPods:
-    """The mirror pods of this node as the API shows them, by full name. Made before what asks for them."""
+    """The mirror pods of this node as the API shows them, by full name. Created before what asks for them."""
 
     def __init__(self) -> None:
         self.shown: dict[str, Pod] = {}
 
     def of(self, pod: Pod) -> Pod | None:
-        """The mirror pod that shows this static pod."""
+        """The mirror pod of this static pod, if the API has one."""
         mirror = self.shown.get(pod.full_name)
         return mirror if mirror is not None and not mirror.is_deleted and plan.mirrors(mirror, pod) else None
 
@@ -86,11 +86,11 @@ class MirrorKeeper:
         static.follow(self.poke)
 
     def on_pod(self, change: str, raw: Json, old: Json | None) -> None:
-        """A change of the API watch that concerns a mirror pod."""
+        """A change of a mirror pod in the API watch."""
         mirror = Pod(raw)
         known = self._shown.get(mirror.full_name)
         if known is not None and (change == "DELETED" or known.uid != mirror.uid):
-            self._hooks.forget(known.uid)
+            self._hooks.removed(known.uid)
         if change == "DELETED":
             if known is not None and known.uid == mirror.uid:
                 del self._shown[mirror.full_name]
@@ -102,12 +102,12 @@ class MirrorKeeper:
         self.poke()
 
     def api_synced(self) -> None:
-        """The API has told all pods of this node: a mirror that is not known does not exist."""
+        """The API has listed all pods of this node: a mirror that was not among them does not exist."""
         self._synced = True
         self.poke()
 
     def poke(self) -> None:
-        """What is wanted or shown has changed."""
+        """The static pods or their mirrors have changed."""
         self._runner.poke()
 
     async def run(self) -> None:
@@ -115,7 +115,7 @@ class MirrorKeeper:
         await self._runner.run()
 
     def translate(self, uid: str) -> str:
-        """A mirror pod's UID to that of the static pod that it shows; any other as it is."""
+        """The static pod's UID for the UID of its mirror pod; any other UID unchanged."""
         for name, mirror in self._shown.items():
             pod = self._static.wanted().get(name)
             if mirror.uid == uid and pod is not None:
@@ -123,11 +123,13 @@ class MirrorKeeper:
         return uid
 
     async def sync(self) -> None:
-        """Make and delete what has to be; one that fails holds up no other. Raises Temporary to be called again."""
+        """Create and delete what differs; a failure does not stop the others. Raises Temporary to be called again."""
         if not self._synced or not self._hooks.node_uid():
             return
         wanted = self._static.wanted()
-        todo = list(plan.steps(wanted, dict(self._shown), self._static.dying(), all_known=self._hooks.all_known()))
+        todo = list(
+            plan.steps(wanted, dict(self._shown), self._static.terminating(), all_known=self._hooks.all_known())
+        )
         failed = ""
         for step in todo:
             try:
@@ -151,11 +153,11 @@ class MirrorKeeper:
             self.on_pod("ADDED", created, None)
 
     def _failed(self, step: MirrorStep, error: NodewrightError) -> str:
-        """Tell it once; "" when it is for the watch to tell more."""
+        """The error in words. A failed creation makes an Event, but not the same one twice."""
         if isinstance(step, DeleteMirror):
             return str(error)
         if isinstance(error, ApiError) and error.is_already_exists:
-            # The watch has not told of it yet, or it is no mirror pod: somebody else's has the name.
+            # The watch is late, or the name belongs to a pod that is not a mirror.
             error = ApiError(error.code, error.reason, "a pod of that name is there already", obj=error.obj)
         text = f"mirror pod of {step.pod.full_name} is not created: {error}"
         if isinstance(step, CreateMirror) and self._refused.get(step.pod.uid) != text:

@@ -1,8 +1,8 @@
 """The two sources of static pods: a directory (or file) of manifests, and a URL.
 
-Level-triggered: everything is looked at after any change and every fileCheckFrequency. A manifest
-that cannot be used is told once, with its file and cause; what ran from it runs on until it can be
-read again or is removed (upstream ends such a pod at its next periodic read).
+Level-triggered: everything is read after any change and every fileCheckFrequency. A manifest that cannot be used is
+reported once, with its file and cause; its pod keeps running until the manifest can be read again or is removed
+(upstream ends such a pod at its next periodic read).
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Protocol
 from agent.common.model.pods import Pod
 from agent.static.model import ManifestFile
 from agent.static.plan.manifest import Manifest, Origin, decode
-from agent.static.work.registry import StaticPods
+from agent.static.work.static_pods import StaticPods
 from nodelib.clock import Clock
 from nodelib.errors import Invalid, NodewrightError
 from nodelib.kube.times import format_rfc3339
 
 
 class Folder(Protocol):
-    """static/edge.py ManifestFolder."""
+    """static/edge/manifests.py ManifestFolder."""
 
     @property
     def path(self) -> str: ...
@@ -31,7 +31,7 @@ class Folder(Protocol):
 
 
 class Changes(Protocol):
-    """common/edge/folder_watch.py FolderWatch."""
+    """static/edge/folder_watch.py FolderWatch."""
 
     def renew(self) -> None: ...
 
@@ -39,7 +39,7 @@ class Changes(Protocol):
 
 
 class Url(Protocol):
-    """static/edge.py ManifestUrl."""
+    """static/edge/manifests.py ManifestUrl."""
 
     @property
     def url(self) -> str: ...
@@ -48,23 +48,23 @@ class Url(Protocol):
 
 
 class Complaints:
-    """Each complaint is told once while it lasts, its end as well. `tell(is_problem, text)`."""
+    """Each complaint is reported once while it lasts, and once when it is over, to `report(is_problem, text)`."""
 
-    def __init__(self, tell: Callable[[bool, str], None]) -> None:
-        self._tell = tell
+    def __init__(self, report: Callable[[bool, str], None]) -> None:
+        self._report = report
         self._open: dict[str, str] = {}
 
     def add(self, about: str, text: str, *, bad: bool = True) -> None:
         if self._open.get(about) != text:
             self._open[about] = text
-            self._tell(bad, text)
+            self._report(bad, text)
 
     def clear(self, about: str) -> None:
         if self._open.pop(about, None) is not None:
-            self._tell(False, f"manifest {about}: it is well again")
+            self._report(False, f"manifest {about}: it can be used again")
 
     def keep(self, abouts: Iterable[str]) -> None:
-        """Forget what was said of all others."""
+        """Drop the complaints about all others."""
         kept = set(abouts)
         self._open = {about: text for about, text in self._open.items() if about in kept}
 
@@ -98,11 +98,11 @@ class FileSource:
         deleted: frozenset[str] = frozenset()
         while True:
             self._changes.renew()
-            await self.look(deleted)
+            await self.refresh(deleted)
             deleted = await self._changes.wait(self._period)
 
-    async def look(self, deleted: frozenset[str] = frozenset()) -> None:
-        """Read everything afresh. `deleted`: names that were gone for a moment, so their pods begin anew."""
+    async def refresh(self, deleted: frozenset[str] = frozenset()) -> None:
+        """Read everything again. `deleted`: names that did not exist for a moment, so their pods start anew."""
         try:
             files = await self._folder.read()
         except NodewrightError as error:
@@ -110,25 +110,25 @@ class FileSource:
             return
         if files is None:
             # Normal before `kubeadm init` has written the first one.
-            text = f"static pod path {self._folder.path} is not there: nothing is run from it"
+            text = f"static pod path {self._folder.path} does not exist: no pods are run from it"
             self._complaints.add(self._folder.path, text, bad=False)
         else:
             self._complaints.clear(self._folder.path)
         before, self._known = self._known, {}
         for file in files or ():
-            self._known[file.path] = self._understood(file, before.get(file.path))
+            self._known[file.path] = self._decode(file, before.get(file.path))
         again = {path for path in self._known if path in before and os.path.basename(path) in deleted}
         if again:
             self._pods.replace("file", self._unique(path for path in self._known if path not in again))
         self._pods.replace("file", self._unique(self._known))
         self._complaints.keep([*self._known, self._folder.path])
 
-    def _understood(self, file: ManifestFile, before: _Read | None) -> _Read:
+    def _decode(self, file: ManifestFile, before: _Read | None) -> _Read:
         if before is not None and before.file is file:
             return before
         pods = before.pods if before is not None else ()
         if file.problem:
-            self._complaints.add(file.path, f"manifest {file.path}: {file.problem}: nothing is run from it")
+            self._complaints.add(file.path, f"manifest {file.path}: {file.problem}: no pod is run from it")
             return _Read(file, pods)
         try:
             found = _decoded(file.data, Origin("file", file.path, self._node_name), self._clock, pods)
@@ -141,7 +141,7 @@ class FileSource:
         return _Read(file, found.pods)
 
     def _unique(self, paths: Iterable[str]) -> list[Pod]:
-        """Of several manifests of one pod, the one that is run already, or else the first by name."""
+        """Of several manifests of one pod, the one that is running already, or else the first by name."""
         wanted = self._pods.wanted_by("file")
         found: dict[str, tuple[str, Pod]] = {}
         for path in paths:
@@ -153,7 +153,7 @@ class FileSource:
                 other = found[name][0]
                 runs = name in wanted and wanted[name].uid == pod.uid
                 used, left = (path, other) if runs else (other, path)
-                text = f"manifest {left}: pod {name} is in {used} too; it is run from there. Remove one of the two."
+                text = f"manifest {left}: pod {name} is also in {used}, from which it is run. Remove one of the two."
                 self._complaints.add(left, text)
                 if runs:
                     found[name] = path, pod
@@ -174,11 +174,11 @@ class UrlSource:
     async def run(self) -> None:
         """Until cancelled."""
         while True:
-            await self.look()
+            await self.refresh()
             await self._clock.sleep(self._period)
 
-    async def look(self) -> None:
-        """Ask once. An answer that cannot be used, or none, leaves what runs as it is."""
+    async def refresh(self) -> None:
+        """Request it once. No answer, or one that cannot be used, changes nothing."""
         try:
             data = await self._url.read()
             if data == self._data:
@@ -195,7 +195,7 @@ class UrlSource:
 
 
 def _decoded(data: bytes, origin: Origin, clock: Clock, before: tuple[Pod, ...]) -> Manifest:
-    """A pod that is the same as before stays the very same value. Raises Invalid."""
+    """A pod that is the same as before stays the identical value. Raises Invalid."""
     found = decode(data, origin, format_rfc3339(clock.now()))
     known = {pod.uid: pod for pod in before}
     return Manifest(tuple(known.get(pod.uid, pod) for pod in found.pods), found.warnings)

@@ -70,7 +70,7 @@ class Context:
         while True:
             try:
                 if sandbox or container:
-                    await observer.look_at(uid, sandbox=sandbox, container=container)
+                    await observer.refresh_one(uid, sandbox=sandbox, container=container)
                 else:
                     await (observer.reinspect(uid) if afresh else observer.refresh(uid))
                 return

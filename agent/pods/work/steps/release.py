@@ -28,6 +28,7 @@ async def release(context: Context) -> None:
             raise StepFailed("FailedKillPod", error) from error
         deps.holdings.managers.release(memory.pod.uid)
         memory.prepared, memory.foundation, memory.released = None, None, True
+        deps.holdings.released.fire()
 
 
 async def confirm(context: Context) -> None:

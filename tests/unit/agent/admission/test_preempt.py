@@ -1,4 +1,4 @@
-"""Who has to go for a critical pod, as the cases of upstream's preemption_test.go have it."""
+"""Which pods a critical one preempts: the cases of upstream's preemption_test.go."""
 
 from __future__ import annotations
 
@@ -58,25 +58,25 @@ def names(found: object) -> list[str]:
         ),
     ],
 )
-def test_who_makes_room(wanted: Pod, others: list[Pod], victims: list[str]) -> None:
+def test_victims(wanted: Pod, others: list[Pod], victims: list[str]) -> None:
     refused, evictions = admission(wanted, others, NODE)
     assert refused is None
     assert names(evictions) == victims
     assert all((one.reason, one.message, one.disrupted) == ("Preempting", MESSAGE, True) for one in evictions)
 
 
-def test_a_pod_that_is_not_critical_drives_nobody_out() -> None:
+def test_a_pod_that_is_not_critical_preempts_nothing() -> None:
     refused, evictions = admission(named("p", "600m"), [named("a", "500m")], NODE)
     assert refused is not None and refused.reason == "OutOfcpu" and not evictions
 
 
-def test_critical_pods_do_not_drive_each_other_out() -> None:
+def test_critical_pods_do_not_preempt_each_other() -> None:
     refused, evictions = admission(named("s", "600m", source="file"), [named("t", "500m", source="file")], NODE)
     assert refused is not None and refused.reason == "UnexpectedAdmissionError" and not evictions
     assert "no set of running pods found to reclaim resources: [(res: cpu, q: 100), ]" in refused.message
 
 
-def test_what_is_no_want_of_resources_is_said_first_and_drives_nobody_out() -> None:
+def test_other_reasons_come_first_and_it_preempts_nothing() -> None:
     wanted = named("s", "600m", source="file")
     wanted.spec["nodeSelector"] = {"disk": "ssd"}
     refused, evictions = admission(wanted, [named("a", "500m")], NODE)

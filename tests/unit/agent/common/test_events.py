@@ -1,4 +1,4 @@
-"""client-go's recorder as decisions: counted, merged, held back."""
+"""Which Events are counted, merged or dropped: the cases of client-go's events_cache_test."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def test_a_container_is_named_by_its_place_in_the_spec() -> None:
 
 
 def test_a_reference_is_taken_as_it_is_and_a_long_message_is_cut() -> None:
-    told = event({"kind": "Node", "name": "n1"}, "Normal", "Starting", "x" * 2000, "", NOW)
-    assert told.target == {"kind": "Node", "name": "n1"}
-    assert len(told.message) == 1024 and told.message.endswith("...")
+    made = event({"kind": "Node", "name": "n1"}, "Normal", "Starting", "x" * 2000, "", NOW)
+    assert made.target == {"kind": "Node", "name": "n1"}
+    assert len(made.message) == 1024 and made.message.endswith("...")
 
 
 @pytest.mark.parametrize(("later", "counted"), [(599, True), (601, False)])
@@ -36,9 +36,9 @@ def test_the_eleventh_message_makes_them_one() -> None:
     similar = None
     keys = set()
     for number in range(15):
-        told, similar = merged(replace(FAILED, message=f"try {number}", at=NOW + number), similar)
-        keys.add(told.key)
-        assert told.combined is (number >= 10)
+        one, similar = merged(replace(FAILED, message=f"try {number}", at=NOW + number), similar)
+        keys.add(one.key)
+        assert one.combined is (number >= 10)
     assert len(keys) == 11
     alone, _ = merged(replace(FAILED, message="much later", at=NOW + 2000), similar)
     assert not alone.combined

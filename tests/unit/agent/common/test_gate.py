@@ -1,3 +1,5 @@
+"""A gate lets a few callers in at a time, by priority, and takes the place of one that hangs."""
+
 from __future__ import annotations
 
 import asyncio
@@ -21,31 +23,33 @@ async def test_places_are_given_in_turn() -> None:
     go.set()
     await asyncio.gather(*tasks, return_exceptions=True)
     assert order == [0, 1, 3, 4]
-    async with gate.place(), gate.place():
-        pass
+    assert await entering_at_once(gate, 4) == 2, "as many places as before"
 
 
-async def test_who_hangs_loses_its_place() -> None:
-    gate, entered = Gate(1, longest=0.01), asyncio.Event()
+async def test_a_caller_that_hangs_loses_its_place() -> None:
+    gate, entered = Gate(1, longest=0.01), list[str]()
 
     async def hang() -> None:
         async with gate.place():
+            entered.append("hanging")
             await asyncio.Event().wait()
 
     async def other() -> None:
         async with gate.place():
-            entered.set()
+            entered.append("other")
 
-    hanging, following = asyncio.create_task(hang()), asyncio.create_task(other())
-    await asyncio.wait_for(entered.wait(), 10)
-    hanging.cancel()
-    await asyncio.gather(hanging, following, return_exceptions=True)
+    hanging = asyncio.create_task(hang())
+    await settle()
     async with asyncio.timeout(10):
-        async with gate.place():
-            pass
+        await other()
+    assert entered == ["hanging", "other"] and not hanging.done()
+    hanging.cancel()
+    await asyncio.gather(hanging, return_exceptions=True)
+    # Its place was given back once, when its time was over, and not again when it left.
+    assert await entering_at_once(gate, 3) == 1
 
 
-async def test_who_waits_goes_in_by_priority_and_first_come_first_served_among_equals() -> None:
+async def test_callers_enter_by_priority_and_equals_in_the_order_they_came() -> None:
     gate, order = Gate(1, longest=None), list[str]()
     go = asyncio.Event()
 
@@ -67,7 +71,7 @@ async def test_who_waits_goes_in_by_priority_and_first_come_first_served_among_e
     assert gate.turn_of("low") == 0
 
 
-async def test_who_gives_up_its_turn_leaves_nothing_behind() -> None:
+async def test_a_caller_that_gives_up_leaves_nothing_behind() -> None:
     """A pull may hold its place for an hour, while one pod after the other comes and goes."""
     gate = Gate(1, longest=None)
     async with gate.place():
@@ -77,8 +81,26 @@ async def test_who_gives_up_its_turn_leaves_nothing_behind() -> None:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
         assert gate.waiting == 0
-    async with gate.place():
-        pass
+    assert await entering_at_once(gate, 3) == 1
+
+
+async def entering_at_once(gate: Gate, callers: int) -> int:
+    """How many of so many callers are in before any of them leaves."""
+    inside, leave = list[int](), asyncio.Event()
+
+    async def one(number: int) -> None:
+        async with gate.place():
+            inside.append(number)
+            await leave.wait()
+
+    tasks = [asyncio.create_task(one(number)) for number in range(callers)]
+    await settle()
+    found = len(inside)
+    leave.set()
+    async with asyncio.timeout(10):
+        await asyncio.gather(*tasks)
+    assert sorted(inside) == list(range(callers)), "all get in in the end"
+    return found
 
 
 async def _enter(gate: Gate) -> None:

@@ -12,8 +12,12 @@ from nodelib.errors import Invalid
 from tests.builders.pods import container, pod
 
 
-def test_good_names() -> None:
-    check_names(pod(container("a-1"), meta={"name": "web.0"}, volumes=[{"name": "v"}], initContainers=[container("i")]))
+@pytest.mark.parametrize("name", ["web", "web.0", "a" * 253, "0"])
+def test_good_names(name: str) -> None:
+    made = pod(container("a-1"), meta={"name": name}, volumes=[{"name": "v"}], initContainers=[container("i")])
+    check_names(made)  # raises nothing
+    with pytest.raises(Invalid):
+        check_names(pod(container("a-1"), meta={"name": f"{name}/.."}))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Pressure seen, told, relieved by the node's own garbage or by a pod: real table and workers on a virtual clock."""
+"""The eviction manager over the real table and workers, on a virtual clock."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from nodelib.errors import Temporary
 from tests.builders.metrics import series
 from tests.fakes.clock import settle
 from tests.fakes.pod_world import World, container
-from tests.unit.agent.eviction.figures import MIB, node, used_by
+from tests.unit.agent.eviction.usage import MIB, node, used_by
 
 MEMORY = Threshold("memory.available", share("100Mi"))
 DISK = Threshold("nodefs.available", share("100"))
 
 
 class Usage:
-    """What is told is what there is."""
+    """Measurements that a test sets; `measured`: the UIDs of each request."""
 
     def __init__(self) -> None:
         self.now = node()
@@ -43,8 +43,8 @@ class Usage:
         return {uid: self.pods[uid] for uid in uids if uid in self.pods}
 
 
-class Garbage:
-    """`frees`: the disk is well again once unused images are gone."""
+class Reclaim:
+    """`frees`: removing unused images frees enough of the disk."""
 
     def __init__(self, usage: Usage) -> None:
         self.usage, self.frees, self.log = usage, False, [""][:0]
@@ -64,12 +64,12 @@ class Node:
 
     def __init__(self, world: World) -> None:
         self.world, self.usage, self.pressures = world, Usage(), Observable[tuple[str, ...]](())
-        self.garbage = Garbage(self.usage)
+        self.reclaim = Reclaim(self.usage)
         policy = EvictionPolicy((MEMORY, DISK), transition=30)
         parts = EvictionParts(
             self.usage,
             world.registry,
-            self.garbage,
+            self.reclaim,
             world.events,
             self.pressures,
             world.metrics,
@@ -95,19 +95,19 @@ async def there() -> AsyncIterator[Node]:
     await world.kill_agent()
 
 
-async def test_a_node_that_is_well_measures_no_pod(there: Node) -> None:
+async def test_without_pressure_no_pod_is_measured(there: Node) -> None:
     await there.run_pods("a")
-    assert await there.evictor.look() == []
+    assert await there.evictor.synchronize() == []
     assert there.usage.measured == [] and there.pressures.now == ()
 
 
-async def test_the_pod_that_uses_most_fails_and_is_told_why(there: Node) -> None:
+async def test_the_pod_that_uses_most_fails_and_its_status_says_why(there: Node) -> None:
     await there.run_pods("a", "b")
     there.usage.now = node(memory=50 * MIB)
     there.usage.pods = {"a": used_by("a", memory=MIB), "b": used_by("b", memory=90 * MIB)}
-    told: list[tuple[str, ...]] = []
-    there.pressures.follow(lambda: told.append(there.pressures.now))
-    assert await there.evictor.look() == ["b"]
+    conditions: list[tuple[str, ...]] = []
+    there.pressures.follow(lambda: conditions.append(there.pressures.now))
+    assert await there.evictor.synchronize() == ["b"]
     await there.world.until(lambda: there.world.phase("b") == "Failed")
     status = there.world.status("b")
     assert status["reason"] == "Evicted"
@@ -115,7 +115,7 @@ async def test_the_pod_that_uses_most_fails_and_is_told_why(there: Node) -> None
     (disrupted,) = [one for one in status["conditions"] if one["type"] == "DisruptionTarget"]
     assert (disrupted["reason"], disrupted["message"]) == ("TerminationByKubelet", status["message"])
     assert there.world.phase("a") == "Running"
-    assert told == [("MemoryPressure",)]
+    assert conditions == [("MemoryPressure",)]
     assert {"EvictionThresholdMet", "Evicted"} <= set(there.world.events.reasons())
     assert series(there.world.metrics, "kubelet_evictions_total") == {("memory.available",): 1}
     assert [pod.uid for pod in there.world.registry.active()] == ["a"]
@@ -124,7 +124,7 @@ async def test_the_pod_that_uses_most_fails_and_is_told_why(there: Node) -> None
 async def test_a_critical_pod_stays(there: Node) -> None:
     await there.run_pods("a", priority=2_000_000_000)
     there.usage.now = node(memory=0)
-    assert await there.evictor.look() == []
+    assert await there.evictor.synchronize() == []
     assert there.world.phase("a") == "Running"
 
 
@@ -137,22 +137,22 @@ async def test_what_did_not_help_is_not_tried_every_second(there: Node) -> None:
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
-    assert there.garbage.log == ["containers", "images"] * 3
+    assert there.reclaim.log == ["containers", "images"] * 3
 
 
-async def test_the_nodes_own_garbage_goes_before_any_pod(there: Node) -> None:
+async def test_the_node_frees_what_it_can_before_it_evicts_a_pod(there: Node) -> None:
     await there.run_pods("a")
     there.short_of_disk()
-    there.garbage.frees = True
-    assert await there.evictor.look() == []
-    assert there.garbage.log == ["containers", "images"]
+    there.reclaim.frees = True
+    assert await there.evictor.synchronize() == []
+    assert there.reclaim.log == ["containers", "images"]
     assert there.world.phase("a") == "Running"
 
 
-async def test_a_pod_goes_when_the_garbage_was_not_enough(there: Node) -> None:
+async def test_a_pod_is_evicted_when_that_was_not_enough(there: Node) -> None:
     await there.run_pods("a")
     there.short_of_disk()
-    assert await there.evictor.look() == ["a"]
+    assert await there.evictor.synchronize() == ["a"]
     assert there.pressures.now == ("DiskPressure",)
 
 
@@ -166,6 +166,35 @@ async def test_one_pod_at_a_time_and_the_next_only_when_it_is_over(there: Node) 
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
     assert series(there.world.metrics, "kubelet_evictions_total") == {("memory.available",): 2}
+
+
+async def test_the_next_pod_is_evicted_as_soon_as_the_last_one_is_over(there: Node) -> None:
+    """Not when the limit of 30 s for its cleaning up has passed: its worker says so."""
+    await there.run_pods("a", "b")
+    there.usage.now = node(memory=0)
+    began = there.world.clock.monotonic()
+    running = asyncio.create_task(there.evictor.run())
+    try:
+        await there.world.until(lambda: there.world.phase("b") == there.world.phase("a") == "Failed", seconds=10)
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+    assert there.world.clock.monotonic() - began < 10
+
+
+async def test_a_pod_that_cannot_be_cleaned_up_holds_up_the_next_eviction_for_30_seconds(there: Node) -> None:
+    await there.run_pods("a", "b")
+    there.usage.now = node(memory=0)
+    there.world.cri.fail["stop_sandbox"] = [Temporary("busy") for _ in range(1000)]
+    running = asyncio.create_task(there.evictor.run())
+    try:
+        await there.world.clock.advance(29)
+        assert there.world.events.reasons().count("Evicted") == 1
+        await there.world.clock.advance(2)
+        assert there.world.events.reasons().count("Evicted") == 2
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
 
 
 async def test_the_condition_ends_after_the_transition_period(there: Node) -> None:
@@ -184,18 +213,18 @@ async def test_the_condition_ends_after_the_transition_period(there: Node) -> No
         await asyncio.gather(running, return_exceptions=True)
 
 
-async def test_limits_of_storage_are_kept_by_those_that_have_them(there: Node) -> None:
+async def test_limits_of_storage_are_enforced_for_pods_that_have_them(there: Node) -> None:
     limits = container("main", resources={"limits": {"ephemeral-storage": "1Mi"}})
     there.world.create(limits, name="a", uid="a")
     await there.run_pods("b")
     there.usage.pods = {"a": used_by("a", layer=2 * MIB), "b": used_by("b", layer=9 * MIB)}
-    assert await there.evictor.look() == ["a"]
+    assert await there.evictor.synchronize() == ["a"]
     assert there.usage.measured == [["a"]]
     await there.world.until(lambda: there.world.phase("a") == "Failed")
     assert not any(one["type"] == "DisruptionTarget" for one in there.world.status("a")["conditions"])
 
 
-async def test_figures_that_cannot_be_had_are_asked_for_again(there: Node) -> None:
+async def test_a_measurement_that_fails_is_tried_again(there: Node) -> None:
     there.usage.fail = True
     running = asyncio.create_task(there.evictor.run())
     try:
@@ -209,13 +238,13 @@ async def test_figures_that_cannot_be_had_are_asked_for_again(there: Node) -> No
         await asyncio.gather(running, return_exceptions=True)
 
 
-async def test_a_pod_that_is_being_deleted_fails_all_the_same_and_sooner(there: Node) -> None:
+async def test_a_pod_that_is_being_deleted_still_fails_and_sooner(there: Node) -> None:
     await there.run_pods("a", terminationGracePeriodSeconds=600)
     there.world.cri.ignores_term.add("main")
     there.world.api.ask_deletion("a", 600)
     await settle()
     there.usage.now = node(memory=0)
-    assert await there.evictor.look() == ["a"]
+    assert await there.evictor.synchronize() == ["a"]
     memory = there.world.registry.memory("a")
     assert memory is not None and memory.termination is not None
     assert memory.termination.fails and memory.termination.grace == 1
@@ -237,7 +266,7 @@ async def test_a_pod_that_is_being_deleted_fails_all_the_same_and_sooner(there: 
     ],
     ids=["best effort", "asks for memory", "tolerates", "disk", "both", "critical"],
 )
-async def test_who_is_taken_under_pressure(
+async def test_which_pods_are_admitted_under_pressure(
     there: Node, pressures: tuple[str, ...], spec: dict[str, Any], runs: bool
 ) -> None:
     there.world.node = replace(there.world.node, pressures=pressures)

@@ -8,7 +8,7 @@ import pytest
 
 from agent.eviction.plan.local_storage import is_limited, violation
 from tests.builders.pods import Json, container, pod
-from tests.unit.agent.eviction.figures import MIB, used_by
+from tests.unit.agent.eviction.usage import MIB, used_by
 
 
 def limited(amount: str, **spec: Any) -> Json:

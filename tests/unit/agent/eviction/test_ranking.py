@@ -1,4 +1,4 @@
-"""Who goes first, what goes before any pod, and what an evicted pod is told."""
+"""Which pod is evicted first, what the node frees before that, and the message of an evicted pod."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from agent.eviction.model import Candidate, EvictionPolicy, Observation, Thresho
 from agent.eviction.plan import messages, ranking
 from agent.eviction.plan.thresholds import share
 from tests.builders.pods import container, pod
-from tests.unit.agent.eviction.figures import MIB, candidate, used_by
+from tests.unit.agent.eviction.usage import MIB, candidate, used_by
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_a_pod_with_resources_of_its_own_is_named() -> None:
     assert found.annotations["offending_pod"] == "whole"
 
 
-def test_inodes_are_told_as_numbers() -> None:
+def test_inodes_are_shown_as_numbers() -> None:
     target = Threshold("nodefs.inodesFree", share("50"))
     found = messages.eviction(candidate("x"), target, [target], SEEN, EvictionPolicy())
     assert found.message == "The node was low on resource: inodes. Threshold quantity: 50, available: 7. "

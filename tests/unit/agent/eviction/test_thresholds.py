@@ -10,7 +10,7 @@ import pytest
 from agent.eviction.model import EvictionPolicy, EvictionState, Observation, Observations, Round, Share, Threshold
 from agent.eviction.plan import signals, thresholds
 from agent.stats.model import FsUsage
-from tests.unit.agent.eviction.figures import MIB, node
+from tests.unit.agent.eviction.usage import MIB, node
 
 MEMORY = Threshold("memory.available", thresholds.share("100Mi"))
 SOFT = Threshold("nodefs.available", thresholds.share("20%"), 30)
@@ -27,7 +27,7 @@ def seen(**available: int) -> Observations:
         pytest.param({"hard": {"memory.available": "100Mi"}}, {("memory.available", 0.0, 100 * MIB, 0)}, id="quantity"),
         pytest.param({"hard": {"nodefs.available": "10%"}}, {("nodefs.available", 0.0, 100 * MIB, 0)}, id="percent"),
         pytest.param({"hard": {"nodefs.available": "0%", "pid.available": "100%"}}, set(), id="switched off"),
-        pytest.param({"hard": {"containerfs.available": "10%"}}, set(), id="containerfs is told by the others"),
+        pytest.param({"hard": {"containerfs.available": "10%"}}, set(), id="containerfs is the same as the others"),
         pytest.param(
             {"soft": {"pid.available": "5"}, "grace": {"pid.available": 90.0}},
             {("pid.available", 90.0, 5, 0)},
@@ -51,8 +51,8 @@ def test_configured(settings: dict[str, Any], expect: set[tuple[str, float, int,
         given["hard"], given["soft"], given["grace"], given["reclaim"], enforce_pods=given["enforce_pods"]
     )
     whole = 1000 * MIB
-    told = {(one.signal, one.grace, one.least.of(whole), one.reclaim.of(whole) if one.reclaim else 0) for one in found}
-    assert told == expect
+    shown = {(one.signal, one.grace, one.least.of(whole), one.reclaim.of(whole) if one.reclaim else 0) for one in found}
+    assert shown == expect
 
 
 @pytest.mark.parametrize(
@@ -66,10 +66,10 @@ def test_what_cannot_be_observed_is_not_met() -> None:
     assert thresholds.met([MEMORY, SOFT], {}) == []
 
 
-def rounds(policy: EvictionPolicy, *looks: tuple[float, Observations]) -> list[Round]:
+def rounds(policy: EvictionPolicy, *measured: tuple[float, Observations]) -> list[Round]:
     state, found = EvictionState(), []
-    for now, observed in looks:
-        found.append(thresholds.look(policy, state, observed, now))
+    for now, observed in measured:
+        found.append(thresholds.next_round(policy, state, observed, now))
         state = found[-1].state
     return found
 
@@ -91,19 +91,19 @@ def test_a_condition_outlasts_its_cause_by_the_transition_period() -> None:
 
 def test_what_was_acted_upon_is_met_until_its_minimum_reclaim_is_there() -> None:
     policy = EvictionPolicy((replace(MEMORY, reclaim=Share(Share().amount + 50 * MIB)),), transition=0)
-    looks = [(0.0, 90), (10.0, 120), (20.0, 150), (30.0, 120)]
-    found = rounds(policy, *((now, seen(memory=left * MIB)) for now, left in looks))
+    available = [(0.0, 90), (10.0, 120), (20.0, 150), (30.0, 120)]
+    found = rounds(policy, *((now, seen(memory=left * MIB)) for now, left in available))
     assert [bool(one.due) for one in found] == [True, True, False, False]
 
 
 def test_memory_comes_first() -> None:
     hard = replace(SOFT, grace=0.0)
-    found = thresholds.look(EvictionPolicy((hard, MEMORY)), EvictionState(), seen(memory=0, disk=0), 0)
+    found = thresholds.next_round(EvictionPolicy((hard, MEMORY)), EvictionState(), seen(memory=0, disk=0), 0)
     assert [one.signal for one in found.due] == ["memory.available", "nodefs.available"]
     assert found.conditions == ("MemoryPressure", "DiskPressure")
 
 
-def test_a_node_near_its_threshold_is_looked_at_often() -> None:
+def test_a_node_near_its_threshold_is_measured_often() -> None:
     assert thresholds.is_close([MEMORY], seen(memory=149 * MIB))
     assert not thresholds.is_close([MEMORY], seen(memory=150 * MIB))
 

@@ -16,7 +16,7 @@ from nodelib.errors import Temporary
 from tests.builders.metrics import metrics, series
 from tests.fakes.clock import FakeClock
 from tests.fakes.pod_world import FakeEvents
-from tests.unit.agent.eviction.figures import node
+from tests.unit.agent.eviction.usage import node
 
 
 class Store:

@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from agent.common.model.pods import Json
+from agent.common.work.observable import Observable
 from agent.node.work.lease import LeaseKeeper
 from nodelib.kube.access import ClusterAccess
 from nodelib.kube.client import KubeClient
@@ -15,6 +17,7 @@ from tests.fakes.clock import FakeClock
 from tests.waiting import until
 
 PATH = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+NODE: Json = {"metadata": {"name": "n1", "uid": "u1"}}
 
 
 @pytest.fixture
@@ -31,8 +34,8 @@ async def client(api: FakeApiServer) -> AsyncIterator[KubeClient]:
     await found.close()
 
 
-def keeper(client: KubeClient, clock: FakeClock, uid: str = "u1") -> LeaseKeeper:
-    return LeaseKeeper(client, "n1", lambda: uid, duration=40, clock=clock)
+def keeper(client: KubeClient, clock: FakeClock) -> LeaseKeeper:
+    return LeaseKeeper(client, "n1", Observable[Json | None](NODE), duration=40, clock=clock)
 
 
 async def test_created_then_renewed_without_another_read(api: FakeApiServer, client: KubeClient) -> None:
@@ -59,7 +62,7 @@ async def test_a_lease_that_somebody_else_touched_is_taken_again(api: FakeApiSer
     task.cancel()
 
 
-async def test_health_is_honest(api: FakeApiServer, client: KubeClient) -> None:
+async def test_healthy_only_within_the_duration_of_the_last_heartbeat(api: FakeApiServer, client: KubeClient) -> None:
     clock = FakeClock()
     found = keeper(client, clock)
     assert not found.healthy()
@@ -69,7 +72,7 @@ async def test_health_is_honest(api: FakeApiServer, client: KubeClient) -> None:
     assert not found.healthy()
 
 
-async def test_what_a_restart_cannot_mend_is_no_problem_of_ours() -> None:
+async def test_an_api_server_that_is_away_is_not_reported_as_a_problem() -> None:
     clock = FakeClock()
     async with FakeApiServer() as api:
         await api.put(f"{PATH}/other", {"metadata": {"name": "other", "namespace": "kube-node-lease"}, "spec": {}})
@@ -89,7 +92,7 @@ async def test_what_a_restart_cannot_mend_is_no_problem_of_ours() -> None:
     await client.close()
 
 
-async def test_failures_are_tried_again_and_told(api: FakeApiServer, client: KubeClient) -> None:
+async def test_failures_are_retried_and_reported(api: FakeApiServer, client: KubeClient) -> None:
     clock = FakeClock()
     api.fail_with = [500, 503]
     found = keeper(client, clock)
@@ -102,8 +105,11 @@ async def test_failures_are_tried_again_and_told(api: FakeApiServer, client: Kub
 
 
 async def test_nothing_before_the_node_is_registered(api: FakeApiServer, client: KubeClient) -> None:
-    clock = FakeClock()
-    task = asyncio.create_task(keeper(client, clock, uid="").run())
+    clock, own_node = FakeClock(), Observable[Json | None](None)
+    task = asyncio.create_task(LeaseKeeper(client, "n1", own_node, duration=40, clock=clock).run())
     await clock.advance(5)
     assert api.requests == []
+    own_node.set(NODE)
+    await until(lambda: f"{PATH}/n1" in api.objects)  # the clock stands still: the registration has woken it
+    assert api.objects[f"{PATH}/n1"]["metadata"]["ownerReferences"][0]["uid"] == "u1"
     task.cancel()

@@ -45,7 +45,7 @@ async def test_who_opens_the_file_asks_for_it(tmp_path: Path) -> None:
     file = tmp_path / "kubelet.lock"
     lock = LockFile(str(file))
     await lock.acquire(SystemClock())
-    asked = asyncio.create_task(lock.wanted_elsewhere())
+    asked = asyncio.create_task(lock.wait_for_contention())
     done, _ = await asyncio.wait({asked}, timeout=0.2)
     assert not done, "its own opening is none"
     file.open().close()

@@ -8,8 +8,7 @@ from typing import Any, cast
 import pytest
 
 from agent.common.model.pods import ImageFacts, Json
-from agent.node.model import MachineFacts
-from agent.node.plan.node import NodePolicy
+from agent.node.model import MachineFacts, NodePolicy
 from agent.node.work.node import NodeEdges, NodeHooks, NodeKeeper, NodeTimes
 from tests.fakes.clock import FakeClock
 
@@ -82,7 +81,7 @@ def bench() -> tuple[NodeKeeper, Runtime, Client, FakeClock]:
     return keeper, runtime, client, clock
 
 
-async def test_a_frozen_runtime_is_told(bench: tuple[NodeKeeper, Runtime, Client, FakeClock]) -> None:
+async def test_a_frozen_runtime_is_reported(bench: tuple[NodeKeeper, Runtime, Client, FakeClock]) -> None:
     keeper, runtime, _, clock = bench
     watch = asyncio.create_task(keeper.watch.run())
     await clock.advance(1)
@@ -104,10 +103,10 @@ async def test_the_status_does_not_wait_for_a_list_of_images(
     runtime.frozen = True
     await clock.advance(60)  # the list is old
     await asyncio.wait_for(keeper.sync(), 10)
-    assert client.patches
+    assert client.patches[-1]["status"]["conditions"][-1]["type"] == "Ready"
 
 
-async def test_a_label_of_the_platform_that_was_changed_is_set_right_at_the_next_look(
+async def test_a_label_of_the_platform_that_was_changed_is_repaired_with_the_next_status(
     bench: tuple[NodeKeeper, Runtime, Client, FakeClock],
 ) -> None:
     keeper, _, client, _ = bench

@@ -1,4 +1,4 @@
-"""The order in which pods go when the machine does, and how long each has."""
+"""In which order pods are stopped when the machine shuts down, and how long each group has."""
 
 from __future__ import annotations
 

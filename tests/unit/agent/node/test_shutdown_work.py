@@ -1,4 +1,4 @@
-"""A machine that goes, on a virtual clock: the real table and workers, a logind that does as it is told."""
+"""A machine that shuts down, on a virtual clock: the real table and workers, and a fake logind."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ CRITICAL = 2_000_000_000
 
 
 class FakeLogind:
-    """`away`: nobody answers; `delay`: InhibitDelayMaxSec, which `allow_delay` raises unless it is `stubborn`."""
+    """`away`: it does not answer; `delay`: InhibitDelayMaxSec, which allow_delay() raises unless it is `stubborn`."""
 
     def __init__(self) -> None:
         self.away, self.stubborn, self.delay, self.preparing, self.locked = False, False, 5.0, False, False
-        self.news: asyncio.Queue[bool | None] = asyncio.Queue()
+        self.announced: asyncio.Queue[bool | None] = asyncio.Queue()
 
     async def connect(self) -> None:
         if self.away:
             raise Temporary("no such file", obj="systemd-logind")
-        self.news = asyncio.Queue()
+        self.announced = asyncio.Queue()
 
     async def longest_delay(self) -> float:
         return self.delay
@@ -48,7 +48,7 @@ class FakeLogind:
         self.locked = False
 
     async def shutdowns(self) -> AsyncGenerator[bool, None]:
-        while (found := await self.news.get()) is not None:
+        while (found := await self.announced.get()) is not None:
             yield found
 
     async def close(self) -> None:
@@ -57,7 +57,7 @@ class FakeLogind:
 
 class Machine:
     def __init__(self, world: World) -> None:
-        self.world, self.logind, self.going = world, FakeLogind(), Observable(False)
+        self.world, self.logind, self.shutting_down = world, FakeLogind(), Observable(False)
         parts = ShutdownParts(
             self.logind,
             world.registry,
@@ -65,7 +65,7 @@ class Machine:
             world.events,
             world.metrics,
             world.clock,
-            self.going,
+            self.shutting_down,
             lambda: {"kind": "Node", "name": "n1"},
         )
         self.keeper = ShutdownKeeper((Period(0, 20), Period(CRITICAL, 10)), parts)
@@ -76,9 +76,9 @@ class Machine:
             self.world.create(name=name, uid=name, priority=priority, terminationGracePeriodSeconds=30)
         await self.world.until(lambda: all(self.world.phase(name) == "Running" for name in priorities))
 
-    def tell(self, going: bool) -> None:
-        self.logind.preparing = going
-        self.logind.news.put_nowait(going)
+    def announce(self, shutdown: bool) -> None:
+        self.logind.preparing = shutdown
+        self.logind.announced.put_nowait(shutdown)
 
 
 @pytest.fixture
@@ -93,13 +93,13 @@ async def machine() -> AsyncIterator[Machine]:
     await world.kill_agent()
 
 
-async def test_pods_go_by_priority_and_then_the_machine_may(machine: Machine) -> None:
+async def test_pods_are_stopped_by_priority_and_then_the_shutdown_proceeds(machine: Machine) -> None:
     await machine.run_pods(low=0, high=CRITICAL)
     machine.world.cri.ignores_term.add("main")
     assert machine.logind.locked and machine.logind.delay == 30.0
-    machine.tell(True)
+    machine.announce(True)
     await machine.world.clock.advance(19)
-    assert machine.going.now and machine.logind.locked
+    assert machine.shutting_down.now and machine.logind.locked
     assert machine.world.phase("high") == "Running"
     await machine.world.until(lambda: machine.world.phase("low") == "Failed")
     await machine.world.until(lambda: machine.world.phase("high") == "Failed")
@@ -115,34 +115,34 @@ async def test_pods_go_by_priority_and_then_the_machine_may(machine: Machine) ->
     assert "endTime" in machine.world.checkpoints.files["graceful_node_shutdown_state"]
 
 
-async def test_pods_that_end_at_once_make_nobody_wait(machine: Machine) -> None:
+async def test_pods_that_end_at_once_delay_nothing(machine: Machine) -> None:
     await machine.run_pods(low=0, high=CRITICAL)
-    machine.tell(True)
+    machine.announce(True)
     await machine.world.until(lambda: not machine.logind.locked, seconds=5)
     assert machine.world.phase("low") == machine.world.phase("high") == "Failed"
 
 
-async def test_a_pod_that_hangs_holds_nobody_up_for_longer_than_its_group_has(machine: Machine) -> None:
+async def test_a_pod_that_hangs_delays_the_shutdown_no_longer_than_its_group_has(machine: Machine) -> None:
     await machine.run_pods(low=0)
     machine.world.volumes.release_fails = 1000
-    machine.tell(True)
+    machine.announce(True)
     await machine.world.clock.advance(19)
     assert machine.logind.locked
     await machine.world.clock.advance(2)
     assert not machine.logind.locked
 
 
-async def test_a_shutdown_that_is_called_off(machine: Machine) -> None:
-    machine.tell(True)
-    await machine.world.until(lambda: machine.going.now and not machine.logind.locked)
-    machine.tell(False)
-    await machine.world.until(lambda: not machine.going.now)
+async def test_a_shutdown_that_is_cancelled(machine: Machine) -> None:
+    machine.announce(True)
+    await machine.world.until(lambda: machine.shutting_down.now and not machine.logind.locked)
+    machine.announce(False)
+    await machine.world.until(lambda: not machine.shutting_down.now)
     assert machine.logind.locked
-    told = [message for _, reason, message in machine.world.events.told if reason == "NodeShutdown"]
-    assert told == ["Shutdown manager detected shutdown event", "Shutdown manager detected shutdown cancellation"]
+    messages = [message for _, reason, message in machine.world.events.told if reason == "NodeShutdown"]
+    assert messages == ["Shutdown manager detected shutdown event", "Shutdown manager detected shutdown cancellation"]
 
 
-async def test_a_pod_that_comes_then_is_refused(machine: Machine) -> None:
+async def test_a_new_pod_is_rejected_meanwhile(machine: Machine) -> None:
     machine.world.node = replace(machine.world.node, shutting_down=True)
     machine.world.create(name="late", uid="late")
     await machine.world.until(lambda: machine.world.phase("late") == "Failed")
@@ -154,14 +154,14 @@ async def test_a_pod_that_comes_then_is_refused(machine: Machine) -> None:
 async def test_an_agent_that_starts_in_the_middle_of_a_shutdown_takes_part_in_it(machine: Machine) -> None:
     await machine.run_pods(low=0)
     machine.logind.preparing = True
-    machine.logind.news.put_nowait(None)  # the connection ends
+    machine.logind.announced.put_nowait(None)  # the connection ends
     await machine.world.until(lambda: machine.world.phase("low") == "Failed")
-    assert machine.going.now
+    assert machine.shutting_down.now
 
 
 async def test_a_logind_that_is_away_is_asked_again(machine: Machine) -> None:
     machine.logind.away = True
-    machine.logind.news.put_nowait(None)
+    machine.logind.announced.put_nowait(None)
     await machine.world.clock.advance(100)
     assert not machine.logind.locked
     machine.logind.away = False
@@ -169,11 +169,11 @@ async def test_a_logind_that_is_away_is_asked_again(machine: Machine) -> None:
     assert machine.logind.locked
 
 
-async def test_a_logind_that_will_not_wait_for_long_enough_is_told(
+async def test_a_logind_that_will_not_wait_for_long_enough_is_reported(
     machine: Machine, caplog: pytest.LogCaptureFixture
 ) -> None:
     machine.logind.stubborn, machine.logind.delay = True, 5.0
-    machine.logind.news.put_nowait(None)
+    machine.logind.announced.put_nowait(None)
     await machine.world.clock.advance(10)
     assert "Set InhibitDelayMaxSec in /etc/systemd/logind.conf by hand" in caplog.text
     assert not machine.logind.locked

@@ -120,7 +120,7 @@ async def test_calls_are_counted_by_upstreams_names(runtime: tuple[Cri, list[str
     assert kinds == [name]
 
 
-async def test_a_runtime_that_cannot_be_told_of_a_pods_size_is_fine(runtime: tuple[Cri, list[str]]) -> None:
+async def test_a_runtime_that_cannot_resize_a_sandbox_is_fine(runtime: tuple[Cri, list[str]]) -> None:
     cri, kinds = runtime
     await cri.update_sandbox("s", {}, {"cpu_shares": 2})
     assert kinds == ["update_podsandbox_resources"]
@@ -139,7 +139,7 @@ _LATE = 'failed to start containerd task "c": context canceled'
         pytest.param(_CUT, 7, False, id="it-ran"),
     ],
 )
-def test_a_container_whose_start_was_cut_is_as_it_was_created(message: str, started_at: int, cut: bool) -> None:
+def test_a_container_whose_start_was_cancelled_counts_as_created(message: str, started_at: int, cut: bool) -> None:
     fields: Json = {"state": api_pb2.CONTAINER_EXITED, "exit_code": 128, "reason": "StartError", "finished_at": 9}
     status = api_pb2.ContainerStatus(id="c", message=message, started_at=started_at, **fields)
     found = convert.container_status(status)
@@ -149,14 +149,14 @@ def test_a_container_whose_start_was_cut_is_as_it_was_created(message: str, star
 
 
 @pytest.mark.parametrize(
-    ("kind", "state", "told"),
+    ("kind", "state", "reported"),
     [
         pytest.param("CONTAINER_STOPPED_EVENT", "CONTAINER_EXITED", True, id="an-end"),
         pytest.param("CONTAINER_STOPPED_EVENT", "CONTAINER_RUNNING", False, id="an-end-of-one-that-runs"),
         pytest.param("CONTAINER_DELETED_EVENT", "CONTAINER_EXITED", False, id="no-end"),
     ],
 )
-def test_an_event_tells_of_an_end_and_of_nothing_else(kind: str, state: str, told: bool) -> None:
+def test_an_event_reports_an_exit_and_nothing_else(kind: str, state: str, reported: bool) -> None:
     statuses = [
         {"id": "other", "state": "CONTAINER_EXITED", "metadata": {"name": "other"}},
         {"id": "c1", "state": state, "metadata": {"name": "main"}, "exit_code": 3},
@@ -169,6 +169,6 @@ def test_an_event_tells_of_an_end_and_of_nothing_else(kind: str, state: str, tol
     )
     found = convert.event(raw)
     assert (found.uid, found.container_id, found.type) == ("u1", "c1", kind)
-    assert (found.ended is not None) == told
+    assert (found.ended is not None) == reported
     if found.ended is not None:
         assert (found.ended.state, found.ended.exit_code, found.ended.name) == (RunState.EXITED, 3, "main")

@@ -1,4 +1,4 @@
-"""A start that is under way when the agent is killed or stops comes to its end: containerd would cancel it else."""
+"""Starts that are under way when the agent is killed or stops still finish: containerd would cancel them otherwise."""
 
 from __future__ import annotations
 
@@ -17,17 +17,16 @@ import pytest
 from cri_api.v1 import api_pb2, api_pb2_grpc
 
 from agent.runtime.edge.cri import Cri
-from agent.runtime.edge.starts import _connections
+from agent.runtime.edge.starts import KeptStarts, connections_to
 from tests.waiting import until
 
 pb: Any = api_pb2
 
-# The agent of these tests: it starts one container, on the kept connection or before there is one. A line tells it to
-# stop as an agent does whose patience is over.
+# The agent of these tests starts one container, on the kept connection or before there is one. After a line on its
+# standard input it stops without waiting for that start.
 _AGENT = """
 import asyncio, sys
 from agent.runtime.edge.cri import Cri
-from agent.runtime.edge.starts import _connections
 
 async def main(socket, kept):
     cri = Cri(socket)
@@ -49,7 +48,7 @@ asyncio.run(main(sys.argv[1], sys.argv[2] == "kept"))
 
 
 class _Runtime(api_pb2_grpc.RuntimeServiceServicer):  # type: ignore[misc]
-    """As containerd does it: the start of a caller whose connection ends is cancelled."""
+    """Like containerd, it cancels the start of a caller whose connection ends."""
 
     def __init__(self) -> None:
         self.begun, self.go_on, self.ends = asyncio.Event(), asyncio.Event(), list[str]()
@@ -101,13 +100,20 @@ async def test_a_start_outlives_the_agent_that_asked_for_it(
     assert served.ends == [end]
 
 
-async def test_without_a_runtime_it_is_tried_again_and_ends_when_asked(tmp_path: Path) -> None:
-    cri = Cri(f"{tmp_path}/nobody.sock")
-    keeping = asyncio.create_task(cri.keep_starts())
-    await asyncio.sleep(0)
+async def test_without_a_runtime_it_is_tried_again_and_ends_when_cancelled(tmp_path: Path) -> None:
+    starts = KeptStarts(f"unix:{tmp_path}/r.sock", [])
+    keeping = asyncio.create_task(starts.run())
+    await asyncio.sleep(0.1)
+    assert starts.stub is None and not keeping.done()
+    server = grpc.aio.server()
+    server.add_insecure_port(f"unix:{tmp_path}/r.sock")
+    await server.start()
+    await until(lambda: starts.stub is not None)
     keeping.cancel()
     await asyncio.gather(keeping, return_exceptions=True)
-    await cri.close()
+    assert keeping.cancelled() and starts.stub is None
+    await starts.close()
+    await server.stop(None)
 
 
 async def test_the_end_may_come_while_the_runtime_is_being_dialled(tmp_path: Path) -> None:
@@ -123,7 +129,7 @@ async def test_the_end_may_come_while_the_runtime_is_being_dialled(tmp_path: Pat
     await asyncio.gather(keeping, return_exceptions=True)
 
 
-def test_connections_are_told_apart_by_the_socket_they_lead_to(tmp_path: Path) -> None:
+def test_connections_are_distinguished_by_the_socket_they_lead_to(tmp_path: Path) -> None:
     """Through a symlink too; a peer without a path (an abstract name, a pair) is none of them."""
     (tmp_path / "alias").symlink_to("r.sock")
     abstract = f"\0nodewright-{uuid.uuid4().hex}"
@@ -136,5 +142,5 @@ def test_connections_are_told_apart_by_the_socket_they_lead_to(tmp_path: Path) -
             server.listen()
         ends[2].connect(f"{tmp_path}/r.sock")
         ends[3].connect(abstract)
-        found = _connections(f"{tmp_path}/alias")
+        found = connections_to(f"{tmp_path}/alias")
         assert [number for number, _ in found] == [ends[2].fileno()]

@@ -1,4 +1,4 @@
-"""What the runtime is asked, and when: a step's own look, an end that an event tells, and the audit."""
+"""When pods are listed: refreshes by a step, exits that an event reports, and the audit."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def test_a_pod_comes_and_goes_without_a_list(world: World) -> None:
     assert asked(world, "sandbox_status", "container_status").count("sandbox_status") == 2
 
 
-async def test_an_end_that_an_event_tells_is_not_asked_for(world: World) -> None:
+async def test_an_exit_that_an_event_reports_needs_no_call(world: World) -> None:
     await started(world)
     world.cri.exit("main", 3)
     await world.until(lambda: "terminated" in world.container_status().get("state", {}))
@@ -59,7 +59,7 @@ async def test_an_end_that_an_event_tells_is_not_asked_for(world: World) -> None
     assert seen(world).sandbox_id == seen(world, "other").sandbox_id
 
 
-async def test_an_end_beside_other_news_is_looked_into(world: World) -> None:
+async def test_an_exit_beside_another_hint_is_listed(world: World) -> None:
     await started(world)
     ended = world.cri.exit("main", 3)
     world.deps.observer.hint("u1", ended)
@@ -68,17 +68,17 @@ async def test_an_end_beside_other_news_is_looked_into(world: World) -> None:
     assert set(asked(world, *LISTS)) == set(LISTS)
 
 
-async def test_an_end_of_what_nobody_saw_run_is_looked_into(world: World) -> None:
+async def test_an_exit_of_an_unknown_container_is_listed(world: World) -> None:
     await started(world)
     strange = replace(seen(world), id="c99", state=RunState.EXITED)
-    world.cri._events.put_nowait(RuntimeEvent("u1", "c99", "CONTAINER_STOPPED_EVENT", strange))
+    world.cri.send(RuntimeEvent("u1", "c99", "CONTAINER_STOPPED_EVENT", strange))
     await settle()
     assert set(asked(world, *LISTS)) == set(LISTS)
     assert world.deps.observer.seen("u1").latest("main") == seen(world) and len(world.cri.containers) == 2
 
 
-async def test_a_look_that_began_before_the_end_does_not_take_it_back(world: World) -> None:
-    """The list shows it running still, and is slow to come."""
+async def test_a_refresh_that_began_before_the_exit_does_not_undo_it(world: World) -> None:
+    """Its list still shows the container running, and comes late."""
     await started(world)
     reached, held = asyncio.Event(), asyncio.get_running_loop().create_future()
 
@@ -87,13 +87,13 @@ async def test_a_look_that_began_before_the_end_does_not_take_it_back(world: Wor
         return held
 
     world.cri.before["list_containers"] = hold
-    looking = asyncio.create_task(world.deps.observer.refresh("u1"))
+    refreshing = asyncio.create_task(world.deps.observer.refresh("u1"))
     await asyncio.wait_for(reached.wait(), 10)
     world.cri.before.clear()
     world.cri.exit("main", 3)
     await settle()
     held.set_result(None)
-    await looking
+    await refreshing
     await world.until(lambda: seen(world).state is RunState.EXITED)
     await world.clock.advance(30)
     assert seen(world).exit_code == 3

@@ -50,7 +50,7 @@ async def test_a_manifest_becomes_a_pod_and_a_mirror_pod(world: StaticWorld) -> 
     assert world.mirrors.translate(mirror["metadata"]["uid"]) == notes[labels.CONFIG_HASH]
 
 
-async def test_without_an_api_server_it_runs_all_the_same(world: StaticWorld) -> None:
+async def test_without_an_api_server_it_still_runs(world: StaticWorld) -> None:
     world.node_uid = ""  # the Node could not be registered
     await world.write("web.yaml", manifest())
     await world.until(lambda: running(world) == ["main"])
@@ -101,14 +101,15 @@ async def test_a_removed_manifest_takes_pod_and_mirror_with_it(world: StaticWorl
 async def test_a_file_deleted_and_written_again_restarts_the_pod_with_its_count(world: StaticWorld) -> None:
     await world.write("web.yaml", manifest())
     await world.until(lambda: world.mirror_phase("web-n1") == "Running")
-    world.changes.tell("web.yaml")  # deleted and there again before anybody looked
+    world.changes.notify("web.yaml")  # deleted and there again before anybody read it
 
     def restarted() -> bool:
         mirror = world.mirror_of("web-n1")
-        told = (mirror or {}).get("status", {}).get("containerStatuses") or [{}]
-        return "running" in told[0].get("state", {}) and told[0]["restartCount"] == 1
+        shown = (mirror or {}).get("status", {}).get("containerStatuses") or [{}]
+        return "running" in shown[0].get("state", {}) and shown[0]["restartCount"] == 1
 
     await world.until(restarted)
+    assert world.cri.done("start_container") == ["main/0", "main/1"]
 
 
 @pytest.mark.parametrize("force", [True, False], ids=["by force", "gracefully"])
@@ -123,7 +124,7 @@ async def test_a_deleted_mirror_comes_back_and_the_pod_runs_on(world: StaticWorl
     assert world.cri.done("start_container") == ["main/0"]
 
 
-async def test_a_bad_manifest_is_told_once_and_holds_up_no_other(world: StaticWorld) -> None:
+async def test_a_bad_manifest_is_reported_once_and_delays_no_other(world: StaticWorld) -> None:
     await world.write("a-bad.yaml", "kind: [")
     await world.write("b-good.yaml", manifest())
     await world.until(lambda: running(world) == ["main"])
@@ -151,19 +152,19 @@ async def test_of_two_manifests_of_one_pod_the_one_that_runs_stays(world: Static
     await world.write("a-copy.yaml", manifest())
     await world.clock.advance(30)
     assert world.cri.done("start_container") == ["main/0"]
-    assert "a-copy.yaml: pod shop/web-n1 is in /manifests/web.yaml too" in world.complaints[-1][1]
+    assert "a-copy.yaml: pod shop/web-n1 is also in /manifests/web.yaml" in world.complaints[-1][1]
 
 
 async def test_a_directory_that_goes_takes_its_pods_with_it(world: StaticWorld) -> None:
     await world.write("web.yaml", manifest())
     await world.until(lambda: running(world) == ["main"])
     world.folder.files = None
-    world.changes.tell()
+    world.changes.notify()
     await world.until(lambda: not world.registry.pods())
     assert not running(world)
 
 
-async def test_a_restarted_agent_finds_its_static_pods_and_tells_no_time_anew(world: StaticWorld) -> None:
+async def test_a_restarted_agent_finds_its_static_pods_and_changes_no_times(world: StaticWorld) -> None:
     await world.write("web.yaml", manifest())
     await world.until(lambda: world.mirror_phase("web-n1") == "Running")
     before = world.mirror_of("web-n1")
@@ -188,8 +189,8 @@ async def test_a_restarted_agent_takes_no_readiness_away_before_it_has_probed(wo
     world.registry.wake(uid)
 
     def is_ready() -> bool:
-        told = (world.mirror_of("web-n1") or {})["status"]["conditions"]
-        return any(one["type"] == "Ready" and one["status"] == "True" for one in told)
+        shown = (world.mirror_of("web-n1") or {})["status"]["conditions"]
+        return any(one["type"] == "Ready" and one["status"] == "True" for one in shown)
 
     await world.until(is_ready)
     await world.kill_agent()
@@ -228,9 +229,10 @@ async def test_a_mirror_without_a_static_pod_is_deleted_once_the_manifests_are_r
     world.folder.files = {}
     await world.start_agent()
     await world.until(lambda: not world.api.pods and not running(world))
+    assert world.mirror_of("web-n1") is None and world.cri.done("start_container") == ["main/0"]
 
 
-async def test_a_refused_mirror_is_told_as_an_event_of_the_pod(world: StaticWorld) -> None:
+async def test_a_refused_mirror_is_an_event_of_the_pod(world: StaticWorld) -> None:
     world.mirror_api.refusals = [ApiError(403, "Forbidden", "no PriorityClass with name x was found")] * 2
     await world.write("web.yaml", manifest())
     await world.until(lambda: world.mirror_phase("web-n1") == "Running")

@@ -47,25 +47,25 @@ async def world() -> AsyncIterator[StaticWorld]:
 
 async def test_what_it_answers_runs_until_it_answers_something_else(world: StaticWorld) -> None:
     url = FakeUrl()
-    told: list[tuple[bool, str]] = []
-    complaints = Complaints(lambda bad, text: told.append((bad, text)))
+    reported: list[tuple[bool, str]] = []
+    complaints = Complaints(lambda bad, text: reported.append((bad, text)))
     source = UrlSource(url, world.static, complaints, world.clock, node_name="n1", period=20)
     url.pods("one", "two")
-    await source.look()
+    await source.refresh()
     await world.until(lambda: sorted(world.cri.running()) == ["one", "two"])
 
     for answer in (Temporary("it answered 503"), b"", b"{"):
         url.answer = answer
-        await source.look()
+        await source.refresh()
         await world.clock.advance(30)
         assert sorted(world.cri.running()) == ["one", "two"]
-    assert len([text for bad, text in told if bad]) == 3
+    assert len([text for bad, text in reported if bad]) == 3
 
     url.pods("two")
-    await source.look()
+    await source.refresh()
     await world.until(lambda: world.cri.running() == ["two"])
     assert world.cri.done("start_container").count("two/0") == 1
-    assert told[-1][0] is False
+    assert reported[-1][0] is False
 
 
 async def test_a_file_and_a_url_that_want_one_name_do_not_run_it_twice(world: StaticWorld) -> None:
@@ -80,7 +80,7 @@ async def test_a_file_and_a_url_that_want_one_name_do_not_run_it_twice(world: St
     }
     await world.write("one.json", json.dumps(manifest))
     url.pods("one")
-    await source.look()
+    await source.refresh()
     await world.clock.advance(5)
     assert world.cri.running() == ["from-file"]
     await world.remove("one.json")

@@ -1,8 +1,8 @@
 """The types of the fields of a v1 Pod (k8s.io/api/core/v1 types.go), as far as a node reads them.
 
-The API server's decoder has refused a field of a wrong type before any other pod reaches a node;
-a manifest's meets only this. A shape is the name of a scalar, [shape] for a list, {"*": shape} for
-a map, {field: shape} for a struct. A field that is not here is passed on as it is: newer than this table.
+Other pods have passed the API server's decoder, which refuses fields of a wrong type; a manifest is checked only here.
+A shape is the name of a scalar, [shape] for a list, {"*": shape} for a map, {field: shape} for a struct. A field that
+is not in this table is newer than it and is passed on unchanged.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The manifest directory and URL as they really are: files, inotify, an HTTP server."""
+"""The manifest directory and URL for real: files, inotify, an HTTP server."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from agent.common.edge import folder_watch
-from agent.common.edge.folder_watch import FolderWatch
-from agent.static.edge import ManifestFolder, ManifestUrl
+from agent.static.edge import folder_watch
+from agent.static.edge.folder_watch import FolderWatch
+from agent.static.edge.manifests import ManifestFolder, ManifestUrl
 from nodelib.errors import Temporary
 
 
@@ -55,7 +55,7 @@ async def test_one_file_may_be_the_path_and_may_be_missing(tmp_path: Path) -> No
     assert folder.watched == str(tmp_path)
 
 
-async def test_a_change_is_told_at_once_and_a_deletion_by_name(tmp_path: Path, watch: FolderWatch) -> None:
+async def test_a_change_is_reported_at_once_and_a_deletion_by_name(tmp_path: Path, watch: FolderWatch) -> None:
     (tmp_path / "m").mkdir()
     watch.renew()
     waiting = asyncio.create_task(watch.wait(30))
@@ -64,10 +64,10 @@ async def test_a_change_is_told_at_once_and_a_deletion_by_name(tmp_path: Path, w
     assert await asyncio.wait_for(waiting, 5) == frozenset()
     os.unlink(tmp_path / "m/a.yaml")
     (tmp_path / "m/a.yaml").write_text("a")
-    told: frozenset[str] = frozenset()
-    while not told:
-        told = await asyncio.wait_for(watch.wait(30), 5)
-    assert told == {"a.yaml"}
+    deleted: frozenset[str] = frozenset()
+    while not deleted:
+        deleted = await asyncio.wait_for(watch.wait(30), 5)
+    assert deleted == {"a.yaml"}
 
 
 async def test_a_slow_writer_is_waited_for(tmp_path: Path, watch: FolderWatch, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,5 +118,5 @@ async def test_a_url_is_asked_with_its_headers_and_anything_but_200_is_a_failure
     finally:
         await runner.cleanup()
     assert asked == ["t", ""]
-    with pytest.raises(Temporary, match="it is asked again"):
+    with pytest.raises(Temporary, match="it is tried again"):
         await ManifestUrl(f"{base}/ok", {}, 100).read()

@@ -1,4 +1,4 @@
-"""Manifests where they lie: the files of a directory, or what a URL answers."""
+"""Reads manifests: the files of a directory, or the answer of a URL."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LIMIT = 10.0  # seconds for one answer, as upstream
 
 @dataclass(slots=True)
 class ManifestFolder:
-    """`path`: a directory, or one file. Files that have not changed since the last look are not read again."""
+    """`path`: a directory, or one file. Files that have not changed since the last time are not read again."""
 
     path: str
     largest: int
@@ -26,13 +26,13 @@ class ManifestFolder:
 
     @property
     def watched(self) -> str:
-        """The directory in which changes show."""
+        """The directory to watch for changes."""
         return self.path if os.path.isdir(self.path) else os.path.dirname(self.path.rstrip("/")) or "/"
 
     async def read(self) -> tuple[ManifestFile, ...] | None:
-        """All of them by name, the very same values for what is unchanged; None: the path is not there.
+        """All files by name, the identical values for unchanged ones; None: the path does not exist.
 
-        Raises Temporary when the path is there and cannot be read.
+        Raises Temporary when the path exists and cannot be read.
         """
         return await asyncio.to_thread(self._read)
 
@@ -47,7 +47,10 @@ class ManifestFolder:
             return None
         except OSError as error:
             raise Temporary(
-                str(error), obj=f"manifests {self.path}", step="list", action="It is tried again; see its permissions."
+                str(error),
+                obj=f"manifests {self.path}",
+                step="list",
+                action="See its permissions; it is tried again.",
             ) from error
         found = [one for name in names if (one := self._file(name)) is not None]
         self._known = {path: known for path, known in self._known.items() if path in names}
@@ -55,12 +58,12 @@ class ManifestFolder:
 
     def _file(self, path: str) -> ManifestFile | None:
         try:
-            # Non-blocking: a pipe in the directory must not hang its reader.
+            # Non-blocking: a pipe in the directory must not block its reader.
             handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except FileNotFoundError:
             return None
         except OSError as error:
-            return self._kept(path, (), ManifestFile(path, problem=str(error)))
+            return self._remember(path, (), ManifestFile(path, problem=str(error)))
         try:
             status = os.fstat(handle)
             mark = (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino, status.st_dev)
@@ -68,15 +71,15 @@ class ManifestFolder:
             if known is not None and known[0] == mark:
                 return known[1]
             if not stat.S_ISREG(status.st_mode):
-                return self._kept(path, mark, ManifestFile(path, problem="it is not a regular file"))
+                return self._remember(path, mark, ManifestFile(path, problem="it is not a regular file"))
             with open(handle, "rb", closefd=False) as file:
-                return self._kept(path, mark, ManifestFile(path, file.read(self.largest + 1)))
+                return self._remember(path, mark, ManifestFile(path, file.read(self.largest + 1)))
         except OSError as error:
-            return self._kept(path, (), ManifestFile(path, problem=str(error)))
+            return self._remember(path, (), ManifestFile(path, problem=str(error)))
         finally:
             os.close(handle)
 
-    def _kept(self, path: str, mark: tuple[int, ...], found: ManifestFile) -> ManifestFile:
+    def _remember(self, path: str, mark: tuple[int, ...], found: ManifestFile) -> ManifestFile:
         known = self._known.get(path)
         if known is not None and known[1] == found:
             found = known[1]
@@ -85,7 +88,7 @@ class ManifestFolder:
 
 
 class ManifestUrl:
-    """One URL, asked with the headers of staticPodURLHeader."""
+    """One URL, requested with the headers of staticPodURLHeader."""
 
     def __init__(self, url: str, headers: Mapping[str, Sequence[str]], largest: int) -> None:
         self.url, self._largest = url, largest
@@ -115,5 +118,5 @@ class ManifestUrl:
             problem,
             obj=f"manifest {self.url}",
             step="read static pods",
-            action="Check staticPodURL and its server; it is asked again, and what ran from it runs on.",
+            action="Check staticPodURL and its server; it is tried again, and the pods from it keep running.",
         )

@@ -1,8 +1,7 @@
-"""The static pods that are wanted now, each handed to the pod table when its name is free.
+"""The static pods that are wanted now, each handed to the pod table once its name is free.
 
-Two pods of one name must not run at a time: a manifest that has changed asks for another pod,
-which waits here until nothing of the old one is left (pkg/kubelet/pod_workers.go,
-waitingToStartStaticPodsByFullname).
+Two pods of one name must not run at the same time: a changed manifest is another pod, which waits here until nothing of
+the old one is left (waitingToStartStaticPodsByFullname in pkg/kubelet/pod_workers.go).
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ class Table(Protocol):
 
 
 class StaticPods:
-    """follow() what is wanted or runs."""
+    """Which static pods are wanted; follow() it."""
 
     def __init__(self, table: Table, pods: PodRegistry) -> None:
         self._table, self._pods = table, pods
@@ -39,11 +38,11 @@ class StaticPods:
         pods.follow_removals(self._on_removed)
 
     def follow(self, on_change: Callable[[], None]) -> None:
-        """Call `on_change` whenever what is wanted or runs has changed."""
+        """Call `on_change` whenever the wanted or the running static pods have changed."""
         self._changed.follow(on_change)
 
     def replace(self, source: str, pods: Iterable[Pod]) -> None:
-        """Everything that `source` wants now."""
+        """These are all the pods that `source` wants now."""
         before, fresh = self._wanted.get(source, {}), {pod.full_name: pod for pod in pods}
         self._wanted[source] = fresh
         for name, old in before.items():
@@ -57,7 +56,7 @@ class StaticPods:
         self._changed.fire()
 
     def wanted(self) -> dict[str, Pod]:
-        """By full name; of two sources that want the same name the first in the alphabet has it."""
+        """By full name; of two sources that want the same name, the first in the alphabet gets it."""
         return {
             name: pod for source in sorted(self._wanted, reverse=True) for name, pod in self._wanted[source].items()
         }
@@ -66,11 +65,11 @@ class StaticPods:
         """By full name."""
         return dict(self._wanted.get(source, {}))
 
-    def dying(self) -> frozenset[str]:
-        """Full names of static pods that are not wanted any more and of which something is left."""
+    def terminating(self) -> frozenset[str]:
+        """Full names of static pods that are not wanted any more and are not cleaned up yet."""
         wanted = {pod.uid for pod in self.wanted().values()}
-        left = (memory.pod for memory in self._pods.memories() if memory.pod.source != "api")
-        return frozenset(pod.full_name for pod in left if pod.uid not in wanted)
+        present = (memory.pod for memory in self._pods.memories() if memory.pod.source != "api")
+        return frozenset(pod.full_name for pod in present if pod.uid not in wanted)
 
     def _on_removed(self, uid: str) -> None:
         """Nothing of this pod is left: its name is free."""
@@ -86,9 +85,9 @@ class StaticPods:
         if holder is None or (holder.pod.uid == pod.uid and not holder.gone):
             self._table.put(pod)
             return
-        # The same manifest again while its pod still ends: its containers are the next attempts, not the first ones.
+        # The same manifest is back while its pod still terminates: its containers go on counting their restarts.
         holder.succeeded = holder.pod.uid == pod.uid and pod.restart_policy == "Always"
-        log.info("static pod %s waits for the end of %s", pod.full_name, holder.pod.uid)
+        log.info("static pod %s waits until %s is cleaned up", pod.full_name, holder.pod.uid)
 
     def _holder(self, pod: Pod) -> PodMemory | None:
         named = [one for one in self._pods.memories() if one.pod.full_name == pod.full_name and one.pod.source != "api"]

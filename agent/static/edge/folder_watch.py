@@ -1,4 +1,4 @@
-"""One directory followed by inotify, through its being removed and made again."""
+"""One directory followed by inotify, even while it is removed and created again."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from nodelib.errors import Temporary
 
 _SETTLE = 0.3  # seconds that a writer may take between its first byte and its close
 _QUIET = 0.05
-_UNWATCHED = 1.0  # seconds between looks for a directory that is not there, as upstream
+_ABSENT_INTERVAL = 1.0  # seconds between checks for a directory that does not exist, as upstream
 
 
 class FolderWatch:
-    """`folder()` names the directory, which may change. Make it inside the running loop; end it with close()."""
+    """`folder()` gives the path, which may change. Create it inside the running loop; end it with close()."""
 
     def __init__(self, folder: Callable[[], str]) -> None:
         self._folder = folder
@@ -25,7 +25,7 @@ class FolderWatch:
         self.last_error = ""
 
     def renew(self) -> None:
-        """Follow the directory that is there now. Call it before the directory is read: no change is missed then."""
+        """Follow the directory that exists now. Call it before reading the directory, so that no change is missed."""
         try:
             status = os.stat(self._folder())
         except OSError:
@@ -44,9 +44,9 @@ class FolderWatch:
         self._identity, self.last_error = identity, ""
 
     async def wait(self, timeout: float) -> frozenset[str]:
-        """Until something changes and its writer seems done, at most `timeout` seconds; names that were deleted."""
+        """Wait, `timeout` seconds at most, until something changes and its writer seems done; the deleted names."""
         if self._watch is None:
-            await asyncio.sleep(min(timeout, _UNWATCHED))
+            await asyncio.sleep(min(timeout, _ABSENT_INTERVAL))
             return frozenset()
         loop = asyncio.get_running_loop()
         closed, began = await self._watch.wait(timeout), loop.time()

@@ -1,4 +1,4 @@
-"""The API server of an agent that has none."""
+"""The API client of a standalone agent, which has no API server."""
 
 from __future__ import annotations
 

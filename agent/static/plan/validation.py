@@ -1,7 +1,7 @@
-"""What a static pod may say: the part of the API's validation that a node depends on, and what only its API can give.
+"""Validates static pods: the part of the API's validation that a node depends on, and no references to API objects.
 
-Follows pkg/apis/core/validation ValidatePodCreate and pkg/api/pod HasAPIObjectReference. The API server
-checks the mirror pod in full; what it says of it is told as an event of the pod.
+Follows ValidatePodCreate in pkg/apis/core/validation and HasAPIObjectReference in pkg/api/pod. The API server checks
+the mirror pod in full; its refusal becomes an event of the pod.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _LABEL_VALUE = re.compile(r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?
 
 
 def problems(pod: Pod) -> Iterator[str]:
-    """One line for each thing that keeps a pod, of checked types and defaulted, from being run."""
+    """One line for each reason not to run this pod, whose types have been checked and defaults filled in."""
     try:
         check_names(pod)
     except Invalid as error:
@@ -72,7 +72,7 @@ def problems(pod: Pod) -> Iterator[str]:
 
 
 def api_reference(pod: Pod) -> str:
-    """What of the API the pod refers to, which a static pod may not; "" when nothing."""
+    """The kind of API object that the pod refers to, which a static pod may not; "" for none."""
     spec = pod.spec
     if spec.get("serviceAccountName") or spec.get("serviceAccount"):
         return "serviceaccounts"
@@ -88,7 +88,7 @@ def api_reference(pod: Pod) -> str:
 
 
 def priority_warning(pod: Pod) -> str:
-    """What upstream warns of: a priority with which the mirror pod would be refused or evicted for nothing."""
+    """Upstream's warning about a priority with which the mirror pod would be refused or evicted in vain."""
     priority, name = pod.spec.get("priority"), pod.spec.get("priorityClassName") or ""
     if priority is None and name:
         return "has priorityClassName but no priority: only the mirror pod gets that class, if it is accepted at all"
@@ -170,9 +170,7 @@ def _volume_reference(volume: Json) -> str:
     if kind in _FREE_VOLUMES:
         return ""
     if kind != "projected":
-        return _API_VOLUMES.get(
-            kind, f"something that this node cannot tell (volume {volume['name']} of kind {kind!r})"
-        )
+        return _API_VOLUMES.get(kind, f"an unknown kind of object (volume {volume['name']} of kind {kind!r})")
     for source in volume["projected"].get("sources") or []:
         for name, value in source.items():
             if value is not None and name != "downwardAPI":
