@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import itertools
 import re
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from urllib.parse import unquote
 import pytest
 
 PROJECT = Path(__file__).resolve().parents[2]
+PACKAGES = ("agent", "cni", "proxy", "nodelib", "cli", "controlplane")
 _BUILT = {"build", "results"}  # in .gitignore
 _FOLDERS = r"agent|bin|cli|cni|controlplane|docs|nodelib|proxy|tests|vagrant|\.ci"
 _FENCE = re.compile(r"^[ ]*```.*?^[ ]*```[ ]*$", re.MULTILINE | re.DOTALL)
@@ -98,3 +100,9 @@ def test_a_page_is_read_as_a_reader_reads_it() -> None:
     assert list(links(page)) == ["a.md#x"]
     assert list(named_paths(page)) == ["tests/unit/test_x.py", "agent/plan/a.py", "agent/plan/b.py", "vagrant/run.sh"]
     assert anchors(page) == {"head-up-and-more", "head-up-and-more-1"}
+
+
+def test_every_package_says_what_it_is_for() -> None:
+    packages = (path for name in PACKAGES for path in (PROJECT / name).rglob("__init__.py"))
+    silent = [str(path.relative_to(PROJECT)) for path in packages if not ast.get_docstring(ast.parse(path.read_text()))]
+    assert not silent

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from enum import Enum
 
 from agent.common.model.pods import Json, Pod
 from agent.common.model.states import Waiting
@@ -34,6 +35,29 @@ class Wanted:
     image: str
     policy: str
     container: str = ""
+
+
+class PullDecision(Enum):
+    """What is done about an image that a container wants."""
+
+    USE = "use the local one"
+    PULL = "pull"
+    REFUSE = "neither: the policy is Never"
+
+
+def asks_for_local(policy: str) -> bool:
+    """Whether a local image can do: only then it matters whether this pod may use it (KEP-2535)."""
+    return policy != "Always"
+
+
+def pull_decision(policy: str, *, present: bool, allowed: bool) -> PullDecision:
+    """As EnsureImageExists of pkg/kubelet/images has it.
+
+    `present`: the image is on the node; `allowed`: this pod may use it as it is.
+    """
+    if present and allowed and asks_for_local(policy):
+        return PullDecision.USE
+    return PullDecision.REFUSE if policy == "Never" else PullDecision.PULL
 
 
 def wanted(container: Json, volume: Json | None = None) -> Wanted:

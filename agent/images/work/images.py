@@ -20,7 +20,15 @@ from agent.common.plan import backoff
 from agent.common.ports import Events
 from agent.common.work.gate import Gate
 from agent.images.model.pulls import PullCredential, PullProgress
-from agent.images.plan.images import Wanted, pull_backed_off, pull_failure, with_default_tag
+from agent.images.plan.images import (
+    PullDecision,
+    Wanted,
+    asks_for_local,
+    pull_backed_off,
+    pull_decision,
+    pull_failure,
+    with_default_tag,
+)
 from agent.images.work.pull_credentials import Secrets
 from agent.images.work.pull_progress import PullWatcher
 from agent.images.work.pull_records import PullRecords
@@ -81,11 +89,13 @@ class ImageManager:
             pause = 1.0 if isinstance(error, CriUnavailable) else 5.0
             on_state(want.key, self._failed(attempt, Waiting("ImageInspectError", message), pause))
             return
-        if found is not None and want.policy != "Always" and not await self._must_pull(pod, want, found):
+        usable = found is not None and asks_for_local(want.policy) and not await self._must_pull(pod, want, found)
+        decision = pull_decision(want.policy, present=found is not None, allowed=usable)
+        if decision is PullDecision.USE and found is not None:
             message = f'Container image "{want.image}" already present on machine and can be accessed by the pod'
             self._event(pod, want, "Pulled", message)
             on_state(want.key, _present(attempt, found, reference))
-        elif want.policy == "Never":
+        elif decision is PullDecision.REFUSE:
             known = "" if found is None else ", or not for this pod: its pull secrets have not had it from its registry"
             message = f'Container image "{want.image}" is not present with pull policy of Never{known}'
             self._warn(pod, want, "ErrImageNeverPull", message)
