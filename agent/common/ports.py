@@ -69,6 +69,10 @@ class PodView(Protocol):
 
     def pod(self, namespace: str, name: str) -> Pod | None: ...
 
+    def active(self) -> list[Pod]:
+        """Pods that hold what they asked for."""
+        ...
+
     def status(self, uid: str) -> Json:
         """The newest status that the agent has computed, sent or not."""
         ...

@@ -24,6 +24,9 @@ class FakeView:
     def pod(self, namespace: str, name: str) -> Pod | None:
         return next((pod for pod in self.by_uid.values() if (pod.namespace, pod.name) == (namespace, name)), None)
 
+    def active(self) -> list[Pod]:
+        return self.pods()
+
     def status(self, uid: str) -> Json:
         return self.statuses.get(uid, {})
 

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
 from agent.common.model.pods import Json, Pod
+from agent.common.ports import PodView
 from agent.devices.plan import pod_resources as plan
 from agent.devices.work.devices import DeviceManager
 from agent.devices.work.dra import DraManager
@@ -14,14 +15,6 @@ from agent.managers.model.memory_blocks import Block
 from nodelib.errors import NotFound
 
 Method = Callable[[Json], Awaitable[Json]]
-
-
-class Pods(Protocol):
-    """pods/work/registry.py PodRegistry."""
-
-    def active(self) -> list[Pod]: ...
-
-    def pod(self, namespace: str, name: str) -> Pod | None: ...
 
 
 class Managers(Protocol):
@@ -43,7 +36,7 @@ class Managers(Protocol):
 class PodResources:
     """The methods of v1.PodResourcesLister, by name."""
 
-    def __init__(self, pods: Pods, devices: DeviceManager, claims: DraManager, managers: Managers) -> None:
+    def __init__(self, pods: PodView, devices: DeviceManager, claims: DraManager, managers: Managers) -> None:
         self._pods, self._devices, self._claims, self._managers = pods, devices, claims, managers
 
     def methods(self) -> Mapping[str, Method]:

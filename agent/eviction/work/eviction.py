@@ -14,12 +14,13 @@ from typing import Protocol
 
 from agent.common.metrics import Metrics
 from agent.common.model.eviction import Eviction
-from agent.common.model.pods import Json, Pod
+from agent.common.model.pods import Json
 from agent.common.plan import demand
 from agent.common.ports import Events
 from agent.common.work.observable import Observable
 from agent.eviction.model import Candidate, EvictionPolicy, EvictionState, Observations, Round, Threshold
 from agent.eviction.plan import local_storage, messages, ranking, signals, thresholds
+from agent.pods.work.registry import PodRegistry
 from agent.stats.model import NodeStats, PodStats
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError
@@ -39,16 +40,6 @@ class Usage(Protocol):
     async def usage(self, uids: Collection[str]) -> Mapping[str, PodStats]: ...
 
 
-class Evictable(Protocol):
-    """pods/work/registry.py PodRegistry."""
-
-    def active(self) -> list[Pod]: ...
-
-    def evict(self, eviction: Eviction) -> None: ...
-
-    async def until_over(self, uids: Collection[str], clock: Clock, limit: float) -> frozenset[str]: ...
-
-
 class Reclaimer(Protocol):
     """What the node can free before it evicts a pod (eviction/work/reclaim.py). Raises NodewrightError."""
 
@@ -62,7 +53,7 @@ class EvictionParts:
     """What the evictor works through. `node_ref`: the Node, for events; `pressures`: the conditions that hold now."""
 
     usage: Usage
-    pods: Evictable
+    pods: PodRegistry
     reclaim: Reclaimer
     events: Events
     pressures: Observable[tuple[str, ...]]

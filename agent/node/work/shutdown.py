@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import AsyncGenerator, Callable, Collection
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Protocol
 
 from agent.common.metrics import Metrics
-from agent.common.model.eviction import Eviction
-from agent.common.model.pods import Json, Pod
+from agent.common.model.pods import Json
 from agent.common.ports import CheckpointStore, Events
 from agent.common.work.observable import Observable
 from agent.node.plan import shutdown as plan
 from agent.node.plan.shutdown import Group, Period
+from agent.pods.work.registry import PodRegistry
 from nodelib.backoff import Backoff
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError, Temporary
@@ -52,22 +52,12 @@ class Logind(Protocol):
     async def close(self) -> None: ...
 
 
-class Stoppable(Protocol):
-    """pods/work/registry.py PodRegistry."""
-
-    def active(self) -> list[Pod]: ...
-
-    def evict(self, eviction: Eviction) -> None: ...
-
-    async def until_over(self, uids: Collection[str], clock: Clock, limit: float) -> frozenset[str]: ...
-
-
 @dataclass(frozen=True, slots=True)
 class ShutdownParts:
     """What the keeper works through. `shutting_down` is set for admission and for the node's status."""
 
     logind: Logind
-    pods: Stoppable
+    pods: PodRegistry
     checkpoints: CheckpointStore
     events: Events
     metrics: Metrics
