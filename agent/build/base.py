@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from agent.build import credentials
 from agent.common.edge.no_api import NoApi
 from agent.common.metrics import Metrics
-from agent.common.model.pods import Json
 from agent.common.work.events import EventRecorder
 from agent.common.work.observable import Observable, Signal
 from agent.node.edge.machine import Machine, addresses_towards, apply_limits, check_swap
@@ -17,6 +16,7 @@ from agent.runtime.edge.cri import Cri
 from agent.settings import Settings
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError
+from nodelib.json_values import Json
 from nodelib.kube.client import KubeClient
 from nodelib.version import KUBERNETES_VERSION
 

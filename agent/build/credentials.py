@@ -24,13 +24,14 @@ from agent.certificates.edge.certificate_store import (
 from agent.certificates.edge.metrics import CertificateCollector, CertificateMetrics
 from agent.certificates.edge.signing_requests import SigningRequests
 from agent.certificates.model import Pair
-from agent.certificates.plan import Json, Signer
+from agent.certificates.plan import Signer
 from agent.certificates.work.bootstrap import BootstrapEdges, first_certificate
 from agent.certificates.work.rotation import CertificateKeeper, ManagedCertificate
 from agent.node.model import NodeCondition
 from agent.settings import Settings
 from nodelib.clock import Clock
 from nodelib.errors import Invalid, NodewrightError
+from nodelib.json_values import Json
 from nodelib.kube.access import ClusterAccess, load_kubeconfig, save_kubeconfig
 from nodelib.kube.client import KubeClient
 from nodelib.tasks import Work

@@ -9,7 +9,6 @@ from decimal import Decimal
 
 from agent.admission.plan.admit import NodeView
 from agent.common.model.pod_settings import NodeContext
-from agent.common.model.pods import Json
 from agent.eviction.model import EvictionPolicy
 from agent.eviction.plan.thresholds import thresholds
 from agent.node.work.node import NodeKeeper
@@ -19,6 +18,7 @@ from agent.resources.plan.node_allocatable import Reservation, Reserved
 from agent.server.work import ServedNode
 from agent.settings import Settings
 from agent.stats.work import StatsSettings
+from nodelib.json_values import Json
 from nodelib.quantity import format_bytes, format_milli
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from agent.build import derive
 from agent.build.base import Base
-from agent.common.model.pods import ContainerState, Json
+from agent.common.model.pods import ContainerState
 from agent.eviction.work.eviction import EvictionParts, Evictor
 from agent.eviction.work.reclaim import NodeReclaim
 from agent.images.work.image_gc import ImageCollector, ImageCollectorDeps
@@ -15,6 +15,7 @@ from agent.images.work.pull_records import PullRecords
 from agent.node.work.node import NodeKeeper
 from agent.runtime.work.relist import Observer
 from agent.stats.work import StatsProvider
+from nodelib.json_values import Json
 from nodelib.tasks import Work
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from agent.build.base import Base
 from agent.common.edge.checkpoint import CheckpointFiles
-from agent.common.model.pods import Json, Pod
+from agent.common.model.pods import Pod
 from agent.common.work.observable import until
 from agent.devices.edge.device_plugin import DevicePluginEndpoint, DevicePluginServer
 from agent.devices.edge.dra_driver import DraDriver
@@ -33,6 +33,7 @@ from agent.volumes.work.csi_stats import CsiStats
 from agent.volumes.work.csi_volumes import CsiVolumes, CsiVolumesDeps
 from agent.volumes.work.tokens import TokenCache
 from nodelib.errors import Temporary
+from nodelib.json_values import Json
 from nodelib.tasks import Work
 
 _PATIENCE = 10.0  # seconds that a volume waits for the Node to list it

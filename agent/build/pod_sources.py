@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agent.build.base import Base
-from agent.common.model.pods import Json, Pod
+from agent.common.model.pods import Pod
 from agent.pods.plan.mirrors import is_mirror
 from agent.pods.work.pod_table import PodTable
 from agent.settings import Settings
 from agent.static.work.mirrors import MirrorKeeper
+from nodelib.json_values import Json
 from nodelib.kube.reflector import Reflector
 
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from agent.common.model.pods import ContainerState, Json, Pod
+from agent.common.model.pods import ContainerState, Pod
+from nodelib.json_values import Json
 
 
 class CheckpointStore(Protocol):

@@ -12,7 +12,7 @@ import os
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
-from agent.common.model.pods import Json, ObservedPod, Pod
+from agent.common.model.pods import ObservedPod, Pod
 from agent.common.ports import PodView
 from agent.runtime.model import ImageService, RuntimeService
 from agent.stats.model import (
@@ -31,6 +31,7 @@ from agent.stats.model import (
 from agent.stats.ports import CgroupReadings, MachineReadings
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError
+from nodelib.json_values import Json
 
 log = logging.getLogger(__name__)
 

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from agent.explain.model import Cost, End, Explanation, TimelineLine, Wait
 from agent.explain.plan.remedies import Subject, action_for
+from nodelib.json_values import Json
 from nodelib.kube.times import parse_rfc3339
 
-Json = dict[str, Any]
 _STATUSES = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
 _ON_THE_WAY = {"ContainerCreating", "PodInitializing"}
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from nodelib.errors import NodewrightError
-
-Json = dict[str, Any]
+from nodelib.json_values import Json
 
 
 class FakeRequests:

@@ -13,7 +13,8 @@ from enum import Enum
 from typing import Any
 
 from agent.common.model.labels import CONFIG_MIRROR, CONFIG_SOURCE
-from agent.common.model.pods import Json, Kind, Pod
+from agent.common.model.pods import Kind, Pod
+from nodelib.json_values import Json
 from nodelib.quantity import parse
 
 Amounts = dict[str, Decimal]

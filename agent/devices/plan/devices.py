@@ -18,12 +18,12 @@ from agent.devices.model.devices import (
     Device,
     DeviceAllocation,
     DeviceGrant,
-    Json,
     PodDevices,
     RegisteredPlugin,
 )
 from agent.plugins.model import NodeExtras
 from nodelib.errors import Invalid, Permanent
+from nodelib.json_values import Json
 
 CHECKPOINT = "kubelet_internal_checkpoint"
 STOP_GRACE = 300.0  # seconds after which a stopped plugin is removed; upstream's endpointStopGracePeriod

@@ -10,11 +10,12 @@ from types import MappingProxyType
 
 from agent.common.model.pods import Kind, Pod
 from agent.common.plan.demand import is_sidecar
-from agent.devices.model.devices import AllocationKey, Device, DeviceAllocation, Json, RegisteredPlugin
+from agent.devices.model.devices import AllocationKey, Device, DeviceAllocation, RegisteredPlugin
 from agent.devices.model.dra import ClaimState
 from agent.devices.plan.dra import dynamic_resources
 from agent.managers.model.cpus import Cpus
 from agent.managers.model.memory_blocks import Block
+from nodelib.json_values import Json
 
 
 def pod_resources(

@@ -11,9 +11,10 @@ from dataclasses import replace
 
 from agent.common.model.pods import Kind, Pod
 from agent.common.plan.demand import container_amounts, is_sidecar
-from agent.devices.model.devices import AllocationKey, DeviceAllocation, Json, RegisteredPlugin
+from agent.devices.model.devices import AllocationKey, DeviceAllocation, RegisteredPlugin
 from agent.devices.plan.devices import Candidates, device_requests, reusable_devices
 from agent.managers.plan.hints import Hint, Hints, Mask, mask_of, masks
+from nodelib.json_values import Json
 
 
 def device_hints(

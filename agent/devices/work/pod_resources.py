@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
-from agent.common.model.pods import Json, Pod
+from agent.common.model.pods import Pod
 from agent.devices.plan import pod_resources as plan
 from agent.devices.work.devices import DeviceManager
 from agent.devices.work.dra import DraManager
 from agent.managers.model.cpus import Cpus
 from agent.managers.model.memory_blocks import Block
 from nodelib.errors import NotFound
+from nodelib.json_values import Json
 
 Method = Callable[[Json], Awaitable[Json]]
 

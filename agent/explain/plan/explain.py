@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from agent.common.model.pods import ContainerState, Json, Kind, ObservedPod, Pod, RunState
+from agent.common.model.pods import ContainerState, Kind, ObservedPod, Pod, RunState
 from agent.common.model.states import Failure, ImagePhase
 from agent.common.plan import backoff
 from agent.common.plan.restart import is_sidecar
@@ -24,6 +24,7 @@ from agent.pods.plan.container_exits import how
 from agent.pods.plan.container_status import LISTED
 from agent.pods.plan.pod import backoff_key
 from agent.probes.model import ProbeAnswer, ProbeKind, Verdict
+from nodelib.json_values import Json
 from nodelib.kube.times import parse_rfc3339
 
 _STEP_OF = {

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from agent.common.model.pods import Json, Pod
+from agent.common.model.pods import Pod
 from agent.common.plan.sizes import size_of
 from agent.explain.model import Cost
 from agent.explain.plan.remedies import Subject, action_for
 from agent.probes.model import ProbeAnswer
 from agent.probes.plan import FIELDS
 from agent.stats.model import ContainerStats, PodStats
+from nodelib.json_values import Json
 
 _FEW = 50  # periods of 0.1 s, or so many probes, say little
 _THROTTLED, _STALLED, _SLOW = 0.05, 20.0, 0.2  # from which share (percent for PSI) on advice is given

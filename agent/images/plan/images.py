@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from agent.common.model.pods import Json, Pod
+from agent.common.model.pods import Pod
 from agent.common.model.states import Waiting
 from nodelib.errors import Invalid
+from nodelib.json_values import Json
 
 # The grammar of github.com/distribution/reference.
 _HOST = r"(?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9])"

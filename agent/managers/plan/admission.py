@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
-from agent.common.model.pods import Json, Kind, Pod
+from agent.common.model.pods import Kind, Pod
 from agent.common.model.refusal import UNEXPECTED, Refusal
 from agent.common.plan import demand
 from agent.managers.model.counts import AdmissionCounts
@@ -25,6 +25,7 @@ from agent.managers.plan.memory_policy import MemoryPolicy
 from agent.managers.plan.topology import MESSAGE, POD, REASON, TopologyPolicy, merge
 from agent.resources.plan.resize_status import INFEASIBLE
 from nodelib.errors import Invalid
+from nodelib.json_values import Json
 from nodelib.quantity import format_bytes
 
 SMT_REASON = "SMTAlignmentError"

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from agent.common.model.pods import Json, Kind, Pod
+from agent.common.model.pods import Kind, Pod
 from agent.common.plan import demand
 from agent.managers.model.cpus import NO_CPUS, Cpus, CpuTopology, format_cpus
 from agent.managers.plan.distribute import distribute
@@ -20,6 +20,7 @@ from agent.managers.plan.hints import Hint, Hints, Mask, mask_of, masks, nodes_o
 from agent.managers.plan.options import CpuOptions
 from agent.managers.plan.take import take
 from nodelib.errors import Invalid
+from nodelib.json_values import Json
 
 Owner = tuple[str, str]
 """Pod UID and container name."""

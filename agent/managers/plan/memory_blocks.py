@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from agent.common.model.pods import Json, Kind, Pod
+from agent.common.model.pods import Kind, Pod
 from agent.common.plan import demand
 from agent.managers.model.memory_blocks import Block, MemoryState
 from agent.managers.plan.cpus import Owner
@@ -17,6 +17,7 @@ from agent.managers.plan.hints import Hint, Mask, nodes_of, sum_on, width
 from agent.managers.plan.memory_hints import Requested, Reusable, calculate_hints, on_each, requested, violates
 from agent.managers.plan.memory_policy import free_block, reserve
 from nodelib.errors import Invalid
+from nodelib.json_values import Json
 
 
 def allocate(

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from agent.common.model.pods import Json, Kind, Pod
+from agent.common.model.pods import Kind, Pod
 from agent.common.plan import demand
 from agent.managers.model.memory_blocks import Block, MemoryState
 from agent.managers.plan.cpus import Owner, has_pod_level
 from agent.managers.plan.hints import Hint, Hints, mask_of, masks, nodes_of, sum_on
 from agent.managers.plan.memory_policy import is_memory
+from nodelib.json_values import Json
 
 Requested = Mapping[str, int]
 """Bytes by kind."""

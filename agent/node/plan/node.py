@@ -14,7 +14,7 @@ from typing import Annotated
 
 from agent.common.model.binding import config, flag
 from agent.common.model.eviction import DISK_PRESSURE, MEMORY_PRESSURE, PID_PRESSURE
-from agent.common.model.pods import ImageFacts, Json
+from agent.common.model.pods import ImageFacts
 from agent.common.plan.demand import (
     CPU,
     HUGEPAGES_PREFIX,
@@ -31,6 +31,7 @@ from agent.eviction.plan.thresholds import share
 from agent.node.model import MachineFacts, NodeEvent, NodeInputs, NodePlace
 from agent.runtime.model import RuntimeHandler
 from nodelib.errors import Permanent
+from nodelib.json_values import Json
 from nodelib.kube.times import format_rfc3339, parse_rfc3339
 from nodelib.quantity import format_bytes, format_milli
 from nodelib.version import KUBERNETES_VERSION

@@ -10,11 +10,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from agent.common.model.pods import Json
 from agent.node.plan.node import lease_object
 from nodelib.backoff import Backoff
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError
+from nodelib.json_values import Json
 from nodelib.kube.client import ApiError, ApiUnreachable, KubeClient
 from nodelib.kube.times import format_micro
 

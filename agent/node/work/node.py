@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from agent.admission.plan.sysctls import kernel_version
-from agent.common.model.pods import ImageFacts, Json
+from agent.common.model.pods import ImageFacts
 from agent.common.plan.demand import Amounts
 from agent.common.ports import Events
 from agent.common.work.observable import Observable
@@ -28,6 +28,7 @@ from agent.runtime.work.watch import RuntimeWatch
 from nodelib.backoff import Backoff
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError, Permanent
+from nodelib.json_values import Json
 from nodelib.kube.client import ApiError, KubeClient
 from nodelib.kube.reflector import Reflector
 from nodelib.kube.skew import version_skew

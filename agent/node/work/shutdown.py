@@ -15,7 +15,7 @@ from typing import Protocol
 
 from agent.common.metrics import Metrics
 from agent.common.model.eviction import Eviction
-from agent.common.model.pods import Json, Pod
+from agent.common.model.pods import Pod
 from agent.common.ports import CheckpointStore, Events
 from agent.common.work.observable import Observable
 from agent.node.plan import shutdown as plan
@@ -23,6 +23,7 @@ from agent.node.plan.shutdown import Group, Period
 from nodelib.backoff import Backoff
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError, Temporary
+from nodelib.json_values import Json
 from nodelib.kube.times import format_rfc3339, parse_rfc3339
 
 log = logging.getLogger(__name__)

@@ -9,10 +9,11 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator
 
 from agent.common.model.eviction import Eviction
-from agent.common.model.pods import ContainerState, Json, ObservedPod, Pod, RunState
+from agent.common.model.pods import ContainerState, ObservedPod, Pod, RunState
 from agent.pods.plan.status import TERMINAL
 from agent.pods.work.memory import PodMemory
 from agent.pods.work.pod_worker import PodWorker
+from nodelib.json_values import Json
 
 
 class PodRegistry:

@@ -17,8 +17,8 @@ from agent.explain.model import End, Explanation, TimelineLine, Wait
 from cli.display.terminal import new_console
 from cli.why import judge, show
 from cli.why.sources import asked
+from nodelib.json_values import Json
 
-Json = dict[str, Any]
 NOW = 1_767_225_600.0
 PROJECT = Path(__file__).resolve().parents[3]
 

@@ -7,7 +7,8 @@ from agent.explain.plan.resource_cost import costs
 from agent.probes.model import Outcome, ProbeAnswer, ProbeCost, ProbeKind, Verdict
 from agent.probes.plan import answered, specs
 from agent.stats.model import CgroupSample, ContainerStats, Cpu, Memory, PodStats, Pressure, Stall
-from tests.builders.pods import Json, container, pod
+from nodelib.json_values import Json
+from tests.builders.pods import container, pod
 
 SECOND, MIB = 1_000_000_000, 1 << 20
 EXEC = {"exec": {"command": ["true"]}, "periodSeconds": 1}

@@ -17,7 +17,8 @@ from agent.pods.model.steps import PodPlan
 from agent.pods.model.timeline import Activity, ActivityKind, TimelineEntry
 from agent.pods.plan.pod import backoff_key
 from agent.probes.model import Outcome, ProbeAnswer, ProbeKind, Verdict
-from tests.builders.pods import Json, container, pod
+from nodelib.json_values import Json
+from tests.builders.pods import container, pod
 
 NOW = 1_767_225_600.0
 WEB = pod(container("app"))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agent.common.model.pods import ImageFacts, Json
+from agent.common.model.pods import ImageFacts
 from agent.node.model import MachineFacts, NodeInputs, NodePlace
 from agent.node.plan import node as plan
 from agent.node.plan.node import NodePolicy
@@ -16,6 +16,7 @@ from agent.plugins.model import NodeExtras
 from agent.runtime.model import RuntimeFacts, RuntimeHandler
 from agent.runtime.plan import runtime_facts, runtime_silent
 from nodelib.errors import Permanent
+from nodelib.json_values import Json
 from nodelib.kube.times import format_micro
 
 GIB = 1 << 30
