@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 
 from agent.common.model.pods import Kind, Pod
-from agent.common.plan.demand import is_sidecar
+from agent.common.plan.restart import is_sidecar
 from agent.devices.model.devices import AllocationKey, Device, DeviceAllocation, RegisteredPlugin
 from agent.devices.model.dra import ClaimState
 from agent.devices.plan.dra import dynamic_resources
@@ -26,7 +26,7 @@ def pod_resources(
     memory: Mapping[tuple[str, str], tuple[Block, ...]] = MappingProxyType({}),
 ) -> Json:
     """PodResources of a pod: its sidecars and main containers, but no init containers that end."""
-    containers = [one for _, one in pod.containers(Kind.INIT) if is_sidecar(one)]
+    containers = [one for kind, one in pod.containers(Kind.INIT) if is_sidecar(kind, one)]
     containers += [one for _, one in pod.containers(Kind.MAIN)]
     return {
         "name": pod.name,

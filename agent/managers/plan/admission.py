@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from agent.common.model.pods import Kind, Pod
 from agent.common.model.refusal import UNEXPECTED, Refusal
 from agent.common.plan import demand
+from agent.common.plan.restart import is_sidecar
 from agent.managers.model.counts import AdmissionCounts
 from agent.managers.model.cpus import NO_CPUS, format_cpus
 from agent.managers.model.memory_blocks import MemoryState
@@ -225,10 +226,10 @@ def release_pods(state: ManagerState, uids: Collection[str]) -> ManagerState:
 def release_init_memory(state: ManagerState, pod: Pod, name: str) -> ManagerState:
     """The state when a container is about to start: the init containers before it have ended and need no memory."""
     memory = state.memory
-    for _, container in pod.containers(Kind.INIT):
+    for kind, container in pod.containers(Kind.INIT):
         if container["name"] == name:
             break
-        if not demand.is_sidecar(container):
+        if not is_sidecar(kind, container):
             memory = memory_blocks.release(memory, (pod.uid, container["name"]))
     return state if memory is state.memory else replace(state, memory=memory)
 

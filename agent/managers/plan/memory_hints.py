@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from agent.common.model.pods import Kind, Pod
 from agent.common.plan import demand
+from agent.common.plan.restart import is_sidecar
 from agent.managers.model.memory_blocks import Block, MemoryState
 from agent.managers.plan.cpus import Owner, has_pod_level
 from agent.managers.plan.hints import Hint, Hints, mask_of, masks, nodes_of, sum_on
@@ -39,7 +40,7 @@ def pod_requested(pod: Pod) -> dict[str, int]:
     for kind, container in pod.containers(Kind.INIT, Kind.MAIN):
         for name, size in requested(pod, container).items():
             now = sidecars.get(name, 0) + size
-            if kind is Kind.MAIN or demand.is_sidecar(container):
+            if kind is Kind.MAIN or is_sidecar(kind, container):
                 sidecars[name] = now
             peak[name] = max(peak.get(name, 0), now)
     return peak
