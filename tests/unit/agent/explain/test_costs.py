@@ -72,7 +72,7 @@ def test_a_probe_says_how_long_it_takes() -> None:
 def test_a_probe_that_is_nearly_always_under_way() -> None:
     found = probed(EXEC, ProbeKind.LIVENESS, ProbeCost(100, 40.0, 1.5))
     assert found.text == ("exec every 1 s: 400 ms on average, 1.5 s at worst of 100; 40 % of the time one is under way")
-    assert "Raise its periodSeconds, or ask by httpGet" in found.action
+    assert "Raise its periodSeconds, or probe by httpGet" in found.action
 
 
 def test_every_attempt_counts_whatever_it_answers() -> None:

@@ -82,7 +82,7 @@ CASES = {
             images={"app": ImageState(0, ImagePhase.FAILED, waiting=Waiting("x"), retry_at=NOW + 20)},
             timeline=(TimelineEntry(NOW - 30, PULL, 0.2, "not found", times=2, last_at=NOW - 10),),
         ),
-        ("image of container app", "ImagePullBackOff", NOW - 30, NOW + 20, 2, "registry has no such one"),
+        ("image of container app", "ImagePullBackOff", NOW - 30, NOW + 20, 2, "registry does not have it"),
     ),
     "pulling": (
         record(
@@ -142,7 +142,7 @@ CASES = {
                 ],
             )
         ),
-        ("readiness gates", "ReadinessGatesNotReady", NOW, None, 0, "Whoever owns the gate"),
+        ("readiness gates", "ReadinessGatesNotReady", NOW, None, 0, "controller that owns the gate"),
     ),
     "preStop hook": (
         record(
