@@ -1,4 +1,4 @@
-"""What keeps a node from running out of room, wired: eviction and image garbage collection."""
+"""Joins what keeps the node from running out of memory and disk: eviction and image garbage collection."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from nodelib.tasks import Work
 
 @dataclass(frozen=True, slots=True)
 class BuiltEviction:
-    """`tasks()` are to be supervised, once the runtime and the sources have spoken."""
+    """`tasks()` wait for `ready`: the runtime and all sources of pods have been listed."""
 
     evictor: Evictor
     images: ImageCollector
@@ -43,7 +43,7 @@ class BuiltEviction:
 def build_eviction(
     base: Base, keeper: NodeKeeper, observer: Observer, stats: StatsProvider, pulls: PullRecords
 ) -> BuiltEviction:
-    """The node's pressure conditions are set in `base.pressures`."""
+    """The evictor sets the node's pressure conditions in `base.pressures`."""
     settings, clock, pods = base.settings, base.clock, base.pods
 
     def node_ref() -> Json:
