@@ -36,7 +36,7 @@ async def build_managers(base: Base, devices: DeviceManager, affinity: TopologyA
         ResourceManagerHooks(base.pods.running, devices.topology_hints, affinity),
     )
     await managers.load()
-    base.metrics.registry.register(ManagerMetrics(managers.figures))
+    base.metrics.registry.register(ManagerMetrics(managers.counts))
     return managers
 
 

@@ -247,7 +247,7 @@ class ResourceManagers:
         """By pod UID and container name."""
         return self.state.cpus.assignments
 
-    def figures(self) -> ManagerCounts:
+    def counts(self) -> ManagerCounts:
         """For a scrape."""
         policy, state = self.policies.cpus, self.state.cpus
         if policy is None:
