@@ -26,7 +26,7 @@ from nodelib import log as logging_setup
 from nodelib import memory
 from nodelib.clock import SystemClock
 from nodelib.errors import NodewrightError
-from nodelib.sdnotify import tell_systemd
+from nodelib.sdnotify import notify_systemd
 from nodelib.tasks import Supervisor
 
 log = logging.getLogger(__name__)
@@ -86,7 +86,7 @@ async def run(settings: Settings, *, extra: Extra | None = None) -> None:
         await core.start_server()
         if extra.on_ready is not None:
             extra.on_ready(core)
-        tell_systemd(supervisor, core.health, core.base.clock)
+        notify_systemd(supervisor, core.health, core.base.clock)
         await supervisor.wait()
         log.info("stopping; pods run on")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated
 
 from agent.common.model.binding import config, flag
 from agent.common.model.durations import seconds
@@ -23,8 +23,7 @@ from agent.node.plan.shutdown import Period, periods
 from agent.resources.plan import cgroups
 from agent.server.model import ServerSettings
 from nodelib import quantity
-
-Json = dict[str, Any]
+from nodelib.json_values import Json
 
 
 @dataclass(frozen=True, slots=True)

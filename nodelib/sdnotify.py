@@ -16,7 +16,7 @@ from nodelib.tasks import Supervisor
 log = logging.getLogger(__name__)
 
 
-def tell_systemd(supervisor: Supervisor, health: Callable[[], str], clock: Clock) -> None:
+def notify_systemd(supervisor: Supervisor, health: Callable[[], str], clock: Clock) -> None:
     """Notify systemd that the daemon is ready, regularly that it is alive, and finally that it stops."""
     notifier = Notifier(os.environ)
     notifier.ready()

@@ -22,7 +22,7 @@ from nodelib.firewall.objects import Family
 from nodelib.json_values import Json
 from nodelib.kube.client import KubeClient
 from nodelib.kube.skew import version_skew
-from nodelib.sdnotify import tell_systemd
+from nodelib.sdnotify import notify_systemd
 from nodelib.tasks import Supervisor
 from proxy import conntrack_usage, modes, platform
 from proxy.backends.base import Backend
@@ -99,7 +99,7 @@ async def run(settings: Settings) -> None:
         supervisor.on_stop("API connections", client.close)
         proxy, clock = _Proxy(settings, supervisor, client, backends, SystemClock()), SystemClock()
         await proxy.start()
-        tell_systemd(supervisor, proxy.problem, clock)
+        notify_systemd(supervisor, proxy.problem, clock)
         await supervisor.wait()
 
 

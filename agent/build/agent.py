@@ -1,15 +1,19 @@
-"""The parts of the agent, made from Settings; core.py names their tasks and their order of ending, app.py owns them."""
+"""Makes the whole agent from Settings: build_core() joins what the other modules of this folder make.
+
+core.py runs and closes the parts; agent/app.py owns them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from agent.admission.plan.admit import NodeView
 from agent.build import credentials, derive, pod_sources
-from agent.build.base import USER_AGENT, Base, build_base, first_address, own_limits
+from agent.build.base import USER_AGENT, Base, apply_process_limits, build_base, find_first_address
 from agent.build.checkpoints import build_checkpoints
 from agent.build.core import Core
 from agent.build.eviction import build_eviction
-from agent.build.node import NodesFollower, cgroup_facts, kubepods, lease, node_allocatable, node_keeper
+from agent.build.node import NodesFollower, build_cgroups, lease, node_keeper
 from agent.build.plugins import BuiltPlugins, build_devices, build_plugins
 from agent.build.pods import pod_deps, pod_volumes
 from agent.build.shutdown import shutdown_tasks
@@ -19,12 +23,13 @@ from agent.common.model.pods import ContainerState
 from agent.logs.edge import log_folder
 from agent.logs.work import LogRotation
 from agent.managers.work import TopologyAffinity
+from agent.node.work.node import NodeKeeper
 from agent.pods.edge.pod_counts import PodCounts
+from agent.pods.work.deps import PodDeps
 from agent.pods.work.pod_stages import stages
 from agent.pods.work.pod_table import PodTable
 from agent.probes.edge import ProbeIo
 from agent.probes.work import ProbeKeeper
-from agent.resources.edge import CgroupTree
 from agent.settings import Settings
 from agent.static.work.mirrors import MirrorPods
 from agent.stats.edge import machine
@@ -36,18 +41,13 @@ from nodelib.clock import SystemClock
 
 
 async def build_core(settings: Settings, *, wants_nodes: bool = False) -> Core:
-    """Raises NodewrightError for what the agent cannot run without. `wants_nodes`: something follows all Nodes.
+    """All parts of the agent, not started. `wants_nodes`: something follows all Nodes.
 
-    Each part is made whole, from the parts before it; what happens later reaches it through the inboxes of Base.
+    Each part is complete when it is made, from the parts before it. Later changes reach it through the Observables of
+    Base. Raises NodewrightError when something is missing that the agent cannot run without.
     """
-    own_limits(settings)
-    clock = SystemClock()
-    found = await credentials.find_credentials(settings, clock, user_agent=USER_AGENT, in_background=True)
-    base = build_base(settings, clock, found)
-    credentials.add_keepers(
-        found, settings, clock, base.connections.api, lambda: base.own_node.now, base.connections.reconnect
-    )
-    await first_address(base.addresses)
+    apply_process_limits(settings)
+    base = await _connected_base(settings)
 
     affinity = TopologyAffinity()
     devices = await build_devices(base, affinity)
@@ -56,22 +56,15 @@ async def build_core(settings: Settings, *, wants_nodes: bool = False) -> Core:
 
     followers: list[NodesFollower] = []
     keeper = node_keeper(base, plugins, followers if wants_nodes else None)
-    tree, has_own_cpus = CgroupTree.detect(), checkpoints.managers.has_exclusive_cpus
-    cgroups, page_sizes = await kubepods(settings, tree, keeper, has_own_cpus)
-    allocatable = node_allocatable(base, tree, cgroups, keeper)
-    await allocatable.reserve()
+    cgroups = await build_cgroups(base, keeper, checkpoints.managers.has_exclusive_cpus)
 
-    volumes = pod_volumes(base, keeper, cgroup_facts(base, tree, page_sizes, has_own_cpus), plugins.csi)
+    volumes = pod_volumes(base, keeper, cgroups.facts, plugins.csi)
     probe_io = ProbeIo(base.connections.cri)
-    probes = ProbeKeeper(probe_io, base.events, base.pods.wake, clock, base.metrics)
+    probes = ProbeKeeper(probe_io, base.events, base.pods.wake, base.clock, base.metrics)
     mirrors = MirrorPods()
-    deps = pod_deps(base, keeper, volumes, cgroups, checkpoints, plugins, probes, mirrors.of)
-    table = PodTable(
-        base.pods,
-        deps,
-        lambda: derive.node_view(settings, keeper, base.pressures.now, shutting_down=base.shutting_down.now),
-        pod_sources.sources(settings),
-    )
+    deps = pod_deps(base, keeper, volumes, cgroups.kubepods, checkpoints, plugins, probes, mirrors.of)
+    table = _pod_table(base, keeper, deps)
+
     static = build_static(base, keeper, table, mirrors, deps.status.reporter)
     api_pods = pod_sources.ApiPods(table, static.mirrors)
     stats = _stats(base, plugins)
@@ -88,7 +81,7 @@ async def build_core(settings: Settings, *, wants_nodes: bool = False) -> Core:
         probes=probes,
         probe_io=probe_io,
         stats=stats,
-        allocatable=allocatable,
+        allocatable=cgroups.allocatable,
         eviction=build_eviction(base, keeper, deps.observer, stats, checkpoints.pulls),
         shutdown=shutdown_tasks(base, keeper),
         rotation=_rotation(base),
@@ -97,6 +90,25 @@ async def build_core(settings: Settings, *, wants_nodes: bool = False) -> Core:
         static=static,
         followers=followers,
     )
+
+
+async def _connected_base(settings: Settings) -> Base:
+    """Base, once there are credentials for the API server and an address of this node."""
+    clock = SystemClock()
+    found = await credentials.find_credentials(settings, clock, user_agent=USER_AGENT, in_background=True)
+    base = build_base(settings, clock, found)
+    credentials.add_keepers(
+        found, settings, clock, base.connections.api, lambda: base.own_node.now, base.connections.reconnect
+    )
+    await find_first_address(base.addresses)
+    return base
+
+
+def _pod_table(base: Base, keeper: NodeKeeper, deps: PodDeps) -> PodTable:
+    def node_view() -> NodeView:
+        return derive.node_view(base.settings, keeper, base.pressures.now, shutting_down=base.shutting_down.now)
+
+    return PodTable(base.pods, deps, node_view, pod_sources.sources(base.settings))
 
 
 def _stats(base: Base, plugins: BuiltPlugins) -> StatsProvider:
@@ -115,7 +127,7 @@ def _rotation(base: Base) -> LogRotation:
 
 
 def _register_metrics(base: Base, plugins: BuiltPlugins, volumes: BuiltVolumes) -> None:
-    """What is computed when somebody scrapes."""
+    """The metrics that are computed at each scrape."""
     pods = base.pods
     for collector in (
         PodCounts(pods, lambda: stages(pods.memories(), {pod.uid for pod in pods.active()})),

@@ -1,4 +1,4 @@
-"""What every other part is made from: settings, time, connections, and inboxes by which one part informs others."""
+"""Joins what every other part is made from: settings, clock, connections, and Observables shared between parts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from agent.build import credentials
 from agent.build.no_api import NoApi
 from agent.common.metrics import Metrics
-from agent.common.model.pods import Json
 from agent.common.work.events import EventRecorder
 from agent.common.work.observable import Observable, Signal
 from agent.node.edge.machine import Machine, addresses_towards, apply_limits, check_swap
@@ -17,25 +16,26 @@ from agent.runtime.edge.cri import Cri
 from agent.settings import Settings
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError
+from nodelib.json_values import Json
 from nodelib.kube.client import KubeClient
 from nodelib.version import KUBERNETES_VERSION
 
 log = logging.getLogger(__name__)
 
 USER_AGENT = "nodewright-agent"
-_HEARTBEAT_LIMIT = 5.0  # seconds
+_HEARTBEAT_TIMEOUT = 5.0  # seconds
 
 
 @dataclass(slots=True)
 class Connections:
-    """What reaches outside the process; the heartbeat has a connection that nothing else can clog."""
+    """The clients of the API server and the runtime. The Lease has one of its own, which no other request can delay."""
 
     api: KubeClient
     heartbeat: KubeClient
     cri: Cri
 
     async def reconnect(self) -> None:
-        """Dial anew, with the credentials as they are now."""
+        """Connect to the API server again, with the current credentials."""
         await self.api.reconnect()
         await self.heartbeat.reconnect()
 
@@ -46,14 +46,14 @@ class Connections:
 
 
 class HostAddresses:
-    """This node's addresses, asked for again whenever the node's status is made."""
+    """This node's addresses. They are refreshed with every status of the node."""
 
     def __init__(self, server: str, wanted: tuple[str, ...]) -> None:
         self._server, self._wanted = server, wanted
         self.current: tuple[str, ...] = ()
 
-    async def look(self) -> tuple[str, ...]:
-        """Raises Permanent when there is none."""
+    async def refresh(self) -> tuple[str, ...]:
+        """Find them again. Raises Permanent when there is none."""
         self.current = await addresses_towards(self._server, self._wanted)
         return self.current
 
@@ -62,8 +62,9 @@ class HostAddresses:
 class Base:
     """What every other part is made from.
 
-    The inboxes: `pods` (which pods there are; wake one), `own_node` (the Node as the API shows it), `pressures` (the
-    pressure conditions that hold), `shutting_down` (the machine is), `node_changed` (make the node's status again).
+    Parts inform each other through the last five fields: `pods` lists the pods and wakes their workers, `own_node` is
+    this node's Node as the API shows it, `pressures` the pressure conditions that hold, `shutting_down` says whether
+    the machine is shutting down, and `node_changed` asks for a new node status.
     """
 
     settings: Settings
@@ -82,7 +83,7 @@ class Base:
 
 
 def build_base(settings: Settings, clock: Clock, found: credentials.Credentials) -> Base:
-    """Connections are made, nothing is asked yet."""
+    """The clients are made, but nothing is requested yet."""
     access = found.access
     metrics = Metrics(settings.node.name, KUBERNETES_VERSION)
     api, heartbeat = (
@@ -90,7 +91,7 @@ def build_base(settings: Settings, clock: Clock, found: credentials.Credentials)
         if settings.standalone
         else (
             KubeClient(access, user_agent=USER_AGENT),
-            KubeClient(access, user_agent=USER_AGENT, timeout=_HEARTBEAT_LIMIT),
+            KubeClient(access, user_agent=USER_AGENT, timeout=_HEARTBEAT_TIMEOUT),
         )
     )
     made = Connections(
@@ -110,17 +111,17 @@ def build_base(settings: Settings, clock: Clock, found: credentials.Credentials)
     )
 
 
-def own_limits(settings: Settings) -> None:
-    """Those of this process. Raises NodewrightError for swap where failSwapOn forbids it."""
+def apply_process_limits(settings: Settings) -> None:
+    """Set the limits of this process. Raises NodewrightError if there is swap and failSwapOn is set."""
     check_swap(settings.process.fail_swap_on)
     limits = settings.process
-    for undone in apply_limits(max_open_files=limits.max_open_files, oom_score_adj=limits.oom_score_adj):
-        log.warning("%s", undone)
+    for problem in apply_limits(max_open_files=limits.max_open_files, oom_score_adj=limits.oom_score_adj):
+        log.warning("%s", problem)
 
 
-async def first_address(addresses: HostAddresses) -> None:
-    """Before the first pod: its status and its hosts file have the address. None is no reason to wait."""
+async def find_first_address(addresses: HostAddresses) -> None:
+    """Before the first pod, whose status and hosts file contain the address. Without one the agent starts anyway."""
     try:
-        await addresses.look()
+        await addresses.refresh()
     except NodewrightError as error:
         log.warning("%s", error)

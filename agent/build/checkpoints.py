@@ -1,4 +1,4 @@
-"""What is known of pods and images beyond the life of the agent, in small files."""
+"""Joins what outlives the agent process with the files that store it: allocations, terminations, pulls, managers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from nodelib.tasks import Work
 
 @dataclass(frozen=True, slots=True)
 class Checkpoints:
-    """What is known of pods and images beyond the life of the agent, in small files."""
+    """The state of pods and images that a restarted agent reads again."""
 
     allocations: Allocations
     terminations: Terminations
@@ -26,16 +26,16 @@ class Checkpoints:
     managers: ResourceManagers
 
     def tasks(self) -> dict[str, Work]:
-        """What writes the files soon after a change."""
+        """Name -> long-lived work. Each writes its file soon after a change."""
         return {
             "allocations": self.allocations.run,
-            "endings": self.terminations.run,
+            "terminations": self.terminations.run,
             "resource-managers": self.managers.run,
         }
 
 
 async def build_checkpoints(base: Base, devices: DeviceManager, affinity: TopologyAffinity) -> Checkpoints:
-    """With what earlier agents wrote. Raises NodewrightError for a file that cannot be read."""
+    """Read the files of earlier agents. Raises NodewrightError if one cannot be read."""
     root, clock = base.settings.paths.root_dir, base.clock
     images = base.settings.images
     checkpoints = CheckpointFiles(root)

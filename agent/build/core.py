@@ -1,4 +1,4 @@
-"""The agent, made: its parts, their long-lived tasks, and the order in which they end."""
+"""Joins the parts into one agent: its long-lived tasks, its HTTPS server, and the order in which all of it ends."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ _NETWORK_STEPS = {
     "ADD": (Activity(ActivityKind.NETWORK), Activity(ActivityKind.SANDBOX)),
     "DEL": (Activity(ActivityKind.REMOVE_NETWORK), Activity(ActivityKind.STOP_SANDBOX)),
 }
-_PATIENCE = 3.0  # seconds for containers that are being started when the agent stops; supervisors kill after five
-_AUDIT_LATE = 180.0  # seconds; upstream's PLEG is unhealthy after as long
+_STOP_TIMEOUT = 3.0  # seconds for the container starts under way; supervisors kill the agent after five
+_RELIST_THRESHOLD = 180.0  # seconds, as upstream's PLEG (relistThreshold)
 
 
 @dataclass(slots=True)
 class Core:
-    """All parts, joined. tasks() are to be run side by side; stop_work(), then close() end them."""
+    """The agent. Run tasks() concurrently, then call start_server(); call stop_work() and then close() at the end."""
 
     base: Base
     keeper: NodeKeeper
@@ -69,10 +69,12 @@ class Core:
         return {**self._local_tasks(), **({} if self.base.settings.standalone else self._cluster_tasks())}
 
     def _local_tasks(self) -> dict[str, Work]:
+        """The tasks that a standalone agent has, too."""
+        observer = self.pod_deps.observer
         return {
-            "runtime-audit": self.pod_deps.observer.run_audits,
-            "runtime-events": self.pod_deps.observer.run_events,
-            "runtime-hints": self.pod_deps.observer.run_hints,
+            "runtime-audit": observer.run_audits,
+            "runtime-events": observer.run_events,
+            "runtime-hints": observer.run_hints,
             "runtime-starts": self.base.connections.cri.keep_starts,
             "probes": self.probes.run,
             "pods-sweep": self.table.run_sweeps,
@@ -82,17 +84,17 @@ class Core:
             "node-allocatable": self.allocatable.run,
             **self.eviction.tasks(),
             **dict(self.plugins.tasks()),
-            **self.static.tasks(self.pod_deps.observer.audited),
+            **self.static.tasks(observer.audited),
             **self.shutdown,
             **self.keeper.tasks(),
         }
 
     def _cluster_tasks(self) -> dict[str, Work]:
-        """What needs an API server."""
+        """The tasks that need an API server."""
         return {
             "events": self.base.events.run,
             "pods-watch": self._watch_pods,
-            "pods-synced": self._tell_synced,
+            "pods-synced": self._report_synced,
             "mirror-pods": self.static.keep_mirrors,
             "lease": self.lease.run,
             **dict(self.volumes.tasks()),
@@ -100,34 +102,35 @@ class Core:
         }
 
     def follow_nodes(self, follower: NodesFollower) -> None:
-        """Tell `follower` of all Nodes whenever they change."""
+        """Call `follower` with all Nodes whenever they change."""
         self.followers.append(follower)
 
     async def live_sandboxes(self) -> frozenset[str] | None:
-        """Every sandbox that the runtime knows; None when it cannot be asked now."""
+        """IDs of all sandboxes, ready or not; None when the runtime does not answer."""
         try:
             return frozenset(one.id for one in await self.base.connections.cri.list_sandboxes())
         except CriError:
             return None
 
     def on_network_call(self, uid: str, command: str, seconds: float, failed: str) -> None:
-        """The pod network did something for a pod: it is a part of the pod's sandbox step."""
+        """Add a CNI call to the timeline of its pod, as a part of the sandbox step."""
         memory = self.base.pods.memory(uid)
         if memory is not None and command in _NETWORK_STEPS:
             step, of = _NETWORK_STEPS[command]
             memory.timeline.mark(step, seconds, failed or "ok", of=of)
 
     def health(self) -> str:
-        """Why the pod loop is not well, or ""."""
-        if not self.pod_deps.observer.audited.is_set():
-            return f"the container runtime has not been seen yet: {self.pod_deps.observer.last_error}"
-        age = self.base.clock.monotonic() - self.pod_deps.observer.last_audit
-        if age > _AUDIT_LATE:
-            return f"the container runtime was last seen {age:.0f} s ago: {self.pod_deps.observer.last_error}"
+        """Why the pod loop is unhealthy, or "" (as upstream's PLEG check)."""
+        observer = self.pod_deps.observer
+        if not observer.audited.is_set():
+            return f"the container runtime has not answered yet: {observer.last_error}"
+        age = self.base.clock.monotonic() - observer.last_audit
+        if age > _RELIST_THRESHOLD:
+            return f"the container runtime last answered {age:.0f} s ago: {observer.last_error}"
         return ""
 
     async def start_server(self) -> None:
-        """Listen on the kubelet's ports. Raises Invalid (certificates, a taken port)."""
+        """Listen on the kubelet's ports. Raises Invalid for bad certificates and for a port that is in use."""
         self.server = await start(
             ServerDeps(
                 settings=self.base.settings.server,
@@ -160,17 +163,17 @@ class Core:
         )
 
     async def stop_work(self) -> None:
-        """Stop the server and all workers; pods run on."""
+        """Stop the server, the pods' workers, and what they use, in this order. The pods keep running."""
         if self.server is not None:
             await self.server.close()
-        await self.table.close(_PATIENCE)
+        await self.table.close(_STOP_TIMEOUT)
         await self.pod_deps.containers.images.close()
         await self.pod_deps.status.reporter.close()
         if not self.base.settings.standalone:
             await self.base.events.flush()
 
     async def close(self) -> None:
-        """Close the connections."""
+        """After stop_work(): close what reaches outside the process, the connections last."""
         await self.static.close()
         await self.volumes.close()
         await self.plugins.close()
@@ -178,11 +181,11 @@ class Core:
         await self.base.connections.close()
 
     async def _watch_pods(self) -> None:
-        # Running pods would be taken for new ones by a plan that has not seen the runtime.
+        # Before the first relist, a plan would take running pods for new ones.
         await self.pod_deps.observer.audited.wait()
         await self.pods_watch.run()
 
-    async def _tell_synced(self) -> None:
+    async def _report_synced(self) -> None:
         await self.pods_watch.synced.wait()
         self.api_pods.synced()
         await asyncio.Event().wait()

@@ -1,6 +1,6 @@
-"""The node's credentials: TLS bootstrap when they are missing, and rotation of the client and serving certificates.
+"""Joins the node's credentials: TLS bootstrap when they are missing, rotation of the client and serving certificates.
 
-certificates/plan.py decides when, certificates/work/ requests, waits and stores.
+certificates/plan.py decides when to rotate; certificates/work/ requests certificates, waits for them and stores them.
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ from agent.certificates.edge.certificate_store import (
 from agent.certificates.edge.metrics import CertificateCollector, CertificateMetrics
 from agent.certificates.edge.signing_requests import SigningRequests
 from agent.certificates.model import Pair
-from agent.certificates.plan import Json, Signer
+from agent.certificates.plan import Signer
 from agent.certificates.work.bootstrap import BootstrapEdges, first_certificate
 from agent.certificates.work.rotation import CertificateKeeper, ManagedCertificate
 from agent.node.model import NodeCondition
 from agent.settings import Settings
 from nodelib.clock import Clock
 from nodelib.errors import Invalid, NodewrightError
+from nodelib.json_values import Json
 from nodelib.kube.access import ClusterAccess, load_kubeconfig, save_kubeconfig
 from nodelib.kube.client import KubeClient
 from nodelib.tasks import Work
@@ -47,7 +48,7 @@ class Credentials:
 
     access: ClusterAccess
     rotate_at_once: bool = False
-    bootstrap: Work | None = None  # set when it runs beside the agent
+    bootstrap: Work | None = None  # set when it runs while the agent runs
     keepers: dict[str, CertificateKeeper] = field(default_factory=dict)
 
     def tasks(self) -> dict[str, Work]:
@@ -84,7 +85,7 @@ class Credentials:
             reason = "WaitingForApproval" if keeper.waiting.needs_approval else "NotIssued"
             return [NodeCondition(CONDITION, "False", reason, keeper.waiting.message)]
         if keeper.pair is None:
-            return [NodeCondition(CONDITION, "False", "NotIssued", "it has not been asked for yet")]
+            return [NodeCondition(CONDITION, "False", "NotIssued", "it has not been requested yet")]
         return [NodeCondition(CONDITION, "True", "Issued", "kubelet serves with a certificate of the cluster")]
 
 
@@ -120,10 +121,10 @@ def add_keepers(
     settings: Settings,
     clock: Clock,
     client: KubeClient,
-    shown: Callable[[], Json | None],
+    own_node: Callable[[], Json | None],
     reconnect: Callable[[], Awaitable[None]],
 ) -> None:
-    """Add keepers of the configured certificates. `shown` is the Node as the API has it; `reconnect` dials again."""
+    """Add keepers of the configured certificates. `own_node()` is the Node as the API shows it."""
     requests, folder, node = SigningRequests(client), settings.paths.cert_dir, settings.node.name
 
     async def renewed(_: Pair) -> None:
@@ -148,7 +149,7 @@ def add_keepers(
         serving_one = ManagedCertificate(
             Signer.SERVING,
             CertificateStore(folder, SERVER),
-            lambda: plan.serving_template(node, _addresses(shown())),
+            lambda: plan.serving_template(node, _addresses(own_node())),
             served,
         )
         credentials.keepers[SERVER] = keeper(serving_one)

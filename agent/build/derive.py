@@ -1,6 +1,6 @@
-"""What some parts take that no single setting says: computed from several, or from settings and what the node knows.
+"""Derives the values that no single setting holds: from several settings, or from settings and the state of the node.
 
-Most parts take their settings as they are (agent/settings.py).
+Most parts take their settings unchanged (agent/settings.py).
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from decimal import Decimal
 
 from agent.admission.plan.admit import NodeView
 from agent.common.model.pod_settings import NodeContext
-from agent.common.model.pods import Json
 from agent.eviction.model import EvictionPolicy
 from agent.eviction.plan.thresholds import thresholds
 from agent.node.work.node import NodeKeeper
@@ -19,11 +18,12 @@ from agent.resources.plan.node_allocatable import Reservation, Reserved
 from agent.server.work import ServedNode
 from agent.settings import Settings
 from agent.stats.work import StatsSettings
+from nodelib.json_values import Json
 from nodelib.quantity import format_bytes, format_milli
 
 
 def eviction_policy(settings: Settings) -> EvictionPolicy:
-    """The thresholds of all signals, of the pods' own cgroup too where it has a limit."""
+    """The thresholds of all signals; also those of the pods' own cgroup, if it has a limit."""
     eviction = settings.eviction
     found = thresholds(
         eviction.hard,
@@ -36,7 +36,7 @@ def eviction_policy(settings: Settings) -> EvictionPolicy:
 
 
 def reserved_cgroups(settings: Settings, cgroup_version: int) -> tuple[Reserved, ...]:
-    """The limits of the cgroups that enforceNodeAllocatable names beside the pods'."""
+    """The limits of the cgroups that enforceNodeAllocatable names besides the pods' own."""
     cgroups = settings.cgroups
     reservations = (
         Reservation("system-reserved", cgroups.system_reserved, cgroups.system_reserved_cgroup),

@@ -1,4 +1,4 @@
-"""What keeps a node from running out of room, wired: eviction and image garbage collection."""
+"""Joins what keeps the node from running out of memory and disk: eviction and image garbage collection."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from agent.build import derive
 from agent.build.base import Base
-from agent.common.model.pods import ContainerState, Json
+from agent.common.model.pods import ContainerState
 from agent.eviction.work.eviction import EvictionParts, Evictor
 from agent.eviction.work.reclaim import NodeReclaim
 from agent.images.work.image_gc import ImageCollector, ImageCollectorDeps
@@ -15,12 +15,13 @@ from agent.images.work.pull_records import PullRecords
 from agent.node.work.node import NodeKeeper
 from agent.runtime.work.relist import Observer
 from agent.stats.work import StatsProvider
+from nodelib.json_values import Json
 from nodelib.tasks import Work
 
 
 @dataclass(frozen=True, slots=True)
 class BuiltEviction:
-    """`tasks()` are to be supervised, once the runtime and the sources have spoken."""
+    """`tasks()` wait for `ready`: the runtime and all sources of pods have been listed."""
 
     evictor: Evictor
     images: ImageCollector
@@ -42,7 +43,7 @@ class BuiltEviction:
 def build_eviction(
     base: Base, keeper: NodeKeeper, observer: Observer, stats: StatsProvider, pulls: PullRecords
 ) -> BuiltEviction:
-    """The node's pressure conditions are set in `base.pressures`."""
+    """The evictor sets the node's pressure conditions in `base.pressures`."""
     settings, clock, pods = base.settings, base.clock, base.pods
 
     def node_ref() -> Json:

@@ -1,4 +1,4 @@
-"""Build the credentials for image pulls: pull secrets, the node's own logins, credential provider plugins."""
+"""Joins the sources of credentials for image pulls: pull secrets, the node's logins, credential provider plugins."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nodelib.errors import Invalid
 
 
 def build_pull_credentials(settings: Settings, secrets: Secrets, clock: Clock) -> PullCredentials:
-    """Raises Invalid for a wrong configuration of plugins, or a plugin that does not exist."""
+    """Raises Invalid if the configuration of the plugins is wrong, or a plugin does not exist."""
     logins = NodeLogins(settings.paths.root_dir, os.path.expanduser("~"))
     path, folder = settings.images.providers_config, settings.images.providers_dir
     if not path and not folder:

@@ -1,4 +1,4 @@
-"""Build the CPU, memory and topology managers from the settings and the topology of this machine."""
+"""Joins the CPU, memory and topology managers with the settings and the topology of this machine."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from nodelib.errors import Invalid
 
 
 async def build_managers(base: Base, devices: DeviceManager, affinity: TopologyAffinity) -> ResourceManagers:
-    """With what earlier agents assigned.
+    """The managers, with the assignments of earlier agents.
 
-    Raises Invalid for a policy that this machine cannot have, Permanent for a checkpoint of another policy.
+    Raises Invalid for a policy that is impossible on this machine, Permanent for a checkpoint of another policy.
     """
     root = base.settings.paths.root_dir
     managers = ResourceManagers(
@@ -36,7 +36,7 @@ async def build_managers(base: Base, devices: DeviceManager, affinity: TopologyA
         ResourceManagerHooks(base.pods.running, devices.topology_hints, affinity),
     )
     await managers.load()
-    base.metrics.registry.register(ManagerMetrics(managers.figures))
+    base.metrics.registry.register(ManagerMetrics(managers.counts))
     return managers
 
 
@@ -66,7 +66,7 @@ def _policies(base: Base) -> Policies:
 
 
 def _reserved_memory(base: Base) -> dict[str, Decimal]:
-    """Memory and huge pages that the node keeps back in all, eviction thresholds included."""
+    """All memory and huge pages that the node keeps from pods, eviction thresholds included."""
     policy = base.settings.node_policy
     return node_plan.reservation(node_plan.capacity(base.machine.facts(), policy), policy)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 
+from nodelib.json_values import Json
 from nodelib.kube.access import ClusterAccess
-from nodelib.kube.client import ApiUnreachable, Json, KubeClient
+from nodelib.kube.client import ApiUnreachable, KubeClient
 
 
 class NoApi(KubeClient):

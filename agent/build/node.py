@@ -1,9 +1,10 @@
-"""The parts that stand for this machine as a node: its Node object and Lease, its cgroups, what it keeps for itself."""
+"""Joins the parts that make this machine a node: its Node object and Lease, its cgroups, its reserved resources."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
 from agent.build import derive
@@ -21,17 +22,25 @@ from agent.resources.plan import cgroups as cgroup_plan
 from agent.resources.plan.swap import LIMITED, Swap
 from agent.resources.work.cgroups import KubepodsTree
 from agent.resources.work.node_allocatable import NodeAllocatable, NodeAllocatableDeps
-from agent.settings import Settings
 
 log = logging.getLogger(__name__)
 
 NodesFollower = Callable[[list[NodePlace]], None]
 
 
-def node_keeper(base: Base, plugins: BuiltPlugins, followers: list[NodesFollower] | None) -> NodeKeeper:
-    """The keeper of the Node object, or of nothing but this process where there is no API server.
+@dataclass(frozen=True, slots=True)
+class BuiltCgroups:
+    """The cgroups of pods, the facts that decide their limits, and what the node reserves for itself."""
 
-    `followers` are called with all Nodes; None: nobody follows them, and they are not watched.
+    kubepods: KubepodsTree
+    facts: CgroupFacts
+    allocatable: NodeAllocatable
+
+
+def node_keeper(base: Base, plugins: BuiltPlugins, followers: list[NodesFollower] | None) -> NodeKeeper:
+    """The keeper of the Node object. Without an API server the Node exists in this process only.
+
+    `followers` are called with all Nodes. If it is None, the other Nodes are not watched.
     """
     settings, connections = base.settings, base.connections
 
@@ -48,7 +57,7 @@ def node_keeper(base: Base, plugins: BuiltPlugins, followers: list[NodesFollower
             base.machine,
             base.events,
             base.clock,
-            base.addresses.look,
+            base.addresses.refresh,
         ),
         NodeHooks(
             on_nodes=on_nodes if followers is not None else None,
@@ -82,28 +91,26 @@ def lease(base: Base) -> LeaseKeeper:
     )
 
 
-async def kubepods(
-    settings: Settings, tree: CgroupTree, keeper: NodeKeeper, unthrottled: Callable[[Pod], bool]
-) -> tuple[KubepodsTree, tuple[int, ...]]:
-    """The cgroups of all pods, made; and the sizes of huge pages here. Raises NodewrightError."""
-    policy, sizes = settings.cgroups.pods, hugepage_sizes()
+async def build_cgroups(base: Base, keeper: NodeKeeper, unthrottled: Callable[[Pod], bool]) -> BuiltCgroups:
+    """Create the cgroups of all pods, and reserve resources as enforceNodeAllocatable says. Raises NodewrightError."""
+    tree, policy, sizes = CgroupTree.detect(), base.settings.cgroups.pods, hugepage_sizes()
     slices = SystemdSlices() if policy.driver == "systemd" else None
     cgroups = KubepodsTree(tree, policy, hugepage_sizes=sizes, slices=slices, unthrottled=unthrottled)
     await cgroups.setup(keeper.enforced)
-    return cgroups, sizes
+    allocatable = _node_allocatable(base, tree, cgroups, keeper)
+    await allocatable.reserve()
+    return BuiltCgroups(cgroups, _cgroup_facts(base, tree, sizes, unthrottled), allocatable)
 
 
-def node_allocatable(base: Base, tree: CgroupTree, cgroups: KubepodsTree, keeper: NodeKeeper) -> NodeAllocatable:
-    """What the machine keeps for itself, enforced as the configuration says."""
+def _node_allocatable(base: Base, tree: CgroupTree, cgroups: KubepodsTree, keeper: NodeKeeper) -> NodeAllocatable:
     slices = SystemdSlices() if base.settings.cgroups.pods.driver == "systemd" else None
     parts = NodeAllocatableDeps(tree, slices, cgroups.enforce, base.events, base.clock, lambda: keeper.ref)
     return NodeAllocatable(derive.reserved_cgroups(base.settings, tree.version), parts)
 
 
-def cgroup_facts(
+def _cgroup_facts(
     base: Base, tree: CgroupTree, sizes: tuple[int, ...], unthrottled: Callable[[Pod], bool]
 ) -> CgroupFacts:
-    """What decides the limits of pods: the configuration, this machine, and who has CPUs for himself."""
     facts, wanted = base.machine.facts(), base.settings.cgroups
     if wanted.swap_behavior == LIMITED and tree.version == 1:
         log.warning("memorySwap.swapBehavior: LimitedSwap needs cgroup v2: containers get no swap here")

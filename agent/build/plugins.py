@@ -1,4 +1,4 @@
-"""Build the plugin manager and what serves its plugins: CSI, devices, DRA and podresources."""
+"""Joins the plugin manager with what its plugins serve: CSI volumes, devices, DRA claims, and podresources."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from agent.build.base import Base
 from agent.common.edge.checkpoint import CheckpointFiles
-from agent.common.model.pods import Json, Pod
+from agent.common.model.pods import Pod
 from agent.common.work.observable import until
 from agent.devices.edge.device_plugin import DevicePluginEndpoint, DevicePluginServer
 from agent.devices.edge.dra_driver import DraDriver
@@ -33,14 +33,15 @@ from agent.volumes.work.csi_stats import CsiStats
 from agent.volumes.work.csi_volumes import CsiVolumes, CsiVolumesDeps
 from agent.volumes.work.tokens import TokenCache
 from nodelib.errors import Temporary
+from nodelib.json_values import Json
 from nodelib.tasks import Work
 
-_PATIENCE = 10.0  # seconds that a volume waits for the Node to list it
+_IN_USE_TIMEOUT = 10.0  # seconds that a volume waits for the Node to list it
 
 
 @dataclass(frozen=True, slots=True)
 class BuiltPlugins:
-    """Supervise `tasks()`; call close() at the end."""
+    """Run `tasks()` until the end, then call close()."""
 
     sockets: PluginSockets
     manager: PluginManager
@@ -82,7 +83,7 @@ class BuiltPlugins:
 
 
 async def build_devices(base: Base, affinity: TopologyAffinity) -> DeviceManager:
-    """With the devices that earlier agents gave. Raises Temporary."""
+    """The device manager, with the allocations of earlier agents. Raises Temporary."""
     hooks = DeviceHooks(_if_synced(base.pods, base.pods.active), base.node_changed.fire, base.pods.wake, affinity.of)
     folder = f"{base.settings.paths.root_dir}/device-plugins"
     devices = DeviceManager(CheckpointFiles(folder), DevicePluginEndpoint, base.clock, hooks)
@@ -91,7 +92,7 @@ async def build_devices(base: Base, affinity: TopologyAffinity) -> DeviceManager
 
 
 async def build_plugins(base: Base, devices: DeviceManager, managers: ResourceManagers) -> BuiltPlugins:
-    """What is on disk about volumes and claims is read here. Raises Temporary."""
+    """Reads the records of volumes and claims from disk. Raises Temporary."""
     client, clock, pods = base.connections.api, base.clock, base.pods
     root_dir, node = base.settings.paths.root_dir, base.settings.node.name
     objects = CsiObjects(client, TokenCache(client, clock), node)
@@ -134,7 +135,7 @@ async def build_plugins(base: Base, devices: DeviceManager, managers: ResourceMa
 
 
 def _if_synced(registry: PodRegistry, pods: Callable[[], list[Pod]]) -> Callable[[], set[str] | None]:
-    """UIDs of these pods; None while not all pods of the node are known."""
+    """UIDs of these pods; None until all pods of the node are known."""
     return lambda: {pod.uid for pod in pods()} if registry.synced.is_set() else None
 
 
@@ -147,7 +148,7 @@ def _in_use(base: Base) -> Callable[[frozenset[str]], Awaitable[None]]:
 
         base.node_changed.fire()
         try:
-            await asyncio.wait_for(until(base.own_node, named), _PATIENCE)
+            await asyncio.wait_for(until(base.own_node, named), _IN_USE_TIMEOUT)
         except TimeoutError:
             obj = f"Node {base.settings.node.name}"
             raise Temporary("the Node does not list the volume as in use yet", obj=obj, step="attach") from None

@@ -1,46 +1,47 @@
-"""Where this agent's pods come from: the API's watch, a manifest directory, a manifest URL (pkg/kubelet/config)."""
+"""Joins the API server's pods with the pod table and the mirror pods (upstream: pkg/kubelet/config)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from agent.build.base import Base
-from agent.common.model.pods import Json, Pod
+from agent.common.model.pods import Pod
 from agent.pods.plan.mirrors import is_mirror
 from agent.pods.work.pod_table import PodTable
 from agent.settings import Settings
 from agent.static.work.mirrors import MirrorKeeper
+from nodelib.json_values import Json
 from nodelib.kube.reflector import Reflector
 
 
 def sources(settings: Settings) -> frozenset[str]:
-    """Names of all sources that list pods for this agent."""
+    """The configured sources of pods: "api", "file" and "http"."""
     named = {"api": settings.api.kubeconfig, "file": settings.static.path, "http": settings.static.url}
     return frozenset(name for name, place in named.items() if place)
 
 
 @dataclass(frozen=True, slots=True)
 class ApiPods:
-    """Pods of the API: mirror pods only show what runs anyway, all others are wanted."""
+    """Sorts the API's pods: mirror pods go to the mirror keeper, all others to the pod table, which runs them."""
 
     table: PodTable
     mirrors: MirrorKeeper
 
     def on_change(self, change: str, raw: Json, old: Json | None) -> None:
-        """A change of the watch."""
+        """Handle one change of the watch."""
         if is_mirror(raw):
             self.mirrors.on_pod(change, raw, old)
         else:
             self.table.on_pod(change, raw, old)
 
     async def on_first(self, listed: list[Json]) -> None:
-        """The first list."""
+        """Handle the first list."""
         for raw in filter(is_mirror, listed):
             self.mirrors.on_pod("ADDED", raw, None)
         await self.table.first([Pod(raw) for raw in listed if not is_mirror(raw)])
 
     def synced(self) -> None:
-        """Every pod of this node has been listed."""
+        """All pods of this node have been listed."""
         self.mirrors.api_synced()
         self.table.told("api")
 

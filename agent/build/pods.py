@@ -1,4 +1,4 @@
-"""What the pods' workers work with, made and grouped."""
+"""Joins what the pods' workers use: volumes, container configurations, images, hooks, files, status reports."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from agent.volumes.work.csi_volumes import CsiVolumes
 
 
 def pod_volumes(base: Base, keeper: NodeKeeper, cgroups: CgroupFacts, csi: CsiVolumes) -> BuiltVolumes:
-    """The volumes of pods, their container configurations, and what keeps them up to date."""
+    """The volumes of pods and their container configurations."""
     return build_volumes(
         base.connections.api,
         base.settings.pod_defaults,
@@ -56,7 +56,7 @@ def pod_deps(
     probes: ProbeKeeper,
     mirror: Callable[[Pod], Pod | None],
 ) -> PodDeps:
-    """What the pods' workers work with."""
+    """The dependencies of the pods' workers. `mirror` finds the mirror pod of a static pod."""
     settings, cri, clock, metrics = base.settings, base.connections.cri, base.clock, base.metrics
     files = PodFiles(settings.paths.pod_logs_dir, settings.paths.container_logs_dir)
     startups = StartupLatencyTracker(metrics, clock)

@@ -1,4 +1,4 @@
-"""Build the edges of the kubelet's HTTPS server."""
+"""Joins the edges of the kubelet's HTTPS server: TLS, listeners, logs, upgraded connections."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class _Tls:
 
 
 def server_edges() -> ServerEdges:
-    """Call it inside the running loop. The server closes them. Raises Temporary (no inotify instance left)."""
+    """Must run inside the event loop. The server closes them. Raises Temporary when no inotify instance is left."""
     return ServerEdges(
         tls=_Tls(),
         upgrades=upgrade_proxy,

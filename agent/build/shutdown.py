@@ -1,4 +1,4 @@
-"""Graceful node shutdown, wired: a shutdown of the machine waits for its pods."""
+"""Joins graceful node shutdown: a shutdown of the machine waits until its pods have ended."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def shutdown_tasks(base: Base, keeper: NodeKeeper) -> dict[str, Work]:
     periods = base.settings.shutdown_periods
     if not periods:
         return {}
-    # Only a node that asks for it pays for the bus (5 MB).
+    # Imported here because the D-Bus client costs 5 MB of memory, and few nodes use it.
     from agent.node.edge.logind import LogindBus
 
     parts = ShutdownParts(

@@ -1,4 +1,4 @@
-"""What the settings mean to an agent without an API server."""
+"""Adapts the settings of an agent that has no API server."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from nodelib.errors import Invalid
 
 
 def adapted(settings: Settings) -> Settings:
-    """The settings as they can be obeyed without webhook reviews: client certificates alone identify users.
+    """The settings without webhook reviews: users are identified by client certificates only.
 
-    Raises Invalid when there is no source of pods, or when everybody would get access to everything by accident.
+    Raises Invalid when there is no source of pods, or when anonymous users would be allowed to do everything.
     """
     if not settings.standalone:
         return settings

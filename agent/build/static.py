@@ -1,4 +1,4 @@
-"""Static pods, wired: the manifest sources that the settings name, the pods they want, and their mirror pods."""
+"""Joins static pods: the configured sources of manifests, the pods that they list, and their mirror pods."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class StaticParts:
-    """`watching`: the directory that is followed, if there is one."""
+    """`watching` is the watch of the manifest directory, if one is configured."""
 
     mirrors: MirrorKeeper
     keeper: NodeKeeper
@@ -32,7 +32,7 @@ class StaticParts:
     watching: FolderWatch | None = None
 
     def tasks(self, audited: asyncio.Event) -> dict[str, Work]:
-        """Name -> long-lived work. Nothing starts before the runtime has been seen: running pods would look new."""
+        """Name -> long-lived work. It waits for `audited`, the first relist: before it, running pods would look new."""
 
         def after(work: Work) -> Work:
             async def wait() -> None:
@@ -48,7 +48,7 @@ class StaticParts:
             await self.watching.close()
 
     async def keep_mirrors(self) -> None:
-        """Until cancelled; from when there is a Node that may own them."""
+        """Run until cancelled, once there is a Node that can own the mirror pods."""
         await self.keeper.registered.wait()
         self.mirrors.poke()
         await self.mirrors.run()
@@ -57,7 +57,7 @@ class StaticParts:
 def build_static(
     base: Base, keeper: NodeKeeper, table: PodTable, mirror_pods: MirrorPods, reporter: Reporter
 ) -> StaticParts:
-    """Call it inside the running loop."""
+    """Must run inside the event loop."""
     settings, events, clock = base.settings, base.events, base.clock
     pods = StaticPods(table, base.pods)
     mirrors = MirrorKeeper(

@@ -1,4 +1,4 @@
-"""Put together the volumes of pods and the container configurations: both read the same watched API objects."""
+"""Joins the volumes of pods and the container configurations, which read the same watched API objects."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from nodelib.tasks import Work
 
 @dataclass(frozen=True, slots=True)
 class BuiltVolumes:
-    """`tasks()` are to be supervised, `close()` called at the end."""
+    """Run `tasks()` until the end, then call close()."""
 
     manager: VolumeManager
     configs: ContainerConfigs
@@ -50,7 +50,8 @@ def build_volumes(
     warn: Warn,
     csi: CsiMounter,
 ) -> BuiltVolumes:
-    """`notify(uid)`: the pod's volumes should be refreshed, or mounted if an earlier attempt failed;
+    """`notify(uid)` is called when the volumes of a pod should be refreshed, or mounted after a failed attempt.
+
     `warn` emits a Warning event about a pod; `csi` mounts the volumes of CSI drivers.
     """
     objects = PodObjects(client, clock, notify)

@@ -11,11 +11,10 @@ import ipaddress
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 from agent.certificates.model import Leaf, Template
+from nodelib.json_values import Json
 
-Json = dict[str, Any]
 _USAGES = ("digital signature",)  # "key encipherment" is for RSA keys only
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from agent.common.model.pods import ContainerState, Json, ObservedPod, Pod
+from agent.common.model.pods import ContainerState, ObservedPod, Pod
+from nodelib.json_values import Json
 
 
 class CheckpointStore(Protocol):

@@ -36,7 +36,7 @@ def notices(config: Mapping[str, Any], flags: Flags) -> tuple[str, ...]:
     ]
     return (
         *lines,
-        *(f"featureGates.{gate} switches nothing here" for gate in sorted(config["featureGates"]) if gate not in GATES),
+        *(f"featureGates.{gate} has no effect here" for gate in sorted(config["featureGates"]) if gate not in GATES),
     )
 
 

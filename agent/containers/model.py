@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from agent.common.model.pods import ImageFacts, Json
+from agent.common.model.pods import ImageFacts
 from agent.devices.model.devices import NO_DEVICES, DeviceGrant
 from agent.volumes.model.volumes import MountedVolume, SubPath
+from nodelib.json_values import Json
 
 
 @dataclass(frozen=True, slots=True)

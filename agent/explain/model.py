@@ -1,4 +1,4 @@
-"""What happened to a pod, and why it is not running or not gone. Times in wall seconds since the epoch."""
+"""Explanations: what happened to a pod, what it waits for, and what it costs. Times in wall seconds since the epoch."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class TimelineLine:
-    """Something that was done for the pod, or came of it, as people and other programs read it.
+    """One entry of the pod's timeline, for people and for other programs.
 
-    `step` in words, `of` the step that it is a part of; `kind`, `container`, `attempt` and `of_kind` say the same as
-    values. `seconds` None: under way. `outcome`: "ok", or what went wrong; `note`: why it was done. It was done `times`
-    times with that outcome, the newest at `last_at`.
+    `step` is the text for people, and `of` the step that it is a part of; `kind`, `container`, `attempt` and `of_kind`
+    say the same as values. `seconds` is None while it is under way. `outcome` is "ok" or the error; `note` says why it
+    was done. It was done `times` times with the same outcome, most recently at `last_at`.
     """
 
     at: float
@@ -33,8 +33,8 @@ class TimelineLine:
 class Wait:
     """One thing that the pod waits for.
 
-    `on`: the object (container app, volumes, network); `since` and `next_try` None: not known, or when something
-    happens; `tries`: how often it failed so far; `progress`: how far it is, of what is under way.
+    `on` is the object (container app, volumes, network). `since` is None when it is not known, `next_try` when there is
+    no fixed time for one. `tries` counts the failures so far; `progress` says how far an operation under way is.
     """
 
     on: str
@@ -59,19 +59,22 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What something of the pod costs, or is kept from: in words, as figures by name, and what to do if it matters."""
+    """The resources that a container or a probe of the pod uses or is denied, as text and as metrics by name.
+
+    `action` is what a user can do, if it matters.
+    """
 
     of: str
-    told: str
-    figures: Mapping[str, float] = field(default_factory=dict)
+    text: str
+    metrics: Mapping[str, float] = field(default_factory=dict)
     action: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The whole answer; `summary` is one sentence, `waits` is empty for a pod that is as it should be.
+    """The whole answer. `summary` is one sentence; `waits` is empty for a pod that is as it should be.
 
-    `costs`: only for a pod that is asked for by its name.
+    `costs` is filled in only when the pod is asked for by its name.
     """
 
     namespace: str

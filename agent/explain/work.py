@@ -1,4 +1,4 @@
-"""Answers why a pod is as it is, from what its worker remembers; for the server and for people on the node."""
+"""Answers why a pod is in its state, from what its worker knows. Used by the server (server/work/why.py)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Protocol
 
 from agent.common.model.pods import Pod
 from agent.explain.model import Explanation
-from agent.explain.plan.explain import Record, explain
+from agent.explain.plan.explain import explain
+from agent.explain.plan.record import Record
 from agent.explain.plan.resource_cost import costs
 from agent.images.work.images import ImageManager
 from agent.pods.ports import Probes
@@ -24,7 +25,11 @@ class Snapshots(Protocol):
 
 
 class Explainer:
-    """`problems()`: what the runtime says the node lacks, "" and nothing when all is well."""
+    """Explains the pods of this node.
+
+    `admission_detail(uid)` says what a refused pod asked for and what was free, "" for any other pod; `problems()` is
+    what the runtime says the node lacks, empty when all is well.
+    """
 
     def __init__(
         self,
@@ -42,16 +47,16 @@ class Explainer:
         self._stats, self._problems, self._clock = stats, problems, clock
 
     async def pod(self, namespace: str, name: str) -> Explanation | None:
-        """With what it costs. None: this node has no such pod."""
+        """The pod with its resource costs. None: this node has no such pod."""
         await self._images.refresh()
         found = self._pods.pod(namespace, name)
         if found is None or (explanation := self._explain(found)) is None:
             return None
-        figures = next((one for one in (await self._stats.snapshot()).pods if one.uid == found.uid), None)
-        return replace(explanation, costs=costs(found, figures, self._probes.findings(found.uid)))
+        stats = next((one for one in (await self._stats.snapshot()).pods if one.uid == found.uid), None)
+        return replace(explanation, costs=costs(found, stats, self._probes.findings(found.uid)))
 
     async def all(self) -> list[Explanation]:
-        """Every pod of the node, by namespace and name."""
+        """Every pod of the node, sorted by namespace and name, without resource costs."""
         await self._images.refresh()
         pods = sorted(self._pods.pods(), key=lambda pod: (pod.namespace, pod.name))
         return [found for pod in pods if (found := self._explain(pod)) is not None]

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from agent.common.model.errors import CriError
-from agent.common.model.pods import ContainerState, Json, Pod
+from agent.common.model.pods import ContainerState, Pod
 from agent.common.model.refusal import Refusal
 from agent.common.ports import CheckpointStore
 from agent.managers.model.counts import DURATION_BUCKETS, AdmissionCounts, ManagerCounts
@@ -31,6 +31,7 @@ from agent.managers.plan.memory_checkpoint import MEMORY_FILE, encode_memory, re
 from agent.runtime.model import RuntimeService
 from nodelib.clock import Clock, at_most
 from nodelib.errors import Invalid, NodewrightError, Permanent
+from nodelib.json_values import Json
 
 log = logging.getLogger(__name__)
 
@@ -246,7 +247,7 @@ class ResourceManagers:
         """By pod UID and container name."""
         return self.state.cpus.assignments
 
-    def figures(self) -> ManagerCounts:
+    def counts(self) -> ManagerCounts:
         """For a scrape."""
         policy, state = self.policies.cpus, self.state.cpus
         if policy is None:

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 from agent.common.model.binding import config, flag
-from agent.common.model.pods import ImageFacts, Json
+from agent.common.model.pods import ImageFacts
 from agent.plugins.model import NodeExtras
 from agent.runtime.model import RuntimeFacts
+from nodelib.json_values import Json
 
 
 @dataclass(frozen=True, slots=True)

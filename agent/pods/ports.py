@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
-from agent.common.model.pods import ContainerState, Json, Pod, ProbeState
+from agent.common.model.pods import ContainerState, Pod, ProbeState
 from agent.containers.model import ContainerInputs, PreparedPod
 from agent.probes.model import ProbeAnswer
 from agent.resources.model import Limits, MemoryUse
 from agent.volumes.model.volumes import MountedVolume
+from nodelib.json_values import Json
 
 
 class PodVolumes(Protocol):

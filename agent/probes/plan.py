@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote
 
-from agent.common.model.pods import Json, Pod, ProbeState
+from agent.common.model.pods import Pod, ProbeState
 from agent.containers.plan.expand import expand_all
 from agent.probes.model import (
     ExecRequest,
@@ -28,6 +28,7 @@ from agent.probes.model import (
     Verdict,
 )
 from nodelib.errors import Invalid
+from nodelib.json_values import Json
 from nodelib.version import KUBERNETES_MINOR
 
 USER_AGENT = f"kube-probe/{KUBERNETES_MINOR}"

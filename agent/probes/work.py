@@ -18,13 +18,14 @@ from functools import partial
 from typing import Protocol
 
 from agent.common.metrics import Metrics
-from agent.common.model.pods import ContainerState, Json, Pod, ProbeState
+from agent.common.model.pods import ContainerState, Pod, ProbeState
 from agent.common.ports import Events, Notify
 from agent.probes import plan
 from agent.probes.model import Outcome, ProbeAnswer, ProbeKind, ProbeRequest, Verdict
 from agent.probes.plan import Spec, Track
 from nodelib.clock import Clock, at_most
 from nodelib.errors import Invalid
+from nodelib.json_values import Json
 
 log = logging.getLogger(__name__)
 

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
-Json = dict[str, Any]
+from nodelib.json_values import Json
 
 CPU, MEMORY = "cpu", "memory"
 UNLIMITED_V1 = 1 << 60  # bytes; v1 shows "no limit" as the largest number of whole pages, which is more than this

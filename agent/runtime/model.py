@@ -10,7 +10,8 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from agent.common.model.pods import ContainerState, ExecResult, ImageFacts, Json, SandboxState
+from agent.common.model.pods import ContainerState, ExecResult, ImageFacts, SandboxState
+from nodelib.json_values import Json
 
 
 @dataclass(frozen=True, slots=True)

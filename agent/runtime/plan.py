@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from agent.common.model.pods import Json, ObservedPod, RunState
+from agent.common.model.pods import ObservedPod, RunState
 from agent.runtime.model import RuntimeEvent, RuntimeFacts, RuntimeHandler
+from nodelib.json_values import Json
 
 DOWN_AFTER = 30.0  # seconds without an answer; upstream: maxWaitForContainerRuntime
 

@@ -11,11 +11,11 @@ from typing import Any, Protocol
 
 from aiohttp import web
 
-from agent.common.model.pods import Json
 from agent.explain.model import Explanation
 from agent.images.model.images import ImageReport
 from agent.logs.model import IsRunning
 from agent.server.model import ClientSubject, SystemLogFile, SystemLogFolder, TlsFiles
+from nodelib.json_values import Json
 
 
 class Listeners(Protocol):

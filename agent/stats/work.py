@@ -12,7 +12,7 @@ import os
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
-from agent.common.model.pods import Json, ObservedPod, Pod
+from agent.common.model.pods import ObservedPod, Pod
 from agent.common.ports import PodView
 from agent.runtime.model import ImageService, RuntimeService
 from agent.stats.model import (
@@ -31,6 +31,7 @@ from agent.stats.model import (
 from agent.stats.ports import CgroupReadings, MachineReadings
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError
+from nodelib.json_values import Json
 
 log = logging.getLogger(__name__)
 
@@ -172,7 +173,7 @@ class StatsProvider:
         desired = {pod.uid: pod for pod in self._pods.pods()}
         groups = self._reader.pods(self._settings.kubepods)
         found = {uid: self._pod(uid, groups[uid], desired.get(uid), storage) for uid in uids if uid in groups}
-        return {uid: figures for uid, figures in found.items() if figures is not None}
+        return {uid: stats for uid, stats in found.items() if stats is not None}
 
     async def _storage(self) -> _Storage:
         return _Storage(await self._layers(), await self._image_fs(), await self._served())
@@ -209,10 +210,10 @@ class StatsProvider:
     def _collect(self, storage: _Storage | None) -> Snapshot:
         desired = {pod.uid: pod for pod in self._pods.pods()}
         found = self._reader.pods(self._settings.kubepods)
-        figures = (self._pod(uid, group, desired.get(uid), storage) for uid, group in found.items())
+        stats = (self._pod(uid, group, desired.get(uid), storage) for uid, group in found.items())
         if storage is not None:
             self._volumes = {uid: kept for uid, kept in self._volumes.items() if uid in found}
-        pods = sorted((entry for entry in figures if entry is not None), key=lambda pod: (pod.namespace, pod.name))
+        pods = sorted((entry for entry in stats if entry is not None), key=lambda pod: (pod.namespace, pod.name))
         return Snapshot(self._node(storage.image_fs if storage else None), tuple(pods))
 
     def _node(self, image_fs: FsUsage | None) -> NodeStats:
@@ -364,15 +365,15 @@ def _started(observed: ObservedPod) -> int:
     return min((entry.created_at for entry in observed.containers), default=0)
 
 
-def _layer(figures: Json) -> Layer | None:
+def _layer(usage: Json) -> Layer | None:
     # The runtime measures layers every few seconds; a timestamp of 0 means not yet.
-    if not figures.get("timestamp"):
+    if not usage.get("timestamp"):
         return None
-    return Layer(int(figures.get("timestamp", 0)), _value(figures, "used_bytes"), _value(figures, "inodes_used"))
+    return Layer(int(usage.get("timestamp", 0)), _value(usage, "used_bytes"), _value(usage, "inodes_used"))
 
 
-def _value(figures: Json, key: str) -> int:
-    return int((figures.get(key) or {}).get("value", 0))
+def _value(usage: Json, key: str) -> int:
+    return int((usage.get(key) or {}).get("value", 0))
 
 
 def _usage(snapshot: Snapshot) -> dict[str, tuple[int, int]]:

@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from agent.common.model.pod_settings import PodPaths
-from agent.common.model.pods import Json, Pod
+from agent.common.model.pods import Pod
 from agent.volumes.model.csi import CsiVolume, DriverFacts, Published, SecretRef, Staged
 from agent.volumes.model.sources import CertificateProjection, Credential, ObjectRef, TokenRequest
 from agent.volumes.model.volumes import DiskVolume, MountedVolume
+from nodelib.json_values import Json
 
 
 class VolumeObjects(Protocol):

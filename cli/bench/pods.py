@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from cli.bench.kubelet_api import api_calls, seconds_of_one_each
 from cli.bench.reactions import NodePlace, Reacting, Reactions, dying, mounting, probed
 from nodelib.clock import Clock
-from nodelib.kube.client import Json, KubeClient
+from nodelib.json_values import Json
+from nodelib.kube.client import KubeClient
 from nodelib.kube.reflector import Reflector
 
 NAMESPACE = "nodewright-bench"

@@ -16,7 +16,8 @@ from pathlib import Path
 from cli.bench.kubelet_api import KubeletApi
 from nodelib.clock import Clock
 from nodelib.errors import Temporary
-from nodelib.kube.client import Json, KubeClient
+from nodelib.json_values import Json
+from nodelib.kube.client import KubeClient
 
 _BUSYBOX = "registry.k8s.io/e2e-test-images/busybox:1.37.0-2"
 _READ_INTERVAL = 0.002  # seconds between two reads of a file

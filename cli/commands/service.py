@@ -11,12 +11,13 @@ from cli.clusters import find
 from cli.errors import need_root
 from cli.explain import read
 from cli.explain.endpoints import PortView, missing, ports
-from cli.explain.facts import Facts, Json, title
+from cli.explain.facts import Facts, title
 from cli.explain.rules_of import Matched, addresses, rules_of
 from controlplane.cluster.model import Cluster
 from controlplane.machine.edge import rules as edge
 from nodelib.errors import NotFound
 from nodelib.firewall.objects import Family
+from nodelib.json_values import Json
 
 _SHOWN = 10  # connections of one address
 

@@ -6,10 +6,10 @@ import asyncio
 import json
 import sys
 import time
-from dataclasses import asdict
 
 from rich.console import Console
 
+from agent.explain.plan.document import from_json, to_json
 from cli.clusters import find
 from cli.display.terminal import new_console
 from cli.why import judge, show
@@ -73,11 +73,11 @@ def _with_costs(name: str, pod: Explained, answers: Answers) -> Explained:
     one = pod.found
     node = next((node for node, pods in answers.agents.items() if any(each["uid"] == one.uid for each in pods)), None)
     more = asyncio.run(ask_for(name, node, one.namespace, one.name)) if node is not None else None
-    return Explained(judge.parse(more), True) if more is not None and more["uid"] == one.uid else pod
+    return Explained(from_json(more), True) if more is not None and more["uid"] == one.uid else pod
 
 
 def _document(found: list[Explained], answers: Answers) -> dict[str, object]:
-    pods = [{**asdict(one.found), "said_by": "node" if one.by_node else "api"} for one in found]
+    pods = [{**to_json(one.found), "said_by": "node" if one.by_node else "api"} for one in found]
     return {"pods": pods, "api": answers.api or "answers", "silent": dict(answers.silent)}
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from cli.explain.facts import Facts, Json, alive, key, pod_addresses, title
+from cli.explain.facts import Facts, alive, key, pod_addresses, title
 from nodelib.firewall.objects import Family
+from nodelib.json_values import Json
 from proxy.model import Endpoint, NodeFacts, ServicePort, ServicePortName
 from proxy.plan.node import parse_node
 from proxy.plan.services import parse_service

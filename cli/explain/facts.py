@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from nodelib.json_values import Json as Json
+from nodelib.json_values import Json
 
 SERVICE_NAME = "kubernetes.io/service-name"
 

@@ -6,12 +6,13 @@ from collections.abc import Iterable
 from dataclasses import asdict, replace
 
 from cli.explain.endpoints import missing, ports
-from cli.explain.facts import Facts, Json, title
+from cli.explain.facts import Facts, title
 from cli.explain.places import Sender, Target
 from cli.explain.reasons import decides, reason
 from cli.explain.walk import Leg, Path, policies, split
 from nodelib.firewall.fib import DISCARDED, UNREACHABLE
 from nodelib.firewall.trace_model import Hop, endpoint_text
+from nodelib.json_values import Json
 
 _VERDICT = {
     "ACCEPT": "DOES NOT ARRIVE",

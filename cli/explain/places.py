@@ -5,8 +5,9 @@ from __future__ import annotations
 import ipaddress
 from dataclasses import dataclass
 
-from cli.explain.facts import Facts, Json, balancer_addresses, key, node_addresses, pod_addresses, title
+from cli.explain.facts import Facts, balancer_addresses, key, node_addresses, pod_addresses, title
 from nodelib.errors import Invalid, NotFound
+from nodelib.json_values import Json
 
 OUTSIDE = "outside"
 _STEP = "trace a packet"

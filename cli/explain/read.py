@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from cli.explain.facts import Facts, Json
+from cli.explain.facts import Facts
 from cli.explain.places import Sender, Target
 from cli.explain.walk import Machine, Path, Rules, nftables_of
 from cli.explain.walk import paths as walk
@@ -17,6 +17,7 @@ from controlplane.machine.edge.netlink import Netlink
 from controlplane.machine.model import HOST
 from nodelib.errors import NotFound
 from nodelib.firewall.trace_model import Fib
+from nodelib.json_values import Json
 from nodelib.kube.access import load_kubeconfig
 from nodelib.kube.client import KubeClient
 

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from cli.explain.endpoints import PortView
-from cli.explain.facts import Json, balancer_addresses
+from cli.explain.facts import balancer_addresses
 from nodelib.firewall.nft_text import expression_text
 from nodelib.firewall.objects import Family, Rule, TableContent
 from nodelib.firewall.render import rule_text
+from nodelib.json_values import Json
 from proxy.plan.addresses import family_of
 from proxy.plan.iptables.names import chain_names
 

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from cli.explain.endpoints import unready
-from cli.explain.facts import Facts, Json, key, node_addresses, title
+from cli.explain.facts import Facts, key, node_addresses, title
 from cli.explain.places import Sender, Target
 from nodelib.firewall.objects import TableContent
 from nodelib.firewall.trace import trace
 from nodelib.firewall.trace_model import Base, Fib, Node, Outcome, Packet
 from nodelib.firewall.trace_nft import bases
+from nodelib.json_values import Json
 
 NOWHERE = "NOWHERE"
 _UPLINK = "eth0"  # where packets of other machines come in on a node of `up`

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from agent.explain.model import Cost, End, Explanation, TimelineLine, Wait
+from agent.explain.model import Explanation, TimelineLine, Wait
+from agent.explain.plan.document import from_json
 from agent.explain.plan.remedies import Subject, action_for
+from nodelib.json_values import Json
 from nodelib.kube.times import parse_rfc3339
 
-Json = dict[str, Any]
 _STATUSES = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
 _ON_THE_WAY = {"ContainerCreating", "PodInitializing"}
 
@@ -35,7 +35,7 @@ def explained(
     agents: Mapping[str, Iterable[Json]], pods: Iterable[Json] | None, events: Iterable[Json]
 ) -> list[Explained]:
     """Every pod that any agent or the API server knows, sorted by namespace and name."""
-    by_uid = {one["uid"]: parse(one) for listed in agents.values() for one in listed}
+    by_uid = {one["uid"]: from_json(one) for listed in agents.values() for one in listed}
     found = {uid: Explained(one, True) for uid, one in by_uid.items()}
     listed_events = list(events)
     for pod in pods or ():
@@ -51,18 +51,6 @@ def matching(every: list[Explained], namespace: str, name: str) -> list[Explaine
     there = [one for one in every if one.found.namespace == namespace]
     exact = [one for one in there if one.found.name == name]
     return exact or [one for one in there if one.found.name.startswith(f"{name}-")]
-
-
-def parse(document: Json) -> Explanation:
-    """Read an agent's answer."""
-    rest = {key: document[key] for key in ("namespace", "name", "uid", "node", "phase", "summary")}
-    return Explanation(
-        **rest,
-        waits=tuple(Wait(**one) for one in document["waits"]),
-        ends=tuple(End(**one) for one in document["ends"]),
-        timeline=tuple(TimelineLine(**one) for one in document["timeline"]),
-        costs=tuple(Cost(**one) for one in document.get("costs") or ()),
-    )
 
 
 def from_api(pod: Json, events: Iterable[Json]) -> Explanation:

@@ -28,7 +28,7 @@ def one(pod: Explained, now: float, console: Console) -> None:
     for line in _ends(found.ends, now):
         _say(console, line)
     for cost in found.costs:
-        _say(console, f"{cost.of}: {cost.told}")
+        _say(console, f"{cost.of}: {cost.text}")
         if cost.action:
             _say(console, f"  do: {cost.action}")
     if found.timeline:

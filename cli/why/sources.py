@@ -14,8 +14,9 @@ from controlplane.cluster.edge import state
 from controlplane.cluster.model import Cluster
 from controlplane.supervisor.edge import units
 from nodelib.errors import NodewrightError
+from nodelib.json_values import Json
 from nodelib.kube.access import load_kubeconfig
-from nodelib.kube.client import Json, KubeClient
+from nodelib.kube.client import KubeClient
 
 SOCKET = "/run/nodewright/agent.sock"
 _SECONDS = 3.0

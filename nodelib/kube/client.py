@@ -16,7 +16,7 @@ import aiohttp
 import orjson
 
 from nodelib.errors import NodewrightError, Temporary
-from nodelib.json_values import Json as Json
+from nodelib.json_values import Json
 from nodelib.kube import dial
 from nodelib.kube.access import ClusterAccess
 from nodelib.kube.tls_errors import explain

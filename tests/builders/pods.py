@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from agent.common.model.pods import Pod
-
-Json = dict[str, Any]
+from nodelib.json_values import Json
 
 
 def container(name: str = "main", **fields: Any) -> Json:

@@ -11,13 +11,12 @@ import sys
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from agent.plugins.edge.apis import POD_RESOURCES
 from agent.plugins.edge.rpc import PluginClient
+from nodelib.json_values import Json
 from tests.cluster.world import World
 
-Json = dict[str, Any]
 _ROOT = Path(__file__).parents[2]
 REGISTRY = "/var/lib/kubelet/plugins_registry"
 

@@ -59,7 +59,7 @@ _EXPECTED = {
     "volume": ("volumes", "FailedMount", "is not a directory", "Make it on the node", True),
     "oom": ("container main", "CrashLoopBackOff", "OOMKilled", "limit of 16Mi", True),
     "gate": ("readiness gates", "ReadinessGatesNotReady", "example.com/lb", "owns the gate", False),
-    "hook": ("container main", "Stopping", "preStop hook runs", "SIGKILL at the latest", True),
+    "hook": ("container main", "Stopping", "preStop hook is running", "SIGKILL at the latest", True),
     "finalized": ("finalizers", "Finalizers", "example.com/keep", "controllers that own", False),
 }
 

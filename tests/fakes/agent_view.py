@@ -6,8 +6,7 @@ from typing import Any
 
 from agent.common.model.errors import CriError, CriNotFound
 from agent.common.model.pods import ContainerState, ExecResult, ObservedPod, Pod, RunState, SandboxState
-
-Json = dict[str, Any]
+from nodelib.json_values import Json
 
 
 class FakeView:

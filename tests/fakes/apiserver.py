@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from aiohttp import web
 
-Json = dict[str, Any]
+from nodelib.json_values import Json
 
 
 class FakeApiServer:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from nodelib.errors import NodewrightError
-
-Json = dict[str, Any]
+from nodelib.json_values import Json
 
 
 class FakeRequests:
@@ -18,10 +16,10 @@ class FakeRequests:
         self.keys: list[str] = []
         self.failures: list[NodewrightError] = []
         self.visible: dict[tuple[str, str], Json] = {}
-        self._tell: Callable[[str, str, bool], None] = lambda namespace, name, gone: None
+        self._notify: Callable[[str, str, bool], None] = lambda namespace, name, gone: None
 
     def follow(self, on_change: Callable[[str, str, bool], None]) -> None:
-        self._tell = on_change
+        self._notify = on_change
 
     async def key(self, kind: str) -> tuple[bytes, bytes]:
         self.keys.append(kind)
@@ -44,13 +42,13 @@ class FakeRequests:
         name, request = self._request(number)
         meta = {**request["metadata"], "name": name}
         self.visible[meta["namespace"], name] = {**request, "metadata": meta, "status": status}
-        self._tell(meta["namespace"], name, False)
+        self._notify(meta["namespace"], name, False)
 
     def delete(self, number: int | None = None) -> None:
         name, request = self._request(number)
         namespace = request["metadata"]["namespace"]
         self.visible.pop((namespace, name), None)
-        self._tell(namespace, name, True)
+        self._notify(namespace, name, True)
 
     def _request(self, number: int | None) -> tuple[str, Json]:
         number = number or len(self.made)

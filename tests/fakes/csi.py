@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from agent.common.model.errors import PluginError
 from agent.common.model.pod_settings import PodPaths
 from agent.common.model.pods import Pod
 from agent.volumes.model.csi import DriverFacts, Published, SecretRef, Staged, VolumeKey
 from agent.volumes.model.sources import TokenRequest
-
-Json = dict[str, Any]
+from nodelib.json_values import Json
 
 
 class FakeDriver:

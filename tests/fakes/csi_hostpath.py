@@ -23,8 +23,8 @@ import grpc.aio
 from agent.plugins.edge.apis import CSI, REGISTRATION
 from agent.volumes.edge import mounts
 from nodelib.command import run
+from nodelib.json_values import Json
 
-Json = dict[str, Any]
 _CAPABILITIES = {"stage": 1, "stats": 2, "expand": 3, "multi-writer": 5, "mount-group": 6}
 
 

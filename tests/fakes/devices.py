@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
-from typing import Any
 
 from agent.common.model.errors import PluginUnavailable
 from agent.devices.model.devices import PluginOptions
-
-Json = dict[str, Any]
+from nodelib.json_values import Json
 
 
 class FakeEndpoint:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from agent.common.model.pods import Json
 from agent.devices.work.dra import Driver
+from nodelib.json_values import Json
 
 
 class NoClaims:

@@ -10,12 +10,10 @@ import asyncio
 import json
 import os
 import signal
-from typing import Any
 
 from agent.plugins.edge.apis import DRA, REGISTRATION
 from agent.plugins.edge.rpc import serve
-
-Json = dict[str, Any]
+from nodelib.json_values import Json
 
 
 class Driver:

@@ -14,9 +14,10 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 
 from agent.common.model.errors import CriError, CriNotFound, CriUnavailable
-from agent.common.model.pods import ContainerState, ExecResult, ImageFacts, Json, RunState, SandboxState
+from agent.common.model.pods import ContainerState, ExecResult, ImageFacts, RunState, SandboxState
 from agent.runtime.model import RuntimeEvent
 from nodelib.clock import Clock
+from nodelib.json_values import Json
 
 
 class FakeCri:

@@ -9,10 +9,9 @@ from typing import Any
 from aiohttp import web
 
 from nodelib.clock import Clock
+from nodelib.json_values import Json
 from nodelib.kube.times import format_rfc3339
 from tests.fakes.apiserver import FakeApiServer, _failure
-
-Json = dict[str, Any]
 
 
 class FakePodApi(FakeApiServer):

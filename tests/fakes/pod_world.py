@@ -10,7 +10,7 @@ from typing import Any
 
 from agent.admission.plan.admit import NodeView
 from agent.common.model import labels
-from agent.common.model.pods import ContainerState, ImageFacts, Json, Pod, ProbeState
+from agent.common.model.pods import ContainerState, ImageFacts, Pod, ProbeState
 from agent.common.work.pod_warnings import PodWarnings
 from agent.containers.model import ContainerInputs, PreparedPod
 from agent.devices.work.devices import DeviceHooks, DeviceManager
@@ -37,6 +37,7 @@ from agent.resources.work.allocations import Allocations
 from agent.runtime.work.relist import Observer
 from agent.volumes.model.volumes import MountedVolume
 from nodelib.errors import Temporary
+from nodelib.json_values import Json
 from nodelib.kube.client import ApiError
 from tests.builders.metrics import metrics
 from tests.fakes.clock import FakeClock, settle

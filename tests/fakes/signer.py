@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import base64
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-Json = dict[str, Any]
+from nodelib.json_values import Json
 
 
 class Signer:

@@ -7,12 +7,13 @@ import uuid
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from agent.common.model.pods import Json, Pod
+from agent.common.model.pods import Pod
 from agent.pods.plan.mirrors import is_mirror
 from agent.static.model import ManifestFile
 from agent.static.work.mirrors import MirrorHooks, MirrorKeeper, MirrorPods
 from agent.static.work.sources import Complaints, FileSource
 from agent.static.work.static_pods import StaticPods
+from nodelib.json_values import Json
 from nodelib.kube.client import ApiError
 from tests.fakes.clock import settle
 from tests.fakes.pod_world import FakePodsApi, World

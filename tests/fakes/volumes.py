@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Sequence
-from typing import Any
 
 from agent.common.model.pod_settings import PodPaths
 from agent.common.model.pods import Pod
@@ -12,8 +11,7 @@ from agent.volumes.model.csi import CsiVolume
 from agent.volumes.model.sources import SECRET, CertificateProjection, Credential, ObjectRef, TokenRequest
 from agent.volumes.model.volumes import DiskVolume, EmptyDir, HostPath, ImageVolume, MountedVolume
 from nodelib.errors import Temporary
-
-Json = dict[str, Any]
+from nodelib.json_values import Json
 
 
 class FakeObjects:

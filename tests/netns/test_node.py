@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
-from agent.common.model.pods import ImageFacts, Json
+from agent.common.model.pods import ImageFacts
 from agent.node.edge.machine import Machine, addresses_towards
 from agent.node.model import MachineFacts, NodePlace, NodePolicy
 from agent.node.plan.status import node_place
 from agent.node.work.lease import LeaseKeeper
 from agent.node.work.node import NodeEdges, NodeHooks, NodeKeeper, NodeTimes
 from nodelib.clock import SystemClock
+from nodelib.json_values import Json
 from nodelib.kube.client import KubeClient
 from tests.netns import api_server
 from tests.netns.api_server import ApiServer, run_inside

@@ -16,7 +16,7 @@ from cri_api.v1 import api_pb2
 
 from agent.build.volumes import BuiltVolumes, build_volumes
 from agent.common.model.pod_settings import NodeContext, PodDefaults
-from agent.common.model.pods import ImageFacts, Json, Pod
+from agent.common.model.pods import ImageFacts, Pod
 from agent.containers.model import ContainerInputs, PreparedPod
 from agent.containers.work.configs import CgroupFacts
 from agent.images.work.pull_secrets import PullSecrets
@@ -24,6 +24,7 @@ from agent.resources.plan.cgroups import Machine, Policy
 from agent.volumes.work.manager import VolumeManager
 from nodelib.clock import SystemClock
 from nodelib.errors import NodewrightError, Permanent, Temporary
+from nodelib.json_values import Json
 from nodelib.kube.client import KubeClient
 from tests.fakes.signer import Signer, matches, number, refused
 from tests.fakes.volumes import FakeCsi

@@ -13,10 +13,11 @@ from decimal import Decimal
 from agent.admission.plan import sysctls
 from agent.admission.plan.selectors import matches_node_affinity
 from agent.common.model.eviction import MEMORY_PRESSURE, REASON
-from agent.common.model.pods import Json, Kind, Pod
+from agent.common.model.pods import Kind, Pod
 from agent.common.model.refusal import Refusal
 from agent.common.plan import demand
 from agent.containers.plan import security
+from nodelib.json_values import Json
 
 _STANDARD = ("cpu", "memory", "ephemeral-storage")
 _SHORT_OF_MEMORY: Json = {"key": "node.kubernetes.io/memory-pressure", "effect": "NoSchedule"}

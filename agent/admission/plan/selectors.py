@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from agent.common.model.pods import Json
+from nodelib.json_values import Json
 
 
 def matches_node_affinity(spec: Json, name: str, labels: Mapping[str, str]) -> bool:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 
-from nodelib.kube.client import ApiError, Json, KubeClient
+from nodelib.json_values import Json
+from nodelib.kube.client import ApiError, KubeClient
 
 _REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 

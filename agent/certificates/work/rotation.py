@@ -15,10 +15,11 @@ from typing import Protocol
 
 from agent.certificates import plan
 from agent.certificates.model import KeyAndRequest, Leaf, Pair, Template
-from agent.certificates.plan import Json, Pending, Refusal, Signer
+from agent.certificates.plan import Pending, Refusal, Signer
 from nodelib.backoff import Backoff
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError, Permanent, Temporary
+from nodelib.json_values import Json
 from nodelib.kube.client import ApiError
 
 log = logging.getLogger(__name__)

@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from agent.common.model.pods import Json, ObservedPod, Pod
+from agent.common.model.pods import ObservedPod, Pod
 from nodelib.fnv import fnv1a
+from nodelib.json_values import Json
 
 POD_NAME = "io.kubernetes.pod.name"
 POD_NAMESPACE = "io.kubernetes.pod.namespace"

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
 
-Json = dict[str, Any]
+from nodelib.json_values import Json
 
 
 class Kind(Enum):

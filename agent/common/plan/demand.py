@@ -13,7 +13,9 @@ from enum import Enum
 from typing import Any
 
 from agent.common.model.labels import CONFIG_MIRROR, CONFIG_SOURCE
-from agent.common.model.pods import Json, Kind, Pod
+from agent.common.model.pods import Kind, Pod
+from agent.common.plan.restart import is_sidecar
+from nodelib.json_values import Json
 from nodelib.quantity import parse
 
 Amounts = dict[str, Decimal]
@@ -96,11 +98,6 @@ def pod_level(pod: Pod, side: str) -> Amounts:
     return amounts(kept)
 
 
-def is_sidecar(container: Json) -> bool:
-    """An init container that keeps running (restartPolicy Always)."""
-    return bool(container.get("restartPolicy") == "Always")
-
-
 def container_amounts(container: Json, side: str) -> Amounts:
     """`side`: requests or limits of one container."""
     return amounts((container.get("resources") or {}).get(side))
@@ -131,7 +128,7 @@ def oom_score_adj(pod: Pod, container: Json, memory_capacity: int) -> int:
     share = _unclaimed_share(pod)
     score = _score(_memory_request(container) + share, memory_capacity)
     inits = [other["name"] for _, other in pod.containers(Kind.INIT)]
-    if is_sidecar(container) and container["name"] in inits:
+    if is_sidecar(Kind.INIT, container) and container["name"] in inits:
         regular = [_memory_request(other) for _, other in pod.containers(Kind.MAIN)]
         score = min(score, _score(min(regular, default=0) + share, memory_capacity))
     return max(_BEST_EFFORT_SCORE + _GUARANTEED_SCORE, min(score, _BEST_EFFORT_SCORE - 1))
@@ -180,9 +177,9 @@ def _aggregate(pod: Pod, side: str) -> Amounts:
         _add(total, container_amounts(container, side))
     sidecars: Amounts = {}
     peak: Amounts = {}
-    for _, container in pod.containers(Kind.INIT):
+    for kind, container in pod.containers(Kind.INIT):
         own = container_amounts(container, side)
-        if is_sidecar(container):
+        if is_sidecar(kind, container):
             _add(total, own)
             _add(sidecars, own)
             moment = sidecars

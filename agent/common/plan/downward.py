@@ -12,9 +12,10 @@ from collections.abc import Mapping, Sequence
 from decimal import ROUND_CEILING, Decimal
 
 from agent.common.model.pod_settings import NodeContext
-from agent.common.model.pods import Json, Pod
+from agent.common.model.pods import Pod
 from nodelib import quantity
 from nodelib.errors import Invalid
+from nodelib.json_values import Json
 
 _SUBSCRIPTED = re.compile(r"^(.+?)\['(.*)'\]$", re.DOTALL)
 _DEFAULTED = ("cpu", "memory", "ephemeral-storage")

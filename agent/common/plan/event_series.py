@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from agent.common.model.pods import Json, Kind
+from agent.common.model.pods import Kind
+from nodelib.json_values import Json
 from nodelib.kube.times import format_rfc3339
 
 WINDOW = 600.0  # seconds

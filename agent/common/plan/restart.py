@@ -5,7 +5,8 @@ Follows podutil.ContainerShouldRestart and kuberuntime's setTerminationGracePeri
 
 from __future__ import annotations
 
-from agent.common.model.pods import ContainerState, Json, Kind, Pod, RunState
+from agent.common.model.pods import ContainerState, Kind, Pod, RunState
+from nodelib.json_values import Json
 
 MINIMUM_GRACE = 2  # seconds
 

@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Generic, Protocol, TypeVar
 
-from agent.common.model.pods import Json
 from agent.common.plan import event_series as plan
 from agent.common.plan.event_series import Bucket, Event, Similar, Written
 from nodelib.backoff import Backoff
 from nodelib.clock import Clock
 from nodelib.errors import Temporary
+from nodelib.json_values import Json
 from nodelib.kube.client import ApiError
 
 log = logging.getLogger(__name__)

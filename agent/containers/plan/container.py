@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from agent.common.model import labels
-from agent.common.model.pods import Json, Pod
+from agent.common.model.pods import Pod
 from agent.containers.model import MountPlan
 from agent.containers.plan.expand import expand_all
 from agent.devices.model.devices import NO_DEVICES, DeviceGrant
 from nodelib.errors import Invalid
+from nodelib.json_values import Json
 
 _TERMINATION_LOG = "/dev/termination-log"
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from agent.common.model.pod_settings import PodDefaults
-from agent.common.model.pods import Json, Pod
+from agent.common.model.pods import Pod
+from nodelib.json_values import Json
 
 _MAX_SERVERS = 3
 _MAX_SEARCHES = 32

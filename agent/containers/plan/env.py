@@ -11,12 +11,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from agent.common.model.pod_settings import NodeContext
-from agent.common.model.pods import Json, Pod
+from agent.common.model.pods import Pod
 from agent.common.plan import downward
 from agent.common.plan.secrets import decode_secret
 from agent.containers.plan.expand import expand, lookup_in
 from agent.volumes.model.sources import CONFIG_MAP, SECRET, ObjectRef
 from nodelib.errors import Invalid, NotFound, Permanent
+from nodelib.json_values import Json
 
 _KINDS = {CONFIG_MAP: "ConfigMap", SECRET: "Secret"}
 

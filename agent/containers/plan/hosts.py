@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from agent.common.model.pods import Json, Pod
+from agent.common.model.pods import Pod
 from nodelib.errors import Invalid
+from nodelib.json_values import Json
 
 _HEADER = "# Kubernetes-managed hosts file.\n"
 _HEADER_HOST_NETWORK = "# Kubernetes-managed hosts file (host network).\n"

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from agent.common.model.pods import Json, Pod
+from agent.common.model.pods import Pod
 from agent.containers.model import MountPlan
 from agent.containers.plan.expand import expand_sub_path
 from agent.volumes.model.volumes import MountedVolume, SubPath
 from nodelib.errors import Invalid, Permanent
+from nodelib.json_values import Json
 
 _PROPAGATION = {
     None: "PROPAGATION_PRIVATE",

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from agent.common.model import labels
 from agent.common.model.pod_settings import PodDefaults
-from agent.common.model.pods import Json, Kind, Pod
+from agent.common.model.pods import Kind, Pod
 from agent.containers.plan import hosts, security
 from agent.containers.plan.dns import Dns
 from nodelib.errors import Permanent
+from nodelib.json_values import Json
 
 _PROTOCOLS = {"TCP": "TCP", "UDP": "UDP", "SCTP": "SCTP"}
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agent.common.model.pod_settings import PodDefaults
-from agent.common.model.pods import ImageFacts, Json, Pod
+from agent.common.model.pods import ImageFacts, Pod
 from nodelib.errors import Invalid, Permanent
+from nodelib.json_values import Json
 
 _INHERITED = ("seLinuxOptions", "runAsUser", "runAsGroup", "runAsNonRoot")
 _MAX_ID = 2**31 - 1

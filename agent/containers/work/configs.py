@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from agent.common.model.pod_settings import NodeContext, PodDefaults
-from agent.common.model.pods import Json, Pod
+from agent.common.model.pods import Pod
 from agent.common.plan import names
 from agent.common.work.pod_errors import refuse_malformed, run_blocking
 from agent.common.work.pod_warnings import PodWarnings
@@ -22,6 +22,7 @@ from agent.containers.work.environment import EnvironmentReader
 from agent.containers.work.mounts import MountMaker
 from agent.resources.plan import cgroups
 from nodelib.errors import Temporary
+from nodelib.json_values import Json
 
 
 @dataclass(frozen=True, slots=True)

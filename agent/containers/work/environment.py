@@ -6,12 +6,13 @@ import asyncio
 from functools import partial
 
 from agent.common.model.pod_settings import NodeContext
-from agent.common.model.pods import Json, Pod
+from agent.common.model.pods import Pod
 from agent.common.work.pod_errors import run_blocking
 from agent.containers.model import PreparedPod
 from agent.containers.plan import env as env_plan
 from agent.containers.ports import ConfigObjects, ContainerDisk
 from nodelib.errors import Permanent
+from nodelib.json_values import Json
 
 
 class EnvironmentReader:

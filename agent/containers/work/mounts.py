@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Sequence
 
 from agent.common.model.pod_settings import NodeContext, PodDefaults, PodPaths
-from agent.common.model.pods import Json, Pod
+from agent.common.model.pods import Pod
 from agent.common.work.pod_errors import run_blocking
 from agent.containers.model import MountPlan, PreparedPod
 from agent.containers.plan import container as container_plan
@@ -14,6 +14,7 @@ from agent.containers.plan import hosts, sandbox
 from agent.containers.plan import mounts as mounts_plan
 from agent.containers.ports import ContainerDisk
 from nodelib.errors import NodewrightError, Permanent
+from nodelib.json_values import Json
 
 
 class MountMaker:

@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from agent.devices.model.devices import PluginOptions
 from agent.plugins.edge.apis import DEVICE_PLUGIN
 from agent.plugins.edge.rpc import PluginClient, serve
-from agent.plugins.edge.wire import Json
 from nodelib.errors import Temporary
+from nodelib.json_values import Json
 
 _LIMIT, _PRE_START_LIMIT = 60.0, 30.0  # seconds; upstream gives Allocate no limit at all
 

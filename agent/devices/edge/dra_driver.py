@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from agent.devices.model.dra import ClaimRef
 from agent.plugins.edge.apis import DRA
 from agent.plugins.edge.rpc import PluginClient
-from agent.plugins.edge.wire import Json
+from nodelib.json_values import Json
 
 _LIMIT = 45.0  # seconds; upstream's defaultClientCallTimeout
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agent.common.model.pods import Json
+from nodelib.json_values import Json
 from nodelib.kube.client import ApiError, KubeClient
 
 _RESOURCE = "/apis/resource.k8s.io/v1"

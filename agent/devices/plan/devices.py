@@ -12,18 +12,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent.common.model.pods import Kind, Pod
-from agent.common.plan.demand import container_amounts, is_sidecar
+from agent.common.plan.demand import container_amounts
+from agent.common.plan.restart import is_sidecar
 from agent.devices.model.devices import (
     AllocationKey,
     Device,
     DeviceAllocation,
     DeviceGrant,
-    Json,
     PodDevices,
     RegisteredPlugin,
 )
 from agent.plugins.model import NodeExtras
 from nodelib.errors import Invalid, Permanent
+from nodelib.json_values import Json
 
 CHECKPOINT = "kubelet_internal_checkpoint"
 STOP_GRACE = 300.0  # seconds after which a stopped plugin is removed; upstream's endpointStopGracePeriod
@@ -83,7 +84,7 @@ def device_requests(pod: Pod, known: Iterable[str]) -> list[DeviceRequest]:
         DeviceRequest(
             AllocationKey(pod.uid, container["name"], name),
             int(amount),
-            kind is Kind.INIT and not is_sidecar(container),
+            kind is Kind.INIT and not is_sidecar(kind, container),
         )
         for kind, container in pod.containers(Kind.INIT, Kind.MAIN)
         for name, amount in sorted(container_amounts(container, "limits").items())
@@ -144,7 +145,7 @@ def reusable_devices(
         if container["name"] == request.key.container:
             break
         theirs = allocations.get(AllocationKey(pod.uid, container["name"], request.key.resource))
-        if theirs is not None and kind is Kind.INIT and not is_sidecar(container):
+        if theirs is not None and kind is Kind.INIT and not is_sidecar(kind, container):
             found |= theirs.ids
         elif theirs is not None:
             found -= theirs.ids

@@ -9,11 +9,12 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 
-from agent.common.model.pods import Json, Pod
+from agent.common.model.pods import Pod
 from agent.devices.model.devices import DeviceGrant
 from agent.devices.model.dra import ClaimRef, ClaimState, PreparedDevice
 from agent.plugins.model import PluginInfo
 from nodelib.errors import Invalid, Permanent, Temporary
+from nodelib.json_values import Json
 
 CHECKPOINT = "dra_manager_state"
 SERVICE = "v1.DRAPlugin"

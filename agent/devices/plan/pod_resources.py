@@ -9,12 +9,13 @@ from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 
 from agent.common.model.pods import Kind, Pod
-from agent.common.plan.demand import is_sidecar
-from agent.devices.model.devices import AllocationKey, Device, DeviceAllocation, Json, RegisteredPlugin
+from agent.common.plan.restart import is_sidecar
+from agent.devices.model.devices import AllocationKey, Device, DeviceAllocation, RegisteredPlugin
 from agent.devices.model.dra import ClaimState
 from agent.devices.plan.dra import dynamic_resources
 from agent.managers.model.cpus import Cpus
 from agent.managers.model.memory_blocks import Block
+from nodelib.json_values import Json
 
 
 def pod_resources(
@@ -25,7 +26,7 @@ def pod_resources(
     memory: Mapping[tuple[str, str], tuple[Block, ...]] = MappingProxyType({}),
 ) -> Json:
     """PodResources of a pod: its sidecars and main containers, but no init containers that end."""
-    containers = [one for _, one in pod.containers(Kind.INIT) if is_sidecar(one)]
+    containers = [one for kind, one in pod.containers(Kind.INIT) if is_sidecar(kind, one)]
     containers += [one for _, one in pod.containers(Kind.MAIN)]
     return {
         "name": pod.name,

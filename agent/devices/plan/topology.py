@@ -10,10 +10,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from agent.common.model.pods import Kind, Pod
-from agent.common.plan.demand import container_amounts, is_sidecar
-from agent.devices.model.devices import AllocationKey, DeviceAllocation, Json, RegisteredPlugin
+from agent.common.plan.demand import container_amounts
+from agent.common.plan.restart import is_sidecar
+from agent.devices.model.devices import AllocationKey, DeviceAllocation, RegisteredPlugin
 from agent.devices.plan.devices import Candidates, device_requests, reusable_devices
 from agent.managers.plan.hints import Hint, Hints, Mask, mask_of, masks
+from nodelib.json_values import Json
 
 
 def device_hints(
@@ -70,7 +72,7 @@ def _requested_by_pod(pod: Pod, resources: Collection[str]) -> dict[str, int]:
     for kind, container in pod.containers(Kind.INIT, Kind.MAIN):
         amounts = container_amounts(container, "limits").items()
         own = Counter({name: int(amount) for name, amount in amounts if name in resources})
-        if kind is Kind.MAIN or is_sidecar(container):
+        if kind is Kind.MAIN or is_sidecar(kind, container):
             sidecars += own
         else:
             peak |= sidecars + own

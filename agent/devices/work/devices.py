@@ -19,7 +19,6 @@ from agent.devices.model.devices import (
     AllocationKey,
     DeviceAllocation,
     DeviceGrant,
-    Json,
     PluginOptions,
     PodDevices,
     RegisteredPlugin,
@@ -30,6 +29,7 @@ from agent.managers.plan.hints import Hints, Mask
 from agent.plugins.model import NodeExtras, PluginInfo
 from nodelib.clock import Clock, at_most
 from nodelib.errors import Invalid, NodewrightError, Permanent, Temporary
+from nodelib.json_values import Json
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from agent.common.model.pods import Json, Pod
+from agent.common.model.pods import Pod
 from agent.common.ports import CheckpointStore
 from agent.devices.model.devices import DeviceGrant
 from agent.devices.model.dra import ClaimRef, ClaimState
@@ -19,6 +19,7 @@ from agent.devices.plan import dra as plan
 from agent.plugins.model import PluginInfo
 from nodelib.clock import Clock
 from nodelib.errors import Invalid, NodewrightError, NotFound, Temporary
+from nodelib.json_values import Json
 
 log = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
-from agent.common.model.pods import Json, Pod
+from agent.common.model.pods import Pod
 from agent.common.ports import PodView
 from agent.devices.plan import pod_resources as plan
 from agent.devices.work.devices import DeviceManager
@@ -13,6 +13,7 @@ from agent.devices.work.dra import DraManager
 from agent.managers.model.cpus import Cpus
 from agent.managers.model.memory_blocks import Block
 from nodelib.errors import NotFound
+from nodelib.json_values import Json
 
 Method = Callable[[Json], Awaitable[Json]]
 

@@ -14,7 +14,6 @@ from typing import Protocol
 
 from agent.common.metrics import Metrics
 from agent.common.model.eviction import Eviction
-from agent.common.model.pods import Json
 from agent.common.plan import demand
 from agent.common.ports import Events
 from agent.common.work.observable import Observable
@@ -24,6 +23,7 @@ from agent.pods.work.registry import PodRegistry
 from agent.stats.model import NodeStats, PodStats
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError
+from nodelib.json_values import Json
 
 log = logging.getLogger(__name__)
 

@@ -1,29 +1,29 @@
-"""Why a pod is not running, not ready or not gone: explain(record) -> Explanation, from the node's own record.
+"""Why a pod is not running, not ready or not gone: explain(record) -> Explanation.
 
-What the pod waits for comes from the facts that its next plan is made of, never from what is likely: a failure is
-the step that failed, a pause is the pause that is being made. Only the advice is looked up (explain/plan/remedies.py).
+What the pod waits for is read from the facts that its next plan is made from, never guessed: a failure is the step
+that failed, a pause is the back-off in effect. Only the advice is looked up, in remedies.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import replace
 
-from agent.common.model.pods import ContainerState, Json, Kind, ObservedPod, Pod, RunState
+from agent.common.model.pods import ContainerState, Kind
 from agent.common.model.states import Failure, ImagePhase
 from agent.common.plan import backoff
 from agent.common.plan.restart import is_sidecar
-from agent.explain.model import End, Explanation, TimelineLine, Wait
-from agent.explain.plan.remedies import Subject, action_for
+from agent.explain.model import Explanation, TimelineLine, Wait
+from agent.explain.plan.exits import ends, fatal_probe, last_message, out_of_memory, stopped_for
+from agent.explain.plan.record import Record
 from agent.images.model.pulls import PullProgress
 from agent.images.plan.pull_progress import progress_text
-from agent.pods.model.facts import Facts
-from agent.pods.model.steps import PodPlan
 from agent.pods.model.timeline import Activity, ActivityKind, TimelineEntry
 from agent.pods.plan.container_exits import how
 from agent.pods.plan.container_status import LISTED
 from agent.pods.plan.pod import backoff_key
 from agent.probes.model import ProbeAnswer, ProbeKind, Verdict
+from nodelib.json_values import Json
 from nodelib.kube.times import parse_rfc3339
 
 _STEP_OF = {
@@ -35,29 +35,8 @@ _STEP_OF = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
-    """All that the node knows of one pod at `facts.now`. `node_problems`: what the runtime says it lacks.
-
-    `refused_for`: what a refused pod asked for, and what was free.
-    """
-
-    node: str
-    pod: Pod
-    status: Json
-    seen: ObservedPod
-    facts: Facts
-    plan: PodPlan = field(default_factory=PodPlan)
-    pulls: Mapping[str, PullProgress] = field(default_factory=dict)
-    probes: tuple[ProbeAnswer, ...] = ()
-    timeline: tuple[TimelineEntry, ...] = ()
-    under_way: tuple[TimelineEntry, ...] = ()
-    node_problems: tuple[str, ...] = ()
-    refused_for: str = ""
-
-
 def explain(record: Record) -> Explanation:
-    """The whole answer."""
+    """The explanation of the pod, without its resource costs."""
     pod = record.pod
     phase = str(record.status.get("phase") or pod.status.get("phase") or "Pending")
     waits = tuple(_termination_waits(record) if record.facts.termination is not None else _waits(record))
@@ -69,7 +48,7 @@ def explain(record: Record) -> Explanation:
         phase=phase,
         summary=_summary(record, phase, waits),
         waits=waits,
-        ends=tuple(_ends(record)),
+        ends=tuple(ends(record)),
         timeline=tuple(_line(one) for one in (*record.timeline, *record.under_way)),
     )
 
@@ -96,7 +75,7 @@ def _summary(record: Record, phase: str, waits: tuple[Wait, ...]) -> str:
     if termination is not None and termination.fails:
         parts = [termination.message]
         if record.refused_for:
-            parts += [record.refused_for, _action(record, termination.reason, termination.message, "")]
+            parts += [record.refused_for, record.action(termination.reason, termination.message)]
         return f"{phase}: {termination.reason}: {'. '.join(part for part in parts if part)}"
     if termination is not None:
         what = "Ending" if termination.cause.value != "finished" else phase
@@ -117,12 +96,12 @@ def _waits(record: Record) -> Iterator[Wait]:
         text = "; ".join(record.node_problems)
         yield _wait(record, "network", "NetworkNotReady", text, next_try=record.plan.wait_until)
     statuses = {one["name"]: one for listed in LISTED.values() for one in record.status.get(listed) or []}
-    told = False
+    found_any = False
     for kind, container in record.pod.containers():
         found = list(_container_waits(record, kind, container, statuses.get(container["name"]) or {}))
-        told = told or bool(found)
+        found_any = found_any or bool(found)
         yield from found
-    if record.facts.blocked is None and not told:
+    if record.facts.blocked is None and not found_any:
         yield from _steps_under_way(record)
     yield from _gates(record)
 
@@ -169,22 +148,26 @@ def _crash_loop(record: Record, container: Json, on: str) -> Wait:
     latest = record.seen.latest(name)
     if latest is None:
         return _wait(record, on, "CrashLoopBackOff", container=name)
-    at = backoff.until(record.facts.backoff.get(backoff_key(container)), latest.finished_at / 1e9)
+    restart_at = backoff.until(record.facts.backoff.get(backoff_key(container)), latest.finished_at / 1e9)
     begun = _since(record, Activity(ActivityKind.ENDED, name))
-    fatal = _fatal_probe(record, latest)
-    if fatal is not None and fatal.outcome is not None:
-        error = f"it is stopped because its {fatal.kind.value.lower()} probe fails: {fatal.outcome.output}"
-        action = _action(record, f"{fatal.kind.value}ProbeFailed", fatal.outcome.output, name)
-        return Wait(on, "CrashLoopBackOff", error, action, begun.at if begun else None, at, begun.times if begun else 0)
-    error = f"it ended with {how(latest)}" if latest.exit_code else "it ends by itself, with exit code 0"
-    if note := _stopped_for(record, latest):
-        error = note
-    elif latest.message:
-        error = f"{error}: {latest.message.strip()[-300:]}"
-    wait = _wait(record, on, "CrashLoopBackOff", error, container=name, next_try=at, begun=begun)
-    if latest.reason == "OOMKilled":
-        return Wait(wait.on, wait.reason, wait.error, _oom(record, name), wait.since, wait.next_try, wait.tries)
-    return wait
+    wait = _wait(record, on, "CrashLoopBackOff", container=name, next_try=restart_at, begun=begun)
+    probe = fatal_probe(record, latest)
+    if probe is not None and probe.outcome is not None:
+        error = f"it is stopped because its {probe.kind.value.lower()} probe fails: {probe.outcome.output}"
+        return replace(
+            wait, error=error, action=record.action(f"{probe.kind.value}ProbeFailed", probe.outcome.output, name)
+        )
+    error = _crash_error(record, latest)
+    oom = latest.reason == "OOMKilled"
+    action = out_of_memory(record, name) if oom else record.action("CrashLoopBackOff", error, name)
+    return replace(wait, error=error, action=action)
+
+
+def _crash_error(record: Record, latest: ContainerState) -> str:
+    if note := stopped_for(record, latest):
+        return note
+    error = f"it ended with {how(latest)}" if latest.exit_code else "it exits by itself with exit code 0"
+    return f"{error}: {last_message(latest)}" if latest.message else error
 
 
 def _unready(record: Record, kind: Kind, container: Json, status: Json) -> Iterator[Wait]:
@@ -196,7 +179,7 @@ def _unready(record: Record, kind: Kind, container: Json, status: Json) -> Itera
     for one in record.probes:
         if one.container != name or not _is_failing(one):
             continue
-        # A liveness probe has no say about readiness, so only an answer counts; the others are told by `ready`.
+        # `ready` and `started` do not depend on liveness probes, so a failing one counts once it has answered.
         if one.outcome is None if one.kind is ProbeKind.LIVENESS else status.get("ready"):
             continue
         if one.kind is ProbeKind.READINESS and not status.get("started"):
@@ -204,7 +187,7 @@ def _unready(record: Record, kind: Kind, container: Json, status: Json) -> Itera
         reason = f"{one.kind.value}ProbeFailed" if one.outcome is not None else f"{one.kind.value}ProbePending"
         text = one.outcome.output if one.outcome is not None else "no answer yet"
         tries = one.times if one.outcome is not None else 0
-        action = action_for(reason, text, Subject(record.pod.namespace, record.pod.name, name))
+        action = record.action(reason, text, name)
         yield Wait(f"container {name}", reason, text, action, one.since, one.at + one.period, tries)
 
 
@@ -218,7 +201,7 @@ def _gates(record: Record) -> Iterator[Wait]:
     if ready.get("reason") == "ReadinessGatesNotReady":
         since = ready.get("lastTransitionTime")
         wait = _wait(record, "readiness gates", "ReadinessGatesNotReady", str(ready.get("message", "")))
-        yield Wait(wait.on, wait.reason, wait.error, wait.action, parse_rfc3339(since) if since else None)
+        yield replace(wait, since=parse_rfc3339(since) if since else None)
 
 
 def _steps_under_way(record: Record) -> Iterator[Wait]:
@@ -242,9 +225,9 @@ def _termination_waits(record: Record) -> Iterator[Wait]:
     for one in record.under_way:
         if one.what.kind is ActivityKind.STOP:
             name, hook = one.what.container, hooks.get(one.what)
-            text = "its preStop hook runs" if hook else "it has been told to stop (SIGTERM) and runs on"
+            text = "its preStop hook is running" if hook else "it was sent SIGTERM and is still running"
             until = termination.since + termination.grace
-            action = action_for("Stopping", text, Subject(record.pod.namespace, record.pod.name, name))
+            action = record.action("Stopping", text, name)
             yield Wait(f"container {name}", "Stopping", text, action, hook.at if hook else one.at, until)
     if not record.facts.blocked:
         for one in record.under_way:
@@ -256,7 +239,7 @@ def _termination_waits(record: Record) -> Iterator[Wait]:
 
 
 def _failed(record: Record, on: str, failure: Failure, container: str = "") -> Wait:
-    action = failure.action or _action(record, failure.reason, failure.message, container)
+    action = failure.action or record.action(failure.reason, failure.message, container)
     since, next_try = failure.since or None, max(failure.retry_at, record.facts.now)
     return Wait(on, failure.reason, failure.message, action, since, next_try, failure.times)
 
@@ -271,63 +254,14 @@ def _wait(
     next_try: float | None = None,
     begun: TimelineEntry | None = None,
 ) -> Wait:
-    action = _action(record, reason, error, container)
+    action = record.action(reason, error, container)
     return Wait(on, reason, error, action, begun.at if begun else None, next_try, begun.times if begun else 0)
 
 
-def _action(record: Record, reason: str, error: str, container: str) -> str:
-    return action_for(reason, error, Subject(record.pod.namespace, record.pod.name, container))
-
-
 def _since(record: Record, *activities: Activity) -> TimelineEntry | None:
-    """The newest run of failures of the first of these that has one."""
+    """The newest failures (or container ends) in the timeline, of the first activity that has any."""
     for what in activities:
         newest = next((one for one in reversed(record.timeline) if one.what == what), None)
         if newest is not None and (newest.outcome != "ok" or what.kind is ActivityKind.ENDED):
             return newest
     return None
-
-
-def _ends(record: Record) -> Iterator[End]:
-    for one in record.seen.containers:
-        if one.state is RunState.EXITED:
-            yield End(one.name, one.finished_at / 1e9, how(one), _why_ended(record, one))
-
-
-def _why_ended(record: Record, one: ContainerState) -> str:
-    if one.reason == "OOMKilled":
-        return _oom(record, one.name)
-    return _stopped_for(record, one) or one.message.strip()[-300:]
-
-
-def _fatal_probe(record: Record, one: ContainerState) -> ProbeAnswer | None:
-    """The probe that this attempt was stopped for, where its answer is still known."""
-    stop = _stop_of(record, one)
-    for answer in record.probes:
-        if stop is not None and answer.container == one.name and answer.kind is stop.probe and answer.outcome:
-            return answer
-    return None
-
-
-def _stopped_for(record: Record, one: ContainerState) -> str:
-    """Why the node stopped it, "" when it ended by itself."""
-    stop = _stop_of(record, one)
-    return stop.note if stop is not None else ""
-
-
-def _stop_of(record: Record, one: ContainerState) -> TimelineEntry | None:
-    """The stop that this attempt ended by."""
-    at, stopping = one.finished_at / 1e9, Activity(ActivityKind.STOP, one.name)
-    for stop in record.timeline:
-        # The newest stop that the entry counts, if it is this attempt that it was for.
-        newest = max(stop.last_at, stop.at) + (stop.seconds or 0) + 1
-        if stop.what == stopping and stop.note and stop.at <= at <= newest:
-            return stop
-    return None
-
-
-def _oom(record: Record, name: str) -> str:
-    found = record.pod.container(name)
-    limit = (((found[1].get("resources") or {}).get("limits") or {}).get("memory", "")) if found else ""
-    had = f"it used more memory than its limit of {limit}" if limit else "the node or the pod ran out of memory"
-    return f"{had}. {_action(record, 'OOMKilled', '', name)}"

@@ -1,6 +1,6 @@
-"""What a user can do about what a pod waits for: one sentence by reason, and by what the message names.
+"""What a user can do about what a pod waits for, by the reason and the text of the error.
 
-Only where the error itself does not say it already. Rules are tried in order; the first that fits counts.
+Advice is given only where the error does not say it itself. Rules are tried in order, and the first match counts.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What the sentence may name."""
+    """The pod and container that the advice may name."""
 
     namespace: str
     pod: str
@@ -20,13 +20,15 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
+    """`reasons` is empty for a rule that holds for every reason."""
+
     reasons: frozenset[str]
     pattern: re.Pattern[str]
     action: str
 
 
 def action_for(reason: str, message: str, subject: Subject) -> str:
-    """The sentence, "" when there is nothing to say but what the message says."""
+    """The advice; "" when there is nothing to add to the message."""
     for rule in _RULES:
         if rule.reasons and reason not in rule.reasons:
             continue
@@ -42,74 +44,82 @@ def _rule(reasons: str, pattern: str, action: str) -> _Rule:
 
 
 _PULL = "ErrImagePull ImagePullBackOff RegistryUnavailable"
+_CREATE = "RunContainerError CreateContainerError"
+_PROBE = "ReadinessProbeFailed StartupProbeFailed LivenessProbeFailed"
 _RULES = (
-    _rule(_PULL, r"unauthorized|denied|forbidden|401|403", "Give the pod a pull secret: `kubectl create secret "
-          "docker-registry NAME -n {namespace} …`, and name it in imagePullSecrets; or check that the image exists."),
-    _rule(_PULL, r"not found|manifest unknown|404", "Check the image's name and tag: the registry has no such one."),
-    _rule(_PULL, r"no such host|timeout|refused|unreachable|dial tcp", "The node cannot reach the registry: check its "
-          "name, DNS and the way out of the node; or put the image on the node and set imagePullPolicy: IfNotPresent."),
-    _rule(_PULL, r"x509|certificate", "The node does not trust the registry's certificate: add its CA on the node."),
-    _rule(_PULL, "", "Check the image reference and that the node can reach its registry."),
-    _rule("ErrImageNeverPull", "", "Put the image on the node, or set imagePullPolicy to IfNotPresent."),
+    _rule(_PULL, r"unauthorized|denied|forbidden|401|403", "Create a pull secret (`kubectl create secret "
+          "docker-registry NAME -n {namespace} …`) and name it in the pod's imagePullSecrets; or check that the image "
+          "exists."),
+    _rule(_PULL, r"not found|manifest unknown|404", "Check the image's name and tag: the registry does not have it."),
+    _rule(_PULL, r"no such host|timeout|refused|unreachable|dial tcp", "The node cannot reach the registry: check the "
+          "registry's name, the node's DNS and its outgoing connections; or load the image onto the node and set "
+          "imagePullPolicy: IfNotPresent."),
+    _rule(_PULL, r"x509|certificate", "The node does not trust the registry's certificate: install its CA on the "
+          "node."),
+    _rule(_PULL, "", "Check the image reference, and that the node can reach its registry."),
+    _rule("ErrImageNeverPull", "", "Load the image onto the node, or set imagePullPolicy to IfNotPresent."),
     _rule("InvalidImageName InspectFailed", "", "Write the image as [registry/]name[:tag][@digest], in lower case."),
-    _rule("", r"secrets? .*(?:not found|does not exist)", "Create it: `kubectl create secret generic … -n "
-          "{namespace}`, or mark the reference optional."),
-    _rule("", r"configmaps? .*(?:not found|does not exist)", "Create it: `kubectl create configmap … -n {namespace}`, "
-          "or mark the reference optional."),
+    _rule("", r"secrets? .*(?:not found|does not exist)", "Create the Secret (`kubectl create secret generic … -n "
+          "{namespace}`), or mark the reference as optional."),
+    _rule("", r"configmaps? .*(?:not found|does not exist)", "Create the ConfigMap (`kubectl create configmap … -n "
+          "{namespace}`), or mark the reference as optional."),
     _rule("", r"key.*(?:not found|non-existent|references)|references non-existent", "Add the key to the object, or "
-          "mark the reference optional."),
-    _rule("CreateContainerConfigError", "", "Mend what the message names; it is tried again by itself."),
-    _rule("CrashLoopBackOff", "", "Read what it said last: `kubectl logs -n {namespace} {pod} -c {container} "
+          "mark the reference as optional."),
+    _rule("CreateContainerConfigError", "", "Fix what the message names; it is retried automatically."),
+    _rule("CrashLoopBackOff", "", "Read the log of the last attempt: `kubectl logs -n {namespace} {pod} -c {container} "
           "--previous`."),
-    _rule("RunContainerError CreateContainerError", r"executable file not found|no such file", "The image has no such "
-          "command: check `command` and `args` of container {container}."),
-    _rule("RunContainerError CreateContainerError", r"permission denied", "The command may not be executed by the "
-          "container's user: check its mode and securityContext."),
-    _rule("FailedMount", r"persistentvolumeclaim|claim", "`kubectl describe pvc -n {namespace}` tells whether the "
-          "claim is bound, and `kubectl get volumeattachments` whether its volume is attached."),
-    _rule("FailedMount", "", "Mend what the message names; it is tried again by itself."),
-    _rule("NetworkNotReady", "", "The node has no working CNI configuration: look at /etc/cni/net.d on it and at the "
-          "pod network's pods or log."),
+    _rule(_CREATE, r"executable file not found|no such file", "The image does not contain this command: check "
+          "`command` and `args` of container {container}."),
+    _rule(_CREATE, r"permission denied", "The container's user may not execute the command: check the file's mode and "
+          "the securityContext of container {container}."),
+    _rule("FailedMount", r"persistentvolumeclaim|claim", "Check that the claim is bound (`kubectl describe pvc -n "
+          "{namespace}`) and that its volume is attached (`kubectl get volumeattachments`)."),
+    _rule("FailedMount", "", "Fix what the message names; it is retried automatically."),
+    _rule("NetworkNotReady", "", "The node has no working CNI configuration: check /etc/cni/net.d on the node, and the "
+          "pods or the log of the pod network."),
     _rule("FailedCreatePodSandBox", r'failed to find plugin "loopback"', "Set use_internal_loopback = true in the CNI "
-          "section of containerd's configuration and restart it, or put the CNI plugins there."),
-    _rule("FailedCreatePodSandBox", r'failed to find plugin "(?P<plugin>[^"]+)" in path \[(?P<path>[^]]*)', "Put the "
-          "plugin {plugin} into {path} on the node (Debian's containernetworking-plugins are in /usr/lib/cni)."),
-    _rule("FailedCreatePodSandBox", r"cni|network|netplugin", "The pod network refused: its message above tells why; "
-          "look at its log on the node."),
-    _rule("FailedCreatePodSandBox", r"runtimeclass|handler", "The node's runtime has no such handler: check "
-          "runtimeClassName and the runtime's configuration."),
-    _rule("OOMKilled", "", "Raise resources.limits.memory of container {container}, or find out what it needs "
+          "section of containerd's configuration and restart containerd, or install the CNI plugins in that path."),
+    _rule("FailedCreatePodSandBox", r'failed to find plugin "(?P<plugin>[^"]+)" in path \[(?P<path>[^]]*)', "Install "
+          "the plugin {plugin} into {path} on the node (Debian's package containernetworking-plugins has it in "
+          "/usr/lib/cni)."),
+    _rule("FailedCreatePodSandBox", r"cni|network|netplugin", "The pod network failed, for the reason in the message "
+          "above: check the pod network's log on the node."),
+    _rule("FailedCreatePodSandBox", r"runtimeclass|handler", "The node's runtime does not have this handler: check the "
+          "pod's runtimeClassName and the runtime's configuration."),
+    _rule("OOMKilled", "", "Raise resources.limits.memory of container {container}, or find out how much it needs "
           "(`kubectl top pod -n {namespace} {pod} --containers`)."),
-    _rule("ReadinessProbeFailed StartupProbeFailed LivenessProbeFailed", r"connection refused", "Nothing listens at "
-          "that port in container {container}: check the probe's port and what the program listens on."),
-    _rule("ReadinessProbeFailed StartupProbeFailed LivenessProbeFailed", r"timeout|deadline", "The answer takes longer "
-          "than timeoutSeconds: raise it, or see why container {container} is slow."),
-    _rule("ReadinessProbeFailed StartupProbeFailed LivenessProbeFailed", "", "See why the probe fails: `kubectl logs "
-          "-n {namespace} {pod} -c {container}`."),
-    _rule("ReadinessGatesNotReady", "", "Whoever owns the gate sets that condition in the pod's status; look at that "
-          "controller."),
-    _rule("Stopping", "", "It ends by itself, by SIGKILL at the latest when its grace is over; sooner with `kubectl "
-          "delete pod -n {namespace} {pod} --grace-period=1`."),
-    _rule("Finalizers", "", "The controllers that own these finalizers must remove them; look at their logs. By hand, "
-          "only if they are gone: `kubectl edit pod -n {namespace} {pod}`."),
+    _rule(_PROBE, r"connection refused", "Nothing listens on that port in container {container}: compare the probe's "
+          "port with the port that the program listens on."),
+    _rule(_PROBE, r"timeout|deadline", "The answer takes longer than the probe's timeoutSeconds: raise it, or find out "
+          "why container {container} is slow."),
+    _rule(_PROBE, "", "Find out why the probe fails: `kubectl logs -n {namespace} {pod} -c {container}`."),
+    _rule("ReadinessGatesNotReady", "", "The controller that owns the gate must set this condition in the pod's "
+          "status: check that controller and its log."),
+    _rule("Stopping", "", "Wait: it is killed by SIGKILL at the latest when its grace period is over. To end it "
+          "sooner, run `kubectl delete pod -n {namespace} {pod} --grace-period=1`."),
+    _rule("Finalizers", "", "Wait until the controllers that own these finalizers remove them, and check their logs. "
+          "If the controllers are gone, remove them by hand: `kubectl edit pod -n {namespace} {pod}`."),
     _rule("Unschedulable", r"insufficient (?P<what>[\w./-]*\w)", "Ask for less {what}, free some, or add a node."),
-    _rule("Unschedulable", r"untolerated taint", "Tolerate the taint, or remove it from a node (`kubectl taint`)."),
-    _rule("Unschedulable", r"node affinity|node selector", "Label a node as the pod wants it, or change its selector."),
-    _rule("Unschedulable", r"persistentvolumeclaim|unbound|volume", "`kubectl describe pvc -n {namespace}` tells what "
-          "the claim waits for."),
-    _rule("Unschedulable", "", "`kubectl describe nodes` shows what each node has free."),
-    _rule("UnexpectedAdmissionError", r"not enough cpus", "Ask for fewer whole CPUs, delete a pod that has some for "
-          "itself, or ask for a part of one (1500m) and share; the scheduler counts CPUs, not whole ones."),
-    _rule("SMTAlignmentError", "", "Ask for a multiple of the threads of a core, or leave the node's option "
-          "full-pcpus-only out."),
-    _rule("TopologyAffinityError", "", "Ask for what one NUMA node has free, or choose the node's "
-          "topologyManagerPolicy best-effort."),
+    _rule("Unschedulable", r"untolerated taint", "Tolerate the taint in the pod, or remove it from a node (`kubectl "
+          "taint`)."),
+    _rule("Unschedulable", r"node affinity|node selector", "Label a node as the pod's selector or affinity requires, "
+          "or change the pod."),
+    _rule("Unschedulable", r"persistentvolumeclaim|unbound|volume", "Find out what the claim waits for: `kubectl "
+          "describe pvc -n {namespace}`."),
+    _rule("Unschedulable", "", "See what each node has free: `kubectl describe nodes`."),
+    _rule("UnexpectedAdmissionError", r"not enough cpus", "Ask for fewer whole CPUs; or delete a pod that has "
+          "exclusive CPUs; or ask for a fraction (1500m) and share CPUs. The scheduler does not count exclusive CPUs."),
+    _rule("SMTAlignmentError", "", "Ask for a multiple of the number of threads per core, or remove the option "
+          "full-pcpus-only from the node's cpuManagerPolicyOptions."),
+    _rule("TopologyAffinityError", "", "Ask for no more than one NUMA node has free, or set the node's "
+          "topologyManagerPolicy to best-effort."),
     _rule("CPUThrottled", r"limit (?P<limit>\S+)", "Raise resources.limits.cpu of container {container} from {limit}, "
-          "or leave it out: the program stands still for the rest of each period in which it has used it up."),
-    _rule("CPUStalled", "", "The node has too little CPU for what runs on it: raise resources.requests.cpu of "
-          "container {container}, which is its share under pressure, or move something away."),
-    _rule("ProbeSlow", "exec", "Raise its periodSeconds, or ask by httpGet, tcpSocket or grpc: each exec starts a "
+          "or remove the limit: once the limit is used up, the program is paused for the rest of each period."),
+    _rule("CPUStalled", "", "The node has too little CPU for its pods: raise resources.requests.cpu of container "
+          "{container}, which is its share when CPU is short, or move pods to another node."),
+    _rule("ProbeSlow", "exec", "Raise its periodSeconds, or probe by httpGet, tcpSocket or grpc: each exec starts a "
           "process in the container."),
-    _rule("ProbeSlow", "", "See why container {container} answers slowly, or raise its periodSeconds."),
-    _rule("SchedulingGated", "", "Whoever set spec.schedulingGates removes them."),
+    _rule("ProbeSlow", "", "Find out why container {container} answers slowly, or raise the probe's periodSeconds."),
+    _rule("SchedulingGated", "", "The controller that set spec.schedulingGates must remove them: check that controller "
+          "and its log."),
 )  # fmt: skip

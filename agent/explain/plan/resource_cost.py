@@ -1,60 +1,73 @@
-"""What a pod's probes cost, and what its containers are kept from: measured figures with advice where they matter.
+"""The resources that a pod's containers and probes use or are denied, with advice where it matters.
 
-The CPU of one exec is known to nobody: it is counted in its container's cgroup. A probe's cost is the time from asking
-to its answer.
+A probe's cost is the time from its request to the answer: the CPU of one exec cannot be known, because it is counted in
+the container's cgroup.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from agent.common.model.pods import Json, Pod
+from agent.common.model.pods import Pod
 from agent.common.plan.sizes import size_of
 from agent.explain.model import Cost
 from agent.explain.plan.remedies import Subject, action_for
 from agent.probes.model import ProbeAnswer
 from agent.probes.plan import FIELDS
-from agent.stats.model import ContainerStats, PodStats
+from agent.stats.model import ContainerStats, Cpu, PodStats
+from nodelib.json_values import Json
 
-_FEW = 50  # periods of 0.1 s, or so many probes, say little
-_THROTTLED, _STALLED, _SLOW = 0.05, 20.0, 0.2  # from which share (percent for PSI) on advice is given
+_MIN_PERIODS = 50  # CFS periods of 0.1 s; the share of fewer says little
+_MIN_RUNS = 5  # the mean of fewer probes says little
+# Advice is given from here on: a share of periods, a percentage of the last minute (PSI), a share of the time.
+_THROTTLED, _STALLED, _SLOW = 0.05, 20.0, 0.2
 
 
-def costs(pod: Pod, figures: PodStats | None, probes: Iterable[ProbeAnswer]) -> tuple[Cost, ...]:
+def costs(pod: Pod, stats: PodStats | None, probes: Iterable[ProbeAnswer]) -> tuple[Cost, ...]:
     """Of every running container, then of every probe that has run."""
-    containers = figures.containers if figures is not None else ()
+    containers = stats.containers if stats is not None else ()
     return (*(_container(pod, one) for one in containers), *_probes(pod, probes))
 
 
 def _container(pod: Pod, one: ContainerStats) -> Cost:
     cpu, memory = one.sample.cpu, one.sample.memory
-    seconds = max((one.sample.at - one.started_at) / 1e9, 0.0)
-    share = cpu.throttled_periods / cpu.periods if cpu.periods else 0.0
     limit = _cpu_limit(pod, one.name)
-    figures = {
+    metrics = {
         "cpu_seconds": cpu.usage / 1e9,
         "throttled_seconds": cpu.throttled / 1e9,
-        "throttled_share": share,
+        "throttled_share": _throttled_share(cpu),
         "memory_working_set": float(memory.working_set),
         "cpu_stalled_percent": cpu.pressure.some.avg60,
         "memory_stalled_percent": memory.pressure.some.avg60,
     }
-    parts = [f"{cpu.usage / 1e9:.1f} s of CPU"]
-    if seconds >= 1:
-        parts[0] += f" ({100 * cpu.usage / 1e9 / seconds:.1f} % of a core since its start)"
+    action = _container_action(cpu, limit, Subject(pod.namespace, pod.name, one.name))
+    return Cost(f"container {one.name}", _container_text(one, limit), metrics, action)
+
+
+def _container_text(one: ContainerStats, limit: str) -> str:
+    cpu, memory = one.sample.cpu, one.sample.memory
+    age = max((one.sample.at - one.started_at) / 1e9, 0.0)
+    used = f"{cpu.usage / 1e9:.1f} s of CPU"
+    if age >= 1:
+        used += f" ({100 * cpu.usage / 1e9 / age:.1f} % of a core since its start)"
+    parts = [used]
     if cpu.throttled_periods:
-        parts.append(f"throttled in {100 * share:.0f} % of its periods, {cpu.throttled / 1e9:.1f} s (limit {limit})")
+        share = 100 * _throttled_share(cpu)
+        parts.append(f"throttled in {share:.0f} % of its periods, {cpu.throttled / 1e9:.1f} s (limit {limit})")
     for what, stall in (("CPU", cpu.pressure.some), ("memory", memory.pressure.some)):
         if stall.avg60 >= 1:
             parts.append(f"waited for {what} for {stall.avg60:.0f} % of the last minute")
-    parts.append(f"{size_of(memory.working_set)} of memory")
-    subject = Subject(pod.namespace, pod.name, one.name)
-    action = ""
-    if cpu.periods >= _FEW and share >= _THROTTLED:
-        action = action_for("CPUThrottled", f"limit {limit}", subject)
-    elif cpu.pressure.some.avg60 >= _STALLED:
-        action = action_for("CPUStalled", "", subject)
-    return Cost(f"container {one.name}", ", ".join(parts), figures, action)
+    return ", ".join([*parts, f"{size_of(memory.working_set)} of memory"])
+
+
+def _container_action(cpu: Cpu, limit: str, subject: Subject) -> str:
+    if cpu.periods >= _MIN_PERIODS and _throttled_share(cpu) >= _THROTTLED:
+        return action_for("CPUThrottled", f"limit {limit}", subject)
+    return action_for("CPUStalled", "", subject) if cpu.pressure.some.avg60 >= _STALLED else ""
+
+
+def _throttled_share(cpu: Cpu) -> float:
+    return cpu.throttled_periods / cpu.periods if cpu.periods else 0.0
 
 
 def _probes(pod: Pod, answers: Iterable[ProbeAnswer]) -> Iterator[Cost]:
@@ -63,16 +76,16 @@ def _probes(pod: Pod, answers: Iterable[ProbeAnswer]) -> Iterator[Cost]:
         if not cost.runs:
             continue
         mean = cost.seconds / cost.runs
-        often = 60 / one.period if one.period else 0.0
+        a_minute = 60 / one.period if one.period else 0.0
         share = mean / one.period if one.period else 0.0
         way = _way(pod, one)
-        told = f"{way} every {one.period:g} s: {_ms(mean)} on average, {_ms(cost.worst)} at worst of {cost.runs}"
+        text = f"{way} every {one.period:g} s: {_ms(mean)} on average, {_ms(cost.worst)} at worst of {cost.runs}"
         if share >= _SLOW:
-            told += f"; {100 * min(share, 1.0):.0f} % of the time one is under way"
-        figures = {"runs": float(cost.runs), "mean_seconds": mean, "worst_seconds": cost.worst, "a_minute": often}
-        slow = share >= _SLOW and cost.runs >= 5
+            text += f"; {100 * min(share, 1.0):.0f} % of the time one is under way"
+        metrics = {"runs": float(cost.runs), "mean_seconds": mean, "worst_seconds": cost.worst, "a_minute": a_minute}
+        slow = share >= _SLOW and cost.runs >= _MIN_RUNS
         action = action_for("ProbeSlow", way, Subject(pod.namespace, pod.name, one.container)) if slow else ""
-        yield Cost(f"{FIELDS[one.kind]} of {one.container}", told, figures, action)
+        yield Cost(f"{FIELDS[one.kind]} of {one.container}", text, metrics, action)
 
 
 def _way(pod: Pod, one: ProbeAnswer) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from agent.common.model.pods import Json
+from nodelib.json_values import Json
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent.common.model.durations import seconds
-from agent.common.model.pods import Json
 from agent.images.model.pulls import PullCredential
 from agent.images.plan.keyring import fits
 from agent.images.plan.pull_records import repository
 from nodelib.errors import Invalid
+from nodelib.json_values import Json
 
 _CONFIG_VERSIONS = tuple(f"kubelet.config.k8s.io/{version}" for version in ("v1", "v1beta1", "v1alpha1"))
 _VERSIONS = tuple(f"credentialprovider.kubelet.k8s.io/{version}" for version in ("v1", "v1beta1", "v1alpha1"))

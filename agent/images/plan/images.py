@@ -6,9 +6,10 @@ import re
 from dataclasses import dataclass
 from enum import Enum
 
-from agent.common.model.pods import Json, Pod
+from agent.common.model.pods import Pod
 from agent.common.model.states import Waiting
 from nodelib.errors import Invalid
+from nodelib.json_values import Json
 
 # The grammar of github.com/distribution/reference.
 _HOST = r"(?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9])"

@@ -13,11 +13,11 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from agent.common.model.pods import Json
 from agent.common.plan.secrets import decode_secret
 from agent.images.model.pulls import PullCredential, SecretSource
 from agent.images.plan.pull_records import hashed
 from nodelib.errors import Invalid
+from nodelib.json_values import Json
 
 T = TypeVar("T")
 

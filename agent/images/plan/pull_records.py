@@ -10,9 +10,9 @@ import json
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
-from agent.common.model.pods import Json
 from agent.images.model.pulls import Access, PullCredential, PulledRecord, SecretSource
 from nodelib.errors import Invalid
+from nodelib.json_values import Json
 from nodelib.kube.times import format_rfc3339, parse_rfc3339
 
 NEVER, ALWAYS = "NeverVerify", "AlwaysVerify"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from agent.common.metrics import Metrics
-from agent.common.model.pods import ContainerState, ImageFacts, Json
+from agent.common.model.pods import ContainerState, ImageFacts
 from agent.common.ports import Events
 from agent.images.model.images import Collected, HeldImage, ImageReport
 from agent.images.plan import image_gc as plan
@@ -20,6 +20,7 @@ from agent.images.plan.image_gc import ImageGcPolicy, ImageRecord
 from agent.stats.model import NodeStats
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError, Temporary
+from nodelib.json_values import Json
 
 log = logging.getLogger(__name__)
 

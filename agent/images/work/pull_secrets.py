@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from agent.common.model.pods import Json, Pod
+from agent.common.model.pods import Pod
 from agent.common.work.pod_warnings import PodWarnings
 from agent.images.model.pulls import PullCredential
 from agent.images.plan import keyring
 from nodelib.errors import NodewrightError
+from nodelib.json_values import Json
 
 
 class SecretReader(Protocol):

@@ -6,13 +6,11 @@ Follows v1 PodLogOptions with its validation, and validateContainerLogStatus of 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from agent.logs.model import STREAMS, LogOptions
 from agent.logs.plan.log_lines import timestamp_ns
 from nodelib.errors import Invalid, NotFound, Temporary
-
-Json = dict[str, Any]
+from nodelib.json_values import Json
 
 _NANO = 1_000_000_000
 _WAITING = {

@@ -25,14 +25,14 @@ _ALIGNED = (
 class ManagerMetrics:
     """A collector in the sense of prometheus_client."""
 
-    def __init__(self, figures: Callable[[], ManagerCounts]) -> None:
-        self._figures = figures
+    def __init__(self, counts: Callable[[], ManagerCounts]) -> None:
+        self._counts = counts
 
     def describe(self) -> Iterable[Metric]:
         return ()
 
     def collect(self) -> Iterator[Metric]:
-        found = self._figures()
+        found = self._counts()
         counts = found.admissions
         for name, text, count in (
             ("cpu_manager_pinning_requests", "The number of cpu core allocations which required pinning.",

@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
-from agent.common.model.pods import Json, Kind, Pod
+from agent.common.model.pods import Kind, Pod
 from agent.common.model.refusal import UNEXPECTED, Refusal
 from agent.common.plan import demand
+from agent.common.plan.restart import is_sidecar
 from agent.managers.model.counts import AdmissionCounts
 from agent.managers.model.cpus import NO_CPUS, format_cpus
 from agent.managers.model.memory_blocks import MemoryState
@@ -25,6 +26,7 @@ from agent.managers.plan.memory_policy import MemoryPolicy
 from agent.managers.plan.topology import MESSAGE, POD, REASON, TopologyPolicy, merge
 from agent.resources.plan.resize_status import INFEASIBLE
 from nodelib.errors import Invalid
+from nodelib.json_values import Json
 from nodelib.quantity import format_bytes
 
 SMT_REASON = "SMTAlignmentError"
@@ -224,10 +226,10 @@ def release_pods(state: ManagerState, uids: Collection[str]) -> ManagerState:
 def release_init_memory(state: ManagerState, pod: Pod, name: str) -> ManagerState:
     """The state when a container is about to start: the init containers before it have ended and need no memory."""
     memory = state.memory
-    for _, container in pod.containers(Kind.INIT):
+    for kind, container in pod.containers(Kind.INIT):
         if container["name"] == name:
             break
-        if not demand.is_sidecar(container):
+        if not is_sidecar(kind, container):
             memory = memory_blocks.release(memory, (pod.uid, container["name"]))
     return state if memory is state.memory else replace(state, memory=memory)
 

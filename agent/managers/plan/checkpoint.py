@@ -15,11 +15,11 @@ from agent.managers.plan.cpus import CpuPolicy, CpuState, checked
 from agent.resources.plan.checkpoint import checksum
 from nodelib.errors import Invalid
 from nodelib.fnv import fnv1a
+from nodelib.json_values import Json
 
 CPU_FILE = "cpu_manager_state"
 STATIC, NONE = "static", "none"
 
-Json = dict[str, Any]
 T = TypeVar("T")
 
 

@@ -12,14 +12,16 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from agent.common.model.pods import Json, Kind, Pod
+from agent.common.model.pods import Kind, Pod
 from agent.common.plan import demand
+from agent.common.plan.restart import is_sidecar
 from agent.managers.model.cpus import NO_CPUS, Cpus, CpuTopology, format_cpus
 from agent.managers.plan.distribute import distribute
 from agent.managers.plan.hints import Hint, Hints, Mask, mask_of, masks, nodes_of, sum_on
 from agent.managers.plan.options import CpuOptions
 from agent.managers.plan.take import take
 from nodelib.errors import Invalid
+from nodelib.json_values import Json
 
 Owner = tuple[str, str]
 """Pod UID and container name."""
@@ -123,9 +125,9 @@ def guaranteed_cpus(pod: Pod, container: Json) -> int:
 def pod_guaranteed_cpus(pod: Pod) -> int:
     """The most exclusive CPUs that the containers of the pod have at the same time."""
     sidecars = peak = 0
-    for _, container in pod.containers(Kind.INIT):
+    for kind, container in pod.containers(Kind.INIT):
         count = guaranteed_cpus(pod, container)
-        if demand.is_sidecar(container):
+        if is_sidecar(kind, container):
             sidecars += count
         else:
             peak = max(peak, sidecars + count)
@@ -139,7 +141,7 @@ def has_pod_level(pod: Pod) -> bool:
 
 def reusable_after(reusable: Cpus, kind: Kind, container: Json, cpus: Cpus) -> Cpus:
     """CPUs that later containers of the pod can get as well, after this one got `cpus`."""
-    ends = kind is Kind.INIT and not demand.is_sidecar(container)
+    ends = kind is Kind.INIT and not is_sidecar(kind, container)
     return reusable | cpus if ends else reusable - cpus
 
 

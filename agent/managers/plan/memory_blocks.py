@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from agent.common.model.pods import Json, Kind, Pod
-from agent.common.plan import demand
+from agent.common.model.pods import Kind, Pod
+from agent.common.plan.restart import is_sidecar
 from agent.managers.model.memory_blocks import Block, MemoryState
 from agent.managers.plan.cpus import Owner
 from agent.managers.plan.hints import Hint, Mask, nodes_of, sum_on, width
 from agent.managers.plan.memory_hints import Requested, Reusable, calculate_hints, on_each, requested, violates
 from agent.managers.plan.memory_policy import free_block, reserve
 from nodelib.errors import Invalid
+from nodelib.json_values import Json
 
 
 def allocate(
@@ -44,7 +45,7 @@ def reusable_after(reusable: Reusable, kind: Kind, container: Json, blocks: Iter
     left = dict(reusable)
     for block in blocks:
         key = block.nodes, block.kind
-        if kind is Kind.INIT and not demand.is_sidecar(container):
+        if kind is Kind.INIT and not is_sidecar(kind, container):
             left[key] = max(left.get(key, 0), block.size)
         else:
             left[key] = max(0, left.get(key, 0) - block.size)
@@ -101,10 +102,10 @@ def _best_hint(found: tuple[Hint, ...], must_be_preferred: bool, problem: str) -
 def _update_init_containers(assignments: dict[Owner, tuple[Block, ...]], pod: Pod, name: str, block: Block) -> None:
     """Take memory that the container reuses off the init containers before it, so that it is counted once."""
     size = block.size
-    for _, container in pod.containers(Kind.INIT):
+    for kind, container in pod.containers(Kind.INIT):
         if container["name"] == name:
             return
-        if demand.is_sidecar(container):
+        if is_sidecar(kind, container):
             continue
         owner, kept = (pod.uid, container["name"]), []
         for one in assignments.get(owner, ()):

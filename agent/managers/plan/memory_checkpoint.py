@@ -7,18 +7,16 @@ kubelets before 1.37.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from agent.managers.model.memory_blocks import Block, MemoryState, MemoryTable, NumaState
 from agent.managers.plan.checkpoint import compact, decoded, go_map
 from agent.managers.plan.memory_policy import MemoryPolicy, checked
 from agent.resources.plan.checkpoint import checksum
 from nodelib.fnv import fnv1a
+from nodelib.json_values import Json
 
 MEMORY_FILE = "memory_manager_state"
 STATIC, NONE = "Static", "None"
-
-Json = dict[str, Any]
 
 
 def encode_memory(state: MemoryState, policy: str = STATIC) -> str:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from agent.common.model.pods import Json, Kind, Pod
+from agent.common.model.pods import Kind, Pod
 from agent.common.plan import demand
+from agent.common.plan.restart import is_sidecar
 from agent.managers.model.memory_blocks import Block, MemoryState
 from agent.managers.plan.cpus import Owner, has_pod_level
 from agent.managers.plan.hints import Hint, Hints, mask_of, masks, nodes_of, sum_on
 from agent.managers.plan.memory_policy import is_memory
+from nodelib.json_values import Json
 
 Requested = Mapping[str, int]
 """Bytes by kind."""
@@ -38,7 +40,7 @@ def pod_requested(pod: Pod) -> dict[str, int]:
     for kind, container in pod.containers(Kind.INIT, Kind.MAIN):
         for name, size in requested(pod, container).items():
             now = sidecars.get(name, 0) + size
-            if kind is Kind.MAIN or demand.is_sidecar(container):
+            if kind is Kind.MAIN or is_sidecar(kind, container):
                 sidecars[name] = now
             peak[name] = max(peak.get(name, 0), now)
     return peak

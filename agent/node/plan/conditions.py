@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from agent.common.model.eviction import DISK_PRESSURE, MEMORY_PRESSURE, PID_PRESSURE
-from agent.common.model.pods import Json
 from agent.node.model import NodeEvent, NodeInputs
+from nodelib.json_values import Json
 from nodelib.kube.times import format_rfc3339
 
 # condition type -> ((reason, message, event) when it is True, the same when it is False)

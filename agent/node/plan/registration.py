@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 
-from agent.common.model.pods import Json
 from agent.node.model import MachineFacts, NodePolicy
+from nodelib.json_values import Json
 from nodelib.kube.times import parse_rfc3339
 
 ATTACH_ANNOTATION = "volumes.kubernetes.io/controller-managed-attach-detach"

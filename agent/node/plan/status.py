@@ -9,12 +9,13 @@ import math
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
 
-from agent.common.model.pods import ImageFacts, Json
+from agent.common.model.pods import ImageFacts
 from agent.common.plan.demand import CPU, PODS
 from agent.node.model import NodeEvent, NodeInputs, NodePlace, NodePolicy
 from agent.node.plan.capacity import allocatable, capacity
 from agent.node.plan.conditions import conditions
 from agent.runtime.model import RuntimeHandler
+from nodelib.json_values import Json
 from nodelib.quantity import format_bytes, format_milli
 from nodelib.version import KUBERNETES_VERSION
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 import logging
 from typing import Protocol
 
-from agent.common.model.pods import Json
 from agent.common.work.observable import Observable, until
 from agent.node.plan.registration import lease_object
 from nodelib.backoff import Backoff
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError
+from nodelib.json_values import Json
 from nodelib.kube.client import ApiError, ApiUnreachable
 from nodelib.kube.times import format_micro
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from agent.common.model.pods import Json
 from agent.node.model import NodePolicy
 from agent.node.work.node import NodeEdges, NodeHooks, NodeKeeper, NodeTimes
+from nodelib.json_values import Json
 from nodelib.tasks import Work
 
 

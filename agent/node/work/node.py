@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from agent.admission.plan.sysctls import kernel_version
-from agent.common.model.pods import Json
 from agent.common.plan.demand import Amounts
 from agent.common.ports import Events
 from agent.common.work.observable import Observable
@@ -34,6 +33,7 @@ from agent.runtime.work.watch import RuntimeWatch
 from nodelib.backoff import Backoff
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError
+from nodelib.json_values import Json
 from nodelib.kube.client import ApiError, KubeClient
 from nodelib.kube.reflector import Reflector
 from nodelib.kube.skew import version_skew

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from agent.common.model.pods import Json
 from agent.node.model import NodePlace
 from agent.node.plan.status import node_place
+from nodelib.json_values import Json
 
 
 class NodePlaces:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from agent.common.model.pods import Json
 from agent.node.model import MachineFacts, NodePolicy
 from agent.node.plan import registration as plan
 from nodelib.clock import Clock
 from nodelib.errors import Permanent
+from nodelib.json_values import Json
 from nodelib.kube.client import ApiError
 
 NODES = "/api/v1/nodes"

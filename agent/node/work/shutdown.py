@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from agent.common.metrics import Metrics
-from agent.common.model.pods import Json
 from agent.common.ports import CheckpointStore, Events
 from agent.common.work.observable import Observable
 from agent.node.plan import shutdown as plan
@@ -23,6 +22,7 @@ from agent.pods.work.registry import PodRegistry
 from nodelib.backoff import Backoff
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError, Temporary
+from nodelib.json_values import Json
 from nodelib.kube.times import format_rfc3339, parse_rfc3339
 
 log = logging.getLogger(__name__)

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from agent.common.edge.inotify import Inotify, Watch
 from agent.plugins.edge.apis import REGISTRATION
 from agent.plugins.edge.rpc import PluginClient
-from agent.plugins.edge.wire import Json
 from agent.plugins.model import PluginInfo, SocketFile
 from nodelib.errors import NodewrightError, Temporary
+from nodelib.json_values import Json
 
 _INFO_LIMIT, _NOTIFY_LIMIT = 5.0, 5.0  # seconds
 _DEPTH = 4

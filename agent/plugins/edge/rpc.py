@@ -12,8 +12,9 @@ import grpc
 import grpc.aio
 
 from agent.common.model.errors import PluginError, PluginUnavailable
-from agent.plugins.edge.wire import Api, Call, Json
+from agent.plugins.edge.wire import Api, Call
 from nodelib.errors import Temporary
+from nodelib.json_values import Json
 
 # A restarted plugin is reconnected within a second. The message size is upstream's for all kubelet plugins.
 _OPTIONS = [

@@ -24,8 +24,8 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from agent.runtime.edge.convert import to_plain
 from nodelib.errors import Invalid, NodewrightError, NotFound
+from nodelib.json_values import Json
 
-Json = dict[str, Any]
 Unary = Callable[[Json], Awaitable[Json]]
 Stream = Callable[[Json], AsyncIterator[Json]]
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from agent.common.model.pods import Json, Pod
+from agent.common.model.pods import Pod
+from nodelib.json_values import Json
 from nodelib.kube.client import ApiError, KubeClient
 
 

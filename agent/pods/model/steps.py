@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from agent.common.model.pods import Json, Kind
+from agent.common.model.pods import Kind
 from agent.common.model.states import Waiting
 from agent.probes.model import ProbeKind
 from agent.resources.model import Allocation, ContainerResize
+from nodelib.json_values import Json
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from agent.common.model.pods import Json
 from agent.pods.model.steps import (
     Confirm,
     EnsureImage,
@@ -20,6 +19,7 @@ from agent.pods.model.steps import (
     StopSandbox,
 )
 from agent.pods.model.timeline import Activity, ActivityKind
+from nodelib.json_values import Json
 
 _OF_POD: dict[type[object], ActivityKind] = {
     Prepare: ActivityKind.PREPARE,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from agent.common.model.pods import Json, Kind, Pod
+from agent.common.model.pods import Kind, Pod
 from agent.common.plan.restart import is_sidecar
+from nodelib.json_values import Json
 
 OWNED = (
     "PodReadyToStartContainers",

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from agent.common.model.labels import restart_count
-from agent.common.model.pods import ContainerState, Json, Kind, ObservedPod, Pod, ProbeState, RunState
+from agent.common.model.pods import ContainerState, Kind, ObservedPod, Pod, ProbeState, RunState
 from agent.common.model.states import Waiting
 from agent.common.plan.restart import is_sidecar, should_start
 from agent.resources.model import Allocation
 from agent.resources.plan.container_resources import shown_resources
+from nodelib.json_values import Json
 from nodelib.kube.times import format_rfc3339
 
 LISTED = {

@@ -10,11 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from agent.common.model.labels import HASH, container_hash
-from agent.common.model.pods import ContainerState, Json, Kind, ObservedPod, Pod, RunState
+from agent.common.model.pods import ContainerState, Kind, ObservedPod, Pod, RunState
 from agent.common.plan.restart import grace_seconds, is_sidecar, may_restart, restarts
 from agent.pods.model.facts import Facts
 from agent.pods.model.steps import Kill
 from agent.probes.model import ProbeKind
+from nodelib.json_values import Json
 
 
 @dataclass(slots=True)

@@ -6,13 +6,14 @@ The API server lets no such pod through; a file of the node may hold one, and so
 from __future__ import annotations
 
 from agent.admission.plan.admit import NodeView, refusal
-from agent.common.model.pods import Json, Kind, Pod
+from agent.common.model.pods import Kind, Pod
 from agent.common.plan.demand import computed_qos, pod_requests
 from agent.common.plan.restart import grace_seconds
 from agent.pods.plan.termination import deadline
 from agent.probes.plan import specs
 from agent.resources.plan.allocation import allocation_of
 from nodelib.errors import NodewrightError
+from nodelib.json_values import Json
 
 TRIES = 3  # failures of a worker, with nothing of the pod running, until its spec is given up
 REASON = "InvalidSpec"

@@ -9,7 +9,8 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from agent.common.model.labels import CONFIG_HASH, CONFIG_MIRROR
-from agent.common.model.pods import Json, Pod
+from agent.common.model.pods import Pod
+from nodelib.json_values import Json
 
 
 @dataclass(frozen=True, slots=True)

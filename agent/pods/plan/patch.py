@@ -6,8 +6,9 @@ hostIPs) are replaced as a whole, conditions are merged by type, resources by na
 
 from __future__ import annotations
 
-from agent.common.model.pods import Json, Pod
+from agent.common.model.pods import Pod
 from agent.pods.plan.conditions import BY_KUBELET, DISRUPTION_TARGET, OWNED
+from nodelib.json_values import Json
 
 _OWN_FIELDS = (
     "phase",

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from agent.common.model.pods import Json, Kind, Pod
+from agent.common.model.pods import Kind, Pod
 from agent.common.plan.restart import is_sidecar, restarts
 from agent.pods.plan.restart_all import was_reset
+from nodelib.json_values import Json
 
 
 def pod_phase(

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from agent.common.model.labels import HASH, container_hash, restart_count
-from agent.common.model.pods import ContainerState, Json, Kind, ObservedPod, Pod, RunState, SandboxState
+from agent.common.model.pods import ContainerState, Kind, ObservedPod, Pod, RunState, SandboxState
 from agent.common.model.states import ImagePhase, Waiting
 from agent.common.plan import backoff
 from agent.common.plan.restart import grace_seconds, is_sidecar, may_restart, should_start
@@ -38,6 +38,7 @@ from agent.pods.plan import resize, restart_all
 from agent.pods.plan.initialization import init_actions
 from agent.pods.plan.termination import deadline, early_hooks, kills_of, plan_termination, sandbox_stops
 from agent.probes.model import ProbeKind
+from nodelib.json_values import Json
 
 Candidate = tuple[Kind, Json]
 

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from agent.common.model.pods import ContainerState, Json, Kind, ObservedPod, Pod, RunState
+from agent.common.model.pods import ContainerState, Kind, ObservedPod, Pod, RunState
 from agent.common.plan.restart import grace_seconds, is_sidecar
 from agent.pods.model.facts import Facts
 from agent.pods.model.steps import Kill, Resize
@@ -20,6 +20,7 @@ from agent.resources.model import CPU, MEMORY, ContainerResize, Limits, MemoryUs
 from agent.resources.plan import resize_status
 from agent.resources.plan.actuated import sizes
 from agent.resources.plan.allocation import RESIZABLE, allocation_of, same
+from nodelib.json_values import Json
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,10 @@ a new one would. Follows kuberuntime's ContainersToReset and kubecontainer.Shoul
 
 from __future__ import annotations
 
-from agent.common.model.pods import ContainerState, Json, Kind, ObservedPod, Pod, RunState
+from agent.common.model.pods import ContainerState, Kind, ObservedPod, Pod, RunState
 from agent.common.plan.restart import first_rule
 from agent.pods.model.steps import Kill, PodPlan, RemoveContainer
+from nodelib.json_values import Json
 
 REASON = "RestartingAllContainers"
 CONDITION = "AllContainersRestarting"

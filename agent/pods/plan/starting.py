@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from agent.common.model.pods import Json, Kind, ObservedPod, Pod, SandboxState
+from agent.common.model.pods import Kind, ObservedPod, Pod, SandboxState
 from agent.common.model.states import ImageState
 from agent.common.plan.restart import MINIMUM_GRACE
 from agent.images.plan.images import image_volumes, volume_key
 from agent.pods.model.steps import Kill, Start
 from agent.volumes.model.volumes import MountedVolume
 from nodelib.errors import Permanent
+from nodelib.json_values import Json
 
 
 def ips_for(pod: Pod, sandbox: SandboxState | None, host_ips: tuple[str, ...]) -> tuple[str, ...]:

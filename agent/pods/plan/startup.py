@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from agent.common.model.pods import Json, Kind, Pod
+from agent.common.model.pods import Kind, Pod
 from agent.common.plan.restart import is_sidecar
+from nodelib.json_values import Json
 from nodelib.kube.times import parse_rfc3339
 
 # Volumes that come and go with a pod: any other makes it a stateful one, which the SLI leaves out.

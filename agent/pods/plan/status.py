@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from agent.common.model.pods import Json, Kind, ObservedPod, Pod, RunState
+from agent.common.model.pods import Kind, ObservedPod, Pod, RunState
 from agent.common.model.states import Waiting
 from agent.common.plan.demand import computed_qos, pod_requests
 from agent.pods.model.facts import Facts
@@ -22,6 +22,7 @@ from agent.pods.plan.phase import pod_phase
 from agent.pods.plan.pod import sandbox_problem
 from agent.resources.model import Limits, ResizeState
 from agent.resources.plan import resize_status
+from nodelib.json_values import Json
 from nodelib.kube.times import format_rfc3339
 
 TERMINAL = ("Succeeded", "Failed")

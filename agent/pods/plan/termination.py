@@ -13,7 +13,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from agent.common.model.labels import PRE_STOP
-from agent.common.model.pods import ContainerState, Json, Kind, ObservedPod, Pod, RunState
+from agent.common.model.pods import ContainerState, Kind, ObservedPod, Pod, RunState
 from agent.common.plan.restart import MINIMUM_GRACE, grace_seconds, is_sidecar
 from agent.pods.model.facts import Cause, Facts, Termination
 from agent.pods.model.steps import (
@@ -27,6 +27,7 @@ from agent.pods.model.steps import (
     RemoveSandbox,
     StopSandbox,
 )
+from nodelib.json_values import Json
 from nodelib.kube.times import parse_rfc3339
 
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from agent.common.model.pods import Json, ObservedPod, Pod, ProbeState
+from agent.common.model.pods import ObservedPod, Pod, ProbeState
 from agent.common.model.states import BackOff, Failure, ImageState, Waiting
 from agent.containers.model import PreparedPod
 from agent.pods.model.facts import Facts, Termination
 from agent.pods.model.steps import PodPlan
 from agent.pods.work.timeline import Timeline
 from agent.resources.model import Allocation, Limits, ResizeState
+from nodelib.json_values import Json
 
 
 @dataclass(slots=True)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Sequence
 from agent.admission.plan.admit import NodeView
 from agent.admission.plan.preempt import admission
 from agent.common.model import labels
-from agent.common.model.pods import Json, ObservedPod, Pod
+from agent.common.model.pods import ObservedPod, Pod
 from agent.common.model.refusal import Refusal
 from agent.pods.model.facts import Cause, Termination
 from agent.pods.plan import invalid_spec as unfit
@@ -30,6 +30,7 @@ from agent.pods.work.resizes import Resizes
 from agent.resources.plan import resize_status
 from agent.resources.plan.allocation import allocation_of, same
 from nodelib.errors import NodewrightError
+from nodelib.json_values import Json
 
 log = logging.getLogger(__name__)
 

@@ -9,12 +9,13 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator
 
 from agent.common.model.eviction import Eviction
-from agent.common.model.pods import ContainerState, Json, ObservedPod, Pod, RunState
+from agent.common.model.pods import ContainerState, ObservedPod, Pod, RunState
 from agent.common.work.observable import Signal, until_within
 from agent.pods.plan.status import TERMINAL
 from agent.pods.work.memory import PodMemory
 from agent.pods.work.pod_worker import PodWorker
 from nodelib.clock import Clock
+from nodelib.json_values import Json
 
 
 class PodRegistry:

@@ -11,12 +11,13 @@ import logging
 from dataclasses import dataclass, field
 
 from agent.common.metrics import Metrics
-from agent.common.model.pods import Json, Pod
+from agent.common.model.pods import Pod
 from agent.pods.plan.patch import presses, status_patch
 from agent.pods.ports import ApiPods
 from nodelib.backoff import Backoff
 from nodelib.clock import Clock, at_most
 from nodelib.errors import NodewrightError, Temporary
+from nodelib.json_values import Json
 from nodelib.kube.client import ApiError
 
 log = logging.getLogger(__name__)

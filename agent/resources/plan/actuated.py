@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from agent.common.model.pods import Json, Pod
+from agent.common.model.pods import Pod
 from agent.resources.model import CPU, MEMORY, Allocation, Sizes
+from nodelib.json_values import Json
 from nodelib.quantity import format_bytes, format_milli, milli, value
 
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from decimal import Decimal
 
-from agent.common.model.pods import Json, Kind, Pod
+from agent.common.model.pods import Kind, Pod
 from agent.common.plan import demand
 from agent.common.plan.demand import Qos
 from agent.resources.model import CPU, MEMORY, Allocation
+from nodelib.json_values import Json
 from nodelib.quantity import parse
 
 RESIZABLE = (Kind.INIT, Kind.MAIN)

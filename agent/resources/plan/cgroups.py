@@ -15,13 +15,14 @@ from typing import Annotated
 
 from agent.common.model.binding import config
 from agent.common.model.durations import seconds
-from agent.common.model.pods import Json, Kind, Pod
+from agent.common.model.pods import Kind, Pod
 from agent.common.plan import demand as res
 from agent.common.plan.demand import Amounts, Qos
 from agent.resources.model import Limits as Limits
 from agent.resources.plan.swap import Swap
 from agent.resources.plan.swap import most as most_swap
 from nodelib.errors import Invalid
+from nodelib.json_values import Json
 from nodelib.quantity import parse
 
 MIN_SHARES, MAX_SHARES = 2, 262144

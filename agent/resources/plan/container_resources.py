@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from agent.common.model.pods import ContainerState, Json, RunState
+from agent.common.model.pods import ContainerState, RunState
 from agent.resources.plan import cgroups
 from nodelib import quantity
+from nodelib.json_values import Json
 
 _MIN_LIMIT = 10  # thousandths of a CPU; smaller limits give the same quota
 

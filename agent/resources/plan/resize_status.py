@@ -10,10 +10,11 @@ import json
 from dataclasses import replace
 from decimal import Decimal
 
-from agent.common.model.pods import Json, Kind, Pod
+from agent.common.model.pods import Kind, Pod
 from agent.common.plan import demand
 from agent.resources.model import CPU, MEMORY, Limits, ResizeCondition, ResizeState
 from agent.resources.plan.cgroups import shares
+from nodelib.json_values import Json
 from nodelib.kube.times import format_rfc3339, parse_rfc3339
 from nodelib.quantity import format_bytes, format_exact, format_milli, milli
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agent.common.model.pods import Json, Pod
+from agent.common.model.pods import Pod
 from agent.common.plan import demand
+from nodelib.json_values import Json
 
 LIMITED = "LimitedSwap"
 

@@ -10,13 +10,14 @@ import asyncio
 import logging
 from collections.abc import Collection
 
-from agent.common.model.pods import Json, Pod
+from agent.common.model.pods import Pod
 from agent.common.ports import CheckpointStore
 from agent.resources.model import Allocation, Sizes
 from agent.resources.plan import actuated, allocation, checkpoint
 from nodelib.backoff import Backoff
 from nodelib.clock import Clock
 from nodelib.errors import Invalid, NodewrightError
+from nodelib.json_values import Json
 
 log = logging.getLogger(__name__)
 

@@ -12,13 +12,13 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
-from agent.common.model.pods import Json
 from agent.common.ports import Events
 from agent.resources.plan.cgroups import Write
 from agent.resources.plan.node_allocatable import Reserved
 from agent.resources.work.cgroups import Slices
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError, Permanent
+from nodelib.json_values import Json
 
 log = logging.getLogger(__name__)
 

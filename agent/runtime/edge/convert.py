@@ -12,8 +12,9 @@ from cri_api.v1 import api_pb2
 from google.protobuf import message_factory
 
 from agent.common.model.errors import CriInvalid
-from agent.common.model.pods import ContainerState, ImageFacts, Json, RunState, SandboxState
+from agent.common.model.pods import ContainerState, ImageFacts, RunState, SandboxState
 from agent.runtime.model import RuntimeEvent
+from nodelib.json_values import Json
 
 _STATES = {
     api_pb2.CONTAINER_CREATED: RunState.CREATED,

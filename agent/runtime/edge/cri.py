@@ -17,10 +17,11 @@ import grpc.aio
 from cri_api.v1 import api_pb2, api_pb2_grpc
 
 from agent.common.model.errors import CriError, CriNotFound, CriUnavailable
-from agent.common.model.pods import ContainerState, ExecResult, ImageFacts, Json, SandboxState
+from agent.common.model.pods import ContainerState, ExecResult, ImageFacts, SandboxState
 from agent.runtime.edge import convert
 from agent.runtime.edge.starts import KeptStarts
 from agent.runtime.model import RuntimeEvent
+from nodelib.json_values import Json
 
 # The generated stubs ask for message objects where the classes also take plain dicts.
 pb: Any = api_pb2

@@ -6,11 +6,11 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from agent.common.model.pods import Json
 from agent.runtime.model import RuntimeFacts, RuntimeService
 from agent.runtime.plan import runtime_facts, runtime_silent
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError
+from nodelib.json_values import Json
 
 log = logging.getLogger(__name__)
 

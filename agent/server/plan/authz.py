@@ -10,9 +10,8 @@ import base64
 import binascii
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-Json = dict[str, Any]
+from nodelib.json_values import Json
 
 ANONYMOUS = "system:anonymous"
 _AUTHENTICATED = "system:authenticated"

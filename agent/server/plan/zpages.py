@@ -8,11 +8,10 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
+from nodelib.json_values import Json
 from nodelib.kube.times import format_rfc3339
 
-Json = dict[str, Any]
 _GROUP = "config.k8s.io"
 _VERSIONS = ("v1alpha1", "v1beta1")
 _HEADER = (

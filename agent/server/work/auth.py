@@ -16,13 +16,13 @@ from typing import Generic, TypeVar
 import orjson
 from aiohttp import web
 
-from agent.common.model.pods import Json
 from agent.server.model import AuthSettings
 from agent.server.plan import authz
 from agent.server.ports import ReviewApi, Tls
 from nodelib.backoff import Backoff
 from nodelib.clock import Clock
 from nodelib.errors import Invalid
+from nodelib.json_values import Json
 from nodelib.kube.client import ApiError, ApiUnreachable
 
 log = logging.getLogger(__name__)

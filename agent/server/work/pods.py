@@ -6,11 +6,12 @@ from collections.abc import Iterable
 
 from aiohttp import web
 
-from agent.common.model.pods import Json, Pod, RunState
+from agent.common.model.pods import Pod, RunState
 from agent.server.work.dependencies import ServerDeps
 from agent.server.work.responses import Refused, find_pod, json, of_error
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError, NotFound
+from nodelib.json_values import Json
 from nodelib.kube.times import format_rfc3339
 
 

@@ -6,9 +6,10 @@ import orjson
 from aiohttp import web
 
 from agent.common.model.errors import CriError
-from agent.common.model.pods import Json, Pod
+from agent.common.model.pods import Pod
 from agent.common.ports import PodView
 from nodelib.errors import NodewrightError
+from nodelib.json_values import Json
 
 _CRI_STATUS = {"NOT_FOUND": 404, "RESOURCE_EXHAUSTED": 429}
 

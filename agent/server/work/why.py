@@ -10,6 +10,7 @@ from dataclasses import asdict
 
 from aiohttp import web
 
+from agent.explain.plan.document import to_json
 from agent.server.ports import Explains, ImageReports
 from agent.server.work.responses import Refused, json
 
@@ -21,14 +22,14 @@ class Why:
         self._explains = explains
 
     async def all(self, request: web.Request) -> web.Response:
-        return json({"pods": [asdict(one) for one in await self._explains.all()]})
+        return json({"pods": [to_json(one) for one in await self._explains.all()]})
 
     async def pod(self, request: web.Request) -> web.Response:
         namespace, name = request.match_info["namespace"], request.match_info["pod"]
         found = await self._explains.pod(namespace, name)
         if found is None:
             raise Refused(404, f'this node has no pod "{namespace}/{name}"\n')
-        return json(asdict(found))
+        return json(to_json(found))
 
 
 class Images:

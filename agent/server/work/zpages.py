@@ -10,6 +10,7 @@ from agent.server.plan import zpages
 from agent.server.work.dependencies import ServerDeps
 from agent.server.work.responses import Refused, json, text
 from nodelib.clock import Clock
+from nodelib.json_values import Json
 from nodelib.version import KUBERNETES_VERSION
 
 _DEPRECATED = '299 - "This version of the {} endpoint is deprecated. Please use a newer version."'
@@ -53,7 +54,7 @@ def _form(request: web.Request, kind: str) -> zpages.Form:
     return form
 
 
-def _answer(answer: str | zpages.Json, form: zpages.Form, name: str) -> web.Response:
+def _answer(answer: str | Json, form: zpages.Form, name: str) -> web.Response:
     response = text(200, answer) if isinstance(answer, str) else json(answer)
     if form.version == "v1alpha1":
         response.headers["Warning"] = _DEPRECATED.format(name)

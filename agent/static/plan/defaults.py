@@ -9,10 +9,11 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 
-from agent.common.model.pods import Json, Kind, Pod
+from agent.common.model.pods import Kind, Pod
 from agent.common.plan import demand
 from agent.images.plan.images import pull_policy
 from nodelib import quantity
+from nodelib.json_values import Json
 
 _MODE = 0o644
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")

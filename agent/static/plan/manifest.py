@@ -17,10 +17,11 @@ from typing import Any
 import yaml
 
 from agent.common.model import labels
-from agent.common.model.pods import Json, Pod
+from agent.common.model.pods import Pod
 from agent.static.plan import schema, validation
 from agent.static.plan.defaults import defaulted
 from nodelib.errors import Invalid
+from nodelib.json_values import Json
 
 LARGEST = 10 << 20  # bytes, as upstream
 _MOST_NODES = 200_000  # aliases can make a small file explode

@@ -10,10 +10,11 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from agent.common.model.pods import Json, Kind, Pod
+from agent.common.model.pods import Kind, Pod
 from agent.common.plan import demand
 from agent.common.plan.names import check_names
 from nodelib.errors import Invalid
+from nodelib.json_values import Json
 
 _ENUMS = {
     "restartPolicy": ("Always", "OnFailure", "Never"),

@@ -7,12 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from agent.common.model.pods import Json, Pod
+from agent.common.model.pods import Pod
 from agent.common.ports import Events
 from agent.pods.plan import mirrors as plan
 from agent.pods.plan.mirrors import CreateMirror, DeleteMirror, MirrorStep
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError, Temporary
+from nodelib.json_values import Json
 from nodelib.kube.client import ApiError
 from nodelib.runner import BoundedFrequencyRunner
 

@@ -7,7 +7,6 @@ left out, as upstream does without a value. Stall information is zero where the 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from agent.stats.model import (
     CgroupSample,
@@ -21,9 +20,8 @@ from agent.stats.model import (
     Stall,
     VolumeStats,
 )
+from nodelib.json_values import Json
 from nodelib.kube.times import format_rfc3339
-
-Json = dict[str, Any]
 
 _NANO = 1_000_000_000
 

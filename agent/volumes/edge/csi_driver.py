@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from agent.plugins.edge.apis import CSI
 from agent.plugins.edge.rpc import PluginClient
-from agent.plugins.edge.wire import Json
 from agent.volumes.model.csi import DriverFacts
+from nodelib.json_values import Json
 
 _TIMEOUT = 120.0  # seconds; upstream's csiTimeout
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from agent.common.model.pods import Json
+from nodelib.json_values import Json
 from nodelib.kube.client import KubeClient
 from nodelib.kube.reflector import Reflector
 from nodelib.tasks import Work

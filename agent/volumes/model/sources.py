@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from agent.common.model.pods import Json
 from nodelib.errors import NodewrightError
+from nodelib.json_values import Json
 
 CONFIG_MAP = "configmaps"
 SECRET = "secrets"

@@ -10,12 +10,13 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from agent.common.model.pods import Json, Pod
+from agent.common.model.pods import Pod
 from agent.volumes.model.csi import MOUNT_GROUP, MULTI_WRITER, STAGE, CsiSecrets, CsiVolume, DriverFacts, SecretRef
 from agent.volumes.model.sources import TokenRequest
 from agent.volumes.plan import payload
 from nodelib import quantity
 from nodelib.errors import Permanent
+from nodelib.json_values import Json
 
 DATA_FILE = "vol_data.json"
 PLUGIN = "kubernetes.io~csi"

@@ -5,8 +5,8 @@ Follows pkg/volume/util/resize_util.go and operationexecutor/node_expander.go (K
 
 from __future__ import annotations
 
-from agent.common.model.pods import Json
 from nodelib import quantity
+from nodelib.json_values import Json
 
 _IN_PROGRESS, _INFEASIBLE = "NodeResizeInProgress", "NodeResizeInfeasible"
 _RESIZING = ("Resizing", "FileSystemResizePending", "NodeResizeError", "ControllerResizeError")

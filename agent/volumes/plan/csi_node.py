@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-from agent.common.model.pods import Json
 from agent.volumes.model.csi import DriverFacts
 from nodelib.errors import Invalid, Permanent
+from nodelib.json_values import Json
 
 NODE_ID = "csi.volume.kubernetes.io/nodeid"
 

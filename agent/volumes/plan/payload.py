@@ -12,7 +12,7 @@ import json
 import posixpath
 
 from agent.common.model.pod_settings import NodeContext
-from agent.common.model.pods import Json, Pod
+from agent.common.model.pods import Pod
 from agent.common.plan import downward
 from agent.common.plan.secrets import decode_secret
 from agent.volumes.model.sources import (
@@ -26,6 +26,7 @@ from agent.volumes.model.sources import (
 )
 from agent.volumes.model.volumes import FileProjection
 from nodelib.errors import Invalid, NodewrightError, Temporary
+from nodelib.json_values import Json
 
 Files = dict[str, FileProjection]
 _DEFAULT_MODE = 0o644

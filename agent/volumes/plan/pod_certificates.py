@@ -10,9 +10,10 @@ import re
 from dataclasses import dataclass
 from enum import Enum
 
-from agent.common.model.pods import Json, Pod
+from agent.common.model.pods import Pod
 from agent.volumes.model.sources import CertificateProjection
 from nodelib.errors import Invalid
+from nodelib.json_values import Json
 from nodelib.kube.times import parse_rfc3339
 
 OVERDUE_AFTER = 600.0  # seconds past the time to refresh

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from agent.common.model.pods import Json, Pod
+from agent.common.model.pods import Pod
 from agent.volumes.model.sources import TokenRequest
+from nodelib.json_values import Json
 from nodelib.kube.times import parse_rfc3339
 
 JITTER = 10.0  # seconds

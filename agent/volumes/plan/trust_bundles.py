@@ -7,9 +7,9 @@ import json
 import re
 from collections.abc import Sequence
 
-from agent.common.model.pods import Json
 from agent.volumes.model.sources import TrustBundleProjection
 from nodelib.errors import Invalid
+from nodelib.json_values import Json
 
 _PEM = re.compile(r"-----BEGIN CERTIFICATE-----\s*([A-Za-z0-9+/=\s]+?)\s*-----END CERTIFICATE-----")
 _LINE = 64

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from agent.common.model.pod_settings import NodeContext
-from agent.common.model.pods import Json, Pod
+from agent.common.model.pods import Pod
 from agent.resources.plan import cgroups
 from agent.volumes.model.sources import (
     CONFIG_MAP,
@@ -26,6 +26,7 @@ from agent.volumes.model.volumes import AtomicVolume, EmptyDir, HostPath, ImageV
 from agent.volumes.plan import csi, payload
 from nodelib import quantity
 from nodelib.errors import Invalid, NodewrightError, Permanent, Temporary
+from nodelib.json_values import Json
 
 _OBJECT_VOLUMES = frozenset({"configMap", "secret", "projected", "downwardAPI", "emptyDir"})
 _HOST_PATH_TYPES = ("", "DirectoryOrCreate", "Directory", "FileOrCreate", "File", "Socket", "CharDevice", "BlockDevice")

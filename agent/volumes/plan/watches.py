@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from agent.common.model.pods import Json
+from nodelib.json_values import Json
 
 LINGER = 20.0  # seconds to keep an unused watch: the next pod of a namespace needs kube-root-ca.crt too
 WATCH_DELAY = 0.5  # seconds between read and watch: a pod that ends at once never causes a watch

@@ -6,11 +6,12 @@ import asyncio
 import base64
 import contextlib
 
-from agent.common.model.pods import Json, Pod
+from agent.common.model.pods import Pod
 from agent.volumes.model.csi import SecretRef
 from agent.volumes.model.sources import TokenRequest
 from agent.volumes.work.tokens import TokenCache
 from nodelib.errors import NotFound, Temporary
+from nodelib.json_values import Json
 from nodelib.kube.client import ApiError, KubeClient
 from nodelib.kube.reflector import Reflector
 from nodelib.tasks import Work

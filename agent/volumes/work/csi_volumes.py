@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from agent.common.model.errors import PluginError
 from agent.common.model.pod_settings import PodPaths
-from agent.common.model.pods import Json, Pod
+from agent.common.model.pods import Pod
 from agent.volumes.model.csi import CsiSecrets, CsiVolume, DriverFacts, Published, SecretRef, VolumeKey
 from agent.volumes.model.volumes import MountedVolume
 from agent.volumes.plan import csi as plan
@@ -23,6 +23,7 @@ from agent.volumes.ports import CsiDisk, CsiDriver, CsiVolumeApi
 from agent.volumes.work.csi_drivers import CsiDrivers
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError, NotFound, Temporary
+from nodelib.json_values import Json
 from nodelib.threads import alone
 
 log = logging.getLogger(__name__)

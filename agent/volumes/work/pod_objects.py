@@ -6,12 +6,13 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
 
-from agent.common.model.pods import Json, Pod
+from agent.common.model.pods import Pod
 from agent.volumes.model.sources import SECRET, ObjectRef, TokenRequest
 from agent.volumes.work.tokens import TokenCache
 from agent.volumes.work.watched_objects import ObjectKey, WatchedObjects
 from nodelib.clock import Clock
 from nodelib.errors import Temporary
+from nodelib.json_values import Json
 from nodelib.kube.client import ApiError, KubeClient
 from nodelib.kube.reflector import Reflector
 from nodelib.tasks import Work

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from agent.common.model.pods import Json, Pod
+from agent.common.model.pods import Pod
 from agent.volumes.model.sources import (
     CertificateProjection,
     Credential,
@@ -15,6 +15,7 @@ from agent.volumes.model.sources import (
 from agent.volumes.plan import trust_bundles, volumes
 from agent.volumes.ports import PodCertificates, VolumeObjects
 from nodelib.errors import NodewrightError
+from nodelib.json_values import Json
 
 
 class SourceReader:

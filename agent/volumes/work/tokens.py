@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import random
 
-from agent.common.model.pods import Json, Pod
+from agent.common.model.pods import Pod
 from agent.volumes.model.sources import TokenRequest
 from agent.volumes.plan import tokens as plan
 from agent.volumes.plan.tokens import Token
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError, Temporary
+from nodelib.json_values import Json
 from nodelib.kube.client import ApiError, KubeClient
 from nodelib.kube.times import format_rfc3339
 

@@ -18,7 +18,8 @@ from agent.volumes.plan.watches import Step
 from nodelib.backoff import Backoff
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError, Temporary
-from nodelib.kube.client import ApiError, Json, KubeClient
+from nodelib.json_values import Json
+from nodelib.kube.client import ApiError, KubeClient
 
 log = logging.getLogger(__name__)
 

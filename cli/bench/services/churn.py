@@ -6,7 +6,8 @@ import random
 from collections.abc import Awaitable, Callable
 
 from cli.bench.services.objects import NAMESPACE, Size
-from nodelib.kube.client import ApiError, Json, KubeClient
+from nodelib.json_values import Json
+from nodelib.kube.client import ApiError, KubeClient
 
 _SERVICES = f"/api/v1/namespaces/{NAMESPACE}/services"
 _SLICES = f"/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices"

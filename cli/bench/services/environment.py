@@ -13,6 +13,7 @@ from cli.bench.services.objects import PROBE_ADDRESS, TARGET_PORT, Size
 from cli.bench.services.subject import NODE, NODE_ADDRESS, start_peer
 from controlplane.cluster.edge.lab import Lab, Space
 from nodelib.errors import Invalid
+from nodelib.json_values import Json
 
 
 async def answering_pods(lab: Lab) -> Space:
@@ -37,7 +38,7 @@ async def populate(lab: Lab, size: Size, say: Callable[[str], None]) -> None:
     await lab.start_api_server()
 
 
-def node_object() -> objects.Json:
+def node_object() -> Json:
     """The Node that every measured proxy runs on."""
     return {
         "metadata": {"name": NODE},

@@ -11,9 +11,8 @@ import base64
 import ipaddress
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
-Json = dict[str, Any]
+from nodelib.json_values import Json
 
 NAMESPACE = "default"
 PORT, TARGET_PORT = 80, 8080

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from nodelib.errors import Invalid, Permanent
+from nodelib.json_values import Json
 
-Json = dict[str, Any]
 TOKEN = re.compile(r"([a-z0-9]{6})\.([a-z0-9]{16})")
 # Names of the DaemonSets that are known to bring a pod network.
 NETWORKS = ("kindnet", "kube-flannel-ds", "kube-flannel", "calico-node", "cilium", "weave-net", "kube-router", "antrea")

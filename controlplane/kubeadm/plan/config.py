@@ -6,12 +6,11 @@ kubeadm.k8s.io/v1beta4 (https://kubernetes.io/docs/reference/config-api/kubeadm-
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from controlplane.cluster.model import API_PORT, KUBERNETES_VERSION, Cluster, Node
 from controlplane.cluster.plan.node_files import CONTAINERD_SOCKET
+from nodelib.json_values import Json
 
-Json = dict[str, Any]
 API_VERSION = "kubeadm.k8s.io/v1beta4"
 # Preflight checks of kubeadm that cannot pass in a namespace, with cgroups v1 perhaps and without a module tree.
 IGNORED = ("SystemVerification", "Swap")

@@ -5,11 +5,9 @@ Plugins, configuration and routes are the same as kindnetd's; the program is a s
 
 from __future__ import annotations
 
-from typing import Any
-
 from controlplane.images.plan.kubeadm_recipes import KINDNET_NAME
+from nodelib.json_values import Json
 
-Json = dict[str, Any]
 _RBAC = "rbac.authorization.k8s.io"
 _SCRIPT = r"""
 set -eu

@@ -199,7 +199,7 @@ class Case:
         primary = "192.168.0.10" if self.ctx.family is Family.IPV4 else "2001:db8::10"
         return replace(self.ctx, node_port_ips=self.ctx.node_port_ips or (primary,))
 
-    def nft_ledger(self) -> AppliedState:
+    def nft_applied(self) -> AppliedState:
         """Everything written as at the first sync."""
         applied = AppliedState()
         world = desired(*self.objects(), family=self.ctx.family, node=self.ctx.node)
@@ -207,7 +207,7 @@ class Case:
         return applied
 
     def nft_dump(self) -> str:
-        applied = self.nft_ledger()
+        applied = self.nft_applied()
         return dump(sorted(applied.chains), applied.expected(), self.nft_ctx)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tests.builders.pods import Json
+from nodelib.json_values import Json
 from tests.fakes.pod_world import IMAGE
 
 # An ordinary run has the same examples each time; NODEWRIGHT_SOAK=100 has a hundred times as many, others each time.

@@ -18,7 +18,7 @@ from agent.config.schema import API_VERSION, FIELDS, KIND
 from agent.settings import Settings
 from agent.static.plan.manifest import Origin, decode
 from nodelib.errors import Invalid
-from tests.builders.pods import Json
+from nodelib.json_values import Json
 from tests.unit.agent.changes import SPEC, TIMES, WORDS, Change, changed, changes_of
 
 _TEXTS = st.one_of(

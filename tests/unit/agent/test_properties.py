@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from tests.builders.pods import Json
+from nodelib.json_values import Json
 from tests.fakes.pod_world import IMAGE, World
 from tests.unit.agent.changes import SPEC, TIMES, Change, changed, changes_of, typed_changes_of
 

@@ -7,18 +7,19 @@ import os
 import socket
 import subprocess
 import sys
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from agent.explain.model import End, Explanation, TimelineLine, Wait
+from agent.explain.plan.document import to_json
 from cli.display.terminal import new_console
 from cli.why import judge, show
 from cli.why.sources import asked
+from nodelib.json_values import Json
 
-Json = dict[str, Any]
 NOW = 1_767_225_600.0
 PROJECT = Path(__file__).resolve().parents[3]
 
@@ -34,7 +35,7 @@ def api_pod(name: str = "web", uid: str = "u1", node: str = "n1", **status: Any)
 
 def test_the_node_s_word_counts_before_the_api_s() -> None:
     mine = explained("web", "u1", Wait("volumes", "FailedMount"))
-    (only,) = judge.explained({"n1": [asdict(mine)]}, [api_pod(phase="Running")], [])
+    (only,) = judge.explained({"n1": [to_json(mine)]}, [api_pod(phase="Running")], [])
     assert only.by_node and only.found == mine and not only.is_well
 
 
@@ -65,12 +66,12 @@ def test_finalizers_hold_a_pod_that_its_node_has_let_go() -> None:
 
 
 def test_without_the_api_the_nodes_are_enough() -> None:
-    (only,) = judge.explained({"n1": [asdict(explained())]}, None, [])
+    (only,) = judge.explained({"n1": [to_json(explained())]}, None, [])
     assert only.by_node and only.is_well
 
 
 def test_a_name_finds_the_pods_of_a_deployment_when_no_pod_is_called_so() -> None:
-    every = judge.explained({"n1": [asdict(explained(f"web-{i}", f"u{i}")) for i in range(2)]}, None, [])
+    every = judge.explained({"n1": [to_json(explained(f"web-{i}", f"u{i}")) for i in range(2)]}, None, [])
     assert [one.found.name for one in judge.matching(every, "shop", "web")] == ["web-0", "web-1"]
     assert [one.found.name for one in judge.matching(every, "shop", "web-1")] == ["web-1"]
     assert judge.matching(every, "other", "web") == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from agent.common.model.errors import CriError
-from agent.common.model.pods import Json, Pod
+from agent.common.model.pods import Pod
 from agent.pods.model.steps import Resize
 from agent.pods.plan import resize
 from agent.pods.plan.resize import SetContainer, SetPod
@@ -16,6 +16,7 @@ from agent.resources.model import Limits
 from agent.resources.plan import actuated
 from agent.resources.plan.allocation import applied
 from nodelib.errors import NodewrightError, Temporary
+from nodelib.json_values import Json
 
 log = logging.getLogger(__name__)
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from agent.common.model.errors import CriError
-from agent.common.model.pods import Json, SandboxState
+from agent.common.model.pods import SandboxState
 from agent.containers.model import PreparedPod
 from agent.pods.model.steps import RunSandbox, StopSandbox
 from agent.pods.work.steps.context import Context, StepFailed
 from nodelib.errors import NodewrightError, Permanent
+from nodelib.json_values import Json
 
 
 class Sandboxes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from agent.common.model.errors import CriError
-from agent.common.model.pods import Json, Kind, RunState
+from agent.common.model.pods import Kind, RunState
 from agent.common.plan import backoff
 from agent.containers.model import ContainerInputs
 from agent.devices.plan.devices import merged
@@ -20,6 +20,7 @@ from agent.pods.work.steps.context import Context, StepFailed
 from agent.pods.work.steps.sandbox import Sandboxes
 from agent.pods.work.steps.stop import Stops
 from nodelib.errors import NodewrightError, Permanent
+from nodelib.json_values import Json
 from nodelib.tasks import both
 
 

@@ -8,13 +8,13 @@ import logging
 from collections.abc import AsyncIterator
 
 from agent.common.model.errors import CriError
-from agent.common.model.pods import Json
 from agent.pods.model.steps import Kill, PreStop
 from agent.pods.model.timeline import Activity, ActivityKind
 from agent.pods.plan.termination import grace_left, hook_due, without_turn
 from agent.pods.work.steps.context import Context, StepFailed
 from nodelib.backoff import Backoff
 from nodelib.errors import NodewrightError
+from nodelib.json_values import Json
 
 log = logging.getLogger(__name__)
 

@@ -17,7 +17,8 @@ from agent.common.plan.demand import (
     pod_requests,
     qos_class,
 )
-from tests.builders.pods import Json, container, pod
+from nodelib.json_values import Json
+from tests.builders.pods import container, pod
 
 GIB = 1 << 30
 

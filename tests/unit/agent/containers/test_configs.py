@@ -19,10 +19,10 @@ from agent.resources.plan.cgroups import Machine, Policy
 from agent.volumes.model.sources import CONFIG_MAP, SECRET, ObjectRef
 from agent.volumes.work.manager import VolumeManager, VolumeManagerDeps
 from nodelib.errors import NodewrightError, Permanent, Temporary
+from nodelib.json_values import Json
 from tests.builders.pods import container, pod
 from tests.fakes.volumes import FakeCertificates, FakeCsi, FakeDisk, FakeObjects
 
-Json = dict[str, Any]
 CM, SEC = ObjectRef(CONFIG_MAP, "settings"), ObjectRef(SECRET, "keys")
 KUBERNETES = {
     "metadata": {"name": "kubernetes", "namespace": "default"},

@@ -14,10 +14,10 @@ from agent.containers.plan.container import container_config, cri_mount, stop_si
 from agent.containers.plan.dns import Dns
 from agent.containers.plan.sandbox import port_mappings, sandbox_config
 from nodelib.errors import Invalid
+from nodelib.json_values import Json
 from tests.builders.pods import container, pod
 
 SETTINGS = PodDefaults("n1")
-Json = dict[str, Any]
 
 
 def made_sandbox(**spec: Any) -> Json:

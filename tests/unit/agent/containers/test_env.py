@@ -18,9 +18,8 @@ from agent.containers.plan.env import (
 )
 from agent.volumes.model.sources import CONFIG_MAP, SECRET, ObjectRef
 from nodelib.errors import Invalid, NotFound, Permanent
+from nodelib.json_values import Json
 from tests.builders.pods import container, pod
-
-Json = dict[str, Any]
 
 
 def service(name: str, namespace: str, ip: str, *ports: Json) -> Json:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from agent.containers.model import MountPlan
 from agent.containers.plan.mounts import mounts_etc_hosts, plan_devices, plan_mounts
 from agent.volumes.model.volumes import MountedVolume, SubPath
 from nodelib.errors import NodewrightError
+from nodelib.json_values import Json
 from tests.builders.pods import container, pod
 
 VOLUMES = {
@@ -17,7 +16,6 @@ VOLUMES = {
     "conf": MountedVolume("conf", "/vol/conf", read_only=True),
     "img": MountedVolume("img", "", read_only=True, image="r/a:1"),
 }
-Json = dict[str, Any]
 
 
 def plan(mount: Json, rro: bool = True, env: dict[str, str] | None = None) -> MountPlan:

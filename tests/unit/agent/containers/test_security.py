@@ -10,11 +10,11 @@ from agent.common.model.pod_settings import PodDefaults
 from agent.common.model.pods import ImageFacts
 from agent.containers.plan.security import container_context, effective, namespaces, verify_run_as_non_root
 from nodelib.errors import Invalid, Permanent
+from nodelib.json_values import Json
 from tests.builders.pods import container, pod
 
 SETTINGS = PodDefaults("n1")
 IMAGE = ImageFacts("img")
-Json = dict[str, Any]
 
 
 def made(of_pod: Json | None = None, own: Json | None = None, image: ImageFacts = IMAGE, **meta: Any) -> Json:

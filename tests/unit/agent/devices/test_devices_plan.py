@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from agent.devices.model.devices import (
@@ -20,7 +18,6 @@ from agent.managers.model.memory_blocks import Block
 from nodelib.errors import Invalid, Permanent
 from tests.builders.pods import container, pod
 
-Json = dict[str, Any]
 GPU = "acme.com/gpu"
 A = AllocationKey("u-a", "main", GPU)
 MINE = AllocationKey("u", "main", GPU)

@@ -6,10 +6,11 @@ import asyncio
 
 import pytest
 
-from agent.common.model.pods import Json, Pod
+from agent.common.model.pods import Pod
 from agent.devices.model.devices import NO_DEVICES, PluginOptions
 from agent.devices.work.devices import DeviceHooks, DeviceManager
 from nodelib.errors import Invalid, Permanent
+from nodelib.json_values import Json
 from tests.builders.pods import container, pod
 from tests.fakes.checkpoints import MemoryFiles
 from tests.fakes.clock import FakeClock, settle

@@ -11,9 +11,9 @@ from agent.common.model.pods import Pod
 from agent.devices.model.dra import ClaimRef, ClaimState, PreparedDevice
 from agent.devices.plan import dra
 from nodelib.errors import Invalid, NodewrightError, Temporary
+from nodelib.json_values import Json
 from tests.builders.pods import container, pod
 
-Json = dict[str, Any]
 REF = ClaimRef("shop", "c1", "claim-uid")
 ONE = PreparedDevice("drv", "pool", "dev-1", ("gpu",), ("v/c=1",))
 TWO = PreparedDevice("drv", "pool", "dev-2", ("big/part",), ("v/c=2",))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
 
 import pytest
 
@@ -14,11 +13,11 @@ from agent.devices.model.dra import ClaimRef
 from agent.devices.work.dra import DraManager, DraManagerDeps
 from agent.plugins.model import PluginInfo
 from nodelib.errors import NodewrightError, Temporary
+from nodelib.json_values import Json
 from tests.builders.pods import container, pod
 from tests.fakes.checkpoints import MemoryFiles
 from tests.fakes.clock import FakeClock
 
-Json = dict[str, Any]
 INFO = PluginInfo("DRAPlugin", "drv", "/p/drv.sock", ("v1.DRAPlugin",))
 
 

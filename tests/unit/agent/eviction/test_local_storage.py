@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from agent.eviction.plan.local_storage import is_limited, violation
-from tests.builders.pods import Json, container, pod
+from nodelib.json_values import Json
+from tests.builders.pods import container, pod
 from tests.unit.agent.eviction.usage import MIB, used_by
 
 

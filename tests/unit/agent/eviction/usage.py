@@ -13,7 +13,8 @@ from agent.stats.model import (
     PodStats,
     VolumeStats,
 )
-from tests.builders.pods import Json, container, pod
+from nodelib.json_values import Json
+from tests.builders.pods import container, pod
 
 MIB = 1 << 20
 

@@ -1,4 +1,4 @@
-"""explain() as a table: what the node's record says, what a user is told."""
+"""explain() as a table: what the node knows, and what a user gets to read."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import pytest
 
 from agent.common.model.pods import ContainerState, ImageFacts, ObservedPod, RunState
 from agent.common.model.states import BackOff, Failure, ImagePhase, ImageState, Waiting
-from agent.explain.plan.explain import Record, explain
+from agent.explain.plan.explain import explain
+from agent.explain.plan.record import Record
 from agent.explain.plan.remedies import Subject, action_for
 from agent.images.model.pulls import PullProgress
 from agent.pods.model.facts import Cause, Facts, Termination
@@ -17,7 +18,8 @@ from agent.pods.model.steps import PodPlan
 from agent.pods.model.timeline import Activity, ActivityKind, TimelineEntry
 from agent.pods.plan.pod import backoff_key
 from agent.probes.model import Outcome, ProbeAnswer, ProbeKind, Verdict
-from tests.builders.pods import Json, container, pod
+from nodelib.json_values import Json
+from tests.builders.pods import container, pod
 
 NOW = 1_767_225_600.0
 WEB = pod(container("app"))
@@ -50,13 +52,7 @@ def running(*, ready: bool = False, started: bool = True, **more: Any) -> Json:
 def exited(code: int, reason: str = "Error", message: str = "") -> ObservedPod:
     times: Json = {"created_at": 1, "started_at": int((NOW - 20) * 1e9), "finished_at": int((NOW - 10) * 1e9)}
     one = ContainerState("c1", "s", WEB.uid, "app", 0, RunState.EXITED, exit_code=code, reason=reason, **times)
-    return ObservedPod(WEB.uid, (), (one if not message else _with(one, message),))
-
-
-def _with(one: ContainerState, message: str) -> ContainerState:
-    from dataclasses import replace
-
-    return replace(one, message=message)
+    return ObservedPod(WEB.uid, (), (dataclasses.replace(one, message=message),))
 
 
 PULL, ENDED = Activity(ActivityKind.PULL, "app"), Activity(ActivityKind.ENDED, "app")
@@ -86,7 +82,7 @@ CASES = {
             images={"app": ImageState(0, ImagePhase.FAILED, waiting=Waiting("x"), retry_at=NOW + 20)},
             timeline=(TimelineEntry(NOW - 30, PULL, 0.2, "not found", times=2, last_at=NOW - 10),),
         ),
-        ("image of container app", "ImagePullBackOff", NOW - 30, NOW + 20, 2, "registry has no such one"),
+        ("image of container app", "ImagePullBackOff", NOW - 30, NOW + 20, 2, "registry does not have it"),
     ),
     "pulling": (
         record(
@@ -146,7 +142,7 @@ CASES = {
                 ],
             )
         ),
-        ("readiness gates", "ReadinessGatesNotReady", NOW, None, 0, "Whoever owns the gate"),
+        ("readiness gates", "ReadinessGatesNotReady", NOW, None, 0, "controller that owns the gate"),
     ),
     "preStop hook": (
         record(
@@ -184,14 +180,14 @@ def test_a_pod_that_is_well_waits_for_nothing() -> None:
 KILLED = "Container app failed liveness probe, will be restarted"
 
 
-def test_why_a_container_was_killed_is_what_was_said_when_it_was() -> None:
+def test_a_killed_container_shows_the_reason_noted_at_the_kill() -> None:
     stop = TimelineEntry(NOW - 12, Activity(ActivityKind.STOP, "app"), 2.0, note=KILLED, probe=ProbeKind.LIVENESS)
     (end,) = explain(record(status=running(), seen=exited(137), timeline=(stop,))).ends
     assert end.how == "exit code 137 = SIGKILL"
     assert end.why == KILLED
 
 
-def test_a_crash_loop_by_a_liveness_probe_names_the_probe_and_what_it_said() -> None:
+def test_a_crash_loop_by_a_liveness_probe_names_the_probe_and_its_output() -> None:
     refused = Outcome(Verdict.FAILURE, "dial tcp 10.0.0.9:80: connection refused")
     fatal = ProbeAnswer("app", ProbeKind.LIVENESS, refused, NOW - 13, NOW - 14, 2, 2, 1)
     stop = TimelineEntry(NOW - 12, Activity(ActivityKind.STOP, "app"), 2.0, note=KILLED, probe=ProbeKind.LIVENESS)
@@ -200,12 +196,12 @@ def test_a_crash_loop_by_a_liveness_probe_names_the_probe_and_what_it_said() -> 
     assert "because its liveness probe fails: dial tcp 10.0.0.9:80: connection refused" in found.summary
     assert "Nothing listens" in found.waits[0].action
     by_itself = explain(record(**loop))
-    assert "it ends by itself" in by_itself.summary, "the probe's word is of another attempt"
+    assert "it exits by itself with exit code 0" in by_itself.summary, "the probe answered for another attempt"
     unknown = explain(record(**{**loop, "probes": ()}, timeline=(stop,)))
     assert "failed liveness probe" in unknown.summary
 
 
-def test_a_liveness_probe_that_fails_is_told_before_it_ends_the_container() -> None:
+def test_a_failing_liveness_probe_is_shown_before_it_ends_the_container() -> None:
     failing = ProbeAnswer("app", ProbeKind.LIVENESS, Outcome(Verdict.FAILURE, "HTTP 500"), NOW, NOW - 5, 1, 3, 5)
     (wait,) = explain(record(status=running(ready=True), probes=(failing,))).waits
     assert (wait.reason, wait.error, wait.tries) == ("LivenessProbeFailed", "HTTP 500", 1)
@@ -219,7 +215,7 @@ def test_out_of_memory_names_the_limit() -> None:
     assert "its limit of 16Mi" in end.why and "resources.limits.memory" in end.why
 
 
-def test_the_last_words_of_a_container_are_told() -> None:
+def test_the_termination_message_of_a_container_is_shown() -> None:
     (end,) = explain(record(status=running(), seen=exited(3, message="no database\n"))).ends
     assert (end.how, end.why) == ("exit code 3", "no database")
 
@@ -261,7 +257,7 @@ def test_advice(reason: str, message: str, expected: str) -> None:
     assert expected in found if expected else found == ""
 
 
-def test_how_far_a_pull_is_or_which_turn_it_has() -> None:
+def test_the_progress_of_a_pull_or_its_place_in_the_queue() -> None:
     pulled = {"status": waiting("ContainerCreating"), "images": {"app": ImageState(0, ImagePhase.PULLING)}}
     found = explain(record(**pulled, pulls={"app": PullProgress(done=1 << 20, total=1 << 24)}))
     assert (found.waits[0].progress, found.waits[0].error) == ("1.0 of 16 MiB", "")

@@ -10,8 +10,7 @@ import pytest
 
 from agent.images.plan.keyring import match, read_secret
 from nodelib.errors import Invalid
-
-Json = dict[str, Any]
+from nodelib.json_values import Json
 
 
 def auth(name: str) -> Json:

@@ -87,7 +87,7 @@ def test_events_come_at_growing_pauses() -> None:
 
 
 @pytest.mark.parametrize(
-    "figures, expected",
+    "progress, expected",
     [
         (PullProgress(), ""),
         (PullProgress(turn=3, at_once=5), "3rd in the queue of pulls (5 at once)"),
@@ -103,5 +103,5 @@ def test_events_come_at_growing_pauses() -> None:
         (PullProgress(done=50 * MIB, total=50 * MIB, rate=0.0, still=41), "50 MiB are here, being unpacked"),
     ],
 )
-def test_words(figures: PullProgress, expected: str) -> None:
-    assert plan.progress_text(figures) == expected
+def test_words(progress: PullProgress, expected: str) -> None:
+    assert plan.progress_text(progress) == expected

@@ -6,7 +6,8 @@ from typing import Any
 
 from agent.common.model.pods import Pod
 from agent.managers.model.cpus import Cpu, CpuTopology, NumaNode
-from tests.builders.pods import Json, container, pod
+from nodelib.json_values import Json
+from tests.builders.pods import container, pod
 
 GI = 1 << 30
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.common.model.pods import Json, Pod
+from agent.common.model.pods import Pod
 from agent.common.model.refusal import Refusal
 from agent.managers.model.cpus import CpuTopology, format_cpus
 from agent.managers.plan import cpus
@@ -23,6 +23,7 @@ from agent.managers.plan.cpus import CpuPolicy, CpuState
 from agent.managers.plan.memory_policy import MemoryPolicy
 from agent.managers.plan.options import CpuOptions
 from nodelib.errors import Invalid
+from nodelib.json_values import Json
 from tests.builders.pods import container, pod
 from tests.unit.agent.managers.machines import CACHES, DUAL, QUAD_NUMA, SMT, TWO, asks, guaranteed
 

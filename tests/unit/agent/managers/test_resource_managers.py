@@ -17,7 +17,7 @@ from agent.managers.plan.memory_policy import memory_policy
 from agent.managers.plan.options import CpuOptions, TopologyOptions
 from agent.managers.plan.topology import topology_policy
 from nodelib.errors import Permanent
-from tests.builders.pods import Json
+from nodelib.json_values import Json
 from tests.fakes.clock import settle
 from tests.fakes.pod_world import World, container
 from tests.unit.agent.managers.machines import SMT, TWO, asks
@@ -230,7 +230,7 @@ async def test_admissions_are_counted(world: World) -> None:
     await world.until(world.is_ready)
     world.create(container(resources=asks("1")), name="second", uid="u2")
     await world.until(lambda: world.phase("u2") == "Failed")
-    found = world.managers.figures()
+    found = world.managers.counts()
     assert (found.admissions.cpu_requests, found.admissions.cpu_errors, found.admissions.topology_requests) == (2, 1, 2)
     assert (found.shared, found.exclusive, found.per_numa, sum(found.durations)) == (0, 1, {0: 1}, 2)
 

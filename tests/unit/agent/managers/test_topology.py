@@ -20,7 +20,8 @@ from agent.managers.plan.hints import Hint, Hints, mask_of, masks, nodes_of, wid
 from agent.managers.plan.options import CpuOptions, TopologyOptions
 from agent.managers.plan.topology import TopologyPolicy, merge, topology_policy
 from nodelib.errors import Invalid
-from tests.builders.pods import Json, container, pod
+from nodelib.json_values import Json
+from tests.builders.pods import container, pod
 from tests.unit.agent.managers.machines import DUAL, QUAD_NUMA, guaranteed, machine
 
 NAMES = ("best-effort", "restricted", "single-numa-node")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from agent.common.model.pods import Json
 from agent.node.model import MachineFacts, NodeInputs, NodePolicy
 from agent.node.plan.status import node_status
 from agent.runtime.model import RuntimeFacts, RuntimeHandler
+from nodelib.json_values import Json
 
 GIB = 1 << 30
 NOW = 1_767_225_600.0

@@ -7,9 +7,9 @@ from decimal import Decimal
 
 import pytest
 
-from agent.common.model.pods import Json
 from agent.node.plan import capacity as plan
 from nodelib.errors import Permanent
+from nodelib.json_values import Json
 from tests.unit.agent.node.node_status import GIB, MACHINE, POLICY, inputs, status
 
 

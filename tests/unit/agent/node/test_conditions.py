@@ -6,10 +6,10 @@ import dataclasses
 
 import pytest
 
-from agent.common.model.pods import Json
 from agent.node.plan import status as plan
 from agent.node.plan.conditions import schedulable_events
 from agent.runtime.model import RuntimeFacts
+from nodelib.json_values import Json
 from tests.unit.agent.node.node_status import INPUTS, MACHINE, NOW, POLICY, STAMP, condition, inputs, status
 
 

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from agent.common.model.pods import Json
 from agent.common.work.observable import Observable
 from agent.node.work.lease import LeaseKeeper
+from nodelib.json_values import Json
 from nodelib.kube.access import ClusterAccess
 from nodelib.kube.client import KubeClient
 from tests.fakes.apiserver import FakeApiServer

@@ -6,10 +6,11 @@ import dataclasses
 
 import pytest
 
-from agent.common.model.pods import ImageFacts, Json
+from agent.common.model.pods import ImageFacts
 from agent.node.model import NodePlace
 from agent.node.plan import status as plan
 from agent.plugins.model import NodeExtras
+from nodelib.json_values import Json
 from tests.unit.agent.node.node_status import GIB, MACHINE, NOW, POLICY, inputs, status
 
 

@@ -7,9 +7,10 @@ from typing import Any, cast
 
 import pytest
 
-from agent.common.model.pods import ImageFacts, Json
+from agent.common.model.pods import ImageFacts
 from agent.node.model import MachineFacts, NodePolicy
 from agent.node.work.node import NodeEdges, NodeHooks, NodeKeeper, NodeTimes
+from nodelib.json_values import Json
 from tests.fakes.clock import FakeClock
 
 

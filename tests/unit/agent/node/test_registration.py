@@ -6,10 +6,10 @@ import copy
 
 import pytest
 
-from agent.common.model.pods import Json
 from agent.node.model import NodePolicy
 from agent.node.work.registration import Registration
 from nodelib.errors import Permanent
+from nodelib.json_values import Json
 from nodelib.kube.client import ApiError
 from nodelib.kube.times import format_micro
 from tests.fakes.clock import FakeClock

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from agent.common.model.pods import Json
 from agent.node.model import NodePolicy
 from agent.node.plan import registration as plan
+from nodelib.json_values import Json
 from nodelib.kube.times import format_micro
 from tests.unit.agent.node.node_status import MACHINE, NOW
 

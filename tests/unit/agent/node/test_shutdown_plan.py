@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from agent.node.plan.shutdown import Period, groups, periods, termination
-from tests.builders.pods import Json, pod
+from nodelib.json_values import Json
+from tests.builders.pods import pod
 
 CRITICAL = 2_000_000_000
 CLASSES = (Period(0, 10), Period(1000, 20), Period(CRITICAL, 30))

@@ -22,7 +22,8 @@ from agent.common.model.states import BackOff, Failure, ImagePhase, ImageState, 
 from agent.pods.model.facts import Cause, Facts, Termination
 from agent.pods.model.steps import EnsureImage, PodPlan, Start
 from agent.pods.plan.pod import backoff_key, plan_pod
-from tests.builders.pods import Json, container, pod
+from nodelib.json_values import Json
+from tests.builders.pods import container, pod
 
 NOW = 1_767_225_600.0
 BASE = pod(container("a"), container("b"), container("c"), restartPolicy="Always")

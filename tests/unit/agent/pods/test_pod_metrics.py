@@ -10,9 +10,10 @@ from agent.common.model.errors import CriError
 from agent.common.model.pods import ImageFacts
 from agent.pods.plan.startup import has_started, is_stateful, start_times
 from agent.pods.work.startup import StartupLatencyTracker
+from nodelib.json_values import Json
 from nodelib.kube.times import parse_rfc3339
 from tests.builders.metrics import metrics, series
-from tests.builders.pods import Json, pod
+from tests.builders.pods import pod
 from tests.fakes.clock import FakeClock
 from tests.fakes.pod_world import World, container
 

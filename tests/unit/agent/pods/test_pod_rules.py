@@ -16,7 +16,8 @@ from agent.pods.model.facts import Cause, Termination
 from agent.pods.model.steps import Kill, PreStop
 from agent.pods.plan.termination import grace_left, hook_due, termination_of, without_turn
 from nodelib.errors import Invalid
-from tests.builders.pods import Json, container, pod
+from nodelib.json_values import Json
+from tests.builders.pods import container, pod
 
 SHARES_MESSAGES = {"sysctls": [{"name": "kernel.msgmax", "value": "8192"}]}
 NODE = NodeView(name="n1", labels={"disk": "ssd", "cores": "8"}, allocatable={"cpu": "2", "memory": "1Gi", "pods": "3"})

@@ -3,8 +3,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from agent.common.model.pods import Json, Pod
+from agent.common.model.pods import Pod
 from agent.pods.work.report import Reporter
+from nodelib.json_values import Json
 from tests.builders.metrics import metrics
 from tests.fakes.clock import FakeClock, settle
 

@@ -17,7 +17,8 @@ from agent.pods.plan.resize import Due, SetContainer, SetPod
 from agent.resources.model import Allocation, ContainerResize, Limits, MemoryUse, Sizes
 from agent.resources.plan.actuated import resources_of
 from agent.resources.plan.allocation import allocation_of
-from tests.builders.pods import Json, container, pod
+from nodelib.json_values import Json
+from tests.builders.pods import container, pod
 from tests.unit.agent.pods.test_pod import NOW, facts, one, seen
 
 MI = 1 << 20

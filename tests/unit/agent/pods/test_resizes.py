@@ -8,10 +8,11 @@ from collections.abc import AsyncIterator
 import pytest
 
 from agent.common.model.errors import CriError
-from agent.common.model.pods import Json, Pod
+from agent.common.model.pods import Pod
 from agent.resources.plan import checkpoint
 from agent.resources.work.allocations import Allocations
 from nodelib.errors import Temporary
+from nodelib.json_values import Json
 from tests.builders.pods import pod
 from tests.fakes.clock import FakeClock, settle
 from tests.fakes.pod_world import FakeCheckpoints, World, container

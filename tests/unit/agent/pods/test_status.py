@@ -14,7 +14,8 @@ from agent.pods.model.facts import Cause, Facts, Termination
 from agent.pods.model.steps import PodPlan
 from agent.pods.plan.patch import status_patch
 from agent.pods.plan.status import StatusInputs, pod_status
-from tests.builders.pods import Json, container, pod
+from nodelib.json_values import Json
+from tests.builders.pods import container, pod
 from tests.unit.agent.pods.test_pod import DEAD, NOW, box, one, seen
 
 RUN = RunState.RUNNING

@@ -13,7 +13,8 @@ from agent.probes import plan
 from agent.probes.model import ExecRequest, GrpcRequest, HttpRequest, ProbeKind, TcpRequest
 from agent.probes.plan import Spec, Track
 from nodelib.errors import Invalid
-from tests.builders.pods import Json, container
+from nodelib.json_values import Json
+from tests.builders.pods import container
 
 STARTUP, READINESS, LIVENESS = ProbeKind.STARTUP, ProbeKind.READINESS, ProbeKind.LIVENESS
 

@@ -11,8 +11,9 @@ import pytest
 from agent.common.model.pods import ContainerState, Pod, RunState
 from agent.probes.model import Outcome, ProbeKind, ProbeRequest, Verdict
 from agent.probes.work import ProbeKeeper
+from nodelib.json_values import Json
 from tests.builders.metrics import metrics, series
-from tests.builders.pods import Json, container, pod
+from tests.builders.pods import container, pod
 from tests.fakes.clock import FakeClock, settle
 
 EXEC = {"exec": {"command": ["true"]}}

@@ -13,7 +13,8 @@ from agent.common.plan.demand import counted_requests
 from agent.resources.model import Allocation
 from agent.resources.plan import allocation, checkpoint
 from nodelib.errors import Invalid
-from tests.builders.pods import Json, pod
+from nodelib.json_values import Json
+from tests.builders.pods import pod
 from tests.unit.agent.pods.test_resize_plan import LARGE, SMALL, WAS, now_wanting, res, with_resources
 
 

@@ -14,7 +14,8 @@ from agent.resources.plan import cgroups as plan
 from agent.resources.plan.cgroups import Limits, Machine, Policy
 from agent.resources.plan.swap import Swap
 from nodelib.errors import Invalid
-from tests.builders.pods import Json, container, pod
+from nodelib.json_values import Json
+from tests.builders.pods import container, pod
 from tests.unit.agent.common.test_demand import asks
 
 MIB = 1 << 20

@@ -12,10 +12,11 @@ import pytest
 from cri_api.v1 import api_pb2
 
 from agent.common.model.errors import CriError, CriInvalid
-from agent.common.model.pods import Json, RunState
+from agent.common.model.pods import RunState
 from agent.runtime.edge import convert
 from agent.runtime.edge.cri import Cri
 from nodelib.errors import Invalid
+from nodelib.json_values import Json
 
 CONFIG: Json = {
     "metadata": {"name": "web"},

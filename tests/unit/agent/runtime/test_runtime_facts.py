@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from agent.common.model.pods import Json
 from agent.runtime.model import RuntimeFacts, RuntimeHandler
 from agent.runtime.plan import runtime_facts, runtime_silent
+from nodelib.json_values import Json
 
 RUNTIME = RuntimeFacts("containerd", "2.4.2", (RuntimeHandler("runc", True, True),), True, ())
 

@@ -12,6 +12,8 @@ from typing import Any
 import aiohttp
 import pytest
 
+from agent.explain.model import Explanation
+from nodelib.json_values import Json
 from tests.unit.agent.server.conftest import Bench
 
 
@@ -20,12 +22,21 @@ class Record:
     name: str
 
 
-class Explains:
-    async def pod(self, namespace: str, name: str) -> Record | None:
-        return Record(name) if (namespace, name) == ("ns", "web") else None
+def explanation(name: str) -> Explanation:
+    return Explanation("ns", name, f"uid-{name}", "node-1", "Running", "Running and ready")
 
-    async def all(self) -> list[Record]:
-        return [Record("web"), Record("db")]
+
+def document(name: str) -> Json:
+    rest = {"phase": "Running", "summary": "Running and ready", "waits": [], "ends": [], "timeline": [], "costs": []}
+    return {"namespace": "ns", "name": name, "uid": f"uid-{name}", "node": "node-1", **rest}
+
+
+class Explains:
+    async def pod(self, namespace: str, name: str) -> Explanation | None:
+        return explanation(name) if (namespace, name) == ("ns", "web") else None
+
+    async def all(self) -> list[Explanation]:
+        return [explanation("web"), explanation("db")]
 
 
 class Images:
@@ -48,8 +59,8 @@ async def test_the_socket_is_for_root_and_answers(bench: Bench, tmp_path: Path) 
     assert stat.S_IMODE(socket.stat().st_mode) == 0o600
     assert [entry.name for entry in socket.parent.iterdir()] == ["node.sock"]
     status, text = await _get(socket, "/why")
-    assert (status, json.loads(text)) == (200, {"pods": [{"name": "web"}, {"name": "db"}]})
-    assert json.loads((await _get(socket, "/why/ns/web"))[1]) == {"name": "web"}
+    assert (status, json.loads(text)) == (200, {"pods": [document("web"), document("db")]})
+    assert json.loads((await _get(socket, "/why/ns/web"))[1]) == document("web")
     assert await _get(socket, "/why/ns/gone") == (404, 'this node has no pod "ns/gone"\n')
     assert json.loads((await _get(socket, "/images"))[1]) == {"name": "disk"}
     assert (await _get(socket, "/pods"))[0] == 404
@@ -69,7 +80,7 @@ async def test_without_the_socket_the_other_listeners_still_work(
 async def test_the_port_needs_the_right_to_proxy(bench: Bench) -> None:
     await bench.start(bench.settings(), **PARTS)
     assert (await bench.get("/why"))[0] == 401
-    assert json.loads((await bench.get("/why/ns/web", bench.admin()))[1]) == {"name": "web"}
+    assert json.loads((await bench.get("/why/ns/web", bench.admin()))[1]) == document("web")
     bench.reviewer.allowed.clear()
     stranger = bench.tls(bench.authority.issue("jane", "jane"))
     assert (await bench.get("/images", stranger))[0] == 403

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from agent.volumes.plan import csi_expand as plan
-
-Json = dict[str, Any]
+from nodelib.json_values import Json
 
 
 def claim(asked: str, has: str, **status: Any) -> Json:

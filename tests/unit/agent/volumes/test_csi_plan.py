@@ -23,9 +23,9 @@ from agent.volumes.model.sources import TokenRequest
 from agent.volumes.plan import csi
 from agent.volumes.plan.csi_node import NODE_ID, check_driver, csi_node, node_patch
 from nodelib.errors import Invalid, Permanent
+from nodelib.json_values import Json
 from tests.builders.pods import pod
 
-Json = dict[str, Any]
 FACTS = DriverFacts("drv", "/p/drv.sock", "node-7", capabilities=frozenset({STAGE, EXPAND}))
 VOLUME = CsiVolume("v", "pv-1", "drv", "h-1", fs_type="ext4", access_modes=("ReadWriteOnce",), fs_group=2000)
 PV = {

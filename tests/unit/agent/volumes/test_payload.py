@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -31,9 +30,9 @@ from agent.volumes.plan.payload import (
 )
 from agent.volumes.plan.volumes import source_refs
 from nodelib.errors import Invalid, NodewrightError, Temporary
+from nodelib.json_values import Json
 from tests.builders.pods import container, pod
 
-Json = dict[str, Any]
 CM, SEC = ObjectRef(CONFIG_MAP, "settings"), ObjectRef(SECRET, "keys")
 CONFIG: Json = {"data": {"a": "1", "b": "2"}, "binaryData": {"bin": base64.b64encode(b"\x00\xff").decode()}}
 KEYS: Json = {"data": {"pass": base64.b64encode(b"x").decode()}}

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import base64
-from typing import Any
 
 import pytest
 
 from agent.volumes.model.sources import CertificateProjection
 from agent.volumes.plan.pod_certificates import Age, Issued, Refused, age, answer_of, clean_chain, refresh_at, request
 from nodelib.errors import Invalid
+from nodelib.json_values import Json
 from tests.builders.pods import pod
 
-Json = dict[str, Any]
 SOURCE = CertificateProjection("tls", 1, "example.com/s", "ED25519")
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
 
@@ -19,7 +18,6 @@ from tests.fakes.certificate_requests import FakeRequests
 from tests.fakes.clock import FakeClock, settle
 from tests.fakes.signer import refused
 
-Json = dict[str, Any]
 SOURCE = CertificateProjection("tls", 0, "example.com/s", "ECDSAP256")
 HOUR = 3600.0
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import base64
 import json
-from typing import Any
 
 import pytest
 
 from agent.volumes.model.sources import TrustBundleProjection
 from agent.volumes.plan.trust_bundles import anchors, matches
 from nodelib.errors import Invalid
-
-Json = dict[str, Any]
+from nodelib.json_values import Json
 
 
 def pem(body: bytes, width: int = 64) -> str:

@@ -27,9 +27,9 @@ from agent.volumes.plan.volumes import (
     source_refs,
 )
 from nodelib.errors import Invalid, NodewrightError, Permanent, Temporary
+from nodelib.json_values import Json
 from tests.builders.pods import container, pod
 
-Json = dict[str, Any]
 NODE = NodeContext(allocatable={"memory": "1Gi"})
 GIB = 1 << 30
 
