@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.cluster.world import Object, World, pod, sleeper
+from tests.builders.pods import manifest, sleeper
+from tests.cluster.world import Object, World
 
 _STARTS = "/run/nodewright-soak"
 # A start notes itself and leaves a mark for as long as it runs: a second one beside it would find it.
@@ -20,7 +21,7 @@ def noted(name: str, node: str, script: str, **more: Any) -> Object:
     box = sleeper(volumeMounts=[{"name": "starts", "mountPath": "/starts"}], **more)
     box["command"] = ["sh", "-c", _BODY.format(name) + script.format(name)]
     volumes = [{"name": "starts", "hostPath": {"path": _STARTS, "type": "DirectoryOrCreate"}}]
-    return pod(name, box, nodeName=node, volumes=volumes, labels={"app": "soak"})
+    return manifest(name, box, nodeName=node, volumes=volumes, labels={"app": "soak"})
 
 
 async def started_more_than_once(world: World, node: str, *patterns: str) -> dict[str, int]:

@@ -20,23 +20,9 @@ import pytest
 from agent.common.model.pods import RunState
 from controlplane.cluster.model import CONTROL_PLANE
 from nodelib.command import run
+from tests.builders.pods import BUSYBOX, container, manifest, sleeper, web
 from tests.cluster.machine import PROJECT
-from tests.cluster.world import (
-    BUSYBOX,
-    Object,
-    World,
-    condition,
-    container,
-    containers_of,
-    holds,
-    is_ready,
-    load,
-    pod,
-    sleeper,
-    state_of,
-    status_of,
-    web,
-)
+from tests.cluster.world import Object, World, condition, containers_of, holds, is_ready, load, state_of, status_of
 
 pytestmark = [pytest.mark.cluster, pytest.mark.skipif(os.geteuid() != 0, reason="a cluster needs root")]
 
@@ -47,7 +33,7 @@ NODE = "node1"
 async def beside(world: World) -> AsyncIterator[None]:
     """After what the test did wrong, a pod on the same node starts as ever."""
     yield
-    await world.run(pod("healthy", nodeName=NODE))
+    await world.run(manifest("healthy", nodeName=NODE))
     node = await world.api.get(f"/api/v1/nodes/{NODE}")
     assert is_ready(node), condition(node, "Ready")
 
@@ -68,7 +54,7 @@ def waits_with(*reasons: str, text: str = "", name: str = "main") -> Any:
 @pytest.mark.usefixtures("beside")
 async def test_an_unknown_image(world: World) -> None:
     image = "registry.k8s.io/e2e-test-images/no-such-thing:9"
-    await world.create(pod("box", container(image=image), nodeName=NODE))
+    await world.create(manifest("box", container(image=image), nodeName=NODE))
     seen = await world.until("box", waits_with("ImagePullBackOff", text=image), "backs off", 180)
     assert seen["status"]["phase"] == "Pending"
     event = await world.event("box", "Failed", "no-such-thing", 180)
@@ -85,7 +71,7 @@ async def test_an_unknown_image(world: World) -> None:
 
 @pytest.mark.usefixtures("beside")
 async def test_an_image_name_that_is_none(world: World) -> None:
-    await world.create(pod("box", container(image="NOT/an image:"), nodeName=NODE))
+    await world.create(manifest("box", container(image="NOT/an image:"), nodeName=NODE))
     await world.until("box", waits_with("InvalidImageName", text="NOT/an image:"), "InvalidImageName")
     await world.event("box", "InspectFailed", "NOT/an image:")
 
@@ -93,7 +79,7 @@ async def test_an_image_name_that_is_none(world: World) -> None:
 @pytest.mark.usefixtures("beside")
 async def test_never_pull_what_is_not_there(world: World) -> None:
     box = {"name": "main", "image": "registry.k8s.io/nothing:1", "imagePullPolicy": "Never"}
-    await world.create(pod("box", box, nodeName=NODE))
+    await world.create(manifest("box", box, nodeName=NODE))
     await world.until("box", waits_with("ErrImageNeverPull", text="registry.k8s.io/nothing:1"), "ErrImageNeverPull")
 
 
@@ -101,7 +87,7 @@ async def test_never_pull_what_is_not_there(world: World) -> None:
 async def test_a_bad_command(world: World) -> None:
     """The runtime's own words, in the status and in an event; tried again with back-off."""
     box = {"name": "main", "image": BUSYBOX, "command": ["/no/such/program"]}
-    await world.create(pod("box", box, nodeName=NODE))
+    await world.create(manifest("box", box, nodeName=NODE))
 
     def told(obj: Object) -> bool:
         texts = [state_of(obj)[1], status_of(obj).get("lastState", {}).get("terminated", {})]
@@ -116,7 +102,7 @@ async def test_a_bad_command(world: World) -> None:
 
 @pytest.mark.usefixtures("beside")
 async def test_a_command_that_fails_backs_off(world: World) -> None:
-    await world.create(pod("box", container(script="echo oh no; exit 3"), nodeName=NODE))
+    await world.create(manifest("box", container(script="echo oh no; exit 3"), nodeName=NODE))
     seen = await world.until("box", waits_with("CrashLoopBackOff", text="restarting failed container=main"), "waits")
     assert status_of(seen)["lastState"]["terminated"]["exitCode"] == 3
     await world.event("box", "BackOff", "Back-off restarting failed container main")
@@ -126,7 +112,7 @@ async def test_a_command_that_fails_backs_off(world: World) -> None:
 @pytest.mark.usefixtures("beside")
 async def test_a_missing_environment_source(world: World) -> None:
     env = [{"name": "A", "valueFrom": {"configMapKeyRef": {"name": "settings", "key": "a"}}}]
-    await world.create(pod("box", sleeper(env=env), nodeName=NODE))
+    await world.create(manifest("box", sleeper(env=env), nodeName=NODE))
     await world.until("box", waits_with("CreateContainerConfigError", text='configmap "settings" not found'), "says so")
     await world.event("box", "Failed", "settings")
     await world.config_map("settings", b="1")
@@ -142,7 +128,7 @@ async def test_a_missing_environment_source(world: World) -> None:
 async def test_a_host_path_of_another_kind(world: World) -> None:
     volumes = [{"name": "data", "hostPath": {"path": "/etc/hosts", "type": "Directory"}}]
     box = sleeper(volumeMounts=[{"name": "data", "mountPath": "/data"}])
-    await world.create(pod("box", box, nodeName=NODE, volumes=volumes))
+    await world.create(manifest("box", box, nodeName=NODE, volumes=volumes))
     event = await world.event("box", "FailedMount", "/etc/hosts")
     assert "data" in event["message"]
     assert "directory" in event["message"].lower()
@@ -152,7 +138,7 @@ async def test_a_host_path_of_another_kind(world: World) -> None:
 async def test_a_missing_config_map_holds_a_pod_until_it_is_made(world: World) -> None:
     volumes = [{"name": "settings", "configMap": {"name": "settings"}}]
     box = sleeper(volumeMounts=[{"name": "settings", "mountPath": "/settings"}])
-    await world.create(pod("box", box, nodeName=NODE, volumes=volumes))
+    await world.create(manifest("box", box, nodeName=NODE, volumes=volumes))
     await world.event("box", "FailedMount", 'configmap "settings" not found')
     await world.until("box", waits_with("ContainerCreating"), "ContainerCreating")
     began = time.monotonic()
@@ -167,7 +153,7 @@ async def test_a_missing_config_map_holds_a_pod_until_it_is_made(world: World) -
 async def test_a_missing_claim_and_a_volume_that_this_agent_has_not(world: World) -> None:
     volumes = [{"name": "data", "nfs": {"server": "10.9.8.7", "path": "/"}}]
     box = sleeper(volumeMounts=[{"name": "data", "mountPath": "/data"}])
-    await world.create(pod("box", box, nodeName=NODE, volumes=volumes))
+    await world.create(manifest("box", box, nodeName=NODE, volumes=volumes))
     event = await world.event("box", "FailedMount", "data")
     assert "nfs" in event["message"]
 
@@ -178,7 +164,7 @@ async def test_a_missing_claim_and_a_volume_that_this_agent_has_not(world: World
 @pytest.mark.usefixtures("beside")
 async def test_a_readiness_probe_that_never_passes(world: World) -> None:
     probe = {"httpGet": {"path": "/echo?msg=no&code=404", "port": 8080}, "periodSeconds": 1}
-    await world.create(pod("box", web("main") | {"readinessProbe": probe}, nodeName=NODE))
+    await world.create(manifest("box", web("main") | {"readinessProbe": probe}, nodeName=NODE))
     event = await world.event("box", "Unhealthy", "Readiness probe failed: HTTP probe failed with statuscode: 404")
     assert event["involvedObject"]["fieldPath"] == "spec.containers{main}"
     told = "containers with unready status: [main]"
@@ -190,7 +176,7 @@ async def test_a_readiness_probe_that_never_passes(world: World) -> None:
 @pytest.mark.usefixtures("beside")
 async def test_a_liveness_probe_that_never_passes(world: World) -> None:
     probe = {"exec": {"command": ["false"]}, "periodSeconds": 1, "failureThreshold": 1}
-    await world.create(pod("box", sleeper(livenessProbe=probe), nodeName=NODE))
+    await world.create(manifest("box", sleeper(livenessProbe=probe), nodeName=NODE))
     await world.event("box", "Unhealthy", "Liveness probe failed")
     await world.event("box", "Killing", "Container main failed liveness probe, will be restarted")
     await world.until("box", waits_with("CrashLoopBackOff"), "CrashLoopBackOff", 180)
@@ -214,26 +200,26 @@ async def refused(world: World, obj: Object, reason: str, text: str) -> None:
 @pytest.mark.usefixtures("beside")
 async def test_a_sysctl_that_is_not_allowed(world: World) -> None:
     context = {"sysctls": [{"name": "kernel.msgmax", "value": "65536"}]}
-    await refused(world, pod("box", nodeName=NODE, securityContext=context), "SysctlForbidden", '"kernel.msgmax"')
+    await refused(world, manifest("box", nodeName=NODE, securityContext=context), "SysctlForbidden", '"kernel.msgmax"')
 
 
 @pytest.mark.usefixtures("beside")
 async def test_a_selector_that_the_node_does_not_match(world: World) -> None:
-    wanted = pod("box", nodeName=NODE, nodeSelector={"colour": "green"})
+    wanted = manifest("box", nodeName=NODE, nodeSelector={"colour": "green"})
     await refused(world, wanted, "NodeAffinity", "node affinity/selector")
 
 
 @pytest.mark.usefixtures("beside")
 async def test_more_cpu_than_the_node_has(world: World) -> None:
-    wanted = pod("box", sleeper(resources={"requests": {"cpu": "4000"}}), nodeName=NODE)
+    wanted = manifest("box", sleeper(resources={"requests": {"cpu": "4000"}}), nodeName=NODE)
     await refused(world, wanted, "OutOfcpu", "Node didn't have enough resource: cpu, requested: 4000000")
 
 
 @pytest.mark.usefixtures("beside")
 async def test_a_host_port_that_is_taken(world: World) -> None:
     port = {"containerPort": 8080, "hostPort": 18080}
-    await world.run(pod("first", sleeper(ports=[port]), nodeName=NODE))
-    await refused(world, pod("second", sleeper(ports=[port]), nodeName=NODE), "NodePorts", "free ports")
+    await world.run(manifest("first", sleeper(ports=[port]), nodeName=NODE))
+    await refused(world, manifest("second", sleeper(ports=[port]), nodeName=NODE), "NodePorts", "free ports")
     assert is_ready(await world.get("first"))
 
 
@@ -323,10 +309,10 @@ async def test_a_corrupt_cni_request(
 
 async def test_a_stopped_api_server(world: World) -> None:
     """Pods run on, a container that crashes starts again, probes go on, and afterwards the status catches up."""
-    await world.run(pod("server", web(), nodeName=NODE))
+    await world.run(manifest("server", web(), nodeName=NODE))
     alive = {"exec": {"command": ["sh", "-c", "! test -e /tmp/dead"]}, "periodSeconds": 1, "failureThreshold": 1}
     crash = container(script="while ! test -e /tmp/crash; do sleep 0.2; done; exit 4")
-    made = await world.run(pod("fragile", crash, sleeper("probed", livenessProbe=alive), nodeName=NODE))
+    made = await world.run(manifest("fragile", crash, sleeper("probed", livenessProbe=alive), nodeName=NODE))
     uid = made["metadata"]["uid"]
     resident = containers_of(await world.pods("app=demo", "default"))
     before = await world.get("server")
@@ -366,12 +352,12 @@ async def test_a_stopped_api_server(world: World) -> None:
     await holds(well, "the nodes are Ready")
     assert containers_of([await world.get("server")]) == containers_of([before])
     assert containers_of(await world.pods("app=demo", "default")) == resident
-    await world.run(pod("healthy", nodeName=NODE))
+    await world.run(manifest("healthy", nodeName=NODE))
 
 
 async def test_a_killed_api_server(world: World) -> None:
     """Connections break instead of hanging; everything is taken up again by itself."""
-    await world.run(pod("box", nodeName=NODE))
+    await world.run(manifest("box", nodeName=NODE))
     before = containers_of([await world.get("box")])
     await world.kill(CONTROL_PLANE, "kube-apiserver")
 
@@ -381,7 +367,7 @@ async def test_a_killed_api_server(world: World) -> None:
         return False
 
     await holds(answers, "the API server answers again")
-    await world.run(pod("healthy", nodeName=NODE))
+    await world.run(manifest("healthy", nodeName=NODE))
     await world.delete("healthy")
     await world.gone("healthy")
     assert containers_of([await world.get("box")]) == before

@@ -8,7 +8,8 @@ import time
 
 import pytest
 
-from tests.cluster.world import AGNHOST, World, container, cpu_seconds, holds, is_ready, median, pod, rss
+from tests.builders.pods import AGNHOST, container, manifest
+from tests.cluster.world import World, cpu_seconds, holds, is_ready, median, rss
 
 pytestmark = [pytest.mark.cluster, pytest.mark.skipif(os.geteuid() != 0, reason="a cluster needs root")]
 
@@ -32,7 +33,7 @@ async def test_sixty_pods_come_and_go_and_leave_nothing(world: World) -> None:
         {"name": "c", "configMap": {"name": "settings"}},
     ]
     began = time.monotonic()
-    await asyncio.gather(*(world.create(pod(name, box, nodeName=NODE, volumes=volumes)) for name in names))
+    await asyncio.gather(*(world.create(manifest(name, box, nodeName=NODE, volumes=volumes)) for name in names))
 
     async def all_ready() -> bool:
         pods = await world.pods()
@@ -72,7 +73,7 @@ async def test_one_pod_at_a_time(world: World) -> None:
         seen = asyncio.ensure_future(world.ready(name))
         await asyncio.sleep(0.2)  # the watch is there
         began = time.monotonic()
-        await world.create(pod(name, pause, nodeName=NODE))
+        await world.create(manifest(name, pause, nodeName=NODE))
         await seen
         starts.append(time.monotonic() - began)
         gone = asyncio.ensure_future(world.until(name, lambda one: one.get("deleted"), "gone"))

@@ -9,8 +9,9 @@ import uuid
 
 import pytest
 
+from tests.builders.pods import manifest, sleeper
 from tests.cluster.plugins import Plugin, csi_driver, start_csi
-from tests.cluster.world import Object, World, holds, pod, sleeper
+from tests.cluster.world import Object, World, holds
 
 pytestmark = [pytest.mark.cluster, pytest.mark.skipif(os.geteuid() != 0, reason="a cluster needs root")]
 
@@ -63,8 +64,8 @@ async def test_a_claimed_volume_through_restarts(world: World) -> None:
     try:
         async with csi_driver(world, node, name, "--topology", "test.example/rack=r7") as driver:
             await registered(world, node, name)
-            await world.run(pod("first", box, **mounted))
-            await world.run(pod("second", box, **mounted))
+            await world.run(manifest("first", box, **mounted))
+            await world.run(manifest("second", box, **mounted))
             await world.shell("first", "echo hello >/data/sub/greeting; stat -c %g /data/sub")
             assert await world.shell("second", "cat /sub/greeting /data/csi.storage.k8s.io_pod.name") == "hello\nsecond"
             assert (await world.shell("first", "stat -c %g /data/sub")).strip() == "4321"
@@ -110,7 +111,7 @@ async def test_inline_volumes_and_failures_that_say_why(world: World) -> None:
     mounted: Object = {"volumes": [{"name": "scratch", "csi": source}], "nodeName": node}
     box = sleeper(volumeMounts=[{"name": "scratch", "mountPath": "/scratch"}])
     try:
-        await world.create(pod("waits", box, **mounted))
+        await world.create(manifest("waits", box, **mounted))
         await world.event("waits", "FailedMount", f"driver name {name} not found in the list of registered CSI drivers")
         driver = await start_csi(world, node, name)
         driver.fail(NodePublishVolume="INTERNAL")
@@ -144,7 +145,7 @@ async def test_a_volume_that_a_controller_attaches(world: World) -> None:
     try:
         async with csi_driver(world, node, name) as driver:
             await registered(world, node, name)
-            await world.create(pod("attached", box, **mounted))
+            await world.create(manifest("attached", box, **mounted))
             attachment = await attach(world, pv)
             await world.ready("attached")
             assert driver.calls("NodeStageVolume")[0]["publish_context"] == {"device": "/dev/made"}
@@ -194,7 +195,7 @@ async def test_a_raw_block_device(world: World) -> None:
     box = sleeper(volumeDevices=[{"name": "disk", "devicePath": "/dev/xvda"}])
     try:
         async with csi_driver(world, node, name) as driver:
-            await world.run(pod("raw", box, **mounted))
+            await world.run(manifest("raw", box, **mounted))
             await world.shell("raw", "echo from-the-pod | dd of=/dev/xvda conv=fsync 2>/dev/null")
             image = driver.folder / "volumes" / f"h-{pv}" / "disk.img"
             assert image.read_bytes().startswith(b"from-the-pod")

@@ -11,8 +11,9 @@ import pytest
 
 from controlplane.binaries.work import ensure
 from controlplane.cluster.edge.roots import cache_root
+from tests.builders.pods import manifest, sleeper
 from tests.cluster.plugins import Plugin, pod_resources, start
-from tests.cluster.world import Object, World, containers_of, holds, pod, sleeper, status_of
+from tests.cluster.world import Object, World, containers_of, holds, status_of
 
 pytestmark = [pytest.mark.cluster, pytest.mark.skipif(os.geteuid() != 0, reason="a cluster needs root")]
 
@@ -64,7 +65,7 @@ def node_of(world: World) -> str:
 
 
 def asks(name: str, world: World) -> Object:
-    return pod(name, sleeper(resources={"limits": {RESOURCE: "1"}}), nodeName=node_of(world))
+    return manifest(name, sleeper(resources={"limits": {RESOURCE: "1"}}), nodeName=node_of(world))
 
 
 async def offered(world: World, capacity: str, allocatable: str) -> bool:

@@ -10,9 +10,10 @@ import pytest
 
 from agent.managers.edge.cpu_topology import read_topology
 from agent.managers.model.cpus import format_cpus, parse_cpus
+from tests.builders.pods import manifest, sleeper
 from tests.cluster.machine import cli
 from tests.cluster.plugins import pod_resources
-from tests.cluster.world import Object, World, configured, containers_of, holds, pod, sleeper
+from tests.cluster.world import Object, World, configured, containers_of, holds
 
 pytestmark = [
     pytest.mark.cluster,
@@ -54,7 +55,7 @@ async def test_whole_cpus_through_a_restart(world: World) -> None:
 
 
 async def _shared_and_alone(world: World, node: str, every: frozenset[int]) -> None:
-    await world.run(pod("loose", sleeper(resources={"requests": {"cpu": "10m"}}), nodeName=node))
+    await world.run(manifest("loose", sleeper(resources={"requests": {"cpu": "10m"}}), nodeName=node))
     assert await where(world, "loose") == every
     await world.run(whole("first", node, len(every) - 1))
     assert await where(world, "first") == every - {0}
@@ -83,7 +84,7 @@ def remove(files: Iterable[Path]) -> None:
 
 def whole(name: str, node: str, cpus: int) -> Object:
     amounts = {"cpu": str(cpus), "memory": "32Mi"}
-    return pod(name, sleeper(resources={"requests": amounts, "limits": amounts}), nodeName=node)
+    return manifest(name, sleeper(resources={"requests": amounts, "limits": amounts}), nodeName=node)
 
 
 def runs(world: World, name: str, cpus: frozenset[int]) -> Callable[[], Awaitable[bool]]:

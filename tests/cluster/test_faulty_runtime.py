@@ -13,8 +13,9 @@ import random
 import pytest
 
 from agent.common.model.pods import RunState
+from tests.builders.pods import manifest, sleeper
 from tests.cluster.faulty_runtime import behind_proxy
-from tests.cluster.world import World, holds, pod, sleeper
+from tests.cluster.world import World, holds
 from tests.cri_proxy import CriProxy
 
 _SEEDS = int(os.environ.get("NODEWRIGHT_SOAK", "0"))
@@ -34,7 +35,7 @@ async def course(world: World, seed: int) -> None:
     async with behind_proxy(world, NODE, seed) as proxy:
         proxy.rate = _RATE
         for name in names:
-            await world.create(pod(name, nodeName=NODE))
+            await world.create(manifest(name, nodeName=NODE))
             await asyncio.sleep(dice.uniform(0, 0.3))
         for name in names:
             if name not in kept:
@@ -118,4 +119,4 @@ async def _towards(world: World, method: str, name: str) -> None:
         box["readinessProbe"] = {"exec": {"command": ["true"]}, "periodSeconds": 1, "timeoutSeconds": 600}
     elif method == "PullImage":
         box["image"] = f"registry.k8s.io/{name}:1"
-    await world.create(pod(name, box, nodeName=NODE))
+    await world.create(manifest(name, box, nodeName=NODE))

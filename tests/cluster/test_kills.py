@@ -18,17 +18,8 @@ import pytest
 
 from agent.common.model.pods import RunState
 from controlplane.cluster.plan.manifests import DEMO_NODE_PORT
-from tests.cluster.world import (
-    Object,
-    World,
-    containers_of,
-    holds,
-    is_ready,
-    load,
-    pod,
-    sleeper,
-    status_of,
-)
+from tests.builders.pods import manifest, sleeper
+from tests.cluster.world import Object, World, containers_of, holds, is_ready, load, status_of
 
 pytestmark = [pytest.mark.cluster, pytest.mark.skipif(os.geteuid() != 0, reason="a cluster needs root")]
 
@@ -96,7 +87,7 @@ async def test_a_killed_daemon_disturbs_nobody(world: World, program: str) -> No
                 began = time.monotonic()
                 await world.kill(NODE, program)
                 name = f"after-{turn}"
-                await world.run(pod(name, nodeName=NODE))
+                await world.run(manifest(name, nodeName=NODE))
                 took = time.monotonic() - began
                 world.figures.append((f"{program} killed -> a new pod is Ready ({turn + 1})", f"{took:.2f} s"))
                 assert status_of(await world.get(name))["restartCount"] == 0
@@ -121,7 +112,7 @@ def counting(name: str) -> Object:
     box = sleeper(volumeMounts=mounts)
     box["command"][2] = f"echo start >> /starts/{name}\n" + box["command"][2]
     volumes = [{"name": "starts", "hostPath": {"path": _STARTS, "type": "DirectoryOrCreate"}}]
-    return pod(name, box, nodeName=NODE, volumes=volumes)
+    return manifest(name, box, nodeName=NODE, volumes=volumes)
 
 
 @pytest.mark.parametrize("program", ["agent", "containerd"])
@@ -164,22 +155,22 @@ async def test_a_kill_in_the_middle_of_work_starts_nothing_twice(world: World, p
 
 async def test_an_agent_killed_over_and_over_leaves_pods_alone(world: World) -> None:
     """Killed three times as soon as it is there again, before it can have finished its start."""
-    made = await world.run(pod("steady", nodeName=NODE))
+    made = await world.run(manifest("steady", nodeName=NODE))
     ids = containers_of([made])
     async with watched(world) as flips:
         for _ in range(3):
             await world.kill(NODE, "agent")
         await world.agent_well(NODE)
-        await world.run(pod("next", nodeName=NODE))
+        await world.run(manifest("next", nodeName=NODE))
     assert flips.seen == []
     assert containers_of([await world.get("steady")]) == ids
 
 
 async def test_an_agent_that_is_told_to_stop_ends_in_order(world: World) -> None:
     """SIGTERM while a pod starts: soon, with nothing left behind in the process, and the pod does not notice."""
-    made = await world.run(pod("steady", nodeName=NODE))
+    made = await world.run(manifest("steady", nodeName=NODE))
     before = len(world.agent_log(NODE))
-    await world.create(pod("next", nodeName=NODE))
+    await world.create(manifest("next", nodeName=NODE))
     old, began = await world.pid_once_running(NODE, "agent"), time.monotonic()
     os.kill(old, signal.SIGTERM)
     await world.pid_once_running(NODE, "agent", other_than=old)
@@ -209,7 +200,7 @@ async def test_a_stopped_containerd_is_told_and_comes_back(world: World) -> None
         began = time.monotonic()
         await holds(told, "the node is not Ready and says that its runtime does not answer", 180)
         world.figures.append(("containerd frozen -> node NotReady", f"{time.monotonic() - began:.1f} s"))
-        await world.create(pod("waits", nodeName=NODE, tolerations=[{"operator": "Exists"}]))
+        await world.create(manifest("waits", nodeName=NODE, tolerations=[{"operator": "Exists"}]))
         address = (await world.get("demo", "services", "default"))["spec"]["clusterIP"]
         net = world.cluster.namespace(NODE, "net")
         with load([f"http://{address}/hostname"], net=net) as asked:

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from nodelib.command import run
+from tests.builders.pods import BUSYBOX, manifest, sleeper
 from tests.cluster.test_trace import told
-from tests.cluster.world import BUSYBOX, World, condition, holds, pod, sleeper
+from tests.cluster.world import World, condition, holds
 
 pytestmark = [pytest.mark.cluster, pytest.mark.skipif(os.geteuid() != 0, reason="a cluster needs root")]
 
@@ -27,8 +28,8 @@ async def test_an_archive_is_put_on_a_node_and_its_image_runs_there(world: World
     assert status == 1 and f"{name}: on node2" in text and "missing.tar" in text, text
     never = {"image": name, "imagePullPolicy": "Never"}
     try:
-        await world.create(pod("there", sleeper(**never), nodeName="node2"))
-        await world.create(pod("not-there", sleeper(**never), nodeName="node1"))
+        await world.create(manifest("there", sleeper(**never), nodeName="node2"))
+        await world.create(manifest("not-there", sleeper(**never), nodeName="node1"))
         await world.ready("there")
 
         async def refused() -> bool:

@@ -9,13 +9,14 @@ import uuid
 
 import pytest
 
-from tests.cluster.world import BUSYBOX, World, holds, pod
+from tests.builders.pods import BUSYBOX, manifest
+from tests.cluster.world import World, holds
 
 pytestmark = [pytest.mark.cluster, pytest.mark.skipif(os.geteuid() != 0, reason="a cluster needs root")]
 
 
 async def test_bandwidth_annotations_become_token_buckets(world: World) -> None:
-    limited = pod("limited", nodeName="node1")
+    limited = manifest("limited", nodeName="node1")
     limited["metadata"]["annotations"] = {
         "kubernetes.io/ingress-bandwidth": "80M",
         "kubernetes.io/egress-bandwidth": "40M",

@@ -15,8 +15,9 @@ from controlplane.cluster.model import Cluster
 from nodelib.kube.access import load_kubeconfig
 from nodelib.kube.client import ApiError, KubeClient
 from nodelib.version import KUBERNETES_VERSION
+from tests.builders.pods import manifest, sleeper
 from tests.cluster.machine import STATE, cli, lent_or_raised
-from tests.cluster.world import World, holds, pod, sleeper
+from tests.cluster.world import World, holds
 
 pytestmark = [
     pytest.mark.cluster,
@@ -62,7 +63,7 @@ async def test_a_volume_of_an_api_that_is_not_served_holds_nobody_up(world: Worl
         await world.api.get(BUNDLES)
     source = {"clusterTrustBundle": {"name": "example", "path": "ca.pem", "optional": False}}
     mounted = sleeper(volumeMounts=[{"name": "trust", "mountPath": "/trust"}])
-    body = pod("without-bundles", mounted, volumes=[{"name": "trust", "projected": {"sources": [source]}}])
+    body = manifest("without-bundles", mounted, volumes=[{"name": "trust", "projected": {"sources": [source]}}])
     try:
         made = await world.run(body)
         kept = made["spec"]["volumes"][0]["projected"]
@@ -75,7 +76,7 @@ async def test_a_volume_of_an_api_that_is_not_served_holds_nobody_up(world: Worl
 
 async def test_statuses_are_written_once(world: World) -> None:
     """Whatever field the older server does not know or keeps: nobody sends it again and again."""
-    made = await world.run(pod("quiet"))
+    made = await world.run(manifest("quiet"))
     version = made["metadata"]["resourceVersion"]
 
     async def settled() -> bool:

@@ -12,21 +12,9 @@ import time
 import pytest
 
 from agent.common.model.pods import RunState
+from tests.builders.pods import container, manifest, sleeper, web
 from tests.cluster.noted import forget_notes, noted, started_more_than_once
-from tests.cluster.world import (
-    Object,
-    World,
-    condition,
-    container,
-    containers_of,
-    holds,
-    is_ready,
-    load,
-    pod,
-    sleeper,
-    status_of,
-    web,
-)
+from tests.cluster.world import Object, World, condition, containers_of, holds, is_ready, load, status_of
 
 _SOAK = int(os.environ.get("NODEWRIGHT_SOAK", "0"))
 pytestmark = [
@@ -69,7 +57,7 @@ async def test_containerd_killed_under_sixty_pods(world: World) -> None:
         for turn in range(_SOAK):
             began = time.monotonic()
             await world.kill(NODE, "containerd")
-            await world.run(pod(f"after-{turn}", nodeName=NODE))
+            await world.run(manifest(f"after-{turn}", nodeName=NODE))
             took = time.monotonic() - began
             world.figures.append((f"containerd killed under {_PODS} pods -> a new one is Ready", f"{took:.2f} s"))
             await world.delete(f"after-{turn}")
@@ -91,12 +79,12 @@ async def test_containerd_killed_under_sixty_pods(world: World) -> None:
 
 async def test_an_api_server_that_is_gone_for_minutes(world: World) -> None:
     """Requests are served, what crashes or fails its probe starts again; then every status catches up."""
-    await world.run(pod("server", web(), nodeName=NODE))
+    await world.run(manifest("server", web(), nodeName=NODE))
     alive = {"exec": {"command": ["sh", "-c", "! test -e /tmp/dead"]}, "periodSeconds": 1, "failureThreshold": 1}
     ready = {"exec": {"command": ["sh", "-c", "! test -e /tmp/busy"]}, "periodSeconds": 1, "failureThreshold": 1}
     crash = container(script="while ! test -e /tmp/crash; do sleep 0.2; done; exit 4")
     boxes = (crash, sleeper("probed", livenessProbe=alive), sleeper("busy", readinessProbe=ready))
-    made = await world.run(pod("fragile", *boxes, nodeName=NODE))
+    made = await world.run(manifest("fragile", *boxes, nodeName=NODE))
     before, uid, turns = await world.get("server"), made["metadata"]["uid"], 3
     url = f"http://{before['status']['podIP']}:8080/hostname"
     with load([url], net=world.cluster.namespace(NODE, "net")) as asked:
@@ -126,7 +114,7 @@ async def test_an_api_server_that_is_gone_for_minutes(world: World) -> None:
     await holds(node_well, "the node is Ready")
     assert containers_of([await world.get("server")]) == containers_of([before])
     began = time.monotonic()
-    await world.run(pod("next", nodeName=NODE))
+    await world.run(manifest("next", nodeName=NODE))
     world.figures.append(("API server back: a new pod is Ready after", f"{time.monotonic() - began:.1f} s"))
 
 

@@ -16,7 +16,8 @@ import orjson
 import pytest
 
 from agent.common.model.pods import ContainerState, RunState
-from tests.cluster.world import Object, World, container, holds, is_ready, pod, sleeper, status_of, web
+from tests.builders.pods import container, manifest, sleeper, web
+from tests.cluster.world import Object, World, holds, is_ready, status_of
 
 pytestmark = [pytest.mark.cluster, pytest.mark.skipif(os.geteuid() != 0, reason="a cluster needs root")]
 
@@ -34,7 +35,7 @@ class Manifests:
 
     def write(self, name: str, *containers: Object, **spec: Any) -> str:
         """A manifest; the name of the pod that it becomes."""
-        made = pod(name, *containers, **spec)
+        made = manifest(name, *containers, **spec)
         made["metadata"]["namespace"] = self.world.namespace
         self.text(f"{name}.json", orjson.dumps(made).decode())
         return f"{name}-{NODE}"

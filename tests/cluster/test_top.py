@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from controlplane.cluster.edge.roots import cache_root
+from tests.builders.pods import container, manifest
 from tests.cluster.machine import cli
-from tests.cluster.world import World, container, holds, pod
+from tests.cluster.world import World, holds
 
 pytestmark = [
     pytest.mark.cluster,
@@ -23,7 +24,7 @@ pytestmark = [
 
 
 async def test_top_tells_what_nodes_and_pods_use(world: World) -> None:
-    await world.run(pod("busy", container(script="while :; do :; done", resources={"limits": {"cpu": "100m"}})))
+    await world.run(manifest("busy", container(script="while :; do :; done", resources={"limits": {"cpu": "100m"}})))
     cli("up", "--name", world.cluster.name, "--addons", "metrics", "--plain", timeout=600)
 
     async def told() -> bool:

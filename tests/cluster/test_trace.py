@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
+from tests.builders.pods import manifest, web
+from tests.builders.services import WEB_PORT, service
 from tests.cluster.test_service import APP, answers_from, ask, client, servers
-from tests.cluster.world import World, holds, pod, service, web
+from tests.cluster.world import Object, World, holds
 from tests.netns.cni_world import ROOT
 
 pytestmark = [pytest.mark.cluster, pytest.mark.skipif(os.geteuid() != 0, reason="a cluster needs root")]
@@ -35,7 +37,7 @@ async def ends(world: World, come: str, to: str, *more: str) -> list[dict[str, A
 
 
 async def test_the_way_to_a_service_is_the_one_that_packets_take(world: World) -> None:
-    made = await world.create(service("web", APP, type="NodePort"))
+    made = await world.create(service("web", selector=APP, ports=[WEB_PORT], type="NodePort"))
     await servers(world, "node1", "node2")
     await client(world)
     url = f"http://{made['spec']['clusterIP']}/hostname"
@@ -57,11 +59,13 @@ async def test_the_way_to_a_service_is_the_one_that_packets_take(world: World) -
 async def test_why_a_packet_does_not_arrive(world: World) -> None:
     own = world.namespace
     await client(world)
-    await world.create(service("nobody", {"app": "nobody"}))
+    await world.create(service("nobody", selector={"app": "nobody"}, ports=[WEB_PORT]))
     status, text = await told(world, "trace", f"{own}/client", f"{own}/nobody")
     assert status == 1 and "REFUSED" in text and "has the labels app=nobody" in text
-    late = pod("late", web(ready=False, readinessProbe={"exec": {"command": ["/bin/false"]}}), labels={"app": "late"})
-    await world.create(service("late", {"app": "late"}))
+    late = manifest(
+        "late", web(ready=False, readinessProbe={"exec": {"command": ["/bin/false"]}}), labels={"app": "late"}
+    )
+    await world.create(service("late", selector={"app": "late"}, ports=[WEB_PORT]))
     await world.create(late)
 
     async def unready() -> bool:
@@ -69,7 +73,9 @@ async def test_why_a_packet_does_not_arrive(world: World) -> None:
         return status == 1 and f"pod {own}/late: is not ready" in text and "none is ready" in text
 
     await holds(unready, "the pod that is not ready is named")
-    local = await world.create(service("local", APP, type="NodePort", externalTrafficPolicy="Local"))
+    local = await world.create(
+        service("local", selector=APP, ports=[WEB_PORT], type="NodePort", externalTrafficPolicy="Local")
+    )
     await servers(world, "node1")
     port = local["spec"]["ports"][0]["nodePort"]
 
@@ -84,8 +90,8 @@ async def test_why_a_packet_does_not_arrive(world: World) -> None:
 async def test_routes_decide_too(world: World) -> None:
     """The cluster of the tests has no uplink, and this machine no route to its Services and pods."""
     own = world.namespace
-    made = await world.run(pod("web-0", web(), labels=APP, nodeName="node1"))
-    await world.create(service("web", APP))
+    made = await world.run(manifest("web-0", web(), labels=APP, nodeName="node1"))
+    await world.create(service("web", selector=APP, ports=[WEB_PORT]))
     await client(world)
     for come in ("node1", f"{own}/client"):
         status, text = await told(world, "trace", come, "192.0.2.99:53")
@@ -100,8 +106,8 @@ async def test_routes_decide_too(world: World) -> None:
 
 
 async def test_source_ranges_and_policies_are_told(world: World) -> None:
-    ranges = {"type": "LoadBalancer", "loadBalancerSourceRanges": ["192.0.2.0/24"]}
-    await world.create(service("balanced", APP, **ranges))
+    ranges: Object = {"type": "LoadBalancer", "loadBalancerSourceRanges": ["192.0.2.0/24"]}
+    await world.create(service("balanced", selector=APP, ports=[WEB_PORT], **ranges))
     status = {"status": {"loadBalancer": {"ingress": [{"ip": "203.0.113.77"}]}}}
     await world.api.patch(f"{world.path('services', 'balanced')}/status", status)
     await servers(world, "node1")
@@ -126,7 +132,7 @@ async def test_source_ranges_and_policies_are_told(world: World) -> None:
 
 
 async def test_a_live_trace_follows_a_real_connection_and_leaves_nothing(world: World) -> None:
-    made = await world.create(service("web", APP))
+    made = await world.create(service("web", selector=APP, ports=[WEB_PORT]))
     await servers(world, "node1")
     await client(world)
     url = f"http://{made['spec']['clusterIP']}/hostname"

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.world import Object, World, condition, container, holds, is_ready, pod, sleeper
+from tests.builders.pods import container, manifest, sleeper
+from tests.cluster.world import Object, World, condition, holds, is_ready
 
 pytestmark = [pytest.mark.cluster, pytest.mark.skipif(os.geteuid() != 0, reason="a cluster needs root")]
 
@@ -137,8 +138,8 @@ async def test_a_stateful_set_keeps_names_and_claims(world: World) -> None:
 
 
 async def test_a_second_scheduler_takes_the_pods_that_name_it(world: World, tmp_path: Path) -> None:
-    await world.create(pod("mine", schedulerName="second"))
-    await world.run(pod("theirs"))
+    await world.create(manifest("mine", schedulerName="second"))
+    await world.run(manifest("theirs"))
     assert not (await world.get("mine"))["spec"].get("nodeName")
     async with _scheduler(world, "second", tmp_path):
         await world.ready("mine")
@@ -186,7 +187,7 @@ def _workload(kind: str, template: Object, **spec: object) -> Object:
 
 
 def _template(*containers: Object, **spec: object) -> Object:
-    made = pod("work", *containers, labels=APP, **spec)
+    made = manifest("work", *containers, labels=APP, **spec)
     return {"metadata": {"labels": APP}, "spec": made["spec"]}
 
 

@@ -39,12 +39,13 @@ from agent.volumes.model.volumes import MountedVolume
 from nodelib.errors import Temporary
 from nodelib.kube.client import ApiError
 from tests.builders.metrics import metrics
+from tests.builders.pods import BUSYBOX, pod_json
 from tests.fakes.clock import FakeClock, settle
 from tests.fakes.devices import FakeEndpoint
 from tests.fakes.dra import NoClaims, no_driver
 from tests.fakes.fake_cri import FakeCri
 
-IMAGE = "busybox:1"
+IMAGE = BUSYBOX
 
 
 class FakeVolumes:
@@ -518,9 +519,8 @@ class World:
 
     def create(self, *containers: Json, name: str = "web", uid: str = "u1", **spec: Any) -> str:
         """A pod bound to this node; its UID."""
-        listed = list(containers) or [container("main")]
-        meta = {"name": name, "namespace": "shop", "uid": uid}
-        self.api.create({"metadata": meta, "spec": {"containers": listed, "restartPolicy": "Always", **spec}})
+        meta = {"namespace": "shop", "uid": uid}
+        self.api.create(pod_json(name, *containers, meta=meta, **{"restartPolicy": "Always", **spec}))
         return uid
 
     async def until(self, what: Any, *, seconds: float = 120, step: float = 0.5) -> None:
@@ -559,7 +559,3 @@ class World:
 
     def is_gone(self, uid: str = "u1") -> bool:
         return uid not in self.api.pods and not self.cri.dump() and not self.registry.pods() and not self.files.logs
-
-
-def container(name: str = "main", **fields: Any) -> Json:
-    return {"name": name, "image": IMAGE, "imagePullPolicy": "IfNotPresent", **fields}

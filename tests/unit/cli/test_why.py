@@ -17,6 +17,7 @@ from agent.explain.model import End, Explanation, TimelineLine, Wait
 from cli.display.terminal import new_console
 from cli.why import judge, show
 from cli.why.sources import asked
+from tests.builders.pods import pod_json
 
 Json = dict[str, Any]
 NOW = 1_767_225_600.0
@@ -28,8 +29,7 @@ def explained(name: str = "web", uid: str = "u1", *waits: Wait, **more: Any) -> 
 
 
 def api_pod(name: str = "web", uid: str = "u1", node: str = "n1", **status: Any) -> Json:
-    meta = {"name": name, "namespace": "shop", "uid": uid}
-    return {"metadata": meta, "spec": {"nodeName": node}, "status": status}
+    return pod_json(name, meta={"namespace": "shop", "uid": uid}, status=status, nodeName=node)
 
 
 def test_the_node_s_word_counts_before_the_api_s() -> None:
@@ -161,6 +161,7 @@ def test_another_user_than_root_is_told_who_may_ask(tmp_path: Path) -> None:
     code = f"""
 import asyncio, os
 from cli.why.sources import asked
+from tests.builders.pods import pod_json
 os.setgid(65534); os.setuid(65534)
 print(asyncio.run(asked({str(tmp_path / "agent.sock")!r}, "/why")))
 """

@@ -12,6 +12,7 @@ from nodelib.firewall.fake import FakeIptables
 from nodelib.firewall.trace import Node, Packet
 from nodelib.json_values import Json
 from proxy.plan.context import Context, LocalDetector, by_interface
+from tests.builders.services import endpoint, endpoint_slice, service
 from tests.fakes.nft_trace import Tracer
 from tests.fakes.userspace_trace import UserspaceTracer
 from tests.unit.proxy.build import (
@@ -23,12 +24,9 @@ from tests.unit.proxy.build import (
     NODE_IP,
     NODE_IP_TWO,
     POD,
-    endpoint,
-    endpoint_slice,
     flow,
     installed,
     nft_installed,
-    service,
     userspace_installed,
 )
 
@@ -37,7 +35,7 @@ EXTERNAL, BALANCER = "192.168.99.11", "1.2.3.4"
 NODE_PORT = 30080
 PORTS = [{"name": "p80", "port": 80, "protocol": "TCP", "nodePort": NODE_PORT}]
 LOCAL, REMOTE = endpoint("10.180.0.1", HERE), endpoint("10.180.1.2", "there")
-TERMINATING = {"ready": False, "serving": True, "terminating": True}
+TERMINATING: Json = {"ready": False, "serving": True, "terminating": True}
 NO_LOCALHOST = {"node port on localhost": "passes"}  # upstream's nftables mode has none either
 # Policy Local binds pods and the node itself too in userspace mode: a socket does not know where its client is.
 NEAR = ("pod to ", "node to ")

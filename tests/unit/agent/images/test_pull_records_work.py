@@ -11,7 +11,8 @@ from agent.common.model.pods import ImageFacts
 from agent.images.model.pulls import PullCredential, SecretSource
 from agent.images.plan import pull_records as plan
 from nodelib.errors import Temporary
-from tests.fakes.pod_world import World, container
+from tests.builders.pods import container
+from tests.fakes.pod_world import World
 
 IMAGE = "reg.io/team/app:1"
 MINE = PullCredential({"username": "me"}, SecretSource("shop", "pull", "uid-1", "hash-1"))

@@ -11,8 +11,9 @@ import pytest
 from agent.common.model.errors import CriError, CriUnavailable
 from agent.common.model.pods import ExecResult, ImageFacts, Pod, ProbeState, RunState
 from nodelib.kube.client import ApiError, ApiUnreachable
+from tests.builders.pods import container
 from tests.fakes.clock import settle
-from tests.fakes.pod_world import IMAGE, World, container
+from tests.fakes.pod_world import IMAGE, World
 
 
 @pytest.fixture

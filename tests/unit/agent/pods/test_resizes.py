@@ -12,9 +12,9 @@ from agent.common.model.pods import Json, Pod
 from agent.resources.plan import checkpoint
 from agent.resources.work.allocations import Allocations
 from nodelib.errors import Temporary
-from tests.builders.pods import pod
+from tests.builders.pods import container, pod
 from tests.fakes.clock import FakeClock, settle
-from tests.fakes.pod_world import FakeCheckpoints, World, container
+from tests.fakes.pod_world import FakeCheckpoints, World
 from tests.unit.agent.managers.test_resize import LARGE, SMALL, policies, res
 
 MI = 1 << 20

@@ -10,8 +10,9 @@ import pytest
 
 from agent.common.model.pods import ContainerState, RunState
 from agent.runtime.model import RuntimeEvent
+from tests.builders.pods import container
 from tests.fakes.clock import settle
-from tests.fakes.pod_world import World, container
+from tests.fakes.pod_world import World
 
 LISTS = ("list_sandboxes", "list_containers")
 
