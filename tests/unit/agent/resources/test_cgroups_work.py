@@ -110,7 +110,7 @@ async def test_a_parent_with_processes_says_what_to_do(files: FakeCgroupFiles) -
     files.mkdir("/cg/busy")
     files.procs["/cg/busy"] = {5}
     files.write("/cg/cgroup.subtree_control", "+cpu +memory +pids +hugetlb")
-    files._files["/cg/busy"]["cgroup.controllers"] = "cpu memory pids hugetlb"
+    files.offer("/cg/busy", "cpu memory pids hugetlb")
     with pytest.raises(CgroupError, match="Move the processes of this cgroup into a child"):
         await kubepods(files, Policy(root="/busy")).setup(NODE)
 

@@ -1,3 +1,5 @@
+"""A CPU limit of 0: shown as the least quota where a quota is in force, and no limit where a cgroup is written."""
+
 from __future__ import annotations
 
 import pytest
