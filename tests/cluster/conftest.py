@@ -15,7 +15,7 @@ from controlplane.cluster.model import Cluster
 from nodelib.errors import NodewrightError
 from nodelib.kube.access import load_kubeconfig
 from nodelib.kube.client import KubeClient
-from tests.cluster.machine import lent_or_raised
+from tests.cluster.command_line import lent_or_raised
 from tests.cluster.world import World, holds
 
 _FIGURES: pytest.StashKey[list[tuple[str, str]]] = pytest.StashKey()

@@ -254,6 +254,7 @@ async def test_attach_reaches_stdin(node: Node) -> None:
         async with asyncio.timeout(30):
             while b"got hello\n" not in seen:
                 seen += (await socket.receive_bytes())[1:]
+        assert seen.count(b"got hello\n") == 1
 
 
 async def test_port_forward_reaches_a_port_of_the_pods_network(node: Node) -> None:
@@ -277,6 +278,7 @@ async def test_port_forward_reaches_a_port_of_the_pods_network(node: Node) -> No
             while b"you said hi\n" not in seen:
                 message = await socket.receive_bytes()
                 seen += message[1:] if message[0] == 0 else b""
+        assert seen.count(b"you said hi\n") == 1
 
 
 async def test_logs_follow_through_rotations_to_the_end(node: Node) -> None:

@@ -15,7 +15,7 @@ import pytest
 from nodelib.kube.access import ClusterAccess, load_kubeconfig
 from nodelib.kube.client import ApiError, KubeClient
 from tests.builders.pods import manifest
-from tests.cluster.https import Issuer, https, request_for
+from tests.cluster.https_servers import Issuer, https, request_for
 from tests.cluster.world import Object, World, holds
 
 pytestmark = [pytest.mark.cluster, pytest.mark.skipif(os.geteuid() != 0, reason="a cluster needs root")]

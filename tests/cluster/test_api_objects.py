@@ -13,7 +13,7 @@ import pytest
 
 from nodelib.kube.client import ApiError
 from tests.builders.pods import manifest
-from tests.cluster.https import Server, https, webhook
+from tests.cluster.https_servers import Server, https, webhook
 from tests.cluster.world import Object, World
 
 pytestmark = [pytest.mark.cluster, pytest.mark.skipif(os.geteuid() != 0, reason="a cluster needs root")]

@@ -21,7 +21,7 @@ from agent.common.model.pods import RunState
 from controlplane.cluster.model import CONTROL_PLANE
 from nodelib.command import run
 from tests.builders.pods import BUSYBOX, container, manifest, sleeper, web
-from tests.cluster.machine import PROJECT
+from tests.cluster.command_line import PROJECT
 from tests.cluster.world import Object, World, condition, containers_of, holds, is_ready, load, state_of, status_of
 
 pytestmark = [pytest.mark.cluster, pytest.mark.skipif(os.geteuid() != 0, reason="a cluster needs root")]
@@ -73,14 +73,16 @@ async def test_an_unknown_image(world: World) -> None:
 async def test_an_image_name_that_is_none(world: World) -> None:
     await world.create(manifest("box", container(image="NOT/an image:"), nodeName=NODE))
     await world.until("box", waits_with("InvalidImageName", text="NOT/an image:"), "InvalidImageName")
-    await world.event("box", "InspectFailed", "NOT/an image:")
+    event = await world.event("box", "InspectFailed", "NOT/an image:")
+    assert event["type"] == "Warning"
 
 
 @pytest.mark.usefixtures("beside")
 async def test_never_pull_what_is_not_there(world: World) -> None:
     box = {"name": "main", "image": "registry.k8s.io/nothing:1", "imagePullPolicy": "Never"}
     await world.create(manifest("box", box, nodeName=NODE))
-    await world.until("box", waits_with("ErrImageNeverPull", text="registry.k8s.io/nothing:1"), "ErrImageNeverPull")
+    seen = await world.until("box", waits_with("ErrImageNeverPull", text="registry.k8s.io/nothing:1"), "is not pulled")
+    assert seen["status"]["phase"] == "Pending" and status_of(seen)["restartCount"] == 0
 
 
 @pytest.mark.usefixtures("beside")
@@ -89,11 +91,11 @@ async def test_a_bad_command(world: World) -> None:
     box = {"name": "main", "image": BUSYBOX, "command": ["/no/such/program"]}
     await world.create(manifest("box", box, nodeName=NODE))
 
-    def told(obj: Object) -> bool:
+    def names_the_program(obj: Object) -> bool:
         texts = [state_of(obj)[1], status_of(obj).get("lastState", {}).get("terminated", {})]
         return any("/no/such/program" in one.get("message", "") for one in texts)
 
-    await world.until("box", told, "says which program")
+    await world.until("box", names_the_program, "says which program")
     await world.event("box", "Failed", "/no/such/program")
     seen = await world.until("box", waits_with("CrashLoopBackOff", "RunContainerError"), "waits before the next try")
     assert seen["status"]["phase"] in ("Running", "Pending")
@@ -118,7 +120,9 @@ async def test_a_missing_environment_source(world: World) -> None:
     await world.config_map("settings", b="1")
     await world.until("box", waits_with("CreateContainerConfigError", text="couldn't find key a"), "the key is missing")
     await world.api.patch(world.path("configmaps", "settings"), {"data": {"a": "1"}})
-    await world.ready("box")
+    seen = await world.ready("box")
+    assert status_of(seen)["restartCount"] == 0
+    assert (await world.shell("box", "echo $A")).strip() == "1"
 
 
 # --- volumes -------------------------------------------------------------------------------------------------------
@@ -167,8 +171,8 @@ async def test_a_readiness_probe_that_never_passes(world: World) -> None:
     await world.create(manifest("box", web("main") | {"readinessProbe": probe}, nodeName=NODE))
     event = await world.event("box", "Unhealthy", "Readiness probe failed: HTTP probe failed with statuscode: 404")
     assert event["involvedObject"]["fieldPath"] == "spec.containers{main}"
-    told = "containers with unready status: [main]"
-    seen = await world.until("box", lambda seen: condition(seen, "Ready").get("message") == told, told)
+    message = "containers with unready status: [main]"
+    seen = await world.until("box", lambda seen: condition(seen, "Ready").get("message") == message, message)
     assert not is_ready(seen)
     assert status_of(seen)["restartCount"] == 0
 
@@ -186,7 +190,7 @@ async def test_a_liveness_probe_that_never_passes(world: World) -> None:
 # --- what a node refuses -------------------------------------------------------------------------------------------
 
 
-async def refused(world: World, obj: Object, reason: str, text: str) -> None:
+async def assert_refused(world: World, obj: Object, reason: str, text: str) -> None:
     """The pod has Failed with this reason and message, and an event says the same."""
     await world.create(obj)
     name = obj["metadata"]["name"]
@@ -200,26 +204,27 @@ async def refused(world: World, obj: Object, reason: str, text: str) -> None:
 @pytest.mark.usefixtures("beside")
 async def test_a_sysctl_that_is_not_allowed(world: World) -> None:
     context = {"sysctls": [{"name": "kernel.msgmax", "value": "65536"}]}
-    await refused(world, manifest("box", nodeName=NODE, securityContext=context), "SysctlForbidden", '"kernel.msgmax"')
+    wanted = manifest("box", nodeName=NODE, securityContext=context)
+    await assert_refused(world, wanted, "SysctlForbidden", '"kernel.msgmax"')
 
 
 @pytest.mark.usefixtures("beside")
 async def test_a_selector_that_the_node_does_not_match(world: World) -> None:
     wanted = manifest("box", nodeName=NODE, nodeSelector={"colour": "green"})
-    await refused(world, wanted, "NodeAffinity", "node affinity/selector")
+    await assert_refused(world, wanted, "NodeAffinity", "node affinity/selector")
 
 
 @pytest.mark.usefixtures("beside")
 async def test_more_cpu_than_the_node_has(world: World) -> None:
     wanted = manifest("box", sleeper(resources={"requests": {"cpu": "4000"}}), nodeName=NODE)
-    await refused(world, wanted, "OutOfcpu", "Node didn't have enough resource: cpu, requested: 4000000")
+    await assert_refused(world, wanted, "OutOfcpu", "Node didn't have enough resource: cpu, requested: 4000000")
 
 
 @pytest.mark.usefixtures("beside")
 async def test_a_host_port_that_is_taken(world: World) -> None:
     port = {"containerPort": 8080, "hostPort": 18080}
     await world.run(manifest("first", sleeper(ports=[port]), nodeName=NODE))
-    await refused(world, manifest("second", sleeper(ports=[port]), nodeName=NODE), "NodePorts", "free ports")
+    await assert_refused(world, manifest("second", sleeper(ports=[port]), nodeName=NODE), "NodePorts", "free ports")
     assert is_ready(await world.get("first"))
 
 
@@ -242,17 +247,17 @@ async def test_a_malformed_configuration(
 ) -> None:
     """The agent ends at once and names the file and the field."""
     good = json.loads(Path(world.cluster.node_dir(NODE), "kubernetes/kubelet.yaml").read_text())
-    await _ends_naming(tmp_path / "bad.yaml", json.dumps(good | change), words)
+    await _assert_it_ends_naming(tmp_path / "bad.yaml", json.dumps(good | change), words)
 
 
 async def test_a_configuration_that_is_no_yaml(tmp_path: Path) -> None:
-    await _ends_naming(tmp_path / "bad.yaml", "kind: [\n", ["line 2"])
-    await _ends_naming(
+    await _assert_it_ends_naming(tmp_path / "bad.yaml", "kind: [\n", ["line 2"])
+    await _assert_it_ends_naming(
         tmp_path / "other.yaml", "apiVersion: v1\nkind: Pod\n", ["kubelet.config.k8s.io/v1beta1", "'v1'"]
     )
 
 
-async def _ends_naming(path: Path, text: str, words: list[str]) -> None:
+async def _assert_it_ends_naming(path: Path, text: str, words: list[str]) -> None:
     path.write_text(text)
     argv = [sys.executable, "-m", "cli", "agent", "--config", str(path), "--kubeconfig", "/nowhere"]
     done = await run(argv, env={**os.environ, "PYTHONPATH": str(PROJECT)}, cwd="/", check=False)

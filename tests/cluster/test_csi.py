@@ -10,7 +10,7 @@ import uuid
 import pytest
 
 from tests.builders.pods import manifest, sleeper
-from tests.cluster.plugins import Plugin, csi_driver, start_csi
+from tests.cluster.plugin_processes import Plugin, csi_driver, start_csi
 from tests.cluster.world import Object, World, holds
 
 pytestmark = [pytest.mark.cluster, pytest.mark.skipif(os.geteuid() != 0, reason="a cluster needs root")]
@@ -72,8 +72,8 @@ async def test_a_claimed_volume_through_restarts(world: World) -> None:
             assert [len(driver.calls(one)) for one in ("NodeStageVolume", "NodePublishVolume")] == [1, 2]
             assert driver.calls("NodePublishVolume")[0]["staging_target_path"]
             await grown(world, driver, pv)
-            (told,) = [one for one in await volumes_told(world, node, "first") if one["name"] == "disk"]
-            assert told["pvcRef"]["name"] == "data" and (told["usedBytes"], told["inodesUsed"]) == (4096, 3)
+            (stats,) = [one for one in await volume_stats(world, node, "first") if one["name"] == "disk"]
+            assert stats["pvcRef"]["name"] == "data" and (stats["usedBytes"], stats["inodesUsed"]) == (4096, 3)
             metrics = (await world.kubectl("get", "--raw", f"/api/v1/nodes/{node}/proxy/metrics")).text
             labels = f'namespace="{world.namespace}",persistentvolumeclaim="data"'
             assert f"kubelet_volume_stats_used_bytes{{{labels}}} 4096.0" in metrics
@@ -175,7 +175,7 @@ async def grown(world: World, driver: Plugin, pv: str) -> None:
     assert driver.calls("NodeExpandVolume")[-1]["capacity_range"]["required_bytes"] == 2 << 30
 
 
-async def volumes_told(world: World, node: str, name: str) -> list[Object]:
+async def volume_stats(world: World, node: str, name: str) -> list[Object]:
     """What /stats/summary says of a pod's volumes."""
     summary = await world.api.get(f"/api/v1/nodes/{node}/proxy/stats/summary")
     named = {"name": name, "namespace": world.namespace}

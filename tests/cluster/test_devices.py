@@ -12,7 +12,7 @@ import pytest
 from controlplane.binaries.work import ensure
 from controlplane.cluster.edge.roots import cache_root
 from tests.builders.pods import manifest, sleeper
-from tests.cluster.plugins import Plugin, pod_resources, start
+from tests.cluster.plugin_processes import Plugin, pod_resources, start
 from tests.cluster.world import Object, World, containers_of, holds, status_of
 
 pytestmark = [pytest.mark.cluster, pytest.mark.skipif(os.geteuid() != 0, reason="a cluster needs root")]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.builders.pods import manifest, sleeper
-from tests.cluster.plugins import REGISTRY, start
+from tests.cluster.plugin_processes import REGISTRY, start
 from tests.cluster.world import Object, World, containers_of
 
 pytestmark = [pytest.mark.cluster, pytest.mark.skipif(os.geteuid() != 0, reason="a cluster needs root")]

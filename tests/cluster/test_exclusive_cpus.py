@@ -11,8 +11,8 @@ import pytest
 from agent.managers.edge.cpu_topology import read_topology
 from agent.managers.model.cpus import format_cpus, parse_cpus
 from tests.builders.pods import manifest, sleeper
-from tests.cluster.machine import cli
-from tests.cluster.plugins import pod_resources
+from tests.cluster.command_line import cli
+from tests.cluster.plugin_processes import pod_resources
 from tests.cluster.world import Object, World, configured, containers_of, holds
 
 pytestmark = [
@@ -60,8 +60,8 @@ async def _shared_and_alone(world: World, node: str, every: frozenset[int]) -> N
     await world.run(whole("first", node, len(every) - 1))
     assert await where(world, "first") == every - {0}
     await holds(runs(world, "loose", frozenset({0})), "the other pod has left")
-    told = await pod_resources(world, node, "Get", pod_name="first", pod_namespace=world.namespace)
-    (box,) = told["pod_resources"]["containers"]
+    answer = await pod_resources(world, node, "Get", pod_name="first", pod_namespace=world.namespace)
+    (box,) = answer["pod_resources"]["containers"]
     assert box["cpu_ids"] == sorted(every - {0})
     assert [(one["memory_type"], one["size"]) for one in box["memory"]] == [("memory", 32 << 20)]
     assert (await pod_resources(world, node, "GetAllocatableResources"))["cpu_ids"] == sorted(every - {0})
@@ -71,8 +71,8 @@ async def _still_alone(world: World, node: str, every: frozenset[int]) -> None:
     second = await world.ended(whole("second", node, 1))
     assert second["status"]["reason"] == "UnexpectedAdmissionError"
     assert "not enough cpus available to satisfy request: requested=1, available=0" in second["status"]["message"]
-    told = cli("why", f"{world.namespace}/second", "--name", world.cluster.name, "-o", "json").stdout
-    assert "1 exclusive CPUs asked for, 0 free" in told
+    explained = cli("why", f"{world.namespace}/second", "--name", world.cluster.name, "-o", "json").stdout
+    assert "1 exclusive CPUs asked for, 0 free" in explained
     assert await where(world, "first") == every - {0}
     assert await where(world, "loose") == {0}
 

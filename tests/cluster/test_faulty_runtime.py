@@ -27,7 +27,7 @@ _HUNG = 7
 _RATE = 0.2
 
 
-async def course(world: World, seed: int) -> None:
+async def assert_right_after_faults(world: World, seed: int) -> None:
     """Pods come and go while a fifth of all calls and events go wrong; then nothing does any more."""
     dice, before = random.Random(seed), await world.left(NODE)
     names = [f"pod-{number}" for number in range(_PODS)]
@@ -64,14 +64,14 @@ async def course(world: World, seed: int) -> None:
 
 
 async def test_the_end_is_right_whatever_the_runtime_did(world: World) -> None:
-    await course(world, 1)
+    await assert_right_after_faults(world, 1)
 
 
 @pytest.mark.soak
 @pytest.mark.skipif(not _SEEDS, reason="runs by hand: NODEWRIGHT_SOAK says how many seeds")
 async def test_the_end_is_right_for_many_seeds(world: World) -> None:
     for seed in range(2, 2 + _SEEDS):
-        await course(world, seed)
+        await assert_right_after_faults(world, seed)
 
 
 # The pods whose start hung are those whose stop hangs next.

@@ -15,7 +15,7 @@ from controlplane.cluster.plan.ingress import CLASS, NODE_PORT
 from nodelib.command import run
 from tests.builders.pods import manifest, web
 from tests.builders.services import WEB_PORT, service
-from tests.cluster.machine import cli
+from tests.cluster.command_line import cli
 from tests.cluster.world import World, holds, is_ready
 
 _ASKED = bool(os.environ.get("NODEWRIGHT_TEST_INGRESS"))

@@ -24,7 +24,7 @@ from controlplane.host.work.install import install
 from controlplane.machine.edge import cgroups
 from controlplane.machine.edge.namespaces import entered
 from nodelib.version import KUBERNETES_VERSION
-from tests.cluster.machine import PROJECT, STATE, cli, differences, traces, until
+from tests.cluster.command_line import PROJECT, STATE, cli, differences, traces, until
 
 pytestmark = [
     pytest.mark.cluster,
@@ -116,6 +116,7 @@ def test_a_hundred_pods_move_between_the_kubelets_and_back(cluster: Cluster, fig
             drain = ("--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout=600s")
             cli("kubectl", "--name", NAME, "--", "drain", emptied, *drain, timeout=660)
             until(partial(_all_on, filled), f"all are Ready on {filled}", 600)
+            assert _movers() == {filled: MOVED}
             figures.append((f"{MOVED} pods from {emptied} to {filled}", f"{time.monotonic() - began:.1f} s"))
             kubectl("uncordon", emptied)
     finally:

@@ -439,16 +439,16 @@ async def test_hooks(world: World) -> None:
         assert await asyncio.wait_for(kubectl.stdout.read(), 60) == b"pre\nterm\n"
 
 
-async def test_a_failed_post_start_hook_is_told(world: World) -> None:
+async def test_a_failed_post_start_hook_is_reported(world: World) -> None:
     """The cause stands in the container's status; not in the event, which more people may read (as upstream has it)."""
     hooks = {"postStart": {"exec": {"command": ["sh", "-c", "echo no luck >&2; exit 5"]}}}
     await world.create(manifest("box", sleeper(lifecycle=hooks)))
 
-    def told(one: Object) -> bool:
+    def reports_the_hook(one: Object) -> bool:
         kind, details = state_of(one)
         return kind == "waiting" and details["reason"] == "PostStartHookError" and "no luck" in details["message"]
 
-    await world.until("box", told, "waits with PostStartHookError and the hook's own words")
+    await world.until("box", reports_the_hook, "waits with PostStartHookError and the hook's own words")
     await world.event("box", "FailedPostStartHook", "PostStartHook failed")
     await world.until("box", lambda one: status_of(one).get("restartCount", 0) >= 1, "tried again")
 

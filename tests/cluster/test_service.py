@@ -89,6 +89,7 @@ async def test_what_changes_while_the_proxy_is_dead_is_caught_up(world: World) -
     await world.run(manifest("web-2", web(), labels=APP, nodeName="node2"))
     await world.kill("node1", "proxy")
     await answers_from(world, url, {"web-1", "web-2"})
+    assert set(await ask(world, url, 30)) == {"web-1", "web-2"}, "and never the pod that is gone"
 
 
 async def test_no_endpoints_means_refused_at_once(world: World) -> None:

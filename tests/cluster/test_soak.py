@@ -1,6 +1,6 @@
 """Long runs by hand: `NODEWRIGHT_SOAK=100 ./nodewright test tests/cluster/test_soak.py` kills the proxy, and the agent.
 
-What they find is told as figures; what must never happen fails.
+Their measurements are reported; what must never happen fails the test.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ import pytest
 
 from cli.why.sources import SOCKET, asked
 from nodelib.errors import NodewrightError
-from tests.cluster.noted import forget_notes, noted, started_more_than_once, started_unended
+from tests.cluster.start_notes import forget_notes, noted, started_more_than_once, started_unended
 from tests.cluster.world import Object, World, condition, is_ready, status_of
 
 _KILLS = int(os.environ.get("NODEWRIGHT_SOAK", "0"))
@@ -127,9 +127,9 @@ async def under_way(world: World, seen: Seen) -> AsyncIterator[None]:
         seen.wrong += [repr(end) for end in ends if isinstance(end, BaseException)]
 
 
-def _probed(told: Object | None) -> bool:
+def _probed(pod: Object | None) -> bool:
     """A resize may be under way, a probe may not fail or be unanswered."""
-    return told is not None and told["phase"] == "Running" and not [w for w in told["waits"] if "Probe" in w["reason"]]
+    return pod is not None and pod["phase"] == "Running" and not [w for w in pod["waits"] if "Probe" in w["reason"]]
 
 
 async def known_again(world: World, pid: int, seconds: float = 60) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from agent.common.model.pods import RunState
 from tests.builders.pods import container, manifest, sleeper, web
-from tests.cluster.noted import forget_notes, noted, started_more_than_once
+from tests.cluster.start_notes import forget_notes, noted, started_more_than_once
 from tests.cluster.world import Object, World, condition, containers_of, holds, is_ready, load, status_of
 
 _SOAK = int(os.environ.get("NODEWRIGHT_SOAK", "0"))

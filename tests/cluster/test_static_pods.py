@@ -143,7 +143,7 @@ async def test_without_the_api_server_static_pods_start_and_restart(world: World
         async def started() -> bool:
             return (folder / "started").exists()
 
-        await holds(started, "it runs although nobody can be told", 30)
+        await holds(started, "it runs although the API server is away", 30)
         (folder / "started").unlink()
         (folder / "die").touch()
         await holds(started, "it is started again", 30)
@@ -174,8 +174,8 @@ async def test_a_bad_manifest_is_named_with_its_cause_and_holds_up_no_other(worl
     await manifests.is_running(manifests.write("good", sleeper()))
     words = f"{world.namespace}-broken.yaml: read static pods: containers[x].image: is required"
 
-    async def told() -> bool:
+    async def reported() -> bool:
         found = await world.api.get("/api/v1/namespaces/default/events", {"fieldSelector": "reason=InvalidManifest"})
         return any(words in one["message"] for one in found["items"])
 
-    await holds(told, "an event of the Node says so")
+    await holds(reported, "an event of the Node says so")

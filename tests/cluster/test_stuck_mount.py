@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.builders.pods import manifest, sleeper
-from tests.cluster.plugins import start
+from tests.cluster.plugin_processes import start
 from tests.cluster.world import World, holds
 
 pytestmark = [

@@ -16,7 +16,7 @@ import pytest
 
 from controlplane.cluster.model import CONTROL_PLANE, Cluster
 from controlplane.supervisor.edge import units
-from tests.cluster.machine import (
+from tests.cluster.command_line import (
     STATE,
     cli,
     differences,

@@ -93,12 +93,12 @@ async def test_the_commonest_causes_each_with_reason_since_next_try_and_what_to_
         await world.delete(name)
     seen: dict[str, Object] = {}
 
-    async def all_told() -> bool:
+    async def all_explained() -> bool:
         seen.update(await _why(world))
         return all(_fits(seen.get(name), expected) for name, expected in _EXPECTED.items())
 
     try:
-        await holds(all_told, "each cause is told", 60)
+        await holds(all_explained, "each cause is reported", 60)
     except AssertionError:
         wrong = [name for name, expected in _EXPECTED.items() if not _fits(seen.get(name), expected)]
         pytest.fail(json.dumps({name: seen.get(name, {}).get("waits") for name in wrong}, indent=1))
@@ -165,13 +165,13 @@ async def test_the_node_explains_its_pods_to_one_who_cannot_reach_the_api_server
         "/nonexistent",
     ]
 
-    async def told() -> bool:
+    async def explained() -> bool:
         found = json.loads((await run(argv, timeout=60)).text)
         assert found["api"] != "answers"
         pods = {one["name"]: one for one in found["pods"] if one["namespace"] == world.namespace}
         return _fits(pods.get("crash"), _EXPECTED["crash"])
 
-    await holds(told, "the node alone explains it", 60)
+    await holds(explained, "the node alone explains it", 60)
 
 
 async def test_a_pod_tells_what_it_costs_and_its_node_what_holds_its_image(world: World) -> None:
@@ -181,14 +181,14 @@ async def test_a_pod_tells_what_it_costs_and_its_node_what_holds_its_image(world
     await world.create(manifest("busy", busy))
     await world.ready("busy")
 
-    async def told() -> bool:
+    async def explained() -> bool:
         argv = [sys.executable, "-m", "cli", "why", f"{world.namespace}/busy", "--name", world.cluster.name]
         (found,) = json.loads((await run([*argv, "-o", "json"], timeout=60)).text)["pods"]
         costs = {one["of"]: one for one in found["costs"]}
         assert costs["readinessProbe of main"]["figures"]["runs"] >= 1
         return "(limit 50m)" in costs.get("container main", {"told": ""})["told"]
 
-    await holds(told, "the throttling is told", 60)
+    await holds(explained, "the throttling is reported", 60)
     node = (await world.get("busy"))["spec"]["nodeName"]
     argv = [sys.executable, "-m", "cli", "images", node, "--name", world.cluster.name, "-o", "json"]
     report = json.loads((await run(argv, timeout=60)).text)[node]

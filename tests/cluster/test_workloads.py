@@ -98,10 +98,12 @@ async def test_a_cron_job_makes_its_jobs(world: World) -> None:
     spec = {"schedule": "* * * * *", "jobTemplate": {"spec": {"template": template}}}
     await world.create({"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "work"}, "spec": spec})
     await world.kubectl("create", "job", "by-hand", "--from=cronjob/work")
-    await world.until(
+    done = await world.until(
         "by-hand", lambda one: condition(one, "Complete").get("status") == "True", "complete", kind="jobs"
     )
-    await world.until("work", lambda one: one["status"].get("lastSuccessfulTime"), "a run", kind="cronjobs")
+    assert done["status"]["succeeded"] == 1
+    seen = await world.until("work", lambda one: one["status"].get("lastSuccessfulTime"), "a run", kind="cronjobs")
+    assert seen["status"]["lastSuccessfulTime"]
 
 
 async def test_a_stateful_set_keeps_names_and_claims(world: World) -> None:

@@ -36,7 +36,7 @@ _GROUPS = {
     **dict.fromkeys(("roles", "rolebindings"), "/apis/rbac.authorization.k8s.io/v1"),
     "endpointslices": "/apis/discovery.k8s.io/v1",
 }
-_LOAD = Path(__file__).with_name("load.py")
+_LOAD = Path(__file__).with_name("http_load.py")
 
 
 def condition(obj: Object, kind: str) -> Object:

@@ -243,7 +243,7 @@ class FakeProbes:
 
 class FakeEvents:
     def __init__(self) -> None:
-        self.told: list[tuple[str, str, str]] = []
+        self.emitted: list[tuple[str, str, str]] = []
 
     def emit(
         self,
@@ -256,10 +256,10 @@ class FakeEvents:
         host: str = "",
         annotations: Mapping[str, str] | None = None,
     ) -> None:
-        self.told.append((kind, reason, message))
+        self.emitted.append((kind, reason, message))
 
     def reasons(self) -> list[str]:
-        return [reason for _, reason, _ in self.told]
+        return [reason for _, reason, _ in self.emitted]
 
 
 class FakeFiles:
@@ -293,7 +293,7 @@ class FakeHookHttp:
 
 
 class FakePodsApi:
-    """The API's pods: patches are applied (lists by name or type), deletions end them, watches are told."""
+    """The API's pods: patches are applied (lists by name or type), deletions end them, watches see both."""
 
     def __init__(self, clock: FakeClock) -> None:
         self.pods: dict[str, Json] = {}
@@ -492,7 +492,7 @@ class World:
         return None
 
     def connected(self) -> Callable[[str, Json, Json | None], None]:
-        """Parts and table are there: who is told what the API says?"""
+        """Where changes from the API go, once parts and table are there."""
         return self.table.on_pod
 
     def further_works(self) -> list[Callable[[], Coroutine[Any, Any, None]]]:

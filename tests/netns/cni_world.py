@@ -118,7 +118,7 @@ class Node:
         self.write_config()
         with (self.folder / "server.log").open("ab") as log:
             self._server = self.namespace.start(
-                sys.executable, "-m", "tests.netns.cni_serve", str(self.folder / "config.json"), cwd=ROOT, stderr=log
+                sys.executable, "-m", "tests.netns.cni_server", str(self.folder / "config.json"), cwd=ROOT, stderr=log
             )
         wait_for("the CNI server answers STATUS", lambda: self.listening() and self.conflist.exists() and self.ready())
 

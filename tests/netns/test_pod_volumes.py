@@ -30,7 +30,7 @@ from tests.fakes.signer import Signer, matches, number, refused
 from tests.fakes.volumes import FakeCsi
 from tests.netns import api_server
 from tests.netns.api_server import ApiServer, run_inside
-from tests.netns.mountns import isolated
+from tests.netns.mount_namespace import isolated
 
 CERTIFICATES = "/apis/certificates.k8s.io/v1"
 

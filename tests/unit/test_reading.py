@@ -1,8 +1,9 @@
 """docs/reading.md names only what exists: each stop's files are there, and each name is defined in one of them.
 
-A stop is a section "## N. Title". In it, code in backticks that ends in .py is a file, and an identifier (`ClassName`,
-`function_name`, `Class.method`, with or without "()") is looked up in the files of the stop. Code with a space, a dash
-or a slash, and pages (.md), are commands, flags and documents: they are not looked up.
+A stop is a section "## N. Title". In it, code in backticks that ends in .py or .toml is a file, and an identifier
+(`ClassName`, `function_name`, `Class.method`, with or without "()") is looked up in the files of the stop; `agent.pods`
+and the like are modules. Code with a space, a dash or a slash, and pages (.md), are commands, flags and documents: they
+are not looked up.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def stops(page: str) -> list[Stop]:
     for heading in _STOP.finditer(page):
         following = _SECTION.search(page, heading.end())
         codes = _CODE.findall(page[heading.end() : following.start() if following else len(page)])
-        files = dict.fromkeys(code for code in codes if code.endswith(".py"))
+        files = dict.fromkeys(code for code in codes if code.endswith((".py", ".toml")))
         names = dict.fromkeys(code.removesuffix("()") for code in codes if code not in files and _is_name(code))
         found.append(Stop(heading[1], tuple(files), tuple(names)))
     return found
@@ -81,12 +82,21 @@ def _set_on_self(function: ast.AST) -> Iterator[str]:
 def problems(stop: Stop, root: Path) -> list[str]:
     """What the stop names and is not there: files that do not exist, and names that none of its files defines."""
     missing = [name for name in stop.files if not (root / name).is_file()]
-    trees = [ast.parse((root / name).read_text()) for name in stop.files if name not in missing]
+    sources = [name for name in stop.files if name.endswith(".py")]
+    trees = [ast.parse((root / name).read_text()) for name in sources if name not in missing]
     known = set().union(*map(defined, trees)) if trees else set()
-    where = ", ".join(stop.files) or "no file"
+    where = ", ".join(sources) or "no file"
     return [f"{stop.title}: {name} does not exist" for name in missing] + [
-        f"{stop.title}: {name} is not defined in {where}" for name in stop.names if name not in known
+        f"{stop.title}: {name} is not defined in {where}"
+        for name in stop.names
+        if name not in known and not _is_module(name, root)
     ]
+
+
+def _is_module(name: str, root: Path) -> bool:
+    """Whether a dotted name is a module or package of the project."""
+    path = root.joinpath(*name.split("."))
+    return "." in name and (path.with_suffix(".py").is_file() or (path / "__init__.py").is_file())
 
 
 @pytest.mark.skipif(not PAGE.exists(), reason="docs/reading.md is not written yet")
@@ -120,6 +130,7 @@ def plan(): ...
 def tree(tmp_path: Path) -> Path:
     (tmp_path / "agent").mkdir()
     (tmp_path / "agent" / "table.py").write_text(_MODULE)
+    (tmp_path / "pyproject.toml").touch()
     (tmp_path / "agent" / "other.py").write_text("def walk(): ...\n")
     return tmp_path
 
@@ -136,6 +147,7 @@ Names before the first stop, such as `nowhere`, belong to no file.
 ## 1. The table
 
 - `agent/table.py`: `Table`, `Table.read()`, `Table.rows`, `Table.inner`, `read`, `plan()`, `LIMIT` and `SECOND`.
+- `agent.other` is a module, and `pyproject.toml` a file.
 - Try `./nodewright up`, `--max-pods`, `docs/limits.md`, `ARCHITECTURE.md`.
 
 ```console
@@ -153,15 +165,17 @@ Names before the first stop, such as `nowhere`, belong to no file.
 Not a stop: `whatever`.
 """
     first, second = stops(page)
-    assert (first.title, first.files) == ("1. The table", ("agent/table.py",))
-    assert first.names == ("Table", "Table.read", "Table.rows", "Table.inner", "read", "plan", "LIMIT", "SECOND")
+    assert (first.title, first.files) == ("1. The table", ("agent/table.py", "pyproject.toml"))
+    assert first.names[:4] == ("Table", "Table.read", "Table.rows", "Table.inner")
+    assert first.names[4:] == ("read", "plan", "LIMIT", "SECOND", "agent.other")
     assert (second.title, second.files, second.names) == ("2. The walk", ("agent/other.py",), ("walk",))
     assert problems_of(page, tree) == []
 
 
 def test_a_page_with_names_that_do_not_exist(tree: Path) -> None:
     page = """## 1. The table
-`agent/table.py` and `agent/gone.py`: `Table.write`, `Table.plan`, `local`, `walk`, `Tables()`
+`agent/table.py` and `agent/gone.py`: `Table.write`, `Table.plan`, `local`, `walk`, `Tables()`, `agent.gone` and
+`setup.toml`
 
 ## 2. Nowhere
 `Table`
@@ -169,10 +183,12 @@ def test_a_page_with_names_that_do_not_exist(tree: Path) -> None:
     files = "agent/table.py, agent/gone.py"
     assert problems_of(page, tree) == [
         "1. The table: agent/gone.py does not exist",
+        "1. The table: setup.toml does not exist",
         f"1. The table: Table.write is not defined in {files}",
         f"1. The table: Table.plan is not defined in {files}",
         f"1. The table: local is not defined in {files}",
         f"1. The table: walk is not defined in {files}",
         f"1. The table: Tables is not defined in {files}",
+        f"1. The table: agent.gone is not defined in {files}",
         "2. Nowhere: Table is not defined in no file",
     ]

@@ -156,7 +156,7 @@ async def test_an_agent_that_is_not_running_is_named_by_its_socket(tmp_path: Pat
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="gives up root to become another user")
-def test_another_user_than_root_is_told_who_may_ask(tmp_path: Path) -> None:
+def test_another_user_than_root_gets_an_error_that_says_who_may_ask(tmp_path: Path) -> None:
     # Imported first: the interpreter itself may lie where only root can read.
     code = f"""
 import asyncio, os

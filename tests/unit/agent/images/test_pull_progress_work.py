@@ -81,7 +81,7 @@ class Desk:
         pass
 
     def progress(self) -> list[str]:
-        return [message for _, reason, message in self.events.told if reason == "PullProgress"]
+        return [message for _, reason, message in self.events.emitted if reason == "PullProgress"]
 
 
 async def test_a_long_pull_is_told_now_and_then_and_to_who_asks() -> None:

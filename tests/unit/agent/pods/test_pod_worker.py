@@ -162,7 +162,7 @@ async def test_a_failed_liveness_probe_restarts_the_container(world: World) -> N
     world.probes.answers[uid] = {first: ProbeState(started=True, ready=True, live=False)}
     world.registry.wake(uid)
     await world.until(lambda: world.cri.starts[uid, "main", 1] == 1)
-    assert ("Normal", "Killing", "Container main failed liveness probe, will be restarted") in world.events.told
+    assert ("Normal", "Killing", "Container main failed liveness probe, will be restarted") in world.events.emitted
 
 
 async def test_a_container_stopped_to_be_restarted_is_never_shown_as_ended(world: World) -> None:

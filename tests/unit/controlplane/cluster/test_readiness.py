@@ -117,7 +117,7 @@ def test_a_pod_that_is_going_does_not_count() -> None:
     assert pods_wait_for([going], 1) == "0 of 1 pods ready"
 
 
-def test_a_serving_certificate_that_waits_is_told() -> None:
+def test_a_serving_certificate_that_waits_is_reported() -> None:
     waits = {"type": "ServingCertificate", "status": "False", "message": "csr-1 waits for approval"}
     assert serving_waits_for({"status": {"conditions": [waits]}}) == "csr-1 waits for approval"
     assert serving_waits_for({"status": {"conditions": [{**waits, "status": "True"}]}}) == ""

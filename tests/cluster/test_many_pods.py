@@ -15,6 +15,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.skipif(os.geteuid() != 0, reason=
 
 NODE = "node2"
 _PODS = 60
+_SLOW = 60.0  # seconds; one pod takes about one
 _RESTING = 20.0  # seconds of watching the daemons at rest
 
 
@@ -85,6 +86,7 @@ async def test_one_pod_at_a_time(world: World) -> None:
     for what, values in (("create -> Ready", starts), ("delete -> gone, grace 1 s", ends)):
         text = f"p50 {median(values):.3f} s, max {max(values):.3f} s"
         world.figures.append((f"one pod at a time, {what} (n={len(values)})", text))
+        assert max(values) < _SLOW, f"{what}: {text}"
 
 
 async def test_daemons_at_rest(world: World) -> None:

@@ -22,7 +22,7 @@ from controlplane.cluster.model import Cluster, Options
 from controlplane.cluster.plan import node_files
 from controlplane.cluster.work import host_changes, network
 from controlplane.cluster.work.network import networks_in_use
-from controlplane.doctor.model.edge import namespaces
+from controlplane.machine.edge import namespaces
 subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
 
 def ip(net, *words):

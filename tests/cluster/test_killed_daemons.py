@@ -166,7 +166,7 @@ async def test_an_agent_killed_over_and_over_leaves_pods_alone(world: World) -> 
     assert containers_of([await world.get("steady")]) == ids
 
 
-async def test_an_agent_that_is_told_to_stop_ends_in_order(world: World) -> None:
+async def test_an_agent_that_gets_sigterm_ends_in_order(world: World) -> None:
     """SIGTERM while a pod starts: soon, with nothing left behind in the process, and the pod does not notice."""
     made = await world.run(manifest("steady", nodeName=NODE))
     before = len(world.agent_log(NODE))
@@ -174,7 +174,7 @@ async def test_an_agent_that_is_told_to_stop_ends_in_order(world: World) -> None
     old, began = await world.pid_once_running(NODE, "agent"), time.monotonic()
     os.kill(old, signal.SIGTERM)
     await world.pid_once_running(NODE, "agent", other_than=old)
-    world.figures.append(("agent told to stop -> started again", f"{time.monotonic() - began:.2f} s"))
+    world.figures.append(("agent stopped by SIGTERM -> started again", f"{time.monotonic() - began:.2f} s"))
     assert status_of(await world.ready("next"))["restartCount"] == 0
     said = world.agent_log(NODE)[before:]
     last = said[: said.index("stopping; pods run on")]
@@ -185,20 +185,20 @@ async def test_an_agent_that_is_told_to_stop_ends_in_order(world: World) -> None
     assert containers_of([await world.get("steady")]) == containers_of([made])
 
 
-async def test_a_stopped_containerd_is_told_and_comes_back(world: World) -> None:
+async def test_a_stopped_containerd_is_reported_and_comes_back(world: World) -> None:
     """Frozen, not ended: the node says which part does not answer; pods run on; afterwards it is Ready again."""
     before = await resident(world)
     pid = await world.pid_once_running(NODE, "containerd")
     os.kill(pid, signal.SIGSTOP)
     try:
 
-        async def told() -> bool:
+        async def reported() -> bool:
             node = await world.api.get(f"/api/v1/nodes/{NODE}")
             ready = next(one for one in node["status"]["conditions"] if one["type"] == "Ready")
             return ready["status"] == "False" and "runtime" in ready["message"].lower()
 
         began = time.monotonic()
-        await holds(told, "the node is not Ready and says that its runtime does not answer", 180)
+        await holds(reported, "the node is not Ready and says that its runtime does not answer", 180)
         world.figures.append(("containerd frozen -> node NotReady", f"{time.monotonic() - began:.1f} s"))
         await world.create(manifest("waits", nodeName=NODE, tolerations=[{"operator": "Exists"}]))
         address = (await world.get("demo", "services", "default"))["spec"]["clusterIP"]

@@ -1,6 +1,6 @@
 """Our nodes beside an API server of the minor version before: `up --kubernetes 1.36`, built first. Run by hand.
 
-`pytest -m soak tests/cluster/test_skew.py`; NODEWRIGHT_SKEW_CLUSTER names a cluster that is there already.
+`pytest -m soak tests/cluster/test_version_skew.py`; NODEWRIGHT_SKEW_CLUSTER names a cluster that is there already.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from nodelib.kube.access import load_kubeconfig
 from nodelib.kube.client import ApiError, KubeClient
 from nodelib.version import KUBERNETES_VERSION
 from tests.builders.pods import manifest, sleeper
-from tests.cluster.machine import STATE, cli, lent_or_raised
+from tests.cluster.command_line import STATE, cli, lent_or_raised
 from tests.cluster.world import World, holds
 
 pytestmark = [

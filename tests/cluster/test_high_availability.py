@@ -1,6 +1,7 @@
 """Three control planes behind one address: what a killed part or node costs, as a table. Minutes long: run by hand.
 
-`pytest tests/cluster/test_ha.py -m soak` raises a cluster of its own; every acknowledged write must still be there.
+`pytest tests/cluster/test_high_availability.py -m soak` raises its own cluster. Every acknowledged
+write must still be there.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from controlplane.machine.edge import cgroups
 from nodelib.errors import NodewrightError
 from nodelib.kube.access import load_kubeconfig
 from nodelib.kube.client import ApiError, KubeClient
-from tests.cluster.machine import lent_or_raised
+from tests.cluster.command_line import lent_or_raised
 
 pytestmark = [
     pytest.mark.cluster,
@@ -126,7 +127,7 @@ def stop(cluster: Cluster, node: str) -> Callable[[], None]:
 
 
 def cut_off(cluster: Cluster, node: str) -> Callable[[], None]:
-    """Every packet to and from a node is lost, and nobody is told. Returns what undoes it."""
+    """Every packet to and from a node is lost without an error. Returns a function that undoes it."""
     ways = {"input": "iifname", "output": "oifname"}
     chains = (
         f"chain {hook} {{ type filter hook {hook} priority -300; {way} != lo drop; }}" for hook, way in ways.items()

@@ -1,4 +1,4 @@
-"""A node that runs short: who is evicted, what the pod, the node and a newcomer are told, and that it ends."""
+"""A node that runs short: who is evicted, what the pod, the node and a new pod report, and that it ends."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ async def test_the_hungriest_pod_goes_when_memory_is_short(world: World) -> None
         assert "Container main was using" in ended["status"]["message"]
         disrupted = condition(ended, "DisruptionTarget")
         assert (disrupted["status"], disrupted["reason"]) == ("True", "TerminationByKubelet")
-        told = await world.event("hungry", "Evicted")
-        assert told["metadata"]["annotations"]["starved_resource"] == "memory"
+        event = await world.event("hungry", "Evicted")
+        assert event["metadata"]["annotations"]["starved_resource"] == "memory"
         refused = await world.until("late", lambda one: one["status"].get("phase") == "Failed", "refused")
         assert "The node had condition: [MemoryPressure]" in refused["status"]["message"]
         await holds(relieved, "the pressure ends and its taint goes")
