@@ -1,7 +1,7 @@
 """Services and EndpointSlices that together reach every rule of the iptables mode, as a real API server takes them.
 
-The products of types, traffic policies and places of endpoints, and by hand what is outside of them: affinity,
-source ranges, hints, several ports and slices, UDP, SCTP, two families, Services that get no rules.
+All combinations of types, traffic policies and endpoint locations, and single cases beyond them: affinity, source
+ranges, hints, several ports and slices, UDP, SCTP, two families, Services that get no rules.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Case:
 
 
 class _Addresses:
-    """Numbers for pods and load balancers, given out once."""
+    """Addresses of pods and load balancers, each used once."""
 
     def __init__(self) -> None:
         self._pods = itertools.count(1)
@@ -60,7 +60,7 @@ class _Addresses:
 
 
 def cases() -> list[Case]:
-    """Each Service has a name of its own in the namespace "default"."""
+    """Every Service has a unique name in the namespace "default"."""
     take = _Addresses()
     return [*_internal(take), *_external(take), *_affinity(take), *_hinted(take), *_ports(take), *_families(take)]
 

@@ -1,4 +1,4 @@
-"""Who may come in and what they may do: certificates, tokens, OpenID Connect, RBAC, and what a node may not."""
+"""Authentication and authorization: certificates, tokens, OpenID Connect, RBAC, and what a node may not do."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ async def _allow(world: World, subject: Object) -> None:
 
 
 def _anonymous(world: World) -> ClusterAccess:
-    """The way to the API server, without any credentials."""
+    """Access to the API server without any credentials."""
     admin = load_kubeconfig(world.cluster.admin_kubeconfig)
     return ClusterAccess(admin.server, ca_data=admin.ca_data)
 

@@ -1,4 +1,4 @@
-"""What the API server promises of every object: locked versions, watches that miss nothing, quotas, admission."""
+"""What the API server promises for every object: optimistic locking, watches without gaps, quotas, admission."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What a user does wrong, and what breaks under a node: a message where a user looks for it, and all else goes on.
+"""Mistakes of a user, and failures under a node: an error where the user looks for it, and everything else goes on.
 
-Beside each of these a healthy pod is started on the same node: `beside`.
+After each mistake a healthy pod is started on the same node: `healthy_pod_starts`.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ NODE = "node1"
 
 
 @pytest.fixture
-async def beside(world: World) -> AsyncIterator[None]:
-    """After what the test did wrong, a pod on the same node starts as ever."""
+async def healthy_pod_starts(world: World) -> AsyncIterator[None]:
+    """After the test's mistake, a healthy pod on the same node starts as usual."""
     yield
     await world.run(manifest("healthy", nodeName=NODE))
     node = await world.api.get(f"/api/v1/nodes/{NODE}")
@@ -39,7 +39,7 @@ async def beside(world: World) -> AsyncIterator[None]:
 
 
 def waits_with(*reasons: str, text: str = "", name: str = "main") -> Any:
-    """A container that waits for one of these reasons, with words in its message."""
+    """Whether a container waits for one of these reasons, with these words in its message."""
 
     def seen(obj: Object) -> bool:
         kind, details = state_of(obj, name)
@@ -51,7 +51,7 @@ def waits_with(*reasons: str, text: str = "", name: str = "main") -> Any:
 # --- what a container needs ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("beside")
+@pytest.mark.usefixtures("healthy_pod_starts")
 async def test_an_unknown_image(world: World) -> None:
     image = "registry.k8s.io/e2e-test-images/no-such-thing:9"
     await world.create(manifest("box", container(image=image), nodeName=NODE))
@@ -69,7 +69,7 @@ async def test_an_unknown_image(world: World) -> None:
     await world.until("box", lambda one: status_of(one).get("imageID"), "the right image is taken", 360)
 
 
-@pytest.mark.usefixtures("beside")
+@pytest.mark.usefixtures("healthy_pod_starts")
 async def test_an_image_name_that_is_none(world: World) -> None:
     await world.create(manifest("box", container(image="NOT/an image:"), nodeName=NODE))
     await world.until("box", waits_with("InvalidImageName", text="NOT/an image:"), "InvalidImageName")
@@ -77,7 +77,7 @@ async def test_an_image_name_that_is_none(world: World) -> None:
     assert event["type"] == "Warning"
 
 
-@pytest.mark.usefixtures("beside")
+@pytest.mark.usefixtures("healthy_pod_starts")
 async def test_never_pull_what_is_not_there(world: World) -> None:
     box = {"name": "main", "image": "registry.k8s.io/nothing:1", "imagePullPolicy": "Never"}
     await world.create(manifest("box", box, nodeName=NODE))
@@ -85,7 +85,7 @@ async def test_never_pull_what_is_not_there(world: World) -> None:
     assert seen["status"]["phase"] == "Pending" and status_of(seen)["restartCount"] == 0
 
 
-@pytest.mark.usefixtures("beside")
+@pytest.mark.usefixtures("healthy_pod_starts")
 async def test_a_bad_command(world: World) -> None:
     """The runtime's own words, in the status and in an event; tried again with back-off."""
     box = {"name": "main", "image": BUSYBOX, "command": ["/no/such/program"]}
@@ -102,7 +102,7 @@ async def test_a_bad_command(world: World) -> None:
     await world.until("box", lambda one: status_of(one)["restartCount"] >= 2, "tried again", 180)
 
 
-@pytest.mark.usefixtures("beside")
+@pytest.mark.usefixtures("healthy_pod_starts")
 async def test_a_command_that_fails_backs_off(world: World) -> None:
     await world.create(manifest("box", container(script="echo oh no; exit 3"), nodeName=NODE))
     seen = await world.until("box", waits_with("CrashLoopBackOff", text="restarting failed container=main"), "waits")
@@ -111,7 +111,7 @@ async def test_a_command_that_fails_backs_off(world: World) -> None:
     assert (await world.kubectl("logs", "box")).text == "oh no\n"
 
 
-@pytest.mark.usefixtures("beside")
+@pytest.mark.usefixtures("healthy_pod_starts")
 async def test_a_missing_environment_source(world: World) -> None:
     env = [{"name": "A", "valueFrom": {"configMapKeyRef": {"name": "settings", "key": "a"}}}]
     await world.create(manifest("box", sleeper(env=env), nodeName=NODE))
@@ -128,7 +128,7 @@ async def test_a_missing_environment_source(world: World) -> None:
 # --- volumes -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("beside")
+@pytest.mark.usefixtures("healthy_pod_starts")
 async def test_a_host_path_of_another_kind(world: World) -> None:
     volumes = [{"name": "data", "hostPath": {"path": "/etc/hosts", "type": "Directory"}}]
     box = sleeper(volumeMounts=[{"name": "data", "mountPath": "/data"}])
@@ -138,7 +138,7 @@ async def test_a_host_path_of_another_kind(world: World) -> None:
     assert "directory" in event["message"].lower()
 
 
-@pytest.mark.usefixtures("beside")
+@pytest.mark.usefixtures("healthy_pod_starts")
 async def test_a_missing_config_map_holds_a_pod_until_it_is_made(world: World) -> None:
     volumes = [{"name": "settings", "configMap": {"name": "settings"}}]
     box = sleeper(volumeMounts=[{"name": "settings", "mountPath": "/settings"}])
@@ -149,11 +149,11 @@ async def test_a_missing_config_map_holds_a_pod_until_it_is_made(world: World) -
     await world.config_map("settings", a="1")
     await world.ready("box")
     took = time.monotonic() - began
-    world.figures.append(("missing ConfigMap created -> the pod that waited is Ready", f"{took:.2f} s"))
+    world.stats.append(("missing ConfigMap created -> the pod that waited is Ready", f"{took:.2f} s"))
     assert took < 30
 
 
-@pytest.mark.usefixtures("beside")
+@pytest.mark.usefixtures("healthy_pod_starts")
 async def test_a_missing_claim_and_a_volume_that_this_agent_has_not(world: World) -> None:
     volumes = [{"name": "data", "nfs": {"server": "10.9.8.7", "path": "/"}}]
     box = sleeper(volumeMounts=[{"name": "data", "mountPath": "/data"}])
@@ -165,7 +165,7 @@ async def test_a_missing_claim_and_a_volume_that_this_agent_has_not(world: World
 # --- probes --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("beside")
+@pytest.mark.usefixtures("healthy_pod_starts")
 async def test_a_readiness_probe_that_never_passes(world: World) -> None:
     probe = {"httpGet": {"path": "/echo?msg=no&code=404", "port": 8080}, "periodSeconds": 1}
     await world.create(manifest("box", web("main") | {"readinessProbe": probe}, nodeName=NODE))
@@ -177,7 +177,7 @@ async def test_a_readiness_probe_that_never_passes(world: World) -> None:
     assert status_of(seen)["restartCount"] == 0
 
 
-@pytest.mark.usefixtures("beside")
+@pytest.mark.usefixtures("healthy_pod_starts")
 async def test_a_liveness_probe_that_never_passes(world: World) -> None:
     probe = {"exec": {"command": ["false"]}, "periodSeconds": 1, "failureThreshold": 1}
     await world.create(manifest("box", sleeper(livenessProbe=probe), nodeName=NODE))
@@ -201,26 +201,26 @@ async def assert_refused(world: World, obj: Object, reason: str, text: str) -> N
     assert not [one for one in seen["status"].get("containerStatuses", []) if "running" in one["state"]]
 
 
-@pytest.mark.usefixtures("beside")
+@pytest.mark.usefixtures("healthy_pod_starts")
 async def test_a_sysctl_that_is_not_allowed(world: World) -> None:
     context = {"sysctls": [{"name": "kernel.msgmax", "value": "65536"}]}
     wanted = manifest("box", nodeName=NODE, securityContext=context)
     await assert_refused(world, wanted, "SysctlForbidden", '"kernel.msgmax"')
 
 
-@pytest.mark.usefixtures("beside")
+@pytest.mark.usefixtures("healthy_pod_starts")
 async def test_a_selector_that_the_node_does_not_match(world: World) -> None:
     wanted = manifest("box", nodeName=NODE, nodeSelector={"colour": "green"})
     await assert_refused(world, wanted, "NodeAffinity", "node affinity/selector")
 
 
-@pytest.mark.usefixtures("beside")
+@pytest.mark.usefixtures("healthy_pod_starts")
 async def test_more_cpu_than_the_node_has(world: World) -> None:
     wanted = manifest("box", sleeper(resources={"requests": {"cpu": "4000"}}), nodeName=NODE)
     await assert_refused(world, wanted, "OutOfcpu", "Node didn't have enough resource: cpu, requested: 4000000")
 
 
-@pytest.mark.usefixtures("beside")
+@pytest.mark.usefixtures("healthy_pod_starts")
 async def test_a_host_port_that_is_taken(world: World) -> None:
     port = {"containerPort": 8080, "hostPort": 18080}
     await world.run(manifest("first", sleeper(ports=[port]), nodeName=NODE))
@@ -271,7 +271,7 @@ async def _assert_it_ends_naming(path: Path, text: str, words: list[str]) -> Non
 # --- the pod network -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("beside")
+@pytest.mark.usefixtures("healthy_pod_starts")
 @pytest.mark.parametrize(
     ("request_text", "environment", "code", "words"),
     [
@@ -338,7 +338,7 @@ async def test_a_stopped_api_server(world: World) -> None:
 
                 await holds(both_again, "crashed and unhealthy containers run again without an API server")
             took = time.monotonic() - began
-            world.figures.append(("without an API server: crash -> started again", f"{took:.1f} s"))
+            world.stats.append(("without an API server: crash -> started again", f"{took:.1f} s"))
             await asyncio.sleep(max(0.0, 30 - took))
         result = asked.stop()
     assert result["failed"] == []
@@ -348,7 +348,7 @@ async def test_a_stopped_api_server(world: World) -> None:
 
     began = time.monotonic()
     seen = await world.until("fragile", caught_up, "the status has caught up")
-    world.figures.append(("API server goes on -> status has caught up", f"{time.monotonic() - began:.1f} s"))
+    world.stats.append(("API server goes on -> status has caught up", f"{time.monotonic() - began:.1f} s"))
     assert status_of(seen)["lastState"]["terminated"]["exitCode"] == 4
 
     async def well() -> bool:
@@ -361,7 +361,7 @@ async def test_a_stopped_api_server(world: World) -> None:
 
 
 async def test_a_killed_api_server(world: World) -> None:
-    """Connections break instead of hanging; everything is taken up again by itself."""
+    """Connections break instead of hanging; everything resumes by itself."""
     await world.run(manifest("box", nodeName=NODE))
     before = containers_of([await world.get("box")])
     await world.kill(CONTROL_PLANE, "kube-apiserver")

@@ -45,7 +45,8 @@ def driver_object(name: str, **spec: object) -> Object:
 
 
 async def test_a_claimed_volume_through_restarts(world: World) -> None:
-    """Registered, staged, published, shared, kept over a SIGKILL of the agent, expanded, let go, and left as it was."""
+    """Registered, staged, published, shared, kept over a SIGKILL of the agent, expanded, unpublished,
+    unstaged, and nothing is left on the node."""
     node, tag = world.cluster.nodes[0].name, uuid.uuid4().hex[:5]
     name, pv = f"hp-{tag}.test", f"pv-{tag}"
     await world.api.post(f"{_STORAGE}/csidrivers", driver_object(name, fsGroupPolicy="File"))
@@ -176,7 +177,7 @@ async def grown(world: World, driver: Plugin, pv: str) -> None:
 
 
 async def volume_stats(world: World, node: str, name: str) -> list[Object]:
-    """What /stats/summary says of a pod's volumes."""
+    """The volumes of a pod in /stats/summary."""
     summary = await world.api.get(f"/api/v1/nodes/{node}/proxy/stats/summary")
     named = {"name": name, "namespace": world.namespace}
     (found,) = [one for one in summary["pods"] if named.items() <= one["podRef"].items()]

@@ -1,4 +1,4 @@
-"""Upstream's sample device plugin on a real node, and the podresources API that tells of its devices."""
+"""Upstream's sample device plugin on a real node, and the podresources API that lists its devices."""
 
 from __future__ import annotations
 
@@ -74,12 +74,12 @@ async def offered(world: World, capacity: str, allocatable: str) -> bool:
 
 
 async def served(world: World, count: int) -> bool:
-    """The agent itself knows so many devices; what the Node shows may be older than the agent."""
+    """The agent itself knows this many devices; the Node may show an older number."""
     return len((await pod_resources(world, node_of(world), "GetAllocatableResources"))["devices"]) == count
 
 
 async def held(world: World, name: str) -> list[str]:
-    """Devices of a pod, as List and Get of the podresources API tell them alike."""
+    """Devices of a pod, on which List and Get of the podresources API agree."""
     listed = (await pod_resources(world, node_of(world), "List"))["pod_resources"]
     (found,) = [one for one in listed if (one["namespace"], one["name"]) == (world.namespace, name)]
     alone = await pod_resources(world, node_of(world), "Get", pod_name=name, pod_namespace=world.namespace)

@@ -1,4 +1,4 @@
-"""The static CPU and memory managers on a real node: who runs where, also after the agent was killed."""
+"""The static CPU and memory managers on a real node: which container gets which CPU, also after a killed agent."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = [
 ]
 
 FILES = ("kubelet/cpu_manager_state", "kubelet/memory_manager_state")
-# Half a CPU is kept back, so CPU 0 is nobody's own, and the cluster's other pods fit beside it.
+# Half a CPU is reserved, so CPU 0 stays shared and the cluster's other pods fit on it.
 SETTINGS: Object = {
     "cpuManagerPolicy": "static",
     "systemReserved": {"cpu": "500m", "memory": "100Mi"},

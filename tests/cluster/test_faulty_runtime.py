@@ -1,4 +1,4 @@
-"""A runtime that fails, forgets and hangs: the end state is right each time, and no pod waits for another's trouble.
+"""A runtime that fails, loses answers and hangs: the final state is right each time, and no pod delays another.
 
 The agent's calls to the node's containerd, which is the real one, go through tests/cri_proxy.py.
 """
@@ -28,7 +28,7 @@ _RATE = 0.2
 
 
 async def assert_right_after_faults(world: World, seed: int) -> None:
-    """Pods come and go while a fifth of all calls and events go wrong; then nothing does any more."""
+    """Pods are created and deleted while a fifth of all calls and events fail; then the faults stop."""
     dice, before = random.Random(seed), await world.left(NODE)
     names = [f"pod-{number}" for number in range(_PODS)]
     kept = set(dice.sample(names, _PODS // 2))
@@ -49,7 +49,7 @@ async def assert_right_after_faults(world: World, seed: int) -> None:
             await world.gone(name)
         for name in sorted(kept):
             await world.ready(name)
-        world.figures.append((f"faulty runtime, seed {seed}: faults", str(proxy.faults.total())))
+        world.stats.append((f"faulty runtime, seed {seed}: faults", str(proxy.faults.total())))
         assert proxy.faults.total() > 5, proxy.faults
     uids = {one["metadata"]["uid"] for one in await world.pods()}
     running = [one.uid for one in await world.attempts(NODE) if one.uid in uids and one.state is RunState.RUNNING]
@@ -74,7 +74,7 @@ async def test_the_end_is_right_for_many_seeds(world: World) -> None:
         await assert_right_after_faults(world, seed)
 
 
-# The pods whose start hung are those whose stop hangs next.
+# The pods whose start hung are reused for the stop that hangs.
 _METHODS = ("RunPodSandbox", "PullImage", "ExecSync", "StartContainer", "StopContainer")
 
 
@@ -88,7 +88,7 @@ async def test_a_call_that_hangs_delays_no_other_pod(world: World) -> None:
 
 
 async def hung_in(world: World, proxy: CriProxy, method: str) -> float:
-    """The seconds that a pod needs to become Ready and then to go meanwhile, the longer of both."""
+    """How many seconds another pod takes meanwhile to become Ready, or to be deleted; the longer of both."""
     kind = "box" if method in ("StartContainer", "StopContainer") else method.lower()
     hung = [f"{kind}-{number}" for number in range(_HUNG)]
     if method == "StopContainer":
@@ -110,7 +110,7 @@ async def hung_in(world: World, proxy: CriProxy, method: str) -> float:
 
 
 async def _towards(world: World, method: str, name: str) -> None:
-    """Have the pod need such a call."""
+    """Make the pod need this call."""
     box = sleeper()
     if method == "StopContainer":
         await world.delete(name)

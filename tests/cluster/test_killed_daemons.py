@@ -1,7 +1,7 @@
-"""A daemon of a node may be killed at any moment: nothing that runs notices, and the work goes on where it was.
+"""A daemon of a node may be killed at any moment: running pods do not notice, and interrupted work continues.
 
-While it happens the demo is asked all the time, through its ClusterIP (from a node and from a pod) and its NodePort on
-both nodes (from outside), every request a connection of its own.
+Meanwhile the demo is requested all the time, through its ClusterIP (from a node and from a pod) and its NodePort on
+both nodes (from outside), every request on a new connection.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _STARTS = "/run/nodewright-test-starts"
 
 @dataclass
 class Flips:
-    """What a watch saw that should not have been."""
+    """What a watch saw and should not have seen."""
 
     seen: list[str] = field(default_factory=list)
 
 
 @contextlib.asynccontextmanager
 async def watched(world: World) -> AsyncIterator[Flips]:
-    """Every version of the demo's and the DNS pods and of the Nodes is looked at: each has to be Ready."""
+    """Every version of the demo's pods, the DNS pods and the Nodes is checked: each has to be Ready."""
     flips = Flips()
 
     async def watch(path: str, params: dict[str, str]) -> None:
@@ -89,7 +89,7 @@ async def test_a_killed_daemon_disturbs_nobody(world: World, program: str) -> No
                 name = f"after-{turn}"
                 await world.run(manifest(name, nodeName=NODE))
                 took = time.monotonic() - began
-                world.figures.append((f"{program} killed -> a new pod is Ready ({turn + 1})", f"{took:.2f} s"))
+                world.stats.append((f"{program} killed -> a new pod is Ready ({turn + 1})", f"{took:.2f} s"))
                 assert status_of(await world.get(name))["restartCount"] == 0
                 await world.delete(name)
                 await world.gone(name)
@@ -97,7 +97,7 @@ async def test_a_killed_daemon_disturbs_nobody(world: World, program: str) -> No
         results = {"NodePort": outside.stop(), "ClusterIP, node": on_node.stop(), "ClusterIP, pod": in_pod.stop()}
     for way, result in results.items():
         text = f"{result['asked']} asked, {len(result['failed'])} failed, slowest {result['slowest']:.2f} s"
-        world.figures.append((f"{program} killed {_KILLS} times, {way}", text))
+        world.stats.append((f"{program} killed {_KILLS} times, {way}", text))
     assert flips.seen == []
     after = await resident(world)
     assert containers_of(after) == ids
@@ -107,7 +107,7 @@ async def test_a_killed_daemon_disturbs_nobody(world: World, program: str) -> No
 
 
 def counting(name: str) -> Object:
-    """A pod that notes every start of its container on the node."""
+    """A pod that records every start of its container on the node."""
     mounts = [{"name": "starts", "mountPath": "/starts"}]
     box = sleeper(volumeMounts=mounts)
     box["command"][2] = f"echo start >> /starts/{name}\n" + box["command"][2]
@@ -154,7 +154,7 @@ async def test_a_kill_in_the_middle_of_work_starts_nothing_twice(world: World, p
 
 
 async def test_an_agent_killed_over_and_over_leaves_pods_alone(world: World) -> None:
-    """Killed three times as soon as it is there again, before it can have finished its start."""
+    """Killed three times as soon as it is back, before it can have finished starting."""
     made = await world.run(manifest("steady", nodeName=NODE))
     ids = containers_of([made])
     async with watched(world) as flips:
@@ -174,7 +174,7 @@ async def test_an_agent_that_gets_sigterm_ends_in_order(world: World) -> None:
     old, began = await world.pid_once_running(NODE, "agent"), time.monotonic()
     os.kill(old, signal.SIGTERM)
     await world.pid_once_running(NODE, "agent", other_than=old)
-    world.figures.append(("agent stopped by SIGTERM -> started again", f"{time.monotonic() - began:.2f} s"))
+    world.stats.append(("agent stopped by SIGTERM -> started again", f"{time.monotonic() - began:.2f} s"))
     assert status_of(await world.ready("next"))["restartCount"] == 0
     said = world.agent_log(NODE)[before:]
     last = said[: said.index("stopping; pods run on")]
@@ -186,7 +186,7 @@ async def test_an_agent_that_gets_sigterm_ends_in_order(world: World) -> None:
 
 
 async def test_a_stopped_containerd_is_reported_and_comes_back(world: World) -> None:
-    """Frozen, not ended: the node says which part does not answer; pods run on; afterwards it is Ready again."""
+    """Frozen, not ended: the node reports what does not answer; pods keep running; afterwards it is Ready again."""
     before = await resident(world)
     pid = await world.pid_once_running(NODE, "containerd")
     os.kill(pid, signal.SIGSTOP)
@@ -199,7 +199,7 @@ async def test_a_stopped_containerd_is_reported_and_comes_back(world: World) -> 
 
         began = time.monotonic()
         await holds(reported, "the node is not Ready and says that its runtime does not answer", 180)
-        world.figures.append(("containerd frozen -> node NotReady", f"{time.monotonic() - began:.1f} s"))
+        world.stats.append(("containerd frozen -> node NotReady", f"{time.monotonic() - began:.1f} s"))
         await world.create(manifest("waits", nodeName=NODE, tolerations=[{"operator": "Exists"}]))
         address = (await world.get("demo", "services", "default"))["spec"]["clusterIP"]
         net = world.cluster.namespace(NODE, "net")

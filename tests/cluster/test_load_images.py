@@ -1,4 +1,4 @@
-"""`load`: an image that no registry has runs on the node that was given it, and on no other."""
+"""`load`: an image that no registry has runs on the node that it was loaded into, and on no other."""
 
 from __future__ import annotations
 

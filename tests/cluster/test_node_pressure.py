@@ -1,4 +1,4 @@
-"""A node that runs short: who is evicted, what the pod, the node and a new pod report, and that it ends."""
+"""A node that runs short of a resource: which pod is evicted, what pod and node report, and that the pressure ends."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def node_of(world: World, name: str) -> Object:
 
 
 def filling(name: str, mebibytes: int, volume: Object, script: str = _FILL, **spec: Any) -> Object:
-    """A pod that writes so much into an emptyDir."""
+    """A pod that writes this many MiB into an emptyDir."""
     box = container(script=script.format(mebibytes), volumeMounts=[{"name": "cache", "mountPath": "/cache"}])
     return manifest(name, {**box, **spec.pop("box", {})}, volumes=[{"name": "cache", "emptyDir": volume}], **spec)
 

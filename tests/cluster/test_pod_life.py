@@ -82,7 +82,7 @@ async def test_logs_of_the_attempt_before(world: World) -> None:
 
 
 async def test_exec(world: World) -> None:
-    """Streams apart, stdin to its end, the exit status of the command, a terminal if one is asked for."""
+    """Separate streams, stdin to its end, the exit status of the command, a terminal if one is requested."""
     await world.run(manifest("box"))
     done = await world.kubectl("exec", "box", "--", "sh", "-c", "echo out; echo err >&2; exit 7", check=False)
     assert (done.stdout, done.returncode) == (b"out\n", 7)
@@ -97,7 +97,7 @@ async def test_exec(world: World) -> None:
 
 
 def _in_terminal(kubectl: list[str], name: str) -> list[str]:
-    """What a shell in the pod says when its user sits at a terminal of 40 lines and 90 columns."""
+    """What a shell in the pod prints when its user has a terminal of 40 lines and 90 columns."""
     argv = [*kubectl, "exec", "-it", name, "--", "sh"]
     pid, terminal = pty.fork()
     if pid == 0:
@@ -232,7 +232,7 @@ async def test_the_other_endpoints_of_the_node(world: World) -> None:
 
 
 async def test_nobody_unknown_may_ask_the_node(world: World) -> None:
-    """401 without credentials and with false ones, 403 for somebody known who may not."""
+    """401 without credentials and with wrong ones, 403 for a known user without the permission."""
     token = (await world.kubectl("create", "token", "default")).text.strip()
     url = f"https://{world.address('node1')}:10250"
     async with aiohttp.ClientSession() as session:
@@ -332,7 +332,7 @@ def _claims(token: str) -> dict[str, Any]:
 
 
 async def test_a_changed_config_map_is_seen_inside(world: World) -> None:
-    """Live: the whole set changes at once, and nothing has to be restarted."""
+    """While the pod runs: all files change at once, and nothing has to be restarted."""
     await world.config_map("settings", a="1", b="1")
     box = sleeper(volumeMounts=[{"name": "settings", "mountPath": "/settings"}])
     await world.run(manifest("box", box, volumes=[{"name": "settings", "configMap": {"name": "settings"}}]))
@@ -340,7 +340,7 @@ async def test_a_changed_config_map_is_seen_inside(world: World) -> None:
     await world.api.patch(world.path("configmaps", "settings"), {"data": {"a": "2", "b": "2", "c": "2"}})
     wait = "while ! grep -q 2 /settings/a; do sleep 0.05; done; cat /settings/*"
     assert await asyncio.wait_for(world.shell("box", wait), 30) == "222"
-    world.figures.append(("ConfigMap changed -> seen in the pod (exec included)", f"{time.monotonic() - began:.2f} s"))
+    world.stats.append(("ConfigMap changed -> seen in the pod (exec included)", f"{time.monotonic() - began:.2f} s"))
 
 
 async def test_environment_from_every_source(world: World) -> None:
@@ -440,7 +440,7 @@ async def test_hooks(world: World) -> None:
 
 
 async def test_a_failed_post_start_hook_is_reported(world: World) -> None:
-    """The cause stands in the container's status; not in the event, which more people may read (as upstream has it)."""
+    """The cause is in the container's status, and not in the event, which more people may read (as upstream does)."""
     hooks = {"postStart": {"exec": {"command": ["sh", "-c", "echo no luck >&2; exit 5"]}}}
     await world.create(manifest("box", sleeper(lifecycle=hooks)))
 
@@ -464,7 +464,7 @@ async def test_graceful_deletion(world: World) -> None:
     await world.delete("obedient")
     await world.gone("obedient")
     took = time.monotonic() - began
-    world.figures.append(("delete -> gone, a container that ends at SIGTERM", f"{took:.2f} s"))
+    world.stats.append(("delete -> gone, a container that ends at SIGTERM", f"{took:.2f} s"))
     assert took < 40
     ends: dict[str, str] = {}
     async for seen in world.follow("stubborn"):
@@ -475,6 +475,6 @@ async def test_graceful_deletion(world: World) -> None:
         if seen.get("deleted"):
             break
     took = time.monotonic() - began
-    world.figures.append(("delete -> gone, one that ignores SIGTERM, grace 4 s", f"{took:.2f} s"))
+    world.stats.append(("delete -> gone, one that ignores SIGTERM, grace 4 s", f"{took:.2f} s"))
     assert took >= 4
     assert ends["main"] <= ends["side"]

@@ -1,4 +1,4 @@
-"""Services as clients meet them: from a pod, from a node, from outside, and without endpoints."""
+"""Services as clients use them: from a pod, from a node, from outside, and without endpoints."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ async def test_a_cluster_ip_spreads_and_follows_its_endpoints(world: World) -> N
 
 
 async def test_a_pod_that_ends_loses_no_request(world: World) -> None:
-    """It is out of the Service before it ends: nobody is sent to a dead address."""
+    """It leaves the Service before it ends: no request is sent to a dead address."""
     made = await world.create(service("web", selector=APP, ports=[WEB_PORT]))
     goes = web(lifecycle={"preStop": {"sleep": {"seconds": 4}}})
     await world.run(manifest("goes", goes, labels=APP, nodeName="node2", terminationGracePeriodSeconds=20))
@@ -79,7 +79,7 @@ async def test_a_pod_that_ends_loses_no_request(world: World) -> None:
 
 
 async def test_what_changes_while_the_proxy_is_dead_is_caught_up(world: World) -> None:
-    """Killed in the very moment of a change: its rules stay, and the next one of it makes them true."""
+    """Killed at the moment of a change: its rules stay, and the restarted proxy corrects them."""
     made = await world.create(service("web", selector=APP, ports=[WEB_PORT]))
     await servers(world, "node1", "node2")
     await client(world)
@@ -190,7 +190,7 @@ async def test_udp(world: World) -> None:
 
 
 async def test_a_udp_flow_leaves_a_dead_endpoint(world: World) -> None:
-    """One socket that goes on sending is not stuck to a pod that is gone: its conntrack entry is deleted."""
+    """A socket that keeps sending is not stuck to a deleted pod: its conntrack entry is deleted."""
     made = await world.create(service("web", selector=APP, ports=[UDP]))
     await servers(world, "node1")
     await client(world, "node2")
@@ -206,7 +206,7 @@ async def test_a_udp_flow_leaves_a_dead_endpoint(world: World) -> None:
 
 
 async def test_a_pod_reaches_itself_through_its_service(world: World) -> None:
-    """Hairpin: the packet leaves the pod and comes back into it, so it must not look as from the pod itself."""
+    """Hairpin: the packet leaves the pod and comes back into it, so its source must not be the pod's own address."""
     made = await world.create(service("web", selector=APP, ports=[WEB_PORT]))
     both = manifest("self", web(), sleeper("client", image=AGNHOST), labels=APP)
     await world.run(both)

@@ -67,7 +67,7 @@ async def test_a_rolling_update_under_load(world: World, sleep: int) -> None:
             await rolled_out(world, f"{path}/web")
         result = asked.stop()
     text = f"{result['asked']} asked, {len(result['failed'])} failed, slowest {result['slowest']:.2f} s"
-    world.figures.append((f"three rolling updates, preStop sleep {sleep} s", f"{text} {result['failed'][:2]}"))
+    world.stats.append((f"three rolling updates, preStop sleep {sleep} s", f"{text} {result['failed'][:2]}"))
     assert not sleep or result["failed"] == []
 
 
@@ -109,5 +109,5 @@ async def test_killed_many_times_under_load_breaks_nothing(world: World, program
         result = asked.stop()
     held = flow.communicate(b"stop\n", timeout=30)[0].decode().strip()
     text = f"{result['asked']} asked, {len(result['failed'])} failed, slowest {result['slowest']:.2f} s; flow: {held}"
-    world.figures.append((f"{program} killed {KILLS} times, {came} pods came and went", text))
+    world.stats.append((f"{program} killed {KILLS} times, {came} pods came and went", text))
     assert result["failed"] == [] and held.startswith("ok")

@@ -13,7 +13,7 @@ import pytest
 
 from agent.common.model.pods import RunState
 from tests.builders.pods import container, manifest, sleeper, web
-from tests.cluster.start_notes import forget_notes, noted, started_more_than_once
+from tests.cluster.start_notes import noted, remove_notes, started_more_than_once
 from tests.cluster.world import Object, World, condition, containers_of, holds, is_ready, load, status_of
 
 _SOAK = int(os.environ.get("NODEWRIGHT_SOAK", "0"))
@@ -59,7 +59,7 @@ async def test_containerd_killed_under_sixty_pods(world: World) -> None:
             await world.kill(NODE, "containerd")
             await world.run(manifest(f"after-{turn}", nodeName=NODE))
             took = time.monotonic() - began
-            world.figures.append((f"containerd killed under {_PODS} pods -> a new one is Ready", f"{took:.2f} s"))
+            world.stats.append((f"containerd killed under {_PODS} pods -> a new one is Ready", f"{took:.2f} s"))
             await world.delete(f"after-{turn}")
             await world.gone(f"after-{turn}")
         watching.cancel()
@@ -73,7 +73,7 @@ async def test_containerd_killed_under_sixty_pods(world: World) -> None:
             await world.delete(one["metadata"]["name"])
         for one in await world.pods():
             await world.gone(one["metadata"]["name"], seconds=300)
-        await forget_notes(world, NODE)
+        await remove_notes(world, NODE)
     await world.nothing_beyond(NODE, before)
 
 
@@ -94,7 +94,7 @@ async def test_an_api_server_that_is_gone_for_minutes(world: World) -> None:
                 await _crash(world, uid)
                 await _run_again(world, uid, turn)
                 took = time.monotonic() - began
-                world.figures.append((f"no API server: started again, time {turn}, after", f"{took:.0f} s"))
+                world.stats.append((f"no API server: started again, time {turn}, after", f"{took:.0f} s"))
                 await asyncio.sleep(max(0.0, _SOAK * 60 * turn / turns - took))
             gone = time.monotonic() - began
         began, result = time.monotonic(), asked.stop()
@@ -104,8 +104,8 @@ async def test_an_api_server_that_is_gone_for_minutes(world: World) -> None:
         return counts == [turns, turns, 0] and not status_of(obj, "busy")["ready"] and not is_ready(obj)
 
     await world.until("fragile", caught_up, "the status has caught up")
-    world.figures.append((f"API server back after {gone / 60:.1f} min -> status", f"{time.monotonic() - began:.1f} s"))
-    world.figures.append(("asked meanwhile", f"{result['asked']}, {len(result['failed'])} failed"))
+    world.stats.append((f"API server back after {gone / 60:.1f} min -> status", f"{time.monotonic() - began:.1f} s"))
+    world.stats.append(("asked meanwhile", f"{result['asked']}, {len(result['failed'])} failed"))
     assert result["failed"] == []
 
     async def node_well() -> bool:
@@ -115,7 +115,7 @@ async def test_an_api_server_that_is_gone_for_minutes(world: World) -> None:
     assert containers_of([await world.get("server")]) == containers_of([before])
     began = time.monotonic()
     await world.run(manifest("next", nodeName=NODE))
-    world.figures.append(("API server back: a new pod is Ready after", f"{time.monotonic() - began:.1f} s"))
+    world.stats.append(("API server back: a new pod is Ready after", f"{time.monotonic() - began:.1f} s"))
 
 
 async def _crash(world: World, uid: str) -> None:

@@ -1,6 +1,6 @@
-"""Static pods on a real node: a file in /etc/kubernetes/manifests is all that it takes.
+"""Static pods on a real node: a file in /etc/kubernetes/manifests is enough.
 
-What kubeadm's control plane lives by: the API only shows these pods, and what happens to it does nothing to them.
+kubeadm's control plane depends on them: the API server only shows these pods, and its outages do not affect them.
 """
 
 from __future__ import annotations

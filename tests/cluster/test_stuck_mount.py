@@ -1,4 +1,4 @@
-"""Volumes on a file system that does not answer: their pods wait, the others do not notice, and the agent can stop."""
+"""Volumes on a file system that does not answer: their pods wait, other pods do not, and the agent can stop."""
 
 from __future__ import annotations
 

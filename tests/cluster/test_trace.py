@@ -1,4 +1,4 @@
-"""`trace` and `service` say what real packets do, and why one does not arrive."""
+"""`trace` and `service` predict what real packets do, and explain why one does not arrive."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Our nodes beside an API server of the minor version before: `up --kubernetes 1.36`, built first. Run by hand.
+"""Our nodes with an API server of the previous minor version: `up --kubernetes 1.36`, built first. Run by hand.
 
-`pytest -m soak tests/cluster/test_version_skew.py`; NODEWRIGHT_SKEW_CLUSTER names a cluster that is there already.
+`pytest -m soak tests/cluster/test_version_skew.py`; NODEWRIGHT_SKEW_CLUSTER names an existing cluster.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ async def test_a_volume_of_an_api_that_is_not_served_holds_nobody_up(world: Worl
 
 
 async def test_statuses_are_written_once(world: World) -> None:
-    """Whatever field the older server does not know or keeps: nobody sends it again and again."""
+    """A field that the older server does not know or does not change is not sent again and again."""
     made = await world.run(manifest("quiet"))
     version = made["metadata"]["resourceVersion"]
 

@@ -1,4 +1,4 @@
-"""`nodewright why` on a real cluster: the causes that people meet most, each with its reason and advice."""
+"""`nodewright why` on a real cluster: the most common causes, each with its reason and advice."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The controllers at work on our nodes: roll-outs, one pod on each node, runs to completion, claims, a second
-scheduler, and a node that is lost."""
+"""Controllers with our nodes: roll-outs, DaemonSets, Jobs, StatefulSets, a second scheduler, a lost node."""
 
 from __future__ import annotations
 

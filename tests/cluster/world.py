@@ -1,6 +1,6 @@
-"""One cluster as a test sees it: kubectl, the API, and a look into its nodes.
+"""One cluster as a test sees it: kubectl, the API server, and its nodes from inside.
 
-Nothing here knows what a test wants to show; the tests are to be read without this file.
+Nothing here depends on what a test proves; the tests can be read without this file.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class World:
     cluster: Cluster
     api: KubeClient
     namespace: str
-    figures: list[tuple[str, str]] = field(default_factory=list)
+    stats: list[tuple[str, str]] = field(default_factory=list)
 
     # --- the API ---------------------------------------------------------------------------------------------------
 
@@ -168,14 +168,14 @@ class World:
         return await self.ready(obj["metadata"]["name"], seconds)
 
     async def another(self, meanwhile: str, node: str) -> float:
-        """One more pod on the node, Ready and gone; what each took is a figure. The seconds of the longer of both."""
+        """One more pod on the node, Ready and gone; both times go to the stats. Returns the longer one, in seconds."""
         began = time.monotonic()
         await self.run(manifest("other", nodeName=node))
         ready = time.monotonic()
         await self.delete("other")
         await self.gone("other")
         gone = time.monotonic()
-        self.figures.append((f"{meanwhile}: another one Ready, gone", f"{ready - began:.2f} s, {gone - ready:.2f} s"))
+        self.stats.append((f"{meanwhile}: another one Ready, gone", f"{ready - began:.2f} s, {gone - ready:.2f} s"))
         return max(ready - began, gone - ready)
 
     async def ended(self, obj: Object, seconds: float = 120) -> Object:
@@ -258,7 +258,7 @@ class World:
         return await self.pid_once_running(node, program, other_than=first)
 
     async def agent_well(self, node: str, seconds: float = 60) -> None:
-        """Until the agent's own health check says ok."""
+        """Wait until the agent's own health check succeeds."""
 
         async def healthy() -> bool:
             done = await self.in_node(node, "curl", "-s", "-m", "5", "http://127.0.0.1:10248/healthz", check=False)
