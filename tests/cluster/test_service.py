@@ -186,7 +186,7 @@ async def test_udp(world: World) -> None:
         said = await world.shell("client", script)
         return "web-0" in said and "web-1" in said
 
-    await holds(both, "datagrams reach both pods")
+    assert await holds(both, "datagrams reach both pods")
 
 
 async def test_a_udp_flow_leaves_a_dead_endpoint(world: World) -> None:
@@ -202,7 +202,7 @@ async def test_a_udp_flow_leaves_a_dead_endpoint(world: World) -> None:
     await holds(lambda: answered_by("web-0"), "the first pod answers")
     await world.delete("web-0")
     await world.run(manifest("other", web(), labels=APP, nodeName="node1"))
-    await holds(lambda: answered_by("other"), "the other pod answers the same socket", 60)
+    assert await holds(lambda: answered_by("other"), "the other pod answers the same socket", 60)
 
 
 async def test_a_pod_reaches_itself_through_its_service(world: World) -> None:
@@ -215,7 +215,7 @@ async def test_a_pod_reaches_itself_through_its_service(world: World) -> None:
         url = f"http://{made['spec']['clusterIP']}/hostname"
         return "self" in await world.shell("self", f"curl -s -m 3 {url} || true", "client")
 
-    await holds(by_itself, "the pod answers itself")
+    assert await holds(by_itself, "the pod answers itself")
 
 
 async def test_names(world: World) -> None:
@@ -233,7 +233,7 @@ async def test_names(world: World) -> None:
         return bool(answer) and all(one in answer for one in wanted)
 
     ips = (first["status"]["podIP"], second["status"]["podIP"])
-    await holds(lambda: resolves(f"web.{domain}", made["spec"]["clusterIP"]), "the ClusterIP's name")
+    assert await holds(lambda: resolves(f"web.{domain}", made["spec"]["clusterIP"]), "the ClusterIP's name")
     await holds(lambda: resolves(f"each.{domain}", *ips), "the headless Service's name")
     await holds(lambda: resolves(f"zero.each.{domain}", ips[0]), "a pod's own name")
     await answers_from(world, "http://web/hostname", {"zero", "web-1"})

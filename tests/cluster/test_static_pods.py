@@ -178,4 +178,4 @@ async def test_a_bad_manifest_is_named_with_its_cause_and_holds_up_no_other(worl
         found = await world.api.get("/api/v1/namespaces/default/events", {"fieldSelector": "reason=InvalidManifest"})
         return any(words in one["message"] for one in found["items"])
 
-    await holds(reported, "an event of the Node says so")
+    assert await holds(reported, "an event of the Node says so")

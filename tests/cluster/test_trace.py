@@ -129,7 +129,7 @@ async def test_source_ranges_and_policies_are_reported(world: World) -> None:
             and f"NetworkPolicy {world.namespace}/none selects pod" in other
         )
 
-    await holds(shown, "the ranges decide")
+    assert await holds(shown, "the ranges decide")
 
 
 async def test_a_live_trace_follows_a_real_connection_and_leaves_nothing(world: World) -> None:

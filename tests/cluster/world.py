@@ -362,13 +362,13 @@ async def _stopped(pid: int, seconds_at_most: float) -> AsyncIterator[None]:
             os.kill(pid, signal.SIGCONT)
 
 
-async def holds(wanted: Callable[[], Awaitable[object]], what: str, seconds: float = 90) -> None:
-    """Wait for a condition with a generous limit; an error while asking is "not yet"."""
+async def holds(wanted: Callable[[], Awaitable[object]], what: str, seconds: float = 90) -> object:
+    """The first true value of `wanted()`, waited for with a generous limit; an error while asking means "not yet"."""
     deadline, last = time.monotonic() + seconds, ""
     while True:
         try:
-            if await wanted():
-                return
+            if found := await wanted():
+                return found
         except NodewrightError as error:
             last = str(error)
         assert time.monotonic() < deadline, f"not in {seconds:g} s: {what} {last}"

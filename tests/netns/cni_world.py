@@ -1,4 +1,4 @@
-"""Namespaces, nodes and pods made of nothing but processes: they work as root and inside `unshare -Urn` alike.
+"""Namespaces, nodes and pods that consist only of processes: they work as root and inside `unshare -Urn`.
 
 A namespace lives as long as a process that holds it; nothing is bound under /run/netns, so nothing can be left over.
 """

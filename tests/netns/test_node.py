@@ -1,4 +1,4 @@
-"""The Node and its Lease against a real API server: what kubectl and the controllers would see."""
+"""The Node and its Lease against a real API server: what kubectl and the controllers see."""
 
 from __future__ import annotations
 

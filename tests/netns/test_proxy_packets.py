@@ -1,4 +1,4 @@
-"""Real packets through real rules, in each kernel mode: who is answered, by whom, and from which address.
+"""Real packets through real rules, in each kernel mode: which server answers, and which client address it sees.
 
 Addresses: the node 10.244.0.1 and fd00:244::1 towards its pods, 203.0.113.1 and 2001:db8::1 towards the outside; pods
 .11 and .12 are endpoints on this node; pod .13 stands for one on another node; a client outside .9.

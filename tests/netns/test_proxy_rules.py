@@ -1,4 +1,4 @@
-"""The golden rulesets on the real kernel: it takes them, and gives them back chain by chain as they were meant."""
+"""The golden rulesets on the real kernel: it accepts them, and lists them chain by chain as they were meant."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An API server whose packets are lost: no FIN, no RST, only silence. The client dials anew within seconds."""
+"""An API server whose packets are lost, without FIN or RST: the client connects again within seconds."""
 
 from __future__ import annotations
 
