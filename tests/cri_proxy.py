@@ -1,9 +1,9 @@
-"""A CRI runtime between an agent and a real containerd that fails as it is told to.
+"""A CRI runtime between an agent and a real containerd that fails on demand.
 
 Both services pass through, message by message. By `rate`, and decided by a seed: calls are refused, answered as if
 nobody were there, late, or done with the answer lost; events are lost, doubled and late. By `hang(method, pod)`: every
-such call of one pod waits until the block ends, as a stuck runtime, registry or disk would have it. (A pull is told by
-the last part of its image's name: several pods may want it.)
+such call of one pod waits until the block ends, as a stuck runtime, registry or disk would have it. (A pull
+is recognised by the last part of its image's name: several pods may want it.)
 """
 
 from __future__ import annotations

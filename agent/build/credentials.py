@@ -104,7 +104,7 @@ async def find_credentials(
         return Credentials(ClusterAccess(""))
     store = CertificateStore(settings.paths.cert_dir, CLIENT)
     if api.bootstrap:
-        problem = await asyncio.to_thread(_unusable, api.kubeconfig, clock.now())
+        problem = await asyncio.to_thread(unusable, api.kubeconfig, clock.now())
         if problem:
             log.info("bootstrap: %s", problem)
             if api.rotate and in_background:
@@ -163,7 +163,7 @@ def _in_background(settings: Settings, store: CertificateStore, clock: Clock, us
     token = load_kubeconfig(settings.api.bootstrap)
 
     async def work() -> None:
-        if await asyncio.to_thread(_unusable, settings.api.kubeconfig, clock.now()):
+        if await asyncio.to_thread(unusable, settings.api.kubeconfig, clock.now()):
             await _bootstrap(settings, store, clock, user_agent)
 
     return Credentials(_own_access(token, store.path), bootstrap=work)
@@ -193,7 +193,7 @@ async def _bootstrap(settings: Settings, store: CertificateStore, clock: Clock, 
     await asyncio.to_thread(save_kubeconfig, api.kubeconfig, _own_access(token, pair.path))
 
 
-def _unusable(path: str, now: float) -> str:
+def unusable(path: str, now: float) -> str:
     """Why the kubeconfig cannot be used, or ""."""
     if not os.path.exists(path):
         return f"{path} does not exist yet"

@@ -1,1 +1,1 @@
-"""Builders of API objects that all tests share: pods here, Services and slices beside them."""
+"""Builders that all tests share: pods.py, services.py (with EndpointSlices and Nodes) and metrics.py."""

@@ -1,6 +1,6 @@
 """One cluster for all tests that only use it; tests of `up` and `down` raise their own.
 
-NODEWRIGHT_TEST_CLUSTER=name takes a cluster that is there already, and leaves it.
+NODEWRIGHT_TEST_CLUSTER=name uses an existing cluster, and leaves it running.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from controlplane.cluster.model import Cluster
 from nodelib.errors import NodewrightError
 from nodelib.kube.access import load_kubeconfig
 from nodelib.kube.client import KubeClient
-from tests.cluster.machine import lent_or_raised
+from tests.cluster.command_line import lent_or_raised
 from tests.cluster.world import World, holds
 
 _FIGURES: pytest.StashKey[list[tuple[str, str]]] = pytest.StashKey()
@@ -30,7 +30,7 @@ def shared_cluster() -> Iterator[Cluster]:
 
 @pytest.fixture
 async def world(
-    request: pytest.FixtureRequest, shared_cluster: Cluster, figures: list[tuple[str, str]]
+    request: pytest.FixtureRequest, shared_cluster: Cluster, stats: list[tuple[str, str]]
 ) -> AsyncIterator[World]:
     """The cluster, and a namespace of the test's own which goes away with it."""
     api = KubeClient(load_kubeconfig(shared_cluster.admin_kubeconfig), user_agent="nodewright-tests")
@@ -44,7 +44,7 @@ async def world(
             return await api.get(f"{path}/serviceaccounts/default")
 
         await holds(account, "the namespace has its service account")
-        yield World(shared_cluster, api, namespace, figures)
+        yield World(shared_cluster, api, namespace, stats)
     finally:
         with contextlib.suppress(NodewrightError):
             await api.delete(path)
@@ -52,7 +52,7 @@ async def world(
 
 
 @pytest.fixture
-def figures(request: pytest.FixtureRequest) -> list[tuple[str, str]]:
+def stats(request: pytest.FixtureRequest) -> list[tuple[str, str]]:
     """Measured values, (what, value), shown in one table at the end."""
     return request.config.stash.setdefault(_FIGURES, [])
 

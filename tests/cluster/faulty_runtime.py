@@ -1,4 +1,4 @@
-"""A node whose agent speaks with its containerd through tests/cri_proxy.py, and speaks with it directly afterwards."""
+"""A node whose agent talks to its containerd through tests/cri_proxy.py for a while, and directly afterwards."""
 
 from __future__ import annotations
 

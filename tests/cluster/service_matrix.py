@@ -1,7 +1,7 @@
 """Services and EndpointSlices that together reach every rule of the iptables mode, as a real API server takes them.
 
-The products of types, traffic policies and places of endpoints, and by hand what is outside of them: affinity,
-source ranges, hints, several ports and slices, UDP, SCTP, two families, Services that get no rules.
+All combinations of types, traffic policies and endpoint locations, and single cases beyond them: affinity, source
+ranges, hints, several ports and slices, UDP, SCTP, two families, Services that get no rules.
 """
 
 from __future__ import annotations
@@ -12,10 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nodelib.json_values import Json
-from tests.unit.proxy.build import endpoint, endpoint_slice, service
+from tests.builders.services import PORT, endpoint, endpoint_slice, service
 
 HERE, ZONE, AWAY = "matrix", "z1", "elsewhere"
-PORT: Json = {"name": "p80", "port": 80, "protocol": "TCP"}
 STICKY: Json = {"sessionAffinity": "ClientIP", "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 600}}}
 _RANGES = ["203.0.113.0/25", "192.168.0.0/24"]
 _PLACES: dict[str, tuple[tuple[str, dict[str, Any]], ...]] = {
@@ -46,7 +45,7 @@ class Case:
 
 
 class _Addresses:
-    """Numbers for pods and load balancers, given out once."""
+    """Addresses of pods and load balancers, each used once."""
 
     def __init__(self) -> None:
         self._pods = itertools.count(1)
@@ -61,29 +60,18 @@ class _Addresses:
 
 
 def cases() -> list[Case]:
-    """Each Service has a name of its own in the namespace "default"."""
+    """Every Service has a unique name in the namespace "default"."""
     take = _Addresses()
     return [*_internal(take), *_external(take), *_affinity(take), *_hinted(take), *_ports(take), *_families(take)]
 
 
 def _slice(take: _Addresses, name: str, place: str, ports: Sequence[Json] = (PORT,), suffix: str = "1") -> Json:
     entries = [endpoint(take.pod(), node, **conditions) for node, conditions in _PLACES[place]]
-    return _named(endpoint_slice(name, entries, ns="default", ports=ports, suffix=suffix))
-
-
-def _named(obj: Json) -> Json:
-    """An empty list of hints is not what a controller writes."""
-    for entry in obj["endpoints"]:
-        entry["hints"] = {kind: given for kind, given in entry["hints"].items() if given}
-        if not entry["hints"]:
-            del entry["hints"]
-    return obj
+    return endpoint_slice(name, entries, namespace="default", ports=ports, suffix=suffix)
 
 
 def _service(name: str, *, lb: Sequence[Any] = (), **spec: Any) -> Json:
-    obj = service(name, "", ns="default", lb=lb, **spec)
-    del obj["spec"]["clusterIP"]
-    return obj
+    return service(name, namespace="default", lb=lb, **spec)
 
 
 def _internal(take: _Addresses) -> Iterator[Case]:
@@ -144,7 +132,7 @@ def _affinity(take: _Addresses) -> Iterator[Case]:
 def _hinted(take: _Addresses) -> Iterator[Case]:
     def hinted(name: str, *given: dict[str, Any], **spec: Any) -> Case:
         entries = [endpoint(take.pod(), AWAY if number else HERE, **hints) for number, hints in enumerate(given)]
-        return Case(_service(name, **spec), (_named(endpoint_slice(name, entries, ns="default")),))
+        return Case(_service(name, **spec), (endpoint_slice(name, entries, namespace="default"),))
 
     near = {"trafficDistribution": "PreferSameZone"}
     yield hinted("zone-mine", {"zones": ["z2"]}, {"zones": [ZONE]}, {"zones": [ZONE]}, **near)
@@ -174,13 +162,13 @@ def _ports(take: _Addresses) -> Iterator[Case]:
     yield Case(_service("slices"), (first, second))
     again = _slice(take, "again", "here", suffix="2")
     old = endpoint(again["endpoints"][0]["addresses"][0], HERE, ready=False, serving=True, terminating=True)
-    yield Case(_service("again"), (_named(endpoint_slice("again", [old], ns="default")), again))
+    yield Case(_service("again"), (endpoint_slice("again", [old], namespace="default"), again))
 
 
 def _families(take: _Addresses) -> Iterator[Case]:
     dual = {"ipFamilyPolicy": "RequireDualStack"}
     six = [endpoint(take.pod("IPv6"), node) for node in (HERE, AWAY)]
-    slice_six = _named(endpoint_slice("dual", six, ns="default", suffix="6", kind="IPv6"))
+    slice_six = endpoint_slice("dual", six, namespace="default", suffix="6", address_type="IPv6")
     yield Case(_service("dual", type="NodePort", **dual), (_slice(take, "dual", "both"), slice_six))
     yield Case(_service("dual-half", **dual), (_slice(take, "dual-half", "here"),))
     only: Json = {"ipFamilyPolicy": "SingleStack", "ipFamilies": ["IPv6"]}
@@ -189,14 +177,14 @@ def _families(take: _Addresses) -> Iterator[Case]:
         "six-lb", type="LoadBalancer", lb=lb6, loadBalancerSourceRanges=["2001:db8:1::/48", "203.0.113.0/25"], **only
     )
     entries = [endpoint(take.pod("IPv6"), HERE)]
-    yield Case(balanced, (_named(endpoint_slice("six-lb", entries, ns="default", kind="IPv6")),))
+    yield Case(balanced, (endpoint_slice("six-lb", entries, namespace="default", address_type="IPv6"),))
     yield Case(_service("six-sticky", externalIPs=["2001:db8::20"], **only, **STICKY), (_six(take, "six-sticky"),))
     yield Case(_service("six-empty", type="NodePort", **only))
 
 
 def _six(take: _Addresses, name: str) -> Json:
     entries = [endpoint(take.pod("IPv6"), node) for node in (HERE, AWAY, AWAY)]
-    return _named(endpoint_slice(name, entries, ns="default", kind="IPv6"))
+    return endpoint_slice(name, entries, namespace="default", address_type="IPv6")
 
 
 def _sctp(take: _Addresses) -> Json:

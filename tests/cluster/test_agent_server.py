@@ -20,7 +20,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from agent.build.server import server_edges
-from agent.common.model.pods import ObservedPod, Pod
+from agent.common.model.pods import ObservedPod
 from agent.logs.edge import log_folder
 from agent.logs.model import LogSettings
 from agent.logs.work import LogRotation
@@ -35,6 +35,7 @@ from controlplane.images.work import binaries_for, ensure_images
 from controlplane.machine.edge import oom
 from nodelib.clock import SystemClock
 from nodelib.command import run
+from tests.builders.pods import container, container_status, pod
 from tests.fakes.agent_view import FakeView
 
 pytestmark = [
@@ -188,13 +189,12 @@ async def _remove(cri: Cri, sandbox: str) -> None:
 
 async def _view(cri: Cri) -> FakeView:
     view = FakeView()
-    spec = {"hostNetwork": True, "containers": [{"name": "main", "stdin": True}]}
-    view.by_uid[_UID] = Pod({"metadata": {"name": "web", "namespace": "ns", "uid": _UID}, "spec": spec})
+    meta = {"namespace": "ns", "uid": _UID}
+    view.by_uid[_UID] = pod(container(stdin=True), meta=meta, hostNetwork=True)
     (listed,) = await cri.list_containers(_UID)
     state = await cri.container_status(listed.id)
     view.observations[_UID] = ObservedPod(_UID, await cri.list_sandboxes(_UID), (state,))
-    running = {"name": "main", "state": {"running": {}}, "containerID": f"containerd://{state.id}"}
-    view.statuses[_UID] = {"containerStatuses": [running]}
+    view.statuses[_UID] = {"containerStatuses": [container_status(containerID=f"containerd://{state.id}")]}
     return view
 
 
@@ -254,6 +254,7 @@ async def test_attach_reaches_stdin(node: Node) -> None:
         async with asyncio.timeout(30):
             while b"got hello\n" not in seen:
                 seen += (await socket.receive_bytes())[1:]
+        assert seen.count(b"got hello\n") == 1
 
 
 async def test_port_forward_reaches_a_port_of_the_pods_network(node: Node) -> None:
@@ -277,6 +278,7 @@ async def test_port_forward_reaches_a_port_of_the_pods_network(node: Node) -> No
             while b"you said hi\n" not in seen:
                 message = await socket.receive_bytes()
                 seen += message[1:] if message[0] == 0 else b""
+        assert seen.count(b"you said hi\n") == 1
 
 
 async def test_logs_follow_through_rotations_to_the_end(node: Node) -> None:

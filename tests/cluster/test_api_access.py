@@ -1,4 +1,4 @@
-"""Who may come in and what they may do: certificates, tokens, OpenID Connect, RBAC, and what a node may not."""
+"""Authentication and authorization: certificates, tokens, OpenID Connect, RBAC, and what a node may not do."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ import pytest
 
 from nodelib.kube.access import ClusterAccess, load_kubeconfig
 from nodelib.kube.client import ApiError, KubeClient
-from tests.cluster.https import Issuer, https, request_for
-from tests.cluster.world import Object, World, holds, pod
+from tests.builders.pods import manifest
+from tests.cluster.https_servers import Issuer, https, request_for
+from tests.cluster.world import Object, World, holds
 
 pytestmark = [pytest.mark.cluster, pytest.mark.skipif(os.geteuid() != 0, reason="a cluster needs root")]
 
@@ -39,7 +40,7 @@ async def test_a_signed_certificate_is_a_login(world: World) -> None:
 
         await holds(may_list, "the role reaches jane")
         with pytest.raises(ApiError, match="cannot create"):
-            await jane.post(world.path("pods"), pod("forbidden"))
+            await jane.post(world.path("pods"), manifest("forbidden"))
 
 
 async def test_a_service_account_token_is_a_login(world: World) -> None:
@@ -95,7 +96,7 @@ async def test_an_openid_connect_token_is_a_login(world: World, tmp_path: Path) 
 
 async def test_a_node_may_not_touch_what_is_another_node_s(world: World) -> None:
     """NodeRestriction and the Node authorizer: node1's own credentials."""
-    elsewhere = await world.run(pod("elsewhere", nodeName="node2"))
+    elsewhere = await world.run(manifest("elsewhere", nodeName="node2"))
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "unmounted"}, "stringData": {"k": "v"}}
     await world.api.post(world.path("secrets"), secret)
     credentials = Path(world.cluster.node_dir("node1"), "kubernetes", "kubelet.conf")
@@ -165,7 +166,7 @@ async def _allow(world: World, subject: Object) -> None:
 
 
 def _anonymous(world: World) -> ClusterAccess:
-    """The way to the API server, without any credentials."""
+    """Access to the API server without any credentials."""
     admin = load_kubeconfig(world.cluster.admin_kubeconfig)
     return ClusterAccess(admin.server, ca_data=admin.ca_data)
 

@@ -1,4 +1,4 @@
-"""What the API server promises of every object: locked versions, watches that miss nothing, quotas, admission."""
+"""What the API server promises for every object: optimistic locking, watches without gaps, quotas, admission."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from nodelib.kube.client import ApiError
-from tests.cluster.https import Server, https, webhook
-from tests.cluster.world import Object, World, pod
+from tests.builders.pods import manifest
+from tests.cluster.https_servers import Server, https, webhook
+from tests.cluster.world import Object, World
 
 pytestmark = [pytest.mark.cluster, pytest.mark.skipif(os.geteuid() != 0, reason="a cluster needs root")]
 
@@ -60,13 +61,13 @@ async def test_a_quota_refuses_what_is_beyond_it(world: World) -> None:
         {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "small"}, "spec": {"hard": hard}},
     )
     await world.until("small", lambda one: one.get("status", {}).get("used"), "counted", kind="resourcequotas")
-    greedy = _asking(pod("greedy"), "200m")
+    greedy = _asking(manifest("greedy"), "200m")
     with pytest.raises(ApiError, match=r"exceeded quota: small, requested: requests\.cpu=200m") as refused:
         await world.create(greedy)
     assert refused.value.code == 403
-    await world.run(_asking(pod("modest"), "50m"))
+    await world.run(_asking(manifest("modest"), "50m"))
     with pytest.raises(ApiError, match="exceeded quota: small, requested: pods=1"):
-        await world.create(_asking(pod("second"), "10m"))
+        await world.create(_asking(manifest("second"), "10m"))
     await world.delete("modest")
     await world.gone("modest")
     await world.until(

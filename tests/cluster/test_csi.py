@@ -9,8 +9,9 @@ import uuid
 
 import pytest
 
-from tests.cluster.plugins import Plugin, csi_driver, start_csi
-from tests.cluster.world import Object, World, holds, pod, sleeper
+from tests.builders.pods import manifest, sleeper
+from tests.cluster.plugin_processes import Plugin, csi_driver, start_csi
+from tests.cluster.world import Object, World, holds
 
 pytestmark = [pytest.mark.cluster, pytest.mark.skipif(os.geteuid() != 0, reason="a cluster needs root")]
 
@@ -44,7 +45,8 @@ def driver_object(name: str, **spec: object) -> Object:
 
 
 async def test_a_claimed_volume_through_restarts(world: World) -> None:
-    """Registered, staged, published, shared, kept over a SIGKILL of the agent, expanded, let go, and left as it was."""
+    """Registered, staged, published, shared, kept over a SIGKILL of the agent, expanded, unpublished,
+    unstaged, and nothing is left on the node."""
     node, tag = world.cluster.nodes[0].name, uuid.uuid4().hex[:5]
     name, pv = f"hp-{tag}.test", f"pv-{tag}"
     await world.api.post(f"{_STORAGE}/csidrivers", driver_object(name, fsGroupPolicy="File"))
@@ -63,16 +65,16 @@ async def test_a_claimed_volume_through_restarts(world: World) -> None:
     try:
         async with csi_driver(world, node, name, "--topology", "test.example/rack=r7") as driver:
             await registered(world, node, name)
-            await world.run(pod("first", box, **mounted))
-            await world.run(pod("second", box, **mounted))
+            await world.run(manifest("first", box, **mounted))
+            await world.run(manifest("second", box, **mounted))
             await world.shell("first", "echo hello >/data/sub/greeting; stat -c %g /data/sub")
             assert await world.shell("second", "cat /sub/greeting /data/csi.storage.k8s.io_pod.name") == "hello\nsecond"
             assert (await world.shell("first", "stat -c %g /data/sub")).strip() == "4321"
             assert [len(driver.calls(one)) for one in ("NodeStageVolume", "NodePublishVolume")] == [1, 2]
             assert driver.calls("NodePublishVolume")[0]["staging_target_path"]
             await grown(world, driver, pv)
-            (told,) = [one for one in await volumes_told(world, node, "first") if one["name"] == "disk"]
-            assert told["pvcRef"]["name"] == "data" and (told["usedBytes"], told["inodesUsed"]) == (4096, 3)
+            (stats,) = [one for one in await volume_stats(world, node, "first") if one["name"] == "disk"]
+            assert stats["pvcRef"]["name"] == "data" and (stats["usedBytes"], stats["inodesUsed"]) == (4096, 3)
             metrics = (await world.kubectl("get", "--raw", f"/api/v1/nodes/{node}/proxy/metrics")).text
             labels = f'namespace="{world.namespace}",persistentvolumeclaim="data"'
             assert f"kubelet_volume_stats_used_bytes{{{labels}}} 4096.0" in metrics
@@ -110,7 +112,7 @@ async def test_inline_volumes_and_failures_that_say_why(world: World) -> None:
     mounted: Object = {"volumes": [{"name": "scratch", "csi": source}], "nodeName": node}
     box = sleeper(volumeMounts=[{"name": "scratch", "mountPath": "/scratch"}])
     try:
-        await world.create(pod("waits", box, **mounted))
+        await world.create(manifest("waits", box, **mounted))
         await world.event("waits", "FailedMount", f"driver name {name} not found in the list of registered CSI drivers")
         driver = await start_csi(world, node, name)
         driver.fail(NodePublishVolume="INTERNAL")
@@ -144,7 +146,7 @@ async def test_a_volume_that_a_controller_attaches(world: World) -> None:
     try:
         async with csi_driver(world, node, name) as driver:
             await registered(world, node, name)
-            await world.create(pod("attached", box, **mounted))
+            await world.create(manifest("attached", box, **mounted))
             attachment = await attach(world, pv)
             await world.ready("attached")
             assert driver.calls("NodeStageVolume")[0]["publish_context"] == {"device": "/dev/made"}
@@ -174,8 +176,8 @@ async def grown(world: World, driver: Plugin, pv: str) -> None:
     assert driver.calls("NodeExpandVolume")[-1]["capacity_range"]["required_bytes"] == 2 << 30
 
 
-async def volumes_told(world: World, node: str, name: str) -> list[Object]:
-    """What /stats/summary says of a pod's volumes."""
+async def volume_stats(world: World, node: str, name: str) -> list[Object]:
+    """The volumes of a pod in /stats/summary."""
     summary = await world.api.get(f"/api/v1/nodes/{node}/proxy/stats/summary")
     named = {"name": name, "namespace": world.namespace}
     (found,) = [one for one in summary["pods"] if named.items() <= one["podRef"].items()]
@@ -194,7 +196,7 @@ async def test_a_raw_block_device(world: World) -> None:
     box = sleeper(volumeDevices=[{"name": "disk", "devicePath": "/dev/xvda"}])
     try:
         async with csi_driver(world, node, name) as driver:
-            await world.run(pod("raw", box, **mounted))
+            await world.run(manifest("raw", box, **mounted))
             await world.shell("raw", "echo from-the-pod | dd of=/dev/xvda conv=fsync 2>/dev/null")
             image = driver.folder / "volumes" / f"h-{pv}" / "disk.img"
             assert image.read_bytes().startswith(b"from-the-pod")

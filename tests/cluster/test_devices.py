@@ -1,4 +1,4 @@
-"""Upstream's sample device plugin on a real node, and the podresources API that tells of its devices."""
+"""Upstream's sample device plugin on a real node, and the podresources API that lists its devices."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import pytest
 
 from controlplane.binaries.work import ensure
 from controlplane.cluster.edge.roots import cache_root
-from tests.cluster.plugins import Plugin, pod_resources, start
-from tests.cluster.world import Object, World, containers_of, holds, pod, sleeper, status_of
+from tests.builders.pods import manifest, sleeper
+from tests.cluster.plugin_processes import Plugin, pod_resources, start
+from tests.cluster.world import Object, World, containers_of, holds, status_of
 
 pytestmark = [pytest.mark.cluster, pytest.mark.skipif(os.geteuid() != 0, reason="a cluster needs root")]
 
@@ -64,7 +65,7 @@ def node_of(world: World) -> str:
 
 
 def asks(name: str, world: World) -> Object:
-    return pod(name, sleeper(resources={"limits": {RESOURCE: "1"}}), nodeName=node_of(world))
+    return manifest(name, sleeper(resources={"limits": {RESOURCE: "1"}}), nodeName=node_of(world))
 
 
 async def offered(world: World, capacity: str, allocatable: str) -> bool:
@@ -73,12 +74,12 @@ async def offered(world: World, capacity: str, allocatable: str) -> bool:
 
 
 async def served(world: World, count: int) -> bool:
-    """The agent itself knows so many devices; what the Node shows may be older than the agent."""
+    """The agent itself knows this many devices; the Node may show an older number."""
     return len((await pod_resources(world, node_of(world), "GetAllocatableResources"))["devices"]) == count
 
 
 async def held(world: World, name: str) -> list[str]:
-    """Devices of a pod, as List and Get of the podresources API tell them alike."""
+    """Devices of a pod, on which List and Get of the podresources API agree."""
     listed = (await pod_resources(world, node_of(world), "List"))["pod_resources"]
     (found,) = [one for one in listed if (one["namespace"], one["name"]) == (world.namespace, name)]
     alone = await pod_resources(world, node_of(world), "Get", pod_name=name, pod_namespace=world.namespace)

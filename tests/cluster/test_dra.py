@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.plugins import REGISTRY, start
-from tests.cluster.world import Object, World, containers_of, pod, sleeper
+from tests.builders.pods import manifest, sleeper
+from tests.cluster.plugin_processes import REGISTRY, start
+from tests.cluster.world import Object, World, containers_of
 
 pytestmark = [pytest.mark.cluster, pytest.mark.skipif(os.geteuid() != 0, reason="a cluster needs root")]
 
@@ -31,7 +32,7 @@ async def test_a_claim_from_a_template(world: World) -> None:
     try:
         box = sleeper(resources={"claims": [{"name": "acc"}]})
         claims = [{"name": "acc", "resourceClaimTemplateName": "one"}]
-        made = await world.run(pod("user", box, resourceClaims=claims))
+        made = await world.run(manifest("user", box, resourceClaims=claims))
         claim = made["status"]["resourceClaimStatuses"][0]["resourceClaimName"]
         assert (await world.shell("user", "echo $CLAIM")).strip() == claim
         assert [one["name"] for one in driver.calls("NodePrepareResources")[0]["claims"]] == [claim]
@@ -45,7 +46,7 @@ async def test_a_claim_from_a_template(world: World) -> None:
         assert len(driver.calls("NodePrepareResources")) == 1
 
         await driver.stop()
-        await world.create(pod("waits", box, resourceClaims=claims))
+        await world.create(manifest("waits", box, resourceClaims=claims))
         await world.event("waits", "FailedPrepareDynamicResources", f"DRA driver {name} is not registered")
     finally:
         await driver.stop()

@@ -1,4 +1,4 @@
-"""The static CPU and memory managers on a real node: who runs where, also after the agent was killed."""
+"""The static CPU and memory managers on a real node: which container gets which CPU, also after a killed agent."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import pytest
 
 from agent.managers.edge.cpu_topology import read_topology
 from agent.managers.model.cpus import format_cpus, parse_cpus
-from tests.cluster.machine import cli
-from tests.cluster.plugins import pod_resources
-from tests.cluster.world import Object, World, configured, containers_of, holds, pod, sleeper
+from tests.builders.pods import manifest, sleeper
+from tests.cluster.command_line import cli
+from tests.cluster.plugin_processes import pod_resources
+from tests.cluster.world import Object, World, configured, containers_of, holds
 
 pytestmark = [
     pytest.mark.cluster,
@@ -21,7 +22,7 @@ pytestmark = [
 ]
 
 FILES = ("kubelet/cpu_manager_state", "kubelet/memory_manager_state")
-# Half a CPU is kept back, so CPU 0 is nobody's own, and the cluster's other pods fit beside it.
+# Half a CPU is reserved, so CPU 0 stays shared and the cluster's other pods fit on it.
 SETTINGS: Object = {
     "cpuManagerPolicy": "static",
     "systemReserved": {"cpu": "500m", "memory": "100Mi"},
@@ -54,13 +55,13 @@ async def test_whole_cpus_through_a_restart(world: World) -> None:
 
 
 async def _shared_and_alone(world: World, node: str, every: frozenset[int]) -> None:
-    await world.run(pod("loose", sleeper(resources={"requests": {"cpu": "10m"}}), nodeName=node))
+    await world.run(manifest("loose", sleeper(resources={"requests": {"cpu": "10m"}}), nodeName=node))
     assert await where(world, "loose") == every
     await world.run(whole("first", node, len(every) - 1))
     assert await where(world, "first") == every - {0}
     await holds(runs(world, "loose", frozenset({0})), "the other pod has left")
-    told = await pod_resources(world, node, "Get", pod_name="first", pod_namespace=world.namespace)
-    (box,) = told["pod_resources"]["containers"]
+    answer = await pod_resources(world, node, "Get", pod_name="first", pod_namespace=world.namespace)
+    (box,) = answer["pod_resources"]["containers"]
     assert box["cpu_ids"] == sorted(every - {0})
     assert [(one["memory_type"], one["size"]) for one in box["memory"]] == [("memory", 32 << 20)]
     assert (await pod_resources(world, node, "GetAllocatableResources"))["cpu_ids"] == sorted(every - {0})
@@ -70,8 +71,8 @@ async def _still_alone(world: World, node: str, every: frozenset[int]) -> None:
     second = await world.ended(whole("second", node, 1))
     assert second["status"]["reason"] == "UnexpectedAdmissionError"
     assert "not enough cpus available to satisfy request: requested=1, available=0" in second["status"]["message"]
-    told = cli("why", f"{world.namespace}/second", "--name", world.cluster.name, "-o", "json").stdout
-    assert "1 exclusive CPUs asked for, 0 free" in told
+    explained = cli("why", f"{world.namespace}/second", "--name", world.cluster.name, "-o", "json").stdout
+    assert "1 exclusive CPUs asked for, 0 free" in explained
     assert await where(world, "first") == every - {0}
     assert await where(world, "loose") == {0}
 
@@ -83,7 +84,7 @@ def remove(files: Iterable[Path]) -> None:
 
 def whole(name: str, node: str, cpus: int) -> Object:
     amounts = {"cpu": str(cpus), "memory": "32Mi"}
-    return pod(name, sleeper(resources={"requests": amounts, "limits": amounts}), nodeName=node)
+    return manifest(name, sleeper(resources={"requests": amounts, "limits": amounts}), nodeName=node)
 
 
 def runs(world: World, name: str, cpus: frozenset[int]) -> Callable[[], Awaitable[bool]]:

@@ -1,4 +1,4 @@
-"""A runtime that fails, forgets and hangs: the end state is right each time, and no pod waits for another's trouble.
+"""A runtime that fails, loses answers and hangs: the final state is right each time, and no pod delays another.
 
 The agent's calls to the node's containerd, which is the real one, go through tests/cri_proxy.py.
 """
@@ -13,8 +13,9 @@ import random
 import pytest
 
 from agent.common.model.pods import RunState
+from tests.builders.pods import manifest, sleeper
 from tests.cluster.faulty_runtime import behind_proxy
-from tests.cluster.world import World, holds, pod, sleeper
+from tests.cluster.world import World, holds
 from tests.cri_proxy import CriProxy
 
 _SEEDS = int(os.environ.get("NODEWRIGHT_SOAK", "0"))
@@ -26,15 +27,15 @@ _HUNG = 7
 _RATE = 0.2
 
 
-async def course(world: World, seed: int) -> None:
-    """Pods come and go while a fifth of all calls and events go wrong; then nothing does any more."""
+async def assert_right_after_faults(world: World, seed: int) -> None:
+    """Pods are created and deleted while a fifth of all calls and events fail; then the faults stop."""
     dice, before = random.Random(seed), await world.left(NODE)
     names = [f"pod-{number}" for number in range(_PODS)]
     kept = set(dice.sample(names, _PODS // 2))
     async with behind_proxy(world, NODE, seed) as proxy:
         proxy.rate = _RATE
         for name in names:
-            await world.create(pod(name, nodeName=NODE))
+            await world.create(manifest(name, nodeName=NODE))
             await asyncio.sleep(dice.uniform(0, 0.3))
         for name in names:
             if name not in kept:
@@ -48,7 +49,7 @@ async def course(world: World, seed: int) -> None:
             await world.gone(name)
         for name in sorted(kept):
             await world.ready(name)
-        world.figures.append((f"faulty runtime, seed {seed}: faults", str(proxy.faults.total())))
+        world.stats.append((f"faulty runtime, seed {seed}: faults", str(proxy.faults.total())))
         assert proxy.faults.total() > 5, proxy.faults
     uids = {one["metadata"]["uid"] for one in await world.pods()}
     running = [one.uid for one in await world.attempts(NODE) if one.uid in uids and one.state is RunState.RUNNING]
@@ -63,17 +64,17 @@ async def course(world: World, seed: int) -> None:
 
 
 async def test_the_end_is_right_whatever_the_runtime_did(world: World) -> None:
-    await course(world, 1)
+    await assert_right_after_faults(world, 1)
 
 
 @pytest.mark.soak
 @pytest.mark.skipif(not _SEEDS, reason="runs by hand: NODEWRIGHT_SOAK says how many seeds")
 async def test_the_end_is_right_for_many_seeds(world: World) -> None:
     for seed in range(2, 2 + _SEEDS):
-        await course(world, seed)
+        await assert_right_after_faults(world, seed)
 
 
-# The pods whose start hung are those whose stop hangs next.
+# The pods whose start hung are reused for the stop that hangs.
 _METHODS = ("RunPodSandbox", "PullImage", "ExecSync", "StartContainer", "StopContainer")
 
 
@@ -87,7 +88,7 @@ async def test_a_call_that_hangs_delays_no_other_pod(world: World) -> None:
 
 
 async def hung_in(world: World, proxy: CriProxy, method: str) -> float:
-    """The seconds that a pod needs to become Ready and then to go meanwhile, the longer of both."""
+    """How many seconds another pod takes meanwhile to become Ready, or to be deleted; the longer of both."""
     kind = "box" if method in ("StartContainer", "StopContainer") else method.lower()
     hung = [f"{kind}-{number}" for number in range(_HUNG)]
     if method == "StopContainer":
@@ -109,7 +110,7 @@ async def hung_in(world: World, proxy: CriProxy, method: str) -> float:
 
 
 async def _towards(world: World, method: str, name: str) -> None:
-    """Have the pod need such a call."""
+    """Make the pod need this call."""
     box = sleeper()
     if method == "StopContainer":
         await world.delete(name)
@@ -118,4 +119,4 @@ async def _towards(world: World, method: str, name: str) -> None:
         box["readinessProbe"] = {"exec": {"command": ["true"]}, "periodSeconds": 1, "timeoutSeconds": 600}
     elif method == "PullImage":
         box["image"] = f"registry.k8s.io/{name}:1"
-    await world.create(pod(name, box, nodeName=NODE))
+    await world.create(manifest(name, box, nodeName=NODE))

@@ -1,4 +1,4 @@
-"""The registry and the seed with a real containerd of its own (root, overlayfs; its binaries are built if missing)."""
+"""The registry and the seed with a separate real containerd (needs root and overlayfs; it is built if missing)."""
 
 from __future__ import annotations
 

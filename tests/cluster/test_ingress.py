@@ -13,8 +13,10 @@ import pytest
 from controlplane.cluster.model import Cluster
 from controlplane.cluster.plan.ingress import CLASS, NODE_PORT
 from nodelib.command import run
-from tests.cluster.machine import cli
-from tests.cluster.world import World, holds, is_ready, pod, service, web
+from tests.builders.pods import manifest, web
+from tests.builders.services import WEB_PORT, service
+from tests.cluster.command_line import cli
+from tests.cluster.world import World, holds, is_ready
 
 _ASKED = bool(os.environ.get("NODEWRIGHT_TEST_INGRESS"))
 
@@ -45,8 +47,8 @@ async def asked(cluster: Cluster, host: str, where: str, node: int = 0) -> str:
 
 async def test_an_ingress_routes_by_host_and_path(world: World, with_traefik: Cluster) -> None:
     for name in ("one", "two"):
-        await world.create(pod(name, web()))
-        await world.create(service(name, {"app": name}))
+        await world.create(manifest(name, web()))
+        await world.create(service(name, selector={"app": name}, ports=[WEB_PORT]))
     rules = [
         {"host": "shop.example", "http": {"paths": [path("/hostname", "one"), path("/clientip", "two")]}},
         {"host": "blog.example", "http": {"paths": [path("/", "two")]}},

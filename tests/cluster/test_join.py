@@ -1,6 +1,6 @@
-"""`nodewright join` into a cluster as kind has it: kubeadm, upstream's kubelet, a CNI and a kube-proxy DaemonSet.
+"""`nodewright join` into a cluster like those of kind: kubeadm, upstream's kubelet, a CNI and a kube-proxy DaemonSet.
 
-A minute and more: run by hand (`pytest tests/cluster/test_join.py -m soak`).
+Takes more than a minute: run by hand (`pytest tests/cluster/test_join.py -m soak`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from controlplane.host.work.install import install
 from controlplane.machine.edge import cgroups
 from controlplane.machine.edge.namespaces import entered
 from nodelib.version import KUBERNETES_VERSION
-from tests.cluster.machine import PROJECT, STATE, cli, differences, traces, until
+from tests.cluster.command_line import PROJECT, STATE, cli, differences, traces, until
 
 pytestmark = [
     pytest.mark.cluster,
@@ -54,7 +54,7 @@ def kubectl(*arguments: str) -> str:
 
 
 def in_node2(cluster: Cluster, *argv: str) -> subprocess.CompletedProcess[str]:
-    """In the node's namespaces, and in the cgroup in which `down` looks for what to end."""
+    """Run in the node's namespaces, and in the cgroup whose processes `down` kills."""
     folders = cgroups.ensure(cgroups.hierarchies(), f"{cluster.cgroup}/node2/system")
     enter = "".join(f"echo $$ > {folder}/cgroup.procs; " for folder in folders)
     argv = ("sh", "-c", f'{enter}exec "$@"', "join", *argv)
@@ -65,7 +65,7 @@ def in_node2(cluster: Cluster, *argv: str) -> subprocess.CompletedProcess[str]:
 
 
 def own_cgroup(cluster: Cluster) -> tuple[str, ...]:
-    """As `up --joined` has it: pods in the cgroup in which `down` looks for what to end."""
+    """Like `up --joined`: pods in the cgroup whose processes `down` kills."""
     return (f"--kubelet-arg=--cgroup-root={cluster.cgroup}/node2",)
 
 
@@ -106,7 +106,7 @@ def conditions(row: dict[str, Any]) -> list[dict[str, str]]:
     return found
 
 
-def test_a_hundred_pods_move_between_the_kubelets_and_back(cluster: Cluster, figures: list[tuple[str, str]]) -> None:
+def test_a_hundred_pods_move_between_the_kubelets_and_back(cluster: Cluster, stats: list[tuple[str, str]]) -> None:
     """By drain, as an administrator moves them: off upstream's kubelet onto ours, and off ours again."""
     kubectl("create", "deployment", "movers", f"--image={PAUSE}", f"--replicas={MOVED}")
     until(lambda: sum(_movers().values()) == MOVED, f"{MOVED} pods are Ready", 600)
@@ -116,7 +116,8 @@ def test_a_hundred_pods_move_between_the_kubelets_and_back(cluster: Cluster, fig
             drain = ("--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout=600s")
             cli("kubectl", "--name", NAME, "--", "drain", emptied, *drain, timeout=660)
             until(partial(_all_on, filled), f"all are Ready on {filled}", 600)
-            figures.append((f"{MOVED} pods from {emptied} to {filled}", f"{time.monotonic() - began:.1f} s"))
+            assert _movers() == {filled: MOVED}
+            stats.append((f"{MOVED} pods from {emptied} to {filled}", f"{time.monotonic() - began:.1f} s"))
             kubectl("uncordon", emptied)
     finally:
         kubectl("uncordon", "node1", "node2")
@@ -187,7 +188,7 @@ def test_a_wrong_secret_or_pin_is_named(cluster: Cluster) -> None:
 
 
 def test_rights_that_are_missing_are_named_and_printed(cluster: Cluster, tmp_path: Path) -> None:
-    """By token, with our proxy beside the cluster's rules: its right to read EndpointSlices is an admin's to give."""
+    """By token, with our proxy beside the cluster's rules: only an administrator can let it read EndpointSlices."""
     printed = subprocess.run([sys.executable, "-m", "cli", "join", "--print-rights"], capture_output=True, text=True)
     (tmp_path / "rights.json").write_text("".join(printed.stdout.partition("{")[1:]))
     bindings = [one for one in json.loads((tmp_path / "rights.json").read_text())["items"] if "roleRef" in one]
@@ -211,7 +212,7 @@ def test_leave_clears_the_node(cluster: Cluster) -> None:
 
 
 def test_an_admin_s_kubeconfig_joins_without_a_token(cluster: Cluster) -> None:
-    """It makes token and rights itself, and nobody approves anything by hand."""
+    """It creates the token and the permissions itself, and nobody approves anything by hand."""
     line = (*JOIN, f"--kubeconfig={cluster.admin_kubeconfig}", "--node-name=node2", *own_cgroup(cluster))
     done = in_node2(cluster, *line)
     assert done.returncode == 0, done.stderr

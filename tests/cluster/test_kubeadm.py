@@ -13,7 +13,7 @@ from controlplane.cluster.model import Cluster
 from controlplane.cluster.plan.components import Tools
 from controlplane.kubeadm.plan import commands
 from controlplane.machine.edge.namespaces import entered
-from tests.cluster.machine import PROJECT, STATE, cli, differences, traces, until
+from tests.cluster.command_line import PROJECT, STATE, cli, differences, traces, until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.skipif(os.geteuid() != 0, reason="a cluster needs root")]
 

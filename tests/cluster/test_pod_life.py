@@ -19,20 +19,8 @@ import aiohttp
 import pytest
 
 from nodelib.kube.times import parse_rfc3339
-from tests.cluster.world import (
-    AGNHOST,
-    Object,
-    World,
-    condition,
-    container,
-    holds,
-    is_ready,
-    pod,
-    sleeper,
-    state_of,
-    status_of,
-    web,
-)
+from tests.builders.pods import AGNHOST, container, manifest, sleeper, web
+from tests.cluster.world import Object, World, condition, holds, is_ready, state_of, status_of
 
 pytestmark = [pytest.mark.cluster, pytest.mark.skipif(os.geteuid() != 0, reason="a cluster needs root")]
 
@@ -44,7 +32,7 @@ _COUNTER = "i=0; while :; do i=$((i+1)); echo line $i; sleep 0.1; done"
 
 async def test_logs_of_a_container_that_has_ended(world: World) -> None:
     """tail, limit-bytes, since, timestamps: each cuts the same stream."""
-    await world.ended(pod("words", container(script="seq 1 100; sleep 1; echo error >&2"), restartPolicy="Never"))
+    await world.ended(manifest("words", container(script="seq 1 100; sleep 1; echo error >&2"), restartPolicy="Never"))
 
     async def logs(*options: str) -> str:
         return (await world.kubectl("logs", "words", *options)).text
@@ -61,7 +49,7 @@ async def test_logs_of_a_container_that_has_ended(world: World) -> None:
 
 
 async def test_logs_follow_until_the_container_ends(world: World) -> None:
-    await world.run(pod("ticks", container(script=f"trap 'echo bye; exit 0' TERM; {_COUNTER}")))
+    await world.run(manifest("ticks", container(script=f"trap 'echo bye; exit 0' TERM; {_COUNTER}")))
     async with world.kubectl_running("logs", "-f", "--tail=1", "ticks") as kubectl:
         assert kubectl.stdout is not None
         lines = [await asyncio.wait_for(kubectl.stdout.readline(), 30) for _ in range(5)]
@@ -76,7 +64,7 @@ async def test_logs_follow_until_the_container_ends(world: World) -> None:
 async def test_logs_of_the_attempt_before(world: World) -> None:
     script = "test -e /data/second && { echo second; sleep 3600 & wait; }; touch /data/second; echo first; exit 3"
     box = container(script=script, volumeMounts=[{"name": "data", "mountPath": "/data"}])
-    await world.create(pod("twice", box, volumes=[{"name": "data", "emptyDir": {}}]))
+    await world.create(manifest("twice", box, volumes=[{"name": "data", "emptyDir": {}}]))
     seen = await world.until(
         "twice",
         lambda one: state_of(one)[0] == "running" and is_ready(one) and status_of(one)["restartCount"] == 1,
@@ -94,8 +82,8 @@ async def test_logs_of_the_attempt_before(world: World) -> None:
 
 
 async def test_exec(world: World) -> None:
-    """Streams apart, stdin to its end, the exit status of the command, a terminal if one is asked for."""
-    await world.run(pod("box"))
+    """Separate streams, stdin to its end, the exit status of the command, a terminal if one is requested."""
+    await world.run(manifest("box"))
     done = await world.kubectl("exec", "box", "--", "sh", "-c", "echo out; echo err >&2; exit 7", check=False)
     assert (done.stdout, done.returncode) == (b"out\n", 7)
     assert done.stderr.startswith(b"err\n")
@@ -109,7 +97,7 @@ async def test_exec(world: World) -> None:
 
 
 def _in_terminal(kubectl: list[str], name: str) -> list[str]:
-    """What a shell in the pod says when its user sits at a terminal of 40 lines and 90 columns."""
+    """What a shell in the pod prints when its user has a terminal of 40 lines and 90 columns."""
     argv = [*kubectl, "exec", "-it", name, "--", "sh"]
     pid, terminal = pty.fork()
     if pid == 0:
@@ -137,7 +125,7 @@ def _in_terminal(kubectl: list[str], name: str) -> list[str]:
 
 async def test_copy_in_and_out(world: World, tmp_path: Path) -> None:
     """kubectl cp is a tar stream through exec, both ways."""
-    await world.run(pod("box"))
+    await world.run(manifest("box"))
     (tmp_path / "in").write_bytes(os.urandom(3_000_000))
     await world.kubectl("cp", str(tmp_path / "in"), "box:/tmp/there")
     await world.kubectl("cp", "box:/tmp/there", str(tmp_path / "out"))
@@ -149,7 +137,7 @@ async def test_copy_in_and_out(world: World, tmp_path: Path) -> None:
 
 async def test_attach_to_the_first_process(world: World) -> None:
     box = container(script="while read line; do echo got $line; done", stdin=True)
-    await world.run(pod("reader", box))
+    await world.run(manifest("reader", box))
     async with world.kubectl_running("attach", "-i", "reader") as kubectl:
         assert kubectl.stdin is not None
         assert kubectl.stdout is not None
@@ -160,7 +148,7 @@ async def test_attach_to_the_first_process(world: World) -> None:
 
 
 async def test_port_forward(world: World) -> None:
-    await world.run(pod("web", web()))
+    await world.run(manifest("web", web()))
     async with world.kubectl_running("port-forward", "pod/web", ":8080") as kubectl:
         assert kubectl.stdout is not None
         line = (await asyncio.wait_for(kubectl.stdout.readline(), 30)).decode()
@@ -180,7 +168,7 @@ def _fetch(url: str) -> str:
 
 
 async def test_events_tell_the_story(world: World) -> None:
-    await world.run(pod("box"))
+    await world.run(manifest("box"))
     await world.delete("box")
     for reason, text in (
         ("Pulled", "already present on machine"),
@@ -210,7 +198,7 @@ async def raw(world: World, path: str) -> str:
 async def test_statistics_of_a_real_pod(world: World) -> None:
     """stats/summary and metrics/resource name the pod, with memory and CPU that are plausible."""
     busy = container(script="while :; do :; done", resources={"limits": {"cpu": "100m", "memory": "64Mi"}})
-    uid = (await world.run(pod("busy", busy, nodeName="node1")))["metadata"]["uid"]
+    uid = (await world.run(manifest("busy", busy, nodeName="node1")))["metadata"]["uid"]
 
     async def counted() -> bool:
         summary = json.loads(await raw(world, "stats/summary"))
@@ -232,7 +220,7 @@ async def test_statistics_of_a_real_pod(world: World) -> None:
 
 
 async def test_the_other_endpoints_of_the_node(world: World) -> None:
-    await world.run(pod("here", nodeName="node1"))
+    await world.run(manifest("here", nodeName="node1"))
     assert await raw(world, "healthz") == "ok"
     listed = json.loads(await raw(world, "pods"))["items"]
     assert ("here", world.namespace) in {(one["metadata"]["name"], one["metadata"]["namespace"]) for one in listed}
@@ -244,7 +232,7 @@ async def test_the_other_endpoints_of_the_node(world: World) -> None:
 
 
 async def test_nobody_unknown_may_ask_the_node(world: World) -> None:
-    """401 without credentials and with false ones, 403 for somebody known who may not."""
+    """401 without credentials and with wrong ones, 403 for a known user without the permission."""
     token = (await world.kubectl("create", "token", "default")).text.strip()
     url = f"https://{world.address('node1')}:10250"
     async with aiohttp.ClientSession() as session:
@@ -273,7 +261,7 @@ async def test_dns_policies(world: World, policy: str) -> None:
         spec["dnsConfig"] = own
     if policy == "ClusterFirstWithHostNet":
         spec["hostNetwork"] = True
-    await world.run(pod("box", **spec))
+    await world.run(manifest("box", **spec))
     text = await world.shell("box", "cat /etc/resolv.conf")
     searches = f"search {world.namespace}.svc.cluster.local svc.cluster.local cluster.local"
     if policy == "None":
@@ -290,7 +278,7 @@ async def test_dns_policies(world: World, policy: str) -> None:
 
 async def test_hosts_and_host_name(world: World) -> None:
     aliases = [{"ip": "10.1.2.3", "hostnames": ["one.test", "two.test"]}]
-    made = await world.run(pod("box", hostname="inside", subdomain="part", hostAliases=aliases))
+    made = await world.run(manifest("box", hostname="inside", subdomain="part", hostAliases=aliases))
     assert await world.shell("box", "hostname") == "inside\n"
     hosts = await world.shell("box", "cat /etc/hosts")
     assert "10.1.2.3\tone.test\ttwo.test" in hosts
@@ -320,7 +308,7 @@ async def test_volumes_of_each_kind(world: World) -> None:
     }
     mounts = [{"name": name, "mountPath": f"/v/{name}"} for name in volumes]
     box = sleeper(volumeMounts=mounts)
-    await world.run(pod("box", box, volumes=[{"name": name, **what} for name, what in volumes.items()]))
+    await world.run(manifest("box", box, volumes=[{"name": name, **what} for name, what in volumes.items()]))
     assert await world.shell("box", "echo 1 > /v/disk/a && cat /v/disk/a") == "1\n"
     assert "tmpfs" in await world.shell("box", "grep ' /v/memory ' /proc/mounts")
     assert await world.shell("box", "df -m /v/memory | tail -1 | awk '{print $2}'") == "8\n"
@@ -344,15 +332,15 @@ def _claims(token: str) -> dict[str, Any]:
 
 
 async def test_a_changed_config_map_is_seen_inside(world: World) -> None:
-    """Live: the whole set changes at once, and nothing has to be restarted."""
+    """While the pod runs: all files change at once, and nothing has to be restarted."""
     await world.config_map("settings", a="1", b="1")
     box = sleeper(volumeMounts=[{"name": "settings", "mountPath": "/settings"}])
-    await world.run(pod("box", box, volumes=[{"name": "settings", "configMap": {"name": "settings"}}]))
+    await world.run(manifest("box", box, volumes=[{"name": "settings", "configMap": {"name": "settings"}}]))
     began = time.monotonic()
     await world.api.patch(world.path("configmaps", "settings"), {"data": {"a": "2", "b": "2", "c": "2"}})
     wait = "while ! grep -q 2 /settings/a; do sleep 0.05; done; cat /settings/*"
     assert await asyncio.wait_for(world.shell("box", wait), 30) == "222"
-    world.figures.append(("ConfigMap changed -> seen in the pod (exec included)", f"{time.monotonic() - began:.2f} s"))
+    world.stats.append(("ConfigMap changed -> seen in the pod (exec included)", f"{time.monotonic() - began:.2f} s"))
 
 
 async def test_environment_from_every_source(world: World) -> None:
@@ -364,7 +352,7 @@ async def test_environment_from_every_source(world: World) -> None:
         {"name": "MIX", "value": "$(NODE)/$(COLOUR)/$$(NODE)/$(NOTHING)"},
     ]
     box = sleeper(env=env, envFrom=[{"configMapRef": {"name": "settings"}}], resources={"limits": {"cpu": "250m"}})
-    made = await world.run(pod("box", box))
+    made = await world.run(manifest("box", box))
     node, ip = made["spec"]["nodeName"], made["status"]["podIP"]
     text = await world.shell("box", 'echo "$NODE $IP $CPU $COLOUR $MIX"; env | grep -c KUBERNETES_SERVICE_HOST')
     assert text == f"{node} {ip} 250 green {node}/green/$(NODE)/$(NOTHING)\n1\n"
@@ -379,7 +367,7 @@ async def test_termination_messages(world: World) -> None:
         ),
         container("none", script="echo not this; exit 0", terminationMessagePolicy="FallbackToLogsOnError"),
     ]
-    seen = await world.ended(pod("box", *boxes, restartPolicy="Never"))
+    seen = await world.ended(manifest("box", *boxes, restartPolicy="Never"))
     assert state_of(seen, "file")[1]["message"] == "from the file"
     assert state_of(seen, "log")[1]["message"] == "first\nlast words\n"
     assert "message" not in state_of(seen, "none")[1]
@@ -396,7 +384,7 @@ async def test_init_containers_run_in_order(world: World) -> None:
         sleeper("side", volumeMounts=data, restartPolicy="Always"),
     ]
     main = container(script="echo main >> /data/log; sleep 3600 & wait", volumeMounts=data)
-    seen = await world.run(pod("box", main, initContainers=inits, volumes=[{"name": "data", "emptyDir": {}}]))
+    seen = await world.run(manifest("box", main, initContainers=inits, volumes=[{"name": "data", "emptyDir": {}}]))
     assert await world.shell("box", "cat /data/log") == "one\ntwo\ntwo\nmain\n"
     assert status_of(seen, "two", "initContainerStatuses")["restartCount"] == 1
     assert state_of(seen, "one", "initContainerStatuses")[1]["reason"] == "Completed"
@@ -413,7 +401,7 @@ async def test_probes_decide_what_is_ready_and_what_restarts(world: World) -> No
         sleeper(readinessProbe=exec_probe, livenessProbe=alive, startupProbe=started),
         web("tcp", 8080, ready=False) | {"readinessProbe": {"tcpSocket": {"port": 8080}, "periodSeconds": 1}},
     ]
-    await world.create(pod("box", *boxes))
+    await world.create(manifest("box", *boxes))
     seen = await world.until("box", lambda one: status_of(one, "tcp").get("ready"), "the TCP probe passes")
     assert status_of(seen)["started"] is False
     await world.shell("box", "touch /tmp/ready /tmp/started")
@@ -442,7 +430,7 @@ async def test_hooks(world: World) -> None:
         "watcher", script="trap 'sleep 4; cat /data/log; exit 0' TERM; sleep 3600 & wait", volumeMounts=data
     )
     await world.run(
-        pod("box", main, watcher, terminationGracePeriodSeconds=30, volumes=[{"name": "data", "emptyDir": {}}])
+        manifest("box", main, watcher, terminationGracePeriodSeconds=30, volumes=[{"name": "data", "emptyDir": {}}])
     )
     assert await world.shell("box", "cat /data/post") == "post\n"
     async with world.kubectl_running("logs", "-f", "box", "-c", "watcher") as kubectl:
@@ -451,17 +439,18 @@ async def test_hooks(world: World) -> None:
         assert await asyncio.wait_for(kubectl.stdout.read(), 60) == b"pre\nterm\n"
 
 
-async def test_a_failed_post_start_hook_is_told(world: World) -> None:
-    """The cause stands in the container's status; not in the event, which more people may read (as upstream has it)."""
+async def test_a_failed_post_start_hook_is_reported(world: World) -> None:
+    """The cause is in the container's status, and not in the event, which more people may read (as upstream does)."""
     hooks = {"postStart": {"exec": {"command": ["sh", "-c", "echo no luck >&2; exit 5"]}}}
-    await world.create(pod("box", sleeper(lifecycle=hooks)))
+    await world.create(manifest("box", sleeper(lifecycle=hooks)))
 
-    def told(one: Object) -> bool:
+    def reports_the_hook(one: Object) -> bool:
         kind, details = state_of(one)
         return kind == "waiting" and details["reason"] == "PostStartHookError" and "no luck" in details["message"]
 
-    await world.until("box", told, "waits with PostStartHookError and the hook's own words")
-    await world.event("box", "FailedPostStartHook", "PostStartHook failed")
+    await world.until("box", reports_the_hook, "waits with PostStartHookError and the hook's own words")
+    event = await world.event("box", "FailedPostStartHook", "PostStartHook failed")
+    assert "no luck" not in event["message"]
     await world.until("box", lambda one: status_of(one).get("restartCount", 0) >= 1, "tried again")
 
 
@@ -469,14 +458,14 @@ async def test_graceful_deletion(world: World) -> None:
     """Not Ready at once, SIGTERM, the grace period, SIGKILL, and only then gone; sidecars end last."""
     stubborn = container(image=AGNHOST, command=["sh", "-c", "trap '' TERM; while :; do sleep 1; done"])
     side = container("side", script="sleep 3600 & wait", restartPolicy="Always")
-    await world.run(pod("stubborn", stubborn, initContainers=[side], terminationGracePeriodSeconds=4))
-    await world.run(pod("obedient", terminationGracePeriodSeconds=60))
+    await world.run(manifest("stubborn", stubborn, initContainers=[side], terminationGracePeriodSeconds=4))
+    await world.run(manifest("obedient", terminationGracePeriodSeconds=60))
     began = time.monotonic()
     await world.delete("stubborn")
     await world.delete("obedient")
     await world.gone("obedient")
     took = time.monotonic() - began
-    world.figures.append(("delete -> gone, a container that ends at SIGTERM", f"{took:.2f} s"))
+    world.stats.append(("delete -> gone, a container that ends at SIGTERM", f"{took:.2f} s"))
     assert took < 40
     ends: dict[str, str] = {}
     async for seen in world.follow("stubborn"):
@@ -487,6 +476,6 @@ async def test_graceful_deletion(world: World) -> None:
         if seen.get("deleted"):
             break
     took = time.monotonic() - began
-    world.figures.append(("delete -> gone, one that ignores SIGTERM, grace 4 s", f"{took:.2f} s"))
+    world.stats.append(("delete -> gone, one that ignores SIGTERM, grace 4 s", f"{took:.2f} s"))
     assert took >= 4
     assert ends["main"] <= ends["side"]

@@ -1,4 +1,4 @@
-"""The pod network under real runtimes: annotations that CRI hands over, and a runtime without a kubelet."""
+"""The pod network under real runtimes: annotations that CRI passes on, and a runtime without a kubelet."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ import uuid
 
 import pytest
 
-from tests.cluster.world import BUSYBOX, World, holds, pod
+from tests.builders.pods import BUSYBOX, manifest
+from tests.cluster.world import World, holds
 
 pytestmark = [pytest.mark.cluster, pytest.mark.skipif(os.geteuid() != 0, reason="a cluster needs root")]
 
 
 async def test_bandwidth_annotations_become_token_buckets(world: World) -> None:
-    limited = pod("limited", nodeName="node1")
+    limited = manifest("limited", nodeName="node1")
     limited["metadata"]["annotations"] = {
         "kubernetes.io/ingress-bandwidth": "80M",
         "kubernetes.io/egress-bandwidth": "40M",
@@ -33,7 +34,7 @@ async def test_bandwidth_annotations_become_token_buckets(world: World) -> None:
 
 
 async def test_a_container_without_a_kubelet_gets_the_same_network(world: World) -> None:
-    """`ctr run --cni`: containerd's own client executes our plugin, no kubelet knows of it."""
+    """`ctr run --cni`: containerd's own client executes our plugin; no kubelet is involved."""
     ctr = (world.cluster.tools["ctr"], "-a", "/run/containerd/containerd.sock", "-n", "k8s.io")
     name = f"alone-{uuid.uuid4().hex[:6]}"
     script = "ip -4 -o addr show eth0; wget -q -T 5 -O- http://$0:10256/healthz >/dev/null && echo reached"

@@ -1,4 +1,4 @@
-"""How far a pull is, by a real containerd that pulls from a registry which sends half of a layer and then waits."""
+"""The progress of a pull, with a real containerd and a registry that sends half of a layer and then waits."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Rule for rule: upstream's kube-proxy and ours, each in a network namespace of its own, on the same API objects.
+"""Rule for rule: upstream's kube-proxy and ours, each in its own network namespace, with the same API objects.
 
 The sorted rules and chains of both must be equal, in both families, after the first sync and after changes.
-Differences that are meant are listed in `MEANT`, each with its reason.
+Intended differences are listed in `MEANT`, each with its reason.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def _same(ours: Proxy, theirs: Proxy) -> None:
         for family in SAVE:
             one, other = theirs.rules(family), ours.rules(family)
             seen[family] = "\n".join(difflib.unified_diff(one, other, "upstream", "nodewright", lineterm="", n=0))
-        # Equal and empty would be no news: both start with nothing.
+        # Two empty rulesets would be equal and prove nothing.
         return not any(seen.values()) and "default/dual:p80" in "\n".join(ours.rules("IPv6"))
 
     try:

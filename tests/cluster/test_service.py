@@ -1,4 +1,4 @@
-"""Services as clients meet them: from a pod, from a node, from outside, and without endpoints."""
+"""Services as clients use them: from a pod, from a node, from outside, and without endpoints."""
 
 from __future__ import annotations
 
@@ -9,23 +9,26 @@ import time
 
 import pytest
 
-from tests.cluster.world import AGNHOST, Object, World, datagram, holds, load, pod, service, sleeper, web
+from tests.builders.pods import AGNHOST, manifest, sleeper, web
+from tests.builders.services import WEB_PORT, service
+from tests.cluster.world import Object, World, datagram, holds, load
 
 pytestmark = [pytest.mark.cluster, pytest.mark.skipif(os.geteuid() != 0, reason="a cluster needs root")]
 
+UDP = {"port": 90, "targetPort": 8081, "protocol": "UDP"}
 APP = {"app": "web"}
 _CURL_REFUSED = 7  # exit status; a time-out is 28
 
 
 async def servers(world: World, *nodes: str) -> list[Object]:
     """One web server on each of the nodes, web-0, web-1 …, all Ready."""
-    made = [pod(f"web-{i}", web(), labels=APP, nodeName=node) for i, node in enumerate(nodes)]
+    made = [manifest(f"web-{i}", web(), labels=APP, nodeName=node) for i, node in enumerate(nodes)]
     return await asyncio.gather(*(world.run(obj) for obj in made))
 
 
 async def client(world: World, node: str = "node1") -> Object:
     """A pod with curl and nc; not the busybox one: a static glibc looks up no names."""
-    return await world.run(pod("client", sleeper(image=AGNHOST), nodeName=node))
+    return await world.run(manifest("client", sleeper(image=AGNHOST), nodeName=node))
 
 
 async def ask(world: World, url: str, times: int = 1, name: str = "client") -> list[str]:
@@ -45,7 +48,7 @@ async def answers_from(world: World, url: str, wanted: set[str]) -> None:
 
 async def test_a_cluster_ip_spreads_and_follows_its_endpoints(world: World) -> None:
     """Both pods answer; a pod that is not Ready or is deleted does not; a new one does."""
-    made = await world.create(service("web", APP))
+    made = await world.create(service("web", selector=APP, ports=[WEB_PORT]))
     await servers(world, "node1", "node2")
     await client(world)
     url = f"http://{made['spec']['clusterIP']}/hostname"
@@ -54,15 +57,15 @@ async def test_a_cluster_ip_spreads_and_follows_its_endpoints(world: World) -> N
     assert min(counted["web-0"], counted["web-1"]) > 10
     await world.delete("web-0")
     await answers_from(world, url, {"web-1"})
-    await world.run(pod("web-2", web(), labels=APP, nodeName="node1"))
+    await world.run(manifest("web-2", web(), labels=APP, nodeName="node1"))
     await answers_from(world, url, {"web-1", "web-2"})
 
 
 async def test_a_pod_that_ends_loses_no_request(world: World) -> None:
-    """It is out of the Service before it ends: nobody is sent to a dead address."""
-    made = await world.create(service("web", APP))
+    """It leaves the Service before it ends: no request is sent to a dead address."""
+    made = await world.create(service("web", selector=APP, ports=[WEB_PORT]))
     goes = web(lifecycle={"preStop": {"sleep": {"seconds": 4}}})
-    await world.run(pod("goes", goes, labels=APP, nodeName="node2", terminationGracePeriodSeconds=20))
+    await world.run(manifest("goes", goes, labels=APP, nodeName="node2", terminationGracePeriodSeconds=20))
     await servers(world, "node1")
     await client(world)
     url = f"http://{made['spec']['clusterIP']}/hostname"
@@ -76,21 +79,22 @@ async def test_a_pod_that_ends_loses_no_request(world: World) -> None:
 
 
 async def test_what_changes_while_the_proxy_is_dead_is_caught_up(world: World) -> None:
-    """Killed in the very moment of a change: its rules stay, and the next one of it makes them true."""
-    made = await world.create(service("web", APP))
+    """Killed at the moment of a change: its rules stay, and the restarted proxy corrects them."""
+    made = await world.create(service("web", selector=APP, ports=[WEB_PORT]))
     await servers(world, "node1", "node2")
     await client(world)
     url = f"http://{made['spec']['clusterIP']}/hostname"
     await answers_from(world, url, {"web-0", "web-1"})
     await asyncio.gather(world.delete("web-0"), world.kill("node1", "proxy"))
-    await world.run(pod("web-2", web(), labels=APP, nodeName="node2"))
+    await world.run(manifest("web-2", web(), labels=APP, nodeName="node2"))
     await world.kill("node1", "proxy")
     await answers_from(world, url, {"web-1", "web-2"})
+    assert set(await ask(world, url, 30)) == {"web-1", "web-2"}, "and never the pod that is gone"
 
 
 async def test_no_endpoints_means_refused_at_once(world: World) -> None:
     ports = [{"name": "tcp", "port": 80}, {"name": "udp", "port": 81, "protocol": "UDP"}]
-    made = await world.create(service("empty", {"app": "nobody"}, *ports, type="NodePort"))
+    made = await world.create(service("empty", selector={"app": "nobody"}, ports=ports, type="NodePort"))
     await client(world)
     address = made["spec"]["clusterIP"]
     node_port = made["spec"]["ports"][0]["nodePort"]
@@ -112,7 +116,7 @@ async def test_no_endpoints_means_refused_at_once(world: World) -> None:
 
 async def test_a_node_port_on_every_node(world: World) -> None:
     """From outside of the cluster, on a node that has a pod and on one that has none."""
-    made = await world.create(service("web", APP, type="NodePort"))
+    made = await world.create(service("web", selector=APP, ports=[WEB_PORT], type="NodePort"))
     await servers(world, "node2")
     port = made["spec"]["ports"][0]["nodePort"]
     await client(world)
@@ -128,7 +132,9 @@ async def test_a_node_port_on_every_node(world: World) -> None:
 
 async def test_external_traffic_policy_local(world: World) -> None:
     """Only the node with a pod answers from outside, and the pod sees the client's own address."""
-    made = await world.create(service("web", APP, type="NodePort", externalTrafficPolicy="Local"))
+    made = await world.create(
+        service("web", selector=APP, ports=[WEB_PORT], type="NodePort", externalTrafficPolicy="Local")
+    )
     await servers(world, "node2")
     port = made["spec"]["ports"][0]["nodePort"]
     there, elsewhere = (f"http://{world.address(node)}:{port}/clientip" for node in ("node2", "node1"))
@@ -148,8 +154,8 @@ async def test_external_traffic_policy_local(world: World) -> None:
 
 async def test_session_affinity(world: World) -> None:
     """One client, one pod; a client elsewhere may have another."""
-    affinity = {"sessionAffinity": "ClientIP", "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 60}}}
-    made = await world.create(service("web", APP, **affinity))
+    affinity: Object = {"sessionAffinity": "ClientIP", "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 60}}}
+    made = await world.create(service("web", selector=APP, ports=[WEB_PORT], **affinity))
     await servers(world, "node1", "node1", "node2")
     await client(world)
     url = f"http://{made['spec']['clusterIP']}/hostname"
@@ -171,7 +177,7 @@ async def test_session_affinity(world: World) -> None:
 
 
 async def test_udp(world: World) -> None:
-    made = await world.create(service("web", APP, {"port": 90, "targetPort": 8081, "protocol": "UDP"}))
+    made = await world.create(service("web", selector=APP, ports=[UDP]))
     await servers(world, "node1", "node2")
     await client(world)
     script = f"for i in $(seq 20); do echo hostname | nc -u -w 1 {made['spec']['clusterIP']} 90 & done; wait"
@@ -180,12 +186,12 @@ async def test_udp(world: World) -> None:
         said = await world.shell("client", script)
         return "web-0" in said and "web-1" in said
 
-    await holds(both, "datagrams reach both pods")
+    assert await holds(both, "datagrams reach both pods")
 
 
 async def test_a_udp_flow_leaves_a_dead_endpoint(world: World) -> None:
-    """One socket that goes on sending is not stuck to a pod that is gone: its conntrack entry is deleted."""
-    made = await world.create(service("web", APP, {"port": 90, "targetPort": 8081, "protocol": "UDP"}))
+    """A socket that keeps sending is not stuck to a deleted pod: its conntrack entry is deleted."""
+    made = await world.create(service("web", selector=APP, ports=[UDP]))
     await servers(world, "node1")
     await client(world, "node2")
     net, address = await world.pod_net(await world.get("client")), made["spec"]["clusterIP"]
@@ -195,29 +201,29 @@ async def test_a_udp_flow_leaves_a_dead_endpoint(world: World) -> None:
 
     await holds(lambda: answered_by("web-0"), "the first pod answers")
     await world.delete("web-0")
-    await world.run(pod("other", web(), labels=APP, nodeName="node1"))
-    await holds(lambda: answered_by("other"), "the other pod answers the same socket", 60)
+    await world.run(manifest("other", web(), labels=APP, nodeName="node1"))
+    assert await holds(lambda: answered_by("other"), "the other pod answers the same socket", 60)
 
 
 async def test_a_pod_reaches_itself_through_its_service(world: World) -> None:
-    """Hairpin: the packet leaves the pod and comes back into it, so it must not look as from the pod itself."""
-    made = await world.create(service("web", APP))
-    both = pod("self", web(), sleeper("client", image=AGNHOST), labels=APP)
+    """Hairpin: the packet leaves the pod and comes back into it, so its source must not be the pod's own address."""
+    made = await world.create(service("web", selector=APP, ports=[WEB_PORT]))
+    both = manifest("self", web(), sleeper("client", image=AGNHOST), labels=APP)
     await world.run(both)
 
     async def by_itself() -> bool:
         url = f"http://{made['spec']['clusterIP']}/hostname"
         return "self" in await world.shell("self", f"curl -s -m 3 {url} || true", "client")
 
-    await holds(by_itself, "the pod answers itself")
+    assert await holds(by_itself, "the pod answers itself")
 
 
 async def test_names(world: World) -> None:
     """A Service's name is its ClusterIP; a headless one's are its pods, each with a name of its own."""
-    made = await world.create(service("web", APP))
-    await world.create(service("each", APP, clusterIP="None", publishNotReadyAddresses=True))
-    named = pod("web-0", web(), labels=APP, hostname="zero", subdomain="each")
-    first, second = await asyncio.gather(world.run(named), world.run(pod("web-1", web(), labels=APP)))
+    made = await world.create(service("web", selector=APP, ports=[WEB_PORT]))
+    await world.create(service("each", selector=APP, ports=[WEB_PORT], clusterIP="None", publishNotReadyAddresses=True))
+    named = manifest("web-0", web(), labels=APP, hostname="zero", subdomain="each")
+    first, second = await asyncio.gather(world.run(named), world.run(manifest("web-1", web(), labels=APP)))
     await client(world)
     domain = f"{world.namespace}.svc.cluster.local"
 
@@ -227,7 +233,7 @@ async def test_names(world: World) -> None:
         return bool(answer) and all(one in answer for one in wanted)
 
     ips = (first["status"]["podIP"], second["status"]["podIP"])
-    await holds(lambda: resolves(f"web.{domain}", made["spec"]["clusterIP"]), "the ClusterIP's name")
+    assert await holds(lambda: resolves(f"web.{domain}", made["spec"]["clusterIP"]), "the ClusterIP's name")
     await holds(lambda: resolves(f"each.{domain}", *ips), "the headless Service's name")
     await holds(lambda: resolves(f"zero.each.{domain}", ips[0]), "a pod's own name")
     await answers_from(world, "http://web/hostname", {"zero", "web-1"})

@@ -1,6 +1,6 @@
 """Long runs by hand: `NODEWRIGHT_SOAK=100 ./nodewright test tests/cluster/test_soak.py` kills the proxy, and the agent.
 
-What they find is told as figures; what must never happen fails.
+Their measurements are reported; what must never happen fails the test.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ from typing import Any
 
 import pytest
 
+from tests.builders.pods import manifest, sleeper, web
+from tests.builders.services import WEB_PORT, service
 from tests.cluster.test_service import APP, answers_from, client
-from tests.cluster.world import Object, World, holds, load, pod, service, sleeper, web
+from tests.cluster.world import Object, World, holds, load
 from tests.netns.proxy_world import PEER
 
 KILLS = int(os.environ.get("NODEWRIGHT_SOAK", "0"))
@@ -52,7 +54,7 @@ async def rolled_out(world: World, path: str) -> None:
 
 @pytest.mark.parametrize("sleep", [2, 0], ids=["with preStop sleep", "without"])
 async def test_a_rolling_update_under_load(world: World, sleep: int) -> None:
-    made = await world.create(service("web", APP))
+    made = await world.create(service("web", selector=APP, ports=[WEB_PORT]))
     more = {"lifecycle": {"preStop": {"sleep": {"seconds": sleep}}}} if sleep else {}
     path = f"/apis/apps/v1/namespaces/{world.namespace}/deployments"
     await world.api.post(path, deployment(**more))
@@ -65,7 +67,7 @@ async def test_a_rolling_update_under_load(world: World, sleep: int) -> None:
             await rolled_out(world, f"{path}/web")
         result = asked.stop()
     text = f"{result['asked']} asked, {len(result['failed'])} failed, slowest {result['slowest']:.2f} s"
-    world.figures.append((f"three rolling updates, preStop sleep {sleep} s", f"{text} {result['failed'][:2]}"))
+    world.stats.append((f"three rolling updates, preStop sleep {sleep} s", f"{text} {result['failed'][:2]}"))
     assert not sleep or result["failed"] == []
 
 
@@ -74,7 +76,7 @@ async def pods_come_and_go(world: World, stop: asyncio.Event) -> int:
     turn = 0
     while not stop.is_set():
         turn += 1
-        await world.create(pod(f"guest-{turn}", sleeper(), nodeName="node1"))
+        await world.create(manifest(f"guest-{turn}", sleeper(), nodeName="node1"))
         await world.ready(f"guest-{turn}")
         await world.delete(f"guest-{turn}")
         await world.gone(f"guest-{turn}")
@@ -83,7 +85,7 @@ async def pods_come_and_go(world: World, stop: asyncio.Event) -> int:
 
 @pytest.mark.parametrize("program", ["proxy", "agent"])
 async def test_killed_many_times_under_load_breaks_nothing(world: World, program: str) -> None:
-    made = await world.create(service("web", APP))
+    made = await world.create(service("web", selector=APP, ports=[WEB_PORT]))
     path = f"/apis/apps/v1/namespaces/{world.namespace}/deployments"
     await world.api.post(path, deployment())
     await rolled_out(world, f"{path}/web")
@@ -107,5 +109,5 @@ async def test_killed_many_times_under_load_breaks_nothing(world: World, program
         result = asked.stop()
     held = flow.communicate(b"stop\n", timeout=30)[0].decode().strip()
     text = f"{result['asked']} asked, {len(result['failed'])} failed, slowest {result['slowest']:.2f} s; flow: {held}"
-    world.figures.append((f"{program} killed {KILLS} times, {came} pods came and went", text))
+    world.stats.append((f"{program} killed {KILLS} times, {came} pods came and went", text))
     assert result["failed"] == [] and held.startswith("ok")

@@ -1,4 +1,4 @@
-"""The agent is killed again and again while pods start, die, are probed, resized and deleted: nobody may notice.
+"""The agent is killed again and again while pods start, die, are probed, resized and deleted: no pod may notice.
 
 By hand, for as many kills as wanted: NODEWRIGHT_SOAK=200 ./nodewright test tests/cluster/test_soak_agent.py -m soak
 """
@@ -19,7 +19,7 @@ import pytest
 
 from cli.why.sources import SOCKET, asked
 from nodelib.errors import NodewrightError
-from tests.cluster.noted import forget_notes, noted, started_more_than_once, started_unended
+from tests.cluster.start_notes import noted, remove_notes, started_more_than_once, started_unended
 from tests.cluster.world import Object, World, condition, is_ready, status_of
 
 _KILLS = int(os.environ.get("NODEWRIGHT_SOAK", "0"))
@@ -127,13 +127,13 @@ async def under_way(world: World, seen: Seen) -> AsyncIterator[None]:
         seen.wrong += [repr(end) for end in ends if isinstance(end, BaseException)]
 
 
-def _probed(told: Object | None) -> bool:
+def _probed(pod: Object | None) -> bool:
     """A resize may be under way, a probe may not fail or be unanswered."""
-    return told is not None and told["phase"] == "Running" and not [w for w in told["waits"] if "Probe" in w["reason"]]
+    return pod is not None and pod["phase"] == "Running" and not [w for w in pod["waits"] if "Probe" in w["reason"]]
 
 
 async def known_again(world: World, pid: int, seconds: float = 60) -> None:
-    """Until the agent tells of every steady pod, probed again."""
+    """Wait until the agent explains every steady pod as running, with its probes passed."""
     wanted, deadline = {f"steady-{number}" for number in range(_STEADY)}, time.monotonic() + seconds
     while True:
         found, problem = await asked(f"/proc/{pid}/root{SOCKET}", "/why")
@@ -163,12 +163,12 @@ async def test_an_agent_killed_at_random_moments_disturbs_nothing(world: World) 
                     await known_again(world, pid)
                     seen.resync.append(time.monotonic() - began)
             await world.agent_well(NODE)
-        world.figures.append(("soak: kills of the agent", str(_KILLS)))
-        world.figures.append(
+        world.stats.append(("soak: kills of the agent", str(_KILLS)))
+        world.stats.append(
             ("soak: pods come and gone / deaths / resizes", f"{seen.churned} / {seen.deaths} / {seen.resizes}")
         )
         middle, worst = statistics.median(seen.resync or [0]), max(seen.resync, default=0)
-        world.figures.append(("soak: agent started -> all pods known, median, worst", f"{middle:.2f} s, {worst:.2f} s"))
+        world.stats.append(("soak: agent started -> all pods known, median, worst", f"{middle:.2f} s, {worst:.2f} s"))
         assert seen.wrong == []
         assert await started_unended(world, NODE) == []
         assert await started_more_than_once(world, NODE, "steady-*", "churn-*") == {}
@@ -177,7 +177,7 @@ async def test_an_agent_killed_at_random_moments_disturbs_nothing(world: World) 
             await world.delete(one["metadata"]["name"])
         for one in await world.pods():
             await world.gone(one["metadata"]["name"])
-        await forget_notes(world, NODE)
+        await remove_notes(world, NODE)
     await world.nothing_beyond(NODE, before)
     assert middle < _RESYNC
 
@@ -199,7 +199,7 @@ async def test_a_kill_while_containers_start_costs_them_no_restart(world: World)
             for name in names:
                 await world.gone(name)
     finally:
-        await forget_notes(world, NODE)
+        await remove_notes(world, NODE)
     text = f"{restarted} and {twice} of {_KILLS * lane}"
-    world.figures.append((f"{_KILLS} kills while containers start: restarts shown, started twice", text))
+    world.stats.append((f"{_KILLS} kills while containers start: restarts shown, started twice", text))
     assert (restarted, twice) == (0, 0)

@@ -12,21 +12,9 @@ import time
 import pytest
 
 from agent.common.model.pods import RunState
-from tests.cluster.noted import forget_notes, noted, started_more_than_once
-from tests.cluster.world import (
-    Object,
-    World,
-    condition,
-    container,
-    containers_of,
-    holds,
-    is_ready,
-    load,
-    pod,
-    sleeper,
-    status_of,
-    web,
-)
+from tests.builders.pods import container, manifest, sleeper, web
+from tests.cluster.start_notes import noted, remove_notes, started_more_than_once
+from tests.cluster.world import Object, World, condition, containers_of, holds, is_ready, load, status_of
 
 _SOAK = int(os.environ.get("NODEWRIGHT_SOAK", "0"))
 pytestmark = [
@@ -69,9 +57,9 @@ async def test_containerd_killed_under_sixty_pods(world: World) -> None:
         for turn in range(_SOAK):
             began = time.monotonic()
             await world.kill(NODE, "containerd")
-            await world.run(pod(f"after-{turn}", nodeName=NODE))
+            await world.run(manifest(f"after-{turn}", nodeName=NODE))
             took = time.monotonic() - began
-            world.figures.append((f"containerd killed under {_PODS} pods -> a new one is Ready", f"{took:.2f} s"))
+            world.stats.append((f"containerd killed under {_PODS} pods -> a new one is Ready", f"{took:.2f} s"))
             await world.delete(f"after-{turn}")
             await world.gone(f"after-{turn}")
         watching.cancel()
@@ -85,18 +73,18 @@ async def test_containerd_killed_under_sixty_pods(world: World) -> None:
             await world.delete(one["metadata"]["name"])
         for one in await world.pods():
             await world.gone(one["metadata"]["name"], seconds=300)
-        await forget_notes(world, NODE)
+        await remove_notes(world, NODE)
     await world.nothing_beyond(NODE, before)
 
 
 async def test_an_api_server_that_is_gone_for_minutes(world: World) -> None:
     """Requests are served, what crashes or fails its probe starts again; then every status catches up."""
-    await world.run(pod("server", web(), nodeName=NODE))
+    await world.run(manifest("server", web(), nodeName=NODE))
     alive = {"exec": {"command": ["sh", "-c", "! test -e /tmp/dead"]}, "periodSeconds": 1, "failureThreshold": 1}
     ready = {"exec": {"command": ["sh", "-c", "! test -e /tmp/busy"]}, "periodSeconds": 1, "failureThreshold": 1}
     crash = container(script="while ! test -e /tmp/crash; do sleep 0.2; done; exit 4")
     boxes = (crash, sleeper("probed", livenessProbe=alive), sleeper("busy", readinessProbe=ready))
-    made = await world.run(pod("fragile", *boxes, nodeName=NODE))
+    made = await world.run(manifest("fragile", *boxes, nodeName=NODE))
     before, uid, turns = await world.get("server"), made["metadata"]["uid"], 3
     url = f"http://{before['status']['podIP']}:8080/hostname"
     with load([url], net=world.cluster.namespace(NODE, "net")) as asked:
@@ -106,7 +94,7 @@ async def test_an_api_server_that_is_gone_for_minutes(world: World) -> None:
                 await _crash(world, uid)
                 await _run_again(world, uid, turn)
                 took = time.monotonic() - began
-                world.figures.append((f"no API server: started again, time {turn}, after", f"{took:.0f} s"))
+                world.stats.append((f"no API server: started again, time {turn}, after", f"{took:.0f} s"))
                 await asyncio.sleep(max(0.0, _SOAK * 60 * turn / turns - took))
             gone = time.monotonic() - began
         began, result = time.monotonic(), asked.stop()
@@ -116,8 +104,8 @@ async def test_an_api_server_that_is_gone_for_minutes(world: World) -> None:
         return counts == [turns, turns, 0] and not status_of(obj, "busy")["ready"] and not is_ready(obj)
 
     await world.until("fragile", caught_up, "the status has caught up")
-    world.figures.append((f"API server back after {gone / 60:.1f} min -> status", f"{time.monotonic() - began:.1f} s"))
-    world.figures.append(("asked meanwhile", f"{result['asked']}, {len(result['failed'])} failed"))
+    world.stats.append((f"API server back after {gone / 60:.1f} min -> status", f"{time.monotonic() - began:.1f} s"))
+    world.stats.append(("asked meanwhile", f"{result['asked']}, {len(result['failed'])} failed"))
     assert result["failed"] == []
 
     async def node_well() -> bool:
@@ -126,8 +114,8 @@ async def test_an_api_server_that_is_gone_for_minutes(world: World) -> None:
     await holds(node_well, "the node is Ready")
     assert containers_of([await world.get("server")]) == containers_of([before])
     began = time.monotonic()
-    await world.run(pod("next", nodeName=NODE))
-    world.figures.append(("API server back: a new pod is Ready after", f"{time.monotonic() - began:.1f} s"))
+    await world.run(manifest("next", nodeName=NODE))
+    world.stats.append(("API server back: a new pod is Ready after", f"{time.monotonic() - began:.1f} s"))
 
 
 async def _crash(world: World, uid: str) -> None:

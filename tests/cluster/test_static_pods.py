@@ -1,6 +1,6 @@
-"""Static pods on a real node: a file in /etc/kubernetes/manifests is all that it takes.
+"""Static pods on a real node: a file in /etc/kubernetes/manifests is enough.
 
-What kubeadm's control plane lives by: the API only shows these pods, and what happens to it does nothing to them.
+kubeadm's control plane depends on them: the API server only shows these pods, and its outages do not affect them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import orjson
 import pytest
 
 from agent.common.model.pods import ContainerState, RunState
-from tests.cluster.world import Object, World, container, holds, is_ready, pod, sleeper, status_of, web
+from tests.builders.pods import container, manifest, sleeper, web
+from tests.cluster.world import Object, World, holds, is_ready, status_of
 
 pytestmark = [pytest.mark.cluster, pytest.mark.skipif(os.geteuid() != 0, reason="a cluster needs root")]
 
@@ -34,7 +35,7 @@ class Manifests:
 
     def write(self, name: str, *containers: Object, **spec: Any) -> str:
         """A manifest; the name of the pod that it becomes."""
-        made = pod(name, *containers, **spec)
+        made = manifest(name, *containers, **spec)
         made["metadata"]["namespace"] = self.world.namespace
         self.text(f"{name}.json", orjson.dumps(made).decode())
         return f"{name}-{NODE}"
@@ -142,7 +143,7 @@ async def test_without_the_api_server_static_pods_start_and_restart(world: World
         async def started() -> bool:
             return (folder / "started").exists()
 
-        await holds(started, "it runs although nobody can be told", 30)
+        await holds(started, "it runs although the API server is away", 30)
         (folder / "started").unlink()
         (folder / "die").touch()
         await holds(started, "it is started again", 30)
@@ -173,8 +174,8 @@ async def test_a_bad_manifest_is_named_with_its_cause_and_holds_up_no_other(worl
     await manifests.is_running(manifests.write("good", sleeper()))
     words = f"{world.namespace}-broken.yaml: read static pods: containers[x].image: is required"
 
-    async def told() -> bool:
+    async def reported() -> bool:
         found = await world.api.get("/api/v1/namespaces/default/events", {"fieldSelector": "reason=InvalidManifest"})
         return any(words in one["message"] for one in found["items"])
 
-    await holds(told, "an event of the Node says so")
+    assert await holds(reported, "an event of the Node says so")

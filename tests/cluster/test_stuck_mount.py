@@ -1,4 +1,4 @@
-"""Volumes on a file system that does not answer: their pods wait, the others do not notice, and the agent can stop."""
+"""Volumes on a file system that does not answer: their pods wait, other pods do not, and the agent can stop."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.plugins import start
-from tests.cluster.world import World, holds, pod, sleeper
+from tests.builders.pods import manifest, sleeper
+from tests.cluster.plugin_processes import start
+from tests.cluster.world import World, holds
 
 pytestmark = [
     pytest.mark.cluster,
@@ -31,7 +32,7 @@ async def test_a_mount_that_hangs_delays_no_other_pod(world: World) -> None:
     said, before = len(world.agent_log(NODE)), await threads(world)
     server = await start(world, NODE, Path("/"), sys.executable, "-m", "tests.fakes.stuck_mount", path, says=b"serving")
     try:
-        await asyncio.gather(*(world.create(pod(name, box, nodeName=NODE, volumes=volumes)) for name in names))
+        await asyncio.gather(*(world.create(manifest(name, box, nodeName=NODE, volumes=volumes)) for name in names))
 
         async def all_wait() -> bool:
             return await threads(world) >= before + _MANY

@@ -1,4 +1,4 @@
-"""`trace` and `service` say what real packets do, and why one does not arrive."""
+"""`trace` and `service` predict what real packets do, and explain why one does not arrive."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from typing import Any
 
 import pytest
 
+from tests.builders.pods import manifest, web
+from tests.builders.services import WEB_PORT, service
 from tests.cluster.test_service import APP, answers_from, ask, client, servers
-from tests.cluster.world import World, holds, pod, service, web
+from tests.cluster.world import Object, World, holds
 from tests.netns.cni_world import ROOT
 
 pytestmark = [pytest.mark.cluster, pytest.mark.skipif(os.geteuid() != 0, reason="a cluster needs root")]
 
 
-async def told(world: World, *arguments: str) -> tuple[int, str]:
+async def nodewright(world: World, *arguments: str) -> tuple[int, str]:
     """Exit status and output of a command of ours on the world's cluster."""
     argv = [sys.executable, "-m", "cli", *arguments, "--name", world.cluster.name]
     done = await asyncio.create_subprocess_exec(
@@ -29,13 +31,13 @@ async def told(world: World, *arguments: str) -> tuple[int, str]:
 
 
 async def ends(world: World, come: str, to: str, *more: str) -> list[dict[str, Any]]:
-    _, text = await told(world, "trace", come, to, "--json", *more)
+    _, text = await nodewright(world, "trace", come, to, "--json", *more)
     found: list[dict[str, Any]] = json.loads(text)
     return found
 
 
 async def test_the_way_to_a_service_is_the_one_that_packets_take(world: World) -> None:
-    made = await world.create(service("web", APP, type="NodePort"))
+    made = await world.create(service("web", selector=APP, ports=[WEB_PORT], type="NodePort"))
     await servers(world, "node1", "node2")
     await client(world)
     url = f"http://{made['spec']['clusterIP']}/hostname"
@@ -45,9 +47,9 @@ async def test_the_way_to_a_service_is_the_one_that_packets_take(world: World) -
     answered = {f"pod {world.namespace}/{one}" for one in await ask(world, url, 20)}
     assert {path["name"] for path in found} == answered and all(path["arrived"] for path in found)
     assert {len(path["legs"]) for path in found} == {1, 2}, "one endpoint is on the other node"
-    status, text = await told(world, "trace", "outside", name)
+    status, text = await nodewright(world, "trace", "outside", name)
     assert status == 0 and "its NodePort" in text and "source becomes this node's address" in text
-    _, text = await told(world, "service", name)
+    _, text = await nodewright(world, "service", name)
     assert "web-0 on node1: ready" in text and "web-1 on node2: ready" in text
     counters = [int(one) for one in re.findall(r"^ +(\d+)  \w.* KUBE-SEP-\w+: .*DNAT", text, re.MULTILINE)]
     assert sum(counters) >= 20 or world.cluster.options.proxy_mode != "iptables"
@@ -57,24 +59,28 @@ async def test_the_way_to_a_service_is_the_one_that_packets_take(world: World) -
 async def test_why_a_packet_does_not_arrive(world: World) -> None:
     own = world.namespace
     await client(world)
-    await world.create(service("nobody", {"app": "nobody"}))
-    status, text = await told(world, "trace", f"{own}/client", f"{own}/nobody")
+    await world.create(service("nobody", selector={"app": "nobody"}, ports=[WEB_PORT]))
+    status, text = await nodewright(world, "trace", f"{own}/client", f"{own}/nobody")
     assert status == 1 and "REFUSED" in text and "has the labels app=nobody" in text
-    late = pod("late", web(ready=False, readinessProbe={"exec": {"command": ["/bin/false"]}}), labels={"app": "late"})
-    await world.create(service("late", {"app": "late"}))
+    late = manifest(
+        "late", web(ready=False, readinessProbe={"exec": {"command": ["/bin/false"]}}), labels={"app": "late"}
+    )
+    await world.create(service("late", selector={"app": "late"}, ports=[WEB_PORT]))
     await world.create(late)
 
     async def unready() -> bool:
-        status, text = await told(world, "trace", f"{own}/client", f"{own}/late")
+        status, text = await nodewright(world, "trace", f"{own}/client", f"{own}/late")
         return status == 1 and f"pod {own}/late: is not ready" in text and "none is ready" in text
 
     await holds(unready, "the pod that is not ready is named")
-    local = await world.create(service("local", APP, type="NodePort", externalTrafficPolicy="Local"))
+    local = await world.create(
+        service("local", selector=APP, ports=[WEB_PORT], type="NodePort", externalTrafficPolicy="Local")
+    )
     await servers(world, "node1")
     port = local["spec"]["ports"][0]["nodePort"]
 
     async def dropped() -> bool:
-        status, text = await told(world, "trace", "outside", f"{world.address('node2')}:{port}")
+        status, text = await nodewright(world, "trace", "outside", f"{world.address('node2')}:{port}")
         return status == 1 and "DROPPED" in text
 
     await holds(dropped, "policy Local drops on a node without endpoints")
@@ -84,24 +90,24 @@ async def test_why_a_packet_does_not_arrive(world: World) -> None:
 async def test_routes_decide_too(world: World) -> None:
     """The cluster of the tests has no uplink, and this machine no route to its Services and pods."""
     own = world.namespace
-    made = await world.run(pod("web-0", web(), labels=APP, nodeName="node1"))
-    await world.create(service("web", APP))
+    made = await world.run(manifest("web-0", web(), labels=APP, nodeName="node1"))
+    await world.create(service("web", selector=APP, ports=[WEB_PORT]))
     await client(world)
     for come in ("node1", f"{own}/client"):
-        status, text = await told(world, "trace", come, "192.0.2.99:53")
+        status, text = await nodewright(world, "trace", come, "192.0.2.99:53")
         assert status == 1 and text.startswith("UNREACHABLE") and "no route" in text, text
     said = await world.shell("client", "/agnhost connect --timeout 20s 192.0.2.99:53 2>&1 || true")
     assert "network is unreachable" in said, "the kernel says the same"
     for to in (f"{own}/web", f"{made['status']['podIP']}:8080"):
-        status, text = await told(world, "trace", "outside", to)
+        status, text = await nodewright(world, "trace", "outside", to)
         assert status == 1 and text.startswith("NEVER COMES TO A NODE") and "NodePort" in text, text
-    _, text = await told(world, "trace", f"{own}/client", f"{made['status']['podIP']}:8080", "--verbose")
+    _, text = await nodewright(world, "trace", f"{own}/client", f"{made['status']['podIP']}:8080", "--verbose")
     assert text.startswith("ARRIVES") and "route: by" in text
 
 
-async def test_source_ranges_and_policies_are_told(world: World) -> None:
-    ranges = {"type": "LoadBalancer", "loadBalancerSourceRanges": ["192.0.2.0/24"]}
-    await world.create(service("balanced", APP, **ranges))
+async def test_source_ranges_and_policies_are_reported(world: World) -> None:
+    ranges: Object = {"type": "LoadBalancer", "loadBalancerSourceRanges": ["192.0.2.0/24"]}
+    await world.create(service("balanced", selector=APP, ports=[WEB_PORT], **ranges))
     status = {"status": {"loadBalancer": {"ingress": [{"ip": "203.0.113.77"}]}}}
     await world.api.patch(f"{world.path('services', 'balanced')}/status", status)
     await servers(world, "node1")
@@ -114,19 +120,20 @@ async def test_source_ranges_and_policies_are_told(world: World) -> None:
     await world.api.post(f"/apis/networking.k8s.io/v1/namespaces/{world.namespace}/networkpolicies", policy)
 
     async def shown() -> bool:
-        denied, text = await told(world, "trace", "outside", f"{world.namespace}/balanced", "--outside", "198.51.100.1")
-        allowed, other = await told(world, "trace", "outside", f"{world.namespace}/balanced", "--outside", "192.0.2.9")
+        trace = ("trace", "outside", f"{world.namespace}/balanced", "--outside")
+        denied, text = await nodewright(world, *trace, "198.51.100.1")
+        allowed, other = await nodewright(world, *trace, "192.0.2.9")
         return (
             (denied, allowed) == (1, 0)
             and "none of loadBalancerSourceRanges" in text
             and f"NetworkPolicy {world.namespace}/none selects pod" in other
         )
 
-    await holds(shown, "the ranges decide")
+    assert await holds(shown, "the ranges decide")
 
 
 async def test_a_live_trace_follows_a_real_connection_and_leaves_nothing(world: World) -> None:
-    made = await world.create(service("web", APP))
+    made = await world.create(service("web", selector=APP, ports=[WEB_PORT]))
     await servers(world, "node1")
     await client(world)
     url = f"http://{made['spec']['clusterIP']}/hostname"

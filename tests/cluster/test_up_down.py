@@ -1,4 +1,4 @@
-"""`up` and `down` for real: a cluster that answers, that is mended, that survives any crash, that leaves nothing."""
+"""`up` and `down` for real: the cluster works, is repaired by another `up`, survives crashes, leaves nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 
 from controlplane.cluster.model import CONTROL_PLANE, Cluster
 from controlplane.supervisor.edge import units
-from tests.cluster.machine import (
+from tests.cluster.command_line import (
     STATE,
     cli,
     differences,
@@ -35,7 +35,7 @@ UP = ("up", "--name", NAME, "--no-uplink", "--plain")
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    """One cluster for the tests that look at it and mend it."""
+    """One cluster for the tests that inspect and repair it."""
     cli("down", "--name", NAME, "--plain")
     before = traces(NAME)
     cli(*UP)
@@ -195,7 +195,7 @@ time.sleep(600)
 
 @pytest.fixture
 def name() -> Iterator[str]:
-    """A name whose cluster is removed in the end, whatever the test did."""
+    """A name whose cluster is removed at the end, whatever the test did."""
     yield "tcrash"
     cli("down", "--name", "tcrash", "--plain")
 

@@ -1,4 +1,4 @@
-"""`nodewright why` on a real cluster: the causes that people meet most, each with its reason and advice."""
+"""`nodewright why` on a real cluster: the most common causes, each with its reason and advice."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from nodelib.command import run
-from tests.cluster.world import BUSYBOX, Object, World, condition, container, holds, pod, sleeper
+from tests.builders.pods import BUSYBOX, container, manifest, sleeper
+from tests.cluster.world import Object, World, condition, holds
 
 pytestmark = [pytest.mark.cluster, pytest.mark.skipif(os.geteuid() != 0, reason="a cluster needs root")]
 
@@ -29,20 +30,22 @@ def _pods() -> list[Object]:
     probe = {"httpGet": {"port": 8080}, "periodSeconds": 1}
     needs = {"requests": {"cpu": "900"}}
     setup = {**_command("sh", "-c", "echo no database >&2; exit 3"), "name": "setup"}
-    kept = pod("finalized")
+    kept = manifest("finalized")
     kept["metadata"]["finalizers"] = ["example.com/keep"]
     return [
-        pod("unschedulable", sleeper(resources=needs)),
-        pod("image", _command("true") | {"image": "registry.invalid/none/such:1"}),
-        pod("config", container(script=_FOREVER, envFrom=[{"configMapRef": {"name": "settings"}}])),
-        pod("secret", sleeper(volumeMounts=[{"name": "keys", "mountPath": "/keys"}]), volumes=[secret]),
-        pod("init", sleeper(), initContainers=[{**setup, "terminationMessagePolicy": "FallbackToLogsOnError"}]),
-        pod("probe", sleeper(readinessProbe=probe)),
-        pod("crash", _command("sh", "-c", "exit 7")),
-        pod("volume", sleeper(volumeMounts=[{"name": "data", "mountPath": "/data"}]), volumes=[claimed]),
-        pod("oom", _command("sh", "-c", "x=a; while :; do x=$x$x$x; done", resources={"limits": {"memory": "16Mi"}})),
-        pod("gate", sleeper(), readinessGates=[{"conditionType": "example.com/lb"}]),
-        pod("hook", sleeper(lifecycle=hook), terminationGracePeriodSeconds=600),
+        manifest("unschedulable", sleeper(resources=needs)),
+        manifest("image", _command("true") | {"image": "registry.invalid/none/such:1"}),
+        manifest("config", container(script=_FOREVER, envFrom=[{"configMapRef": {"name": "settings"}}])),
+        manifest("secret", sleeper(volumeMounts=[{"name": "keys", "mountPath": "/keys"}]), volumes=[secret]),
+        manifest("init", sleeper(), initContainers=[{**setup, "terminationMessagePolicy": "FallbackToLogsOnError"}]),
+        manifest("probe", sleeper(readinessProbe=probe)),
+        manifest("crash", _command("sh", "-c", "exit 7")),
+        manifest("volume", sleeper(volumeMounts=[{"name": "data", "mountPath": "/data"}]), volumes=[claimed]),
+        manifest(
+            "oom", _command("sh", "-c", "x=a; while :; do x=$x$x$x; done", resources={"limits": {"memory": "16Mi"}})
+        ),
+        manifest("gate", sleeper(), readinessGates=[{"conditionType": "example.com/lb"}]),
+        manifest("hook", sleeper(lifecycle=hook), terminationGracePeriodSeconds=600),
         kept,
     ]
 
@@ -90,12 +93,12 @@ async def test_the_commonest_causes_each_with_reason_since_next_try_and_what_to_
         await world.delete(name)
     seen: dict[str, Object] = {}
 
-    async def all_told() -> bool:
+    async def all_explained() -> bool:
         seen.update(await _why(world))
         return all(_fits(seen.get(name), expected) for name, expected in _EXPECTED.items())
 
     try:
-        await holds(all_told, "each cause is told", 60)
+        await holds(all_explained, "each cause is reported", 60)
     except AssertionError:
         wrong = [name for name, expected in _EXPECTED.items() if not _fits(seen.get(name), expected)]
         pytest.fail(json.dumps({name: seen.get(name, {}).get("waits") for name in wrong}, indent=1))
@@ -125,7 +128,7 @@ async def _absent_folder(world: World) -> None:
 async def test_a_timeline_tells_where_the_start_and_a_restart_went(world: World) -> None:
     """Sandbox with its network, volumes, image, container; then the probe that had it killed."""
     probe = {"exec": {"command": ["false"]}, "periodSeconds": 1, "failureThreshold": 1, "initialDelaySeconds": 2}
-    await world.create(pod("web", sleeper(livenessProbe=probe)))
+    await world.create(manifest("web", sleeper(livenessProbe=probe)))
 
     async def restarted() -> bool:
         (status,) = (await world.get("web"))["status"].get("containerStatuses") or [{}]
@@ -147,7 +150,7 @@ async def test_a_timeline_tells_where_the_start_and_a_restart_went(world: World)
 
 
 async def test_the_node_explains_its_pods_to_one_who_cannot_reach_the_api_server(world: World) -> None:
-    await world.create(pod("crash", _command("sh", "-c", "exit 7")))
+    await world.create(manifest("crash", _command("sh", "-c", "exit 7")))
     await world.until("crash", lambda one: condition(one, "Ready").get("status") == "False", "seen")
     argv = [
         sys.executable,
@@ -162,30 +165,30 @@ async def test_the_node_explains_its_pods_to_one_who_cannot_reach_the_api_server
         "/nonexistent",
     ]
 
-    async def told() -> bool:
+    async def explained() -> bool:
         found = json.loads((await run(argv, timeout=60)).text)
         assert found["api"] != "answers"
         pods = {one["name"]: one for one in found["pods"] if one["namespace"] == world.namespace}
         return _fits(pods.get("crash"), _EXPECTED["crash"])
 
-    await holds(told, "the node alone explains it", 60)
+    await holds(explained, "the node alone explains it", 60)
 
 
 async def test_a_pod_tells_what_it_costs_and_its_node_what_holds_its_image(world: World) -> None:
     probe = {"exec": {"command": ["true"]}, "periodSeconds": 1}
     needs = {"limits": {"cpu": "50m"}}
     busy = _command("sh", "-c", "while :; do :; done", resources=needs, readinessProbe=probe)
-    await world.create(pod("busy", busy))
+    await world.create(manifest("busy", busy))
     await world.ready("busy")
 
-    async def told() -> bool:
+    async def explained() -> bool:
         argv = [sys.executable, "-m", "cli", "why", f"{world.namespace}/busy", "--name", world.cluster.name]
         (found,) = json.loads((await run([*argv, "-o", "json"], timeout=60)).text)["pods"]
         costs = {one["of"]: one for one in found["costs"]}
         assert costs["readinessProbe of main"]["figures"]["runs"] >= 1
         return "(limit 50m)" in costs.get("container main", {"told": ""})["told"]
 
-    await holds(told, "the throttling is told", 60)
+    await holds(explained, "the throttling is reported", 60)
     node = (await world.get("busy"))["spec"]["nodeName"]
     argv = [sys.executable, "-m", "cli", "images", node, "--name", world.cluster.name, "-o", "json"]
     report = json.loads((await run(argv, timeout=60)).text)[node]

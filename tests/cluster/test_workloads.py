@@ -1,5 +1,4 @@
-"""The controllers at work on our nodes: roll-outs, one pod on each node, runs to completion, claims, a second
-scheduler, and a node that is lost."""
+"""Controllers with our nodes: roll-outs, DaemonSets, Jobs, StatefulSets, a second scheduler, a lost node."""
 
 from __future__ import annotations
 
@@ -12,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.world import Object, World, condition, container, holds, is_ready, pod, sleeper
+from tests.builders.pods import container, manifest, sleeper
+from tests.cluster.world import Object, World, condition, holds, is_ready
 
 pytestmark = [pytest.mark.cluster, pytest.mark.skipif(os.geteuid() != 0, reason="a cluster needs root")]
 
@@ -97,10 +97,12 @@ async def test_a_cron_job_makes_its_jobs(world: World) -> None:
     spec = {"schedule": "* * * * *", "jobTemplate": {"spec": {"template": template}}}
     await world.create({"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "work"}, "spec": spec})
     await world.kubectl("create", "job", "by-hand", "--from=cronjob/work")
-    await world.until(
+    done = await world.until(
         "by-hand", lambda one: condition(one, "Complete").get("status") == "True", "complete", kind="jobs"
     )
-    await world.until("work", lambda one: one["status"].get("lastSuccessfulTime"), "a run", kind="cronjobs")
+    assert done["status"]["succeeded"] == 1
+    seen = await world.until("work", lambda one: one["status"].get("lastSuccessfulTime"), "a run", kind="cronjobs")
+    assert seen["status"]["lastSuccessfulTime"]
 
 
 async def test_a_stateful_set_keeps_names_and_claims(world: World) -> None:
@@ -137,8 +139,8 @@ async def test_a_stateful_set_keeps_names_and_claims(world: World) -> None:
 
 
 async def test_a_second_scheduler_takes_the_pods_that_name_it(world: World, tmp_path: Path) -> None:
-    await world.create(pod("mine", schedulerName="second"))
-    await world.run(pod("theirs"))
+    await world.create(manifest("mine", schedulerName="second"))
+    await world.run(manifest("theirs"))
     assert not (await world.get("mine"))["spec"].get("nodeName")
     async with _scheduler(world, "second", tmp_path):
         await world.ready("mine")
@@ -186,7 +188,7 @@ def _workload(kind: str, template: Object, **spec: object) -> Object:
 
 
 def _template(*containers: Object, **spec: object) -> Object:
-    made = pod("work", *containers, labels=APP, **spec)
+    made = manifest("work", *containers, labels=APP, **spec)
     return {"metadata": {"labels": APP}, "spec": made["spec"]}
 
 

@@ -1,6 +1,6 @@
-"""One cluster as a test sees it: kubectl, the API, and a look into its nodes.
+"""One cluster as a test sees it: kubectl, the API server, and its nodes from inside.
 
-Nothing here knows what a test wants to show; the tests are to be read without this file.
+Nothing here depends on what a test proves; the tests can be read without this file.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,9 +27,8 @@ from controlplane.supervisor.edge.procfs import start_time
 from nodelib.command import Completed, run
 from nodelib.errors import NodewrightError
 from nodelib.kube.client import ApiError, KubeClient
+from tests.builders.pods import manifest
 
-AGNHOST = "registry.k8s.io/e2e-test-images/agnhost:2.66.1"
-BUSYBOX = "registry.k8s.io/e2e-test-images/busybox:1.37.0-2"
 Object = dict[str, Any]
 _GROUPS = {
     **dict.fromkeys(("deployments", "replicasets", "daemonsets", "statefulsets"), "/apis/apps/v1"),
@@ -37,48 +36,7 @@ _GROUPS = {
     **dict.fromkeys(("roles", "rolebindings"), "/apis/rbac.authorization.k8s.io/v1"),
     "endpointslices": "/apis/discovery.k8s.io/v1",
 }
-_LOAD = Path(__file__).with_name("load.py")
-
-
-def container(name: str = "main", *, image: str = BUSYBOX, script: str = "", **more: Any) -> Object:
-    """A container; `script` is run by a shell that ends at once when it is told to."""
-    made: Object = {"name": name, "image": image, "imagePullPolicy": "IfNotPresent", **more}
-    if script:
-        made["command"] = ["sh", "-c", f"trap 'exit 0' TERM\n{script}"]
-    return made
-
-
-def pod(name: str, *containers: Object, labels: Mapping[str, str] | None = None, **spec: Any) -> Object:
-    """A pod with a short grace period; without containers it sleeps."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "labels": dict(labels or {"app": name})},
-        "spec": {
-            "terminationGracePeriodSeconds": 1,
-            "containers": list(containers) or [sleeper()],
-            **spec,
-        },
-    }
-
-
-def sleeper(name: str = "main", **more: Any) -> Object:
-    """A container that does nothing for an hour."""
-    return container(name, script="sleep 3600 & wait", **more)
-
-
-def web(name: str = "web", port: int = 8080, *, ready: bool = True, **more: Any) -> Object:
-    """agnhost's netexec: /hostname, /clientip, /shutdown, UDP on the next port."""
-    args = ["netexec", f"--http-port={port}", f"--udp-port={port + 1}"]
-    probe = {"httpGet": {"path": "/hostname", "port": port}, "periodSeconds": 1}
-    made = container(name, image=AGNHOST, args=args, ports=[{"containerPort": port}], **more)
-    return {**made, "readinessProbe": probe} if ready else made
-
-
-def service(name: str, selector: Mapping[str, str], *ports: Object, **spec: Any) -> Object:
-    listed = list(ports) or [{"port": 80, "targetPort": 8080}]
-    body = {"selector": dict(selector), "ports": listed, **spec}
-    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": body}
+_LOAD = Path(__file__).with_name("http_load.py")
 
 
 def condition(obj: Object, kind: str) -> Object:
@@ -138,7 +96,7 @@ class World:
     cluster: Cluster
     api: KubeClient
     namespace: str
-    figures: list[tuple[str, str]] = field(default_factory=list)
+    stats: list[tuple[str, str]] = field(default_factory=list)
 
     # --- the API ---------------------------------------------------------------------------------------------------
 
@@ -148,7 +106,8 @@ class World:
 
     async def create(self, obj: Object) -> Object:
         """Create an object in the test's namespace; the kinds that tests use."""
-        return await self.api.post(self.path(f"{obj['kind'].lower()}s"), obj)
+        placed = {**obj, "metadata": {**obj["metadata"], "namespace": self.namespace}}
+        return await self.api.post(self.path(f"{obj['kind'].lower()}s"), placed)
 
     async def config_map(self, name: str, **data: str) -> Object:
         metadata = {"name": name}
@@ -209,14 +168,14 @@ class World:
         return await self.ready(obj["metadata"]["name"], seconds)
 
     async def another(self, meanwhile: str, node: str) -> float:
-        """One more pod on the node, Ready and gone; what each took is a figure. The seconds of the longer of both."""
+        """One more pod on the node, Ready and gone; both times go to the stats. Returns the longer one, in seconds."""
         began = time.monotonic()
-        await self.run(pod("other", nodeName=node))
+        await self.run(manifest("other", nodeName=node))
         ready = time.monotonic()
         await self.delete("other")
         await self.gone("other")
         gone = time.monotonic()
-        self.figures.append((f"{meanwhile}: another one Ready, gone", f"{ready - began:.2f} s, {gone - ready:.2f} s"))
+        self.stats.append((f"{meanwhile}: another one Ready, gone", f"{ready - began:.2f} s, {gone - ready:.2f} s"))
         return max(ready - began, gone - ready)
 
     async def ended(self, obj: Object, seconds: float = 120) -> Object:
@@ -299,7 +258,7 @@ class World:
         return await self.pid_once_running(node, program, other_than=first)
 
     async def agent_well(self, node: str, seconds: float = 60) -> None:
-        """Until the agent's own health check says ok."""
+        """Wait until the agent's own health check succeeds."""
 
         async def healthy() -> bool:
             done = await self.in_node(node, "curl", "-s", "-m", "5", "http://127.0.0.1:10248/healthz", check=False)
@@ -403,13 +362,13 @@ async def _stopped(pid: int, seconds_at_most: float) -> AsyncIterator[None]:
             os.kill(pid, signal.SIGCONT)
 
 
-async def holds(wanted: Callable[[], Awaitable[object]], what: str, seconds: float = 90) -> None:
-    """Wait for a condition with a generous limit; an error while asking is "not yet"."""
+async def holds(wanted: Callable[[], Awaitable[object]], what: str, seconds: float = 90) -> object:
+    """The first true value of `wanted()`, waited for with a generous limit; an error while asking means "not yet"."""
     deadline, last = time.monotonic() + seconds, ""
     while True:
         try:
-            if await wanted():
-                return
+            if found := await wanted():
+                return found
         except NodewrightError as error:
             last = str(error)
         assert time.monotonic() < deadline, f"not in {seconds:g} s: {what} {last}"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.machine import cli
+from tests.cluster.command_line import cli
 
 pytestmark = [pytest.mark.conformance, pytest.mark.skipif(os.geteuid() != 0, reason="a cluster needs root")]
 

@@ -7,6 +7,7 @@ from typing import Any
 from agent.common.model.errors import CriError, CriNotFound
 from agent.common.model.pods import ContainerState, ExecResult, ObservedPod, Pod, RunState, SandboxState
 from nodelib.json_values import Json
+from tests.builders.pods import container, container_status, pod
 
 
 class FakeView:
@@ -98,14 +99,13 @@ class FakeServerRuntime:
         return [pod for key, pod in self.view.observations.items() if uid in (None, key)]
 
 
-def add_pod(view: FakeView, name: str, uid: str, *, log_path: str = "", **container: Any) -> None:
-    """A running pod in namespace "ns" with one container "main"."""
-    spec = {"containers": [{"name": "main", **container}]}
-    view.by_uid[uid] = Pod({"metadata": {"name": name, "namespace": "ns", "uid": uid}, "spec": spec})
+def add_pod(view: FakeView, name: str, uid: str, *, log_path: str = "", **fields: Any) -> None:
+    """A running pod in namespace "ns" with one container "main"; `fields` are the container's."""
+    view.by_uid[uid] = pod(container(**fields), meta={"name": name, "namespace": "ns", "uid": uid})
     identity = f"{uid}-main"
     view.statuses[uid] = {
         "phase": "Running",
-        "containerStatuses": [{"name": "main", "state": {"running": {}}, "containerID": f"containerd://{identity}"}],
+        "containerStatuses": [container_status(containerID=f"containerd://{identity}")],
     }
     state = ContainerState(identity, f"{uid}-box", uid, "main", 0, RunState.RUNNING, 1, 1, log_path=log_path)
     sandbox = SandboxState(f"{uid}-box", uid, "ns", name, 0, True, 1)

@@ -74,7 +74,7 @@ class FakeApiServer:
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         self.requests.append((request.method, request.path_qs))
         if self.fail_with:
-            return _failure(self.fail_with.pop(0), "Injected")
+            return failure(self.fail_with.pop(0), "Injected")
         path = request.path
         if request.method == "GET" and request.query.get("watch"):
             return await self._watch(request)
@@ -86,7 +86,7 @@ class FakeApiServer:
         items = [obj for key, obj in self.objects.items() if key.rpartition("/")[0] == path and _selected(request, obj)]
         siblings = {key.rpartition("/")[0] for key in self.objects}
         if not items and "fieldSelector" not in request.query and path.rpartition("/")[0] in siblings:
-            return _failure(404, "NotFound")
+            return failure(404, "NotFound")
         start, limit = int(request.query.get("continue", 0)), int(request.query.get("limit", 0)) or len(items)
         meta = {"resourceVersion": str(self.version)}
         if start + limit < len(items):
@@ -97,28 +97,28 @@ class FakeApiServer:
         body = json.loads(await request.read() or b"{}")
         if request.method == "DELETE":
             if path not in self.objects:
-                return _failure(404, "NotFound")
+                return failure(404, "NotFound")
             await self.remove(path)
             return web.json_response({"status": "Success"})
         if request.method == "POST":
             path = f"{path}/{body['metadata']['name']}"
             if path in self.objects:
-                return _failure(409, "AlreadyExists")
+                return failure(409, "AlreadyExists")
         elif path not in self.objects:
-            return _failure(404, "NotFound")
+            return failure(404, "NotFound")
         if request.method == "PATCH":
             body = merge(self.objects[path], body)
         elif request.method == "PUT":
             sent = body["metadata"].get("resourceVersion")
             if sent and sent != self.objects[path]["metadata"]["resourceVersion"]:
-                return _failure(409, "Conflict")
+                return failure(409, "Conflict")
         await self.put(path, body)
         return web.json_response(self.objects[path])
 
     async def _watch(self, request: web.Request) -> web.StreamResponse:
         seen = int(request.query["resourceVersion"])
         if seen < self.compacted:
-            return _failure(410, "Expired")
+            return failure(410, "Expired")
         response = web.StreamResponse()
         await response.prepare(request)
         task = asyncio.current_task()
@@ -158,7 +158,7 @@ def _selected(request: web.Request, obj: Json) -> bool:
     return key != "metadata.name" or bool(obj["metadata"]["name"] == name)
 
 
-def _failure(code: int, reason: str) -> web.Response:
+def failure(code: int, reason: str) -> web.Response:
     status: Json = {"kind": "Status", "status": "Failure", "code": code, "reason": reason}
     named: Json = {"message": f"{reason} ({code})", "details": {"kind": "things"}}
     return web.json_response({**status, **named}, status=code)

@@ -68,6 +68,10 @@ class FakeCgroupFiles:
         self._folder(path)
         return [name.rpartition("/")[2] for name in self._files if name.rpartition("/")[0] == path]
 
+    def offer(self, path: str, controllers: str) -> None:
+        """The kernel offers these controllers in a folder, whatever was handed down to it."""
+        self._folder(path)["cgroup.controllers"] = controllers
+
     def exists(self, path: str) -> bool:
         return path in self._files
 

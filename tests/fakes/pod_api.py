@@ -11,7 +11,7 @@ from aiohttp import web
 from nodelib.clock import Clock
 from nodelib.json_values import Json
 from nodelib.kube.times import format_rfc3339
-from tests.fakes.apiserver import FakeApiServer, _failure
+from tests.fakes.apiserver import FakeApiServer, failure
 
 
 class FakePodApi(FakeApiServer):
@@ -33,13 +33,13 @@ class FakePodApi(FakeApiServer):
         known = request.path in self.objects or self.fail_with
         if request.method == "GET" and collection in ("configmaps", "secrets") and not known:
             self.requests.append((request.method, request.path_qs))
-            return _failure(404, "NotFound")
+            return failure(404, "NotFound")
         if request.method == "POST" and request.path.endswith("/podcertificaterequests"):
             return await self._request_certificate(request)
         if request.method != "POST" or not request.path.endswith("/token"):
             return await super()._handle(request)
         if self.token_failures:
-            return _failure(self.token_failures.pop(0), "Injected")
+            return failure(self.token_failures.pop(0), "Injected")
         body = json.loads(await request.read())
         self.token_requests.append(body)
         spec = body["spec"]

@@ -40,12 +40,13 @@ from nodelib.errors import Temporary
 from nodelib.json_values import Json
 from nodelib.kube.client import ApiError
 from tests.builders.metrics import metrics
+from tests.builders.pods import BUSYBOX, pod_json
 from tests.fakes.clock import FakeClock, settle
 from tests.fakes.devices import FakeEndpoint
 from tests.fakes.dra import NoClaims, no_driver
 from tests.fakes.fake_cri import FakeCri
 
-IMAGE = "busybox:1"
+IMAGE = BUSYBOX
 
 
 class FakeVolumes:
@@ -243,7 +244,7 @@ class FakeProbes:
 
 class FakeEvents:
     def __init__(self) -> None:
-        self.told: list[tuple[str, str, str]] = []
+        self.emitted: list[tuple[str, str, str]] = []
 
     def emit(
         self,
@@ -256,10 +257,10 @@ class FakeEvents:
         host: str = "",
         annotations: Mapping[str, str] | None = None,
     ) -> None:
-        self.told.append((kind, reason, message))
+        self.emitted.append((kind, reason, message))
 
     def reasons(self) -> list[str]:
-        return [reason for _, reason, _ in self.told]
+        return [reason for _, reason, _ in self.emitted]
 
 
 class FakeFiles:
@@ -293,7 +294,7 @@ class FakeHookHttp:
 
 
 class FakePodsApi:
-    """The API's pods: patches are applied (lists by name or type), deletions end them, watches are told."""
+    """The API's pods: patches are applied (lists by name or type), deletions end them, watches see both."""
 
     def __init__(self, clock: FakeClock) -> None:
         self.pods: dict[str, Json] = {}
@@ -499,7 +500,7 @@ class World:
         return None
 
     def connected(self) -> Callable[[str, Json, Json | None], None]:
-        """Parts and table are there: who is told what the API says?"""
+        """Where changes from the API go, once parts and table are there."""
         return self.table.on_pod
 
     def further_works(self) -> list[Callable[[], Coroutine[Any, Any, None]]]:
@@ -526,9 +527,8 @@ class World:
 
     def create(self, *containers: Json, name: str = "web", uid: str = "u1", **spec: Any) -> str:
         """A pod bound to this node; its UID."""
-        listed = list(containers) or [container("main")]
-        meta = {"name": name, "namespace": "shop", "uid": uid}
-        self.api.create({"metadata": meta, "spec": {"containers": listed, "restartPolicy": "Always", **spec}})
+        meta = {"namespace": "shop", "uid": uid}
+        self.api.create(pod_json(name, *containers, meta=meta, **{"restartPolicy": "Always", **spec}))
         return uid
 
     async def until(self, what: Any, *, seconds: float = 120, step: float = 0.5) -> None:
@@ -567,7 +567,3 @@ class World:
 
     def is_gone(self, uid: str = "u1") -> bool:
         return uid not in self.api.pods and not self.cri.dump() and not self.registry.pods() and not self.files.logs
-
-
-def container(name: str = "main", **fields: Any) -> Json:
-    return {"name": name, "image": IMAGE, "imagePullPolicy": "IfNotPresent", **fields}

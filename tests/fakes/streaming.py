@@ -1,4 +1,4 @@
-"""A runtime's streaming server over real TCP: accepts any upgrade and echoes, or refuses as told."""
+"""A runtime's streaming server over real TCP: accepts any upgrade and echoes, or refuses on demand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real etcd and kube-apiserver in a network namespace of their own, for tests of what talks to them.
+"""A real etcd and kube-apiserver in their own network namespace, for tests of their clients.
 
 Tokens instead of certificates: "admin" is system:masters, a node's token is its name.
 """

@@ -1,4 +1,4 @@
-"""The two ends of a conversation, without any tool.
+"""Client and server of a TCP or UDP exchange; needs no other program.
 
 `serve tcp|udp PORT NAME`, `ask tcp|udp HOST PORT [SOURCE]`, `sink PORT`, `send HOST PORT BYTES`.
 

@@ -1,4 +1,4 @@
-"""Namespaces, nodes and pods made of nothing but processes: they work as root and inside `unshare -Urn` alike.
+"""Namespaces, nodes and pods that consist only of processes: they work as root and inside `unshare -Urn`.
 
 A namespace lives as long as a process that holds it; nothing is bound under /run/netns, so nothing can be left over.
 """
@@ -118,7 +118,7 @@ class Node:
         self.write_config()
         with (self.folder / "server.log").open("ab") as log:
             self._server = self.namespace.start(
-                sys.executable, "-m", "tests.netns.cni_serve", str(self.folder / "config.json"), cwd=ROOT, stderr=log
+                sys.executable, "-m", "tests.netns.cni_server", str(self.folder / "config.json"), cwd=ROOT, stderr=log
             )
         wait_for("the CNI server answers STATUS", lambda: self.listening() and self.conflist.exists() and self.ready())
 

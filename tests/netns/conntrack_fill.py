@@ -1,6 +1,6 @@
-"""Fills the table of connection tracking of the namespace it runs in with `COUNT` UDP flows; standard library only.
+"""Fills the conntrack table of its network namespace with `COUNT` UDP flows; standard library only.
 
-They look answered (ASSURED), or the kernel would make room by dropping them. `conntrack_fill.py flush` removes all.
+They look answered (ASSURED); otherwise the kernel would drop them to make room. `conntrack_fill.py flush` removes all.
 linux/netfilter/nfnetlink_conntrack.h
 """
 

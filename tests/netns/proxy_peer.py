@@ -1,4 +1,4 @@
-"""The ends of conversations in a test of the proxy; standard library only.
+"""Clients and servers for tests of the proxy; standard library only.
 
 `serve tcp|udp PORT NAME` answers each message with NAME and the client's address. `ask tcp|udp HOST PORT [COUNT
 [SOURCE_PORT]]` prints one answer a line. `stream HOST PORT` keeps one TCP connection talking until stdin ends, `knock

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from nodelib.json_values import Json
+from tests.builders.services import endpoint, endpoint_slice, node, service
 from tests.netns import api_server
 from tests.netns.cni_world import LIMIT, ROOT, Namespace, wait_for
 
@@ -59,10 +60,10 @@ class ProxyWorld:
         self.node.run("ip", "route", "add", "default", "via", CLIENT)
         self.proxy: subprocess.Popen[bytes] | None = None
         self._write_kubeconfig()
-        node = self.call("POST", "/api/v1/nodes", {"metadata": {"name": NODE}})
-        if node.get("kind") == "Node":
-            node["status"] = {"addresses": [{"type": "InternalIP", "address": OUTSIDE}]}
-            self.call("PUT", f"/api/v1/nodes/{NODE}/status", node)
+        wanted = node(NODE, cidr="", address=OUTSIDE)
+        made = self.call("POST", "/api/v1/nodes", wanted)
+        if made.get("kind") == "Node":
+            self.call("PUT", f"/api/v1/nodes/{NODE}/status", {**made, "status": wanted["status"]})
 
     def close(self) -> None:
         if self.proxy is not None and self.proxy.poll() is None:
@@ -179,20 +180,15 @@ class ProxyWorld:
         wait_for(f"rules with {needles}\n{self.log[-2000:]}", lambda: all(self.shows(one) for one in needles))
 
     def service(self, name: str, port: int = 80, target: int = 8080, **spec: Any) -> Json:
-        protocol = spec.pop("protocol", "TCP")
-        entry = {"name": "main", "port": port, "targetPort": target, "protocol": protocol}
-        body = {"metadata": {"name": name}, "spec": {"ports": [entry], **spec}}
+        entry = {"name": "main", "port": port, "targetPort": target, "protocol": spec.pop("protocol", "TCP")}
+        body = service(name, namespace="default", ports=[entry], **spec)
         self._services.append(name)
         return self.call("POST", "/api/v1/namespaces/default/services", body)
 
     def endpoints(self, name: str, addresses: Sequence[str], target: int = 8080, protocol: str = "TCP") -> None:
         path = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
-        body = {
-            "metadata": {"name": f"{name}-1", "labels": {"kubernetes.io/service-name": name}},
-            "addressType": "IPv4",
-            "ports": [{"name": "main", "port": target, "protocol": protocol}],
-            "endpoints": [{"addresses": [one], "conditions": {"ready": True}, "nodeName": NODE} for one in addresses],
-        }
+        ports = [{"name": "main", "port": target, "protocol": protocol}]
+        body = endpoint_slice(name, [endpoint(one, NODE) for one in addresses], namespace="default", ports=ports)
         if self.call("GET", f"{path}/{name}-1").get("kind") == "EndpointSlice":
             self.call("PUT", f"{path}/{name}-1", body)
         else:

@@ -1,4 +1,4 @@
-"""What tests of a silent API server run in namespaces: a server that watches, and a client that follows it.
+"""Programs that tests of a silent API server run in namespaces: a server with a watch, and a client that follows it.
 
 `python -m tests.netns.silent_watch serve|follow ADDRESS`: `follow` prints a line for each event, and one with the
 seconds since the last event when the connection is given up.

@@ -76,8 +76,8 @@ async def test_a_pods_life_in_slices_of_systemd(root: str) -> None:
         await kubepods.setup(NODE)
         parent = await kubepods.ensure_pod(found)
         assert parent == f"{top}-kubepods-burstable-podu_1.slice"
-        told = await run(["systemctl", "show", "--property=ControlGroup", "--value", parent])
-        path = told.stdout.decode().strip()
+        shown = await run(["systemctl", "show", "--property=ControlGroup", "--value", parent])
+        path = shown.stdout.decode().strip()
         await _check_limits(tree, path)
         sleeper = _inside(tree, path)
         assert await kubepods.pod_uids() == {"u-1"}
@@ -165,7 +165,7 @@ async def test_a_limit_below_what_pods_use_waits_for_them(tree: CgroupTree, root
         await tree.remove(root)
 
 
-def test_swap_accounting_can_be_told(tree: CgroupTree) -> None:
+def test_swap_accounting_is_detected(tree: CgroupTree) -> None:
     assert swap_limits(tree) in (True, False)
 
 

@@ -1,4 +1,4 @@
-"""Bandwidth limits on the real kernel: they hold, in each direction alone, CHECK sees them, DEL takes them away."""
+"""Bandwidth limits on the real kernel: they hold in each direction, CHECK verifies them, DEL removes them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Dual-stack nodes on one link, on the real kernel: IPv6 routes, masquerade and hostPorts, by ip6tables and by nft.
 
-node1 (10.89.0.11, fd89::11) and node2 (.12); outside (192.0.2.9, fd77::9) behind node1 knows no pod.
+node1 (10.89.0.11, fd89::11) and node2 (.12); outside (192.0.2.9, fd77::9) behind node1 has no route to pods.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Two nodes and an outside, on the real kernel: routes, masquerade, hostPorts, Services' way back, uninstall.
+"""Two nodes and an outside, on the real kernel: routes, masquerade, hostPorts, return traffic of Services, uninstall.
 
-Plan of addresses: nodes 10.89.0.11 and .12 on one link; pods 10.244.1.0/24 and 10.244.2.0/24; outside 192.0.2.9,
-reached through node1 (192.0.2.1), knows no route back to any pod.
+Addresses: nodes 10.89.0.11 and .12 on one link; pods 10.244.1.0/24 and 10.244.2.0/24; outside 192.0.2.9,
+reached through node1 (192.0.2.1), has no route to any pod.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Nodes that share no link, on the real kernel: VXLAN between them, both families, and full-size packets.
 
-node1 (10.89.1.11, fd89:1::11) and node2 (10.89.2.11, fd89:2::11) meet at a router that knows no pod.
+node1 (10.89.1.11, fd89:1::11) and node2 (10.89.2.11, fd89:2::11) share a router without routes to pods.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The real shim against the real kernel, with its server, without it, and with the server killed in between."""
+"""The real shim against the real kernel, with its server, without it, and with the server killed meanwhile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plugin under runtimes that are not ours: the CNI project's own cnitool, chained with somebody else's plugin.
+"""The plugin under other runtimes: the CNI project's cnitool, chained with a third-party plugin.
 
 cnitool is built from its Go module (seconds once the module is there); without Go the tests are skipped and say so.
 """

@@ -163,8 +163,8 @@ def test_an_expired_certificate_is_bootstrapped_again(place: Place) -> None:
     async def work() -> None:
         await place.found()
         before = os.readlink(place.folder / "pki/kubelet-client-current.pem")
-        await until(lambda: credentials._unusable(place.kubeconfig, time.time()), LIFE + 10)
-        assert "has expired" in credentials._unusable(place.kubeconfig, time.time())
+        await until(lambda: credentials.unusable(place.kubeconfig, time.time()), LIFE + 10)
+        assert "has expired" in credentials.unusable(place.kubeconfig, time.time())
         await place.found()
         assert os.readlink(place.folder / "pki/kubelet-client-current.pem") != before
 

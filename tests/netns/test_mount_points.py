@@ -1,4 +1,4 @@
-"""Mount points of other mount namespaces: what `down` must not remove under them."""
+"""Mount points of other mount namespaces: `down` must not remove directories below them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Node and its Lease against a real API server: what kubectl and the controllers would see."""
+"""The Node and its Lease against a real API server: what kubectl and the controllers see."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ pytestmark = [
 
 
 class Runtime:
-    """A runtime whose network becomes ready when told."""
+    """A runtime whose network becomes ready when the test says so."""
 
     def __init__(self) -> None:
         self.network_ready = False
@@ -188,13 +188,13 @@ def test_an_existing_node_is_taken_over_without_a_flip(server: ApiServer) -> Non
     run_inside(server.netns, story)
 
 
-def test_other_nodes_need_a_role_and_are_told_with_it(server: ApiServer) -> None:
+def test_other_nodes_need_a_role_and_are_sent_with_it(server: ApiServer) -> None:
     async def story() -> None:
         async with World(server, "n1") as world:
             await until(world.keeper.registered.is_set)
             await world.admin.post("/api/v1/nodes", {"metadata": {"name": "n9"}})
             # Its own Node a node may always read.
-            assert {fact.name for told in world.nodes for fact in told} <= {"n1"}
+            assert {fact.name for sent in world.nodes for fact in sent} <= {"n1"}
             rules = [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch"]}]
             rbac = "/apis/rbac.authorization.k8s.io/v1"
             await world.admin.post(f"{rbac}/clusterroles", {"metadata": {"name": "see-nodes"}, "rules": rules})

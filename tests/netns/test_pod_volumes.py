@@ -26,11 +26,12 @@ from nodelib.clock import SystemClock
 from nodelib.errors import NodewrightError, Permanent, Temporary
 from nodelib.json_values import Json
 from nodelib.kube.client import KubeClient
+from tests.builders import pods
 from tests.fakes.signer import Signer, matches, number, refused
 from tests.fakes.volumes import FakeCsi
 from tests.netns import api_server
 from tests.netns.api_server import ApiServer, run_inside
-from tests.netns.mountns import isolated
+from tests.netns.mount_namespace import isolated
 
 CERTIFICATES = "/apis/certificates.k8s.io/v1"
 
@@ -140,8 +141,7 @@ class World:
         )
 
     async def pod(self, name: str, container: Json | None = None, node: str = "n1", **spec: Any) -> Pod:
-        one = {"name": "main", "image": "busybox", **(container or {})}
-        body = {"metadata": {"name": name}, "spec": {"nodeName": node, "containers": [one], **spec}}
+        body = pods.pod_json(name, pods.container(**(container or {})), nodeName=node, **spec)
         return Pod(await self.admin.post(f"/api/v1/namespaces/{self.namespace}/pods", body))
 
     async def config(self, pod: Pod, **fields: Any) -> Any:

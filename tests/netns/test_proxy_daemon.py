@@ -1,4 +1,4 @@
-"""The whole daemon with a real API server and real packets: what a user has, and what must never break."""
+"""The whole daemon with a real API server and real packets: what users rely on, and what must never break."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Real packets through real rules, in each kernel mode: who is answered, by whom, and from which address.
+"""Real packets through real rules, in each kernel mode: which server answers, and which client address it sees.
 
 Addresses: the node 10.244.0.1 and fd00:244::1 towards its pods, 203.0.113.1 and 2001:db8::1 towards the outside; pods
 .11 and .12 are endpoints on this node; pod .13 stands for one on another node; a client outside .9.
@@ -30,16 +30,18 @@ from proxy.backends.iptables import IptablesBackend
 from proxy.backends.nftables import NftablesBackend
 from proxy.plan.context import Context, LocalDetector, by_cidr, by_interface
 from proxy.plan.nftables.layout import TABLE
+from tests.builders.services import endpoint, endpoint_slice, service
 from tests.netns.cni_world import Namespace
 from tests.netns.proxy_world import PEER
-from tests.unit.proxy.build import desired, endpoint, endpoint_slice, service
+from tests.unit.proxy.build import desired
 
 pytestmark = pytest.mark.netns
 
 POD1, POD2, FAR = "10.244.0.11", "10.244.0.12", "10.244.0.13"
 NODE, OUTSIDE, CLIENT = "10.244.0.1", "203.0.113.1", "203.0.113.9"
 SERVICE, EXTERNAL, BALANCER = "10.96.0.10", "198.51.100.5", "198.51.100.6"
-HERE, AWAY = {"node": "node1"}, {"node": "node2"}
+HERE: Json = {"node": "node1"}
+AWAY: Json = {"node": "node2"}
 CONTEXT = Context(
     node="node1",
     node_ip=OUTSIDE,
@@ -249,9 +251,9 @@ def six() -> Case:
     where = [endpoint(f"fd00:244::{number}", "node1") for number in (11, 12)]
     objects = (
         service("s", "fd00:96::10", type="NodePort", ports=PORTS),
-        endpoint_slice("s", where, ports=ports, kind="IPv6"),
+        endpoint_slice("s", where, ports=ports, address_type="IPv6"),
         service("sticky", "fd00:96::11", sessionAffinity="ClientIP"),
-        endpoint_slice("sticky", where[:1], ports=ports, kind="IPv6"),
+        endpoint_slice("sticky", where[:1], ports=ports, address_type="IPv6"),
         service("none", "fd00:96::12"),
     )
     ctx = Context(

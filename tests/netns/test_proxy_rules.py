@@ -1,4 +1,4 @@
-"""The golden rulesets on the real kernel: it takes them, and gives them back chain by chain as they were meant."""
+"""The golden rulesets on the real kernel: it accepts them, and lists them chain by chain as they were meant."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ from proxy.backends.nftables import NftablesBackend
 from proxy.plan.context import CT_INVALID_COUNTER
 from proxy.plan.nftables import layout
 from proxy.plan.nftables.ports import Frontend, frontend_key, packed
+from tests.builders.services import endpoint_slice, service
 from tests.golden.proxy.cases import CASES, Case
 from tests.netns.cni_world import ROOT, Namespace
-from tests.unit.proxy.build import CONTEXT, desired, endpoint_slice, service
+from tests.unit.proxy.build import CONTEXT, desired
 
 pytestmark = pytest.mark.netns
 

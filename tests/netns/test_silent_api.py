@@ -1,4 +1,4 @@
-"""An API server whose packets are lost: no FIN, no RST, only silence. The client dials anew within seconds."""
+"""An API server whose packets are lost, without FIN or RST: the client connects again within seconds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.cluster.machine import PROJECT
+from tests.cluster.command_line import PROJECT
 
 pytestmark = [pytest.mark.netns, pytest.mark.skipif(os.geteuid() != 0, reason="namespaces need root")]
 SERVER, CLIENT = f"silent-s-{os.getpid()}", f"silent-c-{os.getpid()}"

@@ -1,4 +1,4 @@
-"""What `trace` finds in a kernel's nftables rules is what it finds in the iptables rules for the same Services."""
+"""`trace` finds the same in the kernel's nftables rules as in the iptables rules for the same Services."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from agent.volumes.edge import atomic, mounts, subpath
 from agent.volumes.edge.pod_disk import PodDisk
 from agent.volumes.model.volumes import AtomicVolume, DiskVolume, EmptyDir, FileProjection, HostPath, ImageVolume
 from nodelib.errors import Permanent, Temporary
-from tests.netns.mountns import isolated
+from tests.netns.mount_namespace import isolated
 
 pytestmark = pytest.mark.netns
 

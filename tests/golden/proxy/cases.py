@@ -15,10 +15,11 @@ from nodelib.json_values import Json
 from proxy.plan.context import CT_INVALID_COUNTER, LOCALHOST_COUNTER, Context, by_cidr, by_interface
 from proxy.plan.nftables.sync import AppliedState, plan
 from proxy.plan.nftables.text import dump
-from tests.unit.proxy.build import CONTEXT, HERE, desired, endpoint, endpoint_slice, installed, service
+from tests.builders.services import endpoint, endpoint_slice, service
+from tests.unit.proxy.build import CONTEXT, HERE, desired, installed
 
 FOLDER = Path(__file__).parent
-TERMINATING = {"ready": False, "serving": True, "terminating": True}
+TERMINATING: Json = {"ready": False, "serving": True, "terminating": True}
 AWAY = "there"
 
 
@@ -29,8 +30,8 @@ def _np(port: int, node_port: int, name: str = "p80", protocol: str = "TCP") -> 
 def basic() -> list[Json]:
     """A cluster IP, one without name, UDP beside TCP, SCTP, one without endpoints, a headless one."""
     return [
-        service("one", "172.30.0.41", ns="ns1"),
-        endpoint_slice("one", ["10.180.0.1"], ns="ns1"),
+        service("one", "172.30.0.41", namespace="ns1"),
+        endpoint_slice("one", ["10.180.0.1"], namespace="ns1"),
         service("two", "172.30.0.42"),
         endpoint_slice("two", ["10.180.0.2", "10.180.0.3", "10.180.0.4"]),
         service("noname", "172.30.0.43", ports=[{"port": 9000}]),
@@ -66,7 +67,7 @@ def external() -> list[Json]:
     """NodePorts, external IPs and load balancers, with both policies, with endpoints here, elsewhere, nowhere."""
     here, away = endpoint("10.180.0.1", HERE), endpoint("10.180.1.1", AWAY)
     balancer: Json = {"type": "LoadBalancer", "loadBalancerSourceRanges": ["203.0.113.0/25", "192.168.0.0/24"]}
-    local = {"externalTrafficPolicy": "Local"}
+    local: Json = {"externalTrafficPolicy": "Local"}
     return [
         service("np", "172.30.0.1", type="NodePort", ports=_np(80, 30001)),
         endpoint_slice("np", [here, away]),
@@ -162,7 +163,7 @@ def policies() -> list[Json]:
 def ipv6() -> list[Json]:
     return [
         service("one", "fd00:10:96::1"),
-        endpoint_slice("one", ["fd00:10:244::1", "fd00:10:244::2"], kind="IPv6"),
+        endpoint_slice("one", ["fd00:10:244::1", "fd00:10:244::2"], address_type="IPv6"),
         service(
             "np",
             "fd00:10:96::2",
@@ -171,7 +172,7 @@ def ipv6() -> list[Json]:
             externalIPs=["2001:db8::7"],
             sessionAffinity="ClientIP",
         ),
-        endpoint_slice("np", ["fd00:10:244::3"], kind="IPv6"),
+        endpoint_slice("np", ["fd00:10:244::3"], address_type="IPv6"),
         service("empty", "fd00:10:96::3", type="NodePort", ports=_np(80, 30003)),
     ]
 

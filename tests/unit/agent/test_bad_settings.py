@@ -86,14 +86,16 @@ def test_any_value_of_any_field_is_accepted_or_refused(tmp_path: Path, changes: 
 def test_the_configuration_that_these_tests_change_is_a_good_one(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     file.write_text(yaml.safe_dump(_GIVEN))
-    _used(parse([f"--config={file}"], hostname="n"))
+    found = parse([f"--config={file}"], hostname="n")
+    _used(found)
+    assert found.node.name == "n" and derive.reserved_cgroups(found, 2) is not None
 
 
 _PLACE = Origin("file", "/etc/kubernetes/manifests/web.yaml", "n1")
 _POD: Json = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web", "labels": {"a": "b"}}, "spec": SPEC}
 
 
-def _read(data: bytes) -> None:
+def _assert_read_or_refused(data: bytes) -> None:
     try:
         for pod in decode(data, _PLACE, "2026-01-01T00:00:00Z").pods:
             assert pod.uid and pod.name
@@ -104,7 +106,7 @@ def _read(data: bytes) -> None:
 @settings(max_examples=80 * TIMES, derandomize=TIMES == 1, deadline=None, suppress_health_check=_SLOW)
 @given(changes=changes_of(_POD))
 def test_a_manifest_with_anything_in_it_is_read_or_refused(changes: list[Change]) -> None:
-    _read(yaml.safe_dump(changed(_POD, changes)).encode())
+    _assert_read_or_refused(yaml.safe_dump(changed(_POD, changes)).encode())
 
 
 @settings(max_examples=80 * TIMES, derandomize=TIMES == 1, deadline=None, suppress_health_check=_SLOW)
@@ -112,11 +114,11 @@ def test_a_manifest_with_anything_in_it_is_read_or_refused(changes: list[Change]
 def test_a_broken_manifest_is_read_or_refused(data: bytes, at: int, cut: int) -> None:
     """As a disk, or an editor that is not done, leaves one."""
     whole = yaml.safe_dump(_POD).encode()
-    _read(whole[:at] + data + whole[at + cut :])
+    _assert_read_or_refused(whole[:at] + data + whole[at + cut :])
 
 
-def test_the_manifest_that_these_tests_change_is_read() -> None:
+def test_the_manifest_that_these_tests_change_is_assert_read_or_refused() -> None:
     pod = copy.deepcopy(_POD)
     pod["spec"]["volumes"] = pod["spec"]["volumes"][:1]  # a static pod may not name a ConfigMap
-    _read(yaml.safe_dump(pod).encode())
+    _assert_read_or_refused(yaml.safe_dump(pod).encode())
     assert decode(yaml.safe_dump(pod).encode(), _PLACE, "2026-01-01T00:00:00Z").pods

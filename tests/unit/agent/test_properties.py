@@ -45,7 +45,7 @@ _AROUND: Json = {
 @settings(max_examples=25 * TIMES, derandomize=TIMES == 1, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(changes=changes_of(SPEC))
 def test_a_bad_spec_harms_nobody_else_and_can_be_deleted(changes: list[Change]) -> None:
-    asyncio.run(_lives_and_goes({"spec": changed(SPEC, changes)}))
+    asyncio.run(_assert_it_lives_and_goes({"spec": changed(SPEC, changes)}))
 
 
 @settings(max_examples=15 * TIMES, derandomize=TIMES == 1, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -55,10 +55,10 @@ def test_bad_metadata_and_a_bad_status_do_no_more_harm(changes: list[Change]) ->
     meta = around.get("metadata")
     spec = {"containers": [{"name": "main", "image": IMAGE}], "terminationGracePeriodSeconds": 1}
     meta = {**(meta if isinstance(meta, dict) else {}), "name": "bad", "namespace": "shop", "uid": "bad"}
-    asyncio.run(_lives_and_goes({"spec": spec, "status": around.get("status"), "metadata": meta}))
+    asyncio.run(_assert_it_lives_and_goes({"spec": spec, "status": around.get("status"), "metadata": meta}))
 
 
-async def _lives_and_goes(raw: Json) -> None:
+async def _assert_it_lives_and_goes(raw: Json) -> None:
     world = World()
     await world.start_agent()
     try:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from cli.explain import paths_text
@@ -13,6 +11,8 @@ from cli.explain.walk import Machine, Path, Rules, paths
 from nodelib.firewall.fake import FakeIptables
 from nodelib.firewall.fib import Route
 from nodelib.firewall.trace_model import Fib, Packet
+from tests.builders.pods import pod_json
+from tests.builders.services import node, service
 
 HOST, NODES, PODS = "192.0.2.1", {"node1": "192.0.2.11", "node2": "192.0.2.12"}, {"a": "10.0.1.2", "b": "10.0.2.2"}
 CLUSTER_IP = "10.9.0.7"
@@ -21,25 +21,19 @@ FIRST, SECOND = (Route("unicast", "eth0", address) for address in NODES.values()
 DIRECT, NONE = Route("unicast", "nw0", "", "REACHABLE"), Route("none")
 
 
-def obj(name: str, spec: dict[str, Any], status: dict[str, Any]) -> dict[str, Any]:
-    return {"metadata": {"name": name, "namespace": "shop"}, "spec": spec, "status": status}
-
-
 FACTS = Facts.of(
-    [obj("web", {"clusterIP": CLUSTER_IP, "clusterIPs": [CLUSTER_IP], "ports": [{"port": 80}]}, {})],
+    [service("web", CLUSTER_IP, namespace="shop", clusterIPs=[CLUSTER_IP], ports=[{"port": 80}])],
     [],
     [
-        obj(
+        pod_json(
             name,
-            {"nodeName": node, "containers": []},
-            {"podIP": PODS[name], "phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
+            meta={"namespace": "shop"},
+            status={"podIP": PODS[name], "phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
+            nodeName=place,
         )
-        for name, node in (("a", "node1"), ("b", "node2"))
+        for name, place in (("a", "node1"), ("b", "node2"))
     ],
-    [
-        {"metadata": {"name": name}, "status": {"addresses": [{"type": "InternalIP", "address": NODES[name]}]}}
-        for name in NODES
-    ],
+    [node(name, address=address) for name, address in NODES.items()],
     [],
 )
 ROUTES = {
@@ -60,11 +54,11 @@ def fib(space: str, more: dict[str, Route]) -> Fib:
 def traced(come: str, to: str, **more: dict[str, Route]) -> tuple[list[Path], list[str]]:
     """The paths and the printed lines; `more`: other routes by node, `host` for this machine's."""
     rules = {}
-    for node, address in NODES.items():
+    for name, address in NODES.items():
         fake = FakeIptables()
         fake.load(NAT)
         links = frozenset({"lo", "eth0", "nw0"})
-        rules[node] = Rules(node, fake.content(), (), frozenset({address}), links, fib(node, more.get(node, {})))
+        rules[name] = Rules(name, fake.content(), (), frozenset({address}), links, fib(name, more.get(name, {})))
     machine = Machine((HOST,), (HOST,), "nw-lab", fib("", more.get("host", {})))
     start = sender(come, FACTS, "shop", HOST)
     end = target(to, FACTS, "shop", start, "")

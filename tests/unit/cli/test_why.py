@@ -19,6 +19,7 @@ from cli.display.terminal import new_console
 from cli.why import judge, show
 from cli.why.sources import asked
 from nodelib.json_values import Json
+from tests.builders.pods import pod_json
 
 NOW = 1_767_225_600.0
 PROJECT = Path(__file__).resolve().parents[3]
@@ -29,8 +30,7 @@ def explained(name: str = "web", uid: str = "u1", *waits: Wait, **more: Any) -> 
 
 
 def api_pod(name: str = "web", uid: str = "u1", node: str = "n1", **status: Any) -> Json:
-    meta = {"name": name, "namespace": "shop", "uid": uid}
-    return {"metadata": meta, "spec": {"nodeName": node}, "status": status}
+    return pod_json(name, meta={"namespace": "shop", "uid": uid}, status=status, nodeName=node)
 
 
 def test_the_node_s_word_counts_before_the_api_s() -> None:
@@ -157,11 +157,12 @@ async def test_an_agent_that_is_not_running_is_named_by_its_socket(tmp_path: Pat
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="gives up root to become another user")
-def test_another_user_than_root_is_told_who_may_ask(tmp_path: Path) -> None:
+def test_another_user_than_root_gets_an_error_that_says_who_may_ask(tmp_path: Path) -> None:
     # Imported first: the interpreter itself may lie where only root can read.
     code = f"""
 import asyncio, os
 from cli.why.sources import asked
+from tests.builders.pods import pod_json
 os.setgid(65534); os.setuid(65534)
 print(asyncio.run(asked({str(tmp_path / "agent.sock")!r}, "/why")))
 """

@@ -1,3 +1,5 @@
+"""until() ends when there is no more reason to wait; after the time limit its error gives the last reason."""
+
 from __future__ import annotations
 
 import asyncio

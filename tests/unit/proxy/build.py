@@ -1,4 +1,4 @@
-"""Services and EndpointSlices as the API gives them, and the plan of addresses of these tests.
+"""Rules as each backend writes them for some Services, the path of a packet through them, and the addresses used.
 
 Nodes: this one 192.168.0.10 (and 192.168.1.10), named "here". Pods of the cluster 10.0.0.0/8, Service addresses
 172.30.0.0/16, external IPs 192.168.99.0/24, load balancers 1.2.3.0/24, clients outside 203.0.113.0/24.
@@ -6,9 +6,7 @@ Nodes: this one 192.168.0.10 (and 192.168.1.10), named "here". Pods of the clust
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from nodelib.firewall.fake import FakeIptables
 from nodelib.firewall.objects import Family
@@ -31,50 +29,6 @@ CLIENT = "203.0.113.2"
 BLOCKED_CLIENT = "203.0.113.130"
 NODE = Node(frozenset({NODE_IP, NODE_IP_TWO}))
 CONTEXT = Context(node=HERE, node_ip=NODE_IP, detector=by_cidr("10.0.0.0/8"))
-
-
-def service(name: str, cluster_ip: str, *, ns: str = "ns", lb: Sequence[Any] = (), **spec: Any) -> Json:
-    ports = spec.pop("ports", [{"name": "p80", "port": 80, "protocol": "TCP"}])
-    ingress = [entry if isinstance(entry, dict) else {"ip": entry} for entry in lb]
-    return {
-        "metadata": {"namespace": ns, "name": name},
-        "spec": {"type": "ClusterIP", "clusterIP": cluster_ip, "ports": ports, **spec},
-        "status": {"loadBalancer": {"ingress": ingress}},
-    }
-
-
-def endpoint_slice(
-    service_name: str,
-    endpoints: Sequence[Json | str],
-    *,
-    ns: str = "ns",
-    ports: Sequence[Json] = ({"name": "p80", "port": 80, "protocol": "TCP"},),
-    suffix: str = "1",
-    kind: str = "IPv4",
-) -> Json:
-    return {
-        "metadata": {
-            "namespace": ns,
-            "name": f"{service_name}-{suffix}",
-            "labels": {"kubernetes.io/service-name": service_name},
-        },
-        "addressType": kind,
-        "ports": list(ports),
-        "endpoints": [endpoint(one) if isinstance(one, str) else one for one in endpoints],
-    }
-
-
-def endpoint(address: str, node: str | None = None, **given: Any) -> Json:
-    """`ready`, `serving`, `terminating`, `zones`, `nodes`."""
-    conditions = {key: given[key] for key in ("ready", "serving", "terminating") if key in given}
-    hints = {
-        "forZones": [{"name": name} for name in given.get("zones", ())],
-        "forNodes": [{"name": name} for name in given.get("nodes", ())],
-    }
-    entry: Json = {"addresses": [address], "conditions": conditions or {"ready": True}, "hints": hints}
-    if node is not None:
-        entry["nodeName"] = node
-    return entry
 
 
 def desired(*objects: Json, family: Family = Family.IPV4, node: str = HERE) -> Desired:

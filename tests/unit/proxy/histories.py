@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from nodelib.errors import NodewrightError
 from nodelib.json_values import Json
 from proxy.plan.tracker import Tracker
-from tests.unit.proxy.build import HERE, endpoint, endpoint_slice, service
+from tests.builders.services import endpoint, endpoint_slice, service
+from tests.unit.proxy.build import HERE
 
 names = st.sampled_from(["a", "b", "c"])
 pods = st.lists(st.integers(1, 4), max_size=3, unique=True)

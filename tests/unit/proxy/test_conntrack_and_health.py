@@ -16,7 +16,8 @@ from proxy.model import NamespacedName
 from proxy.plan.conntrack import stale_flows
 from proxy.plan.node_port_addresses import expand, has_loopback, networks, node_port_ips
 from proxy.plan.service_health import health_check_ports, local_ready
-from tests.unit.proxy.build import HERE, desired, endpoint, endpoint_slice, service
+from tests.builders.services import endpoint, endpoint_slice, service
+from tests.unit.proxy.build import HERE, desired
 
 DNS = [{"name": "dns", "port": 53, "protocol": "UDP", "nodePort": 30053}]
 SERVING = endpoint("10.1.0.1", ready=False, serving=True, terminating=True)

@@ -12,6 +12,7 @@ from nodelib.firewall.fake import FakeIptables
 from nodelib.firewall.trace import Node, Packet
 from nodelib.json_values import Json
 from proxy.plan.context import Context, LocalDetector, by_interface
+from tests.builders.services import endpoint, endpoint_slice, service
 from tests.fakes.nft_trace import Tracer
 from tests.fakes.userspace_trace import UserspaceTracer
 from tests.unit.proxy.build import (
@@ -23,12 +24,9 @@ from tests.unit.proxy.build import (
     NODE_IP,
     NODE_IP_TWO,
     POD,
-    endpoint,
-    endpoint_slice,
     flow,
     installed,
     nft_installed,
-    service,
     userspace_installed,
 )
 
@@ -37,7 +35,7 @@ EXTERNAL, BALANCER = "192.168.99.11", "1.2.3.4"
 NODE_PORT = 30080
 PORTS = [{"name": "p80", "port": 80, "protocol": "TCP", "nodePort": NODE_PORT}]
 LOCAL, REMOTE = endpoint("10.180.0.1", HERE), endpoint("10.180.1.2", "there")
-TERMINATING = {"ready": False, "serving": True, "terminating": True}
+TERMINATING: Json = {"ready": False, "serving": True, "terminating": True}
 NO_LOCALHOST = {"node port on localhost": "passes"}  # upstream's nftables mode has none either
 # Policy Local binds pods and the node itself too in userspace mode: a socket does not know where its client is.
 NEAR = ("pod to ", "node to ")
@@ -63,14 +61,14 @@ def by_socket(expected: str) -> str:
     return "reset" if expected in ("REJECT", "DROP") else expected.removesuffix(" masq")
 
 
-def check(
+def assert_flows(
     world: Modes,
     rows: list[Row],
     node: Node = NODE,
     nft: Mapping[str, str] | None = None,
     user: Mapping[str, str] | None = None,
 ) -> None:
-    """`nft`, `user`: what is meant to be different in nftables and in userspace mode, by label."""
+    """Each row's packet ends where it says, in every mode. `nft`, `user`: other ends in these modes, by label."""
     wrong = []
     for label, source, to, port, expected in rows:
         packet = Packet(source, to, port, "tcp", interface="" if node.is_local(source) else "eth0")
@@ -102,7 +100,7 @@ def test_cluster_ip() -> None:
             ports=[{"name": "p80", "port": 8080}, {"name": "alt", "port": 8443}],
         ),
     )
-    check(
+    assert_flows(
         fake,
         [
             ("pod", POD, IP, 80, "10.180.0.1:80"),
@@ -134,7 +132,7 @@ def test_whose_traffic_to_the_cluster_ip_is_masqueraded(change: Json, pod: bool,
         (who, source, IP, 80, "10.180.0.1:80 masq" if masqueraded else "10.180.0.1:80")
         for who, source, masqueraded in (("pod", POD, pod), ("client", CLIENT, client))
     ]
-    check(fake, rows)
+    assert_flows(fake, rows)
 
 
 def test_external_cluster_policy() -> None:
@@ -146,7 +144,7 @@ def test_external_cluster_policy() -> None:
             (f"{who} to {to}", source, to, port, f"{both} masq")
             for who, source in (("pod", POD), ("node", NODE_IP), ("client", CLIENT))
         ]
-    check(
+    assert_flows(
         fake, [*rows, ("node port on localhost", "127.0.0.1", "127.0.0.1", NODE_PORT, f"{both} masq")], nft=NO_LOCALHOST
     )
 
@@ -161,7 +159,7 @@ def test_external_local_policy() -> None:
             (f"node to {to}", NODE_IP, to, port, f"{both} masq"),
             (f"client to {to}", CLIENT, to, port, "10.180.0.1:80"),
         ]
-    check(fake, rows, user={row[0]: "10.180.0.1:80" for row in rows if row[0].startswith(NEAR)})
+    assert_flows(fake, rows, user={row[0]: "10.180.0.1:80" for row in rows if row[0].startswith(NEAR)})
 
 
 def test_external_local_policy_without_local_endpoint() -> None:
@@ -173,14 +171,14 @@ def test_external_local_policy_without_local_endpoint() -> None:
             (f"node to {to}", NODE_IP, to, port, "10.180.1.2:80 masq"),
             (f"client to {to}", CLIENT, to, port, "DROP"),
         ]
-    check(fake, rows, user={row[0]: "reset" for row in rows if row[0].startswith(NEAR)})
+    assert_flows(fake, rows, user={row[0]: "reset" for row in rows if row[0].startswith(NEAR)})
 
 
 def test_internal_local_policy() -> None:
     with_local = world_of(service("svc", IP, internalTrafficPolicy="Local"), endpoint_slice("svc", [LOCAL, REMOTE]))
-    check(with_local, [("pod", POD, IP, 80, "10.180.0.1:80"), ("node", NODE_IP, IP, 80, "10.180.0.1:80 masq")])
+    assert_flows(with_local, [("pod", POD, IP, 80, "10.180.0.1:80"), ("node", NODE_IP, IP, 80, "10.180.0.1:80 masq")])
     without = world_of(service("svc", IP, internalTrafficPolicy="Local"), endpoint_slice("svc", [REMOTE]))
-    check(without, [("pod", POD, IP, 80, "DROP"), ("node", NODE_IP, IP, 80, "DROP")])
+    assert_flows(without, [("pod", POD, IP, 80, "DROP"), ("node", NODE_IP, IP, 80, "DROP")])
 
 
 def test_no_endpoints() -> None:
@@ -188,16 +186,16 @@ def test_no_endpoints() -> None:
     rows: list[Row] = [("cluster IP", POD, IP, 80, "REJECT"), ("node to cluster IP", NODE_IP, IP, 80, "REJECT")]
     for to, port in ((EXTERNAL, 80), (BALANCER, 80), (NODE_IP, NODE_PORT)):
         rows += [(f"pod to {to}", POD, to, port, "REJECT"), (f"client to {to}", CLIENT, to, port, "REJECT")]
-    check(fake, rows)
+    assert_flows(fake, rows)
 
 
 def test_endpoints_that_are_not_ready_are_none() -> None:
-    check(balanced(endpoint("10.180.0.1", ready=False)), [("pod", POD, IP, 80, "REJECT")])
+    assert_flows(balanced(endpoint("10.180.0.1", ready=False)), [("pod", POD, IP, 80, "REJECT")])
 
 
 def test_load_balancer_source_ranges() -> None:
     fake = balanced(LOCAL, loadBalancerSourceRanges=["203.0.113.0/25"])
-    check(
+    assert_flows(
         fake,
         [
             ("allowed", CLIENT, BALANCER, 80, "10.180.0.1:80 masq"),
@@ -216,8 +214,8 @@ def test_source_ranges_that_have_the_node_let_its_balancer_address_in() -> None:
     fake = balanced(LOCAL, loadBalancerSourceRanges=["192.168.0.0/24"])
     at_home = Node(NODE.addresses | {BALANCER})
     by_own = "node by the balancer's own address"
-    check(fake, [(by_own, BALANCER, BALANCER, 80, "10.180.0.1:80 masq")], at_home, user={by_own: "passes"})
-    check(
+    assert_flows(fake, [(by_own, BALANCER, BALANCER, 80, "10.180.0.1:80 masq")], at_home, user={by_own: "passes"})
+    assert_flows(
         balanced(LOCAL, loadBalancerSourceRanges=["203.0.113.0/25"]),
         [("not the node", BALANCER, BALANCER, 80, "DROP")],
         at_home,
@@ -228,7 +226,7 @@ def test_source_ranges_that_have_the_node_let_its_balancer_address_in() -> None:
 def test_proxy_mode_load_balancer_is_not_short_circuited() -> None:
     obj = service("svc", IP, type="LoadBalancer", ports=PORTS, lb=[{"ip": BALANCER, "ipMode": "Proxy"}])
     fake = world_of(obj, endpoint_slice("svc", [LOCAL]))
-    check(
+    assert_flows(
         fake,
         [("balancer", POD, BALANCER, 80, "passes"), ("node port", CLIENT, NODE_IP, NODE_PORT, "10.180.0.1:80 masq")],
     )
@@ -237,7 +235,7 @@ def test_proxy_mode_load_balancer_is_not_short_circuited() -> None:
 def test_node_ports_on_chosen_addresses() -> None:
     ctx = replace(CONTEXT, node_port_ips=(NODE_IP,), localhost_node_ports=False)
     fake = world_of(service("svc", IP, type="NodePort", ports=PORTS), endpoint_slice("svc", [LOCAL]), ctx=ctx)
-    check(
+    assert_flows(
         fake,
         [
             ("chosen", CLIENT, NODE_IP, NODE_PORT, "10.180.0.1:80 masq"),
@@ -250,7 +248,7 @@ def test_node_ports_on_chosen_addresses() -> None:
 def test_no_node_ports_on_localhost() -> None:
     ctx = replace(CONTEXT, localhost_node_ports=False)
     fake = world_of(service("svc", IP, type="NodePort", ports=PORTS), endpoint_slice("svc", [LOCAL]), ctx=ctx)
-    check(
+    assert_flows(
         fake,
         [
             ("localhost", "127.0.0.1", "127.0.0.1", NODE_PORT, "passes"),
@@ -265,12 +263,12 @@ def test_loopback_addresses_are_not_reachable_from_outside() -> None:
     fake = world_of(service("svc", IP, type="NodePort", ports=PORTS), endpoint_slice("svc", [LOCAL]))
     # In the other modes nothing sets route_localnet: the kernel itself drops it.
     passes = {"a martian": "passes"}
-    check(fake, [("a martian", CLIENT, "127.0.0.1", 22, "DROP")], nft=passes, user=passes)
+    assert_flows(fake, [("a martian", CLIENT, "127.0.0.1", 22, "DROP")], nft=passes, user=passes)
 
 
 def test_health_check_node_port_is_open() -> None:
     fake = balanced(REMOTE, externalTrafficPolicy="Local", healthCheckNodePort=31000)
-    check(fake, [("health check", CLIENT, NODE_IP, 31000, "passes")])
+    assert_flows(fake, [("health check", CLIENT, NODE_IP, 31000, "passes")])
     assert "--dport 31000 -j ACCEPT" in fake.fake.dump()
 
 
@@ -284,10 +282,10 @@ def test_session_affinity_goes_back_to_the_known_endpoint() -> None:
         for name, rules in fake.fake.content()["nat"].chains.items()
         if "10.180.0.2:80" in str(rules) and "SEP" in name
     )
-    check(fake, [("a new client", POD, IP, 80, "10.180.0.1:80, 10.180.0.2:80")])
+    assert_flows(fake, [("a new client", POD, IP, 80, "10.180.0.1:80, 10.180.0.2:80")])
     known = Node(NODE.addresses, frozenset({(chain, POD)}))
     fake.nft.remembered[f"{IP}:80", POD] = "10.180.0.2:80"
-    check(
+    assert_flows(
         fake,
         [
             ("a known client", POD, IP, 80, "10.180.0.2:80"),
@@ -328,7 +326,7 @@ def test_session_affinity_goes_back_to_the_known_endpoint() -> None:
 )
 def test_terminating_endpoints_with_local_policy(endpoints: list[Json], cluster: str, external: str) -> None:
     fake = balanced(*endpoints, externalTrafficPolicy="Local")
-    check(fake, [("pod", POD, IP, 80, cluster), ("client", CLIENT, BALANCER, 80, external)])
+    assert_flows(fake, [("pod", POD, IP, 80, cluster), ("client", CLIENT, BALANCER, 80, external)])
 
 
 # internal policy, external policy -> what a pod gets at the cluster IP, a client and the node itself at the NodePort
@@ -347,7 +345,7 @@ def test_both_policies(internal: str, external: str, pod: str, client: str, node
     def spelled(text: str) -> str:
         return text.replace("L", "10.180.0.1:80").replace("R", "10.180.1.2:80")
 
-    check(
+    assert_flows(
         fake,
         [
             ("pod", POD, IP, 80, spelled(pod)),
@@ -368,7 +366,7 @@ def test_cluster_ips_that_nobody_has() -> None:
         ("nobody's, from the node", NODE_IP, "172.30.9.9", 80, "passes"),
         ("another range", POD, "172.31.0.41", 80, "passes"),
     ]
-    check(fake, rows, nft={"another port": "REJECT", "nobody's": "DROP", "nobody's, from the node": "DROP"})
+    assert_flows(fake, rows, nft={"another port": "REJECT", "nobody's": "DROP", "nobody's, from the node": "DROP"})
 
 
 def test_many_services_do_not_touch_each_other() -> None:
@@ -378,7 +376,7 @@ def test_many_services_do_not_touch_each_other() -> None:
         if number % 4:
             objects.append(endpoint_slice(f"s{number}", [f"10.180.3.{number}"]))
     fake = world_of(*objects)
-    check(
+    assert_flows(
         fake,
         [
             ("", POD, f"172.30.1.{number}", 80, f"10.180.3.{number}:80" if number % 4 else "REJECT")

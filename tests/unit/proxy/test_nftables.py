@@ -19,8 +19,9 @@ from proxy.plan.nftables.ports import Frontend, frontend_key
 from proxy.plan.nftables.sync import AppliedState, plan
 from proxy.plan.nftables.text import element_text
 from proxy.plan.tracker import Tracker
+from tests.builders.services import endpoint_slice, service
 from tests.fakes.fake_nft import FakeNft
-from tests.unit.proxy.build import CONTEXT, HERE, NODE_IP, desired, endpoint_slice, service
+from tests.unit.proxy.build import CONTEXT, HERE, NODE_IP, desired
 from tests.unit.proxy.histories import Step, histories, replay
 
 NFT = replace(CONTEXT, node_port_ips=(NODE_IP,))

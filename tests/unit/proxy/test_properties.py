@@ -15,7 +15,8 @@ from proxy.plan.iptables.sync import plan_full
 from proxy.plan.nftables.sync import AppliedState, plan
 from proxy.plan.node import parse_node
 from proxy.plan.tracker import Tracker
-from tests.unit.proxy.build import CONTEXT, HERE, POD, endpoint_slice, flow, service
+from tests.builders.services import endpoint_slice, service
+from tests.unit.proxy.build import CONTEXT, HERE, POD, flow
 
 junk: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
@@ -83,8 +84,8 @@ def test_malformed_objects_never_crash_and_never_harm_others(
     bad_services: list[Any], bad_slices: list[Any], family: Family
 ) -> None:
     tracker = Tracker(family, HERE, 0.0)
-    tracker.service(service("good", "172.30.200.1", ns="safe"))
-    tracker.endpoint_slice(endpoint_slice("good", ["10.180.200.1"], ns="safe"))
+    tracker.service(service("good", "172.30.200.1", namespace="safe"))
+    tracker.endpoint_slice(endpoint_slice("good", ["10.180.200.1"], namespace="safe"))
     for obj in bad_services:
         tracker.service(obj)
     for obj in bad_slices:

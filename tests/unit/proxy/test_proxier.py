@@ -21,8 +21,9 @@ from proxy.model import NodeFacts
 from proxy.plan.node import parse_node
 from proxy.plan.tracker import Tracker
 from proxy.proxier import Periods, Proxier, Reporting
+from tests.builders.services import endpoint_slice, node, service
 from tests.fakes.clock import FakeClock, settle
-from tests.unit.proxy.build import CONTEXT, HERE, desired, endpoint_slice, service
+from tests.unit.proxy.build import CONTEXT, HERE, desired
 from tests.waiting import until
 
 
@@ -210,30 +211,26 @@ async def test_malformed_objects_leave_others_alone(world: World, caplog: pytest
 
 
 def test_what_is_taken_from_the_node() -> None:
-    obj = {
-        "metadata": {"labels": {"topology.kubernetes.io/zone": "z1"}},
-        "spec": {
-            "podCIDR": "10.244.0.0/24",
-            "podCIDRs": ["10.244.0.0/24", "fd00::/64", "junk"],
-            "taints": [{"key": "ToBeDeletedByClusterAutoscaler"}],
-        },
-        "status": {
-            "addresses": [
-                {"type": "Hostname", "address": "h"},
-                {"type": "ExternalIP", "address": "203.0.113.1"},
-                {"type": "InternalIP", "address": "192.168.0.10"},
-            ]
-        },
-    }
-    node = parse_node(obj, HERE)
-    assert (node.zone, node.ips, node.pod_cidrs) == (
+    obj = node(
+        HERE,
+        meta={"labels": {"topology.kubernetes.io/zone": "z1"}},
+        podCIDRs=["10.244.0.0/24", "fd00::/64", "junk"],
+        taints=[{"key": "ToBeDeletedByClusterAutoscaler"}],
+    )
+    obj["status"]["addresses"] = [
+        {"type": "Hostname", "address": "h"},
+        {"type": "ExternalIP", "address": "203.0.113.1"},
+        {"type": "InternalIP", "address": "192.168.0.10"},
+    ]
+    found = parse_node(obj, HERE)
+    assert (found.zone, found.ips, found.pod_cidrs) == (
         "z1",
         ("192.168.0.10", "203.0.113.1"),
         ("10.244.0.0/24", "fd00::/64"),
     )
-    assert node.exists and node.to_be_deleted and not node.deleting
+    assert found.exists and found.to_be_deleted and not found.deleting
     assert parse_node(None, HERE) == NodeFacts(HERE)
-    health = Health(60.0, lambda: node)
+    health = Health(60.0, lambda: found)
     assert health.report(0.0, with_node=True)[0] is False
     assert health.report(0.0, with_node=False)[0] is True
 

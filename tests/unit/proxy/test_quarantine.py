@@ -18,8 +18,9 @@ from proxy.backends.quarantine import Quarantine
 from proxy.model import Desired, NamespacedName, ServicePortName
 from proxy.plan.iptables.refused import refused_port
 from proxy.plan.nftables.ports import Frontend, frontend_key
+from tests.builders.services import endpoint_slice, service
 from tests.fakes.fake_nft import FakeNft
-from tests.unit.proxy.build import CONTEXT, POD, desired, endpoint_slice, flow, service
+from tests.unit.proxy.build import CONTEXT, POD, desired, flow
 
 BAD, GOOD = (ServicePortName(NamespacedName("ns", name), "p80", "TCP") for name in ("bad", "good"))
 

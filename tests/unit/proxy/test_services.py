@@ -8,7 +8,7 @@ from nodelib.firewall.objects import Family
 from nodelib.json_values import Json
 from proxy.plan.addresses import parse_cidr, parse_ip
 from proxy.plan.services import parse_service
-from tests.unit.proxy.build import service
+from tests.builders.services import service
 
 V4, V6 = Family.IPV4, Family.IPV6
 

@@ -17,7 +17,8 @@ from proxy.backends.iptables import IptablesBackend
 from proxy.plan.context import LOCALHOST_COUNTER, Context
 from proxy.plan.iptables.sync import GROUP_CHAINS, plan_full, plan_partial
 from proxy.plan.tracker import Tracker
-from tests.unit.proxy.build import CONTEXT, HERE, desired, endpoint, endpoint_slice, installed, service
+from tests.builders.services import endpoint, endpoint_slice, service
+from tests.unit.proxy.build import CONTEXT, HERE, desired, installed
 from tests.unit.proxy.histories import Step, histories, replay
 
 
@@ -266,7 +267,7 @@ def test_an_ipv6_node_port_is_not_counted_on_ipv4_loopback() -> None:
     ports = [{"name": "p80", "port": 80, "protocol": "TCP", "nodePort": 30001}]
     fake = installed(
         service("np", "fd00:10:96::2", type="NodePort", ports=ports),
-        endpoint_slice("np", ["fd00:10:244::3"], kind="IPv6"),
+        endpoint_slice("np", ["fd00:10:244::3"], address_type="IPv6"),
         ctx=ctx,
     )
     assert "30001" in fake.dump() and "127.0.0.0" not in fake.dump()

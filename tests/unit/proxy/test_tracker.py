@@ -6,7 +6,8 @@ from nodelib.firewall.objects import Family
 from nodelib.json_values import Json
 from proxy.model import Endpoint
 from proxy.plan.tracker import Tracker
-from tests.unit.proxy.build import HERE, endpoint, endpoint_slice, service
+from tests.builders.services import endpoint, endpoint_slice, service
+from tests.unit.proxy.build import HERE
 
 
 def tracker(family: Family = Family.IPV4) -> Tracker:
@@ -94,14 +95,14 @@ def test_conditions_that_are_not_given() -> None:
 
 def test_only_the_own_family_and_slices_of_services_count() -> None:
     one = tracker()
-    one.endpoint_slice(endpoint_slice("a", ["fd00::1"], kind="IPv6"))
-    one.endpoint_slice(endpoint_slice("a", ["x.example"], kind="FQDN"))
+    one.endpoint_slice(endpoint_slice("a", ["fd00::1"], address_type="IPv6"))
+    one.endpoint_slice(endpoint_slice("a", ["x.example"], address_type="FQDN"))
     orphan = endpoint_slice("a", ["10.1.0.1"])
     del orphan["metadata"]["labels"]
     one.endpoint_slice(orphan)
     assert not one.pending
     six = tracker(Family.IPV6)
-    six.endpoint_slice(endpoint_slice("a", ["fd00::1"], kind="IPv6"))
+    six.endpoint_slice(endpoint_slice("a", ["fd00::1"], address_type="IPv6"))
     six.take()
     assert endpoints_of(six) == {"ns/a:p80": ["[fd00::1]:80"]}
 

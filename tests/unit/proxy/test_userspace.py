@@ -18,8 +18,9 @@ from proxy.edge import relay
 from proxy.model import Endpoint
 from proxy.plan.userspace.portals import Pool, pools
 from proxy.plan.userspace.roundrobin import Address, RoundRobin
+from tests.builders.services import endpoint, endpoint_slice, service
 from tests.fakes.clock import FakeClock
-from tests.unit.proxy.build import CONTEXT, HERE, desired, endpoint, endpoint_slice, service
+from tests.unit.proxy.build import CONTEXT, HERE, desired
 
 ONE, TWO = Endpoint("10.1.0.1", 80), Endpoint("10.1.0.2", 80)
 

@@ -383,9 +383,11 @@ def test_any_text_is_accepted_or_refused(text: str) -> None:
 @given(st.lists(st.text(max_size=12).map(lambda text: f"--{text}") | st.text(max_size=8), max_size=4))
 def test_any_command_line_is_accepted_or_refused(argv: list[str]) -> None:
     try:
-        parse(argv, hostname="n")
-    except (Invalid, SystemExit):
-        pass
+        assert isinstance(parse(argv, hostname="n"), Settings)
+    except Invalid as error:
+        assert error.message and (error.obj or error.step)
+    except SystemExit as end:
+        assert end.code in (None, 0), "--help and --version alone end the program"
 
 
 @pytest.mark.parametrize(

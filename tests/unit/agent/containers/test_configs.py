@@ -21,13 +21,11 @@ from agent.volumes.work.manager import VolumeManager, VolumeManagerDeps
 from nodelib.errors import NodewrightError, Permanent, Temporary
 from nodelib.json_values import Json
 from tests.builders.pods import container, pod
+from tests.builders.services import service
 from tests.fakes.volumes import FakeCertificates, FakeCsi, FakeDisk, FakeObjects
 
 CM, SEC = ObjectRef(CONFIG_MAP, "settings"), ObjectRef(SECRET, "keys")
-KUBERNETES = {
-    "metadata": {"name": "kubernetes", "namespace": "default"},
-    "spec": {"clusterIP": "10.96.0.1", "ports": [{"port": 443}]},
-}
+KUBERNETES = service("kubernetes", "10.96.0.1", namespace="default", ports=[{"port": 443}])
 FACTS = NodeContext(("10.89.0.11",), {"cpu": "2", "memory": "1Gi"}, recursive_read_only_handlers=frozenset({""}))
 
 

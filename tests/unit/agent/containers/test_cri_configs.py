@@ -15,7 +15,7 @@ from agent.containers.plan.dns import Dns
 from agent.containers.plan.sandbox import port_mappings, sandbox_config
 from nodelib.errors import Invalid
 from nodelib.json_values import Json
-from tests.builders.pods import container, pod
+from tests.builders.pods import BUSYBOX, container, pod
 
 SETTINGS = PodDefaults("n1")
 
@@ -122,7 +122,7 @@ def test_container() -> None:
     found = made_container(one, {"WHO": "me"}, deletionGracePeriodSeconds=5)
     message = api_pb2.ContainerConfig(**found)
     assert (message.metadata.name, message.metadata.attempt) == ("main", 3)
-    assert (message.image.image, message.image.user_specified_image) == ("sha256:1", "busybox")
+    assert (message.image.image, message.image.user_specified_image) == ("sha256:1", BUSYBOX)
     assert (list(message.command), list(message.args)) == (["sh", "-c"], ["echo me"])
     assert (message.working_dir, message.log_path) == ("/w", "main/3.log")
     assert message.stdin and message.stdin_once and message.tty

@@ -20,15 +20,15 @@ from agent.volumes.model.sources import CONFIG_MAP, SECRET, ObjectRef
 from nodelib.errors import Invalid, NotFound, Permanent
 from nodelib.json_values import Json
 from tests.builders.pods import container, pod
+from tests.builders.services import service
 
-
-def service(name: str, namespace: str, ip: str, *ports: Json) -> Json:
-    return {"metadata": {"name": name, "namespace": namespace}, "spec": {"clusterIP": ip, "ports": list(ports)}}
-
-
-KUBERNETES = service("kubernetes", "default", "10.96.0.1", {"name": "https", "port": 443, "protocol": "TCP"})
-DB = service("my-db", "shop", "10.96.1.1", {"port": 5432}, {"name": "admin-ui", "port": 80, "protocol": "UDP"})
-HEADLESS = service("quiet", "shop", "None", {"port": 1})
+KUBERNETES = service(
+    "kubernetes", "10.96.0.1", namespace="default", ports=[{"name": "https", "port": 443, "protocol": "TCP"}]
+)
+DB = service(
+    "my-db", "10.96.1.1", namespace="shop", ports=[{"port": 5432}, {"name": "admin-ui", "port": 80, "protocol": "UDP"}]
+)
+HEADLESS = service("quiet", "None", namespace="shop", ports=[{"port": 1}])
 NODE = NodeContext(host_ips=("10.89.0.11", "fd00::11"), allocatable={"cpu": "2", "memory": "4Gi"})
 CM = ObjectRef(CONFIG_MAP, "settings")
 SEC = ObjectRef(SECRET, "keys")
@@ -185,7 +185,7 @@ def test_which_services(namespace: str, links: bool, hosts: set[str]) -> None:
 
 
 def test_ipv6_service_is_bracketed() -> None:
-    found = service_variables([service("six", "shop", "fd00::1", {"port": 80})], "shop", True)
+    found = service_variables([service("six", "fd00::1", namespace="shop", ports=[{"port": 80}])], "shop", True)
     assert found["SIX_PORT"] == "tcp://[fd00::1]:80"
 
 

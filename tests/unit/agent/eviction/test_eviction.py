@@ -16,8 +16,9 @@ from agent.eviction.work.eviction import EvictionParts, Evictor
 from agent.stats.model import FsUsage, NodeStats, PodStats
 from nodelib.errors import Temporary
 from tests.builders.metrics import series
+from tests.builders.pods import container
 from tests.fakes.clock import settle
-from tests.fakes.pod_world import World, container
+from tests.fakes.pod_world import World
 from tests.unit.agent.eviction.usage import MIB, node, used_by
 
 MEMORY = Threshold("memory.available", share("100Mi"))

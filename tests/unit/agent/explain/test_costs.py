@@ -58,7 +58,7 @@ def test_a_container_that_waits_for_a_busy_node() -> None:
 def probed(probe: Json, kind: ProbeKind, cost: ProbeCost) -> Cost:
     field = {ProbeKind.READINESS: "readinessProbe", ProbeKind.LIVENESS: "livenessProbe"}[kind]
     answer = ProbeAnswer("app", kind, Outcome(Verdict.SUCCESS), 0, 0, 1, 1, float(probe["periodSeconds"]), cost)
-    [found] = costs(pod(container("app", **{field: probe})), None, [answer])
+    [found] = costs(pod(container("app") | {field: probe}), None, [answer])
     return found
 
 

@@ -12,6 +12,7 @@ from agent.logs.model import LogOptions
 from agent.logs.plan.log_lines import LineFilter, timestamp_ns
 from agent.logs.plan.log_options import InvalidQuery, container_id, parse_options
 from nodelib.errors import NodewrightError
+from tests.builders.pods import container_status
 
 _NOW = 1_800_000_000.0
 _T = "2026-01-02T03:04:05"
@@ -61,7 +62,7 @@ def test_bad_options(query: dict[str, str], status: int) -> None:
 
 
 def _status(state: dict[str, Any], last: dict[str, Any] | None = None, **fields: Any) -> dict[str, Any]:
-    return {"containerStatuses": [{"name": "c", "state": state, "lastState": last or {}, **fields}]}
+    return {"containerStatuses": [container_status("c", state, lastState=last or {}, **fields)]}
 
 
 _ENDED = {"terminated": {"containerID": "containerd://old", "exitCode": 1}}

@@ -18,8 +18,9 @@ from agent.managers.plan.options import CpuOptions, TopologyOptions
 from agent.managers.plan.topology import topology_policy
 from nodelib.errors import Permanent
 from nodelib.json_values import Json
+from tests.builders.pods import container
 from tests.fakes.clock import settle
-from tests.fakes.pod_world import World, container
+from tests.fakes.pod_world import World
 from tests.unit.agent.managers.machines import SMT, TWO, asks
 from tests.unit.agent.managers.test_memory_blocks import PAIR
 

@@ -138,7 +138,7 @@ async def test_a_shutdown_that_is_cancelled(machine: Machine) -> None:
     machine.announce(False)
     await machine.world.until(lambda: not machine.shutting_down.now)
     assert machine.logind.locked
-    messages = [message for _, reason, message in machine.world.events.told if reason == "NodeShutdown"]
+    messages = [message for _, reason, message in machine.world.events.emitted if reason == "NodeShutdown"]
     assert messages == ["Shutdown manager detected shutdown event", "Shutdown manager detected shutdown cancellation"]
 
 

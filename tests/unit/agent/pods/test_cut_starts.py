@@ -15,8 +15,9 @@ import pytest
 
 from agent.common.model.errors import CriError
 from agent.common.model.pods import ContainerState, RunState
+from tests.builders.pods import container
 from tests.fakes.clock import settle
-from tests.fakes.pod_world import World, container
+from tests.fakes.pod_world import World
 
 
 @pytest.fixture

@@ -18,11 +18,10 @@ from tests.fakes.faulty_cri import FaultyCri
 from tests.fakes.pod_world import World
 
 _SEEDS = int(os.environ.get("NODEWRIGHT_SOAK", "0")) or 6
-_IMAGE = "busybox:1"
 
 
 def _box(name: str) -> dict[str, object]:
-    return container(name, image=_IMAGE)
+    return container(name)
 
 
 class _Course:

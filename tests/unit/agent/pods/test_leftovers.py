@@ -1,3 +1,5 @@
+"""Removals that may wait do so while something urgent goes on, run a few at a time, and are not put off for ever."""
+
 from __future__ import annotations
 
 import asyncio

@@ -6,8 +6,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from tests.builders.pods import container
 from tests.fakes.clock import settle
-from tests.fakes.pod_world import World, container
+from tests.fakes.pod_world import World
 
 GPU = "acme.com/gpu"
 

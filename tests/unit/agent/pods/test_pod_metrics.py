@@ -13,9 +13,9 @@ from agent.pods.work.startup import StartupLatencyTracker
 from nodelib.json_values import Json
 from nodelib.kube.times import parse_rfc3339
 from tests.builders.metrics import metrics, series
-from tests.builders.pods import pod
+from tests.builders.pods import container, pod
 from tests.fakes.clock import FakeClock
-from tests.fakes.pod_world import World, container
+from tests.fakes.pod_world import World
 
 CREATED = "2026-01-01T00:00:00Z"
 AT = parse_rfc3339(CREATED)

@@ -11,8 +11,9 @@ import pytest
 from agent.common.model.errors import CriError, CriUnavailable
 from agent.common.model.pods import ExecResult, ImageFacts, Pod, ProbeState, RunState
 from nodelib.kube.client import ApiError, ApiUnreachable
+from tests.builders.pods import container
 from tests.fakes.clock import settle
-from tests.fakes.pod_world import IMAGE, World, container
+from tests.fakes.pod_world import IMAGE, World
 
 
 @pytest.fixture
@@ -161,7 +162,7 @@ async def test_a_failed_liveness_probe_restarts_the_container(world: World) -> N
     world.probes.answers[uid] = {first: ProbeState(started=True, ready=True, live=False)}
     world.registry.wake(uid)
     await world.until(lambda: world.cri.starts[uid, "main", 1] == 1)
-    assert ("Normal", "Killing", "Container main failed liveness probe, will be restarted") in world.events.told
+    assert ("Normal", "Killing", "Container main failed liveness probe, will be restarted") in world.events.emitted
 
 
 async def test_a_container_stopped_to_be_restarted_is_never_shown_as_ended(world: World) -> None:

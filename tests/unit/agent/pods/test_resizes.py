@@ -13,9 +13,9 @@ from agent.resources.plan import checkpoint
 from agent.resources.work.allocations import Allocations
 from nodelib.errors import Temporary
 from nodelib.json_values import Json
-from tests.builders.pods import pod
+from tests.builders.pods import container, pod
 from tests.fakes.clock import FakeClock, settle
-from tests.fakes.pod_world import FakeCheckpoints, World, container
+from tests.fakes.pod_world import FakeCheckpoints, World
 from tests.unit.agent.pods.test_resize_plan import LARGE, SMALL, policies, res
 
 MI = 1 << 20
@@ -79,7 +79,7 @@ async def test_a_running_container_grows_without_a_restart(world: World) -> None
     assert "Pod resize started: " + (
         '{"containers":[{"name":"main","resources":{"limits":{"cpu":"400m","memory":"256Mi"},'
         '"requests":{"cpu":"200m","memory":"128Mi"}}}],"generation":2}'
-    ) in [message for _, _, message in world.events.told]
+    ) in [message for _, _, message in world.events.emitted]
 
 
 async def test_the_condition_stands_while_it_is_being_done(world: World) -> None:
@@ -108,7 +108,7 @@ async def test_the_policy_asks_for_a_restart(world: World) -> None:
     assert world.container_status()["resources"] == LARGE
     order = [method for method, _ in world.cri.calls if method in ("stop_container", "set_limits", "start_container")]
     assert order == ["stop_container", "set_limits", "set_limits", "set_limits", "start_container"]
-    assert ("Normal", "Killing", "Container main resize requires restart") in world.events.told
+    assert ("Normal", "Killing", "Container main resize requires restart") in world.events.emitted
 
 
 async def test_a_resize_waits_for_room_and_takes_it(world: World) -> None:

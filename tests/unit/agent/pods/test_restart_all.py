@@ -11,7 +11,8 @@ import pytest
 
 from agent.common.model.errors import CriError
 from agent.common.model.pods import RunState
-from tests.fakes.pod_world import World, container
+from tests.builders.pods import container
+from tests.fakes.pod_world import World
 
 RULE = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [42]}}
 

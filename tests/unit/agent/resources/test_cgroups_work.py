@@ -107,6 +107,7 @@ async def test_a_parent_with_processes_is_an_error_with_advice(files: FakeCgroup
     files.write("/cg/cgroup.subtree_control", "+cpu +memory +pids +hugetlb")
     files.mkdir("/cg/busy")
     files.procs["/cg/busy"] = {5}
+    files.offer("/cg/busy", "cpu memory pids hugetlb")
     with pytest.raises(CgroupError, match="Move the processes of this cgroup into a child"):
         await kubepods(files, Policy(root="/busy")).setup(NODE)
 

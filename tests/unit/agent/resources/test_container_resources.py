@@ -1,4 +1,4 @@
-"""CPU limits of 0 in a container's status and in its cgroup."""
+"""A CPU limit of 0: shown as the least quota where a quota is in force, and no limit where a cgroup is written."""
 
 from __future__ import annotations
 

@@ -10,8 +10,9 @@ import pytest
 
 from agent.common.model.pods import ContainerState, RunState
 from agent.runtime.model import RuntimeEvent
+from tests.builders.pods import container
 from tests.fakes.clock import settle
-from tests.fakes.pod_world import World, container
+from tests.fakes.pod_world import World
 
 LISTS = ("list_sandboxes", "list_containers")
 
@@ -127,5 +128,5 @@ async def test_nothing_is_kept_of_pods_that_are_gone(world: World) -> None:
         world.api.ask_deletion(uid, 1)
         await world.until(lambda uid=uid: world.is_gone(uid))  # type: ignore[misc]
     await settle()
-    observer = world.deps.observer
-    assert not observer._pods and not observer._locks and not observer._changed and not observer._acting
+    kept = {name: value for name, value in vars(world.deps.observer).items() if "'u" in repr(value)}
+    assert kept == {}, "nothing that the observer holds mentions a UID"

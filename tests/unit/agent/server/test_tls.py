@@ -122,7 +122,9 @@ def test_subject_of(tmp_path: Path) -> None:
     der = x509.load_pem_x509_certificate(Path(cert).read_bytes())
     from cryptography.hazmat.primitives.serialization import Encoding
 
-    found = subject_of(der.public_bytes(Encoding.DER), ssl._ssl._test_decode_cert(cert))  # type: ignore[attr-defined]
+    # What SSLObject.getpeercert() answers, without a handshake; typeshed does not know this function of the ssl module.
+    decoded_by_ssl = ssl._ssl._test_decode_cert(cert)  # type: ignore[attr-defined]
+    found = subject_of(der.public_bytes(Encoding.DER), decoded_by_ssl)
     assert (found.name, found.uid, found.groups, len(found.fingerprint)) == ("jane", "", ("dev", "ops"), 64)
     assert found.fingerprint == der.fingerprint(hashes.SHA256()).hex()
     decoded = {"subject": ((("commonName", "a"),), (("commonName", "b"), ("1.3.6.1.4.1.57683.2", "u")))}

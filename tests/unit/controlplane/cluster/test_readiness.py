@@ -16,28 +16,33 @@ from controlplane.cluster.plan.readiness import (
     skews,
     unexpected_conditions,
 )
+from tests.builders.pods import container_status, pod_json
+from tests.builders.services import node
 
 READY = {"type": "Ready", "status": "True"}
-
-
-def node(*conditions: dict[str, str], cidr: str = "10.244.0.0/24", taints: list[dict[str, str]] | None = None) -> Any:
-    return {"spec": {"podCIDR": cidr, "taints": taints}, "status": {"conditions": list(conditions)}}
+IN_D = {"namespace": "d"}
 
 
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        pytest.param(node(READY), "", id="ready"),
+        pytest.param(node(conditions=[READY]), "", id="ready"),
         pytest.param(None, "not registered", id="unknown"),
-        pytest.param(node({"type": "Ready", "status": "False", "message": "no network"}), "no network", id="not ready"),
-        pytest.param(node(), "no condition", id="no status"),
-        pytest.param(node(READY, cidr=""), "podCIDR", id="no podCIDR"),
         pytest.param(
-            node(READY, taints=[{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]),
+            node(conditions=[{"type": "Ready", "status": "False", "message": "no network"}]),
+            "no network",
+            id="not ready",
+        ),
+        pytest.param(node(), "no condition", id="no status"),
+        pytest.param(node(conditions=[READY], cidr=""), "podCIDR", id="no podCIDR"),
+        pytest.param(
+            node(conditions=[READY], taints=[{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]),
             "tainted",
             id="tainted",
         ),
-        pytest.param(node(READY, taints=[{"key": "x", "effect": "PreferNoSchedule"}]), "", id="soft taint"),
+        pytest.param(
+            node(conditions=[READY], taints=[{"key": "x", "effect": "PreferNoSchedule"}]), "", id="soft taint"
+        ),
     ],
 )
 def test_node_waits_for(given: Any, words: str) -> None:
@@ -48,11 +53,15 @@ def test_unexpected_conditions_beside_ready() -> None:
     assert (
         unexpected_conditions(None)
         == ""
-        == unexpected_conditions(node(READY, {"type": "MemoryPressure", "status": "False"}))
+        == unexpected_conditions(node(conditions=[READY, {"type": "MemoryPressure", "status": "False"}]))
     )
-    odd = node(READY, {"type": "DiskPressure", "status": "True"}, {"type": "PIDPressure", "status": "Unknown"})
+    odd = node(
+        conditions=[READY, {"type": "DiskPressure", "status": "True"}, {"type": "PIDPressure", "status": "Unknown"}]
+    )
     assert unexpected_conditions(odd) == "DiskPressure, PIDPressure"
-    assert unexpected_conditions(node({"type": "ServingCertificate", "status": "False"})) == "", "reported separately"
+    assert unexpected_conditions(node(conditions=[{"type": "ServingCertificate", "status": "False"}])) == "", (
+        "reported separately"
+    )
 
 
 def test_what_a_cluster_was_raised_with() -> None:
@@ -67,15 +76,11 @@ def test_what_a_cluster_was_raised_with() -> None:
     assert more["addons"] == "metrics" and "agent" not in more
 
 
-def pod(name: str, status: dict[str, Any], **metadata: str) -> Any:
-    return {"metadata": {"name": name, "namespace": "d", **metadata}, "spec": {"nodeName": "n"}, "status": status}
-
-
 WAITING = {
     "phase": "Pending",
     "conditions": [{"type": "Ready", "status": "False"}],
     "containerStatuses": [
-        {"name": "web", "restartCount": 2, "state": {"waiting": {"reason": "ErrImagePull", "message": "no such image"}}}
+        container_status("web", {"waiting": {"reason": "ErrImagePull", "message": "no such image"}}, restartCount=2)
     ],
 }
 UNSCHEDULABLE = {
@@ -94,21 +99,25 @@ UNSCHEDULABLE = {
     ],
 )
 def test_why_a_pod_is_not_ready(status: dict[str, Any], reason: str) -> None:
-    assert pod_facts(pod("p", status)).reason == reason
+    assert pod_facts(pod_json("p", meta=IN_D, status=status)).reason == reason
 
 
 def test_pods_wait_for_names_the_first_that_waits() -> None:
-    pods = [pod_facts(pod("a", {"conditions": [READY]})), pod_facts(pod("b", WAITING))]
+    pods = [
+        pod_facts(pod_json("a", meta=IN_D, status={"conditions": [READY]})),
+        pod_facts(pod_json("b", meta=IN_D, status=WAITING)),
+    ]
     assert pods_wait_for(pods, 2) == "1 of 2 pods ready (b: web ErrImagePull: no such image)"
     assert pods_wait_for(pods, 1) == ""
 
 
 def test_a_pod_that_is_going_does_not_count() -> None:
-    going = pod_facts(pod("a", {"conditions": [READY]}, deletionTimestamp="2026-01-01T00:00:00Z"))
+    gone = {**IN_D, "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    going = pod_facts(pod_json("a", meta=gone, status={"conditions": [READY]}))
     assert pods_wait_for([going], 1) == "0 of 1 pods ready"
 
 
-def test_a_serving_certificate_that_waits_is_told() -> None:
+def test_a_serving_certificate_that_waits_is_reported() -> None:
     waits = {"type": "ServingCertificate", "status": "False", "message": "csr-1 waits for approval"}
     assert serving_waits_for({"status": {"conditions": [waits]}}) == "csr-1 waits for approval"
     assert serving_waits_for({"status": {"conditions": [{**waits, "status": "True"}]}}) == ""

@@ -82,7 +82,7 @@ def test_findings(machine: Machine, check: str, level: str, fix: str) -> None:
     assert fix in finding.fix
 
 
-def test_everything_wrong_is_told_at_once() -> None:
+def test_everything_wrong_is_reported_at_once() -> None:
     bad = Machine(root=False, python=(3, 8), missing_tools=("ip",), state_root="/x", cache_root="/y")
     assert {"root", "python", "iptables", "cgroups", "tools", "runc"} <= {f.check for f in fatal(preflight(bad))}
 

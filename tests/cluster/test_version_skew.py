@@ -1,6 +1,6 @@
-"""Our nodes beside an API server of the minor version before: `up --kubernetes 1.36`, built first. Run by hand.
+"""Our nodes with an API server of the previous minor version: `up --kubernetes 1.36`, built first. Run by hand.
 
-`pytest -m soak tests/cluster/test_skew.py`; NODEWRIGHT_SKEW_CLUSTER names a cluster that is there already.
+`pytest -m soak tests/cluster/test_version_skew.py`; NODEWRIGHT_SKEW_CLUSTER names an existing cluster.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from controlplane.cluster.model import Cluster
 from nodelib.kube.access import load_kubeconfig
 from nodelib.kube.client import ApiError, KubeClient
 from nodelib.version import KUBERNETES_VERSION
-from tests.cluster.machine import STATE, cli, lent_or_raised
-from tests.cluster.world import World, holds, pod, sleeper
+from tests.builders.pods import manifest, sleeper
+from tests.cluster.command_line import STATE, cli, lent_or_raised
+from tests.cluster.world import World, holds
 
 pytestmark = [
     pytest.mark.cluster,
@@ -62,7 +63,7 @@ async def test_a_volume_of_an_api_that_is_not_served_holds_nobody_up(world: Worl
         await world.api.get(BUNDLES)
     source = {"clusterTrustBundle": {"name": "example", "path": "ca.pem", "optional": False}}
     mounted = sleeper(volumeMounts=[{"name": "trust", "mountPath": "/trust"}])
-    body = pod("without-bundles", mounted, volumes=[{"name": "trust", "projected": {"sources": [source]}}])
+    body = manifest("without-bundles", mounted, volumes=[{"name": "trust", "projected": {"sources": [source]}}])
     try:
         made = await world.run(body)
         kept = made["spec"]["volumes"][0]["projected"]
@@ -74,8 +75,8 @@ async def test_a_volume_of_an_api_that_is_not_served_holds_nobody_up(world: Worl
 
 
 async def test_statuses_are_written_once(world: World) -> None:
-    """Whatever field the older server does not know or keeps: nobody sends it again and again."""
-    made = await world.run(pod("quiet"))
+    """A field that the older server does not know or does not change is not sent again and again."""
+    made = await world.run(manifest("quiet"))
     version = made["metadata"]["resourceVersion"]
 
     async def settled() -> bool:

@@ -1,4 +1,4 @@
-"""Plugins run as processes of a node, as their DaemonSets would run them."""
+"""CSI, DRA and device plugins as processes on a node, where their DaemonSets would run them."""
 
 from __future__ import annotations
 

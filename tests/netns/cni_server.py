@@ -1,6 +1,6 @@
-"""A node's pod network in a process of its own, as the composition root runs it, for tests that kill it.
+"""A node's pod network in a separate process, built as the daemon builds it, for tests that kill it.
 
-`python -m tests.netns.cni_serve CONFIG`: CONFIG has {"settings": {...}, "nodes": [...], "live": [...] or null} and is
+`python -m tests.netns.cni_server CONFIG`: CONFIG has {"settings": {...}, "nodes": [...], "live": [...] or null} and is
 read again on SIGHUP.
 """
 

@@ -1,4 +1,4 @@
-"""A node that runs short: who is evicted, what the pod, the node and a newcomer are told, and that it ends."""
+"""A node that runs short of a resource: which pod is evicted, what pod and node report, and that the pressure ends."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from nodelib.quantity import value
-from tests.cluster.world import Object, World, condition, configured, container, holds, pod, sleeper
+from tests.builders.pods import container, manifest, sleeper
+from tests.cluster.world import Object, World, condition, configured, holds
 from tests.fakes.private_bus import DAEMON, private_bus
 
 pytestmark = [pytest.mark.cluster, pytest.mark.skipif(os.geteuid() != 0, reason="a cluster needs root")]
@@ -27,9 +28,9 @@ async def node_of(world: World, name: str) -> Object:
 
 
 def filling(name: str, mebibytes: int, volume: Object, script: str = _FILL, **spec: Any) -> Object:
-    """A pod that writes so much into an emptyDir."""
+    """A pod that writes this many MiB into an emptyDir."""
     box = container(script=script.format(mebibytes), volumeMounts=[{"name": "cache", "mountPath": "/cache"}])
-    return pod(name, {**box, **spec.pop("box", {})}, volumes=[{"name": "cache", "emptyDir": volume}], **spec)
+    return manifest(name, {**box, **spec.pop("box", {})}, volumes=[{"name": "cache", "emptyDir": volume}], **spec)
 
 
 async def test_the_hungriest_pod_goes_when_memory_is_short(world: World) -> None:
@@ -55,18 +56,18 @@ async def test_the_hungriest_pod_goes_when_memory_is_short(world: World) -> None
         return await pressure() == "False" and not any("pressure" in one["key"] for one in taints)
 
     async with configured(world, node, **settings):
-        modest = await world.run(pod("modest", sleeper(resources=small), nodeName=node))
+        modest = await world.run(manifest("modest", sleeper(resources=small), nodeName=node))
         await world.create(filling("hungry", 350, {"medium": "Memory"}, nodeName=node))
         await holds(pressed, "the node says MemoryPressure")
-        await world.create(pod("late", nodeName=node))
+        await world.create(manifest("late", nodeName=node))
         ended = await world.until("hungry", lambda one: one["status"].get("phase") == "Failed", "evicted")
         assert ended["status"]["reason"] == "Evicted"
         assert "The node was low on resource: memory. Threshold quantity: 200Mi" in ended["status"]["message"]
         assert "Container main was using" in ended["status"]["message"]
         disrupted = condition(ended, "DisruptionTarget")
         assert (disrupted["status"], disrupted["reason"]) == ("True", "TerminationByKubelet")
-        told = await world.event("hungry", "Evicted")
-        assert told["metadata"]["annotations"]["starved_resource"] == "memory"
+        event = await world.event("hungry", "Evicted")
+        assert event["metadata"]["annotations"]["starved_resource"] == "memory"
         refused = await world.until("late", lambda one: one["status"].get("phase") == "Failed", "refused")
         assert "The node had condition: [MemoryPressure]" in refused["status"]["message"]
         await holds(relieved, "the pressure ends and its taint goes")
@@ -81,7 +82,7 @@ async def test_who_writes_beyond_a_limit_is_evicted(world: World) -> None:
     layer = container(script=_DIES + "dd if=/dev/zero of=/data bs=1M count=30; sleep 3600 & wait", **storage)
     await world.create(filling("volume", 30, {"sizeLimit": "20Mi"}))
     await world.create(filling("whole", 30, {}, box=storage))
-    await world.create(pod("layer", layer, other))
+    await world.create(manifest("layer", layer, other))
     await world.create(filling("within", 10, {"sizeLimit": "20Mi"}))
     await world.create(filling("tidy", 30, {"sizeLimit": "20Mi"}, _TIDY))
     expect = {
@@ -127,7 +128,7 @@ async def test_a_machine_that_goes_waits_for_its_pods(world: World, tmp_path: Pa
         async with configured(world, node, shutdownGracePeriod="6s", shutdownGracePeriodCriticalPods="2s"):
             await holds(locked, "the agent holds an inhibitor lock")
             slow = container(command=["sh", "-c", "trap '' TERM; sleep 3600 & wait; wait"])
-            await world.run(pod("ordinary", slow, nodeName=node, terminationGracePeriodSeconds=30))
+            await world.run(manifest("ordinary", slow, nodeName=node, terminationGracePeriodSeconds=30))
             began = time.time()
             await asyncio.to_thread(bus.power_off, inside)
             ended = await world.until("ordinary", lambda one: one["status"].get("phase") == "Failed", "terminated")
@@ -136,7 +137,7 @@ async def test_a_machine_that_goes_waits_for_its_pods(world: World, tmp_path: Pa
             assert condition(ended, "DisruptionTarget")["reason"] == "TerminationByKubelet"
             await holds(away, "the node says that it goes")
             assert "node is shutting down" in condition(await node_of(world, node), "Ready")["message"]
-            await world.create(pod("late", nodeName=node))
+            await world.create(manifest("late", nodeName=node))
             refused = await world.until("late", lambda one: one["status"].get("phase") == "Failed", "refused")
             assert refused["status"]["reason"] == "NodeShutdown"
 

@@ -1,6 +1,7 @@
-"""Three control planes behind one address: what a killed part or node costs, as a table. Minutes long: run by hand.
+"""Three control planes behind one address: the outage that a killed part or node causes, as a table. Slow: run by hand.
 
-`pytest tests/cluster/test_ha.py -m soak` raises a cluster of its own; every acknowledged write must still be there.
+`pytest tests/cluster/test_high_availability.py -m soak` raises its own cluster. Every acknowledged write must
+still be there.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from controlplane.machine.edge import cgroups
 from nodelib.errors import NodewrightError
 from nodelib.kube.access import load_kubeconfig
 from nodelib.kube.client import ApiError, KubeClient
-from tests.cluster.machine import lent_or_raised
+from tests.cluster.command_line import lent_or_raised
 
 pytestmark = [
     pytest.mark.cluster,
@@ -105,13 +106,13 @@ def kill(cluster: Cluster, node: str, program: str) -> int:
 
 
 def is_of(command: str, program: str) -> bool:
-    """A program of its own, or a module that Python runs."""
+    """Whether it is a separate program or a module that Python runs."""
     words = command.split(" ")
     return words[0].endswith(program) or program in words[1:4]
 
 
 def stop(cluster: Cluster, node: str) -> Callable[[], None]:
-    """SIGSTOP the API server of a node: its kernel goes on answering. Returns what undoes it."""
+    """SIGSTOP the API server of a node: its kernel goes on answering. Returns a function that undoes it."""
     found = [pid for pid in pids(f"{cluster.cgroup}/{node}") if is_of(command_of(pid), "kube-apiserver")]
     assert found, f"no kube-apiserver on {node}"
     for pid in found:
@@ -126,7 +127,7 @@ def stop(cluster: Cluster, node: str) -> Callable[[], None]:
 
 
 def cut_off(cluster: Cluster, node: str) -> Callable[[], None]:
-    """Every packet to and from a node is lost, and nobody is told. Returns what undoes it."""
+    """Every packet to and from a node is lost without an error. Returns a function that undoes it."""
     ways = {"input": "iifname", "output": "oifname"}
     chains = (
         f"chain {hook} {{ type filter hook {hook} priority -300; {way} != lo drop; }}" for hook, way in ways.items()
@@ -198,7 +199,7 @@ SILENCES: list[tuple[str, Callable[[Cluster, str], Callable[[], None]]]] = [
 
 
 async def bystander(client: KubeClient, name: str) -> tuple[Any, ...]:
-    """Of a Ready pod, what must not change while nobody touches it: its container, restarts, since when it is Ready."""
+    """What must not change of a Ready pod while nobody touches it: its container, restarts, when it became Ready."""
     deadline = time.monotonic() + 60
     while True:
         try:
@@ -212,8 +213,8 @@ async def bystander(client: KubeClient, name: str) -> tuple[Any, ...]:
         await asyncio.sleep(0.2)
 
 
-async def test_a_silent_control_plane_costs_seconds(cluster: Cluster, figures: list[tuple[str, str]]) -> None:
-    """Nothing is refused and nothing is reset: the worker's agent must find out, and dial another one."""
+async def test_a_silent_control_plane_costs_seconds(cluster: Cluster, stats: list[tuple[str, str]]) -> None:
+    """Nothing is refused or reset: the worker's agent must notice the silence and connect to another API server."""
     writer = Writer(cluster)
     task = asyncio.create_task(writer.run())
     client = KubeClient(load_kubeconfig(cluster.admin_kubeconfig), user_agent="reader", timeout=3)
@@ -232,7 +233,7 @@ async def test_a_silent_control_plane_costs_seconds(cluster: Cluster, figures: l
                 gap = writer.gap_after(moment)
             finally:
                 undo()
-            figures.append((what, f"writes {gap:.1f} s, schedule {runs:.1f} s, lease {beat:.1f} s"))
+            stats.append((what, f"writes {gap:.1f} s, schedule {runs:.1f} s, lease {beat:.1f} s"))
             await asyncio.sleep(20)  # etcd's member has caught up before the next
     finally:
         task.cancel()
@@ -243,7 +244,7 @@ async def test_a_silent_control_plane_costs_seconds(cluster: Cluster, figures: l
     assert not set(writer.acknowledged) - {item["metadata"]["name"] for item in listed["items"]}
 
 
-async def test_kill_table(cluster: Cluster, figures: list[tuple[str, str]]) -> None:
+async def test_kill_table(cluster: Cluster, stats: list[tuple[str, str]]) -> None:
     writer = Writer(cluster)
     task = asyncio.create_task(writer.run())
     client = KubeClient(load_kubeconfig(cluster.admin_kubeconfig), user_agent="reader", timeout=3)
@@ -262,9 +263,7 @@ async def test_kill_table(cluster: Cluster, figures: list[tuple[str, str]]) -> N
             runs = await scheduled(client, f"after-{index}-{int(wall)}", worker)
             await asyncio.sleep(2)
             gap = writer.gap_after(moment)
-            figures.append(
-                (f"{what} killed ({died})", f"writes {gap:.1f} s, schedule {runs:.1f} s, lease {beat:.1f} s")
-            )
+            stats.append((f"{what} killed ({died})", f"writes {gap:.1f} s, schedule {runs:.1f} s, lease {beat:.1f} s"))
             if program:
                 await asyncio.sleep(15)  # what was killed is started again before the next falls
     finally:
@@ -274,5 +273,5 @@ async def test_kill_table(cluster: Cluster, figures: list[tuple[str, str]]) -> N
     assert await bystander(client, "bystander-of-kills") == before
     await client.close()
     lost = set(writer.acknowledged) - {item["metadata"]["name"] for item in listed["items"]}
-    figures.append(("acknowledged writes", f"{len(writer.acknowledged)}, lost {len(lost)}"))
+    stats.append(("acknowledged writes", f"{len(writer.acknowledged)}, lost {len(lost)}"))
     assert not lost

@@ -1,4 +1,4 @@
-"""Links and uplink rules of a cluster in real namespaces; the "host" is one too, so nothing of this machine changes."""
+"""Links and uplink rules of a cluster in real namespaces; the "host" is one too, so this machine is not changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `doctor` sees of a namespace with real faults in it."""
+"""What `doctor` finds in a network namespace with real faults."""
 
 from __future__ import annotations
 

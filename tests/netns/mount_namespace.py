@@ -1,4 +1,4 @@
-"""Run one test in a child process with a mount namespace of its own: what it mounts ends with it."""
+"""Run one test in a child process with its own mount namespace: its mounts end with it."""
 
 from __future__ import annotations
 

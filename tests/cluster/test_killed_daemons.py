@@ -1,7 +1,7 @@
-"""A daemon of a node may be killed at any moment: nothing that runs notices, and the work goes on where it was.
+"""A daemon of a node may be killed at any moment: running pods do not notice, and interrupted work continues.
 
-While it happens the demo is asked all the time, through its ClusterIP (from a node and from a pod) and its NodePort on
-both nodes (from outside), every request a connection of its own.
+Meanwhile the demo is requested all the time, through its ClusterIP (from a node and from a pod) and its NodePort on
+both nodes (from outside), every request on a new connection.
 """
 
 from __future__ import annotations
@@ -18,17 +18,8 @@ import pytest
 
 from agent.common.model.pods import RunState
 from controlplane.cluster.plan.manifests import DEMO_NODE_PORT
-from tests.cluster.world import (
-    Object,
-    World,
-    containers_of,
-    holds,
-    is_ready,
-    load,
-    pod,
-    sleeper,
-    status_of,
-)
+from tests.builders.pods import manifest, sleeper
+from tests.cluster.world import Object, World, containers_of, holds, is_ready, load, status_of
 
 pytestmark = [pytest.mark.cluster, pytest.mark.skipif(os.geteuid() != 0, reason="a cluster needs root")]
 
@@ -39,14 +30,14 @@ _STARTS = "/run/nodewright-test-starts"
 
 @dataclass
 class Flips:
-    """What a watch saw that should not have been."""
+    """What a watch saw and should not have seen."""
 
     seen: list[str] = field(default_factory=list)
 
 
 @contextlib.asynccontextmanager
 async def watched(world: World) -> AsyncIterator[Flips]:
-    """Every version of the demo's and the DNS pods and of the Nodes is looked at: each has to be Ready."""
+    """Every version of the demo's pods, the DNS pods and the Nodes is checked: each has to be Ready."""
     flips = Flips()
 
     async def watch(path: str, params: dict[str, str]) -> None:
@@ -96,9 +87,9 @@ async def test_a_killed_daemon_disturbs_nobody(world: World, program: str) -> No
                 began = time.monotonic()
                 await world.kill(NODE, program)
                 name = f"after-{turn}"
-                await world.run(pod(name, nodeName=NODE))
+                await world.run(manifest(name, nodeName=NODE))
                 took = time.monotonic() - began
-                world.figures.append((f"{program} killed -> a new pod is Ready ({turn + 1})", f"{took:.2f} s"))
+                world.stats.append((f"{program} killed -> a new pod is Ready ({turn + 1})", f"{took:.2f} s"))
                 assert status_of(await world.get(name))["restartCount"] == 0
                 await world.delete(name)
                 await world.gone(name)
@@ -106,7 +97,7 @@ async def test_a_killed_daemon_disturbs_nobody(world: World, program: str) -> No
         results = {"NodePort": outside.stop(), "ClusterIP, node": on_node.stop(), "ClusterIP, pod": in_pod.stop()}
     for way, result in results.items():
         text = f"{result['asked']} asked, {len(result['failed'])} failed, slowest {result['slowest']:.2f} s"
-        world.figures.append((f"{program} killed {_KILLS} times, {way}", text))
+        world.stats.append((f"{program} killed {_KILLS} times, {way}", text))
     assert flips.seen == []
     after = await resident(world)
     assert containers_of(after) == ids
@@ -116,12 +107,12 @@ async def test_a_killed_daemon_disturbs_nobody(world: World, program: str) -> No
 
 
 def counting(name: str) -> Object:
-    """A pod that notes every start of its container on the node."""
+    """A pod that records every start of its container on the node."""
     mounts = [{"name": "starts", "mountPath": "/starts"}]
     box = sleeper(volumeMounts=mounts)
     box["command"][2] = f"echo start >> /starts/{name}\n" + box["command"][2]
     volumes = [{"name": "starts", "hostPath": {"path": _STARTS, "type": "DirectoryOrCreate"}}]
-    return pod(name, box, nodeName=NODE, volumes=volumes)
+    return manifest(name, box, nodeName=NODE, volumes=volumes)
 
 
 @pytest.mark.parametrize("program", ["agent", "containerd"])
@@ -163,27 +154,27 @@ async def test_a_kill_in_the_middle_of_work_starts_nothing_twice(world: World, p
 
 
 async def test_an_agent_killed_over_and_over_leaves_pods_alone(world: World) -> None:
-    """Killed three times as soon as it is there again, before it can have finished its start."""
-    made = await world.run(pod("steady", nodeName=NODE))
+    """Killed three times as soon as it is back, before it can have finished starting."""
+    made = await world.run(manifest("steady", nodeName=NODE))
     ids = containers_of([made])
     async with watched(world) as flips:
         for _ in range(3):
             await world.kill(NODE, "agent")
         await world.agent_well(NODE)
-        await world.run(pod("next", nodeName=NODE))
+        await world.run(manifest("next", nodeName=NODE))
     assert flips.seen == []
     assert containers_of([await world.get("steady")]) == ids
 
 
-async def test_an_agent_that_is_told_to_stop_ends_in_order(world: World) -> None:
+async def test_an_agent_that_gets_sigterm_ends_in_order(world: World) -> None:
     """SIGTERM while a pod starts: soon, with nothing left behind in the process, and the pod does not notice."""
-    made = await world.run(pod("steady", nodeName=NODE))
+    made = await world.run(manifest("steady", nodeName=NODE))
     before = len(world.agent_log(NODE))
-    await world.create(pod("next", nodeName=NODE))
+    await world.create(manifest("next", nodeName=NODE))
     old, began = await world.pid_once_running(NODE, "agent"), time.monotonic()
     os.kill(old, signal.SIGTERM)
     await world.pid_once_running(NODE, "agent", other_than=old)
-    world.figures.append(("agent told to stop -> started again", f"{time.monotonic() - began:.2f} s"))
+    world.stats.append(("agent stopped by SIGTERM -> started again", f"{time.monotonic() - began:.2f} s"))
     assert status_of(await world.ready("next"))["restartCount"] == 0
     said = world.agent_log(NODE)[before:]
     last = said[: said.index("stopping; pods run on")]
@@ -194,22 +185,22 @@ async def test_an_agent_that_is_told_to_stop_ends_in_order(world: World) -> None
     assert containers_of([await world.get("steady")]) == containers_of([made])
 
 
-async def test_a_stopped_containerd_is_told_and_comes_back(world: World) -> None:
-    """Frozen, not ended: the node says which part does not answer; pods run on; afterwards it is Ready again."""
+async def test_a_stopped_containerd_is_reported_and_comes_back(world: World) -> None:
+    """Frozen, not ended: the node reports what does not answer; pods keep running; afterwards it is Ready again."""
     before = await resident(world)
     pid = await world.pid_once_running(NODE, "containerd")
     os.kill(pid, signal.SIGSTOP)
     try:
 
-        async def told() -> bool:
+        async def reported() -> bool:
             node = await world.api.get(f"/api/v1/nodes/{NODE}")
             ready = next(one for one in node["status"]["conditions"] if one["type"] == "Ready")
             return ready["status"] == "False" and "runtime" in ready["message"].lower()
 
         began = time.monotonic()
-        await holds(told, "the node is not Ready and says that its runtime does not answer", 180)
-        world.figures.append(("containerd frozen -> node NotReady", f"{time.monotonic() - began:.1f} s"))
-        await world.create(pod("waits", nodeName=NODE, tolerations=[{"operator": "Exists"}]))
+        await holds(reported, "the node is not Ready and says that its runtime does not answer", 180)
+        world.stats.append(("containerd frozen -> node NotReady", f"{time.monotonic() - began:.1f} s"))
+        await world.create(manifest("waits", nodeName=NODE, tolerations=[{"operator": "Exists"}]))
         address = (await world.get("demo", "services", "default"))["spec"]["clusterIP"]
         net = world.cluster.namespace(NODE, "net")
         with load([f"http://{address}/hostname"], net=net) as asked:

@@ -53,7 +53,7 @@ def lent_or_raised(variable: str, name: str, *words: str, timeout: float) -> Ite
 
 
 def _log_tails(lines: int = 12) -> str:
-    """What every daemon said last: the directories are gone before anybody could look."""
+    """The last log lines of every daemon: the directories are gone before anybody could read them."""
     found = []
     for path in sorted(STATE.glob("t*/*/log/*.log")):
         tail = path.read_text(errors="replace").splitlines()[-lines:]
@@ -62,7 +62,7 @@ def _log_tails(lines: int = 12) -> str:
 
 
 def start(*arguments: str) -> subprocess.Popen[str]:
-    """Start a command in a session of its own, to be killed."""
+    """Start a command in its own session, so that it can be killed."""
     return subprocess.Popen(
         [sys.executable, "-m", "cli", *arguments],
         stdout=subprocess.PIPE,

@@ -1,7 +1,7 @@
-"""Asks URLs over and over, each request a connection of its own, until stdin ends; then says how it went (JSON).
+"""Requests URLs over and over, each on a new connection, until stdin ends; then prints the results as JSON.
 
-Standard library only, with -I -S: it runs in network namespaces where nothing else is. A request that fails is not
-tried again: it is counted.
+Standard library only, with -I -S: it runs in otherwise empty network namespaces. A request that fails is
+counted, not repeated.
 """
 
 from __future__ import annotations

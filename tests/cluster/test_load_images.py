@@ -1,4 +1,4 @@
-"""`load`: an image that no registry has runs on the node that was given it, and on no other."""
+"""`load`: an image that no registry has runs on the node that it was loaded into, and on no other."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from nodelib.command import run
-from tests.cluster.test_trace import told
-from tests.cluster.world import BUSYBOX, World, condition, holds, pod, sleeper
+from tests.builders.pods import BUSYBOX, manifest, sleeper
+from tests.cluster.test_trace import nodewright
+from tests.cluster.world import World, condition, holds
 
 pytestmark = [pytest.mark.cluster, pytest.mark.skipif(os.geteuid() != 0, reason="a cluster needs root")]
 
@@ -23,12 +24,12 @@ async def test_an_archive_is_put_on_a_node_and_its_image_runs_there(world: World
     finally:
         await world.in_node("node1", *ctr, "rm", name)
     await run(["gzip", str(archive)])
-    status, text = await told(world, "load", f"{archive}.gz", str(tmp_path / "missing.tar"), "--node", "node2")
+    status, text = await nodewright(world, "load", f"{archive}.gz", str(tmp_path / "missing.tar"), "--node", "node2")
     assert status == 1 and f"{name}: on node2" in text and "missing.tar" in text, text
     never = {"image": name, "imagePullPolicy": "Never"}
     try:
-        await world.create(pod("there", sleeper(**never), nodeName="node2"))
-        await world.create(pod("not-there", sleeper(**never), nodeName="node1"))
+        await world.create(manifest("there", sleeper(**never), nodeName="node2"))
+        await world.create(manifest("not-there", sleeper(**never), nodeName="node1"))
         await world.ready("there")
 
         async def refused() -> bool:

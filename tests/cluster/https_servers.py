@@ -1,4 +1,4 @@
-"""Small HTTPS servers beside the API server: admission webhooks and an issuer of OIDC tokens."""
+"""Small HTTPS servers that the API server calls: admission webhooks and an issuer of OIDC tokens."""
 
 from __future__ import annotations
 
