@@ -21,7 +21,7 @@ from agent.logs.work import LogRotation
 from agent.managers.work import TopologyAffinity
 from agent.pods.edge.pod_counts import PodCounts
 from agent.pods.work.pod_stages import stages
-from agent.pods.work.pod_table import PodTable
+from agent.pods.work.pod_workers import PodWorkers
 from agent.probes.edge import ProbeIo
 from agent.probes.work import ProbeKeeper
 from agent.resources.edge import CgroupTree
@@ -66,14 +66,14 @@ async def build_core(settings: Settings, *, wants_nodes: bool = False) -> Core:
     probes = ProbeKeeper(probe_io, base.events, base.pods.wake, clock, base.metrics)
     mirrors = MirrorPods()
     deps = pod_deps(base, keeper, volumes, cgroups, checkpoints, plugins, probes, mirrors.of)
-    table = PodTable(
+    pod_workers = PodWorkers(
         base.pods,
         deps,
         lambda: derive.node_view(settings, keeper, base.pressures.now, shutting_down=base.shutting_down.now),
         pod_sources.sources(settings),
     )
-    static = build_static(base, keeper, table, mirrors, deps.status.reporter)
-    api_pods = pod_sources.ApiPods(table, static.mirrors)
+    static = build_static(base, keeper, pod_workers, mirrors, deps.status.manager)
+    api_pods = pod_sources.ApiPods(pod_workers, static.mirrors)
     stats = _stats(base, plugins)
     _register_metrics(base, plugins, volumes)
     return Core(
@@ -81,7 +81,7 @@ async def build_core(settings: Settings, *, wants_nodes: bool = False) -> Core:
         keeper=keeper,
         lease=lease(base, keeper),
         pod_deps=deps,
-        table=table,
+        pod_workers=pod_workers,
         checkpoints=checkpoints,
         volumes=volumes,
         plugins=plugins,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from agent.build.base import Base
 from agent.common.model.pods import Json, Pod
 from agent.pods.plan.mirrors import is_mirror
-from agent.pods.work.pod_table import PodTable
+from agent.pods.work.pod_workers import PodWorkers
 from agent.settings import Settings
 from agent.static.work.mirrors import MirrorKeeper
 from nodelib.kube.reflector import Reflector
@@ -23,7 +23,7 @@ def sources(settings: Settings) -> frozenset[str]:
 class ApiPods:
     """Pods of the API: mirror pods only show what runs anyway, all others are wanted."""
 
-    table: PodTable
+    pod_workers: PodWorkers
     mirrors: MirrorKeeper
 
     def on_change(self, change: str, raw: Json, old: Json | None) -> None:
@@ -31,18 +31,18 @@ class ApiPods:
         if is_mirror(raw):
             self.mirrors.on_pod(change, raw, old)
         else:
-            self.table.on_pod(change, raw, old)
+            self.pod_workers.on_pod(change, raw, old)
 
     async def on_first(self, listed: list[Json]) -> None:
         """The first list."""
         for raw in filter(is_mirror, listed):
             self.mirrors.on_pod("ADDED", raw, None)
-        await self.table.first([Pod(raw) for raw in listed if not is_mirror(raw)])
+        await self.pod_workers.put_all([Pod(raw) for raw in listed if not is_mirror(raw)])
 
     def synced(self) -> None:
         """Every pod of this node has been listed."""
         self.mirrors.api_synced()
-        self.table.told("api")
+        self.pod_workers.mark_synced("api")
 
 
 def pods_watch(base: Base, pods: ApiPods) -> Reflector:

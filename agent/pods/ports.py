@@ -77,7 +77,7 @@ class Probes(Protocol):
         """Probe these running containers (by name) and no others of this pod."""
         ...
 
-    def recall(self, uid: str, shown: Pod) -> None:
+    def restore(self, uid: str, shown: Pod) -> None:
         """What the API shows of the pod's containers holds where no probe has answered yet."""
         ...
 
@@ -93,7 +93,7 @@ class Probes(Protocol):
         """Until each probe of a container that was there before the agent has been tried, a second at most."""
         ...
 
-    def forget(self, uid: str) -> None: ...
+    def remove(self, uid: str) -> None: ...
 
 
 class PodCgroups(Protocol):

@@ -1,4 +1,4 @@
-"""A whole node in memory for the pod pipeline: the real table, workers, observer and reporter, fakes around them."""
+"""A whole node in memory for the pod pipeline: the real table, workers, observer and manager, fakes around them."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from agent.images.work.pull_records import PullRecords
 from agent.managers.plan.admission import Policies
 from agent.managers.work import ResourceManagerHooks, ResourceManagers, TopologyAffinity
 from agent.pods.plan.mirrors import is_mirror
-from agent.pods.work.deps import ContainerDeps, HoldingDeps, PodDeps, StatusDeps
+from agent.pods.work.deps import ContainerDeps, PodDeps, ResourceDeps, StatusDeps
 from agent.pods.work.hooks import Hooks
-from agent.pods.work.pod_table import PodTable
-from agent.pods.work.refreshes import Refreshes
+from agent.pods.work.pod_workers import PodWorkers
 from agent.pods.work.registry import PodRegistry
-from agent.pods.work.report import Reporter
 from agent.pods.work.startup import StartupLatencyTracker
+from agent.pods.work.status_manager import StatusManager
 from agent.pods.work.terminations import Terminations
+from agent.pods.work.volume_refreshes import VolumeRefreshes
 from agent.probes.model import ProbeAnswer
 from agent.resources.model import Limits, MemoryUse
 from agent.resources.plan.cgroups import Machine, Policy, container_resources, limits_of_pod
@@ -224,7 +224,7 @@ class FakeProbes:
     def ensure(self, pod: Pod, running: Mapping[str, ContainerState], ips: tuple[str, ...]) -> None:
         self.ensured = set(running)
 
-    def recall(self, uid: str, shown: Pod) -> None:
+    def restore(self, uid: str, shown: Pod) -> None:
         return
 
     def states(self, uid: str) -> Mapping[str, ProbeState]:
@@ -236,13 +236,13 @@ class FakeProbes:
     async def first_round(self) -> None:
         return
 
-    def forget(self, uid: str) -> None:
+    def remove(self, uid: str) -> None:
         self.answers.pop(uid, None)
 
 
 class FakeEvents:
     def __init__(self) -> None:
-        self.told: list[tuple[str, str, str]] = []
+        self.emitted: list[tuple[str, str, str]] = []
 
     def emit(
         self,
@@ -255,10 +255,10 @@ class FakeEvents:
         host: str = "",
         annotations: Mapping[str, str] | None = None,
     ) -> None:
-        self.told.append((kind, reason, message))
+        self.emitted.append((kind, reason, message))
 
     def reasons(self) -> list[str]:
-        return [reason for _, reason, _ in self.told]
+        return [reason for _, reason, _ in self.emitted]
 
 
 class FakeFiles:
@@ -422,7 +422,7 @@ class World:
             self.cri, self.pull_secrets, self.events, self.clock, self.records, self.metrics, startups.pulled
         )
         self.deps = PodDeps(
-            holdings=HoldingDeps(
+            resources=ResourceDeps(
                 volumes=self.volumes,
                 cgroups=self.cgroups,
                 devices=devices,
@@ -430,7 +430,7 @@ class World:
                 managers=self.managers,
                 allocations=allocations,
                 warnings=PodWarnings(lambda pod, reason, text: self.events.emit(pod.raw, "Warning", reason, text)),
-                refreshes=Refreshes(self.volumes, self.registry.refresh),
+                volume_refreshes=VolumeRefreshes(self.volumes, self.registry.refresh),
             ),
             containers=ContainerDeps(
                 runtime=self.cri,
@@ -441,7 +441,7 @@ class World:
             ),
             status=StatusDeps(
                 probes=self.probes,
-                reporter=Reporter(self.api, self.clock, self.metrics),
+                manager=StatusManager(self.api, self.clock, self.metrics),
                 api=self.api,
                 startups=startups,
                 terminations=self.terminations,
@@ -453,13 +453,13 @@ class World:
             clock=self.clock,
             host_ips=lambda: ("10.89.0.11",),
         )
-        self.table = PodTable(self.registry, self.deps, lambda: self.node, self.sources)
+        self.workers = PodWorkers(self.registry, self.deps, lambda: self.node, self.sources)
         inbox = self.connected()
         await observer.audit()
         works = [
             observer.run_hints,
-            self.table.run_sweeps,
-            self.table.resizes.run,
+            self.workers.run_sweeps,
+            self.workers.resizes.run,
             allocations.run,
             self.terminations.run,
         ]
@@ -470,9 +470,9 @@ class World:
         self._tasks += [asyncio.create_task(work()) for work in self.further_works()]
         for raw in filter(is_mirror, list(self.api.pods.values())):
             inbox("ADDED", raw, None)
-        await self.table.first([Pod(raw) for raw in self.api.pods.values() if not is_mirror(raw)])
+        await self.workers.put_all([Pod(raw) for raw in self.api.pods.values() if not is_mirror(raw)])
         self.api.inbox = inbox
-        self.table.told("api")
+        self.workers.mark_synced("api")
         await settle()
 
     def device_manager(self, affinity: TopologyAffinity) -> DeviceManager:
@@ -499,25 +499,25 @@ class World:
 
     def connected(self) -> Callable[[str, Json, Json | None], None]:
         """Parts and table are there: who is told what the API says?"""
-        return self.table.on_pod
+        return self.workers.on_pod
 
     def further_works(self) -> list[Callable[[], Coroutine[Any, Any, None]]]:
         return []
 
     async def kill_agent(self) -> None:
         """SIGKILL: nothing is said, nothing is finished."""
-        await self._end_agent(self.table.close())
+        await self._end_agent(self.workers.close())
 
     async def stop_agent(self) -> None:
         """SIGTERM, and a start that is under way takes longer than the agent's patience."""
-        await self._end_agent(self.table.close(patience=0.01))
+        await self._end_agent(self.workers.close(patience=0.01))
 
     async def _end_agent(self, stopping: Coroutine[Any, Any, None]) -> None:
         self.api.inbox = None
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        closing = asyncio.gather(self.deps.containers.images.close(), self.deps.status.reporter.close(), stopping)
+        closing = asyncio.gather(self.deps.containers.images.close(), self.deps.status.manager.close(), stopping)
         # A call that the runtime is slow to answer is waited for, and its time passes only where the clock is moved.
         while not closing.done():
             await self.clock.advance(0.5)

@@ -55,7 +55,7 @@ class Termination:
 class Facts:
     """What the agent itself knows of one pod at `now` (wall seconds).
 
-    `sandbox_ready`: all that a sandbox needs exists, and only a refused token could still hold up the volumes.
+    `sandbox_prepared`: all that a sandbox needs exists, and only a refused token could still hold up the volumes.
     `drop_records`: an ended pod leaves no records in the runtime. `prestop_ran`: containers whose preStop hook has run.
     `actuated`: the resources in force; `sized`: those that the pod's own cgroup was last made for.
     `succeeded`: a static pod of the same name starts again once this one is gone.
@@ -63,7 +63,7 @@ class Facts:
 
     now: float
     prepared: bool = False
-    sandbox_ready: bool = False
+    sandbox_prepared: bool = False
     released: bool = False
     confirmed: bool = False
     drop_records: bool = False
@@ -77,7 +77,7 @@ class Facts:
     stopped_sandboxes: frozenset[str] = frozenset()
     restart_wanted: frozenset[str] = frozenset()
     actuated: Allocation | None = None
-    sized: Allocation | None = None
+    cgroup_allocation: Allocation | None = None
     resize_failure: Failure | None = None
-    succeeded: bool = False
+    has_successor: bool = False
     prestop_ran: frozenset[str] = frozenset()

@@ -13,10 +13,13 @@ from agent.resources.model import Allocation, ContainerResize
 
 @dataclass(frozen=True, slots=True)
 class Prepare:
-    """Volumes, hosts file, cgroup. `may_leave`: volumes that are sure to come may be left to the next Prepare, which is
-    walked beside the sandbox."""
+    """Devices, claims, cgroup and volumes of the pod.
 
-    may_leave: bool = False
+    `may_defer_volumes`: volumes whose sources are all there may be left to the next Prepare, which runs beside
+    RunSandbox.
+    """
+
+    may_defer_volumes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +45,16 @@ class RunSandbox:
 class Start:
     """Create and start one attempt of a container, then its postStart hook.
 
-    `made`: its id, if it is there already; `instead_of`: the same attempt made before, which cannot be started.
+    `created_id`: the container, if an earlier agent has created it; `replaces_id`: the container that an earlier agent
+    created for this attempt and that can never be started.
     """
 
     kind: Kind
     container: Json
     attempt: int
     sandbox_id: str
-    made: str = ""
-    instead_of: str = ""
+    created_id: str = ""
+    replaces_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +110,12 @@ class Release:
 
 
 @dataclass(frozen=True, slots=True)
-class Confirm:
+class ConfirmDeletion:
     """The last status is with the API server: let the object go."""
 
 
 @dataclass(frozen=True, slots=True)
-class Forget:
+class RemovePod:
     """Nothing of the pod is left but its logs."""
 
 
@@ -127,8 +131,8 @@ Step = (
     | RemoveContainer
     | RemoveSandbox
     | Release
-    | Confirm
-    | Forget
+    | ConfirmDeletion
+    | RemovePod
 )
 
 

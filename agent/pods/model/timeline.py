@@ -37,7 +37,7 @@ class ActivityKind(Enum):
     UNMOUNT = "unmount volumes"
     REMOVE_CGROUP = "remove cgroup"
     CONFIRM = "confirm"
-    FORGET = "forget"
+    REMOVE_POD = "remove pod"
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from agent.common.model.pods import Json
 from agent.pods.model.steps import (
-    Confirm,
+    ConfirmDeletion,
     EnsureImage,
-    Forget,
     Kill,
     Prepare,
     PreStop,
     Release,
     RemoveContainer,
+    RemovePod,
     RemoveSandbox,
     Resize,
     RunSandbox,
@@ -29,8 +29,8 @@ _OF_POD: dict[type[object], ActivityKind] = {
     RemoveContainer: ActivityKind.REMOVE_CONTAINER,
     RemoveSandbox: ActivityKind.REMOVE_SANDBOX,
     Release: ActivityKind.RELEASE,
-    Confirm: ActivityKind.CONFIRM,
-    Forget: ActivityKind.FORGET,
+    ConfirmDeletion: ActivityKind.CONFIRM,
+    RemovePod: ActivityKind.REMOVE_POD,
 }
 
 

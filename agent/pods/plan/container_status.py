@@ -53,7 +53,7 @@ def container_statuses(
     return found if kind is Kind.INIT else sorted(found, key=lambda one: str(one["name"]))
 
 
-def await_start(pod: Pod, statuses: list[Json]) -> None:
+def show_as_waiting(pod: Pod, statuses: list[Json]) -> None:
     """What the node itself has stopped to start it again is not over, whatever it exited with.
 
     Shown as terminated with 0 under OnFailure, it could never be shown running again: the API server refuses that.

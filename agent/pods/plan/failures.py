@@ -12,7 +12,7 @@ from agent.pods.plan.termination import rejection
 _RESIZE_PAUSE = 10.0  # seconds; upstream's backOffPeriod
 
 
-def held_up(step: Step) -> str:
+def blocked_container(step: Step) -> str:
     """The container that waits for the step, "" when the whole pod does."""
     return str(step.container["name"]) if isinstance(step, Start | EnsureImage) else ""
 

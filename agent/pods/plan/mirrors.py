@@ -71,7 +71,7 @@ def mirror_object(pod: Pod, node_uid: str) -> Json:
     }
 
 
-def continued(status: Json, shown: Json) -> Json:
+def resumed_status(status: Json, shown: Json) -> Json:
     """What an agent that has started anew goes on from: what the API shows, as every other pod's status does.
 
     `status` is what it has computed since; a mirror that shows nothing yet changes nothing of that.

@@ -63,7 +63,7 @@ def status_patch(pod: Pod, shown: Json, wanted: Json) -> Json | None:
     return {"metadata": {"uid": pod.uid}, "status": changes}
 
 
-def presses(shown: Json, wanted: Json) -> bool:
+def is_urgent(shown: Json, wanted: Json) -> bool:
     """Whether somebody waits for what has changed: a phase, a readiness, how a container stands. An address, an id, a
     sandbox's condition, or that all containers are being created, is soon followed by such a change, and may go with
     it."""

@@ -36,7 +36,7 @@ from agent.pods.model.steps import (
 )
 from agent.pods.plan import resize, restart_all
 from agent.pods.plan.initialization import init_actions
-from agent.pods.plan.termination import deadline, early_hooks, kills_of, plan_termination, sandbox_stops
+from agent.pods.plan.termination import container_kills, deadline, early_hooks, plan_termination, sandbox_stops
 from agent.probes.model import ProbeKind
 
 Candidate = tuple[Kind, Json]
@@ -110,7 +110,7 @@ def _has_run(status: Json) -> bool:
 
 
 def _without_sandbox(pod: Pod, seen: ObservedPod, facts: Facts, problem: str) -> PodPlan:
-    kills = kills_of(pod, seen, facts.now, grace_seconds(pod), facts.now)
+    kills = container_kills(pod, seen, facts.now, grace_seconds(pod), facts.now)
     if kills:
         return PodPlan(kills, reason=problem)
     stops = sandbox_stops(seen, facts)
@@ -122,8 +122,8 @@ def _without_sandbox(pod: Pod, seen: ObservedPod, facts: Facts, problem: str) ->
     if not _retry_due(facts) and facts.blocked is not None:
         return PodPlan(wait_until=facts.blocked.retry_at, reason=f"{facts.blocked.reason}: {facts.blocked.message}")
     images = _first_images(pod, seen, facts)
-    if not (facts.prepared or facts.sandbox_ready):
-        steps = (Prepare(may_leave=True), *images.steps)
+    if not (facts.prepared or facts.sandbox_prepared):
+        steps = (Prepare(may_defer_volumes=True), *images.steps)
         return PodPlan(steps, reason="volumes and cgroup are prepared", waiting=images.waiting)
     rest: tuple[Step, ...] = () if facts.prepared else (Prepare(),)
     if not facts.network_ready and not pod.host_network:
@@ -193,7 +193,7 @@ def _judge(pod: Pod, seen: ObservedPod, facts: Facts, sandbox: SandboxState) -> 
 
 def _resize(pod: Pod, seen: ObservedPod, facts: Facts, kills: list[Kill]) -> tuple[list[Kill], tuple[Step, ...]]:
     """All kills, those for a resize included, and what else it takes; that waits for the containers to end."""
-    due = resize.due(pod, seen, facts, frozenset(kill.container_id for kill in kills))
+    due = resize.plan_resize(pod, seen, facts, frozenset(kill.container_id for kill in kills))
     if due.restarts:
         return [*kills, *due.restarts], ()
     failed = facts.resize_failure
@@ -231,7 +231,7 @@ def _kill(pod: Pod, container: Json, latest: ContainerState, message: str, probe
 
 def _wind_up(pod: Pod, seen: ObservedPod, facts: Facts) -> PodPlan:
     # Every container that counts has ended: sidecars go, then the sandbox; the status says the rest.
-    kills = kills_of(pod, seen, facts.now, grace_seconds(pod), _over_since(pod, seen, facts.now))
+    kills = container_kills(pod, seen, facts.now, grace_seconds(pod), _over_since(pod, seen, facts.now))
     stops: tuple[Step, ...] = (*kills, *early_hooks(pod, seen, facts, kills)) if kills else sandbox_stops(seen, facts)
     return PodPlan(stops, reason="every container has ended", terminal=not kills)
 
@@ -290,7 +290,7 @@ def _start(
         return None, told, facts.blocked.retry_at if facts.blocked else None
     start = Start(kind, container, attempt, sandbox.id)
     if made is not None:
-        start = replace(start, instead_of=made.id) if made.cut else replace(start, made=made.id)
+        start = replace(start, replaces_id=made.id) if made.cut else replace(start, created_id=made.id)
     return start, told, None
 
 

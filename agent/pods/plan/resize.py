@@ -23,7 +23,7 @@ from agent.resources.plan.allocation import RESIZABLE, allocation_of, same
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
+class ResizeActions:
     """What a resize still asks for: containers to restart, and one step for all the rest."""
 
     restarts: tuple[Kill, ...] = ()
@@ -34,14 +34,14 @@ class Due:
 
 
 @dataclass(frozen=True, slots=True)
-class SetPod:
+class SetPodLimits:
     """Write the pod's own cgroup."""
 
     limits: Limits
 
 
 @dataclass(frozen=True, slots=True)
-class SetContainer:
+class SetContainerResources:
     """Update a running container; `sizes` are in force afterwards."""
 
     container_id: str
@@ -49,7 +49,7 @@ class SetContainer:
     sizes: Sizes
 
 
-Move = SetPod | SetContainer
+LimitUpdate = SetPodLimits | SetContainerResources
 _Part = Callable[[Sizes], tuple[int, int]]
 
 
@@ -64,13 +64,13 @@ class Decreases:
         return self.pod is not None or bool(self.containers)
 
 
-def due(pod: Pod, seen: ObservedPod, facts: Facts, killed: frozenset[str] = frozenset()) -> Due:
+def plan_resize(pod: Pod, seen: ObservedPod, facts: Facts, killed: frozenset[str] = frozenset()) -> ResizeActions:
     """`pod` as it is allocated; containers whose id is in `killed` are about to end for another reason."""
-    if facts.actuated is None or facts.sized is None:
-        return Due()
+    if facts.actuated is None or facts.cgroup_allocation is None:
+        return ResizeActions()
     wanted = allocation_of(pod)
-    if facts.actuated == wanted and facts.sized == wanted:
-        return Due()
+    if facts.actuated == wanted and facts.cgroup_allocation == wanted:
+        return ResizeActions()
     restarts: list[Kill] = []
     updates: list[ContainerResize] = []
     for kind, container, latest in _running(pod, seen):
@@ -87,46 +87,46 @@ def due(pod: Pod, seen: ObservedPod, facts: Facts, killed: frozenset[str] = froz
             restarts.append(Kill(latest.id, container["name"], message, grace, hook, restart=True))
         else:
             updates.append(ContainerResize(latest.id, container["name"], before, after))
-    if not updates and same(facts.sized, wanted):
-        return Due(tuple(restarts))
-    return Due(tuple(restarts), Resize(tuple(updates), wanted))
+    if not updates and same(facts.cgroup_allocation, wanted):
+        return ResizeActions(tuple(restarts))
+    return ResizeActions(tuple(restarts), Resize(tuple(updates), wanted))
 
 
-def settled(
+def next_state(
     state: ResizeState, pod: Pod, seen: ObservedPod, facts: Facts
 ) -> tuple[ResizeState, ResizeCondition | None]:
     """How a resize stands once the steps before are done, and the condition of one that has just been completed."""
     if facts.termination is not None:
         return ResizeState(), None
-    if due(pod, seen, facts):
+    if plan_resize(pod, seen, facts):
         generation = int(pod.meta.get("generation") or 0)
         return resize_status.under_way(state, generation, facts.now), None
-    if state.progress is not None and facts.sized is not None:
+    if state.progress is not None and facts.cgroup_allocation is not None:
         return replace(state, progress=None), state.progress
     return state, None
 
 
-def memory_moves(step: Resize, present: Limits, wanted: Limits) -> list[Move]:
+def memory_updates(step: Resize, present: Limits, wanted: Limits) -> list[LimitUpdate]:
     """In the order in which they are to be made; none when nothing changes."""
-    found: list[Move] = []
+    found: list[LimitUpdate] = []
     new = present if wanted.memory is None else replace(present, memory=wanted.memory)
     if _bound(new.memory) > _bound(present.memory):
-        found.append(SetPod(new))
+        found.append(SetPodLimits(new))
     changed = [one for one in step.containers if _memory(one.before) != _memory(one.after)]
     for one in _decreases_first(changed, _memory):
         mixed = replace(one.before, memory_request=one.after.memory_request, memory_limit=one.after.memory_limit)
-        found.append(SetContainer(one.container_id, one.name, mixed))
+        found.append(SetContainerResources(one.container_id, one.name, mixed))
     if _bound(new.memory) < _bound(present.memory):
-        found.append(SetPod(new))
+        found.append(SetPodLimits(new))
     return found
 
 
-def cpu_moves(step: Resize, present: Limits, wanted: Limits) -> list[Move]:
+def cpu_updates(step: Resize, present: Limits, wanted: Limits) -> list[LimitUpdate]:
     """The same for CPU, once memory is as it is to be. Limits grow before requests and shrink after them.
 
     The kernel refuses a quota on v1 that is below a child's, so a first quota comes after the containers' too.
     """
-    found: list[Move] = []
+    found: list[LimitUpdate] = []
     shares = wanted.cpu_shares if wanted.cpu_shares is not None else present.cpu_shares
     most = present
     if wanted.cpu_quota is not None:
@@ -136,17 +136,17 @@ def cpu_moves(step: Resize, present: Limits, wanted: Limits) -> list[Move]:
     now = present
     if more:
         now = replace(now, cpu_quota=most.cpu_quota, cpu_period=most.cpu_period)
-        found.append(SetPod(now))
+        found.append(SetPodLimits(now))
     if after > before:
         now = replace(now, cpu_shares=shares)
-        found.append(SetPod(now))
+        found.append(SetPodLimits(now))
     changed = [one for one in step.containers if _cpu(one.before) != _cpu(one.after)]
-    found += [SetContainer(one.container_id, one.name, one.after) for one in _decreases_first(changed, _cpu)]
+    found += [SetContainerResources(one.container_id, one.name, one.after) for one in _decreases_first(changed, _cpu)]
     if after < before:
         now = replace(now, cpu_shares=shares)
-        found.append(SetPod(now))
+        found.append(SetPodLimits(now))
     if less:
-        found.append(SetPod(replace(now, cpu_quota=most.cpu_quota, cpu_period=most.cpu_period)))
+        found.append(SetPodLimits(replace(now, cpu_quota=most.cpu_quota, cpu_period=most.cpu_period)))
     return found
 
 

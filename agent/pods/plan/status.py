@@ -16,7 +16,7 @@ from agent.common.plan.demand import computed_qos, pod_requests
 from agent.pods.model.facts import Facts
 from agent.pods.model.steps import PodPlan
 from agent.pods.plan import conditions, restart_all
-from agent.pods.plan.container_status import LISTED, await_start, container_statuses
+from agent.pods.plan.container_status import LISTED, container_statuses, show_as_waiting
 from agent.pods.plan.initialization import main_started
 from agent.pods.plan.phase import pod_phase
 from agent.pods.plan.pod import sandbox_problem
@@ -50,7 +50,7 @@ class StatusInputs:
 
 def pod_status(pod: Pod, seen: ObservedPod, given: StatusInputs) -> Json:
     """The whole status; patches are made of its differences."""
-    seen = _without_hooked(seen, given.in_post_start)
+    seen = _hide_in_post_start(seen, given.in_post_start)
     before = given.previous or pod.status
     status: Json = {"qosClass": before.get("qosClass") or computed_qos(pod).value}
     for kind, listed in LISTED.items():
@@ -61,7 +61,7 @@ def pod_status(pod: Pod, seen: ObservedPod, given: StatusInputs) -> Json:
         if found:
             status[listed] = found
     again = _started_again(seen, given)
-    await_start(pod, [one for one in status.get(LISTED[Kind.MAIN]) or [] if one["name"] in again])
+    show_as_waiting(pod, [one for one in status.get(LISTED[Kind.MAIN]) or [] if one["name"] in again])
     if given.facts.termination is None and restart_all.under_way(pod, seen):
         restart_all.mark([one for kind in (Kind.INIT, Kind.MAIN) for one in status.get(LISTED[kind]) or []])
     if given.plan.finished:
@@ -82,7 +82,7 @@ def pod_status(pod: Pod, seen: ObservedPod, given: StatusInputs) -> Json:
     return status
 
 
-def _without_hooked(seen: ObservedPod, names: frozenset[str]) -> ObservedPod:
+def _hide_in_post_start(seen: ObservedPod, names: frozenset[str]) -> ObservedPod:
     """A container is not shown running before its postStart hook has ended, as the API documents it."""
     if not names:
         return seen

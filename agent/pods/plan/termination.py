@@ -17,13 +17,13 @@ from agent.common.model.pods import ContainerState, Json, Kind, ObservedPod, Pod
 from agent.common.plan.restart import MINIMUM_GRACE, grace_seconds, is_sidecar
 from agent.pods.model.facts import Cause, Facts, Termination
 from agent.pods.model.steps import (
-    Confirm,
-    Forget,
+    ConfirmDeletion,
     Kill,
     PodPlan,
     PreStop,
     Release,
     RemoveContainer,
+    RemovePod,
     RemoveSandbox,
     StopSandbox,
 )
@@ -49,7 +49,7 @@ def termination_of(
     return replace(present, cause=cause, since=since, grace=grace)
 
 
-def hastened(present: Termination | None, fresh: Termination) -> Termination:
+def combined(present: Termination | None, fresh: Termination) -> Termination:
     """The node wants a pod to go that may be on its way out already: a deletion does not keep it from failing."""
     if present is None:
         return fresh
@@ -90,7 +90,7 @@ def deadline(pod: Pod) -> float | None:
 
 def plan_termination(pod: Pod, seen: ObservedPod, facts: Facts, termination: Termination) -> PodPlan:
     """The next steps of the way out. `finished` only when nothing but records of the pod is left."""
-    kills = kills_of(pod, seen, facts.now, termination.grace, termination.since)
+    kills = container_kills(pod, seen, facts.now, termination.grace, termination.since)
     if kills:
         names = ", ".join(kill.name for kill in kills)
         hooks = early_hooks(pod, seen, facts, kills)
@@ -103,7 +103,7 @@ def plan_termination(pod: Pod, seen: ObservedPod, facts: Facts, termination: Ter
     if not facts.released:
         return PodPlan((Release(),), reason="volumes and cgroup are being released", terminal=True)
     if pod.is_deleted and termination.cause is not Cause.REMOVED and not facts.confirmed:
-        return PodPlan((Confirm(),), reason="the API server is told", terminal=True, finished=True)
+        return PodPlan((ConfirmDeletion(),), reason="the API server is told", terminal=True, finished=True)
     if termination.cause is Cause.REMOVED or facts.confirmed:
         return _forget(seen, facts)
     if facts.drop_records and (seen.containers or seen.sandboxes):
@@ -111,7 +111,7 @@ def plan_termination(pod: Pod, seen: ObservedPod, facts: Facts, termination: Ter
     return PodPlan(reason="ended; its records stay until it is deleted", terminal=True, finished=True)
 
 
-def kills_of(pod: Pod, seen: ObservedPod, now: float, grace: int, since: float) -> tuple[Kill, ...]:
+def container_kills(pod: Pod, seen: ObservedPod, now: float, grace: int, since: float) -> tuple[Kill, ...]:
     """The containers to be stopped now; once `grace` seconds since `since` are over, none waits for another."""
     alive = [one for one in seen.containers if one.state in (RunState.RUNNING, RunState.UNKNOWN)]
     # CRI counts whole seconds: rounded down, every pod would lose up to one of its own.
@@ -140,7 +140,7 @@ def grace_left(grace: int, hook_took: float) -> int:
     return max(grace - int(hook_took), MINIMUM_GRACE)
 
 
-def without_turn(step: PreStop, took: float) -> Kill | None:
+def kill_after_long_hook(step: PreStop, took: float) -> Kill | None:
     """A container whose early hook took the whole grace waits for no turn: it ends with those whose turn it is."""
     return Kill(step.container_id, step.name, f"Stopping container {step.name}", 0) if took >= step.grace else None
 
@@ -163,13 +163,13 @@ def _whose_turn(pod: Pod, alive: list[ContainerState]) -> list[ContainerState]:
 
 
 def _forget(seen: ObservedPod, facts: Facts) -> PodPlan:
-    if facts.succeeded:  # its successor counts on from these containers
-        return PodPlan((Forget(),), reason="gone; it starts again", terminal=True, finished=True)
+    if facts.has_successor:  # its successor counts on from these containers
+        return PodPlan((RemovePod(),), reason="gone; it starts again", terminal=True, finished=True)
     if seen.containers:
         return PodPlan(tuple(RemoveContainer(one.id) for one in seen.containers), reason="records are removed")
     if seen.sandboxes:
         return PodPlan(tuple(RemoveSandbox(one.id) for one in seen.sandboxes), reason="records are removed")
-    return PodPlan((Forget(),), reason="gone", terminal=True, finished=True)
+    return PodPlan((RemovePod(),), reason="gone", terminal=True, finished=True)
 
 
 def _pre_stop(pod: Pod, one: ContainerState) -> Json | None:

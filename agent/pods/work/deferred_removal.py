@@ -27,7 +27,7 @@ class DeferredRemoval:
         self._places = asyncio.Semaphore(_AT_ONCE)
 
     @contextlib.contextmanager
-    def first(self) -> Iterator[None]:
+    def urgent(self) -> Iterator[None]:
         """Something is done that people wait for."""
         self._urgent += 1
         self._begun += 1

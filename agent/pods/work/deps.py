@@ -17,10 +17,10 @@ from agent.managers.work import ResourceManagers
 from agent.pods.ports import ApiPods, ContainerConfigs, PodCgroups, PodVolumes, Probes
 from agent.pods.work.deferred_removal import DeferredRemoval
 from agent.pods.work.hooks import Hooks
-from agent.pods.work.refreshes import Refreshes
-from agent.pods.work.report import Reporter
 from agent.pods.work.startup import StartupLatencyTracker
+from agent.pods.work.status_manager import StatusManager
 from agent.pods.work.terminations import Terminations
+from agent.pods.work.volume_refreshes import VolumeRefreshes
 from agent.resources.work.allocations import Allocations
 from agent.runtime.model import RuntimeService
 from agent.runtime.work.relist import Observer
@@ -28,7 +28,7 @@ from nodelib.clock import Clock
 
 
 @dataclass(frozen=True, slots=True)
-class HoldingDeps:
+class ResourceDeps:
     """What a pod holds of the node, from Prepare to Release: volumes, cgroups, devices, claims, CPUs and memory."""
 
     volumes: PodVolumes
@@ -38,7 +38,7 @@ class HoldingDeps:
     managers: ResourceManagers
     allocations: Allocations
     warnings: PodWarnings
-    refreshes: Refreshes
+    volume_refreshes: VolumeRefreshes
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class StatusDeps:
     """What a status is made of and sent by. `mirror` gives a static pod's mirror pod."""
 
     probes: Probes
-    reporter: Reporter
+    manager: StatusManager
     api: ApiPods
     startups: StartupLatencyTracker
     terminations: Terminations
@@ -74,7 +74,7 @@ class StatusDeps:
 class PodDeps:
     """`host_ips` and `network_ready` are called for each plan."""
 
-    holdings: HoldingDeps
+    resources: ResourceDeps
     containers: ContainerDeps
     status: StatusDeps
     observer: Observer

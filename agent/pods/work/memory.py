@@ -25,7 +25,7 @@ class PodMemory:
     `pod` has the resources that it was allocated, `desired` those that its object asks for. `sized` is the
     allocation that the pod's own cgroup was last made for, `limits` what that cgroup has. `succeeded`: the same static
     pod is to start once this one is gone. `mirror`: UID of the mirror pod that its status was last told to.
-    `foundation`: what a sandbox can be made from while the volumes are still being filled.
+    `sandbox_prepared`: what a sandbox can be made from while the volumes are still being filled.
     `outdated`: what volumes show has changed since they were last begun to be filled.
     `in_post_start`: names of containers whose postStart hook has yet to end.
     """
@@ -34,12 +34,12 @@ class PodMemory:
     desired: Pod
     timeline: Timeline
     gone: bool = False
-    succeeded: bool = False
-    mirror: str = ""
+    has_successor: bool = False
+    mirror_uid: str = ""
     seen: ObservedPod = field(default_factory=lambda: ObservedPod(""))
     prepared: PreparedPod | None = None
-    foundation: PreparedPod | None = None
-    outdated: bool = False
+    sandbox_prepared: PreparedPod | None = None
+    volumes_changed: bool = False
     released: bool = False
     confirmed: bool = False
     drop_records: bool = False
@@ -48,7 +48,7 @@ class PodMemory:
     failures: dict[str, Failure] = field(default_factory=dict)
     images: dict[str, ImageState] = field(default_factory=dict)
     backoff: dict[str, BackOff] = field(default_factory=dict)
-    stopped: set[str] = field(default_factory=set)
+    stopped_sandboxes: set[str] = field(default_factory=set)
     restart_wanted: set[str] = field(default_factory=set)
     prestop_ran: set[str] = field(default_factory=set)
     stopping: set[str] = field(default_factory=set)
@@ -56,7 +56,7 @@ class PodMemory:
     waiting: dict[str, Waiting] = field(default_factory=dict)
     resize: ResizeState = field(default_factory=ResizeState)
     resize_failure: Failure | None = None
-    sized: Allocation | None = None
+    cgroup_allocation: Allocation | None = None
     limits: Limits | None = None
     status: Json = field(default_factory=dict)
     plan: PodPlan = field(default_factory=PodPlan)
@@ -79,7 +79,7 @@ class PodMemory:
         return Facts(
             now=now,
             prepared=self.prepared is not None,
-            sandbox_ready=self.foundation is not None,
+            sandbox_prepared=self.sandbox_prepared is not None,
             released=self.released,
             confirmed=self.confirmed,
             drop_records=self.drop_records,
@@ -90,11 +90,11 @@ class PodMemory:
             images=dict(self.images),
             backoff=dict(self.backoff),
             probes=probes or {},
-            stopped_sandboxes=frozenset(self.stopped),
+            stopped_sandboxes=frozenset(self.stopped_sandboxes),
             restart_wanted=frozenset(self.restart_wanted),
             actuated=actuated,
-            sized=self.sized,
+            cgroup_allocation=self.cgroup_allocation,
             resize_failure=self.resize_failure,
-            succeeded=self.succeeded,
+            has_successor=self.has_successor,
             prestop_ran=frozenset(self.prestop_ran),
         )

@@ -13,10 +13,10 @@ log = logging.getLogger(__name__)
 
 async def remove(deps: PodDeps, known: Container[str]) -> None:
     """Of all pods but those `known` by UID. Raises NodewrightError: it cannot be looked for."""
-    for uid in {*await deps.holdings.volumes.pods_on_disk(), *await deps.holdings.cgroups.pod_uids()}:
+    for uid in {*await deps.resources.volumes.pods_on_disk(), *await deps.resources.cgroups.pod_uids()}:
         if uid not in known:
             log.info("pod %s: removing the directory or cgroup that it left behind", uid)
-            await _clear(uid, deps.holdings.volumes.release, deps.holdings.cgroups.remove_pod)
+            await _clear(uid, deps.resources.volumes.release, deps.resources.cgroups.remove_pod)
     # Logs outlive all else of a pod: an agent that was killed in its last step has left them.
     for uid in await deps.containers.files.logged_pods():
         if uid not in known and uid not in deps.observer.uids():

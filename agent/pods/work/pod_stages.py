@@ -17,7 +17,7 @@ def stages(memories: Iterable[PodMemory], active: Collection[str]) -> Iterator[P
             config="runtime_only" if source == "runtime" else "orphan" if memory.gone else "desired",
             static="unknown" if source == "runtime" else "" if source == "api" else "true",
             active=memory.pod.uid in active,
-            mirrored=bool(memory.mirror),
+            mirrored=bool(memory.mirror_uid),
         )
 
 

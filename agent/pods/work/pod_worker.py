@@ -18,16 +18,16 @@ from agent.common.model.eviction import Eviction
 from agent.common.model.pods import ContainerState, ObservedPod, Pod, RunState
 from agent.common.plan import backoff
 from agent.pods.model.facts import Cause, Facts, Termination
-from agent.pods.model.steps import EnsureImage, Forget, Kill, PodPlan, PreStop, Resize, RunSandbox, Start, Step
+from agent.pods.model.steps import EnsureImage, Kill, PodPlan, PreStop, RemovePod, Resize, RunSandbox, Start, Step
 from agent.pods.model.timeline import Activity, ActivityKind
 from agent.pods.plan import container_exits as exits
 from agent.pods.plan import failures, resize
 from agent.pods.plan.activities import activity_of
-from agent.pods.plan.mirrors import continued
+from agent.pods.plan.mirrors import resumed_status
 from agent.pods.plan.pod import backoff_key, plan_pod
 from agent.pods.plan.starting import ips_for
 from agent.pods.plan.status import StatusInputs, pod_status
-from agent.pods.plan.termination import hastened, termination_of
+from agent.pods.plan.termination import combined, termination_of
 from agent.pods.plan.waiting import back_off_message, new_back_offs, probed, waiting_now
 from agent.pods.work.deps import PodDeps
 from agent.pods.work.memory import PodMemory
@@ -60,7 +60,7 @@ class PodWorker:
         self._born = deps.clock.monotonic()
         self._derive_backoff()
 
-    def desire(self, pod: Pod | None, desired: Pod | None = None) -> None:
+    def update(self, pod: Pod | None, desired: Pod | None = None) -> None:
         """The newest object, as it is allocated and as it is wanted; None: it is gone."""
         if pod is None:
             self.memory.gone = True
@@ -75,7 +75,7 @@ class PodWorker:
             self.memory.pod, self.memory.resize_failure = allocated, None
         self._awake.set()
 
-    def see(self, seen: ObservedPod) -> None:
+    def observe(self, seen: ObservedPod) -> None:
         """The runtime's newest view."""
         for one in exits.ended(self.memory.seen, seen):
             ended = Activity(ActivityKind.ENDED, one.name)
@@ -83,17 +83,17 @@ class PodWorker:
         self.memory.seen = seen
         self._awake.set()
 
-    def end(self, termination: Termination) -> None:
+    def terminate(self, termination: Termination) -> None:
         """Bring the pod down for a reason of the node's own (rejection, eviction)."""
         before = self.memory.termination
-        self.memory.termination = hastened(before, termination)
+        self.memory.termination = combined(before, termination)
         self._urgent = self._urgent or self.memory.termination is not before
         self._awake.set()
 
     def evict(self, eviction: Eviction) -> None:
         """Fail the pod for a reason of the node's own."""
         now, one = self._deps.clock.now(), eviction
-        self.end(Termination(Cause.EVICTED, now, one.grace, one.reason, one.message, one.disrupted))
+        self.terminate(Termination(Cause.EVICTED, now, one.grace, one.reason, one.message, one.disrupted))
 
     def drop_records(self) -> None:
         """Keep no records in the runtime once the pod has ended: the node needs the room."""
@@ -104,19 +104,19 @@ class PodWorker:
     def halt(self) -> frozenset[asyncio.Task[Any]]:
         """Plan nothing more: the agent stops. What should come to its end before the worker is cancelled."""
         self._halted = True
-        return self._steps.unbroken()
+        return self._steps.uninterrupted()
 
-    def poke(self) -> None:
+    def wake(self) -> None:
         """Something that a plan depends on has changed."""
         self._awake.set()
 
     def refresh_volumes(self) -> None:
         """What the pod's volumes show has changed: write it beside the steps, or in the first Prepare."""
         if self.memory.prepared is None:
-            self.memory.blocked, self.memory.outdated = None, True
+            self.memory.blocked, self.memory.volumes_changed = None, True
             self._awake.set()
         else:
-            self._deps.holdings.refreshes.ask(self.memory)
+            self._deps.resources.volume_refreshes.request(self.memory)
 
     def retry_blocked(self) -> None:
         """Something that a failed step may have waited for has come: try it again now."""
@@ -131,7 +131,7 @@ class PodWorker:
         try:
             while True:
                 self._awake.clear()
-                if self._settle_termination() or self._urgent:
+                if self._update_termination() or self._urgent:
                     self._urgent = False
                     _interrupt(walking)
                 if not walking and not self._halted:
@@ -146,15 +146,15 @@ class PodWorker:
                 done = await self._wait(set(walking))
                 if done and len(done) == len(walking):
                     operation = self._synced(operation, began)
-                forgotten = any(isinstance(walking.pop(task), Forget) and _succeeded(task) for task in done)
+                forgotten = any(isinstance(walking.pop(task), RemovePod) and _succeeded(task) for task in done)
                 if forgotten:
                     break
         finally:
-            self._steps.abandon()
+            self._steps.cancel()
             for task in walking:
                 task.cancel()
             await asyncio.gather(*walking, return_exceptions=True)
-        self._deps.status.reporter.forget(self.memory.pod.uid)
+        self._deps.status.manager.remove(self.memory.pod.uid)
         self._on_gone(self.memory.pod.uid)
 
     def _synced(self, operation: str, began: float) -> str:
@@ -163,14 +163,14 @@ class PodWorker:
         self._deps.metrics.pod_worker_duration.labels(kind).observe(self._deps.clock.monotonic() - began)
         return "sync"
 
-    def _settle_termination(self) -> bool:
+    def _update_termination(self) -> bool:
         """Take up a reason to end; True when it is new or more urgent."""
         memory = self.memory
         before = memory.termination
         present = None if memory.gone else memory.pod
         phase = str(memory.status.get("phase") or memory.pod.status.get("phase") or "")
         memory.termination = termination_of(present, memory.pod, phase, before, self._deps.clock.now())
-        self._deps.status.terminations.note(memory.pod.uid, memory.termination)
+        self._deps.status.terminations.record(memory.pod.uid, memory.termination)
         if memory.termination is before or memory.termination is None:
             return False
         return before is None or memory.termination.grace < before.grace
@@ -178,7 +178,7 @@ class PodWorker:
     def _next_plan(self) -> PodPlan:
         memory = self.memory
         facts = self._facts()
-        self._settle_resize(facts)
+        self._update_resize(facts)
         plan = plan_pod(memory.pod, memory.seen, facts)
         for name in new_back_offs(plan, memory.waiting):
             text = back_off_message(name, memory.pod)
@@ -193,13 +193,13 @@ class PodWorker:
             self._deps.clock.now(),
             network_ready=self._deps.network_ready(),
             probes=dict(self._deps.status.probes.states(uid)),
-            actuated=self._deps.holdings.allocations.actuated(uid),
+            actuated=self._deps.resources.allocations.actuated(uid),
         )
 
-    def _settle_resize(self, facts: Facts) -> None:
+    def _update_resize(self, facts: Facts) -> None:
         """Whether what is allocated is in force: judged only between steps, when the view of the runtime is fresh."""
         memory = self.memory
-        memory.resize, completed = resize.settled(memory.resize, memory.pod, memory.seen, facts)
+        memory.resize, completed = resize.next_state(memory.resize, memory.pod, memory.seen, facts)
         if completed is not None:
             text = resize_status.event_message("Pod resize completed", memory.pod, completed.generation)
             self._deps.events.emit(memory.pod.raw, "Normal", "ResizeCompleted", text)
@@ -207,7 +207,7 @@ class PodWorker:
     def _report(self) -> None:
         memory = self.memory
         self._ensure_probes()
-        shown_by = self._shown_by()
+        shown_by = self._status_object()
         given = StatusInputs(
             facts=self._facts(),
             plan=memory.plan,
@@ -216,7 +216,7 @@ class PodWorker:
             waiting=memory.waiting,
             resize=memory.resize,
             limits=memory.limits,
-            devices=self._deps.holdings.devices.health(memory.pod.uid),
+            devices=self._deps.resources.devices.health(memory.pod.uid),
             in_post_start=frozenset(memory.in_post_start),
         )
         before, was_ready = memory.status.get("phase") or memory.pod.status.get("phase") or "Pending", memory.is_ready
@@ -226,19 +226,19 @@ class PodWorker:
         if before == "Pending" and memory.status["phase"] == "Running":
             self._deps.metrics.pod_start_duration.observe(self._deps.clock.monotonic() - self._born)
         if shown_by is not None:
-            self._deps.status.reporter.set(shown_by, memory.status)
+            self._deps.status.manager.set(shown_by, memory.status)
         if memory.termination is None and memory.status.get("phase") in ("Succeeded", "Failed"):
             self._awake.set()
 
-    def _shown_by(self) -> Pod | None:
+    def _status_object(self) -> Pod | None:
         """The API's object whose status is this pod's: its own, or a static pod's mirror."""
         memory = self.memory
         if memory.pod.source == "api":
             return None if memory.gone or memory.confirmed else memory.pod
         mirror = self._deps.status.mirror(memory.pod)
-        if mirror is not None and mirror.uid != memory.mirror:
-            memory.mirror, memory.status = mirror.uid, continued(memory.status, mirror.status)
-            self._deps.status.probes.recall(memory.pod.uid, mirror)
+        if mirror is not None and mirror.uid != memory.mirror_uid:
+            memory.mirror_uid, memory.status = mirror.uid, resumed_status(memory.status, mirror.status)
+            self._deps.status.probes.restore(memory.pod.uid, mirror)
         return mirror
 
     def _ensure_probes(self) -> None:
@@ -284,8 +284,8 @@ class PodWorker:
             return
         rejected = failures.rejection_of(reason, message, now)
         if rejected is not None:
-            memory.termination = hastened(memory.termination, rejected)
-        if container := failures.held_up(step):
+            memory.termination = combined(memory.termination, rejected)
+        if container := failures.blocked_container(step):
             before = memory.failures.get(container)
             memory.failures[container] = failures.failure(before, reason, message, action, now, jitter)
         else:

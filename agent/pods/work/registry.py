@@ -1,6 +1,6 @@
 """Which pods this node has, and how their workers are woken. Upstream: pkg/kubelet/pod (Manager) and podWorkers' state.
 
-Made before every other part, so that each of them can ask it and wake a pod; pod_table.py puts the workers in.
+Made before every other part, so that each of them can ask it and wake a pod; pod_workers.py puts the workers in.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class PodRegistry:
         """Something that the pod's plan depends on has changed: a probe's answer, a device's health, its mirror pod."""
         worker = self.workers.get(uid)
         if worker is not None:
-            worker.poke()
+            worker.wake()
 
     def refresh(self, uid: str) -> None:
         """What the pod's volumes show has changed: write it, without its worker waiting for that."""

@@ -37,7 +37,7 @@ class Resizes:
         self._waiting: set[str] = set()
         self._open = False
 
-    def ask(self, uid: str) -> None:
+    def request(self, uid: str) -> None:
         """What this pod wants has changed: try to promise it, and all that wait with it."""
         self._waiting.add(uid)
         self.retry()
@@ -83,11 +83,11 @@ class Resizes:
         if memory.termination is not None or memory.gone:
             return False
         wanted = memory.desired
-        if self._deps.holdings.allocations.applied(wanted) is wanted:
+        if self._deps.resources.allocations.applied(wanted) is wanted:
             worker.resize(resize_status.settled(memory.resize))
             return False
         others = [pod for pod in self._holders() if pod.uid != wanted.uid]
-        managers_refusal = self._deps.holdings.managers.resize_refusal(wanted, memory.pod)
+        managers_refusal = self._deps.resources.managers.resize_refusal(wanted, memory.pod)
         refused = managers_refusal or refusal(wanted, others, self._node())
         generation = int(wanted.meta.get("generation") or 0)
         if refused is not None:
@@ -98,7 +98,7 @@ class Resizes:
                 text = resize_status.event_message(f"Pod resize {reason}", wanted, generation, refused.message)
                 self._deps.events.emit(wanted.raw, "Warning", f"Resize{reason}", text)
             return reason != resize_status.INFEASIBLE
-        self._deps.holdings.allocations.allocate(wanted)
+        self._deps.resources.allocations.allocate(wanted)
         log.info("pod %s: resize to generation %d is allocated", wanted.full_name, generation)
         text = resize_status.event_message("Pod resize started", wanted, generation)
         self._deps.events.emit(wanted.raw, "Normal", "ResizeStarted", text)

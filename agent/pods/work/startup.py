@@ -35,9 +35,9 @@ class StartupLatencyTracker:
         if start is None:
             return
         if pod.status.get("phase") in ("Succeeded", "Failed"):
-            self.forget(pod.uid)
+            self.remove(pod.uid)
         elif has_started(pod):
-            self.forget(pod.uid)
+            self.remove(pod.uid)
             total, sli = start_times(pod, self._clock.now(), start.pulls)
             self._metrics.pod_start_total_duration.observe(total)
             if sli is not None:
@@ -49,5 +49,5 @@ class StartupLatencyTracker:
         if start is not None:
             start.pulls.append((began, ended))
 
-    def forget(self, uid: str) -> None:
+    def remove(self, uid: str) -> None:
         self._starting.pop(uid, None)

@@ -45,21 +45,21 @@ class Terminations:
         found = self._known.get(uid)
         return None if found is None else ending_record.restored(found, self._clock.now())
 
-    def note(self, uid: str, termination: Termination | None) -> None:
+    def record(self, uid: str, termination: Termination | None) -> None:
         """The pod ends like this now."""
         if termination is not None and ending_record.is_remembered(termination) and self._known.get(uid) != termination:
             self._known[uid] = termination
             self._wake.set()
 
-    def forget(self, uid: str) -> None:
+    def remove(self, uid: str) -> None:
         """The pod is gone."""
         if self._known.pop(uid, None) is not None and uid in self._written:
             self._wake.set()
 
     def keep(self, uids: Collection[str]) -> None:
-        """Forget all other pods."""
+        """RemovePod all other pods."""
         for uid in self._known.keys() - set(uids):
-            self.forget(uid)
+            self.remove(uid)
 
     async def run(self) -> None:
         """Until cancelled: write what has changed, changes of a second together."""

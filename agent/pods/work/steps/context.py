@@ -35,22 +35,22 @@ class Context:
 
     def __init__(self, deps: PodDeps, memory: PodMemory) -> None:
         self.deps, self.memory = deps, memory
-        self._unbroken_work: set[asyncio.Task[Any]] = set()
+        self._uninterrupted: set[asyncio.Task[Any]] = set()
 
-    def abandon(self) -> None:
+    def cancel(self) -> None:
         """The agent stops: cut short even what a pod's ending would not."""
-        for task in self._unbroken_work:
+        for task in self._uninterrupted:
             task.cancel()
 
     def under_way(self) -> frozenset[asyncio.Task[Any]]:
         """Work that should come to its end: a container that is being started."""
-        return frozenset(self._unbroken_work)
+        return frozenset(self._uninterrupted)
 
-    async def unbroken(self, work: Coroutine[Any, Any, _T]) -> _T:
+    async def uninterrupted(self, work: Coroutine[Any, Any, _T]) -> _T:
         """Run to the end even if cancelled meanwhile; the cancellation counts afterwards."""
         task = asyncio.ensure_future(work)
-        self._unbroken_work.add(task)
-        task.add_done_callback(self._unbroken_work.discard)
+        self._uninterrupted.add(task)
+        task.add_done_callback(self._uninterrupted.discard)
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
@@ -63,7 +63,7 @@ class Context:
         """The runtime's events about `target` (a sandbox or container, "": any) are this step's own meanwhile."""
         return self.deps.observer.acting(self.memory.pod.uid, target)
 
-    async def look(self, *, sandbox: str = "", container: str = "", afresh: bool = False) -> None:
+    async def refresh(self, *, sandbox: str = "", container: str = "", afresh: bool = False) -> None:
         """See what has come of a step: at what it made or ended, or with neither named at the whole pod. Nothing is
         planned on a view from before it, so this goes on until it is had."""
         observer, uid, pauses = self.deps.observer, self.memory.pod.uid, Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
@@ -83,7 +83,7 @@ class Context:
         """The pod's addresses in this sandbox."""
         return ips_for(self.memory.pod, sandbox, self.deps.host_ips())
 
-    def tell(self, reason: str, message: str, container: str = "") -> None:
+    def event(self, reason: str, message: str, container: str = "") -> None:
         """A Normal event of the pod."""
         self.deps.events.emit(self.memory.pod.raw, "Normal", reason, message, container=container)
 

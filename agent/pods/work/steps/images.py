@@ -16,8 +16,8 @@ from agent.pods.work.steps.context import Context
 class ImageSteps:
     """The images of one pod, and the pulls that its timeline shows under way."""
 
-    def __init__(self, context: Context, poke: asyncio.Event) -> None:
-        self._context, self._poke = context, poke
+    def __init__(self, context: Context, wake: asyncio.Event) -> None:
+        self._context, self._wake = context, wake
         self._pulls: dict[str, int] = {}  # timeline keys by Wanted.key
 
     async def ensure(self, step: EnsureImage) -> None:
@@ -42,4 +42,4 @@ class ImageSteps:
         elif name in self._pulls:
             failed = state.waiting if state.phase is ImagePhase.FAILED else None
             memory.timeline.end(self._pulls.pop(name), failed.message or failed.reason if failed else "ok")
-        self._poke.set()
+        self._wake.set()

@@ -10,7 +10,7 @@ from agent.pods.work.steps.context import Context, StepFailed
 from nodelib.errors import NodewrightError, Permanent
 
 
-class Sandboxes:
+class SandboxSteps:
     """The sandboxes of one pod, and what the newest was made from."""
 
     def __init__(self, context: Context) -> None:
@@ -20,12 +20,12 @@ class Sandboxes:
     async def run(self, step: RunSandbox) -> None:
         """Raises StepFailed."""
         context, made = self._context, ""
-        prepared = context.memory.prepared or context.memory.foundation
-        with context.acting(), context.deps.containers.deferred_removal.first():
+        prepared = context.memory.prepared or context.memory.sandbox_prepared
+        with context.acting(), context.deps.containers.deferred_removal.urgent():
             if prepared is None:
                 raise Permanent("nothing is prepared", obj=context.memory.pod.full_name, step="sandbox")
             if step.replaces:
-                context.tell("SandboxChanged", "Pod sandbox changed, it will be killed and re-created.")
+                context.event("SandboxChanged", "Pod sandbox changed, it will be killed and re-created.")
             context.deps.metrics.started_pods.inc()
             try:
                 made = await self._make(step, prepared)
@@ -34,14 +34,14 @@ class Sandboxes:
                 context.warn("FailedCreatePodSandBox", f"Failed to create pod sandbox: {said}{error.message}")
                 raise StepFailed("FailedCreatePodSandBox", error) from error
             finally:
-                await context.look(sandbox=made)
+                await context.refresh(sandbox=made)
 
     async def stop(self, step: StopSandbox) -> None:
         context = self._context
-        with context.acting(step.sandbox_id), context.deps.containers.deferred_removal.first():
+        with context.acting(step.sandbox_id), context.deps.containers.deferred_removal.urgent():
             await context.deps.containers.runtime.stop_sandbox(step.sandbox_id)
-            context.memory.stopped.add(step.sandbox_id)
-            await context.look(sandbox=step.sandbox_id)
+            context.memory.stopped_sandboxes.add(step.sandbox_id)
+            await context.refresh(sandbox=step.sandbox_id)
 
     async def config_of(self, sandbox: SandboxState, prepared: PreparedPod) -> Json:
         """What the sandbox was made from: a container of it is made with the same."""

@@ -11,7 +11,7 @@ from agent.common.model.errors import CriError
 from agent.common.model.pods import Json
 from agent.pods.model.steps import Kill, PreStop
 from agent.pods.model.timeline import Activity, ActivityKind
-from agent.pods.plan.termination import grace_left, hook_due, without_turn
+from agent.pods.plan.termination import grace_left, hook_due, kill_after_long_hook
 from agent.pods.work.steps.context import Context, StepFailed
 from nodelib.backoff import Backoff
 from nodelib.errors import NodewrightError
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 _FIRST_PAUSE, _LONGEST_PAUSE, _LOOKS = 0.05, 0.5, 5  # seconds, seconds, looks
 
 
-class Stops:
+class StopSteps:
     """The containers of one pod that are to end."""
 
     def __init__(self, context: Context) -> None:
@@ -34,7 +34,7 @@ class Stops:
         memory.prestop_ran.add(step.container_id)
         if step.container_id not in memory.stopping:
             memory.stopping.add(step.container_id)
-            context.tell("Killing", step.message, step.name)
+            context.event("Killing", step.message, step.name)
         if step.restart:
             memory.restart_wanted.add(step.container_id)
         began, stopping = context.deps.clock.monotonic(), Activity(ActivityKind.STOP, step.name)
@@ -51,7 +51,7 @@ class Stops:
             context.warn("FailedKillPod", f"error killing container {step.name}: {error.message}", step.name)
             raise StepFailed("FailedKillPod", error) from error
         finally:
-            await context.unbroken(context.look(container=step.container_id))
+            await context.uninterrupted(context.refresh(container=step.container_id))
         await self._wait_for_end(step.container_id)
 
     async def early_hook(self, step: PreStop) -> None:
@@ -60,7 +60,7 @@ class Stops:
         self._context.memory.prestop_ran.add(step.container_id)
         began = clock.monotonic()
         async with self._pre_stop(step.container_id, step.name, step.hook, step.grace):
-            late = without_turn(step, clock.monotonic() - began)
+            late = kill_after_long_hook(step, clock.monotonic() - began)
             if late is not None:
                 await self.kill(late)
 
@@ -72,7 +72,7 @@ class Stops:
             if not self._context.memory.seen.runs(container_id):
                 return
             await self._context.deps.clock.sleep(pauses.next())
-            await self._context.look(container=container_id)
+            await self._context.refresh(container=container_id)
 
     @contextlib.asynccontextmanager
     async def _pre_stop(self, container_id: str, name: str, spec: Json, grace: int) -> AsyncIterator[None]:

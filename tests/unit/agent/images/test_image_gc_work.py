@@ -109,7 +109,7 @@ async def test_a_policy_that_is_off_removes_nothing() -> None:
     found, clock, events, _ = collector(store, ImageGcPolicy(100, 80, min_age=0))
     await clock.advance(INTERVAL)
     await found.collect()
-    assert len(store.images) == 2 and events.told == []
+    assert len(store.images) == 2 and events.emitted == []
 
 
 async def test_a_report_changes_nothing_and_has_the_last_collection() -> None:
@@ -135,4 +135,4 @@ async def test_a_report_changes_nothing_and_has_the_last_collection() -> None:
     assert last is not None
     assert (last.wanted, last.freed, last.removed) == (450, 200, ("b:1", "c:1"))
     kept = "100 B in 1 image used by containers; the largest: a:1 (100 B, container ?/?[m])"
-    assert kept in last.problem and kept in events.told[-1][2]
+    assert kept in last.problem and kept in events.emitted[-1][2]

@@ -83,7 +83,7 @@ class World:
         pass
 
     def progress(self) -> list[str]:
-        return [message for _, reason, message in self.events.told if reason == "PullProgress"]
+        return [message for _, reason, message in self.events.emitted if reason == "PullProgress"]
 
 
 async def test_a_long_pull_is_reported_by_events_and_on_request() -> None:

@@ -85,7 +85,7 @@ async def test_a_pull_that_outlives_the_agent_is_for_no_pod(world: World) -> Non
 async def test_a_pull_that_cannot_be_recorded_does_not_begin(world: World) -> None:
     world.pulling.fail = [Temporary("disk full")]
     await _run(world, "a", mine=True)
-    assert any("disk full" in message for _, reason, message in world.events.told if reason == "Failed")
+    assert any("disk full" in message for _, reason, message in world.events.emitted if reason == "Failed")
 
 
 async def test_a_pull_whose_outcome_cannot_be_seen_leaves_no_intent(world: World) -> None:

@@ -138,7 +138,7 @@ async def test_a_shutdown_that_is_called_off(machine: Machine) -> None:
     machine.tell(False)
     await machine.world.until(lambda: not machine.going.now)
     assert machine.logind.locked
-    told = [message for _, reason, message in machine.world.events.told if reason == "NodeShutdown"]
+    told = [message for _, reason, message in machine.world.events.emitted if reason == "NodeShutdown"]
     assert told == ["Shutdown manager detected shutdown event", "Shutdown manager detected shutdown cancellation"]
 
 

@@ -93,7 +93,7 @@ def told(plan: PodPlan) -> list[str]:
         name = type(step).__name__
         match name:
             case "Start":
-                how = f" of {step.made}" if step.made else ""  # type: ignore[union-attr]
+                how = f" of {step.created_id}" if step.created_id else ""  # type: ignore[union-attr]
                 words.append(f"start {step.container['name']}/{step.attempt}{how}")  # type: ignore[union-attr]
             case "EnsureImage":
                 words.append(f"image {step.container['name']}")  # type: ignore[union-attr]
@@ -118,12 +118,12 @@ CASES: list[Any] = [
     pytest.param(
         BASE,
         seen(sandboxes=()),
-        facts(prepared=False, sandbox_ready=True),
+        facts(prepared=False, sandbox_prepared=True),
         ["sandbox 0", "prepare"],
         id="volumes-that-are-sure-to-come-are-filled-beside-it",
     ),
     pytest.param(
-        BASE, seen(), facts(prepared=False, sandbox_ready=True), ["prepare"], id="nothing-starts-without-them"
+        BASE, seen(), facts(prepared=False, sandbox_prepared=True), ["prepare"], id="nothing-starts-without-them"
     ),
     pytest.param(
         BASE,
@@ -405,7 +405,7 @@ CASES: list[Any] = [
         pod(container("a"), meta={"deletionTimestamp": "2026-01-01T00:00:00Z"}),
         seen(),
         facts(termination=Termination(Cause.DELETED, NOW, 30), stopped_sandboxes=frozenset({"s0"}), released=True),
-        ["confirm"],
+        ["confirmdeletion"],
         id="ending-confirm",
     ),
     pytest.param(
@@ -426,7 +426,7 @@ CASES: list[Any] = [
         BASE,
         seen(sandboxes=()),
         facts(termination=Termination(Cause.REMOVED, NOW, 30), released=True),
-        ["forget"],
+        ["removepod"],
         id="removed-and-forgotten",
     ),
 ]

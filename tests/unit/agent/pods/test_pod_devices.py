@@ -22,7 +22,7 @@ async def world() -> AsyncIterator[World]:
 
 async def offer(world: World, *ids: str) -> None:
     """A plugin registers and lists its devices."""
-    await world.deps.holdings.devices.connect("v1beta1", GPU, "/d/gpu.sock")
+    await world.deps.resources.devices.connect("v1beta1", GPU, "/d/gpu.sock")
     world.plugins[-1].list_devices(*ids)
     await settle()
 
@@ -55,7 +55,7 @@ async def test_a_running_pod_keeps_its_device_over_a_restart_without_its_plugin(
     await world.start_agent()
     await settle(300)
     assert world.phase() == "Running" and len(world.cri.done("start_container")) == starts
-    assert [one.ids for one in world.deps.holdings.devices.allocations.values()] == [{"1"}]
+    assert [one.ids for one in world.deps.resources.devices.allocations.values()] == [{"1"}]
 
 
 async def test_pods_go_on_at_once_when_what_they_wait_for_comes(world: World) -> None:

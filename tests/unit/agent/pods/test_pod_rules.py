@@ -14,7 +14,7 @@ from agent.common.plan import backoff
 from agent.images.plan.images import pull_failure, pull_policy, with_default_tag
 from agent.pods.model.facts import Cause, Termination
 from agent.pods.model.steps import Kill, PreStop
-from agent.pods.plan.termination import grace_left, hook_due, termination_of, without_turn
+from agent.pods.plan.termination import grace_left, hook_due, kill_after_long_hook, termination_of
 from nodelib.errors import Invalid
 from tests.builders.pods import Json, container, pod
 
@@ -234,5 +234,5 @@ def test_a_pre_stop_hook_is_run_once_and_takes_of_the_grace() -> None:
 
 def test_a_container_whose_early_hook_took_the_whole_grace_waits_for_no_turn() -> None:
     step = PreStop("c1", "side", 5, {"exec": {"command": ["bye"]}})
-    assert without_turn(step, 4.9) is None
-    assert without_turn(step, 5.0) == Kill("c1", "side", "Stopping container side", 0)
+    assert kill_after_long_hook(step, 4.9) is None
+    assert kill_after_long_hook(step, 5.0) == Kill("c1", "side", "Stopping container side", 0)

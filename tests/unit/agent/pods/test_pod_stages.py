@@ -29,8 +29,8 @@ def _memory(source: str, **known: object) -> PodMemory:
     ("memory", "wanted"),
     [
         (_memory("api"), PodStage("sync", "desired", "", True)),
-        (_memory("file", mirror="m"), PodStage("sync", "desired", "true", True, True)),
-        (_memory("file", mirror="m", gone=True), PodStage("terminating", "orphan", "true", True, True)),
+        (_memory("file", mirror_uid="m"), PodStage("sync", "desired", "true", True, True)),
+        (_memory("file", mirror_uid="m", gone=True), PodStage("terminating", "orphan", "true", True, True)),
         (_memory("api", termination=_ENDING), PodStage("terminating", "desired", "", True)),
         (_memory("api", released=True), PodStage("terminated", "desired", "", True)),
         (_memory("runtime", gone=True), PodStage("terminating", "runtime_only", "unknown", True)),

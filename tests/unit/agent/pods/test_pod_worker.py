@@ -161,7 +161,7 @@ async def test_a_failed_liveness_probe_restarts_the_container(world: World) -> N
     world.probes.answers[uid] = {first: ProbeState(started=True, ready=True, live=False)}
     world.registry.wake(uid)
     await world.until(lambda: world.cri.starts[uid, "main", 1] == 1)
-    assert ("Normal", "Killing", "Container main failed liveness probe, will be restarted") in world.events.told
+    assert ("Normal", "Killing", "Container main failed liveness probe, will be restarted") in world.events.emitted
 
 
 async def test_a_container_stopped_to_be_restarted_is_never_shown_as_ended(world: World) -> None:
@@ -522,10 +522,10 @@ async def test_a_released_pod_gets_its_warnings_afresh(world: World) -> None:
     uid = world.create(terminationGracePeriodSeconds=1)
     await world.until(world.is_ready)
     subject = Pod(world.api.pods[uid])
-    world.deps.holdings.warnings.warn_once(subject, "Once", "x")
+    world.deps.resources.warnings.warn_once(subject, "Once", "x")
     world.api.ask_deletion(uid, 1)
     await world.until(world.is_gone, seconds=30)
-    world.deps.holdings.warnings.warn_once(subject, "Once", "x")
+    world.deps.resources.warnings.warn_once(subject, "Once", "x")
     assert world.events.reasons().count("Once") == 2
 
 
@@ -722,8 +722,8 @@ async def test_a_pod_of_the_same_name_comes_beside_the_one_that_goes(world: Worl
     world.cri.ignores_term.clear()
     world.api.inbox = None
     world.create(uid="u2")
-    world.api.inbox = world.table.on_pod
-    world.table.on_pod("MODIFIED", world.api.pods["u2"], old)
+    world.api.inbox = world.workers.on_pod
+    world.workers.on_pod("MODIFIED", world.api.pods["u2"], old)
     await world.until(lambda: world.is_ready("u2") and world.registry.status("u1") == {})
     assert sorted({one.uid for one in world.cri.containers.values()}) == ["u2"]
 

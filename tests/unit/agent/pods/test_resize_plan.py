@@ -13,7 +13,7 @@ from agent.pods.model.facts import Facts
 from agent.pods.model.steps import Resize
 from agent.pods.plan import resize
 from agent.pods.plan.pod import plan_pod
-from agent.pods.plan.resize import Due, SetContainer, SetPod
+from agent.pods.plan.resize import ResizeActions, SetContainerResources, SetPodLimits
 from agent.resources.model import Allocation, ContainerResize, Limits, MemoryUse, Sizes
 from agent.resources.plan.actuated import resources_of
 from agent.resources.plan.allocation import allocation_of
@@ -53,10 +53,10 @@ def policies(**by_resource: str) -> Json:
 
 def before(of: Pod, **fields: Any) -> Facts:
     stated = allocation_of(of)
-    return facts(of, **{"actuated": stated, "sized": stated, **fields})
+    return facts(of, **{"actuated": stated, "cgroup_allocation": stated, **fields})
 
 
-def told(due: Due) -> list[str]:
+def told(due: ResizeActions) -> list[str]:
     words = [f"restart {kill.name}" for kill in due.restarts]
     if due.step is not None:
         words += [f"update {one.name}" for one in due.step.containers] or ["pod only"]
@@ -121,26 +121,26 @@ EXITED = RunState.EXITED
 )
 def test_what_is_due(was: Pod, wanted: dict[str, Json], containers: tuple[str, ...], expect: list[str]) -> None:
     want = now_wanting(was, **wanted)
-    assert told(resize.due(want, seen(*(one(was, name) for name in containers)), before(was))) == expect
+    assert told(resize.plan_resize(want, seen(*(one(was, name) for name in containers)), before(was))) == expect
 
 
 def test_containers_of_an_older_sandbox_and_dying_ones_are_left_alone() -> None:
     want = now_wanting(WAS, a=LARGE, b=LARGE)
     old = replace(one(WAS, "b"), sandbox_id="old")
-    due = resize.due(want, seen(one(WAS, "a"), old), before(WAS), frozenset({"a0"}))
+    due = resize.plan_resize(want, seen(one(WAS, "a"), old), before(WAS), frozenset({"a0"}))
     assert told(due) == ["pod only"]
 
 
 def test_nothing_is_due_before_the_pod_has_a_cgroup() -> None:
     want = now_wanting(WAS, a=LARGE)
-    assert not resize.due(want, seen(one(WAS, "a")), before(WAS, sized=None))
-    assert not resize.due(want, seen(one(WAS, "a")), before(WAS, actuated=None))
+    assert not resize.plan_resize(want, seen(one(WAS, "a")), before(WAS, cgroup_allocation=None))
+    assert not resize.plan_resize(want, seen(one(WAS, "a")), before(WAS, actuated=None))
 
 
 def test_a_pod_level_limit_reaches_containers_without_one() -> None:
     was = pod(with_resources("a", res("10m", "16Mi")), resources=res("1", "1Gi", "1", "1Gi"))
     want = Pod({**was.raw, "spec": {**was.spec, "resources": res("2", "1Gi", "2", "1Gi")}})
-    due = resize.due(want, seen(one(was, "a")), before(was))
+    due = resize.plan_resize(want, seen(one(was, "a")), before(was))
     assert due.step is not None
     (update,) = due.step.containers
     assert (update.before.cpu_limit, update.after.cpu_limit) == (1000, 2000)
@@ -160,13 +160,13 @@ def change(name: str, after: Sizes, was: Sizes | None = None) -> ContainerResize
     return ContainerResize(f"{name}0", name, was or sizes(), after)
 
 
-def moved(moves: list[resize.Move]) -> list[str]:
+def moved(moves: list[resize.LimitUpdate]) -> list[str]:
     words = []
     for move in moves:
         match move:
-            case SetPod(limits):
+            case SetPodLimits(limits):
                 words.append(f"pod {limits.memory and limits.memory // MI}Mi {limits.cpu_shares} {limits.cpu_quota}")
-            case SetContainer(_, name, given):
+            case SetContainerResources(_, name, given):
                 words.append(f"{name} {given.memory_limit // MI}Mi {given.cpu_request} {given.cpu_limit}")
     return words
 
@@ -221,15 +221,17 @@ def moved(moves: list[resize.Move]) -> list[str]:
 )
 def test_moves(updates: list[ContainerResize], wanted: Limits, memory: list[str], cpu: list[str]) -> None:
     step = Resize(tuple(updates), Allocation())
-    first = resize.memory_moves(step, PRESENT, wanted)
+    first = resize.memory_updates(step, PRESENT, wanted)
     assert moved(first) == memory
-    present = next((move.limits for move in reversed(first) if isinstance(move, SetPod)), PRESENT)
+    present = next((move.limits for move in reversed(first) if isinstance(move, SetPodLimits)), PRESENT)
     done = {one.name: one.after for one in updates}
-    second = resize.cpu_moves(replace(step), present, wanted)
+    second = resize.cpu_updates(replace(step), present, wanted)
     assert moved(second) == cpu
-    assert all(move.sizes == done[move.name] for move in second if isinstance(move, SetContainer))
+    assert all(move.sizes == done[move.name] for move in second if isinstance(move, SetContainerResources))
     assert all(
-        move.limits.pids == 7 and move.limits.hugepages == {1: 2} for move in first + second if isinstance(move, SetPod)
+        move.limits.pids == 7 and move.limits.hugepages == {1: 2}
+        for move in first + second
+        if isinstance(move, SetPodLimits)
     )
 
 
@@ -237,9 +239,9 @@ def test_a_first_limit_comes_after_the_containers_own() -> None:
     free = replace(PRESENT, cpu_quota=-1, memory=0)
     step = Resize((change("a", sizes(), Sizes(100, 0, 64 * MI, 0)),), Allocation())
     wanted = Limits(204, 20_000, 100_000, 128 * MI)
-    assert moved(resize.memory_moves(step, free, wanted)) == ["a 128Mi 100 0", "pod 128Mi 204 -1"]
+    assert moved(resize.memory_updates(step, free, wanted)) == ["a 128Mi 100 0", "pod 128Mi 204 -1"]
     after = replace(free, memory=128 * MI)
-    assert moved(resize.cpu_moves(step, after, wanted)) == ["a 128Mi 100 200", "pod 128Mi 204 20000"]
+    assert moved(resize.cpu_updates(step, after, wanted)) == ["a 128Mi 100 200", "pod 128Mi 204 20000"]
 
 
 @pytest.mark.parametrize(
@@ -298,7 +300,7 @@ def test_a_resize_comes_before_starts_and_after_kills() -> None:
     want = now_wanting(WAS, a=LARGE, b=LARGE)
     dead = one(WAS, "b", EXITED)
     assert steps_of(want, both(one(WAS, "a"), dead), before(WAS)) == ["Resize"]
-    after = before(WAS, actuated=allocation_of(want), sized=allocation_of(want))
+    after = before(WAS, actuated=allocation_of(want), cgroup_allocation=allocation_of(want))
     assert steps_of(want, both(one(WAS, "a"), dead), after) == ["EnsureImage"]
     restarting = pod(with_resources("a", SMALL, **policies(cpu="RestartContainer")), with_resources("b", SMALL))
     wants = now_wanting(restarting, a=LARGE, b=LARGE)

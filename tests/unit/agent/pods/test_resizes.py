@@ -78,7 +78,7 @@ async def test_a_running_container_grows_without_a_restart(world: World) -> None
     assert "Pod resize started: " + (
         '{"containers":[{"name":"main","resources":{"limits":{"cpu":"400m","memory":"256Mi"},'
         '"requests":{"cpu":"200m","memory":"128Mi"}}}],"generation":2}'
-    ) in [message for _, _, message in world.events.told]
+    ) in [message for _, _, message in world.events.emitted]
 
 
 async def test_the_condition_stands_while_it_is_being_done(world: World) -> None:
@@ -107,7 +107,7 @@ async def test_the_policy_asks_for_a_restart(world: World) -> None:
     assert world.container_status()["resources"] == LARGE
     order = [method for method, _ in world.cri.calls if method in ("stop_container", "set_limits", "start_container")]
     assert order == ["stop_container", "set_limits", "set_limits", "set_limits", "start_container"]
-    assert ("Normal", "Killing", "Container main resize requires restart") in world.events.told
+    assert ("Normal", "Killing", "Container main resize requires restart") in world.events.emitted
 
 
 async def test_a_resize_waits_for_room_and_takes_it(world: World) -> None:

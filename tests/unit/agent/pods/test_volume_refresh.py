@@ -9,8 +9,8 @@ import pytest
 
 from agent.common.model.pods import Pod
 from agent.pods.work.memory import PodMemory
-from agent.pods.work.refreshes import Refreshes
 from agent.pods.work.timeline import Timeline
+from agent.pods.work.volume_refreshes import VolumeRefreshes
 from agent.volumes.model.volumes import MountedVolume
 from nodelib.errors import NodewrightError, Permanent, Temporary
 from tests.builders.pods import pod
@@ -65,7 +65,7 @@ async def test_a_change_during_an_update(running: tuple[World, SlowVolumes]) -> 
 async def test_an_update_that_fails(
     running: tuple[World, SlowVolumes], monkeypatch: pytest.MonkeyPatch, failure: NodewrightError, times: int
 ) -> None:
-    monkeypatch.setattr("agent.pods.work.refreshes._RETRY", 0.02)
+    monkeypatch.setattr("agent.pods.work.volume_refreshes._RETRY", 0.02)
     world, volumes = running
     volumes.open.set()
     volumes.failures = [failure]
@@ -81,19 +81,19 @@ async def test_an_update_that_fails(
 async def test_a_pod_that_comes_back_under_its_uid_is_written_for_by_one_at_a_time() -> None:
     """A static pod does: what was forgotten ends after the new one has begun."""
     volumes, memory = SlowVolumes(), PodMemory(pod(), pod(), Timeline(FakeClock()))
-    refreshes = Refreshes(volumes, lambda uid: None)
-    refreshes.ask(memory)
+    volume_refreshes = VolumeRefreshes(volumes, lambda uid: None)
+    volume_refreshes.request(memory)
     await settle()
-    refreshes.forget(memory.pod.uid)
-    refreshes.ask(memory)
+    volume_refreshes.remove(memory.pod.uid)
+    volume_refreshes.request(memory)
     await settle()
-    refreshes.ask(memory)
+    volume_refreshes.request(memory)
     await settle()
     assert len(volumes.refreshed) == 2, "the third waits for the second"
     volumes.open.set()
     await settle()
     assert len(volumes.refreshed) == 3
-    await refreshes.close()
+    await volume_refreshes.close()
 
 
 class CountedVolumes(FakeVolumes):

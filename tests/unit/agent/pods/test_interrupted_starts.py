@@ -124,7 +124,7 @@ async def test_a_stop_that_is_asked_for_lets_a_start_come_to_its_end() -> None:
     world.cri.before["start_container"] = hold
     world.create(container("main", lifecycle={"postStart": {"exec": {"command": ["hook"]}}}))
     await asyncio.wait_for(reached.wait(), 5)
-    closing = asyncio.create_task(world.table.close(patience=30))
+    closing = asyncio.create_task(world.workers.close(patience=30))
     await settle()
     assert not closing.done()
     go_on.set()

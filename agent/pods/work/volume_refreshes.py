@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 _RETRY = 60.0  # seconds
 
 
-class Refreshes:
+class VolumeRefreshes:
     """One at a time for each pod; `again(uid)` is called when one that failed is worth another try."""
 
     def __init__(self, volumes: PodVolumes, again: Callable[[str], None]) -> None:
@@ -24,7 +24,7 @@ class Refreshes:
         self._stale: set[str] = set()
         self._retries: dict[str, asyncio.TimerHandle] = {}
 
-    def ask(self, memory: PodMemory) -> None:
+    def request(self, memory: PodMemory) -> None:
         """Of a pod whose volumes are mounted."""
         uid = memory.pod.uid
         if uid in self._tasks:
@@ -33,7 +33,7 @@ class Refreshes:
             task = asyncio.create_task(self._refresh(uid, memory), name=f"refresh/{memory.pod.full_name}")
             self._tasks[uid] = task
 
-    def forget(self, uid: str) -> None:
+    def remove(self, uid: str) -> None:
         timer, task = self._retries.pop(uid, None), self._tasks.pop(uid, None)
         if timer is not None:
             timer.cancel()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from agent.pods.plan.admission_order import in_order
+from agent.pods.plan.incoming import admission_order
 from tests.builders.pods import pod
 
 
 def test_what_runs_comes_before_what_is_new_and_what_is_older_before_what_is_younger() -> None:
     times = {"a": "2026-01-01T00:00:03Z", "b": "2026-01-01T00:00:02Z", "c": "2026-01-01T00:00:01Z", "d": None}
     pods = [pod(meta={"uid": uid, "creationTimestamp": time}) for uid, time in times.items()]
-    assert [one.uid for one in in_order(pods, {"a", "b"})] == ["b", "a", "d", "c"]
+    assert [one.uid for one in admission_order(pods, {"a", "b"})] == ["b", "a", "d", "c"]

@@ -39,7 +39,7 @@ async def test_the_pause_between_two_urgent_things_is_no_calm() -> None:
     there = Removals()
     there.ask(3)
     for _ in range(20):
-        with there.leftovers.first():
+        with there.leftovers.urgent():
             assert await there.after(0.1) == 0
         assert await there.after(0.1) == 0
     assert await there.after(2) == 3
@@ -54,7 +54,7 @@ async def test_a_few_at_a_time() -> None:
 
 async def test_whoever_has_waited_for_long_goes_on_beside_what_is_urgent() -> None:
     there = Removals()
-    with there.leftovers.first():
+    with there.leftovers.urgent():
         there.ask(5, takes=0.1)
         assert await there.after(15) == 0
         assert await there.after(10) == 5
@@ -62,7 +62,7 @@ async def test_whoever_has_waited_for_long_goes_on_beside_what_is_urgent() -> No
 
 async def test_one_that_gives_up_leaves_its_place() -> None:
     there = Removals()
-    with there.leftovers.first():
+    with there.leftovers.urgent():
         there.ask(3)
         await settle()
         for task in there.tasks[:2]:

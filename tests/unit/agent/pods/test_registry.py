@@ -27,7 +27,7 @@ async def test_pods_may_come_while_all_are_read() -> None:
     try:
         world.create()
         await world.until(world.is_ready)
-        workers: dict[str, Any] = world.table._workers
+        workers: dict[str, Any] = world.workers._workers
         worker = workers["u1"]
         for read in (world.registry.pods, world.registry.memories, world.registry.active):
             workers["u1"] = _Looked(workers, worker)

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 from agent.common.model.pods import Json, Pod
-from agent.pods.work.report import Reporter
+from agent.pods.work.status_manager import StatusManager
 from tests.builders.metrics import metrics
 from tests.fakes.clock import FakeClock, settle
 
@@ -40,9 +40,9 @@ def pod() -> Pod:
 
 async def test_a_field_that_the_server_keeps_is_not_sent_for_ever() -> None:
     api = KeepingApi(keeps=("allocatedResources",))
-    reporter = Reporter(api, FakeClock(), metrics())
-    reporter.set(pod(), {"phase": "Running", "allocatedResources": {"cpu": "1"}})
-    await asyncio.wait_for(reporter.flush("u"), 10)
+    manager = StatusManager(api, FakeClock(), metrics())
+    manager.set(pod(), {"phase": "Running", "allocatedResources": {"cpu": "1"}})
+    await asyncio.wait_for(manager.flush("u"), 10)
     await settle()
     assert api.status == {"phase": "Running"}
     assert api.calls <= 2
@@ -50,33 +50,33 @@ async def test_a_field_that_the_server_keeps_is_not_sent_for_ever() -> None:
 
 async def test_the_next_change_is_sent_all_the_same() -> None:
     api = KeepingApi(keeps=("allocatedResources",))
-    reporter = Reporter(api, FakeClock(), metrics())
+    manager = StatusManager(api, FakeClock(), metrics())
     for phase in ("Running", "Succeeded"):
-        reporter.set(pod(), {"phase": phase, "allocatedResources": {"cpu": "1"}})
-        await asyncio.wait_for(reporter.flush("u"), 10)
+        manager.set(pod(), {"phase": phase, "allocatedResources": {"cpu": "1"}})
+        await asyncio.wait_for(manager.flush("u"), 10)
     assert api.status == {"phase": "Succeeded"}
 
 
 async def test_changes_during_a_call_make_one_more_call() -> None:
     api = KeepingApi()
-    reporter = Reporter(api, FakeClock(), metrics())
+    manager = StatusManager(api, FakeClock(), metrics())
     for message in ("a", "b", "c"):
-        reporter.set(pod(), {"phase": "Pending", "message": message})
-    await asyncio.wait_for(reporter.flush("u"), 10)
+        manager.set(pod(), {"phase": "Pending", "message": message})
+    await asyncio.wait_for(manager.flush("u"), 10)
     assert api.status == {"phase": "Pending", "message": "c"}
     assert api.calls <= 2
 
 
 async def test_a_change_nobody_waits_for_goes_with_the_next_one() -> None:
     api, clock = KeepingApi(), FakeClock()
-    reporter = Reporter(api, clock, metrics())
-    reporter.set(pod(), {"phase": "Running"})
+    manager = StatusManager(api, clock, metrics())
+    manager.set(pod(), {"phase": "Running"})
     await settle()
     assert api.calls == 1
-    reporter.set(pod(), {"phase": "Running", "podIP": "10.0.0.7"})
+    manager.set(pod(), {"phase": "Running", "podIP": "10.0.0.7"})
     await settle()
     assert api.calls == 1
-    reporter.set(pod(), {"phase": "Failed", "podIP": "10.0.0.7"})
+    manager.set(pod(), {"phase": "Failed", "podIP": "10.0.0.7"})
     await settle()
     assert (api.calls, api.status) == (2, {"phase": "Failed", "podIP": "10.0.0.7"})
 
@@ -90,27 +90,27 @@ def waits(reason: str, **fields: Any) -> Json:
 
 async def test_that_a_pod_is_being_created_goes_with_what_comes_of_it() -> None:
     api = KeepingApi()
-    reporter = Reporter(api, FakeClock(), metrics())
-    reporter.set(pod(), waits("ContainerCreating"))
+    manager = StatusManager(api, FakeClock(), metrics())
+    manager.set(pod(), waits("ContainerCreating"))
     await settle()
     assert api.calls == 0
-    reporter.set(pod(), waits("ErrImagePull"))
+    manager.set(pod(), waits("ErrImagePull"))
     await settle()
     assert (api.calls, api.status) == (1, waits("ErrImagePull"))
 
 
 async def test_that_a_pod_is_created_again_is_told_at_once() -> None:
     api = KeepingApi()
-    reporter = Reporter(api, FakeClock(), metrics())
-    reporter.set(pod(), waits("ContainerCreating", lastState={"terminated": {"exitCode": 1}}))
+    manager = StatusManager(api, FakeClock(), metrics())
+    manager.set(pod(), waits("ContainerCreating", lastState={"terminated": {"exitCode": 1}}))
     await settle()
     assert api.calls == 1
 
 
 async def test_a_change_nobody_waits_for_is_sent_before_long() -> None:
     api, clock = KeepingApi(), FakeClock()
-    reporter = Reporter(api, clock, metrics())
-    reporter.set(pod(), {"podIP": "10.0.0.7"})
+    manager = StatusManager(api, clock, metrics())
+    manager.set(pod(), {"podIP": "10.0.0.7"})
     await settle()
     assert api.calls == 0
     await clock.advance(1.0)
@@ -120,12 +120,12 @@ async def test_a_change_nobody_waits_for_is_sent_before_long() -> None:
 
 async def test_of_a_pod_that_is_being_deleted_it_waits_for_the_end_of_its_containers() -> None:
     api, clock = KeepingApi(), FakeClock()
-    reporter = Reporter(api, clock, metrics())
+    manager = StatusManager(api, clock, metrics())
     going = Pod({**pod().raw, "metadata": {**pod().meta, "deletionTimestamp": "2026-01-01T00:00:00Z"}})
-    reporter.set(going, {"observedGeneration": 2})
+    manager.set(going, {"observedGeneration": 2})
     await clock.advance(2.0)
     await settle()
     assert api.calls == 0
-    reporter.set(going, {"observedGeneration": 2, "phase": "Failed"})
+    manager.set(going, {"observedGeneration": 2, "phase": "Failed"})
     await settle()
     assert (api.calls, api.status) == (1, {"observedGeneration": 2, "phase": "Failed"})

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from agent.common.metrics import Metrics
 from agent.common.model.pods import Json, Pod
-from agent.pods.plan.patch import presses, status_patch
+from agent.pods.plan.patch import is_urgent, status_patch
 from agent.pods.ports import ApiPods
 from nodelib.backoff import Backoff
 from nodelib.clock import Clock, at_most
@@ -41,7 +41,7 @@ class _Slot:
     awaited: bool = False  # somebody waits until all of it is shown
 
 
-class Reporter:
+class StatusManager:
     """One writer a pod: what the API shows becomes what was last said of it."""
 
     def __init__(self, api: ApiPods, clock: Clock, metrics: Metrics) -> None:
@@ -67,7 +67,7 @@ class Reporter:
         if slot.sent.is_set() or slot.task is None:
             slot.since = self._clock.monotonic()
         slot.sent.clear()
-        if presses(slot.shown, status):
+        if is_urgent(slot.shown, status):
             slot.hurry.set()
         if slot.task is None:
             slot.task = asyncio.create_task(self._write(slot), name=f"status/{pod.full_name}")
@@ -86,7 +86,7 @@ class Reporter:
         slot = self._slots.get(uid)
         return slot.shown if slot else None
 
-    def forget(self, uid: str) -> None:
+    def remove(self, uid: str) -> None:
         """The pod is no more: nothing of it is sent."""
         slot = self._slots.pop(uid, None)
         if slot is not None and slot.task is not None:
@@ -121,7 +121,7 @@ class Reporter:
                 else:
                     pause.reset()
                     self._answered(slot, answer)
-                    if presses(slot.shown, slot.wanted) or slot.awaited:
+                    if is_urgent(slot.shown, slot.wanted) or slot.awaited:
                         slot.hurry.set()
                     self._metrics.pod_status_sync_duration.observe(self._clock.monotonic() - slot.since)
                     slot.since = self._clock.monotonic()
@@ -141,7 +141,7 @@ class Reporter:
             slot.shown, slot.version = answer.get("status") or {}, version
 
     async def _gather(self, slot: _Slot) -> None:
-        """Until something presses, or the time is up."""
+        """Until something is_urgent, or the time is up."""
         await at_most(self._clock, _UNHURRIED_AT_THE_END if slot.pod.is_deleted else _UNHURRIED, slot.hurry)
         slot.hurry.set()
 
