@@ -1,4 +1,4 @@
-"""The steps of a pod plan, and the plan itself."""
+"""The steps of a pod plan, and the plan itself. Each step is done by one function of work/steps/."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Prepare:
 
 @dataclass(frozen=True, slots=True)
 class EnsureImage:
-    """Look for the image, and pull it if the policy says so; the pull goes on beside other steps.
+    """Look for the image, and pull it if the policy says so. The step does not wait for the pull.
 
-    The container's own, or with `volume` (an entry of spec.volumes) that of an image volume which it mounts.
+    It is the container's own image, or with `volume` (an entry of spec.volumes) that of an image volume it mounts.
     """
 
     kind: Kind
@@ -37,6 +37,8 @@ class EnsureImage:
 
 @dataclass(frozen=True, slots=True)
 class RunSandbox:
+    """Create and start the sandbox; `replaces`: there was one before."""
+
     attempt: int
     replaces: bool = False
 
@@ -59,7 +61,10 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """preStop hook, SIGTERM, and after what is left of `grace` seconds SIGKILL. `probe`: the one that failed."""
+    """Run the preStop hook, send SIGTERM, and SIGKILL after what is left of `grace` (seconds).
+
+    `message`: for the event; `restart`: it is started again afterwards; `probe`: the probe that failed.
+    """
 
     container_id: str
     name: str
@@ -72,7 +77,7 @@ class Kill:
 
 @dataclass(frozen=True, slots=True)
 class PreStop:
-    """The preStop hook of a container whose turn to be killed is yet to come; it gets `grace` seconds at most."""
+    """Run the preStop hook of a container that is killed in a later plan, for at most `grace` seconds."""
 
     container_id: str
     name: str
@@ -82,7 +87,7 @@ class PreStop:
 
 @dataclass(frozen=True, slots=True)
 class Resize:
-    """Update the pod's cgroup and these running containers, so that what is `wanted` is in force."""
+    """Update the pod's cgroup and these running containers until the `wanted` allocation is in force."""
 
     containers: tuple[ContainerResize, ...]
     wanted: Allocation
@@ -90,33 +95,39 @@ class Resize:
 
 @dataclass(frozen=True, slots=True)
 class StopSandbox:
+    """Stop the sandbox and tear down its network."""
+
     sandbox_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveContainer:
+    """Remove the record of an ended container from the runtime, and its logs."""
+
     container_id: str
     keep_logs: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveSandbox:
+    """Remove the record of a stopped sandbox from the runtime."""
+
     sandbox_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Unmount the volumes, remove the pod's directory and cgroup."""
+    """Give back what Prepare took: volumes, the pod's directory, claims, cgroup, exclusive CPUs and memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConfirmDeletion:
-    """The last status is with the API server: let the object go."""
+    """Once the API server has the last status, delete the object with a grace of 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class RemovePod:
-    """Nothing of the pod is left but its logs."""
+    """Remove the pod's logs, the last that is left of it; then its worker ends."""
 
 
 Step = (
@@ -138,11 +149,11 @@ Step = (
 
 @dataclass(frozen=True, slots=True)
 class PodPlan:
-    """Steps that may be walked side by side, now; then the pod is planned afresh.
+    """Steps that are done now, all at once; when they have ended, the pod is planned afresh.
 
-    No steps: nothing can be done before `wait_until` (wall seconds, None: before something happens).
-    `reason` is the one sentence that says what the pod is waiting for; `waiting` the same by container.
-    `terminal`: no container runs or will run again. `finished`: nothing of it is held any more but its records.
+    No steps: nothing can be done before `wait_until` (wall seconds; None: before something changes).
+    `reason` says in a sentence what the pod is waiting for, `waiting` the same by container name.
+    `terminal`: no container runs or will run again. `finished`: only records in the runtime and the API are left.
     """
 
     steps: tuple[Step, ...] = ()

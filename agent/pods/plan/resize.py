@@ -1,9 +1,9 @@
-"""What brings a running pod from the resources that are in force to the ones it was allocated.
+"""How a running pod gets from its actuated resources (in force) to its allocated ones (granted by the node).
 
-Follows kuberuntime's computePodResizeAction and doPodResizeAction (KEP-1287): a container whose
-resizePolicy says so is restarted, the others are updated as they run, memory before CPU. The pod's
-own cgroup grows before its containers and shrinks after them, so that they never ask for more than
-it has. Resizing memory-backed volumes is an alpha feature and not done.
+Follows computePodResizeAction and doPodResizeAction of kuberuntime (KEP-1287): a container whose resizePolicy says so
+is restarted, the others are updated while they run, memory before CPU. The pod's cgroup grows before its containers
+and shrinks after them, so that they never have more than it has. Resizing memory-backed volumes is an alpha feature
+and not done.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from agent.resources.plan.allocation import RESIZABLE, allocation_of, same
 
 @dataclass(frozen=True, slots=True)
 class ResizeActions:
-    """What a resize still asks for: containers to restart, and one step for all the rest."""
+    """What a resize still needs: containers to restart, and one step for all the rest."""
 
     restarts: tuple[Kill, ...] = ()
     step: Resize | None = None
@@ -35,14 +35,14 @@ class ResizeActions:
 
 @dataclass(frozen=True, slots=True)
 class SetPodLimits:
-    """Write the pod's own cgroup."""
+    """Write the limits of the pod's cgroup."""
 
     limits: Limits
 
 
 @dataclass(frozen=True, slots=True)
 class SetContainerResources:
-    """Update a running container; `sizes` are in force afterwards."""
+    """Update a running container to `sizes`."""
 
     container_id: str
     name: str
@@ -55,7 +55,7 @@ _Part = Callable[[Sizes], tuple[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class Decreases:
-    """New memory limits (bytes) that are below the present ones. `pod` None: the pod's own is not."""
+    """Memory limits (bytes) that fall below the present ones; `pod` None: the pod's does not, `containers` by id."""
 
     pod: int | None = None
     containers: Mapping[str, int] = field(default_factory=dict)
@@ -65,7 +65,7 @@ class Decreases:
 
 
 def plan_resize(pod: Pod, seen: ObservedPod, facts: Facts, killed: frozenset[str] = frozenset()) -> ResizeActions:
-    """`pod` as it is allocated; containers whose id is in `killed` are about to end for another reason."""
+    """`pod` has its allocated resources; containers whose id is in `killed` are being killed for another reason."""
     if facts.actuated is None or facts.cgroup_allocation is None:
         return ResizeActions()
     wanted = allocation_of(pod)
@@ -95,7 +95,7 @@ def plan_resize(pod: Pod, seen: ObservedPod, facts: Facts, killed: frozenset[str
 def next_state(
     state: ResizeState, pod: Pod, seen: ObservedPod, facts: Facts
 ) -> tuple[ResizeState, ResizeCondition | None]:
-    """How a resize stands once the steps before are done, and the condition of one that has just been completed."""
+    """The state of the resize after the last steps, and the condition of a resize that has just been completed."""
     if facts.termination is not None:
         return ResizeState(), None
     if plan_resize(pod, seen, facts):
@@ -107,7 +107,7 @@ def next_state(
 
 
 def memory_updates(step: Resize, present: Limits, wanted: Limits) -> list[LimitUpdate]:
-    """In the order in which they are to be made; none when nothing changes."""
+    """The updates of memory limits, in their order; none if nothing changes."""
     found: list[LimitUpdate] = []
     new = present if wanted.memory is None else replace(present, memory=wanted.memory)
     if _bound(new.memory) > _bound(present.memory):
@@ -122,9 +122,9 @@ def memory_updates(step: Resize, present: Limits, wanted: Limits) -> list[LimitU
 
 
 def cpu_updates(step: Resize, present: Limits, wanted: Limits) -> list[LimitUpdate]:
-    """The same for CPU, once memory is as it is to be. Limits grow before requests and shrink after them.
+    """The same for CPU, after memory. Limits grow before requests and shrink after them.
 
-    The kernel refuses a quota on v1 that is below a child's, so a first quota comes after the containers' too.
+    On v1 the kernel refuses a quota below a child's, so a pod's first quota also comes after its containers'.
     """
     found: list[LimitUpdate] = []
     shares = wanted.cpu_shares if wanted.cpu_shares is not None else present.cpu_shares
@@ -151,7 +151,7 @@ def cpu_updates(step: Resize, present: Limits, wanted: Limits) -> list[LimitUpda
 
 
 def memory_decreases(step: Resize, present: Limits, wanted: Limits) -> Decreases:
-    """The limits that must not be set while more than that is in use."""
+    """The memory limits that must not be set while more than that is in use."""
     lower = wanted.memory if wanted.memory and _bound(wanted.memory) < _bound(present.memory) else None
     containers = {
         one.container_id: one.after.memory_limit

@@ -1,4 +1,4 @@
-"""What a pod's worker and its steps work with, grouped by what the steps are about. Made by agent/build/pods.py."""
+"""The dependencies of pod workers and their steps, grouped by kind of step. agent/build/pods.py makes them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from nodelib.clock import Clock
 
 @dataclass(frozen=True, slots=True)
 class ResourceDeps:
-    """What a pod holds of the node, from Prepare to Release: volumes, cgroups, devices, claims, CPUs and memory."""
+    """For what a pod holds from Prepare to Release: volumes, cgroup, devices, claims, exclusive CPUs and memory."""
 
     volumes: PodVolumes
     cgroups: PodCgroups
@@ -43,9 +43,10 @@ class ResourceDeps:
 
 @dataclass(frozen=True, slots=True)
 class ContainerDeps:
-    """What sandboxes and containers are made, started and stopped with.
+    """For creating, starting and stopping sandboxes and containers.
 
-    `sandbox_gate`: sandboxes that are made at once; `takeover_gate`: running pods that a new agent takes over at once.
+    `sandbox_gate` limits how many sandboxes are made at once; `takeover_gate`, how many running pods a restarted agent
+    prepares at once.
     """
 
     runtime: RuntimeService
@@ -60,7 +61,7 @@ class ContainerDeps:
 
 @dataclass(frozen=True, slots=True)
 class StatusDeps:
-    """What a status is made of and sent by. `mirror` gives a static pod's mirror pod."""
+    """For computing and sending statuses. `mirror` returns the mirror pod of a static pod."""
 
     probes: Probes
     manager: StatusManager
@@ -72,7 +73,7 @@ class StatusDeps:
 
 @dataclass(frozen=True, slots=True)
 class PodDeps:
-    """`host_ips` and `network_ready` are called for each plan."""
+    """Everything; `host_ips` and `network_ready` are called for each plan."""
 
     resources: ResourceDeps
     containers: ContainerDeps

@@ -1,7 +1,7 @@
 """What a pod's worker remembers between two plans.
 
-Nothing here is needed for a correct plan: an agent that has just started goes on from the
-runtime's records and the API's status. It only saves repeating work and events.
+None of it is needed for a correct plan: a restarted agent goes on from the runtime's records and the API's status. It
+only saves repeated work and events.
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ from agent.resources.model import Allocation, Limits, ResizeState
 
 @dataclass(slots=True)
 class PodMemory:
-    """Owned by one worker; only its own tasks write here.
+    """Only the worker and its steps write here. Facts (model/facts.py) explains what both have.
 
-    `pod` has the resources that it was allocated, `desired` those that its object asks for. `sized` is the
-    allocation that the pod's own cgroup was last made for, `limits` what that cgroup has. `succeeded`: the same static
-    pod is to start once this one is gone. `mirror`: UID of the mirror pod that its status was last told to.
-    `sandbox_prepared`: what a sandbox can be made from while the volumes are still being filled.
-    `outdated`: what volumes show has changed since they were last begun to be filled.
-    `in_post_start`: names of containers whose postStart hook has yet to end.
+    - `pod` has its allocated resources, `desired` those that its object asks for; `gone`: the object is gone.
+    - `seen`: the runtime's view; `status`: computed last; `mirror_uid`: of the mirror pod that shows it.
+    - `prepared`: what containers are made from; `sandbox_prepared`: what a sandbox can be made from before that, while
+      volumes are still being mounted. `volumes_changed`: their sources have changed since mounting began.
+    - `cgroup_allocation`: in force in the pod's cgroup; `limits`: what that cgroup has.
+    - `stopping`: ids of containers whose Killing event is out; `in_post_start`: names of containers whose postStart
+      hook has not ended.
     """
 
     pod: Pod
@@ -63,7 +64,7 @@ class PodMemory:
 
     @property
     def is_ready(self) -> bool:
-        """As the newest status says, or before there is one, as the API last showed it."""
+        """By the newest computed status; before there is one, by the status in the API."""
         conditions = (self.status or self.pod.status).get("conditions") or []
         return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
 
@@ -75,7 +76,7 @@ class PodMemory:
         probes: Mapping[str, ProbeState] | None = None,
         actuated: Allocation | None = None,
     ) -> Facts:
-        """The same as values, for a plan."""
+        """A frozen copy for a plan."""
         return Facts(
             now=now,
             prepared=self.prepared is not None,

@@ -182,7 +182,7 @@ class PodWorkers:
 
     async def close(self, patience: float = 0.0) -> None:
         """Stop the workers; their pods run on. Wait up to `patience` seconds for containers that are being started."""
-        starting = [task for worker in self._workers.values() for task in worker.halt()]
+        starting = [task for worker in self._workers.values() for task in worker.stop_planning()]
         if starting and patience:
             await asyncio.wait(starting, timeout=patience)
         tasks = list(self._tasks.values())

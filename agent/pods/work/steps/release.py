@@ -1,4 +1,4 @@
-"""The end of a pod: what it held is released, the API server told, its records removed."""
+"""The last steps of a pod: release what it held, delete its object, remove its records and logs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nodelib.kube.client import ApiError
 
 
 async def release(context: Context) -> None:
-    """Probes, volumes, claims, cgroup, whole CPUs. Raises StepFailed."""
+    """Stop probes; release volumes, claims, cgroup, exclusive CPUs and memory. Raises StepFailed."""
     memory, deps = context.memory, context.deps
     with deps.containers.deferred_removal.urgent():
         deps.status.probes.remove(memory.pod.uid)
@@ -31,7 +31,7 @@ async def release(context: Context) -> None:
 
 
 async def confirm(context: Context) -> None:
-    """The last status is sent, then the object may go. Raises StepFailed."""
+    """Send the last status, then delete the object. Raises StepFailed."""
     memory, deps = context.memory, context.deps
     with deps.containers.deferred_removal.urgent():
         await deps.status.manager.flush(memory.pod.uid)
@@ -43,13 +43,13 @@ async def confirm(context: Context) -> None:
 
 
 async def remove_container(context: Context, step: RemoveContainer) -> None:
-    """The record of a container that has ended, when it is its turn."""
+    """Remove an ended container from the runtime, once nothing urgent goes on."""
     async with _turn(context):
         await remove_container_now(context, step)
 
 
 async def remove_container_now(context: Context, step: RemoveContainer) -> None:
-    """The same at once: another is to take its place."""
+    """The same at once: a new container takes its place."""
     deps = context.deps
     one = context.memory.seen.container(step.container_id)
     with context.acting(step.container_id):
@@ -60,20 +60,20 @@ async def remove_container_now(context: Context, step: RemoveContainer) -> None:
 
 
 async def remove_sandbox(context: Context, step: RemoveSandbox) -> None:
-    """The record of a sandbox that has been stopped, when it is its turn."""
+    """Remove a stopped sandbox from the runtime, once nothing urgent goes on."""
     async with _turn(context):
         with context.acting(step.sandbox_id):
             await context.deps.containers.runtime.remove_sandbox(step.sandbox_id)
             await context.deps.observer.removed(context.memory.pod.uid, step.sandbox_id)
 
 
-async def remove(context: Context) -> None:
-    """Its logs go, unless the same static pod writes on in them."""
+async def remove_logs(context: Context) -> None:
+    """Remove the pod's logs, unless the same static pod goes on writing them."""
     if not context.memory.has_successor:
         await context.deps.containers.files.remove_pod_logs(context.memory.pod)
 
 
 def _turn(context: Context) -> contextlib.AbstractAsyncContextManager[None]:
-    """Records of a pod that is gone are removed when there is nothing more urgent."""
+    """Only the records of dead pods wait: those of a living pod are in the way of its next start."""
     gone = context.memory.confirmed and not context.memory.has_successor
     return context.deps.containers.deferred_removal.turn(context.deps.clock) if gone else contextlib.nullcontext()

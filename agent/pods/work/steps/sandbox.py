@@ -1,4 +1,4 @@
-"""How a pod's sandbox is made and stopped."""
+"""The RunSandbox and StopSandbox steps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nodelib.errors import NodewrightError, Permanent
 
 
 class SandboxSteps:
-    """The sandboxes of one pod, and what the newest was made from."""
+    """The sandboxes of one pod, and the configuration of the newest."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -19,22 +19,22 @@ class SandboxSteps:
 
     async def run(self, step: RunSandbox) -> None:
         """Raises StepFailed."""
-        context, made = self._context, ""
+        context, sandbox_id = self._context, ""
         prepared = context.memory.prepared or context.memory.sandbox_prepared
         with context.acting(), context.deps.containers.deferred_removal.urgent():
             if prepared is None:
-                raise Permanent("nothing is prepared", obj=context.memory.pod.full_name, step="sandbox")
+                raise Permanent("the pod is not prepared", obj=context.memory.pod.full_name, step="sandbox")
             if step.replaces:
                 context.event("SandboxChanged", "Pod sandbox changed, it will be killed and re-created.")
             context.deps.metrics.started_pods.inc()
             try:
-                made = await self._make(step, prepared)
+                sandbox_id = await self._make(step, prepared)
             except NodewrightError as error:
-                said = f"rpc error: code = {error.code} desc = " if isinstance(error, CriError) else ""
-                context.warn("FailedCreatePodSandBox", f"Failed to create pod sandbox: {said}{error.message}")
+                code = f"rpc error: code = {error.code} desc = " if isinstance(error, CriError) else ""
+                context.warn("FailedCreatePodSandBox", f"Failed to create pod sandbox: {code}{error.message}")
                 raise StepFailed("FailedCreatePodSandBox", error) from error
             finally:
-                await context.refresh(sandbox=made)
+                await context.refresh(sandbox=sandbox_id)
 
     async def stop(self, step: StopSandbox) -> None:
         context = self._context
@@ -44,7 +44,7 @@ class SandboxSteps:
             await context.refresh(sandbox=step.sandbox_id)
 
     async def config_of(self, sandbox: SandboxState, prepared: PreparedPod) -> Json:
-        """What the sandbox was made from: a container of it is made with the same."""
+        """The CRI PodSandboxConfig of this sandbox; its containers are created with the same one."""
         if (self._config.get("metadata") or {}).get("attempt") == sandbox.attempt:
             return self._config
         return await self._context.deps.containers.configs.sandbox_config(

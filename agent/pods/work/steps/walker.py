@@ -1,4 +1,4 @@
-"""Which step is walked by whom. Nothing is decided here: a step does its work, or raises what hindered it."""
+"""Maps each step to the function that does it. Nothing is decided here: a step does its work or raises."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from agent.pods.work.steps.stop import StopSteps
 
 
 class Walker:
-    """Walks the steps of one pod. `wake` asks its worker for a fresh plan."""
+    """Does the steps of one pod. `wake` makes its worker plan again."""
 
     def __init__(self, deps: PodDeps, memory: PodMemory, wake: asyncio.Event) -> None:
         self._context = context = Context(deps, memory)
@@ -41,15 +41,15 @@ class Walker:
         self._starts = StartSteps(context, self._sandboxes, self._stops)
 
     def cancel(self) -> None:
-        """The agent stops: cut short even what a pod's ending would not."""
+        """The agent stops: cancel even work that a termination of the pod would not interrupt."""
         self._context.cancel()
 
     def uninterrupted(self) -> frozenset[asyncio.Task[Any]]:
-        """Work under way that should come to its end: a container that is being started."""
+        """Running work that should end by itself: a container that is being started."""
         return self._context.under_way()
 
     async def walk(self, step: Step) -> None:
-        """Raises StepFailed, or another NodewrightError of whoever failed."""
+        """Do the step. Raises StepFailed or another NodewrightError."""
         context = self._context
         match step:
             case Prepare():
@@ -78,4 +78,4 @@ class Walker:
             case ConfirmDeletion():
                 await release.confirm(context)
             case RemovePod():
-                await release.remove(context)
+                await release.remove_logs(context)
