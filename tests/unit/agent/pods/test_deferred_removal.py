@@ -1,3 +1,5 @@
+"""Removals wait for urgent work, but not for ever."""
+
 from __future__ import annotations
 
 import asyncio
@@ -7,16 +9,16 @@ from tests.fakes.clock import FakeClock, settle
 
 
 class Removals:
-    """DeferredRemoval that are removed in turn; `done` in their order."""
+    """Removals through one DeferredRemoval; `done` has their numbers in order."""
 
     def __init__(self) -> None:
-        self.clock, self.leftovers = FakeClock(), DeferredRemoval()
+        self.clock, self.removal = FakeClock(), DeferredRemoval()
         self.done: list[int] = []
         self.tasks: list[asyncio.Task[None]] = []
 
-    def ask(self, count: int, takes: float = 0.0) -> None:
+    def start(self, count: int, takes: float = 0.0) -> None:
         async def one(number: int) -> None:
-            async with self.leftovers.turn(self.clock):
+            async with self.removal.turn(self.clock):
                 await self.clock.sleep(takes)
                 self.done.append(number)
 
@@ -29,43 +31,43 @@ class Removals:
         return len(self.done)
 
 
-async def test_nothing_is_waited_for_when_there_is_calm() -> None:
-    there = Removals()
-    there.ask(1)
-    assert await there.after(0.5) == 1
+async def test_a_removal_does_not_wait_when_nothing_urgent_goes_on() -> None:
+    removals = Removals()
+    removals.start(1)
+    assert await removals.after(0.5) == 1
 
 
-async def test_the_pause_between_two_urgent_things_is_no_calm() -> None:
-    there = Removals()
-    there.ask(3)
+async def test_a_short_pause_between_urgent_work_starts_no_removal() -> None:
+    removals = Removals()
+    removals.start(3)
     for _ in range(20):
-        with there.leftovers.urgent():
-            assert await there.after(0.1) == 0
-        assert await there.after(0.1) == 0
-    assert await there.after(2) == 3
+        with removals.removal.urgent():
+            assert await removals.after(0.1) == 0
+        assert await removals.after(0.1) == 0
+    assert await removals.after(2) == 3
 
 
-async def test_a_few_at_a_time() -> None:
-    there = Removals()
-    there.ask(4, takes=1)
-    assert await there.after(1.5) == 2
-    assert await there.after(1.5) == 4
+async def test_two_removals_run_at_a_time() -> None:
+    removals = Removals()
+    removals.start(4, takes=1)
+    assert await removals.after(1.5) == 2
+    assert await removals.after(1.5) == 4
 
 
-async def test_whoever_has_waited_for_long_goes_on_beside_what_is_urgent() -> None:
-    there = Removals()
-    with there.leftovers.urgent():
-        there.ask(5, takes=0.1)
-        assert await there.after(15) == 0
-        assert await there.after(10) == 5
+async def test_a_removal_waits_for_urgent_work_only_so_long() -> None:
+    removals = Removals()
+    with removals.removal.urgent():
+        removals.start(5, takes=0.1)
+        assert await removals.after(15) == 0
+        assert await removals.after(10) == 5
 
 
-async def test_one_that_gives_up_leaves_its_place() -> None:
-    there = Removals()
-    with there.leftovers.urgent():
-        there.ask(3)
+async def test_a_cancelled_removal_frees_its_place() -> None:
+    removals = Removals()
+    with removals.removal.urgent():
+        removals.start(3)
         await settle()
-        for task in there.tasks[:2]:
+        for task in removals.tasks[:2]:
             task.cancel()
         await settle()
-    assert await there.after(1) == 1
+    assert await removals.after(1) == 1

@@ -94,5 +94,5 @@ class _Course:
 
 
 @pytest.mark.parametrize("seed", range(_SEEDS))
-def test_the_end_state_is_right_whatever_the_runtime_did(seed: int) -> None:
+def test_the_end_state_is_right_whatever_the_runtime_does(seed: int) -> None:
     asyncio.run(_Course(seed).run())

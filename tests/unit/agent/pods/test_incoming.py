@@ -6,7 +6,7 @@ from agent.pods.plan.incoming import admission_order
 from tests.builders.pods import pod
 
 
-def test_what_runs_comes_before_what_is_new_and_what_is_older_before_what_is_younger() -> None:
+def test_running_pods_are_admitted_before_new_ones_and_older_before_younger_ones() -> None:
     times = {"a": "2026-01-01T00:00:03Z", "b": "2026-01-01T00:00:02Z", "c": "2026-01-01T00:00:01Z", "d": None}
     pods = [pod(meta={"uid": uid, "creationTimestamp": time}) for uid, time in times.items()]
     assert [one.uid for one in admission_order(pods, {"a", "b"})] == ["b", "a", "d", "c"]

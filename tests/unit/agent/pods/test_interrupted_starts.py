@@ -46,7 +46,7 @@ def only(world: World) -> ContainerState:
     return found[0]
 
 
-async def test_a_start_that_was_cut_is_made_again_as_the_same_attempt(killed: World) -> None:
+async def test_a_cancelled_start_is_repeated_as_the_same_attempt(killed: World) -> None:
     """With restartPolicy Never too: upstream's pod would have Failed."""
     cut = only(killed)
     killed.cri.containers[cut.id] = replace(cut, cut=True)
@@ -58,7 +58,7 @@ async def test_a_start_that_was_cut_is_made_again_as_the_same_attempt(killed: Wo
     assert killed.phase() == "Running" and "Failed" not in killed.events.reasons()
 
 
-async def test_killed_again_before_the_second_making_it_is_still_the_first_attempt(killed: World) -> None:
+async def test_it_is_still_the_same_attempt_if_the_agent_is_killed_a_second_time(killed: World) -> None:
     """By then only the API knows of the container, as one that waits."""
     cut = only(killed)
     killed.cri.containers[cut.id] = replace(cut, cut=True)
@@ -81,7 +81,7 @@ async def test_killed_again_before_the_second_making_it_is_still_the_first_attem
     assert killed.container_status()["restartCount"] == 0
 
 
-async def test_a_start_that_is_still_under_way_is_waited_for(killed: World) -> None:
+async def test_a_start_that_is_still_running_is_waited_for(killed: World) -> None:
     one, asked = only(killed), 0
 
     def under_way(_: str) -> None:
@@ -101,7 +101,7 @@ async def test_a_start_that_is_still_under_way_is_waited_for(killed: World) -> N
     assert "Failed" not in killed.events.reasons()
 
 
-async def test_a_start_that_does_not_end_is_told(killed: World) -> None:
+async def test_a_start_that_never_ends_is_reported_as_failed(killed: World) -> None:
     def under_way(_: str) -> None:
         raise CriError("container is already in starting state")
 
@@ -111,7 +111,7 @@ async def test_a_start_that_does_not_end_is_told(killed: World) -> None:
     killed.cri.before.clear()
 
 
-async def test_a_stop_that_is_asked_for_lets_a_start_come_to_its_end() -> None:
+async def test_a_stopping_agent_waits_for_a_running_start() -> None:
     """SIGTERM: the start under way is waited for, and nothing new is begun."""
     world = World()
     await world.start_agent()
@@ -133,7 +133,7 @@ async def test_a_stop_that_is_asked_for_lets_a_start_come_to_its_end() -> None:
     await world.kill_agent()
 
 
-async def test_a_start_that_fails_while_its_pod_is_deleted_is_no_stray_exception() -> None:
+async def test_a_start_that_fails_while_its_pod_is_deleted_leaves_no_stray_exception() -> None:
     world, stray, reached, go_on = World(), list[object](), asyncio.Event(), asyncio.Event()
     asyncio.get_running_loop().set_exception_handler(lambda _, context: stray.append(context))
     await world.start_agent()

@@ -86,7 +86,7 @@ class Present(dict[str, ImageState]):
         return ImageState(self.attempt, ImagePhase.PRESENT, ref="sha256:1", facts=ImageFacts("sha256:1"))
 
 
-def told(plan: PodPlan) -> list[str]:
+def words_of(plan: PodPlan) -> list[str]:
     """Steps as short words."""
     words = []
     for step in plan.steps:
@@ -434,10 +434,10 @@ CASES: list[Any] = [
 
 @pytest.mark.parametrize(("of", "observed", "known", "steps"), CASES)
 def test_steps(of: Pod, observed: ObservedPod, known: Facts, steps: list[str]) -> None:
-    assert told(plan_pod(of, observed, known)) == steps
+    assert words_of(plan_pod(of, observed, known)) == steps
 
 
-def test_restart_back_off_waits_and_says_so() -> None:
+def test_a_container_in_back_off_waits_and_shows_it() -> None:
     key = backoff_key(BASE.container("b")[1])  # type: ignore[index]
     dead = one(BASE, "b", DEAD, 2, exit_code=1)
     plan = plan_pod(
@@ -450,7 +450,7 @@ def test_restart_back_off_waits_and_says_so() -> None:
     assert waiting.message.startswith("back-off 40s restarting failed container=b pod=web_shop(")
 
 
-def test_a_failed_step_waits_for_its_time() -> None:
+def test_a_failed_step_waits_for_its_retry_time() -> None:
     failure = Failure("CreateContainerError", "no space left", NOW + 3)
     plan = plan_pod(pod(container("a")), seen(), facts(failures={"a": failure}))
     assert plan.steps == ()
@@ -459,28 +459,28 @@ def test_a_failed_step_waits_for_its_time() -> None:
     assert "no space left" in plan.reason
 
 
-def test_the_deadline_is_waited_for() -> None:
+def test_the_plan_waits_until_the_deadline() -> None:
     of = pod(container("a"), activeDeadlineSeconds=60, status={"startTime": "2026-01-01T00:00:00Z"})
     assert plan_pod(of, seen(one(BASE, "a")), facts()).wait_until == NOW + 60
 
 
-def test_a_pod_network_that_is_not_ready_holds_back_all_but_host_network_pods() -> None:
+def test_without_a_ready_network_only_host_network_pods_start() -> None:
     known = facts(network_ready=False)
-    assert told(plan_pod(BASE, seen(sandboxes=()), known)) == []
-    assert told(plan_pod(pod(container("a"), hostNetwork=True), seen(sandboxes=()), known)) == ["sandbox 0"]
+    assert words_of(plan_pod(BASE, seen(sandboxes=()), known)) == []
+    assert words_of(plan_pod(pod(container("a"), hostNetwork=True), seen(sandboxes=()), known)) == ["sandbox 0"]
 
 
 @pytest.mark.parametrize(
     ("since", "grace"), [(0.0, 4), (0.001, 4), (0.999, 4), (1.5, 3), (3.9, 1), (4.0, 0), (9.0, 0)], ids=str
 )
-def test_a_pod_gets_all_of_its_grace(since: float, grace: int) -> None:
+def test_the_grace_is_rounded_up_to_whole_seconds(since: float, grace: int) -> None:
     """In whole seconds and never rounded down: the runtime counts from when it is told."""
     known = facts(termination=Termination(Cause.DELETED, NOW - since, 4))
     kill = plan_pod(BASE, seen(*running(BASE, "a")), known).steps[0]
     assert kill.grace == grace  # type: ignore[union-attr]
 
 
-def test_the_grace_of_a_probe_is_its_own() -> None:
+def test_a_probe_can_have_its_own_grace() -> None:
     probe: Json = {"exec": {}, "terminationGracePeriodSeconds": 7}
     of = pod(container("a", livenessProbe=probe), terminationGracePeriodSeconds=60)
     known = facts(probes={"a0": ProbeState(started=True, ready=True, live=False)})
@@ -488,7 +488,7 @@ def test_the_grace_of_a_probe_is_its_own() -> None:
     assert kill.grace == 7  # type: ignore[union-attr]
 
 
-def test_kinds_are_as_the_spec_lists_them() -> None:
+def test_containers_have_the_kind_of_the_list_they_are_in() -> None:
     assert [kind for kind, _ in SIDECAR.containers()] == [Kind.INIT, Kind.INIT, Kind.MAIN]
 
 
@@ -503,7 +503,7 @@ def mounting(*volumes: Json, **fields: Any) -> Pod:
 DATA: Json = {"name": "data", "image": {"reference": "r/data:1", "pullPolicy": "Always"}}
 
 
-def test_the_image_of_a_volume_comes_before_the_containers_own() -> None:
+def test_volume_images_are_pulled_before_the_containers_own() -> None:
     of = mounting(DATA, {"name": "disk", "emptyDir": {}})
     none = plan_pod(of, seen(), facts(of, images={}))
     ensures = [(step.container["name"], step.volume) for step in none.steps if isinstance(step, EnsureImage)]

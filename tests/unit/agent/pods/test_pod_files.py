@@ -7,7 +7,7 @@ from pathlib import Path
 from agent.pods.edge.pod_files import PodFiles
 
 
-async def test_logs_of_a_pod_that_only_the_disk_knows(tmp_path: Path) -> None:
+async def test_logs_of_a_pod_that_exists_only_on_disk_are_removed(tmp_path: Path) -> None:
     logs, links = tmp_path / "pods", tmp_path / "containers"
     links.mkdir()
     for folder in ("shop_web-0_u1", "shop_web-0_u2", "lost+found"):

@@ -31,7 +31,7 @@ def test_back_off_doubles_to_five_minutes() -> None:
     assert found == [10, 20, 40, 80, 160, 300, 300]
 
 
-def test_back_off_is_forgotten_after_ten_quiet_minutes() -> None:
+def test_back_off_is_reset_after_ten_quiet_minutes() -> None:
     entry = BackOff(300, 1000)
     assert backoff.until(entry, 1000 + 599) == 1000 + 899
     assert backoff.until(entry, 1000 + 601) == 0.0
@@ -148,7 +148,7 @@ def deleted(grace: int) -> Pod:
         ),
     ],
 )
-def test_endings(
+def test_termination_of(
     of: Pod | None, phase: str, present: Termination | None, cause: Cause | None, grace: int | None
 ) -> None:
     found = termination_of(of, of or pod(), phase, present, 1_767_225_700.0)
@@ -193,7 +193,7 @@ def test_pull_policy(fields: dict[str, Any], policy: str) -> None:
     assert pull_policy(container("a", **fields)) == policy
 
 
-def test_kinds_of_pull_failure() -> None:
+def test_reasons_of_pull_failures() -> None:
     assert pull_failure("x", "denied") == Waiting("ErrImagePull", "denied")
     found = pull_failure("x", "RegistryUnavailable: no route")
     assert found == Waiting(
@@ -217,13 +217,13 @@ def test_kinds_of_pull_failure() -> None:
         pytest.param(pod(), False, id="nothing"),
     ],
 )
-def test_a_profile_that_the_kernel_cannot_enforce_is_refused(asks: Pod, refused: bool) -> None:
+def test_a_pod_whose_apparmor_profile_cannot_be_enforced_is_rejected(asks: Pod, refused: bool) -> None:
     found = refusal(asks, [], replace(NODE, apparmor=False))
     assert (found is not None and found.reason == "AppArmor") is refused
     assert refusal(asks, [], NODE) is None
 
 
-def test_a_pre_stop_hook_is_run_once_and_takes_of_the_grace() -> None:
+def test_a_pre_stop_hook_runs_once_and_uses_up_grace() -> None:
     hook = {"exec": {"command": ["bye"]}}
     kill = Kill("c1", "main", "Stopping container main", 30, hook)
     assert hook_due(kill, set()) == hook
@@ -232,7 +232,7 @@ def test_a_pre_stop_hook_is_run_once_and_takes_of_the_grace() -> None:
     assert [grace_left(30, took) for took in (0.0, 3.9, 29.0, 40.0)] == [30, 27, 2, 2]
 
 
-def test_a_container_whose_early_hook_took_the_whole_grace_waits_for_no_turn() -> None:
+def test_a_container_whose_early_hook_took_the_whole_grace_is_killed_at_once() -> None:
     step = PreStop("c1", "side", 5, {"exec": {"command": ["bye"]}})
     assert kill_after_long_hook(step, 4.9) is None
     assert kill_after_long_hook(step, 5.0) == Kill("c1", "side", "Stopping container side", 0)

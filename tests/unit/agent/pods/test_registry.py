@@ -21,7 +21,7 @@ class _Looked:
         return self._worker.memory
 
 
-async def test_pods_may_come_while_all_are_read() -> None:
+async def test_pods_can_be_added_while_all_are_read() -> None:
     world = World()
     await world.start_agent()
     try:

@@ -56,7 +56,7 @@ def before(of: Pod, **fields: Any) -> Facts:
     return facts(of, **{"actuated": stated, "cgroup_allocation": stated, **fields})
 
 
-def told(due: ResizeActions) -> list[str]:
+def words_of(due: ResizeActions) -> list[str]:
     words = [f"restart {kill.name}" for kill in due.restarts]
     if due.step is not None:
         words += [f"update {one.name}" for one in due.step.containers] or ["pod only"]
@@ -119,19 +119,19 @@ EXITED = RunState.EXITED
         ),
     ],
 )
-def test_what_is_due(was: Pod, wanted: dict[str, Json], containers: tuple[str, ...], expect: list[str]) -> None:
+def test_plan_resize(was: Pod, wanted: dict[str, Json], containers: tuple[str, ...], expect: list[str]) -> None:
     want = now_wanting(was, **wanted)
-    assert told(resize.plan_resize(want, seen(*(one(was, name) for name in containers)), before(was))) == expect
+    assert words_of(resize.plan_resize(want, seen(*(one(was, name) for name in containers)), before(was))) == expect
 
 
-def test_containers_of_an_older_sandbox_and_dying_ones_are_left_alone() -> None:
+def test_containers_that_are_killed_or_of_an_older_sandbox_are_not_resized() -> None:
     want = now_wanting(WAS, a=LARGE, b=LARGE)
     old = replace(one(WAS, "b"), sandbox_id="old")
     due = resize.plan_resize(want, seen(one(WAS, "a"), old), before(WAS), frozenset({"a0"}))
-    assert told(due) == ["pod only"]
+    assert words_of(due) == ["pod only"]
 
 
-def test_nothing_is_due_before_the_pod_has_a_cgroup() -> None:
+def test_nothing_is_resized_before_the_pod_has_a_cgroup() -> None:
     want = now_wanting(WAS, a=LARGE)
     assert not resize.plan_resize(want, seen(one(WAS, "a")), before(WAS, cgroup_allocation=None))
     assert not resize.plan_resize(want, seen(one(WAS, "a")), before(WAS, actuated=None))
@@ -219,7 +219,7 @@ def moved(moves: list[resize.LimitUpdate]) -> list[str]:
         pytest.param([], Limits(306, 40_000, 100_000, 256 * MI), [], ["pod 256Mi 306 40000"], id="only-the-pod"),
     ],
 )
-def test_moves(updates: list[ContainerResize], wanted: Limits, memory: list[str], cpu: list[str]) -> None:
+def test_updates(updates: list[ContainerResize], wanted: Limits, memory: list[str], cpu: list[str]) -> None:
     step = Resize(tuple(updates), Allocation())
     first = resize.memory_updates(step, PRESENT, wanted)
     assert moved(first) == memory
@@ -235,7 +235,7 @@ def test_moves(updates: list[ContainerResize], wanted: Limits, memory: list[str]
     )
 
 
-def test_a_first_limit_comes_after_the_containers_own() -> None:
+def test_a_pods_first_quota_is_set_after_its_containers() -> None:
     free = replace(PRESENT, cpu_quota=-1, memory=0)
     step = Resize((change("a", sizes(), Sizes(100, 0, 64 * MI, 0)),), Allocation())
     wanted = Limits(204, 20_000, 100_000, 128 * MI)
@@ -277,7 +277,7 @@ def test_memory_below_its_use_is_refused(after: Sizes, wanted: int, use: MemoryU
     assert (resize.decrease_problem(lower, use, {"a0": "a"}) if lower else "") == problem
 
 
-def test_what_is_in_force_is_written_with_what_else_was_stated() -> None:
+def test_actuated_resources_keep_what_else_the_spec_states() -> None:
     stated = {"requests": {"cpu": "1", "memory": "1Gi", "x/gpu": "2"}, "limits": {"hugepages-2Mi": "4Mi", "x/gpu": "2"}}
     assert resources_of(Sizes(150, 0, 0, 64 * MI), stated) == {
         "requests": {"x/gpu": "2", "cpu": "150m", "memory": "0"},
@@ -310,7 +310,7 @@ def test_a_resize_comes_before_starts_and_after_kills() -> None:
     assert plan.reason == "Container a resize requires restart"
 
 
-def test_a_failed_resize_waits_and_holds_nothing_else_up() -> None:
+def test_a_failed_resize_waits_and_blocks_nothing_else() -> None:
     want = now_wanting(WAS, a=LARGE)
     failed = before(WAS, resize_failure=Failure("Error", "busy", NOW + 10))
     plan = plan_pod(want, both(one(WAS, "a"), one(WAS, "b", EXITED)), failed)

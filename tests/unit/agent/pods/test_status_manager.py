@@ -1,3 +1,5 @@
+"""What is sent to the API, when, and in how many calls."""
+
 from __future__ import annotations
 
 import asyncio
@@ -9,11 +11,11 @@ from tests.builders.metrics import metrics
 from tests.fakes.clock import FakeClock, settle
 
 
-class KeepingApi:
-    """A server that merges a status patch but never takes the fields it was told to keep."""
+class FakeApi:
+    """A server that merges status patches but ignores the fields in `ignores`."""
 
-    def __init__(self, keeps: tuple[str, ...] = ()) -> None:
-        self.keeps = keeps
+    def __init__(self, ignores: tuple[str, ...] = ()) -> None:
+        self.ignores = ignores
         self.status: Json = {}
         self.version = 1
         self.calls = 0
@@ -21,7 +23,7 @@ class KeepingApi:
     async def patch_status(self, pod: Pod, patch: Json) -> Json:
         self.calls += 1
         await asyncio.sleep(0)
-        taken = {name: value for name, value in patch["status"].items() if name not in self.keeps}
+        taken = {name: value for name, value in patch["status"].items() if name not in self.ignores}
         if any(self.status.get(name) != value for name, value in taken.items()):
             self.version += 1
         self.status = {**self.status, **taken}
@@ -38,8 +40,8 @@ def pod() -> Pod:
     return Pod({"metadata": meta, "spec": {"containers": []}})
 
 
-async def test_a_field_that_the_server_keeps_is_not_sent_for_ever() -> None:
-    api = KeepingApi(keeps=("allocatedResources",))
+async def test_a_field_that_the_server_ignores_is_not_sent_again() -> None:
+    api = FakeApi(ignores=("allocatedResources",))
     manager = StatusManager(api, FakeClock(), metrics())
     manager.set(pod(), {"phase": "Running", "allocatedResources": {"cpu": "1"}})
     await asyncio.wait_for(manager.flush("u"), 10)
@@ -48,8 +50,8 @@ async def test_a_field_that_the_server_keeps_is_not_sent_for_ever() -> None:
     assert api.calls <= 2
 
 
-async def test_the_next_change_is_sent_all_the_same() -> None:
-    api = KeepingApi(keeps=("allocatedResources",))
+async def test_the_next_change_is_still_sent() -> None:
+    api = FakeApi(ignores=("allocatedResources",))
     manager = StatusManager(api, FakeClock(), metrics())
     for phase in ("Running", "Succeeded"):
         manager.set(pod(), {"phase": phase, "allocatedResources": {"cpu": "1"}})
@@ -58,7 +60,7 @@ async def test_the_next_change_is_sent_all_the_same() -> None:
 
 
 async def test_changes_during_a_call_make_one_more_call() -> None:
-    api = KeepingApi()
+    api = FakeApi()
     manager = StatusManager(api, FakeClock(), metrics())
     for message in ("a", "b", "c"):
         manager.set(pod(), {"phase": "Pending", "message": message})
@@ -67,8 +69,8 @@ async def test_changes_during_a_call_make_one_more_call() -> None:
     assert api.calls <= 2
 
 
-async def test_a_change_nobody_waits_for_goes_with_the_next_one() -> None:
-    api, clock = KeepingApi(), FakeClock()
+async def test_a_change_nobody_waits_for_is_sent_with_the_next_one() -> None:
+    api, clock = FakeApi(), FakeClock()
     manager = StatusManager(api, clock, metrics())
     manager.set(pod(), {"phase": "Running"})
     await settle()
@@ -81,34 +83,34 @@ async def test_a_change_nobody_waits_for_goes_with_the_next_one() -> None:
     assert (api.calls, api.status) == (2, {"phase": "Failed", "podIP": "10.0.0.7"})
 
 
-def waits(reason: str, **fields: Any) -> Json:
+def creating(reason: str, **fields: Any) -> Json:
     return {
         "phase": "Pending",
         "containerStatuses": [{"name": "c", "state": {"waiting": {"reason": reason}}, **fields}],
     }
 
 
-async def test_that_a_pod_is_being_created_goes_with_what_comes_of_it() -> None:
-    api = KeepingApi()
+async def test_container_creating_is_sent_with_what_follows_it() -> None:
+    api = FakeApi()
     manager = StatusManager(api, FakeClock(), metrics())
-    manager.set(pod(), waits("ContainerCreating"))
+    manager.set(pod(), creating("ContainerCreating"))
     await settle()
     assert api.calls == 0
-    manager.set(pod(), waits("ErrImagePull"))
+    manager.set(pod(), creating("ErrImagePull"))
     await settle()
-    assert (api.calls, api.status) == (1, waits("ErrImagePull"))
+    assert (api.calls, api.status) == (1, creating("ErrImagePull"))
 
 
-async def test_that_a_pod_is_created_again_is_told_at_once() -> None:
-    api = KeepingApi()
+async def test_container_creating_after_a_first_attempt_is_sent_at_once() -> None:
+    api = FakeApi()
     manager = StatusManager(api, FakeClock(), metrics())
-    manager.set(pod(), waits("ContainerCreating", lastState={"terminated": {"exitCode": 1}}))
+    manager.set(pod(), creating("ContainerCreating", lastState={"terminated": {"exitCode": 1}}))
     await settle()
     assert api.calls == 1
 
 
-async def test_a_change_nobody_waits_for_is_sent_before_long() -> None:
-    api, clock = KeepingApi(), FakeClock()
+async def test_a_change_nobody_waits_for_is_sent_soon() -> None:
+    api, clock = FakeApi(), FakeClock()
     manager = StatusManager(api, clock, metrics())
     manager.set(pod(), {"podIP": "10.0.0.7"})
     await settle()
@@ -118,8 +120,8 @@ async def test_a_change_nobody_waits_for_is_sent_before_long() -> None:
     assert api.status == {"podIP": "10.0.0.7"}
 
 
-async def test_of_a_pod_that_is_being_deleted_it_waits_for_the_end_of_its_containers() -> None:
-    api, clock = KeepingApi(), FakeClock()
+async def test_a_deleted_pods_small_changes_wait_for_the_end_of_its_containers() -> None:
+    api, clock = FakeApi(), FakeClock()
     manager = StatusManager(api, clock, metrics())
     going = Pod({**pod().raw, "metadata": {**pod().meta, "deletionTimestamp": "2026-01-01T00:00:00Z"}})
     manager.set(going, {"observedGeneration": 2})

@@ -44,7 +44,7 @@ async def running() -> AsyncIterator[tuple[World, SlowVolumes]]:
     await world.kill_agent()
 
 
-async def test_a_change_during_an_update(running: tuple[World, SlowVolumes]) -> None:
+async def test_a_change_during_a_refresh_causes_one_more(running: tuple[World, SlowVolumes]) -> None:
     world, volumes = running
     for _ in range(3):
         world.registry.refresh("u1")
@@ -62,7 +62,7 @@ async def test_a_change_during_an_update(running: tuple[World, SlowVolumes]) -> 
         pytest.param(Permanent("denied"), 1, id="never works"),
     ],
 )
-async def test_an_update_that_fails(
+async def test_a_failed_refresh_is_tried_again_unless_it_never_can_succeed(
     running: tuple[World, SlowVolumes], monkeypatch: pytest.MonkeyPatch, failure: NodewrightError, times: int
 ) -> None:
     monkeypatch.setattr("agent.pods.work.volume_refreshes._RETRY", 0.02)
@@ -78,7 +78,7 @@ async def test_an_update_that_fails(
     assert volumes.refreshed == ["u1"] * times
 
 
-async def test_a_pod_that_comes_back_under_its_uid_is_written_for_by_one_at_a_time() -> None:
+async def test_a_pod_that_comes_back_with_the_same_uid_has_one_refresh_at_a_time() -> None:
     """A static pod does: what was forgotten ends after the new one has begun."""
     volumes, memory = SlowVolumes(), PodMemory(pod(), pod(), Timeline(FakeClock()))
     volume_refreshes = VolumeRefreshes(volumes, lambda uid: None)
@@ -106,7 +106,7 @@ class CountedVolumes(FakeVolumes):
         return await super().mount(pod)
 
 
-async def test_a_change_while_the_volumes_are_filled_is_not_lost() -> None:
+async def test_a_change_while_volumes_are_mounted_is_not_lost() -> None:
     """What is being written may be from before it, and nothing else would tell of it again."""
     world, volumes = World(), CountedVolumes()
     world.volumes, volumes.slow = volumes, asyncio.Event()
