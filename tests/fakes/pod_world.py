@@ -1,4 +1,4 @@
-"""A whole node in memory for the pod pipeline: the real table, workers, observer and manager, fakes around them."""
+"""A whole node in memory: the real PodWorkers, Observer and StatusManager, with fakes of the world around them."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ IMAGE = "busybox:1"
 
 
 class FakeVolumes:
-    """Volumes are there at once; `missing` makes mount() fail. `slow`: mount() waits for it once all objects are there;
-    `refused`: how often it gets no token after that. `stuck`: pods whose volumes can never be unmounted."""
+    """Volumes are mounted at once, unless `missing` names what a pod lacks. `slow`: mount() waits for this event;
+    `refused`: how often mount() gets no token after that. `stuck`: UIDs of pods whose volumes cannot be unmounted."""
 
     def __init__(self) -> None:
         self.mounted: set[str] = set()
@@ -137,7 +137,7 @@ class FakePullSecrets:
 
 
 class FakeCgroups:
-    """`have`: what each pod's cgroup has; `use`: bytes in use by UID and by container id; `log`: every write."""
+    """`have`: the limits of each pod's cgroup; `use`: bytes in use by UID or container id; `log`: every write."""
 
     def __init__(self, log: list[tuple[str, str]]) -> None:
         self.made: set[str] = set()
@@ -190,7 +190,7 @@ def _given(limits: Limits) -> dict[str, Any]:
 
 
 class FakeCheckpoints:
-    """Files in memory; `fail` raises as often as it has entries."""
+    """Files in memory; each error in `fail` is raised by one write."""
 
     def __init__(self) -> None:
         self.files: dict[str, str] = {}
@@ -292,7 +292,7 @@ class FakeHookHttp:
 
 
 class FakePodsApi:
-    """The API's pods: patches are applied (lists by name or type), deletions end them, watches are told."""
+    """The API's pods: patches are applied (lists by name or type), deletions remove them, `inbox` gets the changes."""
 
     def __init__(self, clock: FakeClock) -> None:
         self.pods: dict[str, Json] = {}
@@ -318,7 +318,7 @@ class FakePodsApi:
         self._change(uid, change)
 
     def vanish(self, uid: str) -> None:
-        """Deleted by force: nobody waits for the node."""
+        """Delete by force: the API does not wait for the node."""
         self._tell("DELETED", self.pods.pop(uid))
 
     async def patch_status(self, pod: Pod, patch: Json) -> Json:
@@ -374,7 +374,7 @@ def _merge(status: Json, patch: Json) -> None:
 
 
 class World:
-    """`start_agent()` and `kill_agent()` as often as wanted: runtime, API and disk stay."""
+    """A test may start and kill the agent as often as it likes: runtime, API and disk stay."""
 
     def __init__(self) -> None:
         self.clock = FakeClock()
@@ -476,7 +476,7 @@ class World:
         await settle()
 
     def device_manager(self, affinity: TopologyAffinity) -> DeviceManager:
-        """Nobody offers a device here before a test says so; the plugins that were dialled are in `plugins`."""
+        """No plugin offers devices until a test makes one; the plugins that were dialled are in `plugins`."""
         hooks = DeviceHooks(
             lambda: {pod.uid for pod in self.registry.active()}, lambda: None, self.registry.wake, affinity.of
         )
@@ -488,28 +488,28 @@ class World:
         return DeviceManager(self.checkpoints, dial, self.clock, hooks)
 
     def dra_manager(self) -> DraManager:
-        """For worlds with DRA drivers: here there is none."""
+        """Overridden by worlds with DRA drivers."""
         return DraManager(
             DraManagerDeps(self.checkpoints, NoClaims(), no_driver, self.clock, lambda: None, lambda: None)
         )
 
     def mirror(self, pod: Pod) -> Pod | None:
-        """For worlds with static pods."""
+        """Overridden by worlds with static pods."""
         return None
 
     def connected(self) -> Callable[[str, Json, Json | None], None]:
-        """Parts and table are there: who is told what the API says?"""
+        """Called when all parts are made; returns the receiver of API changes."""
         return self.workers.on_pod
 
     def further_works(self) -> list[Callable[[], Coroutine[Any, Any, None]]]:
         return []
 
     async def kill_agent(self) -> None:
-        """SIGKILL: nothing is said, nothing is finished."""
+        """As by SIGKILL: nothing is reported or finished."""
         await self._end_agent(self.workers.close())
 
     async def stop_agent(self) -> None:
-        """SIGTERM, and a start that is under way takes longer than the agent's patience."""
+        """As by SIGTERM, with a running start that takes longer than the agent waits for it."""
         await self._end_agent(self.workers.close(patience=0.01))
 
     async def _end_agent(self, stopping: Coroutine[Any, Any, None]) -> None:
@@ -518,7 +518,7 @@ class World:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         closing = asyncio.gather(self.deps.containers.images.close(), self.deps.status.manager.close(), stopping)
-        # A call that the runtime is slow to answer is waited for, and its time passes only where the clock is moved.
+        # Running calls of the runtime are waited for, and their time passes only while the clock is advanced.
         while not closing.done():
             await self.clock.advance(0.5)
         await closing
@@ -531,7 +531,7 @@ class World:
         return uid
 
     async def until(self, what: Any, *, seconds: float = 120, step: float = 0.5) -> None:
-        """Let time pass until `what()` holds."""
+        """Let time pass until `what()` is true."""
         passed = 0.0
         await settle()
         while not what():
@@ -542,7 +542,7 @@ class World:
             passed += step
 
     def status(self, uid: str = "u1") -> Json:
-        """What the API shows."""
+        """The status in the API."""
         found: Json = self.api.pods[uid]["status"]
         return found
 

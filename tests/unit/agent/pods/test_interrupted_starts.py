@@ -1,7 +1,7 @@
-"""An agent that is killed while the runtime starts a container: no restart is counted, and none is seen, for it.
+"""An agent that is killed while the runtime starts a container: that counts and shows as no restart.
 
-Either its call goes on without it (runtime/edge/starts.py) and the next agent finds it under way or done; or containerd
-has cancelled it, and leaves a container that can never be started. The container's own process never ran then.
+Either the call goes on without the agent (runtime/edge/starts.py), and the next agent finds it running or done; or
+containerd cancels it and leaves a container that can never be started, whose process has never run.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.fakes.pod_world import World, container
 
 @pytest.fixture
 async def killed() -> AsyncIterator[World]:
-    """A world whose agent was killed in the middle of a start; the runtime has not begun with it."""
+    """A world whose agent was killed during a start that the runtime had not begun."""
     world = World()
     await world.start_agent()
     reached, held = asyncio.Event(), asyncio.get_running_loop().create_future()
@@ -48,20 +48,20 @@ def only(world: World) -> ContainerState:
 
 async def test_a_cancelled_start_is_repeated_as_the_same_attempt(killed: World) -> None:
     """With restartPolicy Never too: upstream's pod would have Failed."""
-    cut = only(killed)
-    killed.cri.containers[cut.id] = replace(cut, cut=True)
+    cancelled = only(killed)
+    killed.cri.containers[cancelled.id] = replace(cancelled, cut=True)
     await killed.start_agent()
     await killed.until(killed.is_ready)
     now = only(killed)
-    assert (now.id != cut.id, now.attempt, now.state) == (True, 0, RunState.RUNNING)
+    assert (now.id != cancelled.id, now.attempt, now.state) == (True, 0, RunState.RUNNING)
     assert killed.container_status()["restartCount"] == 0 and killed.container_status()["lastState"] == {}
     assert killed.phase() == "Running" and "Failed" not in killed.events.reasons()
 
 
 async def test_it_is_still_the_same_attempt_if_the_agent_is_killed_a_second_time(killed: World) -> None:
-    """By then only the API knows of the container, as one that waits."""
-    cut = only(killed)
-    killed.cri.containers[cut.id] = replace(cut, cut=True)
+    """By then only the API knows of the container, as a waiting one."""
+    cancelled = only(killed)
+    killed.cri.containers[cancelled.id] = replace(cancelled, cut=True)
     reached, held = asyncio.Event(), asyncio.get_running_loop().create_future()
 
     def hold(_: str) -> asyncio.Future[None]:
@@ -106,13 +106,17 @@ async def test_a_start_that_never_ends_is_reported_as_failed(killed: World) -> N
         raise CriError("container is already in starting state")
 
     killed.cri.before["start_container"] = under_way
+    began = killed.clock.monotonic()
     await killed.start_agent()
     await killed.until(lambda: "Failed" in killed.events.reasons(), seconds=90)
+    assert 55 <= killed.clock.monotonic() - began <= 65
+    await killed.until(lambda: "waiting" in killed.container_status().get("state", {}))
+    assert killed.container_status()["state"]["waiting"]["reason"] == "RunContainerError"
     killed.cri.before.clear()
 
 
 async def test_a_stopping_agent_waits_for_a_running_start() -> None:
-    """SIGTERM: the start under way is waited for, and nothing new is begun."""
+    """SIGTERM: the running start is waited for, and nothing new is started."""
     world = World()
     await world.start_agent()
     reached, go_on = asyncio.Event(), asyncio.Event()

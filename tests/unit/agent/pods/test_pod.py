@@ -120,7 +120,7 @@ CASES: list[Any] = [
         seen(sandboxes=()),
         facts(prepared=False, sandbox_prepared=True),
         ["sandbox 0", "prepare"],
-        id="volumes-that-are-sure-to-come-are-filled-beside-it",
+        id="volumes-are-mounted-beside-the-sandbox",
     ),
     pytest.param(
         BASE, seen(), facts(prepared=False, sandbox_prepared=True), ["prepare"], id="nothing-starts-without-them"
@@ -130,7 +130,7 @@ CASES: list[Any] = [
         seen(sandboxes=()),
         facts(images={}),
         ["sandbox 0", "image a", "image b", "image c"],
-        id="images-are-looked-for-beside-the-sandbox",
+        id="images-are-pulled-beside-the-sandbox",
     ),
     pytest.param(BASE, seen(), facts(), ["start a/0", "start b/0", "start c/0"], id="start-all-containers"),
     pytest.param(
@@ -152,7 +152,7 @@ CASES: list[Any] = [
         seen(*running(BASE, "a", "c"), one(BASE, "b", RunState.CREATED, annotations={HASH: "another"})),
         facts(images=Present(1)),
         ["start b/1"],
-        id="one-of-another-definition-is-not-taken-up",
+        id="a-created-container-of-another-definition-is-not-started",
     ),
     pytest.param(
         BASE,
@@ -389,7 +389,7 @@ CASES: list[Any] = [
         seen(one(SIDECAR, "s1"), one(SIDECAR, "a")),
         facts(termination=Termination(Cause.DELETED, NOW - 31, 30)),
         ["kill s1", "kill a"],
-        id="ending-nobody-waits-after-the-grace",
+        id="ending-all-at-once-after-the-grace",
     ),
     pytest.param(
         BASE, seen(), facts(termination=Termination(Cause.DELETED, NOW, 30)), ["stop s0"], id="ending-sandbox"
@@ -427,7 +427,7 @@ CASES: list[Any] = [
         seen(sandboxes=()),
         facts(termination=Termination(Cause.REMOVED, NOW, 30), released=True),
         ["removepod"],
-        id="removed-and-forgotten",
+        id="removed-last-its-logs",
     ),
 ]
 
@@ -474,7 +474,7 @@ def test_without_a_ready_network_only_host_network_pods_start() -> None:
     ("since", "grace"), [(0.0, 4), (0.001, 4), (0.999, 4), (1.5, 3), (3.9, 1), (4.0, 0), (9.0, 0)], ids=str
 )
 def test_the_grace_is_rounded_up_to_whole_seconds(since: float, grace: int) -> None:
-    """In whole seconds and never rounded down: the runtime counts from when it is told."""
+    """Rounded down, each pod would lose up to a second."""
     known = facts(termination=Termination(Cause.DELETED, NOW - since, 4))
     kill = plan_pod(BASE, seen(*running(BASE, "a")), known).steps[0]
     assert kill.grace == grace  # type: ignore[union-attr]

@@ -1,4 +1,4 @@
-"""Pods that ask for devices and for drivers, through the whole pipeline."""
+"""Pods that need devices and drivers, through the whole pipeline."""
 
 from __future__ import annotations
 

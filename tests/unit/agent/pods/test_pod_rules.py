@@ -1,4 +1,4 @@
-"""Back-off, admission, endings, image names: the small rules of the pod pipeline."""
+"""Back-off, admission, terminations, image names: the small rules of the pod pipeline."""
 
 from __future__ import annotations
 

@@ -296,6 +296,8 @@ async def test_a_missing_image_says_why(world: World, policy: str, reasons: list
         await world.until(
             lambda reason=reason: world.container_status().get("state", {}).get("waiting", {}).get("reason") == reason
         )
+    assert world.cri.done("create_container") == []
+    assert bool(world.cri.done("pull_image")) is (policy != "Never")
 
 
 def with_image_volume(policy: str = "Always") -> Any:
@@ -341,14 +343,19 @@ async def test_an_invalid_image_name_is_reported_and_never_pulled(world: World) 
     await world.until(
         lambda: world.container_status().get("state", {}).get("waiting", {}).get("reason") == "InvalidImageName"
     )
+    await world.clock.advance(60)
+    assert world.cri.done("pull_image") == world.cri.done("create_container") == []
 
 
 async def test_pull_back_off_doubles_until_the_pull_succeeds(world: World) -> None:
     world.create(container("main", image="late:1"))
+    began = world.clock.now()
     await world.until(lambda: len(world.cri.done("pull_image")) == 2, step=1)
+    assert 9 <= world.clock.now() - began <= 11
     world.cri.registry["late:1"] = ImageFacts("sha256:9", size=5)
     await world.until(world.is_ready, step=1)
     assert len(world.cri.done("pull_image")) == 3
+    assert 28 <= world.clock.now() - began <= 32, "10 s, then 20 s"
 
 
 async def test_a_hanging_pull_delays_no_other_container_of_the_pod(world: World) -> None:
@@ -356,6 +363,7 @@ async def test_a_hanging_pull_delays_no_other_container_of_the_pod(world: World)
     world.cri.before["pull_image"] = lambda what: never
     uid = world.create(container("slow", image="slow:1"), container("main"))
     await world.until(lambda: world.cri.running() == ["main"])
+    assert world.cri.done("start_container") == ["main/0"]
     world.api.ask_deletion(uid, 1)
     await world.until(world.is_gone)
 
@@ -562,14 +570,16 @@ async def test_pods_start_while_the_api_server_is_unreachable(world: World) -> N
     world.create()
     await world.until(lambda: world.cri.running() == ["main"], seconds=5)
     await world.until(world.is_ready, seconds=30)
+    assert world.api.fail == [] and world.cri.done("start_container") == ["main/0"]
 
 
 async def test_no_status_is_sent_after_a_conflict(world: World) -> None:
     world.api.fail = [ApiError(409, "Conflict", "another uid")]
     world.create()
     await world.until(lambda: world.cri.running() == ["main"])
-    await world.clock.advance(5)
-    assert world.api.statuses == []
+    await world.clock.advance(30)
+    assert world.api.fail == [] and world.api.statuses == []
+    assert world.cri.running() == ["main"]
 
 
 async def test_orphaned_pods_are_terminated_and_cleaned_up(world: World) -> None:
@@ -592,14 +602,14 @@ async def test_a_restart_of_the_agent_disturbs_no_pod(world: World) -> None:
     world.registry.wake(uid)
     await world.until(world.is_ready)
     world.probes.answers.clear()
-    told, calls = len(world.api.statuses), len(world.cri.done("start_container"))
+    sent, calls = len(world.api.statuses), len(world.cri.done("start_container"))
     for _ in range(3):
         await world.kill_agent()
         await world.start_agent()
         await world.clock.advance(25)
     assert world.is_ready()
     assert len(world.cri.done("start_container")) == calls
-    assert [status for status in world.api.statuses[told:] if not _ready(status)] == []
+    assert [status for status in world.api.statuses[sent:] if not _ready(status)] == []
 
 
 async def test_back_off_survives_a_restart_of_the_agent(world: World) -> None:

@@ -1,4 +1,4 @@
-"""What a resize takes, as tables: allocated and actuated resources in, restarts, moves and refusals out."""
+"""plan_resize as tables: allocated and actuated resources in; restarts, updates and refusals out."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_a_pod_level_limit_reaches_containers_without_one() -> None:
     assert update.after.memory_limit == 1 << 30
 
 
-# --- the order of moves
+# --- the order of updates
 
 PRESENT = Limits(cpu_shares=204, cpu_quota=40_000, cpu_period=100_000, memory=256 * MI, pids=7, hugepages={1: 2})
 
@@ -160,9 +160,9 @@ def change(name: str, after: Sizes, was: Sizes | None = None) -> ContainerResize
     return ContainerResize(f"{name}0", name, was or sizes(), after)
 
 
-def moved(moves: list[resize.LimitUpdate]) -> list[str]:
+def words_of_updates(updates: list[resize.LimitUpdate]) -> list[str]:
     words = []
-    for move in moves:
+    for move in updates:
         match move:
             case SetPodLimits(limits):
                 words.append(f"pod {limits.memory and limits.memory // MI}Mi {limits.cpu_shares} {limits.cpu_quota}")
@@ -222,11 +222,11 @@ def moved(moves: list[resize.LimitUpdate]) -> list[str]:
 def test_updates(updates: list[ContainerResize], wanted: Limits, memory: list[str], cpu: list[str]) -> None:
     step = Resize(tuple(updates), Allocation())
     first = resize.memory_updates(step, PRESENT, wanted)
-    assert moved(first) == memory
+    assert words_of_updates(first) == memory
     present = next((move.limits for move in reversed(first) if isinstance(move, SetPodLimits)), PRESENT)
     done = {one.name: one.after for one in updates}
     second = resize.cpu_updates(replace(step), present, wanted)
-    assert moved(second) == cpu
+    assert words_of_updates(second) == cpu
     assert all(move.sizes == done[move.name] for move in second if isinstance(move, SetContainerResources))
     assert all(
         move.limits.pids == 7 and move.limits.hugepages == {1: 2}
@@ -239,9 +239,9 @@ def test_a_pods_first_quota_is_set_after_its_containers() -> None:
     free = replace(PRESENT, cpu_quota=-1, memory=0)
     step = Resize((change("a", sizes(), Sizes(100, 0, 64 * MI, 0)),), Allocation())
     wanted = Limits(204, 20_000, 100_000, 128 * MI)
-    assert moved(resize.memory_updates(step, free, wanted)) == ["a 128Mi 100 0", "pod 128Mi 204 -1"]
+    assert words_of_updates(resize.memory_updates(step, free, wanted)) == ["a 128Mi 100 0", "pod 128Mi 204 -1"]
     after = replace(free, memory=128 * MI)
-    assert moved(resize.cpu_updates(step, after, wanted)) == ["a 128Mi 100 200", "pod 128Mi 204 20000"]
+    assert words_of_updates(resize.cpu_updates(step, after, wanted)) == ["a 128Mi 100 200", "pod 128Mi 204 20000"]
 
 
 @pytest.mark.parametrize(

@@ -175,7 +175,7 @@ async def test_memory_is_not_reduced_below_its_use(world: World) -> None:
     assert world.container_status()["resources"]["limits"]["memory"] == "256Mi"
     assert world.events.reasons().count("ResizeError") == 1
     await world.clock.advance(25)
-    assert world.events.reasons().count("ResizeError") == 1, "the same error is told once"
+    assert world.events.reasons().count("ResizeError") == 1, "the same error is reported once"
     world.cgroups.use["u1"] = MI
     await world.until(lambda: done(world), seconds=15)
     assert world.container_status()["resources"]["limits"]["memory"] == "64Mi"

@@ -39,13 +39,13 @@ async def test_all_containers_restart_in_the_same_sandbox(world: World) -> None:
     world.cri.exit("first")
     await world.until(world.is_ready)
     assert world.condition("AllContainersRestarting") == "False"
-    told = len(world.api.statuses)
+    sent = len(world.api.statuses)
     world.cri.exit("source", 42)
     await world.until(lambda: world.cri.running() == ["first"], step=0.01)
-    # Once the first one runs, it initializes once more.
+    # Statuses from before the first init container runs again.
     phases = {
         status["phase"]
-        for status in world.api.statuses[told:]
+        for status in world.api.statuses[sent:]
         if "running" not in status["initContainerStatuses"][0]["state"]
     }
     assert any(

@@ -1,4 +1,4 @@
-"""What a container that is to start is made with."""
+"""The inputs of a container's start."""
 
 from __future__ import annotations
 

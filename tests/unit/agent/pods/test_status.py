@@ -92,7 +92,7 @@ def test_a_terminal_phase_waits_for_the_last_container() -> None:
 )
 def test_an_evicted_pod_can_still_succeed(cause: Cause, code: int, phase: str, reason: str | None) -> None:
     termination = Termination(cause, NOW, 30, "Preempting", "a critical pod", disrupted=cause is Cause.EVICTED)
-    # Not yet `terminal`: the sandbox is still to be stopped, and a phase that was told is final.
+    # Not yet `terminal`: the sandbox is still to be stopped, and a reported phase is final.
     for terminal in (False, True):
         found = status(
             ONE, seen(dead("a", code, ONE)), termination=termination, previous={"phase": "Running"}, terminal=terminal

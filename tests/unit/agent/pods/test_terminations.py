@@ -1,4 +1,4 @@
-"""What was ending goes on ending with the next agent: the same grace, the same reason."""
+"""Terminations go on after a restart of the agent, with the same grace and reason."""
 
 from __future__ import annotations
 
@@ -74,8 +74,10 @@ async def test_a_record_is_removed_with_its_pod(world: World) -> None:
 async def test_an_unreadable_checkpoint_is_set_aside() -> None:
     files = FakeCheckpoints()
     files.files[NAME] = '{"endings": 7}'
-    await Terminations(files, FakeClock()).load()
+    terminations = Terminations(files, FakeClock())
+    await terminations.load()
     assert list(files.files) == [f"{NAME}.unreadable"]
+    assert terminations.of("u1") is None
 
 
 async def test_a_failed_write_is_tried_again(world: World) -> None:

@@ -1,4 +1,4 @@
-"""The record of what was done for a pod: times, outcomes, parts, and its bound."""
+"""The timeline of a pod: times, outcomes, parts of steps, and its bound."""
 
 import asyncio
 

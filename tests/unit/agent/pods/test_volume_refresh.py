@@ -79,7 +79,7 @@ async def test_a_failed_refresh_is_tried_again_unless_it_never_can_succeed(
 
 
 async def test_a_pod_that_comes_back_with_the_same_uid_has_one_refresh_at_a_time() -> None:
-    """A static pod does: what was forgotten ends after the new one has begun."""
+    """As a static pod does: the cancelled refresh ends after the new one has begun."""
     volumes, memory = SlowVolumes(), PodMemory(pod(), pod(), Timeline(FakeClock()))
     volume_refreshes = VolumeRefreshes(volumes, lambda uid: None)
     volume_refreshes.request(memory)
@@ -107,7 +107,7 @@ class CountedVolumes(FakeVolumes):
 
 
 async def test_a_change_while_volumes_are_mounted_is_not_lost() -> None:
-    """What is being written may be from before it, and nothing else would tell of it again."""
+    """The content that is being written may be older than the change, and no other event would follow."""
     world, volumes = World(), CountedVolumes()
     world.volumes, volumes.slow = volumes, asyncio.Event()
     await world.start_agent()
