@@ -27,7 +27,7 @@ from agent.node.work.node import NodeKeeper
 from agent.pods.edge.pod_counts import PodCounts
 from agent.pods.work.deps import PodDeps
 from agent.pods.work.pod_stages import stages
-from agent.pods.work.pod_table import PodTable
+from agent.pods.work.pod_workers import PodWorkers
 from agent.probes.edge import ProbeIo
 from agent.probes.work import ProbeKeeper
 from agent.settings import Settings
@@ -63,10 +63,10 @@ async def build_core(settings: Settings, *, wants_nodes: bool = False) -> Core:
     probes = ProbeKeeper(probe_io, base.events, base.pods.wake, base.clock, base.metrics)
     mirrors = MirrorPods()
     deps = pod_deps(base, keeper, volumes, cgroups.kubepods, checkpoints, plugins, probes, mirrors.of)
-    table = _pod_table(base, keeper, deps)
+    pod_workers = _pod_workers(base, keeper, deps)
 
-    static = build_static(base, keeper, table, mirrors, deps.status.reporter)
-    api_pods = pod_sources.ApiPods(table, static.mirrors)
+    static = build_static(base, keeper, pod_workers, mirrors, deps.status.manager)
+    api_pods = pod_sources.ApiPods(pod_workers, static.mirrors)
     stats = _stats(base, plugins)
     _register_metrics(base, plugins, volumes)
     return Core(
@@ -74,7 +74,7 @@ async def build_core(settings: Settings, *, wants_nodes: bool = False) -> Core:
         keeper=keeper,
         lease=lease(base),
         pod_deps=deps,
-        table=table,
+        pod_workers=pod_workers,
         checkpoints=checkpoints,
         volumes=volumes,
         plugins=plugins,
@@ -104,11 +104,11 @@ async def _connected_base(settings: Settings) -> Base:
     return base
 
 
-def _pod_table(base: Base, keeper: NodeKeeper, deps: PodDeps) -> PodTable:
+def _pod_workers(base: Base, keeper: NodeKeeper, deps: PodDeps) -> PodWorkers:
     def node_view() -> NodeView:
         return derive.node_view(base.settings, keeper, base.pressures.now, shutting_down=base.shutting_down.now)
 
-    return PodTable(base.pods, deps, node_view, pod_sources.sources(base.settings))
+    return PodWorkers(base.pods, deps, node_view, pod_sources.sources(base.settings))
 
 
 def _stats(base: Base, plugins: BuiltPlugins) -> StatsProvider:

@@ -22,7 +22,7 @@ from agent.node.work.lease import LeaseKeeper
 from agent.node.work.node import NodeKeeper
 from agent.pods.model.timeline import Activity, ActivityKind
 from agent.pods.work.deps import PodDeps
-from agent.pods.work.pod_table import PodTable
+from agent.pods.work.pod_workers import PodWorkers
 from agent.probes.edge import ProbeIo
 from agent.probes.work import ProbeKeeper
 from agent.resources.work.node_allocatable import NodeAllocatable
@@ -47,7 +47,7 @@ class Core:
     keeper: NodeKeeper
     lease: LeaseKeeper
     pod_deps: PodDeps
-    table: PodTable
+    pod_workers: PodWorkers
     checkpoints: Checkpoints
     volumes: BuiltVolumes
     plugins: BuiltPlugins
@@ -77,8 +77,8 @@ class Core:
             "runtime-hints": observer.run_hints,
             "runtime-starts": self.base.connections.cri.keep_starts,
             "probes": self.probes.run,
-            "pods-sweep": self.table.run_sweeps,
-            "pods-resizes": self.table.resizes.run,
+            "pods-sweep": self.pod_workers.run_sweeps,
+            "pods-resizes": self.pod_workers.resizes.run,
             **self.checkpoints.tasks(),
             "log-rotation": self.rotation.run,
             "node-allocatable": self.allocatable.run,
@@ -166,9 +166,9 @@ class Core:
         """Stop the server, the pods' workers, and what they use, in this order. The pods keep running."""
         if self.server is not None:
             await self.server.close()
-        await self.table.close(_STOP_TIMEOUT)
+        await self.pod_workers.close(_STOP_TIMEOUT)
         await self.pod_deps.containers.images.close()
-        await self.pod_deps.status.reporter.close()
+        await self.pod_deps.status.manager.close()
         if not self.base.settings.standalone:
             await self.base.events.flush()
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from agent.build.base import Base
 from agent.common.model.pods import Pod
 from agent.pods.plan.mirrors import is_mirror
-from agent.pods.work.pod_table import PodTable
+from agent.pods.work.pod_workers import PodWorkers
 from agent.settings import Settings
 from agent.static.work.mirrors import MirrorKeeper
 from nodelib.json_values import Json
@@ -24,7 +24,7 @@ def sources(settings: Settings) -> frozenset[str]:
 class ApiPods:
     """Sorts the API's pods: mirror pods go to the mirror keeper, all others to the pod table, which runs them."""
 
-    table: PodTable
+    pod_workers: PodWorkers
     mirrors: MirrorKeeper
 
     def on_change(self, change: str, raw: Json, old: Json | None) -> None:
@@ -32,18 +32,18 @@ class ApiPods:
         if is_mirror(raw):
             self.mirrors.on_pod(change, raw, old)
         else:
-            self.table.on_pod(change, raw, old)
+            self.pod_workers.on_pod(change, raw, old)
 
     async def on_first(self, listed: list[Json]) -> None:
         """Handle the first list."""
         for raw in filter(is_mirror, listed):
             self.mirrors.on_pod("ADDED", raw, None)
-        await self.table.first([Pod(raw) for raw in listed if not is_mirror(raw)])
+        await self.pod_workers.put_all([Pod(raw) for raw in listed if not is_mirror(raw)])
 
     def synced(self) -> None:
         """All pods of this node have been listed."""
         self.mirrors.api_synced()
-        self.table.told("api")
+        self.pod_workers.mark_synced("api")
 
 
 def pods_watch(base: Base, pods: ApiPods) -> Reflector:

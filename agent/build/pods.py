@@ -22,11 +22,11 @@ from agent.pods.edge.api_pods import PodsApi
 from agent.pods.edge.hook_http import HttpHooks
 from agent.pods.edge.pod_files import PodFiles
 from agent.pods.ports import PodCgroups
-from agent.pods.work.deps import ContainerDeps, HoldingDeps, PodDeps, StatusDeps
+from agent.pods.work.deps import ContainerDeps, PodDeps, ResourceDeps, StatusDeps
 from agent.pods.work.hooks import Hooks
-from agent.pods.work.refreshes import Refreshes
-from agent.pods.work.report import Reporter
 from agent.pods.work.startup import StartupLatencyTracker
+from agent.pods.work.status_manager import StatusManager
+from agent.pods.work.volume_refreshes import VolumeRefreshes
 from agent.probes.work import ProbeKeeper
 from agent.runtime.work.relist import Observer
 from agent.volumes.work.csi_volumes import CsiVolumes
@@ -72,7 +72,7 @@ def pod_deps(
         watch=PullWatcher(ImageContent(settings.runtime.endpoint), clock),
     )
     return PodDeps(
-        holdings=HoldingDeps(
+        resources=ResourceDeps(
             volumes=built.manager,
             cgroups=cgroups,
             devices=plugins.devices,
@@ -80,7 +80,7 @@ def pod_deps(
             managers=checkpoints.managers,
             allocations=checkpoints.allocations,
             warnings=built.warnings,
-            refreshes=Refreshes(built.manager, base.pods.refresh),
+            volume_refreshes=VolumeRefreshes(built.manager, base.pods.refresh),
         ),
         containers=ContainerDeps(
             runtime=cri,
@@ -92,7 +92,7 @@ def pod_deps(
         ),
         status=StatusDeps(
             probes=probes,
-            reporter=Reporter(api, clock, metrics),
+            manager=StatusManager(api, clock, metrics),
             api=api,
             startups=startups,
             terminations=checkpoints.terminations,

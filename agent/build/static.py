@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from agent.build.base import Base
 from agent.node.work.node import NodeKeeper
 from agent.pods.edge.api_pods import PodsApi
-from agent.pods.work.pod_table import PodTable
-from agent.pods.work.report import Reporter
+from agent.pods.work.pod_workers import PodWorkers
+from agent.pods.work.status_manager import StatusManager
 from agent.static.edge.folder_watch import FolderWatch
 from agent.static.edge.manifests import ManifestFolder, ManifestUrl
 from agent.static.plan.manifest import LARGEST
@@ -55,18 +55,18 @@ class StaticParts:
 
 
 def build_static(
-    base: Base, keeper: NodeKeeper, table: PodTable, mirror_pods: MirrorPods, reporter: Reporter
+    base: Base, keeper: NodeKeeper, pod_workers: PodWorkers, mirror_pods: MirrorPods, statuses: StatusManager
 ) -> StaticParts:
     """Must run inside the event loop."""
     settings, events, clock = base.settings, base.events, base.clock
-    pods = StaticPods(table, base.pods)
+    pods = StaticPods(pod_workers, base.pods)
     mirrors = MirrorKeeper(
         PodsApi(base.connections.api),
         mirror_pods,
         pods,
         events,
         clock,
-        MirrorHooks(lambda: keeper.uid, base.pods.synced.is_set, base.pods.wake, reporter.forget),
+        MirrorHooks(lambda: keeper.uid, base.pods.synced.is_set, base.pods.wake, statuses.remove),
     )
 
     def report(is_problem: bool, text: str) -> None:

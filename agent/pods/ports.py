@@ -24,12 +24,14 @@ class PodVolumes(Protocol):
         ...
 
     async def sources_ready(self, pod: Pod) -> bool:
-        """Whether all that mount() needs from the API is there but for tokens: only a token that is refused or a disk
-        that fails can make it fail then. Raises what mount() would raise while the API server does not answer."""
+        """Whether the API has all that mount() needs: then only a refused token or a failing disk can make it fail.
+
+        Raises what mount() would raise while the API server does not answer.
+        """
         ...
 
     async def refresh(self, pod: Pod) -> None:
-        """Write what has changed in ConfigMaps, Secrets, downward API and tokens into the mounted volumes."""
+        """Write changed ConfigMaps, Secrets, downward API fields and tokens into the mounted volumes."""
         ...
 
     async def release(self, uid: str) -> None:
@@ -62,12 +64,12 @@ class ContainerConfigs(Protocol):
         """CRI ContainerConfig: env, mounts, resources, security. An error becomes a CreateContainerConfigError.
 
         Labels and annotations come from container_labels() and container_annotations() in agent/common/model/labels.py:
-        they are what a restarted agent knows of the container.
+        a restarted agent knows of the container only what they say.
         """
         ...
 
     def container_resources(self, pod: Pod, container: Json) -> Json:
-        """CRI LinuxContainerResources of a container with these resources."""
+        """CRI LinuxContainerResources for the resources of `container`."""
         ...
 
 
@@ -78,8 +80,8 @@ class Probes(Protocol):
         """Probe these running containers (by name) and no others of this pod."""
         ...
 
-    def recall(self, uid: str, shown: Pod) -> None:
-        """What the API shows of the pod's containers holds where no probe has answered yet."""
+    def restore(self, uid: str, shown: Pod) -> None:
+        """Where no probe has answered yet, take the results from the status that the API shows."""
         ...
 
     def states(self, uid: str) -> Mapping[str, ProbeState]:
@@ -87,29 +89,29 @@ class Probes(Protocol):
         ...
 
     def findings(self, uid: str) -> tuple[ProbeAnswer, ...]:
-        """The newest answer of each probe of running containers, for people."""
+        """The newest answer of each probe of running containers, for explanations."""
         ...
 
     async def first_round(self) -> None:
-        """Until each probe of a container that was there before the agent has been tried, a second at most."""
+        """Wait until each container that ran before the agent has been probed once, a second at most."""
         ...
 
-    def forget(self, uid: str) -> None: ...
+    def remove(self, uid: str) -> None: ...
 
 
 class PodCgroups(Protocol):
     """The kubepods tree (resources/edge.py), v1 and v2, cgroupfs and systemd drivers."""
 
     async def ensure_pod(self, pod: Pod, *, keep: bool = False) -> str:
-        """Make or update the pod's cgroup; returns the CRI cgroup_parent. `keep`: one that is there stays as is."""
+        """Make or update the pod's cgroup; returns the CRI cgroup_parent. `keep`: leave an existing one as it is."""
         ...
 
     def wanted(self, pod: Pod) -> Limits:
-        """What the pod's cgroup is to have for the resources that the pod states."""
+        """The limits that the pod's cgroup should have for the pod's resources."""
         ...
 
     async def limits(self, pod: Pod) -> Limits | None:
-        """What the pod's cgroup has; None: pods have none of their own here."""
+        """The limits that the pod's cgroup has; None: pods have no cgroups of their own on this node."""
         ...
 
     async def set_limits(self, pod: Pod, limits: Limits) -> None:
@@ -121,11 +123,11 @@ class PodCgroups(Protocol):
         ...
 
     async def remove_pod(self, uid: str) -> None:
-        """Kill what is left in it and remove it; idempotent."""
+        """Kill the processes left in the cgroup and remove it; idempotent."""
         ...
 
     async def pod_uids(self) -> frozenset[str]:
-        """UIDs that have a cgroup."""
+        """UIDs of the pods that have a cgroup."""
         ...
 
 
@@ -133,11 +135,11 @@ class ApiPods(Protocol):
     """The pods of this node in the API (pods/edge/api_pods.py). Every call raises ApiError or ApiUnreachable."""
 
     async def patch_status(self, pod: Pod, patch: Json) -> Json:
-        """Strategic merge patch of the status; the pod as it is then. A pod of another UID is a conflict (409)."""
+        """Patch the status (strategic merge); returns the patched pod. A pod of another UID is a conflict (409)."""
         ...
 
     async def delete(self, pod: Pod) -> None:
-        """Let go of a pod that has ended: grace 0, UID as precondition. Gone already is fine."""
+        """Delete the object of a terminated pod: grace 0, its UID as precondition. Succeeds if it is gone already."""
         ...
 
     async def runtime_handler(self, class_name: str) -> str:
@@ -149,5 +151,5 @@ class HttpGet(Protocol):
     """The HTTP side of lifecycle hooks (pods/edge/hook_http.py)."""
 
     async def get(self, url: str, headers: Mapping[str, str]) -> None:
-        """Send it; any answer is a success. Raises Temporary when there is none."""
+        """Send a GET; any answer is a success. Raises Temporary if there is none."""
         ...

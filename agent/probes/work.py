@@ -100,7 +100,7 @@ class ProbeKeeper:
         if not kept.watched and not kept.fatal:
             del self._pods[pod.uid]
 
-    def recall(self, uid: str, shown: Pod) -> None:
+    def restore(self, uid: str, shown: Pod) -> None:
         """Take over the container statuses in `shown` where no probe has answered yet.
 
         A static pod is probed before its mirror pod, which has the earlier status, is known.
@@ -137,7 +137,7 @@ class ProbeKeeper:
         """Wait until each probe of a container that ran before the agent was tried once, for at most a second."""
         await at_most(self._clock, _FIRST_ROUND, self._all_tried)
 
-    def forget(self, uid: str) -> None:
+    def remove(self, uid: str) -> None:
         kept = self._pods.get(uid)
         for container_id in list(kept.watched) if kept else []:
             self._drop(uid, container_id)

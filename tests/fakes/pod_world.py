@@ -1,4 +1,4 @@
-"""A whole node in memory for the pod pipeline: the real table, workers, observer and reporter, fakes around them."""
+"""A whole node in memory: the real PodWorkers, Observer and StatusManager, with fakes of the world around them."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from agent.images.work.pull_records import PullRecords
 from agent.managers.plan.admission import Policies
 from agent.managers.work import ResourceManagerHooks, ResourceManagers, TopologyAffinity
 from agent.pods.plan.mirrors import is_mirror
-from agent.pods.work.deps import ContainerDeps, HoldingDeps, PodDeps, StatusDeps
+from agent.pods.work.deps import ContainerDeps, PodDeps, ResourceDeps, StatusDeps
 from agent.pods.work.hooks import Hooks
-from agent.pods.work.pod_table import PodTable
-from agent.pods.work.refreshes import Refreshes
+from agent.pods.work.pod_workers import PodWorkers
 from agent.pods.work.registry import PodRegistry
-from agent.pods.work.report import Reporter
 from agent.pods.work.startup import StartupLatencyTracker
+from agent.pods.work.status_manager import StatusManager
 from agent.pods.work.terminations import Terminations
+from agent.pods.work.volume_refreshes import VolumeRefreshes
 from agent.probes.model import ProbeAnswer
 from agent.resources.model import Limits, MemoryUse
 from agent.resources.plan.cgroups import Machine, Policy, container_resources, limits_of_pod
@@ -50,8 +50,8 @@ IMAGE = BUSYBOX
 
 
 class FakeVolumes:
-    """Volumes are there at once; `missing` makes mount() fail. `slow`: mount() waits for it once all objects are there;
-    `refused`: how often it gets no token after that. `stuck`: pods whose volumes can never be unmounted."""
+    """Volumes are mounted at once, unless `missing` names what a pod lacks. `slow`: mount() waits for this event;
+    `refused`: how often mount() gets no token after that. `stuck`: UIDs of pods whose volumes cannot be unmounted."""
 
     def __init__(self) -> None:
         self.mounted: set[str] = set()
@@ -139,7 +139,7 @@ class FakePullSecrets:
 
 
 class FakeCgroups:
-    """`have`: what each pod's cgroup has; `use`: bytes in use by UID and by container id; `log`: every write."""
+    """`have`: the limits of each pod's cgroup; `use`: bytes in use by UID or container id; `log`: every write."""
 
     def __init__(self, log: list[tuple[str, str]]) -> None:
         self.made: set[str] = set()
@@ -192,7 +192,7 @@ def _given(limits: Limits) -> dict[str, Any]:
 
 
 class FakeCheckpoints:
-    """Files in memory; `fail` raises as often as it has entries."""
+    """Files in memory; each error in `fail` is raised by one write."""
 
     def __init__(self) -> None:
         self.files: dict[str, str] = {}
@@ -226,7 +226,7 @@ class FakeProbes:
     def ensure(self, pod: Pod, running: Mapping[str, ContainerState], ips: tuple[str, ...]) -> None:
         self.ensured = set(running)
 
-    def recall(self, uid: str, shown: Pod) -> None:
+    def restore(self, uid: str, shown: Pod) -> None:
         return
 
     def states(self, uid: str) -> Mapping[str, ProbeState]:
@@ -238,7 +238,7 @@ class FakeProbes:
     async def first_round(self) -> None:
         return
 
-    def forget(self, uid: str) -> None:
+    def remove(self, uid: str) -> None:
         self.answers.pop(uid, None)
 
 
@@ -294,7 +294,7 @@ class FakeHookHttp:
 
 
 class FakePodsApi:
-    """The API's pods: patches are applied (lists by name or type), deletions end them, watches see both."""
+    """The API's pods: patches are applied (lists by name or type), deletions remove them, `inbox` gets the changes."""
 
     def __init__(self, clock: FakeClock) -> None:
         self.pods: dict[str, Json] = {}
@@ -320,7 +320,7 @@ class FakePodsApi:
         self._change(uid, change)
 
     def vanish(self, uid: str) -> None:
-        """Deleted by force: nobody waits for the node."""
+        """Delete by force: the API does not wait for the node."""
         self._tell("DELETED", self.pods.pop(uid))
 
     async def patch_status(self, pod: Pod, patch: Json) -> Json:
@@ -376,7 +376,7 @@ def _merge(status: Json, patch: Json) -> None:
 
 
 class World:
-    """`start_agent()` and `kill_agent()` as often as wanted: runtime, API and disk stay."""
+    """A test may start and kill the agent as often as it likes: runtime, API and disk stay."""
 
     def __init__(self) -> None:
         self.clock = FakeClock()
@@ -424,7 +424,7 @@ class World:
             self.cri, self.pull_secrets, self.events, self.clock, self.records, self.metrics, startups.pulled
         )
         self.deps = PodDeps(
-            holdings=HoldingDeps(
+            resources=ResourceDeps(
                 volumes=self.volumes,
                 cgroups=self.cgroups,
                 devices=devices,
@@ -432,7 +432,7 @@ class World:
                 managers=self.managers,
                 allocations=allocations,
                 warnings=PodWarnings(lambda pod, reason, text: self.events.emit(pod.raw, "Warning", reason, text)),
-                refreshes=Refreshes(self.volumes, self.registry.refresh),
+                volume_refreshes=VolumeRefreshes(self.volumes, self.registry.refresh),
             ),
             containers=ContainerDeps(
                 runtime=self.cri,
@@ -443,7 +443,7 @@ class World:
             ),
             status=StatusDeps(
                 probes=self.probes,
-                reporter=Reporter(self.api, self.clock, self.metrics),
+                manager=StatusManager(self.api, self.clock, self.metrics),
                 api=self.api,
                 startups=startups,
                 terminations=self.terminations,
@@ -455,13 +455,13 @@ class World:
             clock=self.clock,
             host_ips=lambda: ("10.89.0.11",),
         )
-        self.table = PodTable(self.registry, self.deps, lambda: self.node, self.sources)
+        self.workers = PodWorkers(self.registry, self.deps, lambda: self.node, self.sources)
         inbox = self.connected()
         await observer.audit()
         works = [
             observer.run_hints,
-            self.table.run_sweeps,
-            self.table.resizes.run,
+            self.workers.run_sweeps,
+            self.workers.resizes.run,
             allocations.run,
             self.terminations.run,
         ]
@@ -472,13 +472,13 @@ class World:
         self._tasks += [asyncio.create_task(work()) for work in self.further_works()]
         for raw in filter(is_mirror, list(self.api.pods.values())):
             inbox("ADDED", raw, None)
-        await self.table.first([Pod(raw) for raw in self.api.pods.values() if not is_mirror(raw)])
+        await self.workers.put_all([Pod(raw) for raw in self.api.pods.values() if not is_mirror(raw)])
         self.api.inbox = inbox
-        self.table.told("api")
+        self.workers.mark_synced("api")
         await settle()
 
     def device_manager(self, affinity: TopologyAffinity) -> DeviceManager:
-        """Nobody offers a device here before a test says so; the plugins that were dialled are in `plugins`."""
+        """No plugin offers devices until a test makes one; the plugins that were dialled are in `plugins`."""
         hooks = DeviceHooks(
             lambda: {pod.uid for pod in self.registry.active()}, lambda: None, self.registry.wake, affinity.of
         )
@@ -490,37 +490,37 @@ class World:
         return DeviceManager(self.checkpoints, dial, self.clock, hooks)
 
     def dra_manager(self) -> DraManager:
-        """For worlds with DRA drivers: here there is none."""
+        """Overridden by worlds with DRA drivers."""
         return DraManager(
             DraManagerDeps(self.checkpoints, NoClaims(), no_driver, self.clock, lambda: None, lambda: None)
         )
 
     def mirror(self, pod: Pod) -> Pod | None:
-        """For worlds with static pods."""
+        """Overridden by worlds with static pods."""
         return None
 
     def connected(self) -> Callable[[str, Json, Json | None], None]:
-        """Where changes from the API go, once parts and table are there."""
-        return self.table.on_pod
+        """Called when all parts are made; returns the receiver of API changes."""
+        return self.workers.on_pod
 
     def further_works(self) -> list[Callable[[], Coroutine[Any, Any, None]]]:
         return []
 
     async def kill_agent(self) -> None:
-        """SIGKILL: nothing is said, nothing is finished."""
-        await self._end_agent(self.table.close())
+        """As by SIGKILL: nothing is reported or finished."""
+        await self._end_agent(self.workers.close())
 
     async def stop_agent(self) -> None:
-        """SIGTERM, and a start that is under way takes longer than the agent's patience."""
-        await self._end_agent(self.table.close(patience=0.01))
+        """As by SIGTERM, with a running start that takes longer than the agent waits for it."""
+        await self._end_agent(self.workers.close(patience=0.01))
 
     async def _end_agent(self, stopping: Coroutine[Any, Any, None]) -> None:
         self.api.inbox = None
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        closing = asyncio.gather(self.deps.containers.images.close(), self.deps.status.reporter.close(), stopping)
-        # A call that the runtime is slow to answer is waited for, and its time passes only where the clock is moved.
+        closing = asyncio.gather(self.deps.containers.images.close(), self.deps.status.manager.close(), stopping)
+        # Running calls of the runtime are waited for, and their time passes only while the clock is advanced.
         while not closing.done():
             await self.clock.advance(0.5)
         await closing
@@ -532,7 +532,7 @@ class World:
         return uid
 
     async def until(self, what: Any, *, seconds: float = 120, step: float = 0.5) -> None:
-        """Let time pass until `what()` holds."""
+        """Let time pass until `what()` is true."""
         passed = 0.0
         await settle()
         while not what():
@@ -543,7 +543,7 @@ class World:
             passed += step
 
     def status(self, uid: str = "u1") -> Json:
-        """What the API shows."""
+        """The status in the API."""
         found: Json = self.api.pods[uid]["status"]
         return found
 

@@ -95,7 +95,7 @@ class StaticWorld(World):
 
     def connected(self) -> Callable[[str, Json, Json | None], None]:
         self.mirror_pods = MirrorPods()
-        self.static = StaticPods(self.table, self.registry)
+        self.static = StaticPods(self.workers, self.registry)
         self.mirrors = MirrorKeeper(
             self.mirror_api,
             self.mirror_pods,
@@ -103,7 +103,7 @@ class StaticWorld(World):
             self.events,
             self.clock,
             MirrorHooks(
-                lambda: self.node_uid, self.registry.synced.is_set, self.registry.wake, self.deps.status.reporter.forget
+                lambda: self.node_uid, self.registry.synced.is_set, self.registry.wake, self.deps.status.manager.remove
             ),
         )
         self.source = FileSource(
@@ -122,7 +122,7 @@ class StaticWorld(World):
         return [self.source.run, self.mirrors.run]
 
     def _on_api_pod(self, change: str, raw: Json, old: Json | None) -> None:
-        (self.mirrors.on_pod if is_mirror(raw) else self.table.on_pod)(change, raw, old)
+        (self.mirrors.on_pod if is_mirror(raw) else self.workers.on_pod)(change, raw, old)
 
     async def write(self, file: str, text: str | bytes) -> None:
         assert self.folder.files is not None

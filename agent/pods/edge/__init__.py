@@ -1,0 +1,1 @@
+"""The API server, files under /var/log, HTTP requests of hooks, and the gauges of a scrape."""

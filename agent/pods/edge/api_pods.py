@@ -1,4 +1,4 @@
-"""The pods of this node in the API: status patches, the last deletion, RuntimeClasses."""
+"""The pods of this node in the API: status patches, deletions, mirror pods; and RuntimeClasses."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class PodsApi:
                 raise
 
     async def create(self, body: Json) -> Json:
-        """Raises ApiError, ApiUnreachable."""
+        """Create a mirror pod. Raises ApiError, ApiUnreachable."""
         return await self._client.post(f"/api/v1/namespaces/{body['metadata']['namespace']}/pods", body)
 
     async def runtime_handler(self, class_name: str) -> str:

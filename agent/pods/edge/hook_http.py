@@ -1,4 +1,4 @@
-"""HTTP requests of lifecycle hooks. Certificates are not verified: a pod's own, as upstream has it."""
+"""HTTP requests of lifecycle hooks. Certificates are not verified, as upstream does it: they are the pod's own."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ import aiohttp
 
 from nodelib.errors import Temporary
 
-_LIMIT = 10 * 1024  # bytes of an answer that are read
+_LIMIT = 10 * 1024  # bytes that are read of an answer
 _TIMEOUT = 60.0  # seconds
 
 
 class HttpHooks:
-    """agent.pods.ports.HttpGet: a session for each request, no connection stays open."""
+    """agent.pods.ports.HttpGet. Each request has its own session, so no connection stays open."""
 
     async def get(self, url: str, headers: Mapping[str, str]) -> None:
         try:
             await self._send(url, headers)
         except aiohttp.ClientConnectorSSLError:
-            # An https hook answered in plain HTTP: upstream tries that (LifecycleHTTPFallback).
+            # The server of an https hook answered in plain HTTP: try that, as upstream does (LifecycleHTTPFallback).
             plain = url.replace("https://", "http://", 1)
             kept = {name: value for name, value in headers.items() if name.lower() != "authorization"}
-            await self._translated(plain, kept)
+            await self._send_checked(plain, kept)
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             raise Temporary(str(error) or type(error).__name__, obj=url) from error
 
-    async def _translated(self, url: str, headers: Mapping[str, str]) -> None:
+    async def _send_checked(self, url: str, headers: Mapping[str, str]) -> None:
         try:
             await self._send(url, headers)
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""The gauges of pods and containers, counted when somebody scrapes."""
+"""The gauges of pods and containers, counted at each scrape."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ _STATIC = ("", "true")
 
 
 class PodCounts:
-    """A collector in the sense of prometheus_client. Names and labels are upstream's, a series for each of their
-    values, counted or not (pkg/kubelet/metrics; set by HandlePodCleanups of pkg/kubelet/kubelet_pods.go)."""
+    """A prometheus_client collector. Names and labels are upstream's, with a series for each label value, even if 0.
+
+    See pkg/kubelet/metrics, and HandlePodCleanups of pkg/kubelet/kubelet_pods.go, which sets them upstream.
+    """
 
     def __init__(self, pods: PodView, stages: Callable[[], Iterable[PodStage]]) -> None:
         self._pods, self._stages = pods, stages

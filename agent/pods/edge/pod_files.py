@@ -1,4 +1,4 @@
-"""The files of pods that the pipeline reads and writes itself: last words, log links, log directories."""
+"""The files of pods that the agent itself reads and writes: termination messages, log links, log directories."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from agent.common.model.pods import ContainerState, Pod
 
 log = logging.getLogger(__name__)
 
-_WORDS = 4096  # bytes of a termination message
-_LOG_BYTES, _LOG_LINES = 2048, 80  # of the log that stands in for it
+_MESSAGE_BYTES = 4096  # of a termination message
+_LOG_BYTES, _LOG_LINES = 2048, 80  # of the end of the log, if that is the message
 
 
 class PodFiles:
@@ -24,7 +24,7 @@ class PodFiles:
         self._pod_logs, self._links = pod_logs_dir, links_dir
 
     async def termination_message(self, container: ContainerState) -> str:
-        return await asyncio.to_thread(_last_words, container)
+        return await asyncio.to_thread(_termination_message, container)
 
     async def container_started(self, pod: Pod, name: str, container_id: str, log_path: str) -> None:
         await asyncio.to_thread(self._link, log_path, _link_name(pod.name, pod.namespace, name, container_id))
@@ -49,11 +49,11 @@ class PodFiles:
         except FileExistsError:
             return
         except OSError as error:
-            log.warning("log link %s: %s; kubectl logs is not affected", name, error)
+            log.warning("cannot make the log link %s: %s; kubectl logs still works", name, error)
 
     def _remove_logs(self, container: ContainerState) -> None:
-        told = container.labels
-        link = _link_name(told.get(POD_NAME, ""), told.get(POD_NAMESPACE, ""), container.name, container.id)
+        labels = container.labels
+        link = _link_name(labels.get(POD_NAME, ""), labels.get(POD_NAMESPACE, ""), container.name, container.id)
         _unlink(f"{self._links}/{link}")
         if container.log_path.startswith(self._pod_logs + "/"):
             folder, base = os.path.split(container.log_path)
@@ -79,7 +79,7 @@ class PodFiles:
                 _unlink(path)
 
 
-def _last_words(container: ContainerState) -> str:
+def _termination_message(container: ContainerState) -> str:
     path = container.annotations.get(TERMINATION_PATH, "")
     wants_log = (
         container.annotations.get(TERMINATION_POLICY) == "FallbackToLogsOnError"
@@ -91,7 +91,7 @@ def _last_words(container: ContainerState) -> str:
         if mount.get("container_path") != path:
             continue
         try:
-            data = _tail(mount["host_path"], _WORDS)
+            data = _tail(mount["host_path"], _MESSAGE_BYTES)
         except FileNotFoundError:
             break
         except OSError as error:
@@ -104,7 +104,7 @@ def _last_words(container: ContainerState) -> str:
 
 def _end_of_log(path: str) -> str:
     try:
-        # A CRI log line has about 45 bytes of its own.
+        # The time, stream and tag of a CRI log line take about 45 bytes.
         raw = _tail(path, _LOG_BYTES + _LOG_LINES * 64).decode(errors="replace")
     except OSError as error:
         return f"Error reading from container log: {error}"
@@ -118,14 +118,14 @@ def _content(line: str) -> str:
             return str(json.loads(line).get("log", ""))
         except json.JSONDecodeError:
             return line + "\n"
-    deps = line.split(" ", 3)
-    if len(deps) < 4:
+    fields = line.split(" ", 3)
+    if len(fields) < 4:
         return ""
-    return deps[3] + ("" if deps[2].startswith("P") else "\n")
+    return fields[3] + ("" if fields[2].startswith("P") else "\n")
 
 
 def _tail(path: str, limit: int) -> bytes:
-    # A container could leave a link or a device in place of the file it was given.
+    # A container may have replaced its file by a link or a device.
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(handle, "rb") as file:
         size = os.fstat(file.fileno()).st_size

@@ -1,7 +1,6 @@
-"""What plans are made from besides the pod and the runtime's view of it, and what they are made of.
+"""What the agent itself knows of a pod: with the pod and the runtime's view of it, the input of plan_pod().
 
-All values: a plan is `plan(desired, observed, facts)`, so that every decision can be told
-and tested from its inputs.
+All of it are values, so that every decision can be explained and tested from its inputs.
 """
 
 from __future__ import annotations
@@ -16,21 +15,21 @@ from agent.resources.model import Allocation
 
 
 class Cause(Enum):
-    """Why a pod is brought down for good."""
+    """Why a pod is terminated."""
 
-    DELETED = "deleted"  # its object asks for it
-    REMOVED = "removed"  # its object is gone, or it never had one here
-    FINISHED = "finished"  # every container that counts has ended
-    REJECTED = "rejected"  # the node did not take it
-    DEADLINE = "deadline"  # activeDeadlineSeconds
+    DELETED = "deleted"  # its object has a deletionTimestamp
+    REMOVED = "removed"  # its object is gone, or was never known here
+    FINISHED = "finished"  # all its containers have ended and none is restarted
+    REJECTED = "rejected"  # not admitted
+    DEADLINE = "deadline"  # activeDeadlineSeconds is over
     EVICTED = "evicted"
 
 
 @dataclass(frozen=True, slots=True)
 class Termination:
-    """A pod on its way out: never undone, and its grace (seconds) only ever shrinks.
+    """Why and since when (wall seconds) a pod is terminated. Never undone, and its grace (seconds) only ever shrinks.
 
-    `disrupted`: the node's own trouble is to blame, which the condition DisruptionTarget says.
+    `disrupted`: the node ends the pod to help itself, which the condition DisruptionTarget says.
     """
 
     cause: Cause
@@ -42,12 +41,15 @@ class Termination:
 
     @property
     def fails(self) -> bool:
-        """The node makes the pod fail."""
+        """Whether the node makes the pod fail."""
         return self.cause in (Cause.REJECTED, Cause.DEADLINE, Cause.EVICTED)
 
     def fails_as(self, phase: str) -> bool:
-        """Whether the pod fails by it, `phase` being what its containers say: one that has done its work when the node
-        sends it away has succeeded all the same (SyncTerminatingPod's last generateAPIPodStatus)."""
+        """Whether the pod ends as Failed, given the `phase` by its containers.
+
+        An evicted pod whose containers have all succeeded has still succeeded (generateAPIPodStatus, as
+        SyncTerminatingPod calls it last).
+        """
         return self.fails and not (self.cause is Cause.EVICTED and phase == "Succeeded")
 
 
@@ -55,15 +57,20 @@ class Termination:
 class Facts:
     """What the agent itself knows of one pod at `now` (wall seconds).
 
-    `sandbox_ready`: all that a sandbox needs exists, and only a refused token could still hold up the volumes.
-    `drop_records`: an ended pod leaves no records in the runtime. `prestop_ran`: containers whose preStop hook has run.
-    `actuated`: the resources in force; `sized`: those that the pod's own cgroup was last made for.
-    `succeeded`: a static pod of the same name starts again once this one is gone.
+    - `prepared`: Prepare is done; `sandbox_prepared`: all of it but the volumes, which only a refused token could still
+      fail. `released`: Release is done. `confirmed`: the API server has been asked to delete the object.
+    - `blocked`: the last step that failed for the whole pod; `failures`: by container.
+    - `images`: by image key; `backoff`: restart back-off by plan/pod.py backoff_key(); `probes`: by container id.
+    - `stopped_sandboxes`: ids of sandboxes that this agent has stopped; `restart_wanted`: of containers that it killed
+      to start them again; `prestop_ran`: of containers whose preStop hook has run or runs.
+    - `actuated`: the resources in force in the containers; `cgroup_allocation`: those in force in the pod's cgroup.
+    - `drop_records`: the node needs room, so a terminated pod keeps no containers in the runtime.
+    - `has_successor`: a static pod of the same UID starts again once this one is gone.
     """
 
     now: float
     prepared: bool = False
-    sandbox_ready: bool = False
+    sandbox_prepared: bool = False
     released: bool = False
     confirmed: bool = False
     drop_records: bool = False
@@ -77,7 +84,7 @@ class Facts:
     stopped_sandboxes: frozenset[str] = frozenset()
     restart_wanted: frozenset[str] = frozenset()
     actuated: Allocation | None = None
-    sized: Allocation | None = None
+    cgroup_allocation: Allocation | None = None
     resize_failure: Failure | None = None
-    succeeded: bool = False
+    has_successor: bool = False
     prestop_ran: frozenset[str] = frozenset()

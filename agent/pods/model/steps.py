@@ -1,4 +1,4 @@
-"""The steps of a pod plan, and the plan itself."""
+"""The steps of a pod plan, and the plan itself. Each step is done by one function of work/steps/."""
 
 from __future__ import annotations
 
@@ -14,17 +14,20 @@ from nodelib.json_values import Json
 
 @dataclass(frozen=True, slots=True)
 class Prepare:
-    """Volumes, hosts file, cgroup. `may_leave`: volumes that are sure to come may be left to the next Prepare, which is
-    walked beside the sandbox."""
+    """Devices, claims, cgroup and volumes of the pod.
 
-    may_leave: bool = False
+    `may_defer_volumes`: volumes whose sources are all there may be left to the next Prepare, which runs beside
+    RunSandbox.
+    """
+
+    may_defer_volumes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class EnsureImage:
-    """Look for the image, and pull it if the policy says so; the pull goes on beside other steps.
+    """Look for the image, and pull it if the policy says so. The step does not wait for the pull.
 
-    The container's own, or with `volume` (an entry of spec.volumes) that of an image volume which it mounts.
+    It is the container's own image, or with `volume` (an entry of spec.volumes) that of an image volume it mounts.
     """
 
     kind: Kind
@@ -35,6 +38,8 @@ class EnsureImage:
 
 @dataclass(frozen=True, slots=True)
 class RunSandbox:
+    """Create and start the sandbox; `replaces`: there was one before."""
+
     attempt: int
     replaces: bool = False
 
@@ -43,20 +48,24 @@ class RunSandbox:
 class Start:
     """Create and start one attempt of a container, then its postStart hook.
 
-    `made`: its id, if it is there already; `instead_of`: the same attempt made before, which cannot be started.
+    `created_id`: the container, if an earlier agent has created it; `replaces_id`: the container that an earlier agent
+    created for this attempt and that can never be started.
     """
 
     kind: Kind
     container: Json
     attempt: int
     sandbox_id: str
-    made: str = ""
-    instead_of: str = ""
+    created_id: str = ""
+    replaces_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """preStop hook, SIGTERM, and after what is left of `grace` seconds SIGKILL. `probe`: the one that failed."""
+    """Run the preStop hook, send SIGTERM, and SIGKILL after what is left of `grace` (seconds).
+
+    `message`: for the event; `restart`: it is started again afterwards; `probe`: the probe that failed.
+    """
 
     container_id: str
     name: str
@@ -69,7 +78,7 @@ class Kill:
 
 @dataclass(frozen=True, slots=True)
 class PreStop:
-    """The preStop hook of a container whose turn to be killed is yet to come; it gets `grace` seconds at most."""
+    """Run the preStop hook of a container that is killed in a later plan, for at most `grace` seconds."""
 
     container_id: str
     name: str
@@ -79,7 +88,7 @@ class PreStop:
 
 @dataclass(frozen=True, slots=True)
 class Resize:
-    """Update the pod's cgroup and these running containers, so that what is `wanted` is in force."""
+    """Update the pod's cgroup and these running containers until the `wanted` allocation is in force."""
 
     containers: tuple[ContainerResize, ...]
     wanted: Allocation
@@ -87,33 +96,39 @@ class Resize:
 
 @dataclass(frozen=True, slots=True)
 class StopSandbox:
+    """Stop the sandbox and tear down its network."""
+
     sandbox_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveContainer:
+    """Remove the record of an ended container from the runtime, and its logs."""
+
     container_id: str
     keep_logs: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveSandbox:
+    """Remove the record of a stopped sandbox from the runtime."""
+
     sandbox_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Unmount the volumes, remove the pod's directory and cgroup."""
+    """Give back what Prepare took: volumes, the pod's directory, claims, cgroup, exclusive CPUs and memory."""
 
 
 @dataclass(frozen=True, slots=True)
-class Confirm:
-    """The last status is with the API server: let the object go."""
+class ConfirmDeletion:
+    """Once the API server has the last status, delete the object with a grace of 0."""
 
 
 @dataclass(frozen=True, slots=True)
-class Forget:
-    """Nothing of the pod is left but its logs."""
+class RemovePod:
+    """Remove the pod's logs, the last that is left of it; then its worker ends."""
 
 
 Step = (
@@ -128,18 +143,18 @@ Step = (
     | RemoveContainer
     | RemoveSandbox
     | Release
-    | Confirm
-    | Forget
+    | ConfirmDeletion
+    | RemovePod
 )
 
 
 @dataclass(frozen=True, slots=True)
 class PodPlan:
-    """Steps that may be walked side by side, now; then the pod is planned afresh.
+    """Steps that are done now, all at once; when they have ended, the pod is planned afresh.
 
-    No steps: nothing can be done before `wait_until` (wall seconds, None: before something happens).
-    `reason` is the one sentence that says what the pod is waiting for; `waiting` the same by container.
-    `terminal`: no container runs or will run again. `finished`: nothing of it is held any more but its records.
+    No steps: nothing can be done before `wait_until` (wall seconds; None: before something changes).
+    `reason` says in a sentence what the pod is waiting for, `waiting` the same by container name.
+    `terminal`: no container runs or will run again. `finished`: only records in the runtime and the API are left.
     """
 
     steps: tuple[Step, ...] = ()

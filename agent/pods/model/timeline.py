@@ -1,4 +1,4 @@
-"""The record of what was done for a pod. Times in wall seconds since the epoch."""
+"""The entries of a pod's timeline: what was done for it, when and for how long. Times are wall seconds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from agent.probes.model import ProbeKind
 
 
 class ActivityKind(Enum):
-    """What can be done for a pod, or come of it; the value is what people are shown."""
+    """What can be done for a pod or happen to it; the value is what people are shown."""
 
     PREPARE = "prepare"
     VOLUMES = "volumes"
@@ -37,12 +37,12 @@ class ActivityKind(Enum):
     UNMOUNT = "unmount volumes"
     REMOVE_CGROUP = "remove cgroup"
     CONFIRM = "confirm"
-    FORGET = "forget"
+    REMOVE_POD = "remove pod"
 
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """The same for each try of the same step. `container` or `volume`: whose, where it is not the pod's as a whole."""
+    """Equal for each try of the same step. Neither `container` nor `volume`: it concerns the pod as a whole."""
 
     kind: ActivityKind
     container: str = ""
@@ -59,17 +59,17 @@ class Activity:
 
     @property
     def image_key(self) -> str:
-        """Of an image or its pull: the key of images/plan/images.py Wanted."""
+        """The key that the image has in Wanted (images/plan/images.py)."""
         return f"volume/{self.volume}" if self.volume else self.container
 
 
 @dataclass(frozen=True, slots=True)
 class TimelineEntry:
-    """Something that was done for a pod, or came of it.
+    """Something that was done for a pod or happened to it, from `at`.
 
     `seconds` None: under way. `outcome`: "ok", or what went wrong. `of`: the step that it is a part of; `note`: why it
-    was done; `probe`: the failed probe that a container was stopped for; `attempt`: of the container, the newest one.
-    The same with the same outcome, over and over, is one: `times` of it, the newest at `last_at`.
+    was done; `probe`: the failed probe that a container was stopped for; `attempt`: the container's newest.
+    What happens again and again with the same outcome is one entry: `times` counts it, `last_at` is the newest.
     """
 
     at: float

@@ -1,16 +1,16 @@
-"""What a step of a plan is in the pod's timeline."""
+"""The names of steps in the timeline and the log."""
 
 from __future__ import annotations
 
 from agent.pods.model.steps import (
-    Confirm,
+    ConfirmDeletion,
     EnsureImage,
-    Forget,
     Kill,
     Prepare,
     PreStop,
     Release,
     RemoveContainer,
+    RemovePod,
     RemoveSandbox,
     Resize,
     RunSandbox,
@@ -29,13 +29,13 @@ _OF_POD: dict[type[object], ActivityKind] = {
     RemoveContainer: ActivityKind.REMOVE_CONTAINER,
     RemoveSandbox: ActivityKind.REMOVE_SANDBOX,
     Release: ActivityKind.RELEASE,
-    Confirm: ActivityKind.CONFIRM,
-    Forget: ActivityKind.FORGET,
+    ConfirmDeletion: ActivityKind.CONFIRM,
+    RemovePod: ActivityKind.REMOVE_POD,
 }
 
 
 def activity_of(step: Step) -> Activity:
-    """The step as the timeline and the log name it."""
+    """The activity that a step stands for."""
     if isinstance(step, EnsureImage):
         return image_activity(ActivityKind.IMAGE, step.container, step.volume)
     if isinstance(step, Start):
@@ -48,5 +48,5 @@ def activity_of(step: Step) -> Activity:
 
 
 def image_activity(kind: ActivityKind, container: Json, volume: Json | None) -> Activity:
-    """Something done for the image of a container, or of an image volume."""
+    """An activity for the image of a container, or of an image volume."""
     return Activity(kind, volume=volume["name"]) if volume is not None else Activity(kind, container["name"])

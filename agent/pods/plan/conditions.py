@@ -18,7 +18,7 @@ OWNED = (
     "PodResizePending",
     "AllContainersRestarting",
 )
-# Others write this one too: it is only ever added here.
+# Others write this condition too: the node only ever adds it.
 DISRUPTION_TARGET, BY_KUBELET = "DisruptionTarget", "TerminationByKubelet"
 
 
@@ -63,7 +63,7 @@ def containers_ready(pod: Pod, statuses: Mapping[str, Json], phase: str) -> Json
 
 
 def ready(pod: Pod, containers: Json, others: list[Json]) -> Json:
-    """ContainersReady and every readiness gate."""
+    """Ready: ContainersReady and every readiness gate."""
     if containers["status"] != "True":
         return {**containers, "type": "Ready"}
     problems = []
@@ -80,14 +80,14 @@ def ready(pod: Pod, containers: Json, others: list[Json]) -> Json:
 
 
 def ready_to_start(problem: str) -> Json:
-    """A sandbox with its network stands; `problem` says why not."""
+    """PodReadyToStartContainers: the sandbox and its network are ready; `problem` says why not."""
     if problem:
         return _condition("PodReadyToStartContainers", False, "PodSandboxNotReady", problem)
     return _condition("PodReadyToStartContainers", True)
 
 
 def disrupted(message: str) -> Json:
-    """DisruptionTarget: not the pod is to blame for its end, but the node (KEP-3329)."""
+    """DisruptionTarget: the pod is ended for the node's sake (KEP-3329)."""
     return _condition(DISRUPTION_TARGET, True, BY_KUBELET, message)
 
 

@@ -1,4 +1,4 @@
-"""What has become of a pod's containers between two looks, in words."""
+"""Which containers have ended since the view before, and how, in words."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ _SIGNALLED = 128
 
 
 def ended(before: ObservedPod, after: ObservedPod) -> list[ContainerState]:
-    """Attempts that ran at the look before and have ended since, the one that ended first, first."""
+    """Attempts that ran in the view `before` and have ended since, in the order of their ends."""
     alive = {one.id for one in before.containers if one.state is not RunState.EXITED}
     gone = [one for one in after.containers if one.state is RunState.EXITED and one.id in alive]
     return sorted(gone, key=lambda one: one.finished_at)
 
 
 def lifetime(one: ContainerState) -> float:
-    """Seconds that it ran; 0 when it never started."""
+    """How many seconds it ran; 0 if it never started."""
     return max(0.0, (one.finished_at - one.started_at) / 1e9) if one.started_at else 0.0
 
 
@@ -30,7 +30,7 @@ def how(one: ContainerState) -> str:
 
 
 def signalled(code: int) -> str:
-    """ " = SIGKILL" for 137; "" for a code that stands for no signal."""
+    """`" = SIGKILL"` for 137; "" for a code that stands for no signal."""
     try:
         return f" = {signal.Signals(code - _SIGNALLED).name}" if code > _SIGNALLED else ""
     except ValueError:

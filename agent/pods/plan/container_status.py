@@ -1,4 +1,4 @@
-"""ContainerStatus of every container of a pod, from what the runtime shows and what was said before.
+"""The ContainerStatus of every container of a pod, from the runtime's view and the status reported before.
 
 Follows the kubelet's convertToAPIContainerStatuses (pkg/kubelet/kubelet_pods.go) and the
 prober manager's UpdatePodStatus.
@@ -54,10 +54,11 @@ def container_statuses(
     return found if kind is Kind.INIT else sorted(found, key=lambda one: str(one["name"]))
 
 
-def await_start(pod: Pod, statuses: list[Json]) -> None:
-    """What the node itself has stopped to start it again is not over, whatever it exited with.
+def show_as_waiting(pod: Pod, statuses: list[Json]) -> None:
+    """Show containers that the node has stopped to start them again as waiting, whatever their exit code.
 
-    Shown as terminated with 0 under OnFailure, it could never be shown running again: the API server refuses that.
+    Once shown as terminated with 0 under OnFailure, a container could never be shown running again: the API server
+    refuses that.
     """
     for status in statuses:
         if "terminated" in status["state"]:
@@ -76,7 +77,7 @@ def _status(
     name = container["name"]
     attempts = [one for one in seen.containers if one.name == name]
     status = _from_runtime(pod, container, attempts, old, actuated) if attempts else _unseen(pod, kind, container, old)
-    if kind is Kind.INIT and _init_is_over(pod, container, seen, attempts, status):
+    if kind is Kind.INIT and _init_succeeded(pod, container, seen, attempts, status):
         return status
     latest = attempts[0] if attempts else None
     if kind is Kind.EPHEMERAL and latest is not None:
@@ -108,7 +109,7 @@ def _unseen(pod: Pod, kind: Kind, container: Json, old: Json | None) -> Json:
     status["restartCount"] = old.get("restartCount", 0)
     status["lastState"] = dict(old.get("lastState") or {})
     if "running" in (old.get("state") or {}) and "terminated" not in status["lastState"]:
-        # It ran and is not there any more: without this the pod would go back to Pending.
+        # It ran and its record is gone: without this the pod would go back to Pending.
         status["lastState"] = {"terminated": _terminated("ContainerStatusUnknown", _GONE)}
         if not pod.is_deleted:
             status["restartCount"] += 1
@@ -176,14 +177,14 @@ def _state(one: ContainerState, old: Json | None, not_yet: str) -> Json:
     return {"waiting": {"reason": not_yet}}
 
 
-def _init_is_over(pod: Pod, container: Json, seen: ObservedPod, attempts: list[ContainerState], status: Json) -> bool:
+def _init_succeeded(pod: Pod, container: Json, seen: ObservedPod, attempts: list[ContainerState], status: Json) -> bool:
     if attempts:
         return attempts[0].state is RunState.EXITED and attempts[0].exit_code == 0
     if is_sidecar(Kind.INIT, container):
         return False
     ended = status["state"].get("terminated")
     if ended is not None and pod.source != "api" and ended.get("exitCode") == 0 and not ended.get("message"):
-        # Only its mirror still tells how it ended. Upstream forgets that and says so; here both are told.
+        # Only its mirror still shows how it ended. Upstream shows just this message; here it joins the old state.
         status["state"] = {"terminated": {**ended, "message": _LOST}}
     if "waiting" not in status["state"]:
         return False
@@ -197,7 +198,7 @@ def _init_is_over(pod: Pod, container: Json, seen: ObservedPod, attempts: list[C
 def _ready(
     kind: Kind, container: Json, status: Json, old: Json | None, seen: ObservedPod, probes: Mapping[str, ProbeState]
 ) -> None:
-    """Fill in `started` and `ready`. What the API last said of a running container holds until a probe speaks."""
+    """Fill in `started` and `ready`. What the API last showed of a running container holds until a probe answers."""
     if kind is Kind.EPHEMERAL:
         return
     running = "running" in status["state"]

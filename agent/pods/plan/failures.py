@@ -1,4 +1,4 @@
-"""A step that failed: when it is tried again, whom it holds up, and whether the node rejects the pod for it."""
+"""A failed step: when it is tried again, what it blocks, and whether the node rejects the pod for it."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from agent.pods.plan.termination import rejection
 _RESIZE_PAUSE = 10.0  # seconds; upstream's backOffPeriod
 
 
-def held_up(step: Step) -> str:
-    """The container that waits for the step, "" when the whole pod does."""
+def blocked_container(step: Step) -> str:
+    """The name of the container that the step is for; "": the whole pod waits for it."""
     return str(step.container["name"]) if isinstance(step, Start | EnsureImage) else ""
 
 
 def failure(before: Failure | None, reason: str, message: str, action: str, now: float, jitter: float) -> Failure:
-    """`before`: the last failure at the same place. `jitter` (about 1.0) keeps pods that fail together apart."""
+    """`before`: the last failure of the same step. `jitter` (about 1.0) spreads retries of pods that fail together."""
     again = before if before is not None and before.reason == reason else None
     times = again.times + 1 if again else 1
     retry_at = now + backoff.step_delay(times) * jitter
@@ -26,18 +26,18 @@ def failure(before: Failure | None, reason: str, message: str, action: str, now:
 
 
 def resize_failure(reason: str, message: str, now: float, jitter: float) -> Failure:
-    """A resize is tried again at a steady pace."""
+    """A failed resize is tried again without back-off."""
     return Failure(reason, message, now + _RESIZE_PAUSE * jitter)
 
 
 def rejection_of(reason: str, message: str, now: float) -> Termination | None:
-    """A pod that cannot have its devices is rejected as admission would: no other node would hear of it else."""
+    """A pod that cannot get its devices is rejected, as admission would do it, so that its owner makes another."""
     return rejection(reason, message, now) if reason == UNEXPECTED else None
 
 
 def unblocks(step: Step, failing: type[Step] | None) -> bool:
-    """Whether the success of `step` ends what the failure of a `failing` step blocked.
+    """Whether the success of `step` clears a block that the failure of a `failing` step set.
 
-    Prepare and RunSandbox run side by side, so that one succeeds says nothing about the other.
+    Prepare and RunSandbox run at the same time: the success of one does not clear a failure of the other.
     """
     return not isinstance(step, Start | EnsureImage | Resize) and {type(step), failing} != {Prepare, RunSandbox}

@@ -1,8 +1,8 @@
-"""Init containers and sidecars: which of them comes next.
+"""Which init containers and sidecars to start or kill next.
 
-Follows kuberuntime's computeInitContainerActions: the list is read from its end, because
-the records of early init containers may be gone from the runtime while later ones tell
-that they have succeeded. Only containers of the present sandbox count.
+Follows computeInitContainerActions (pkg/kubelet/kuberuntime/kuberuntime_container.go): the list is read from its end,
+because the records of early init containers may be gone from the runtime while a later one shows that they have
+succeeded. Only containers of the present sandbox count.
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ from agent.pods.model.steps import Kill
 from agent.probes.model import ProbeKind
 from nodelib.json_values import Json
 
+_UNKNOWN = 'Init container is in "unknown" state, try killing it before restart'
+
 
 @dataclass(slots=True)
 class InitActions:
-    """`done`: main containers may run. `failed`: the pod cannot be initialized any more."""
+    """`done`: main containers may start. `failed`: the pod can never be initialized."""
 
     kills: list[Kill] = field(default_factory=list)
     starts: list[Json] = field(default_factory=list)
@@ -29,12 +31,12 @@ class InitActions:
 
 
 def init_actions(pod: Pod, seen: ObservedPod, facts: Facts, sandbox_id: str) -> InitActions:
-    """What the init containers of this sandbox need."""
+    """What to start and kill among the init containers of this sandbox."""
     listed = [container for _, container in pod.containers(Kind.INIT)]
     if not listed:
         return InitActions(done=True)
     found = InitActions(done=main_started(pod, seen, sandbox_id))
-    passed = found.done  # the container looked at is known to have been initialized before
+    passed = found.done  # a later container has started: all before it were initialized
     for index in range(len(listed) - 1, -1, -1):
         container = listed[index]
         sidecar = is_sidecar(Kind.INIT, container)
@@ -61,7 +63,7 @@ def init_actions(pod: Pod, seen: ObservedPod, facts: Facts, sandbox_id: str) -> 
 
 
 def main_started(pod: Pod, seen: ObservedPod, sandbox_id: str) -> bool:
-    """A main container of this sandbox has run: all init containers had succeeded before."""
+    """Whether a main container of this sandbox has run: then all init containers had succeeded."""
     mains = {container["name"] for _, container in pod.containers(Kind.MAIN)}
     return any(
         one.name in mains and one.sandbox_id == sandbox_id and one.state in (RunState.RUNNING, RunState.EXITED)
@@ -83,7 +85,7 @@ def _ordinary(pod: Pod, container: Json, latest: ContainerState, following: Json
         if not may_restart(pod, container):
             found.failed = True
             return
-        found.kills.append(_kill(pod, container, latest, _unknown()))
+        found.kills.append(_kill(pod, container, latest, _UNKNOWN))
 
 
 def _sidecar(
@@ -100,7 +102,7 @@ def _sidecar(
         return
     name = container["name"]
     if latest.state is RunState.UNKNOWN:
-        found.kills.append(_kill(pod, container, latest, _unknown()))
+        found.kills.append(_kill(pod, container, latest, _UNKNOWN))
         return
     state = facts.probes.get(latest.id)
     if container.get("startupProbe") and (state is None or not state.started):
@@ -142,7 +144,3 @@ def _kill(pod: Pod, container: Json, latest: ContainerState, message: str, probe
         True,
         probe,
     )
-
-
-def _unknown() -> str:
-    return 'Init container is in "unknown" state, try killing it before restart'

@@ -1,4 +1,4 @@
-"""Mirror pods: the objects by which the API shows static pods.
+"""Mirror pods: the API objects that stand for static pods.
 
 Follows pkg/kubelet/pod/mirror_client.go and tryReconcileMirrorPods of pkg/kubelet/kubelet.go.
 """
@@ -32,17 +32,17 @@ def is_mirror(raw: Json) -> bool:
 
 
 def mirrors(mirror: Pod, pod: Pod) -> bool:
-    """`mirror` shows this very pod, not an earlier manifest of its name."""
+    """Whether `mirror` stands for this very pod, not for an earlier manifest of the same name."""
     return _note(mirror, CONFIG_MIRROR) == _note(pod, CONFIG_HASH) != ""
 
 
 def steps(
     wanted: Mapping[str, Pod], shown: Mapping[str, Pod], dying: Collection[str], *, all_known: bool
 ) -> Iterator[MirrorStep]:
-    """What makes the API show exactly `wanted`, all by full name.
+    """What to create and delete so that the API has a mirror for exactly the `wanted` pods; all by full name.
 
-    `dying`: names of which an old pod still ends; its mirror shows that until it has. `all_known`:
-    every source of static pods has spoken; no mirror is taken for an orphan before.
+    `dying`: names whose old pod is still terminating; its mirror stays until then. `all_known`: every source of static
+    pods has listed them; before that, no mirror counts as an orphan.
     """
     for name, mirror in shown.items():
         pod = wanted.get(name)
@@ -59,7 +59,7 @@ def steps(
 
 
 def mirror_object(pod: Pod, node_uid: str) -> Json:
-    """What is created. NodeRestriction wants the Node as the only owner, and no reference to other objects."""
+    """The object to create. NodeRestriction wants the Node as its only owner, and no references to other objects."""
     node = str(pod.spec["nodeName"])
     owner = {"apiVersion": "v1", "kind": "Node", "name": node, "uid": node_uid, "controller": True}
     meta = {name: value for name, value in pod.meta.items() if name != "uid"}
@@ -72,10 +72,10 @@ def mirror_object(pod: Pod, node_uid: str) -> Json:
     }
 
 
-def continued(status: Json, shown: Json) -> Json:
-    """What an agent that has started anew goes on from: what the API shows, as every other pod's status does.
+def resumed_status(status: Json, shown: Json) -> Json:
+    """The status that a restarted agent goes on from, once it knows the mirror: the one in the API, as for other pods.
 
-    `status` is what it has computed since; a mirror that shows nothing yet changes nothing of that.
+    `status`: computed so far, before the mirror was known; it stays if the mirror has no status yet.
     """
     if not shown.get("conditions"):
         return status

@@ -1,7 +1,7 @@
-"""The strategic merge patch that turns the status in the API into the one computed here.
+"""The strategic merge patch that turns the status in the API into the computed one.
 
-Only what the node owns is compared and sent. Lists that the API merges by key (podIPs,
-hostIPs) are replaced as a whole, conditions are merged by type, resources by name.
+Only fields and conditions that the node owns are compared and sent. Lists that the API merges by key (podIPs, hostIPs)
+are replaced as a whole, conditions are merged by type, resources by name.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _OWN_FIELDS = (
 _LISTS = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
 _CREATING = ("ContainerCreating", "PodInitializing")
 _MERGED_LISTS = ("hostIPs", "podIPs")
-_UNHURRIED = {"observedGeneration", "podIP", "podIPs", "conditions"}
-_UNHURRIED_OF_CONTAINER = {"containerID", "image", "imageID", "stopSignal", "user", "volumeMounts"}
-_UNHURRIED_CONDITION = "PodReadyToStartContainers"
+_NOT_URGENT = {"observedGeneration", "podIP", "podIPs", "conditions"}
+_NOT_URGENT_OF_CONTAINER = {"containerID", "image", "imageID", "stopSignal", "user", "volumeMounts"}
+_NOT_URGENT_CONDITION = "PodReadyToStartContainers"
 _MERGED_MAPS = ("allocatedResources", "resources")
 
 
 def status_patch(pod: Pod, shown: Json, wanted: Json) -> Json | None:
-    """None when the API shows all of it already."""
+    """None if the API shows all of it already."""
     changes: Json = {}
     for name in _OWN_FIELDS:
         old, new = shown.get(name), wanted.get(name)
@@ -53,25 +53,27 @@ def status_patch(pod: Pod, shown: Json, wanted: Json) -> Json | None:
     conditions = [
         one
         for one in wanted.get("conditions") or []
-        if (one["type"] in OWNED or _is_ours(one)) and _plain(before.get(one["type"])) != _plain(one)
+        if (one["type"] in OWNED or _by_kubelet(one)) and _plain(before.get(one["type"])) != _plain(one)
     ]
     kept = {one["type"] for one in wanted.get("conditions") or []}
-    over = [{"$patch": "delete", "type": kind} for kind in before if kind in OWNED and kind not in kept]
-    if conditions or over:
-        changes["conditions"] = [*(_whole(one, before.get(one["type"])) for one in conditions), *over]
+    removed = [{"$patch": "delete", "type": kind} for kind in before if kind in OWNED and kind not in kept]
+    if conditions or removed:
+        changes["conditions"] = [*(_whole(one, before.get(one["type"])) for one in conditions), *removed]
     if not changes:
         return None
     return {"metadata": {"uid": pod.uid}, "status": changes}
 
 
-def presses(shown: Json, wanted: Json) -> bool:
-    """Whether somebody waits for what has changed: a phase, a readiness, how a container stands. An address, an id, a
-    sandbox's condition, or that all containers are being created, is soon followed by such a change, and may go with
-    it."""
-    return _pressing(shown) != _pressing(wanted) and not _just_begins(shown, wanted)
+def is_urgent(shown: Json, wanted: Json) -> bool:
+    """Whether somebody may be waiting for what has changed: the phase, readiness, a container's state.
+
+    A changed address, id or sandbox condition, or the news that all containers are being created, is soon followed by
+    such a change and can be sent with it.
+    """
+    return _urgent_fields(shown) != _urgent_fields(wanted) and not _only_being_created(shown, wanted)
 
 
-def _just_begins(shown: Json, wanted: Json) -> bool:
+def _only_being_created(shown: Json, wanted: Json) -> bool:
     if shown.get("phase", "Pending") != "Pending" or wanted.get("phase") != "Pending" or wanted.get("reason"):
         return False
     return not any(shown.get(name) for name in _LISTS) and all(
@@ -81,23 +83,23 @@ def _just_begins(shown: Json, wanted: Json) -> bool:
     )
 
 
-def _pressing(status: Json) -> Json:
-    found: Json = {name: status.get(name) for name in _OWN_FIELDS if name not in _UNHURRIED}
+def _urgent_fields(status: Json) -> Json:
+    found: Json = {name: status.get(name) for name in _OWN_FIELDS if name not in _NOT_URGENT}
     found["conditions"] = {
         one["type"]: one.get("status")
         for one in status.get("conditions") or []
-        if (one.get("type") in OWNED or _is_ours(one)) and one["type"] != _UNHURRIED_CONDITION
+        if (one.get("type") in OWNED or _by_kubelet(one)) and one["type"] != _NOT_URGENT_CONDITION
     }
     for name in _LISTS:
         found[name] = [
-            {key: value for key, value in one.items() if key not in _UNHURRIED_OF_CONTAINER}
+            {key: value for key, value in one.items() if key not in _NOT_URGENT_OF_CONTAINER}
             for one in status.get(name) or []
         ]
     return dict(_plain(found))  # type: ignore[call-overload,no-any-return]
 
 
 def _merged(old: Json, new: Json) -> Json:
-    # A "$patch: replace" empties a map of quantities: what is no more is taken away by name.
+    # A "$patch: replace" would empty a map of quantities: names that are gone are set to null instead.
     found: Json = {name: None for name in old if name not in new}
     for name, value in new.items():
         before = old.get(name)
@@ -106,7 +108,7 @@ def _merged(old: Json, new: Json) -> Json:
 
 
 def _whole(condition: Json, old: Json | None) -> Json:
-    # Merged by type: a reason that is no more must be taken away in so many words.
+    # Conditions are merged by type: a reason that is gone must be set to null.
     gone = {name: None for name in ("reason", "message") if (old or {}).get(name) and not condition.get(name)}
     return {**condition, **gone}
 
@@ -121,5 +123,5 @@ def _plain(value: object) -> object:
     return value
 
 
-def _is_ours(one: Json) -> bool:
+def _by_kubelet(one: Json) -> bool:
     return bool(one["type"] == DISRUPTION_TARGET and one.get("reason") == BY_KUBELET)

@@ -1,4 +1,4 @@
-"""The phase of a pod from the states of its containers (the kubelet's getPhase)."""
+"""The phase of a pod from the states of its containers (getPhase of pkg/kubelet/kubelet_pods.go)."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from nodelib.json_values import Json
 def pod_phase(
     pod: Pod, statuses: Mapping[str, Json], *, terminal: bool, main_ran: bool, again: Collection[str] = ()
 ) -> str:
-    """`statuses` by container name; `terminal`: nothing runs or will run; `main_ran`: in the present sandbox;
-    `again`: names of containers that were stopped to be started again, whatever their exit code says."""
-    pending, lost = _ordinary_init(pod, statuses)
-    if lost:
+    """`statuses` by container name. `terminal`: nothing runs or will run; `main_ran`: a main container has run in the
+    present sandbox; `again`: names of containers that the node has stopped to start them again."""
+    pending, failed = _ordinary_init(pod, statuses)
+    if failed:
         return "Failed"
-    running, waiting, unknown, late = _sidecars(pod, statuses)
+    running, waiting, unknown, not_started = _sidecars(pod, statuses)
     stopped = succeeded = final = 0
     for _, container in pod.containers(Kind.MAIN):
         status = statuses.get(container["name"])
@@ -35,7 +35,7 @@ def pod_phase(
             succeeded += "terminated" in state and ended == 0
         else:
             waiting += 1
-    if pending or (late and not main_ran) or waiting or unknown:
+    if pending or (not_started and not main_ran) or waiting or unknown:
         return "Pending"
     if running:
         return "Running"
@@ -47,7 +47,8 @@ def pod_phase(
 
 
 def _ordinary_init(pod: Pod, statuses: Mapping[str, Json]) -> tuple[int, int]:
-    pending = lost = 0
+    """How many init containers have yet to succeed, and how many have failed for good."""
+    pending = failed = 0
     for kind, container in pod.containers(Kind.INIT):
         if is_sidecar(kind, container):
             continue
@@ -56,12 +57,13 @@ def _ordinary_init(pod: Pod, statuses: Mapping[str, Json]) -> tuple[int, int]:
         if ended is None:
             pending += 1
         elif ended != 0 and not restarts(pod, container, ended) and not _waits_after_reset(status):
-            lost += 1
-    return pending, lost
+            failed += 1
+    return pending, failed
 
 
 def _sidecars(pod: Pod, statuses: Mapping[str, Json]) -> tuple[int, int, int, int]:
-    running = waiting = unknown = late = 0
+    """How many sidecars run, wait, have no status, and have not passed their startup probe."""
+    running = waiting = unknown = not_started = 0
     for kind, container in pod.containers(Kind.INIT):
         if not is_sidecar(kind, container):
             continue
@@ -70,11 +72,11 @@ def _sidecars(pod: Pod, statuses: Mapping[str, Json]) -> tuple[int, int, int, in
             unknown += 1
         elif "running" in status["state"]:
             running += 1
-            late += not status.get("started")
+            not_started += not status.get("started")
         elif _ended(status) is None:
             waiting += 1
-            late += 1
-    return running, waiting, unknown, late
+            not_started += 1
+    return running, waiting, unknown, not_started
 
 
 def _waits_after_reset(status: Json | None) -> bool:
@@ -82,7 +84,7 @@ def _waits_after_reset(status: Json | None) -> bool:
 
 
 def _ended(status: Json | None) -> int | None:
-    """Exit code of a container that has ended, or that waits to be started again after its end."""
+    """The exit code of a container that has ended, or that has ended and waits for its next start."""
     if status is None:
         return None
     state = status.get("state") or {}

@@ -1,13 +1,13 @@
-"""What to do next with one pod: plan_pod(desired, observed, facts) -> PodPlan.
+"""What to do next for one pod: plan_pod(pod, seen, facts) -> PodPlan. Pure.
 
-The same decisions as kuberuntime's computePodActions (upstream pkg/kubelet/kuberuntime), in
-one difference: a plan holds only steps that may be walked side by side, and the pod is
-planned afresh after them. So a plan never relies on a step that has not happened yet, and
-an agent that dies between two steps goes on from what the runtime shows.
+`pod` is what is wanted, `seen` what the runtime shows, `facts` what only the agent knows. The decisions are those of
+computePodActions (pkg/kubelet/kuberuntime/kuberuntime_manager.go), with one difference: all steps of a plan can be done
+at once, and the pod is planned afresh after them. So a plan never relies on a step that has not happened yet, and an
+agent that is killed between two steps goes on from what the runtime shows.
 
-Invariants: a container is started only in a ready sandbox, with its volumes prepared and
-its image present, and only if no attempt of it runs or may run; nothing is started in a pod
-that is on its way out; init containers run in their order, each after the one before it.
+Invariants: a container is started only in a ready sandbox, with its volumes prepared and its image present, and only
+if no attempt of it runs or may run; nothing is started in a pod that terminates; init containers run in their order,
+each after the one before it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from agent.pods.model.steps import (
 )
 from agent.pods.plan import resize, restart_all
 from agent.pods.plan.initialization import init_actions
-from agent.pods.plan.termination import deadline, early_hooks, kills_of, plan_termination, sandbox_stops
+from agent.pods.plan.termination import container_kills, deadline, early_hooks, plan_termination, sandbox_stops
 from agent.probes.model import ProbeKind
 from nodelib.json_values import Json
 
@@ -50,7 +50,7 @@ NO_ADDRESS = "Sandbox for pod has no IP address. Need to start a new one"
 
 
 def plan_pod(pod: Pod, seen: ObservedPod, facts: Facts) -> PodPlan:
-    """The steps for now; see the module for what they keep to."""
+    """The next steps; the docstring of the module has the invariants."""
     if facts.termination is not None:
         return plan_termination(pod, seen, facts, facts.termination)
     problem = sandbox_problem(pod, seen.sandboxes)
@@ -59,13 +59,13 @@ def plan_pod(pod: Pod, seen: ObservedPod, facts: Facts) -> PodPlan:
     if restart_all.under_way(pod, seen):
         return restart_all.plan_reset(pod, seen)
     sandbox = seen.sandboxes[0]
-    work = _judge(pod, seen, facts, sandbox)
-    if work.over:
-        return _wind_up(pod, seen, facts)
-    kills, change = _resize(pod, seen, facts, work.kills)
+    work = _container_actions(pod, seen, facts, sandbox)
+    if work.all_ended:
+        return _stop_rest(pod, seen, facts)
+    kills, resizing = _resize(pod, seen, facts, work.kills)
     starts = _starts(pod, seen, facts, sandbox, work.starts)
-    # Nothing is started in a cgroup that has yet to be made for it.
-    steps: tuple[Step, ...] = (*kills, *(change or starts.steps), *_outdated(seen))
+    # No container starts in a cgroup that is about to be resized.
+    steps: tuple[Step, ...] = (*kills, *(resizing or starts.steps), *_removals(seen))
     if not facts.prepared and _retry_due(facts):
         steps = (*steps, Prepare())
     failed = facts.resize_failure
@@ -76,7 +76,7 @@ def plan_pod(pod: Pod, seen: ObservedPod, facts: Facts) -> PodPlan:
 
 
 def sandbox_problem(pod: Pod, sandboxes: tuple[SandboxState, ...]) -> str:
-    """Why the pod needs a new sandbox, in upstream's words; "" when the newest one serves."""
+    """Why the pod needs a new sandbox, in upstream's words; "" if the newest one can be used."""
     if not sandboxes:
         return NO_SANDBOX
     if sum(one.ready for one in sandboxes) > 1:
@@ -92,7 +92,7 @@ def sandbox_problem(pod: Pod, sandboxes: tuple[SandboxState, ...]) -> str:
 
 
 def next_attempt(pod: Pod, seen: ObservedPod, kind: Kind, name: str) -> int:
-    """The restart count of the next attempt: one more than the runtime, or else the API, knows of."""
+    """The number of the next attempt: one more than the newest that the runtime, or else the API, knows of."""
     latest = seen.latest(name)
     if latest is not None:
         return restart_count(latest.annotations, latest.attempt) + 1
@@ -106,31 +106,31 @@ def next_attempt(pod: Pod, seen: ObservedPod, kind: Kind, name: str) -> int:
 
 
 def _has_run(status: Json) -> bool:
-    """The container that a status speaks of was started: what waits and has never ended was only created."""
+    """Whether the container of this status was started: one that waits and has never ended was only created."""
     return "waiting" not in (status.get("state") or {}) or "terminated" in (status.get("lastState") or {})
 
 
 def _without_sandbox(pod: Pod, seen: ObservedPod, facts: Facts, problem: str) -> PodPlan:
-    kills = kills_of(pod, seen, facts.now, grace_seconds(pod), facts.now)
+    kills = container_kills(pod, seen, facts.now, grace_seconds(pod), facts.now)
     if kills:
         return PodPlan(kills, reason=problem)
     stops = sandbox_stops(seen, facts)
     if stops:
         return PodPlan(stops, reason=problem)
     attempt = seen.sandboxes[0].attempt + 1 if seen.sandboxes else 0
-    if attempt and seen.containers and not _worth_a_new_sandbox(pod, seen):
+    if attempt and seen.containers and not _needs_new_sandbox(pod, seen):
         return PodPlan(reason="every container has ended", terminal=True)
     if not _retry_due(facts) and facts.blocked is not None:
         return PodPlan(wait_until=facts.blocked.retry_at, reason=f"{facts.blocked.reason}: {facts.blocked.message}")
-    images = _first_images(pod, seen, facts)
-    if not (facts.prepared or facts.sandbox_ready):
-        steps = (Prepare(may_leave=True), *images.steps)
+    images = _early_images(pod, seen, facts)
+    if not (facts.prepared or facts.sandbox_prepared):
+        steps = (Prepare(may_defer_volumes=True), *images.steps)
         return PodPlan(steps, reason="volumes and cgroup are prepared", waiting=images.waiting)
     rest: tuple[Step, ...] = () if facts.prepared else (Prepare(),)
     if not facts.network_ready and not pod.host_network:
         text = "the container runtime's network is not ready"
         return PodPlan((*rest, *images.steps), facts.now + 1, reason=text, waiting=images.waiting)
-    # Init containers run again in a new sandbox: their old records would pass for this one's.
+    # Init containers run again in a new sandbox: their old records must not count for it.
     purge = tuple(
         RemoveContainer(one.id)
         for one in seen.containers
@@ -140,7 +140,7 @@ def _without_sandbox(pod: Pod, seen: ObservedPod, facts: Facts, problem: str) ->
     return PodPlan((*purge, sandbox, *rest, *images.steps), reason=problem, waiting=images.waiting)
 
 
-def _worth_a_new_sandbox(pod: Pod, seen: ObservedPod) -> bool:
+def _needs_new_sandbox(pod: Pod, seen: ObservedPod) -> bool:
     # A finished Job's pod must not get a sandbox merely because its old one is gone.
     if pod.restart_policy == "Never" and not any(may_restart(pod, one) for _, one in pod.containers(Kind.MAIN)):
         return False
@@ -151,62 +151,62 @@ def _worth_a_new_sandbox(pod: Pod, seen: ObservedPod) -> bool:
     return any(should_start(pod, container, seen.latest(container["name"])) for _, container in mains)
 
 
-def _first_images(pod: Pod, seen: ObservedPod, facts: Facts) -> PodPlan:
-    # Looked for beside the sandbox, so that no start waits for it afterwards.
+def _early_images(pod: Pod, seen: ObservedPod, facts: Facts) -> PodPlan:
+    # Pulled while the sandbox is made, so that the first start need not wait.
     first = list(pod.containers(Kind.INIT))[:1] or list(pod.containers(Kind.MAIN))
     return _starts(pod, seen, facts, None, first)
 
 
 @dataclass(slots=True)
-class _Work:
-    """What the containers need. `over`: none that counts runs or will run again."""
+class _ContainerActions:
+    """What the containers need. `all_ended`: no container but sidecars runs or will run again."""
 
     kills: list[Kill] = field(default_factory=list)
     starts: list[Candidate] = field(default_factory=list)
-    over: bool = False
+    all_ended: bool = False
 
 
-def _judge(pod: Pod, seen: ObservedPod, facts: Facts, sandbox: SandboxState) -> _Work:
+def _container_actions(pod: Pod, seen: ObservedPod, facts: Facts, sandbox: SandboxState) -> _ContainerActions:
     init = init_actions(pod, seen, facts, sandbox.id)
     if init.failed:
-        return _Work(over=True)
+        return _ContainerActions(all_ended=True)
     ephemeral = [one for one in pod.containers(Kind.EPHEMERAL) if seen.latest(one[1]["name"]) is None]
-    work = _Work(list(init.kills), [*ephemeral, *((Kind.INIT, container) for container in init.starts)])
+    work = _ContainerActions(list(init.kills), [*ephemeral, *((Kind.INIT, container) for container in init.starts)])
     if not init.done:
         return work
-    kept = 0
+    keep_count = 0
     for _, container in pod.containers(Kind.MAIN):
         latest = seen.latest(container["name"])
         if latest is not None and latest.state is RunState.RUNNING:
-            kept += 1
-            kill = _fault(pod, container, latest, facts)
+            keep_count += 1
+            kill = _kill_if_changed_or_unhealthy(pod, container, latest, facts)
             work.kills += [kill] if kill else []
         elif should_start(pod, container, latest) or (latest is not None and latest.id in facts.restart_wanted):
-            kept += 1
+            keep_count += 1
             if latest is not None and latest.state is RunState.UNKNOWN:
                 message = 'Container is in "unknown" state, try killing it before restart'
                 work.kills.append(_kill(pod, container, latest, message))
             else:
                 work.starts.append((Kind.MAIN, container))
-    work.over = kept == 0
+    work.all_ended = keep_count == 0
     return work
 
 
 def _resize(pod: Pod, seen: ObservedPod, facts: Facts, kills: list[Kill]) -> tuple[list[Kill], tuple[Step, ...]]:
-    """All kills, those for a resize included, and what else it takes; that waits for the containers to end."""
-    due = resize.due(pod, seen, facts, frozenset(kill.container_id for kill in kills))
-    if due.restarts:
-        return [*kills, *due.restarts], ()
+    """All kills, those for a resize included, and the Resize step, which waits until those containers have ended."""
+    actions = resize.plan_resize(pod, seen, facts, frozenset(kill.container_id for kill in kills))
+    if actions.restarts:
+        return [*kills, *actions.restarts], ()
     failed = facts.resize_failure
-    if due.step is None or (failed is not None and failed.retry_at > facts.now):
+    if actions.step is None or (failed is not None and failed.retry_at > facts.now):
         return kills, ()
-    return kills, (due.step,)
+    return kills, (actions.step,)
 
 
-def _fault(pod: Pod, container: Json, latest: ContainerState, facts: Facts) -> Kill | None:
+def _kill_if_changed_or_unhealthy(pod: Pod, container: Json, latest: ContainerState, facts: Facts) -> Kill | None:
     name = container["name"]
-    known = latest.annotations.get(HASH)
-    if known and known != container_hash(container):
+    started_as = latest.annotations.get(HASH)
+    if started_as and started_as != container_hash(container):
         message = f"Container {name} definition changed, will be restarted"
         return replace(_kill(pod, container, latest, message), restart=True)
     state = facts.probes.get(latest.id)
@@ -230,15 +230,15 @@ def _kill(pod: Pod, container: Json, latest: ContainerState, message: str, probe
     )
 
 
-def _wind_up(pod: Pod, seen: ObservedPod, facts: Facts) -> PodPlan:
-    # Every container that counts has ended: sidecars go, then the sandbox; the status says the rest.
-    kills = kills_of(pod, seen, facts.now, grace_seconds(pod), _over_since(pod, seen, facts.now))
+def _stop_rest(pod: Pod, seen: ObservedPod, facts: Facts) -> PodPlan:
+    # All containers but sidecars have ended: stop the sidecars, then the sandbox.
+    kills = container_kills(pod, seen, facts.now, grace_seconds(pod), _ended_at(pod, seen, facts.now))
     stops: tuple[Step, ...] = (*kills, *early_hooks(pod, seen, facts, kills)) if kills else sandbox_stops(seen, facts)
     return PodPlan(stops, reason="every container has ended", terminal=not kills)
 
 
-def _over_since(pod: Pod, seen: ObservedPod, now: float) -> float:
-    """When the last container that counts ended: the grace of the sidecars runs from then (wall seconds)."""
+def _ended_at(pod: Pod, seen: ObservedPod, now: float) -> float:
+    """When the last container but sidecars ended (wall seconds): the grace of the sidecars runs from then."""
     counted = {one["name"] for kind, one in pod.containers(Kind.INIT, Kind.MAIN) if not is_sidecar(kind, one)}
     ends = [one.finished_at / 1e9 for one in seen.containers if one.name in counted and one.finished_at]
     return min(now, max(ends, default=now))
@@ -259,7 +259,7 @@ def _starts(
             waiting[name] = why
         if at is not None:
             times.append(at)
-        # The next container comes after this one's postStart hook, as upstream's order has it.
+        # The next container starts after this one's postStart hook, as upstream does it.
         if (container.get("lifecycle") or {}).get("postStart") and (step is not None or why is None):
             break
     reason = next((f"{name}: {why.reason} {why.message}".strip() for name, why in waiting.items()), "")
@@ -271,8 +271,8 @@ def _start(
 ) -> tuple[Step | None, Waiting | None, float | None]:
     name = container["name"]
     latest = seen.latest(name)
-    made = latest if latest is not None and _only_created(latest, sandbox, container, facts) else None
-    attempt = restart_count(made.annotations, made.attempt) if made else next_attempt(pod, seen, kind, name)
+    created = latest if latest is not None and _only_created(latest, sandbox, container, facts) else None
+    attempt = restart_count(created.annotations, created.attempt) if created else next_attempt(pod, seen, kind, name)
     if latest is not None and latest.state is RunState.EXITED and kind is not Kind.EPHEMERAL:
         at = backoff.until(facts.backoff.get(backoff_key(container)), latest.finished_at / 1e9)
         if at > facts.now:
@@ -280,23 +280,23 @@ def _start(
     failure = facts.failures.get(name)
     if failure is not None and failure.retry_at > facts.now:
         return None, Waiting(failure.reason, failure.message), failure.retry_at
-    told = Waiting(failure.reason, failure.message) if failure is not None else None
+    last_failure = Waiting(failure.reason, failure.message) if failure is not None else None
     for volume in (*image_volumes(pod, container), None):
-        missing = _image(facts, EnsureImage(kind, container, attempt, volume), told)
+        missing = _image(facts, EnsureImage(kind, container, attempt, volume), last_failure)
         if missing is not None:
             return missing
     if sandbox is None:
-        return None, told, None
+        return None, last_failure, None
     if not facts.prepared:
-        return None, told, facts.blocked.retry_at if facts.blocked else None
+        return None, last_failure, facts.blocked.retry_at if facts.blocked else None
     start = Start(kind, container, attempt, sandbox.id)
-    if made is not None:
-        start = replace(start, instead_of=made.id) if made.cut else replace(start, made=made.id)
-    return start, told, None
+    if created is not None:
+        start = replace(start, replaces_id=created.id) if created.cut else replace(start, created_id=created.id)
+    return start, last_failure, None
 
 
 def _only_created(latest: ContainerState, sandbox: SandboxState | None, container: Json, facts: Facts) -> bool:
-    """An agent that was killed between create and start has left it: it never ran, so it is no restart to start it."""
+    """Whether an agent that was killed between create and start left the container: starting it is no restart."""
     return (
         latest.state is RunState.CREATED
         and sandbox is not None
@@ -307,14 +307,14 @@ def _only_created(latest: ContainerState, sandbox: SandboxState | None, containe
 
 
 def _image(
-    facts: Facts, ensure: EnsureImage, told: Waiting | None
+    facts: Facts, ensure: EnsureImage, last_failure: Waiting | None
 ) -> tuple[Step | None, Waiting | None, float | None] | None:
-    """What is to be done or waited for until the image is there; None when it is."""
+    """The step, the waiting state and the time that the image makes the container wait for; None: it is present."""
     image = facts.images.get(wanted(ensure.container, ensure.volume).key)
     if image is None or (ensure.volume is None and image.attempt != ensure.attempt):
-        return ensure, told, None
+        return ensure, last_failure, None
     if image.phase is ImagePhase.PULLING:
-        return None, told or image.waiting, None
+        return None, last_failure or image.waiting, None
     if image.phase is ImagePhase.FAILED:
         if image.retry_at > facts.now:
             return None, image.waiting, image.retry_at
@@ -333,7 +333,7 @@ def crash_loop(pod: Pod, container: Json, facts: Facts) -> Waiting:
 
 
 def backoff_key(container: Json) -> str:
-    """A changed definition starts with no back-off, and so does a resized container."""
+    """The key of a container's back-off. A changed definition or a resize starts with no back-off."""
     resources = json.dumps(container.get("resources") or {}, sort_keys=True, default=str)
     return f"{container['name']}/{container_hash(container)}/{resources}"
 
@@ -343,15 +343,15 @@ def _duration(seconds: float) -> str:
     return f"{minutes}m{rest}s" if minutes else f"{rest}s"
 
 
-def _outdated(seen: ObservedPod) -> tuple[RemoveContainer | RemoveSandbox, ...]:
-    """Dead attempts beyond the newest and the one before it, which the status shows as the last state, and sandboxes
-    that have been replaced once nothing of theirs is left."""
+def _removals(seen: ObservedPod) -> tuple[RemoveContainer | RemoveSandbox, ...]:
+    """Records that no status needs: of each container all dead attempts but the newest two (the status shows the second
+    as lastState), and replaced sandboxes that have no containers left."""
     count: dict[str, int] = {}
     gone: list[RemoveContainer | RemoveSandbox] = []
     for one in seen.containers:
         count[one.name] = count.get(one.name, 0) + 1
-        left_over = count[one.name] > 1 and one.state is RunState.CREATED
-        if left_over or (count[one.name] > 2 and one.state is RunState.EXITED):
+        never_ran = count[one.name] > 1 and one.state is RunState.CREATED
+        if never_ran or (count[one.name] > 2 and one.state is RunState.EXITED):
             gone.append(RemoveContainer(one.id))
     occupied = {one.sandbox_id for one in seen.containers}
     gone += [RemoveSandbox(one.id) for one in seen.sandboxes[1:] if not one.ready and one.id not in occupied]

@@ -1,9 +1,9 @@
-"""What brings a running pod from the resources that are in force to the ones it was allocated.
+"""How a running pod gets from its actuated resources (in force) to its allocated ones (granted by the node).
 
-Follows kuberuntime's computePodResizeAction and doPodResizeAction (KEP-1287): a container whose
-resizePolicy says so is restarted, the others are updated as they run, memory before CPU. The pod's
-own cgroup grows before its containers and shrinks after them, so that they never ask for more than
-it has. Resizing memory-backed volumes is an alpha feature and not done.
+Follows computePodResizeAction and doPodResizeAction of kuberuntime (KEP-1287): a container whose resizePolicy says so
+is restarted, the others are updated while they run, memory before CPU. The pod's cgroup grows before its containers
+and shrinks after them, so that they never have more than it has. Resizing memory-backed volumes is an alpha feature
+and not done.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from nodelib.json_values import Json
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
-    """What a resize still asks for: containers to restart, and one step for all the rest."""
+class ResizeActions:
+    """What a resize still needs: containers to restart, and one step for all the rest."""
 
     restarts: tuple[Kill, ...] = ()
     step: Resize | None = None
@@ -35,28 +35,28 @@ class Due:
 
 
 @dataclass(frozen=True, slots=True)
-class SetPod:
-    """Write the pod's own cgroup."""
+class SetPodLimits:
+    """Write the limits of the pod's cgroup."""
 
     limits: Limits
 
 
 @dataclass(frozen=True, slots=True)
-class SetContainer:
-    """Update a running container; `sizes` are in force afterwards."""
+class SetContainerResources:
+    """Update a running container to `sizes`."""
 
     container_id: str
     name: str
     sizes: Sizes
 
 
-Move = SetPod | SetContainer
+LimitUpdate = SetPodLimits | SetContainerResources
 _Part = Callable[[Sizes], tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
 class Decreases:
-    """New memory limits (bytes) that are below the present ones. `pod` None: the pod's own is not."""
+    """Memory limits (bytes) that fall below the present ones; `pod` None: the pod's does not, `containers` by id."""
 
     pod: int | None = None
     containers: Mapping[str, int] = field(default_factory=dict)
@@ -65,13 +65,13 @@ class Decreases:
         return self.pod is not None or bool(self.containers)
 
 
-def due(pod: Pod, seen: ObservedPod, facts: Facts, killed: frozenset[str] = frozenset()) -> Due:
-    """`pod` as it is allocated; containers whose id is in `killed` are about to end for another reason."""
-    if facts.actuated is None or facts.sized is None:
-        return Due()
+def plan_resize(pod: Pod, seen: ObservedPod, facts: Facts, killed: frozenset[str] = frozenset()) -> ResizeActions:
+    """`pod` has its allocated resources; containers whose id is in `killed` are being killed for another reason."""
+    if facts.actuated is None or facts.cgroup_allocation is None:
+        return ResizeActions()
     wanted = allocation_of(pod)
-    if facts.actuated == wanted and facts.sized == wanted:
-        return Due()
+    if facts.actuated == wanted and facts.cgroup_allocation == wanted:
+        return ResizeActions()
     restarts: list[Kill] = []
     updates: list[ContainerResize] = []
     for kind, container, latest in _running(pod, seen):
@@ -88,46 +88,46 @@ def due(pod: Pod, seen: ObservedPod, facts: Facts, killed: frozenset[str] = froz
             restarts.append(Kill(latest.id, container["name"], message, grace, hook, restart=True))
         else:
             updates.append(ContainerResize(latest.id, container["name"], before, after))
-    if not updates and same(facts.sized, wanted):
-        return Due(tuple(restarts))
-    return Due(tuple(restarts), Resize(tuple(updates), wanted))
+    if not updates and same(facts.cgroup_allocation, wanted):
+        return ResizeActions(tuple(restarts))
+    return ResizeActions(tuple(restarts), Resize(tuple(updates), wanted))
 
 
-def settled(
+def next_state(
     state: ResizeState, pod: Pod, seen: ObservedPod, facts: Facts
 ) -> tuple[ResizeState, ResizeCondition | None]:
-    """How a resize stands once the steps before are done, and the condition of one that has just been completed."""
+    """The state of the resize after the last steps, and the condition of a resize that has just been completed."""
     if facts.termination is not None:
         return ResizeState(), None
-    if due(pod, seen, facts):
+    if plan_resize(pod, seen, facts):
         generation = int(pod.meta.get("generation") or 0)
         return resize_status.under_way(state, generation, facts.now), None
-    if state.progress is not None and facts.sized is not None:
+    if state.progress is not None and facts.cgroup_allocation is not None:
         return replace(state, progress=None), state.progress
     return state, None
 
 
-def memory_moves(step: Resize, present: Limits, wanted: Limits) -> list[Move]:
-    """In the order in which they are to be made; none when nothing changes."""
-    found: list[Move] = []
+def memory_updates(step: Resize, present: Limits, wanted: Limits) -> list[LimitUpdate]:
+    """The updates of memory limits, in their order; none if nothing changes."""
+    found: list[LimitUpdate] = []
     new = present if wanted.memory is None else replace(present, memory=wanted.memory)
     if _bound(new.memory) > _bound(present.memory):
-        found.append(SetPod(new))
+        found.append(SetPodLimits(new))
     changed = [one for one in step.containers if _memory(one.before) != _memory(one.after)]
     for one in _decreases_first(changed, _memory):
         mixed = replace(one.before, memory_request=one.after.memory_request, memory_limit=one.after.memory_limit)
-        found.append(SetContainer(one.container_id, one.name, mixed))
+        found.append(SetContainerResources(one.container_id, one.name, mixed))
     if _bound(new.memory) < _bound(present.memory):
-        found.append(SetPod(new))
+        found.append(SetPodLimits(new))
     return found
 
 
-def cpu_moves(step: Resize, present: Limits, wanted: Limits) -> list[Move]:
-    """The same for CPU, once memory is as it is to be. Limits grow before requests and shrink after them.
+def cpu_updates(step: Resize, present: Limits, wanted: Limits) -> list[LimitUpdate]:
+    """The same for CPU, after memory. Limits grow before requests and shrink after them.
 
-    The kernel refuses a quota on v1 that is below a child's, so a first quota comes after the containers' too.
+    On v1 the kernel refuses a quota below a child's, so a pod's first quota also comes after its containers'.
     """
-    found: list[Move] = []
+    found: list[LimitUpdate] = []
     shares = wanted.cpu_shares if wanted.cpu_shares is not None else present.cpu_shares
     most = present
     if wanted.cpu_quota is not None:
@@ -137,22 +137,22 @@ def cpu_moves(step: Resize, present: Limits, wanted: Limits) -> list[Move]:
     now = present
     if more:
         now = replace(now, cpu_quota=most.cpu_quota, cpu_period=most.cpu_period)
-        found.append(SetPod(now))
+        found.append(SetPodLimits(now))
     if after > before:
         now = replace(now, cpu_shares=shares)
-        found.append(SetPod(now))
+        found.append(SetPodLimits(now))
     changed = [one for one in step.containers if _cpu(one.before) != _cpu(one.after)]
-    found += [SetContainer(one.container_id, one.name, one.after) for one in _decreases_first(changed, _cpu)]
+    found += [SetContainerResources(one.container_id, one.name, one.after) for one in _decreases_first(changed, _cpu)]
     if after < before:
         now = replace(now, cpu_shares=shares)
-        found.append(SetPod(now))
+        found.append(SetPodLimits(now))
     if less:
-        found.append(SetPod(replace(now, cpu_quota=most.cpu_quota, cpu_period=most.cpu_period)))
+        found.append(SetPodLimits(replace(now, cpu_quota=most.cpu_quota, cpu_period=most.cpu_period)))
     return found
 
 
 def memory_decreases(step: Resize, present: Limits, wanted: Limits) -> Decreases:
-    """The limits that must not be set while more than that is in use."""
+    """The memory limits that must not be set while more than that is in use."""
     lower = wanted.memory if wanted.memory and _bound(wanted.memory) < _bound(present.memory) else None
     containers = {
         one.container_id: one.after.memory_limit

@@ -1,8 +1,8 @@
-"""Starting a whole pod anew in its sandbox because one container's rule says so (KEP-5532).
+"""RestartAllContainers (KEP-5532): a container's exit makes all containers of its pod start anew in the same sandbox.
 
-What has to be done is read from the runtime alone: while the record of a container that ended by such a rule is
-there, everything else is killed (without grace) and removed; its own record goes last, and then the pod starts as
-a new one would. Follows kuberuntime's ContainersToReset and kubecontainer.ShouldAllContainersRestart.
+The plan is made from the runtime's records alone: while the record of a container that ended by such a rule is there,
+all others are killed (without grace) and removed; its own record goes last, and then the pod starts like a new one.
+Follows kuberuntime's ContainersToReset and kubecontainer.ShouldAllContainersRestart.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ _STARTED, _STARTED_TEXT = "RestartAllContainersStarted", "container exited with 
 
 
 def under_way(pod: Pod, seen: ObservedPod) -> bool:
-    """A container has ended by such a rule, and its record is still there."""
+    """Whether a container has ended by such a rule and its record is still there."""
     return bool(_sources(pod, seen))
 
 
 def plan_reset(pod: Pod, seen: ObservedPod) -> PodPlan:
-    """The next steps of it."""
+    """The next steps of the restart."""
     sources = _sources(pod, seen)
     alive = [one for one in seen.containers if one.state in (RunState.RUNNING, RunState.UNKNOWN)]
-    reason = f"{', '.join(sorted(sources))}: the rule of its end restarts all containers"
+    reason = f"{', '.join(sorted(sources))}: its exit restarts all containers"
     if alive:
         text = "Killing container before all containers restart"
         return PodPlan(tuple(Kill(one.id, one.name, text, 0, None, restart=True) for one in alive), reason=reason)
@@ -36,20 +36,21 @@ def plan_reset(pod: Pod, seen: ObservedPod) -> PodPlan:
     return PodPlan(tuple(RemoveContainer(one.id) for one in others or seen.containers), reason=reason)
 
 
-def could(pod: Pod) -> bool:
-    """Some container has such a rule."""
+def has_rule(pod: Pod) -> bool:
+    """Whether some container has such a rule."""
     rules = (rule for _, one in pod.containers(Kind.INIT, Kind.MAIN) for rule in one.get("restartPolicyRules") or [])
     return any(rule.get("action") == _ACTION for rule in rules)
 
 
 def condition(restarting: bool) -> Json:
+    """The condition AllContainersRestarting."""
     if not restarting:
         return {"type": CONDITION, "status": "False"}
     return {"type": CONDITION, "status": "True", "reason": _STARTED, "message": _STARTED_TEXT}
 
 
-def mark(statuses: list[Json]) -> None:
-    """Containers on their way out wait for their next start; the count of restarts is that start's already."""
+def show_restarting(statuses: list[Json]) -> None:
+    """Show the containers waiting for their next start, which their restart counts already include."""
     for status in statuses:
         if status.pop("containerID", ""):
             times = {"startedAt": None, "finishedAt": None}
@@ -59,7 +60,7 @@ def mark(statuses: list[Json]) -> None:
 
 
 def was_reset(status: Json | None) -> bool:
-    """The container's last end was of this kind: no fault of its own, so it is to run again whatever its policy."""
+    """Whether such a restart ended the container: then it runs again whatever its restart policy."""
     return bool(((status or {}).get("lastState") or {}).get("terminated", {}).get("reason") == REASON)
 
 

@@ -1,4 +1,4 @@
-"""How long a pod took to start, without what is not the node's doing: pulls, init containers.
+"""How long a pod took to start, without image pulls and init containers, which the node cannot speed up.
 
 Follows pkg/kubelet/util/pod_startup_latency_tracker.go and the pod startup latency SLI
 (kubernetes/community sig-scalability/slos/pod_startup_latency.md). Wall seconds.
@@ -13,17 +13,18 @@ from agent.common.plan.restart import is_sidecar
 from nodelib.json_values import Json
 from nodelib.kube.times import parse_rfc3339
 
-# Volumes that come and go with a pod: any other makes it a stateful one, which the SLI leaves out.
+# Volumes that live and die with their pod: any other kind makes the pod stateful, which the SLI leaves out.
 _EPHEMERAL = ("secret", "configMap", "downwardAPI", "emptyDir", "projected")
 
 
 def has_started(pod: Pod) -> bool:
-    """Each main container runs, by the status in the API."""
+    """Whether every main container runs, by the status in the API."""
     statuses = pod.status.get("containerStatuses") or []
     return bool(statuses) and all(((one.get("state") or {}).get("running") or {}).get("startedAt") for one in statuses)
 
 
 def is_stateful(pod: Pod) -> bool:
+    """Whether the pod has a volume that outlives it."""
     return any(not any(kind in volume for kind in _EPHEMERAL) for volume in pod.spec.get("volumes") or [])
 
 
@@ -37,7 +38,7 @@ def start_times(pod: Pod, now: float, pulls: Iterable[tuple[float, float]]) -> t
 
 
 def _covered(spans: Iterable[tuple[float, float]]) -> float:
-    """Their length, what overlaps counted once."""
+    """The seconds that the spans cover; overlaps count once."""
     covered, end = 0.0, float("-inf")
     for began, ended in sorted(spans):
         covered += max(0.0, ended - max(began, end))

@@ -1,8 +1,8 @@
-"""PodStatus as the API is to show it: pod_status(pod, observed, what was said before, facts).
+"""The PodStatus of a pod, computed whole: pod_status(pod, seen, inputs). Pure.
 
-Follows the kubelet's generateAPIPodStatus and the status manager's mergePodStatus and
-TerminatePod: phases only go forward, a terminal phase is told only when no container runs
-any more, and what others wrote into the status stays theirs.
+Follows generateAPIPodStatus (pkg/kubelet/kubelet_pods.go) and the status manager's mergePodStatus and TerminatePod:
+phases only go forward, a terminal phase is reported only when no container runs any more, and conditions that others
+wrote stay theirs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from agent.common.plan.demand import computed_qos, pod_requests
 from agent.pods.model.facts import Facts
 from agent.pods.model.steps import PodPlan
 from agent.pods.plan import conditions, restart_all
-from agent.pods.plan.container_status import LISTED, await_start, container_statuses
+from agent.pods.plan.container_status import LISTED, container_statuses, show_as_waiting
 from agent.pods.plan.initialization import main_started
 from agent.pods.plan.phase import pod_phase
 from agent.pods.plan.pod import sandbox_problem
@@ -31,11 +31,11 @@ _LOST = "The container could not be located when the pod was terminated"
 
 @dataclass(frozen=True, slots=True)
 class StatusInputs:
-    """What a status is computed from beside the pod and the runtime's view.
+    """What a status is computed from besides the pod and the runtime's view.
 
-    `plan`: the newest one; `previous`: the status computed last; `waiting`: why containers wait; `limits`: those of the
-    pod's own cgroup; `devices`: allocatedResourcesStatus by container name; `in_post_start`: containers whose postStart
-    hook has not ended.
+    `plan`: the newest; `previous`: the status computed last; `waiting`: why containers wait, by name; `limits`: of the
+    pod's cgroup; `devices`: allocatedResourcesStatus by container name; `in_post_start`: names of containers whose
+    postStart hook has not ended.
     """
 
     facts: Facts
@@ -50,8 +50,8 @@ class StatusInputs:
 
 
 def pod_status(pod: Pod, seen: ObservedPod, given: StatusInputs) -> Json:
-    """The whole status; patches are made of its differences."""
-    seen = _without_hooked(seen, given.in_post_start)
+    """The whole status; plan/patch.py makes a patch of what differs in the API."""
+    seen = _hide_in_post_start(seen, given.in_post_start)
     before = given.previous or pod.status
     status: Json = {"qosClass": before.get("qosClass") or computed_qos(pod).value}
     for kind, listed in LISTED.items():
@@ -61,12 +61,12 @@ def pod_status(pod: Pod, seen: ObservedPod, given: StatusInputs) -> Json:
                 one["allocatedResourcesStatus"] = given.devices[one["name"]]
         if found:
             status[listed] = found
-    again = _started_again(seen, given)
-    await_start(pod, [one for one in status.get(LISTED[Kind.MAIN]) or [] if one["name"] in again])
+    again = _starting_again(seen, given)
+    show_as_waiting(pod, [one for one in status.get(LISTED[Kind.MAIN]) or [] if one["name"] in again])
     if given.facts.termination is None and restart_all.under_way(pod, seen):
-        restart_all.mark([one for kind in (Kind.INIT, Kind.MAIN) for one in status.get(LISTED[kind]) or []])
+        restart_all.show_restarting([one for kind in (Kind.INIT, Kind.MAIN) for one in status.get(LISTED[kind]) or []])
     if given.plan.finished:
-        _settle(pod, status)
+        _terminate_unknown(pod, status)
     _set_phase(pod, seen, given, before, status, again)
     _set_conditions(pod, seen, given, before, status)
     _set_addresses(pod, seen, given, before, status)
@@ -83,8 +83,8 @@ def pod_status(pod: Pod, seen: ObservedPod, given: StatusInputs) -> Json:
     return status
 
 
-def _without_hooked(seen: ObservedPod, names: frozenset[str]) -> ObservedPod:
-    """A container is not shown running before its postStart hook has ended, as the API documents it."""
+def _hide_in_post_start(seen: ObservedPod, names: frozenset[str]) -> ObservedPod:
+    """Show these containers as not yet running: the API documents that a postStart hook ends before that."""
     if not names:
         return seen
     shown = (
@@ -95,13 +95,13 @@ def _without_hooked(seen: ObservedPod, names: frozenset[str]) -> ObservedPod:
 
 
 def status_by_name(status: Json) -> dict[str, Json]:
-    """Container statuses of init and main containers by name."""
+    """The statuses of init and main containers by name."""
     return {one["name"]: one for kind in (Kind.INIT, Kind.MAIN) for one in status.get(LISTED[kind]) or []}
 
 
-def _started_again(seen: ObservedPod, given: StatusInputs) -> frozenset[str]:
-    """Containers that were stopped (a probe failed, their image changed) to be started again, and those whose next
-    attempt is made and has yet to start: how the last one ended says nothing of the pod."""
+def _starting_again(seen: ObservedPod, given: StatusInputs) -> frozenset[str]:
+    """Names of containers that the node has stopped to start them again (a failed probe, a changed image), and of those
+    whose next attempt is created but not started: their last exit code says nothing about the pod."""
     if given.facts.termination is not None:
         return frozenset()
     newest = {one.name: one for one in reversed(seen.containers)}
@@ -127,10 +127,10 @@ def _set_phase(
     elif given.plan.finished and phase not in TERMINAL:
         phase = "Failed"
     known = pod.status.get("phase")
-    fixed = next((one for one in (known, before.get("phase")) if one in TERMINAL), None)
-    if fixed is not None and (phase not in TERMINAL or known in TERMINAL):
-        phase = fixed
-    if phase in TERMINAL and running and fixed is None:
+    final = next((one for one in (known, before.get("phase")) if one in TERMINAL), None)
+    if final is not None and (phase not in TERMINAL or known in TERMINAL):
+        phase = final
+    if phase in TERMINAL and running and final is None:
         phase, reason, message = before.get("phase") or "Running", "", ""
     if phase == (before.get("phase") or known) and not reason:
         reason = before.get("reason") or pod.status.get("reason") or ""
@@ -153,19 +153,19 @@ def _set_conditions(pod: Pod, seen: ObservedPod, given: StatusInputs, before: Js
         containers,
         conditions.scheduled(),
     ]
-    if restart_all.could(pod):
+    if restart_all.has_rule(pod):
         owned.append(restart_all.condition(given.facts.termination is None and restart_all.under_way(pod, seen)))
-    said = (before.get("conditions") or []) + (pod.status.get("conditions") or [])
-    newest = list({one.get("type"): one for one in reversed(said)}.values())
+    reported = (before.get("conditions") or []) + (pod.status.get("conditions") or [])
+    newest = list({one.get("type"): one for one in reversed(reported)}.values())
     now = format_rfc3339(given.facts.now)
     if given.facts.termination is not None and given.facts.termination.disrupted and phase in TERMINAL:
         mark = conditions.with_times(
             [conditions.disrupted(given.facts.termination.message)], newest, now, pod.meta.get("generation")
         )
         others = [*(one for one in others if one.get("type") != conditions.DISRUPTION_TARGET), *mark]
-    told = conditions.with_times(owned, newest, now, pod.meta.get("generation"))
+    own = conditions.with_times(owned, newest, now, pod.meta.get("generation"))
     resizes = [] if phase in TERMINAL else resize_status.conditions(given.resize)
-    status["conditions"] = [*others, *resizes, *told]
+    status["conditions"] = [*others, *resizes, *own]
 
 
 def _set_addresses(pod: Pod, seen: ObservedPod, given: StatusInputs, before: Json, status: Json) -> None:
@@ -179,15 +179,15 @@ def _set_addresses(pod: Pod, seen: ObservedPod, given: StatusInputs, before: Jso
     elif seen.sandbox is not None and seen.sandbox.ready:
         ips = seen.sandbox.ips
     if not ips and (given.facts.termination is not None or status["phase"] in TERMINAL):
-        # A pod keeps its last address on show while it ends, as upstream's does.
+        # A pod keeps showing its last address while it terminates, as upstream's does.
         ips = tuple(one["ip"] for one in before.get("podIPs") or [])
     if ips:
         status["podIP"] = ips[0]
         status["podIPs"] = [{"ip": ip} for ip in ips]
 
 
-def _settle(pod: Pod, status: Json) -> None:
-    """Give every container that may have run a terminated state: nothing can be said of it later."""
+def _terminate_unknown(pod: Pod, status: Json) -> None:
+    """Give every container that may have run a terminated state: the status is final, nothing can be added later."""
     ended = {"terminated": {"exitCode": 137, "reason": "ContainerStatusUnknown", "message": _LOST}}
     times: Json = {"startedAt": None, "finishedAt": None}
     lost = {"terminated": {**ended["terminated"], **times}}

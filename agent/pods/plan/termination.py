@@ -1,8 +1,8 @@
-"""Bringing a pod down: what is still to be stopped, released and removed, in that order.
+"""How a pod is terminated: what is still to be stopped, released and removed, in that order.
 
-Follows the kubelet's SyncTerminatingPod and SyncTerminatedPod: containers (sidecars after
-the main ones, last sidecar first), sandbox, volumes and cgroup, the last status, the
-deletion of the object, the records. Each is seen done before the next begins.
+Follows SyncTerminatingPod and SyncTerminatedPod of pkg/kubelet/kubelet.go: containers (sidecars after the main ones,
+the last sidecar first), sandbox, volumes and cgroup, the last status, the deletion of the object, the records in the
+runtime. Each is seen done before the next begins.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from agent.common.model.pods import ContainerState, Kind, ObservedPod, Pod, RunS
 from agent.common.plan.restart import MINIMUM_GRACE, grace_seconds, is_sidecar
 from agent.pods.model.facts import Cause, Facts, Termination
 from agent.pods.model.steps import (
-    Confirm,
-    Forget,
+    ConfirmDeletion,
     Kill,
     PodPlan,
     PreStop,
     Release,
     RemoveContainer,
+    RemovePod,
     RemoveSandbox,
     StopSandbox,
 )
@@ -34,24 +34,24 @@ from nodelib.kube.times import parse_rfc3339
 def termination_of(
     pod: Pod | None, last_known: Pod, phase: str, present: Termination | None, now: float
 ) -> Termination | None:
-    """The pod's way out, if it is to go: never taken back, its grace never longer than before.
+    """Why the pod terminates, if it does. A termination is never taken back, and its grace never grows.
 
-    `pod` None: its object is gone. `phase` is the phase that the agent has computed last.
+    `pod` None: its object is gone. `phase`: the phase that the agent computed last.
     """
-    wanted = _wanted(pod, last_known, phase, present, now)
+    wanted = _fresh_termination(pod, last_known, phase, present, now)
     if wanted is None or present is None or wanted is present:
         return wanted
     grace = min(present.grace, wanted.grace)
     since = present.since if grace == present.grace else now
     if not present.fails:
         return Termination(wanted.cause, since, grace)
-    # What has failed the pod stays its reason; the object's going only adds to it.
+    # What has failed the pod stays its reason; that the object is gone only adds to it.
     cause = Cause.REMOVED if wanted.cause is Cause.REMOVED else present.cause
     return replace(present, cause=cause, since=since, grace=grace)
 
 
-def hastened(present: Termination | None, fresh: Termination) -> Termination:
-    """The node wants a pod to go that may be on its way out already: a deletion does not keep it from failing."""
+def combined(present: Termination | None, fresh: Termination) -> Termination:
+    """A `fresh` termination of a pod that may terminate already; one that was deleted can still fail."""
     if present is None:
         return fresh
     if present.fails or present.cause is not Cause.DELETED or not fresh.fails:
@@ -60,11 +60,11 @@ def hastened(present: Termination | None, fresh: Termination) -> Termination:
 
 
 def rejection(reason: str, message: str, now: float) -> Termination:
-    """The node does not take the pod: it fails, and nothing of it is worth waiting for."""
+    """The node does not admit the pod: it fails, and nothing needs a grace."""
     return Termination(Cause.REJECTED, now, 1, reason, f"Pod was rejected: {message}")
 
 
-def _wanted(
+def _fresh_termination(
     pod: Pod | None, last_known: Pod, phase: str, present: Termination | None, now: float
 ) -> Termination | None:
     if pod is None:
@@ -82,7 +82,7 @@ def _wanted(
 
 
 def deadline(pod: Pod) -> float | None:
-    """When activeDeadlineSeconds is over (wall seconds)."""
+    """When activeDeadlineSeconds is over (wall seconds); None: never."""
     seconds, started = pod.spec.get("activeDeadlineSeconds"), pod.status.get("startTime")
     if seconds is None or not started:
         return None
@@ -90,12 +90,14 @@ def deadline(pod: Pod) -> float | None:
 
 
 def plan_termination(pod: Pod, seen: ObservedPod, facts: Facts, termination: Termination) -> PodPlan:
-    """The next steps of the way out. `finished` only when nothing but records of the pod is left."""
-    kills = kills_of(pod, seen, facts.now, termination.grace, termination.since)
+    """The next steps of the termination. `finished` only when nothing but records of the pod is left."""
+    kills = container_kills(pod, seen, facts.now, termination.grace, termination.since)
     if kills:
         names = ", ".join(kill.name for kill in kills)
         hooks = early_hooks(pod, seen, facts, kills)
-        return PodPlan((*kills, *hooks), reason=f"{names}: stopping, {_left(termination, facts.now)} s of grace left")
+        return PodPlan(
+            (*kills, *hooks), reason=f"{names}: stopping, {_seconds_left(termination, facts.now)} s of grace left"
+        )
     if facts.blocked is not None and facts.blocked.retry_at > facts.now:
         return PodPlan(wait_until=facts.blocked.retry_at, reason=facts.blocked.message, terminal=True)
     stops = sandbox_stops(seen, facts)
@@ -104,27 +106,32 @@ def plan_termination(pod: Pod, seen: ObservedPod, facts: Facts, termination: Ter
     if not facts.released:
         return PodPlan((Release(),), reason="volumes and cgroup are being released", terminal=True)
     if pod.is_deleted and termination.cause is not Cause.REMOVED and not facts.confirmed:
-        return PodPlan((Confirm(),), reason="the API server is told", terminal=True, finished=True)
+        return PodPlan((ConfirmDeletion(),), reason="its object is being deleted", terminal=True, finished=True)
     if termination.cause is Cause.REMOVED or facts.confirmed:
-        return _forget(seen, facts)
+        return _remove_records(seen, facts)
     if facts.drop_records and (seen.containers or seen.sandboxes):
-        return replace(_forget(seen, facts), reason="its records go: the disk is short", terminal=True, finished=True)
+        return replace(
+            _remove_records(seen, facts),
+            reason="its records are removed: the disk is nearly full",
+            terminal=True,
+            finished=True,
+        )
     return PodPlan(reason="ended; its records stay until it is deleted", terminal=True, finished=True)
 
 
-def kills_of(pod: Pod, seen: ObservedPod, now: float, grace: int, since: float) -> tuple[Kill, ...]:
-    """The containers to be stopped now; once `grace` seconds since `since` are over, none waits for another."""
+def container_kills(pod: Pod, seen: ObservedPod, now: float, grace: int, since: float) -> tuple[Kill, ...]:
+    """The containers to stop now. `grace` (seconds) runs from `since`; once it is over, all are stopped at once."""
     alive = [one for one in seen.containers if one.state in (RunState.RUNNING, RunState.UNKNOWN)]
-    # CRI counts whole seconds: rounded down, every pod would lose up to one of its own.
+    # CRI counts whole seconds: rounded down, every pod would lose up to one second of its grace.
     left = max(0, math.ceil(grace - (now - since)))
-    turn = alive if left == 0 else _whose_turn(pod, alive)
-    return tuple(Kill(one.id, one.name, f"Stopping container {one.name}", left, _pre_stop(pod, one)) for one in turn)
+    to_stop = alive if left == 0 else _next_to_stop(pod, alive)
+    return tuple(Kill(one.id, one.name, f"Stopping container {one.name}", left, _pre_stop(pod, one)) for one in to_stop)
 
 
 def early_hooks(pod: Pod, seen: ObservedPod, facts: Facts, kills: tuple[Kill, ...]) -> tuple[PreStop, ...]:
-    """Sidecars are stopped in turn, but every preStop hook of the pod begins as soon as the pod is to end."""
-    grace, in_turn = kills[0].grace, {kill.container_id for kill in kills}
-    waiting = (one for one in seen.containers if one.state is RunState.RUNNING and one.id not in in_turn)
+    """Sidecars are stopped one after the other, but all preStop hooks of the pod start as soon as it terminates."""
+    grace, killed = kills[0].grace, {kill.container_id for kill in kills}
+    waiting = (one for one in seen.containers if one.state is RunState.RUNNING and one.id not in killed)
     if grace <= 0:
         return ()
     found = ((one, _pre_stop(pod, one)) for one in waiting if one.id not in facts.prestop_ran)
@@ -132,26 +139,26 @@ def early_hooks(pod: Pod, seen: ObservedPod, facts: Facts, kills: tuple[Kill, ..
 
 
 def hook_due(kill: Kill, prestop_ran: AbstractSet[str]) -> Json | None:
-    """The preStop hook that is to be run before this kill: once a container, and not without grace."""
+    """The preStop hook to run before this kill: once for a container, and not without grace."""
     return kill.hook if kill.grace > 0 and kill.container_id not in prestop_ran else None
 
 
 def grace_left(grace: int, hook_took: float) -> int:
-    """Seconds between the signal and the kill after a hook that took so long."""
+    """Seconds between SIGTERM and SIGKILL after a hook that took `hook_took` seconds."""
     return max(grace - int(hook_took), MINIMUM_GRACE)
 
 
-def without_turn(step: PreStop, took: float) -> Kill | None:
-    """A container whose early hook took the whole grace waits for no turn: it ends with those whose turn it is."""
+def kill_after_long_hook(step: PreStop, took: float) -> Kill | None:
+    """The kill of a container whose early hook took the whole grace: it waits for no other container."""
     return Kill(step.container_id, step.name, f"Stopping container {step.name}", 0) if took >= step.grace else None
 
 
 def sandbox_stops(seen: ObservedPod, facts: Facts) -> tuple[StopSandbox, ...]:
-    """Sandboxes whose network may still stand: every one that this agent has not stopped itself."""
+    """Stop every sandbox that this agent has not stopped itself: its network may still exist."""
     return tuple(StopSandbox(one.id) for one in seen.sandboxes if one.id not in facts.stopped_sandboxes)
 
 
-def _whose_turn(pod: Pod, alive: list[ContainerState]) -> list[ContainerState]:
+def _next_to_stop(pod: Pod, alive: list[ContainerState]) -> list[ContainerState]:
     sidecars = [container["name"] for kind, container in pod.containers(Kind.INIT) if is_sidecar(kind, container)]
     others = [one for one in alive if one.name not in sidecars]
     if others:
@@ -163,14 +170,14 @@ def _whose_turn(pod: Pod, alive: list[ContainerState]) -> list[ContainerState]:
     return []
 
 
-def _forget(seen: ObservedPod, facts: Facts) -> PodPlan:
-    if facts.succeeded:  # its successor counts on from these containers
-        return PodPlan((Forget(),), reason="gone; it starts again", terminal=True, finished=True)
+def _remove_records(seen: ObservedPod, facts: Facts) -> PodPlan:
+    if facts.has_successor:  # its successor counts on from these containers
+        return PodPlan((RemovePod(),), reason="gone; it starts again", terminal=True, finished=True)
     if seen.containers:
         return PodPlan(tuple(RemoveContainer(one.id) for one in seen.containers), reason="records are removed")
     if seen.sandboxes:
         return PodPlan(tuple(RemoveSandbox(one.id) for one in seen.sandboxes), reason="records are removed")
-    return PodPlan((Forget(),), reason="gone", terminal=True, finished=True)
+    return PodPlan((RemovePod(),), reason="gone", terminal=True, finished=True)
 
 
 def _pre_stop(pod: Pod, one: ContainerState) -> Json | None:
@@ -189,5 +196,5 @@ def _grace(pod: Pod) -> int:
     return max(1, grace_seconds(pod)) if pod.spec else MINIMUM_GRACE
 
 
-def _left(termination: Termination, now: float) -> int:
+def _seconds_left(termination: Termination, now: float) -> int:
     return max(0, math.ceil(termination.since + termination.grace - now))

@@ -1,4 +1,4 @@
-"""The text of pod_endings: which pods are on their way out since when, so that no grace starts anew with the agent."""
+"""The checkpoint pod_endings: which pods terminate since when, so that a restart of the agent gives no new grace."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from dataclasses import replace
 from agent.pods.model.facts import Cause, Termination
 from nodelib.errors import Invalid
 
-# A pod whose containers ended by themselves has nothing left to wait for, and one that was refused nothing that runs.
-_REMEMBERED = (Cause.DELETED, Cause.REMOVED, Cause.DEADLINE, Cause.EVICTED)
+# A pod that finished or was rejected has nothing left that could need a grace.
+_RECORDED = (Cause.DELETED, Cause.REMOVED, Cause.DEADLINE, Cause.EVICTED)
 
 
-def is_remembered(termination: Termination | None) -> bool:
-    return termination is not None and termination.cause in _REMEMBERED
+def is_recorded(termination: Termination | None) -> bool:
+    """Whether the checkpoint keeps it."""
+    return termination is not None and termination.cause in _RECORDED
 
 
 def encode(terminations: Mapping[str, Termination]) -> str:
@@ -34,19 +35,21 @@ def encode(terminations: Mapping[str, Termination]) -> str:
 
 
 def decode(text: str) -> dict[str, Termination]:
-    """Raises Invalid for what this agent has not written whole."""
+    """By pod UID. Raises Invalid if the text is not such a checkpoint."""
     try:
-        return {str(uid): _ending(one) for uid, one in json.loads(text)["endings"].items()}
+        return {str(uid): _termination(one) for uid, one in json.loads(text)["endings"].items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise Invalid(f"it is no record of endings: {type(error).__name__}: {error}", step="read checkpoint") from error
+        raise Invalid(
+            f"not a record of pod terminations: {type(error).__name__}: {error}", step="read checkpoint"
+        ) from error
 
 
 def restored(termination: Termination, now: float) -> Termination:
-    """As it counts now: a clock that was set back must not make a grace longer than it was."""
+    """The termination after a restart: a clock that was set back must not lengthen its grace."""
     return replace(termination, since=min(termination.since, now))
 
 
-def _ending(one: Mapping[str, object]) -> Termination:
+def _termination(one: Mapping[str, object]) -> Termination:
     return Termination(
         cause=Cause(one["cause"]),
         since=float(str(one["since"])),

@@ -13,18 +13,18 @@ CRASH_LOOP = "CrashLoopBackOff"
 
 
 def waiting_now(plan: PodPlan, before: Mapping[str, Waiting]) -> dict[str, Waiting]:
-    """By container. One that is being started shows why it last waited, until it runs."""
+    """By container name. A container that is being started shows why it last waited, until it runs."""
     starting = {step.container["name"] for step in plan.steps if isinstance(step, Start | EnsureImage)}
     return {**{name: why for name, why in before.items() if name in starting}, **plan.waiting}
 
 
 def new_back_offs(plan: PodPlan, before: Mapping[str, Waiting]) -> list[str]:
-    """Containers whose restart has just been put off."""
+    """Names of containers whose restart back-off has just begun."""
     return [name for name, why in plan.waiting.items() if why.reason == CRASH_LOOP and before.get(name) != why]
 
 
 def back_off_message(name: str, pod: Pod) -> str:
-    """Of the BackOff event, as upstream words it."""
+    """The message of the BackOff event, in upstream's words."""
     return f"Back-off restarting failed container {name} in pod {pod.name}_{pod.namespace}({pod.uid})"
 
 

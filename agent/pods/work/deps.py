@@ -1,4 +1,4 @@
-"""What a pod's worker and its steps work with, grouped by what the steps are about. Made by agent/build/pods.py."""
+"""The dependencies of pod workers and their steps, grouped by kind of step. agent/build/pods.py makes them."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from agent.managers.work import ResourceManagers
 from agent.pods.ports import ApiPods, ContainerConfigs, PodCgroups, PodVolumes, Probes
 from agent.pods.work.deferred_removal import DeferredRemoval
 from agent.pods.work.hooks import Hooks
-from agent.pods.work.refreshes import Refreshes
-from agent.pods.work.report import Reporter
 from agent.pods.work.startup import StartupLatencyTracker
+from agent.pods.work.status_manager import StatusManager
 from agent.pods.work.terminations import Terminations
+from agent.pods.work.volume_refreshes import VolumeRefreshes
 from agent.resources.work.allocations import Allocations
 from agent.runtime.model import RuntimeService
 from agent.runtime.work.relist import Observer
@@ -29,8 +29,8 @@ from nodelib.clock import Clock
 
 
 @dataclass(frozen=True, slots=True)
-class HoldingDeps:
-    """What a pod holds of the node, from Prepare to Release: volumes, cgroups, devices, claims, CPUs and memory.
+class ResourceDeps:
+    """For what a pod holds from Prepare to Release: volumes, cgroup, devices, claims, exclusive CPUs and memory.
 
     `released` fires when a pod has released all of it.
     """
@@ -42,15 +42,16 @@ class HoldingDeps:
     managers: ResourceManagers
     allocations: Allocations
     warnings: PodWarnings
-    refreshes: Refreshes
+    volume_refreshes: VolumeRefreshes
     released: Signal = field(default_factory=Signal)
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerDeps:
-    """What sandboxes and containers are made, started and stopped with.
+    """For creating, starting and stopping sandboxes and containers.
 
-    `sandbox_gate`: sandboxes that are made at once; `takeover_gate`: running pods that a new agent takes over at once.
+    `sandbox_gate` limits how many sandboxes are made at once; `takeover_gate`, how many running pods a restarted agent
+    prepares at once.
     """
 
     runtime: RuntimeService
@@ -65,10 +66,10 @@ class ContainerDeps:
 
 @dataclass(frozen=True, slots=True)
 class StatusDeps:
-    """What a status is made of and sent by. `mirror` gives a static pod's mirror pod."""
+    """For computing and sending statuses. `mirror` returns the mirror pod of a static pod."""
 
     probes: Probes
-    reporter: Reporter
+    manager: StatusManager
     api: ApiPods
     startups: StartupLatencyTracker
     terminations: Terminations
@@ -77,9 +78,9 @@ class StatusDeps:
 
 @dataclass(frozen=True, slots=True)
 class PodDeps:
-    """`host_ips` and `network_ready` are called for each plan."""
+    """Everything; `host_ips` and `network_ready` are called for each plan."""
 
-    holdings: HoldingDeps
+    resources: ResourceDeps
     containers: ContainerDeps
     status: StatusDeps
     observer: Observer

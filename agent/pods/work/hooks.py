@@ -13,7 +13,7 @@ from nodelib.version import KUBERNETES_MINOR
 
 
 class Hooks:
-    """Runs one hook to its end; whoever calls bounds the time."""
+    """Runs one hook to its end; the caller limits the time."""
 
     def __init__(self, runtime: RuntimeService, http: HttpGet, clock: Clock) -> None:
         self._runtime, self._http, self._clock = runtime, http, clock
@@ -37,8 +37,8 @@ class Hooks:
         except CriError as error:
             raise Permanent(f"error: {error.message}", obj=what) from error
         if done.exit_code != 0:
-            said = (done.stdout + done.stderr).decode(errors="replace")
-            text = f"error: command '{' '.join(argv)}' exited with {done.exit_code}: {said}, message: {said!r}"
+            output = (done.stdout + done.stderr).decode(errors="replace")
+            text = f"error: command '{' '.join(argv)}' exited with {done.exit_code}: {output}, message: {output!r}"
             raise Permanent(text, obj=what)
 
     async def _get(self, name: str, container: Json, action: Json, ips: tuple[str, ...]) -> None:

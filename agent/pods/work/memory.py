@@ -1,7 +1,7 @@
 """What a pod's worker remembers between two plans.
 
-Nothing here is needed for a correct plan: an agent that has just started goes on from the
-runtime's records and the API's status. It only saves repeating work and events.
+None of it is needed for a correct plan: a restarted agent goes on from the runtime's records and the API's status. It
+only saves repeated work and events.
 """
 
 from __future__ import annotations
@@ -21,26 +21,27 @@ from nodelib.json_values import Json
 
 @dataclass(slots=True)
 class PodMemory:
-    """Owned by one worker; only its own tasks write here.
+    """Only the worker and its steps write here. Facts (model/facts.py) explains what both have.
 
-    `pod` has the resources that it was allocated, `desired` those that its object asks for. `sized` is the
-    allocation that the pod's own cgroup was last made for, `limits` what that cgroup has. `succeeded`: the same static
-    pod is to start once this one is gone. `mirror`: UID of the mirror pod that its status was last told to.
-    `foundation`: what a sandbox can be made from while the volumes are still being filled.
-    `outdated`: what volumes show has changed since they were last begun to be filled.
-    `in_post_start`: names of containers whose postStart hook has yet to end.
+    - `pod` has its allocated resources, `desired` those that its object asks for; `gone`: the object is gone.
+    - `seen`: the runtime's view; `status`: computed last; `mirror_uid`: of the mirror pod that shows it.
+    - `prepared`: what containers are made from; `sandbox_prepared`: what a sandbox can be made from before that, while
+      volumes are still being mounted. `volumes_changed`: their sources have changed since mounting began.
+    - `cgroup_allocation`: in force in the pod's cgroup; `limits`: what that cgroup has.
+    - `stopping`: ids of containers whose Killing event is out; `in_post_start`: names of containers whose postStart
+      hook has not ended.
     """
 
     pod: Pod
     desired: Pod
     timeline: Timeline
     gone: bool = False
-    succeeded: bool = False
-    mirror: str = ""
+    has_successor: bool = False
+    mirror_uid: str = ""
     seen: ObservedPod = field(default_factory=lambda: ObservedPod(""))
     prepared: PreparedPod | None = None
-    foundation: PreparedPod | None = None
-    outdated: bool = False
+    sandbox_prepared: PreparedPod | None = None
+    volumes_changed: bool = False
     released: bool = False
     confirmed: bool = False
     drop_records: bool = False
@@ -49,7 +50,7 @@ class PodMemory:
     failures: dict[str, Failure] = field(default_factory=dict)
     images: dict[str, ImageState] = field(default_factory=dict)
     backoff: dict[str, BackOff] = field(default_factory=dict)
-    stopped: set[str] = field(default_factory=set)
+    stopped_sandboxes: set[str] = field(default_factory=set)
     restart_wanted: set[str] = field(default_factory=set)
     prestop_ran: set[str] = field(default_factory=set)
     stopping: set[str] = field(default_factory=set)
@@ -57,14 +58,14 @@ class PodMemory:
     waiting: dict[str, Waiting] = field(default_factory=dict)
     resize: ResizeState = field(default_factory=ResizeState)
     resize_failure: Failure | None = None
-    sized: Allocation | None = None
+    cgroup_allocation: Allocation | None = None
     limits: Limits | None = None
     status: Json = field(default_factory=dict)
     plan: PodPlan = field(default_factory=PodPlan)
 
     @property
     def is_ready(self) -> bool:
-        """As the newest status says, or before there is one, as the API last showed it."""
+        """By the newest computed status; before there is one, by the status in the API."""
         conditions = (self.status or self.pod.status).get("conditions") or []
         return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
 
@@ -76,11 +77,11 @@ class PodMemory:
         probes: Mapping[str, ProbeState] | None = None,
         actuated: Allocation | None = None,
     ) -> Facts:
-        """The same as values, for a plan."""
+        """A frozen copy for a plan."""
         return Facts(
             now=now,
             prepared=self.prepared is not None,
-            sandbox_ready=self.foundation is not None,
+            sandbox_prepared=self.sandbox_prepared is not None,
             released=self.released,
             confirmed=self.confirmed,
             drop_records=self.drop_records,
@@ -91,11 +92,11 @@ class PodMemory:
             images=dict(self.images),
             backoff=dict(self.backoff),
             probes=probes or {},
-            stopped_sandboxes=frozenset(self.stopped),
+            stopped_sandboxes=frozenset(self.stopped_sandboxes),
             restart_wanted=frozenset(self.restart_wanted),
             actuated=actuated,
-            sized=self.sized,
+            cgroup_allocation=self.cgroup_allocation,
             resize_failure=self.resize_failure,
-            succeeded=self.succeeded,
+            has_successor=self.has_successor,
             prestop_ran=frozenset(self.prestop_ran),
         )

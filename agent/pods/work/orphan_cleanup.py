@@ -1,4 +1,4 @@
-"""What pods that have no worker left on the node: directories, cgroups, logs."""
+"""Removes what dead pods left on the node: directories, cgroups, logs (upstream: HandlePodCleanups)."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ log = logging.getLogger(__name__)
 
 
 async def remove(deps: PodDeps, known: Container[str]) -> None:
-    """Of all pods but those `known` by UID. Raises NodewrightError: it cannot be looked for."""
-    for uid in {*await deps.holdings.volumes.pods_on_disk(), *await deps.holdings.cgroups.pod_uids()}:
+    """Clean up after all pods but those `known` by UID. Raises NodewrightError if the node cannot be searched."""
+    for uid in {*await deps.resources.volumes.pods_on_disk(), *await deps.resources.cgroups.pod_uids()}:
         if uid not in known:
-            log.info("pod %s: removing the directory or cgroup that it left behind", uid)
-            await _clear(uid, deps.holdings.volumes.release, deps.holdings.cgroups.remove_pod)
-    # Logs outlive all else of a pod: an agent that was killed in its last step has left them.
+            log.info("pod %s: removing the directory or cgroup it left behind", uid)
+            await _clear(uid, deps.resources.volumes.release, deps.resources.cgroups.remove_pod)
+    # Logs are removed last: an agent that was killed just before that has left them.
     for uid in await deps.containers.files.logged_pods():
         if uid not in known and uid not in deps.observer.uids():
-            log.info("pod %s: removing the logs that it left behind", uid)
+            log.info("pod %s: removing the logs it left behind", uid)
             await _clear(uid, deps.containers.files.remove_left_logs)
 
 
 async def _clear(uid: str, *removals: Callable[[str], Awaitable[None]]) -> None:
-    """What one pod left; when it cannot be removed, the others' still is, and this one's at the next sweep."""
+    """Clean up after one pod. A failure is logged and tried again at the next sweep; it does not stop the others."""
     try:
         for remove_one in removals:
             await remove_one(uid)

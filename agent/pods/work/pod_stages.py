@@ -1,4 +1,4 @@
-"""How far each pod of the table is, for whoever counts them."""
+"""The stage that each pod is in, for the metrics that count pods (edge/pod_counts.py)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from agent.pods.work.memory import PodMemory
 
 
 def stages(memories: Iterable[PodMemory], active: Collection[str]) -> Iterator[PodStage]:
-    """`active`: UIDs of the pods that hold what they asked for."""
+    """`active`: UIDs of the pods that hold their resources (PodRegistry.active)."""
     for memory in memories:
         source = memory.pod.source
         yield PodStage(
@@ -17,7 +17,7 @@ def stages(memories: Iterable[PodMemory], active: Collection[str]) -> Iterator[P
             config="runtime_only" if source == "runtime" else "orphan" if memory.gone else "desired",
             static="unknown" if source == "runtime" else "" if source == "api" else "true",
             active=memory.pod.uid in active,
-            mirrored=bool(memory.mirror),
+            mirrored=bool(memory.mirror_uid),
         )
 
 

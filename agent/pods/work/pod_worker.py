@@ -1,8 +1,8 @@
-"""One pod, one worker: plan, walk the steps of the plan side by side, look, plan again.
+"""The worker of one pod: plan, do all steps of the plan at once, plan again (podWorkerLoop of pod_workers.go, SyncPod).
 
-The inbox is last-write-wins: desired state, the runtime's view and probe answers only set
-what the next plan sees. Steps are never walked twice at a time, so no container can be
-started by two plans; the status is computed and sent while steps are still under way.
+News (a new object, the runtime's view, a probe's result) only changes what the next plan sees. Nothing is planned
+before all steps of the last plan have ended, so no container can be started by two plans. The status is computed and
+sent while steps are still running.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from agent.common.model.eviction import Eviction
 from agent.common.model.pods import ContainerState, ObservedPod, Pod, RunState
 from agent.common.plan import backoff
 from agent.pods.model.facts import Cause, Facts, Termination
-from agent.pods.model.steps import EnsureImage, Forget, Kill, PodPlan, PreStop, Resize, RunSandbox, Start, Step
+from agent.pods.model.steps import EnsureImage, Kill, PodPlan, PreStop, RemovePod, Resize, RunSandbox, Start, Step
 from agent.pods.model.timeline import Activity, ActivityKind
 from agent.pods.plan import container_exits as exits
 from agent.pods.plan import failures, resize
 from agent.pods.plan.activities import activity_of
-from agent.pods.plan.mirrors import continued
+from agent.pods.plan.mirrors import resumed_status
 from agent.pods.plan.pod import backoff_key, plan_pod
 from agent.pods.plan.starting import ips_for
 from agent.pods.plan.status import StatusInputs, pod_status
-from agent.pods.plan.termination import hastened, termination_of
+from agent.pods.plan.termination import combined, termination_of
 from agent.pods.plan.waiting import back_off_message, new_back_offs, probed, waiting_now
 from agent.pods.work.deps import PodDeps
 from agent.pods.work.memory import PodMemory
@@ -41,27 +41,27 @@ from nodelib.errors import NodewrightError
 log = logging.getLogger(__name__)
 
 
-class _Reasons(TypedDict, total=False):
+class _Details(TypedDict, total=False):
     note: str
     probe: ProbeKind | None
     attempt: int
 
 
 class PodWorker:
-    """`on_gone(uid)` is called when nothing of the pod is left."""
+    """`on_gone(uid)` is called when nothing of the pod is left. `desired`: see PodMemory; `pod`, if None."""
 
     def __init__(self, pod: Pod, deps: PodDeps, on_gone: Callable[[str], None], desired: Pod | None = None) -> None:
         self.memory = PodMemory(pod, desired or pod, Timeline(deps.clock), seen=deps.observer.seen(pod.uid))
         self._deps, self._on_gone = deps, on_gone
         self._awake = asyncio.Event()
         self._steps = Walker(deps, self.memory, self._awake)
-        self._failing: type[Step] | None = None  # the kind of step that `memory.blocked` is of
-        self._urgent = self._halted = False
-        self._born = deps.clock.monotonic()
+        self._failing: type[Step] | None = None  # the kind of step whose failure is in `memory.blocked`
+        self._urgent = self._planning_stopped = False
+        self._created_at = deps.clock.monotonic()
         self._derive_backoff()
 
-    def desire(self, pod: Pod | None, desired: Pod | None = None) -> None:
-        """The newest object, as it is allocated and as it is wanted; None: it is gone."""
+    def update(self, pod: Pod | None, desired: Pod | None = None) -> None:
+        """The newest object, with its allocated (`pod`) and its wanted (`desired`) resources; None: it is gone."""
         if pod is None:
             self.memory.gone = True
         else:
@@ -69,13 +69,13 @@ class PodWorker:
         self._awake.set()
 
     def resize(self, state: ResizeState, allocated: Pod | None = None) -> None:
-        """How a resize stands now; `allocated`: the pod with a new allocation."""
+        """The new state of a resize; `allocated`: the pod with a new allocation."""
         self.memory.resize = state
         if allocated is not None:
             self.memory.pod, self.memory.resize_failure = allocated, None
         self._awake.set()
 
-    def see(self, seen: ObservedPod) -> None:
+    def observe(self, seen: ObservedPod) -> None:
         """The runtime's newest view."""
         for one in exits.ended(self.memory.seen, seen):
             ended = Activity(ActivityKind.ENDED, one.name)
@@ -83,58 +83,58 @@ class PodWorker:
         self.memory.seen = seen
         self._awake.set()
 
-    def end(self, termination: Termination) -> None:
-        """Bring the pod down for a reason of the node's own (rejection, eviction)."""
+    def terminate(self, termination: Termination) -> None:
+        """Terminate the pod for a reason of the node (rejection, eviction)."""
         before = self.memory.termination
-        self.memory.termination = hastened(before, termination)
+        self.memory.termination = combined(before, termination)
         self._urgent = self._urgent or self.memory.termination is not before
         self._awake.set()
 
     def evict(self, eviction: Eviction) -> None:
-        """Fail the pod for a reason of the node's own."""
+        """Fail the pod for the sake of the node."""
         now, one = self._deps.clock.now(), eviction
-        self.end(Termination(Cause.EVICTED, now, one.grace, one.reason, one.message, one.disrupted))
+        self.terminate(Termination(Cause.EVICTED, now, one.grace, one.reason, one.message, one.disrupted))
 
     def drop_records(self) -> None:
-        """Keep no records in the runtime once the pod has ended: the node needs the room."""
+        """Once the pod has terminated, remove its containers from the runtime: the node needs the room."""
         if not self.memory.drop_records:
             self.memory.drop_records = True
             self._awake.set()
 
-    def halt(self) -> frozenset[asyncio.Task[Any]]:
-        """Plan nothing more: the agent stops. What should come to its end before the worker is cancelled."""
-        self._halted = True
-        return self._steps.unbroken()
+    def stop_planning(self) -> frozenset[asyncio.Task[Any]]:
+        """The agent stops: make no more plans. Returns the tasks that should end before the worker is cancelled."""
+        self._planning_stopped = True
+        return self._steps.uninterrupted()
 
-    def poke(self) -> None:
-        """Something that a plan depends on has changed."""
+    def wake(self) -> None:
+        """An input of the plan has changed: plan again."""
         self._awake.set()
 
     def refresh_volumes(self) -> None:
-        """What the pod's volumes show has changed: write it beside the steps, or in the first Prepare."""
+        """The sources of the pod's volumes have changed: write the new content, or mount it with the first Prepare."""
         if self.memory.prepared is None:
-            self.memory.blocked, self.memory.outdated = None, True
+            self.memory.blocked, self.memory.volumes_changed = None, True
             self._awake.set()
         else:
-            self._deps.holdings.refreshes.ask(self.memory)
+            self._deps.resources.volume_refreshes.request(self.memory)
 
     def retry_blocked(self) -> None:
-        """Something that a failed step may have waited for has come: try it again now."""
+        """Something that a failed step may have waited for is there: try the step again at once."""
         if self.memory.blocked is not None:
             self.memory.blocked = None
             self._awake.set()
 
     async def run(self) -> None:
-        """Until nothing of the pod is left, or cancelled (containers run on then)."""
+        """Until nothing of the pod is left, or until cancelled: then its containers run on."""
         walking: dict[asyncio.Task[None], Step] = {}
         operation, began = "create", self._deps.clock.monotonic()
         try:
             while True:
                 self._awake.clear()
-                if self._settle_termination() or self._urgent:
+                if self._update_termination() or self._urgent:
                     self._urgent = False
                     _interrupt(walking)
-                if not walking and not self._halted:
+                if not walking and not self._planning_stopped:
                     began = self._deps.clock.monotonic()
                     plan = self._next_plan()
                     self._report()
@@ -146,31 +146,31 @@ class PodWorker:
                 done = await self._wait(set(walking))
                 if done and len(done) == len(walking):
                     operation = self._synced(operation, began)
-                forgotten = any(isinstance(walking.pop(task), Forget) and _succeeded(task) for task in done)
-                if forgotten:
+                removed = any(isinstance(walking.pop(task), RemovePod) and _succeeded(task) for task in done)
+                if removed:
                     break
         finally:
-            self._steps.abandon()
+            self._steps.cancel()
             for task in walking:
                 task.cancel()
             await asyncio.gather(*walking, return_exceptions=True)
-        self._deps.status.reporter.forget(self.memory.pod.uid)
+        self._deps.status.manager.remove(self.memory.pod.uid)
         self._on_gone(self.memory.pod.uid)
 
     def _synced(self, operation: str, began: float) -> str:
-        """One plan is walked; what the next one is called."""
+        """All steps of a plan have ended: measure it. Returns the name of the next operation (upstream's label)."""
         kind = "kill" if self.memory.termination is not None else operation
         self._deps.metrics.pod_worker_duration.labels(kind).observe(self._deps.clock.monotonic() - began)
         return "sync"
 
-    def _settle_termination(self) -> bool:
-        """Take up a reason to end; True when it is new or more urgent."""
+    def _update_termination(self) -> bool:
+        """Terminate the pod if there is a reason to; True if that is new or has a shorter grace."""
         memory = self.memory
         before = memory.termination
         present = None if memory.gone else memory.pod
         phase = str(memory.status.get("phase") or memory.pod.status.get("phase") or "")
         memory.termination = termination_of(present, memory.pod, phase, before, self._deps.clock.now())
-        self._deps.status.terminations.note(memory.pod.uid, memory.termination)
+        self._deps.status.terminations.record(memory.pod.uid, memory.termination)
         if memory.termination is before or memory.termination is None:
             return False
         return before is None or memory.termination.grace < before.grace
@@ -178,7 +178,7 @@ class PodWorker:
     def _next_plan(self) -> PodPlan:
         memory = self.memory
         facts = self._facts()
-        self._settle_resize(facts)
+        self._update_resize(facts)
         plan = plan_pod(memory.pod, memory.seen, facts)
         for name in new_back_offs(plan, memory.waiting):
             text = back_off_message(name, memory.pod)
@@ -193,21 +193,22 @@ class PodWorker:
             self._deps.clock.now(),
             network_ready=self._deps.network_ready(),
             probes=dict(self._deps.status.probes.states(uid)),
-            actuated=self._deps.holdings.allocations.actuated(uid),
+            actuated=self._deps.resources.allocations.actuated(uid),
         )
 
-    def _settle_resize(self, facts: Facts) -> None:
-        """Whether what is allocated is in force: judged only between steps, when the view of the runtime is fresh."""
+    def _update_resize(self, facts: Facts) -> None:
+        """Compare what is allocated with what is in force. Only between plans: then the runtime's view is fresh."""
         memory = self.memory
-        memory.resize, completed = resize.settled(memory.resize, memory.pod, memory.seen, facts)
+        memory.resize, completed = resize.next_state(memory.resize, memory.pod, memory.seen, facts)
         if completed is not None:
             text = resize_status.event_message("Pod resize completed", memory.pod, completed.generation)
             self._deps.events.emit(memory.pod.raw, "Normal", "ResizeCompleted", text)
 
     def _report(self) -> None:
+        """Compute the status and hand it to the status manager."""
         memory = self.memory
         self._ensure_probes()
-        shown_by = self._shown_by()
+        status_object = self._status_object()
         given = StatusInputs(
             facts=self._facts(),
             plan=memory.plan,
@@ -216,7 +217,7 @@ class PodWorker:
             waiting=memory.waiting,
             resize=memory.resize,
             limits=memory.limits,
-            devices=self._deps.holdings.devices.health(memory.pod.uid),
+            devices=self._deps.resources.devices.health(memory.pod.uid),
             in_post_start=frozenset(memory.in_post_start),
         )
         before, was_ready = memory.status.get("phase") or memory.pod.status.get("phase") or "Pending", memory.is_ready
@@ -224,21 +225,21 @@ class PodWorker:
         if memory.is_ready != was_ready:
             memory.timeline.mark(Activity(ActivityKind.READY if memory.is_ready else ActivityKind.NOT_READY))
         if before == "Pending" and memory.status["phase"] == "Running":
-            self._deps.metrics.pod_start_duration.observe(self._deps.clock.monotonic() - self._born)
-        if shown_by is not None:
-            self._deps.status.reporter.set(shown_by, memory.status)
+            self._deps.metrics.pod_start_duration.observe(self._deps.clock.monotonic() - self._created_at)
+        if status_object is not None:
+            self._deps.status.manager.set(status_object, memory.status)
         if memory.termination is None and memory.status.get("phase") in ("Succeeded", "Failed"):
             self._awake.set()
 
-    def _shown_by(self) -> Pod | None:
-        """The API's object whose status is this pod's: its own, or a static pod's mirror."""
+    def _status_object(self) -> Pod | None:
+        """The API object that shows the status: the pod's own, or a static pod's mirror. None: there is none."""
         memory = self.memory
         if memory.pod.source == "api":
             return None if memory.gone or memory.confirmed else memory.pod
         mirror = self._deps.status.mirror(memory.pod)
-        if mirror is not None and mirror.uid != memory.mirror:
-            memory.mirror, memory.status = mirror.uid, continued(memory.status, mirror.status)
-            self._deps.status.probes.recall(memory.pod.uid, mirror)
+        if mirror is not None and mirror.uid != memory.mirror_uid:
+            memory.mirror_uid, memory.status = mirror.uid, resumed_status(memory.status, mirror.status)
+            self._deps.status.probes.restore(memory.pod.uid, mirror)
         return mirror
 
     def _ensure_probes(self) -> None:
@@ -255,20 +256,20 @@ class PodWorker:
         if isinstance(step, Start):
             self._deps.metrics.started_containers.labels(CONTAINER_TYPES[step.kind]).inc()
         try:
-            with memory.timeline.step(what, **_reasons(step)):
+            with memory.timeline.step(what, **_details(step)):
                 await self._steps.walk(step)
-            self._succeeded(step)
+            self._step_succeeded(step)
         except NodewrightError as error:
             reason = getattr(error, "reason", type(error).__name__)
-            self._failed(step, reason, error.message, error.action)
+            self._step_failed(step, reason, error.message, error.action)
             if isinstance(step, Start):
                 self._deps.metrics.started_containers_errors.labels(CONTAINER_TYPES[step.kind], reason).inc()
             log.warning("pod %s: %s: %s", memory.pod.full_name, what.words, error)
         except Exception as error:
-            self._failed(step, "InternalError", repr(error))
+            self._step_failed(step, "InternalError", repr(error))
             log.exception("pod %s: %s", memory.pod.full_name, what.words)
 
-    def _succeeded(self, step: Step) -> None:
+    def _step_succeeded(self, step: Step) -> None:
         if isinstance(step, Start):
             self.memory.failures.pop(step.container["name"], None)
         elif isinstance(step, Resize):
@@ -276,7 +277,7 @@ class PodWorker:
         elif failures.unblocks(step, self._failing):
             self.memory.blocked = None
 
-    def _failed(self, step: Step, reason: str, message: str, action: str = "") -> None:
+    def _step_failed(self, step: Step, reason: str, message: str, action: str = "") -> None:
         memory, now, jitter = self.memory, self._deps.clock.now(), random.uniform(0.9, 1.1)
         if isinstance(step, Resize):
             memory.resize_failure = failures.resize_failure(reason, message, now, jitter)
@@ -284,8 +285,8 @@ class PodWorker:
             return
         rejected = failures.rejection_of(reason, message, now)
         if rejected is not None:
-            memory.termination = hastened(memory.termination, rejected)
-        if container := failures.held_up(step):
+            memory.termination = combined(memory.termination, rejected)
+        if container := failures.blocked_container(step):
             before = memory.failures.get(container)
             memory.failures[container] = failures.failure(before, reason, message, action, now, jitter)
         else:
@@ -302,12 +303,12 @@ class PodWorker:
             self._deps.events.emit(memory.pod.raw, "Warning", "ResizeError", text)
 
     async def _wait(self, walking: set[asyncio.Task[None]]) -> set[asyncio.Task[None]]:
-        """Until a step ends, the inbox is written, or the plan's time has come."""
+        """Until a step ends, there is news, or the plan's `wait_until` has come. Returns the steps that have ended."""
         if self._awake.is_set() and not walking:
             await asyncio.sleep(0)
             return set()
         watched: set[asyncio.Future[Any]] = {asyncio.ensure_future(self._awake.wait())}
-        if not walking and not self._halted and self.memory.plan.wait_until is not None:
+        if not walking and not self._planning_stopped and self.memory.plan.wait_until is not None:
             pause = max(0.0, self.memory.plan.wait_until - self._deps.clock.now())
             watched.add(asyncio.ensure_future(self._deps.clock.sleep(pause)))
         try:
@@ -318,7 +319,7 @@ class PodWorker:
         return {task for task in walking if task.done()}
 
     def _derive_backoff(self) -> None:
-        """An agent that has just started takes up back-offs where the one before left them."""
+        """After a restart of the agent, go on with the back-offs that the runtime's records imply."""
         memory = self.memory
         for _, container in memory.pod.containers():
             latest = memory.seen.latest(container["name"])
@@ -329,15 +330,15 @@ class PodWorker:
                 memory.backoff[backoff_key(container)] = entry
 
 
-def _reasons(step: Step) -> _Reasons:
-    """Why it is done, and of which attempt, where that is known."""
+def _details(step: Step) -> _Details:
+    """What the timeline says of the step besides its name."""
     if isinstance(step, Kill):
         return {"note": step.message, "probe": step.probe}
     return {"attempt": step.attempt} if isinstance(step, Start | RunSandbox | EnsureImage) else {}
 
 
 def _interrupt(walking: dict[asyncio.Task[None], Step]) -> None:
-    # Only what waits on the pod itself: a call to the runtime that makes something is left to its end.
+    # Steps that wait for hooks, graces or pulls. What creates or starts a container still ends (Context.uninterrupted).
     for task, step in walking.items():
         if isinstance(step, Kill | PreStop | Start):
             task.cancel()

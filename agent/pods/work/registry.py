@@ -1,6 +1,6 @@
-"""Which pods this node has, and how their workers are woken. Upstream: pkg/kubelet/pod (Manager) and podWorkers' state.
+"""The pods of this node, and how to wake their workers. Upstream: pkg/kubelet/pod (Manager) and podWorkers' state.
 
-Made before every other part, so that each of them can ask it and wake a pod; pod_table.py puts the workers in.
+It is made before all other parts, so that each of them can ask for pods and wake one; PodWorkers fills it.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from nodelib.json_values import Json
 
 
 class PodRegistry:
-    """agent.common.ports.PodView. `workers` by pod UID; `synced` once every source has listed its pods.
+    """The one view of the pods: finds them, wakes their workers, says when one is gone (agent.common.ports.PodView).
 
+    `workers` by pod UID, put in and taken out by PodWorkers; `synced` is set once every source has listed its pods.
     `cleaned_up` fires when a pod has released what it held, when the runtime's records of such a pod change, and when
     nothing of a pod is left.
     """
@@ -31,48 +32,48 @@ class PodRegistry:
         self.cleaned_up = Signal()
         self._on_removed: list[Callable[[str], None]] = []
 
-    # --- the inbox
+    # --- news for the workers
 
     def wake(self, uid: str) -> None:
-        """Something that the pod's plan depends on has changed: a probe's answer, a device's health, its mirror pod."""
+        """Plan the pod afresh: an input has changed, such as a probe's result, a device's health or its mirror pod."""
         worker = self.workers.get(uid)
         if worker is not None:
-            worker.poke()
+            worker.wake()
 
     def refresh(self, uid: str) -> None:
-        """What the pod's volumes show has changed: write it, without its worker waiting for that."""
+        """The sources of the pod's volumes have changed: write the new content."""
         worker = self.workers.get(uid)
         if worker is not None:
             worker.refresh_volumes()
 
     def retry_blocked(self) -> None:
-        """Something that pods may have waited for has come (a driver): whatever failed is tried again now."""
+        """Something that pods may have waited for is there (a driver): try failed steps again at once."""
         for worker in self.workers.values():
             worker.retry_blocked()
 
     def evict(self, eviction: Eviction) -> None:
-        """Fail a pod for a reason of the node's own."""
+        """Fail a pod for the sake of the node."""
         worker = self.workers.get(eviction.pod.uid)
         if worker is not None:
             worker.evict(eviction)
 
     def drop_records(self) -> int:
-        """Remove the containers of pods that have ended; how many pods still have some."""
-        holding = [
+        """Remove the containers of terminated pods from the runtime; return how many pods still have some."""
+        with_records = [
             worker
             for worker in self.workers.values()
             if worker.memory.released and (worker.memory.seen.containers or worker.memory.seen.sandboxes)
         ]
-        for worker in holding:
+        for worker in with_records:
             worker.drop_records()
-        return len(holding)
+        return len(with_records)
 
     def follow_removals(self, on_removed: Callable[[str], None]) -> None:
         """Call `on_removed(uid)` once nothing of a pod is left."""
         self._on_removed.append(on_removed)
 
     def removed(self, uid: str) -> None:
-        """Nothing of this pod is left."""
+        """The pod is gone (called by PodWorkers)."""
         self.workers.pop(uid, None)
         for on_removed in self._on_removed:
             on_removed(uid)
@@ -85,7 +86,7 @@ class PodRegistry:
         return [memory.pod for memory in self.memories() if memory.pod.source != "runtime"]
 
     def pod(self, namespace: str, name: str) -> Pod | None:
-        """The pod of that name; of two, the one that is not being deleted."""
+        """The pod of that name; of two, the one that is not deleted."""
         found = [pod for pod in self.pods() if (pod.namespace, pod.name) == (namespace, name)]
         return min(found, key=lambda pod: pod.is_deleted, default=None)
 
@@ -94,23 +95,26 @@ class PodRegistry:
         return worker.memory.status if worker else {}
 
     def observed(self, uid: str) -> ObservedPod:
-        """The newest view that the pod's worker has of the runtime."""
+        """The runtime's view of the pod, as its worker has it."""
         worker = self.workers.get(uid)
         return worker.memory.seen if worker else ObservedPod(uid)
 
     def memory(self, uid: str) -> PodMemory | None:
-        """All that the pod's worker knows, to be read only."""
+        """All that the pod's worker knows; read only."""
         worker = self.workers.get(uid)
         return worker.memory if worker else None
 
     def memories(self) -> Iterable[PodMemory]:
-        """Of all pods, terminating ones included; to be read only."""
-        # Metrics are collected in a thread while pods come and go here: the copy is made in one step.
+        """Those of all pods, terminating ones included; read only."""
+        # Metrics are collected in another thread while pods come and go: tuple() copies in one step.
         return [worker.memory for worker in tuple(self.workers.values())]
 
     def active(self) -> list[Pod]:
-        """Pods that hold what they asked for. A pod whose object is gone does not, though its containers may linger:
-        the scheduler has already given its room away (upstream: GetActivePods)."""
+        """Pods that hold the resources they asked for (upstream: GetActivePods).
+
+        A pod whose object is gone does not, even while its containers stop: the scheduler may already have given its
+        resources to another pod.
+        """
         return [
             memory.pod
             for memory in self.memories()
@@ -120,12 +124,12 @@ class PodRegistry:
         ]
 
     def running(self) -> Iterator[ContainerState]:
-        """All containers that run on the node."""
+        """All running containers of the node."""
         for memory in self.memories():
             yield from (one for one in memory.seen.containers if one.state is RunState.RUNNING)
 
     def is_over(self, uid: str) -> bool:
-        """Nothing of the pod runs or is held any more."""
+        """Whether the pod has stopped and released everything."""
         worker = self.workers.get(uid)
         return worker is None or worker.memory.released
 

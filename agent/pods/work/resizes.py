@@ -1,8 +1,8 @@
-"""Resizes that pods ask for: promised as soon as the node has room for them, put off until then.
+"""In-place resizes: a requested one is allocated as soon as the node has room for it, and pending until then.
 
-Follows the allocation manager of pkg/kubelet/allocation: whenever a pod changes, shrinks or
-goes, and every few minutes, all that wait are tried again in the order of pending_order().
-Nothing is judged before the sources have told all pods, or room would be given away twice.
+Follows the allocation manager (pkg/kubelet/allocation): whenever a pod shrinks or goes, and every few minutes, all
+pending resizes are tried again in the order of pending_order(). None is tried before all sources have listed their
+pods, or the same room could be allocated twice.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ RETRY_INTERVAL = 180.0  # seconds; upstream's retryDelay
 
 
 class Resizes:
-    """`workers` by pod UID; `holders()`: pods, as they are allocated, that hold room on the node."""
+    """`workers` by pod UID; `holders()`: the pods that hold resources of the node, as allocated.
+
+    `on_allocated(uid)` is called for each resize that is allocated.
+    """
 
     def __init__(
         self,
@@ -34,60 +37,60 @@ class Resizes:
     ) -> None:
         self._deps, self._workers, self._holders, self._node = deps, workers, holders, node
         self._on_allocated = on_allocated
-        self._waiting: set[str] = set()
+        self._pending: set[str] = set()
         self._open = False
 
-    def ask(self, uid: str) -> None:
-        """What this pod wants has changed: try to promise it, and all that wait with it."""
-        self._waiting.add(uid)
+    def request(self, uid: str) -> None:
+        """The pod asks for other resources: try to allocate them, and all pending resizes."""
+        self._pending.add(uid)
         self.retry()
 
     def open(self) -> None:
-        """All sources have spoken."""
+        """All sources have listed their pods: resizes may be allocated from now on."""
         self._open = True
         self.retry()
 
     def changed(self, before: Pod, now: Pod) -> None:
-        """A pod is not what it was: it may have left room."""
-        if self._waiting and (_ended(now) > _ended(before) or allocation.shrank(before, now)):
+        """A pod has changed: if it has ended or shrunk, there may be room."""
+        if self._pending and (_ended(now) > _ended(before) or allocation.shrank(before, now)):
             self.retry()
 
     def retry(self) -> None:
-        """Try all that wait."""
-        if not self._open or not self._waiting:
+        """Try all pending resizes."""
+        if not self._open or not self._pending:
             return
-        for uid in self._in_order():
-            self._waiting.discard(uid)
-            if self._judge(self._workers[uid]):
-                self._waiting.add(uid)
+        for uid in self._pending_order():
+            self._pending.discard(uid)
+            if self._is_still_pending(self._workers[uid]):
+                self._pending.add(uid)
 
     async def run(self) -> None:
-        """Until cancelled: try again every few minutes, whatever else happens."""
+        """Until cancelled: try pending resizes again every few minutes."""
         while True:
             await self._deps.clock.sleep(RETRY_INTERVAL)
             self.retry()
 
-    def _in_order(self) -> list[str]:
-        self._waiting = {uid for uid in self._waiting if uid in self._workers}
+    def _pending_order(self) -> list[str]:
+        self._pending = {uid for uid in self._pending if uid in self._workers}
         entries = []
-        for uid in self._waiting:
+        for uid in self._pending:
             memory = self._workers[uid].memory
             pending = memory.resize.pending
             since = pending.since if pending is not None else self._deps.clock.now()
             entries.append((memory.desired, memory.pod, since))
         return [pod.uid for pod in allocation.pending_order(entries)]
 
-    def _judge(self, worker: PodWorker) -> bool:
-        """Promise what is wanted if it fits; whether it is to be tried again."""
+    def _is_still_pending(self, worker: PodWorker) -> bool:
+        """Allocate the resize if it fits; return whether it must be tried again later."""
         memory, now = worker.memory, self._deps.clock.now()
         if memory.termination is not None or memory.gone:
             return False
         wanted = memory.desired
-        if self._deps.holdings.allocations.applied(wanted) is wanted:
+        if self._deps.resources.allocations.applied(wanted) is wanted:
             worker.resize(resize_status.settled(memory.resize))
             return False
         others = [pod for pod in self._holders() if pod.uid != wanted.uid]
-        managers_refusal = self._deps.holdings.managers.resize_refusal(wanted, memory.pod)
+        managers_refusal = self._deps.resources.managers.resize_refusal(wanted, memory.pod)
         refused = managers_refusal or refusal(wanted, others, self._node())
         generation = int(wanted.meta.get("generation") or 0)
         if refused is not None:
@@ -98,7 +101,7 @@ class Resizes:
                 text = resize_status.event_message(f"Pod resize {reason}", wanted, generation, refused.message)
                 self._deps.events.emit(wanted.raw, "Warning", f"Resize{reason}", text)
             return reason != resize_status.INFEASIBLE
-        self._deps.holdings.allocations.allocate(wanted)
+        self._deps.resources.allocations.allocate(wanted)
         log.info("pod %s: resize to generation %d is allocated", wanted.full_name, generation)
         text = resize_status.event_message("Pod resize started", wanted, generation)
         self._deps.events.emit(wanted.raw, "Normal", "ResizeStarted", text)

@@ -1,6 +1,6 @@
-"""Pods on their way out, in memory and in a checkpoint: an agent that is started again goes on where it was.
+"""Terminations of pods, in memory and in a checkpoint, so that a restarted agent goes on with the same grace.
 
-What is over within a second is never written.
+A termination that takes less than a second is never written.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from collections.abc import Collection
 
 from agent.common.ports import CheckpointStore
 from agent.pods.model.facts import Termination
-from agent.pods.plan import termination_record as ending_record
+from agent.pods.plan import termination_record
 from nodelib.clock import Clock
 from nodelib.errors import Invalid, NodewrightError
 
 log = logging.getLogger(__name__)
 
 NAME = "pod_endings"
-_PAUSE = 1.0  # seconds in which changes are gathered into one write
+_PAUSE = 1.0  # seconds for which changes are collected into one write
 
 
 class Terminations:
-    """load() first; run() writes what has changed until cancelled."""
+    """Call load() first; run() writes changes until cancelled."""
 
     def __init__(self, files: CheckpointStore, clock: Clock) -> None:
         self._files, self._clock = files, clock
@@ -31,38 +31,42 @@ class Terminations:
         self._wake = asyncio.Event()
 
     async def load(self) -> None:
-        """What was written last; a file that cannot be understood is kept aside: those pods get their grace anew."""
+        """Read the checkpoint. One that cannot be decoded is set aside: those pods get a new grace."""
         text = await self._files.read(NAME)
         try:
-            self._known = ending_record.decode(text) if text is not None else {}
+            self._known = termination_record.decode(text) if text is not None else {}
         except Invalid as error:
             kept = await self._files.set_aside(NAME)
             log.warning("%s is not used (kept as %s): %s", NAME, kept, error)
         self._written = dict(self._known)
 
     def of(self, uid: str) -> Termination | None:
-        """How the pod was ending when it was last told."""
+        """The termination that was last recorded for the pod."""
         found = self._known.get(uid)
-        return None if found is None else ending_record.restored(found, self._clock.now())
+        return None if found is None else termination_record.restored(found, self._clock.now())
 
-    def note(self, uid: str, termination: Termination | None) -> None:
-        """The pod ends like this now."""
-        if termination is not None and ending_record.is_remembered(termination) and self._known.get(uid) != termination:
+    def record(self, uid: str, termination: Termination | None) -> None:
+        """The pod terminates like this now."""
+        if (
+            termination is not None
+            and termination_record.is_recorded(termination)
+            and self._known.get(uid) != termination
+        ):
             self._known[uid] = termination
             self._wake.set()
 
-    def forget(self, uid: str) -> None:
+    def remove(self, uid: str) -> None:
         """The pod is gone."""
         if self._known.pop(uid, None) is not None and uid in self._written:
             self._wake.set()
 
     def keep(self, uids: Collection[str]) -> None:
-        """Forget all other pods."""
+        """RemovePod all other pods."""
         for uid in self._known.keys() - set(uids):
-            self.forget(uid)
+            self.remove(uid)
 
     async def run(self) -> None:
-        """Until cancelled: write what has changed, changes of a second together."""
+        """Until cancelled: write changes, those of a second together."""
         while True:
             await self._wake.wait()
             await self._clock.sleep(_PAUSE)
@@ -71,8 +75,8 @@ class Terminations:
             if now == self._written:
                 continue
             try:
-                await self._files.write(NAME, ending_record.encode(now))
+                await self._files.write(NAME, termination_record.encode(now))
                 self._written = now
             except NodewrightError as error:
-                log.warning("a pod's grace would start anew with the agent: %s", error)
+                log.warning("terminations are not saved, a restart would give these pods a new grace: %s", error)
                 self._wake.set()

@@ -1,6 +1,6 @@
-"""The record of what was done for one pod, with durations; what is said when somebody asks why.
+"""Records what was done for one pod and how long it took; agent/explain reads it.
 
-It is bounded: what happens over and over (a crash loop, a mount that fails) is one entry with a count.
+It is bounded: what happens again and again (a crash loop, a failing mount) is one entry with a count.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from nodelib.clock import Clock
 from nodelib.errors import NodewrightError
 
 _KEPT = 64
-_LOCAL_PORT = re.compile(r":\d+->")  # of a failed connection: another one each time
+_LOCAL_PORT = re.compile(r":\d+->")  # in the error of a failed connection; different each time
 
 
 class Timeline:
-    """One pod's; only its worker and the worker's steps write."""
+    """The timeline of one pod; only its worker and the worker's steps write."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -40,7 +40,7 @@ class Timeline:
         probe: ProbeKind | None = None,
         attempt: int | None = None,
     ) -> Iterator[None]:
-        """A step that lasts as long as the block; what the block raises is its outcome."""
+        """A step that lasts as long as the block; if the block raises, the error is the outcome."""
         now = self._clock.now()
         key = self._open_entry(TimelineEntry(now, what, of=of, note=note, probe=probe, attempt=attempt))
         outcome = "ok"
@@ -59,11 +59,11 @@ class Timeline:
             self.end(key, outcome)
 
     def begin(self, what: Activity) -> int:
-        """A step that end() is called for."""
+        """Begin a step; pass the key to end()."""
         return self._open_entry(TimelineEntry(self._clock.now(), what))
 
     def end(self, key: int, outcome: str = "ok") -> None:
-        """Nothing for a key that has ended."""
+        """End a step; does nothing if it has already ended."""
         if key in self._open:
             began, begun = self._open.pop(key)
             self._add(replace(begun, seconds=self._clock.monotonic() - began, outcome=outcome))
@@ -77,11 +77,11 @@ class Timeline:
         of: Activity | None = None,
         attempt: int | None = None,
     ) -> None:
-        """Something that is over already: it took `seconds` until now."""
+        """Something that has just ended, and took `seconds`."""
         self._add(TimelineEntry(self._clock.now() - seconds, what, seconds, outcome, of, attempt=attempt))
 
     def entries(self) -> tuple[TimelineEntry, ...]:
-        """What is done, in the order in which it first began."""
+        """What has ended, in the order of first beginnings."""
         return tuple(sorted(self._done, key=lambda one: one.at))
 
     def under_way(self) -> tuple[TimelineEntry, ...]:

@@ -1,4 +1,4 @@
-"""The static pods that are wanted now, each handed to the pod table once its name is free.
+"""The static pods that are wanted now, each handed to the pod workers when its name is free.
 
 Two pods of one name must not run at the same time: a changed manifest is another pod, which waits here until nothing of
 the old one is left (waitingToStartStaticPodsByFullname in pkg/kubelet/pod_workers.go).
@@ -18,21 +18,21 @@ from agent.pods.work.registry import PodRegistry
 log = logging.getLogger(__name__)
 
 
-class Table(Protocol):
-    """pods/work/pod_table.py PodTable."""
+class PodWorkers(Protocol):
+    """The PodWorkers of pods/work/pod_workers.py."""
 
     def put(self, pod: Pod) -> None: ...
 
-    def drop(self, pod: Pod) -> None: ...
+    def remove(self, pod: Pod) -> None: ...
 
-    def told(self, source: str, wanted: Collection[str] = ()) -> None: ...
+    def mark_synced(self, source: str, wanted: Collection[str] = ()) -> None: ...
 
 
 class StaticPods:
     """Which static pods are wanted; follow() it."""
 
-    def __init__(self, table: Table, pods: PodRegistry) -> None:
-        self._table, self._pods = table, pods
+    def __init__(self, workers: PodWorkers, pods: PodRegistry) -> None:
+        self._workers, self._pods = workers, pods
         self._wanted: dict[str, dict[str, Pod]] = {}
         self._changed = Signal()
         pods.follow_removals(self._on_removed)
@@ -48,8 +48,8 @@ class StaticPods:
         for name, old in before.items():
             if name not in fresh or fresh[name].uid != old.uid:
                 log.info("static pod %s (%s) is no longer wanted", name, old.uid)
-                self._table.drop(old)
-        self._table.told(source, [pod.uid for pod in fresh.values()])
+                self._workers.remove(old)
+        self._workers.mark_synced(source, [pod.uid for pod in fresh.values()])
         for name, pod in fresh.items():
             if before.get(name) is not pod:
                 self._start(pod)
@@ -83,10 +83,10 @@ class StaticPods:
             return
         holder = self._holder(pod)
         if holder is None or (holder.pod.uid == pod.uid and not holder.gone):
-            self._table.put(pod)
+            self._workers.put(pod)
             return
         # The same manifest is back while its pod still terminates: its containers go on counting their restarts.
-        holder.succeeded = holder.pod.uid == pod.uid and pod.restart_policy == "Always"
+        holder.has_successor = holder.pod.uid == pod.uid and pod.restart_policy == "Always"
         log.info("static pod %s waits until %s is cleaned up", pod.full_name, holder.pod.uid)
 
     def _holder(self, pod: Pod) -> PodMemory | None:

@@ -93,7 +93,7 @@ async def test_a_spec_that_no_plan_can_be_made_of_fails_the_pod_and_says_why(cha
         world.api.create({"metadata": {"name": "bad", "namespace": "shop", "uid": "bad"}, "spec": spec})
         await world.until(lambda: world.phase("bad") == "Failed", seconds=30)
         status = world.status("bad")
-        assert status["reason"] == "InvalidSpec" and "cannot be worked with" in status["message"]
+        assert status["reason"] == "InvalidSpec" and "cannot be used" in status["message"]
         assert world.events.reasons().count("InvalidSpec") == 1
         world.api.ask_deletion("bad", 1)
         await world.until(lambda: "bad" not in world.api.pods, seconds=60)

@@ -1,4 +1,4 @@
-"""What every step of one pod is walked with: the deps, the pod's memory, looks at the runtime, events."""
+"""What all steps of one pod share: dependencies, the pod's memory, fresh views of the runtime, events."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from nodelib.errors import NodewrightError
 log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0  # seconds between looks at a runtime that does not answer
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0  # seconds between two tries while the runtime does not answer
 
 
 class StepFailed(NodewrightError):
-    """A step did not succeed: `reason` is the waiting state or event reason that upstream has for it."""
+    """A step failed; `reason` is upstream's reason of the waiting state or event."""
 
     def __init__(self, reason: str, cause: NodewrightError) -> None:
         super().__init__(cause.message, obj=cause.obj, step=cause.step, action=cause.action)
@@ -31,41 +31,44 @@ class StepFailed(NodewrightError):
 
 
 class Context:
-    """One for each pod's worker."""
+    """Each pod's worker has one."""
 
     def __init__(self, deps: PodDeps, memory: PodMemory) -> None:
         self.deps, self.memory = deps, memory
-        self._unbroken_work: set[asyncio.Task[Any]] = set()
+        self._uninterrupted: set[asyncio.Task[Any]] = set()
 
-    def abandon(self) -> None:
-        """The agent stops: cut short even what a pod's ending would not."""
-        for task in self._unbroken_work:
+    def cancel(self) -> None:
+        """The agent stops: cancel even work that a termination of the pod would not interrupt."""
+        for task in self._uninterrupted:
             task.cancel()
 
     def under_way(self) -> frozenset[asyncio.Task[Any]]:
-        """Work that should come to its end: a container that is being started."""
-        return frozenset(self._unbroken_work)
+        """Work that should end by itself: a container that is being started."""
+        return frozenset(self._uninterrupted)
 
-    async def unbroken(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Run to the end even if cancelled meanwhile; the cancellation counts afterwards."""
+    async def uninterrupted(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Run `work` to its end even if cancelled meanwhile; the cancellation is raised afterwards."""
         task = asyncio.ensure_future(work)
-        self._unbroken_work.add(task)
-        task.add_done_callback(self._unbroken_work.discard)
+        self._uninterrupted.add(task)
+        task.add_done_callback(self._uninterrupted.discard)
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
             await asyncio.wait({task})
             if not task.cancelled() and (error := task.exception()) is not None:
-                log.info("pod %s: it ends while this failed: %s", self.memory.pod.full_name, error)
+                log.info("pod %s: failed while the pod was being terminated: %s", self.memory.pod.full_name, error)
             raise
 
     def acting(self, target: str = "") -> contextlib.AbstractContextManager[None]:
-        """The runtime's events about `target` (a sandbox or container, "": any) are this step's own meanwhile."""
+        """During the block, runtime events about `target` (a sandbox or container, "": any) come from this step."""
         return self.deps.observer.acting(self.memory.pod.uid, target)
 
-    async def look(self, *, sandbox: str = "", container: str = "", afresh: bool = False) -> None:
-        """See what has come of a step: at what it made or ended, or with neither named at the whole pod. Nothing is
-        planned on a view from before it, so this goes on until it is had."""
+    async def refresh(self, *, sandbox: str = "", container: str = "", afresh: bool = False) -> None:
+        """Refresh the view of what a step has changed: this sandbox or container, or the whole pod if neither is given.
+
+        `afresh`: read container statuses again as well. Tries until the runtime answers: no plan may be made from a
+        view from before the step.
+        """
         observer, uid, pauses = self.deps.observer, self.memory.pod.uid, Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         while True:
             try:
@@ -76,17 +79,17 @@ class Context:
                 return
             except CriError as error:
                 pause = pauses.next()
-                log.warning("pod %s: %s; next look in %.1f s", self.memory.pod.full_name, error, pause)
+                log.warning("pod %s: %s; next try in %.1f s", self.memory.pod.full_name, error, pause)
             await self.deps.clock.sleep(pause)
 
     def ips(self, sandbox: SandboxState | None) -> tuple[str, ...]:
         """The pod's addresses in this sandbox."""
         return ips_for(self.memory.pod, sandbox, self.deps.host_ips())
 
-    def tell(self, reason: str, message: str, container: str = "") -> None:
-        """A Normal event of the pod."""
+    def event(self, reason: str, message: str, container: str = "") -> None:
+        """Emit a Normal event about the pod."""
         self.deps.events.emit(self.memory.pod.raw, "Normal", reason, message, container=container)
 
     def warn(self, reason: str, message: str, container: str = "") -> None:
-        """A Warning event of the pod."""
+        """Emit a Warning event about the pod."""
         self.deps.events.emit(self.memory.pod.raw, "Warning", reason, message, container=container)

@@ -1,4 +1,4 @@
-"""An image is asked for; its pull goes on beside other steps, and its answer asks for a fresh plan."""
+"""The EnsureImage step: ask for an image. The pull goes on after the step; when it ends, the pod is planned again."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from agent.pods.work.steps.context import Context
 
 
 class ImageSteps:
-    """The images of one pod, and the pulls that its timeline shows under way."""
+    """The images of one pod, and its pulls in the timeline."""
 
-    def __init__(self, context: Context, poke: asyncio.Event) -> None:
-        self._context, self._poke = context, poke
+    def __init__(self, context: Context, wake: asyncio.Event) -> None:
+        self._context, self._wake = context, wake
         self._pulls: dict[str, int] = {}  # timeline keys by Wanted.key
 
     async def ensure(self, step: EnsureImage) -> None:
@@ -28,7 +28,7 @@ class ImageSteps:
         )
 
     def give_up(self) -> None:
-        """The pod waits for no image any more."""
+        """The pod needs no images any more."""
         memory = self._context.memory
         self._context.deps.containers.images.remove(memory.pod.uid)
         while self._pulls:
@@ -42,4 +42,4 @@ class ImageSteps:
         elif name in self._pulls:
             failed = state.waiting if state.phase is ImagePhase.FAILED else None
             memory.timeline.end(self._pulls.pop(name), failed.message or failed.reason if failed else "ok")
-        self._poke.set()
+        self._wake.set()

@@ -1,4 +1,4 @@
-"""How Prepare is walked: devices, cgroup, what drivers have to give, volumes."""
+"""The Prepare step: devices, cgroup, resource claims, volumes."""
 
 from __future__ import annotations
 
@@ -20,64 +20,66 @@ from nodelib.tasks import both
 async def walk(context: Context, step: Prepare) -> None:
     """Raises StepFailed."""
     memory, deps = context.memory, context.deps
-    sized, keep = resize.made_for(deps, memory), resize.was_cut(deps, memory)
-    await _give_devices(context)
+    for_cgroup, keep = resize.pod_for_cgroup(deps, memory), resize.was_interrupted(deps, memory)
+    await _admit_devices(context)
     if memory.seen.is_running:
-        # It runs and has all that it needs: nobody has looked after its health while the agent was away.
+        # The agent restarted: probe running containers first, nobody did it meanwhile.
         await deps.status.probes.first_round()
     async with deps.containers.takeover_gate.place() if memory.seen.is_running else contextlib.nullcontext():
-        # Volumes wait for the API server, a cgroup for the kernel: neither for the other.
-        volumes = _volumes(context, may_leave=step.may_leave)
-        parent, found = await both(_cgroup(context, sized, keep=keep), volumes)
+        # At once: volumes wait for the API server, the cgroup for the kernel.
+        volumes = _volumes(context, may_defer_volumes=step.may_defer_volumes)
+        parent, found = await both(_cgroup(context, for_cgroup, keep=keep), volumes)
     if found is None:
-        memory.foundation = PreparedPod(cgroup_parent=parent)
+        memory.sandbox_prepared = PreparedPod(cgroup_parent=parent)
     else:
         memory.prepared = replace(found, cgroup_parent=parent)
-    memory.sized = allocation_of(sized)
+    memory.cgroup_allocation = allocation_of(for_cgroup)
 
 
-async def _cgroup(context: Context, sized: Pod, *, keep: bool) -> str:
-    """And what the pod has of drivers by its claims. The path of the cgroup, as the runtime wants it."""
+async def _cgroup(context: Context, pod: Pod, *, keep: bool) -> str:
+    """Make the cgroup with the resources of `pod`, then prepare its claims. Returns the CRI cgroup_parent."""
     memory, deps = context.memory, context.deps
     try:
         with memory.timeline.step(Activity(ActivityKind.CGROUP), of=Activity(ActivityKind.PREPARE)):
-            parent = await deps.holdings.cgroups.ensure_pod(sized, keep=keep)
-            memory.limits = await deps.holdings.cgroups.limits(memory.pod)
+            parent = await deps.resources.cgroups.ensure_pod(pod, keep=keep)
+            memory.limits = await deps.resources.cgroups.limits(memory.pod)
     except NodewrightError as error:
         context.warn("FailedCreatePodContainer", f"unable to ensure pod container exists: {error}")
         raise StepFailed("FailedCreatePodContainer", error) from error
     try:
-        await deps.holdings.claims.prepare(memory.pod)
+        await deps.resources.claims.prepare(memory.pod)
     except NodewrightError as error:
         context.warn("FailedPrepareDynamicResources", f"Failed to prepare dynamic resources: {error}")
         raise StepFailed("FailedPrepareDynamicResources", error) from error
     return parent
 
 
-async def _volumes(context: Context, *, may_leave: bool) -> PreparedPod | None:
-    """None: left to be filled beside the sandbox, for which the API server need not have given its tokens. A volume
-    that cannot be had keeps the sandbox from being made, as upstream's PodReadyToStartContainers has it."""
+async def _volumes(context: Context, *, may_defer_volumes: bool) -> PreparedPod | None:
+    """Mount the volumes. None: deferred to the next Prepare, since only tokens may still be missing.
+
+    A volume with a missing source keeps the sandbox from being made, as upstream's PodReadyToStartContainers has it.
+    """
     memory, deps = context.memory, context.deps
     try:
         with memory.timeline.step(Activity(ActivityKind.VOLUMES), of=Activity(ActivityKind.PREPARE)):
             services = await deps.containers.configs.services(memory.pod)
-            if may_leave and await deps.holdings.volumes.sources_ready(memory.pod):
+            if may_defer_volumes and await deps.resources.volumes.sources_ready(memory.pod):
                 return None
             while True:
-                memory.outdated = False
-                mounted = await deps.holdings.volumes.mount(memory.pod)
-                if not memory.outdated:
+                memory.volumes_changed = False
+                mounted = await deps.resources.volumes.mount(memory.pod)
+                if not memory.volumes_changed:
                     return PreparedPod(volumes=mounted, services=services)
     except NodewrightError as error:
         context.warn("FailedMount", str(error))
         raise StepFailed("FailedMount", error) from error
 
 
-async def _give_devices(context: Context) -> None:
-    """A pod that cannot have its devices is refused, as admission would: no other node would hear of it else."""
+async def _admit_devices(context: Context) -> None:
+    """A pod that cannot get its devices is rejected, as admission would do it (plan/failures.py rejection_of)."""
     memory, deps = context.memory, context.deps
     try:
-        await deps.holdings.devices.admit(memory.pod, running=memory.seen.is_running)
+        await deps.resources.devices.admit(memory.pod, running=memory.seen.is_running)
     except Permanent as error:
         context.warn(UNEXPECTED, error.message)
         raise StepFailed(UNEXPECTED, error) from error

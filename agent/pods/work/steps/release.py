@@ -1,4 +1,4 @@
-"""The end of a pod: what it held is released, the API server told, its records removed."""
+"""The last steps of a pod: release what it held, delete its object, remove its records and logs."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from nodelib.kube.client import ApiError
 
 
 async def release(context: Context) -> None:
-    """Probes, volumes, claims, cgroup, whole CPUs. Raises StepFailed."""
+    """Stop probes; release volumes, claims, cgroup, exclusive CPUs and memory. Raises StepFailed."""
     memory, deps = context.memory, context.deps
-    with deps.containers.deferred_removal.first():
-        deps.status.probes.forget(memory.pod.uid)
+    with deps.containers.deferred_removal.urgent():
+        deps.status.probes.remove(memory.pod.uid)
         try:
             with memory.timeline.step(Activity(ActivityKind.UNMOUNT), of=Activity(ActivityKind.RELEASE)):
-                await deps.holdings.volumes.release(memory.pod.uid)
-                deps.holdings.warnings.drop_pod(memory.pod.uid)
-            await deps.holdings.claims.release(memory.pod.uid)
+                await deps.resources.volumes.release(memory.pod.uid)
+                deps.resources.warnings.drop_pod(memory.pod.uid)
+            await deps.resources.claims.release(memory.pod.uid)
             with memory.timeline.step(Activity(ActivityKind.REMOVE_CGROUP), of=Activity(ActivityKind.RELEASE)):
-                await deps.holdings.cgroups.remove_pod(memory.pod.uid)
+                await deps.resources.cgroups.remove_pod(memory.pod.uid)
         except NodewrightError as error:
             context.warn("FailedKillPod", f"error releasing the pod's volumes and cgroup: {error}")
             raise StepFailed("FailedKillPod", error) from error
-        deps.holdings.managers.release(memory.pod.uid)
-        memory.prepared, memory.foundation, memory.released = None, None, True
-        deps.holdings.released.fire()
+        deps.resources.managers.release(memory.pod.uid)
+        memory.prepared, memory.sandbox_prepared, memory.released = None, None, True
+        deps.resources.released.fire()
 
 
 async def confirm(context: Context) -> None:
-    """The last status is sent, then the object may go. Raises StepFailed."""
+    """Send the last status, then delete the object. Raises StepFailed."""
     memory, deps = context.memory, context.deps
-    with deps.containers.deferred_removal.first():
-        await deps.status.reporter.flush(memory.pod.uid)
+    with deps.containers.deferred_removal.urgent():
+        await deps.status.manager.flush(memory.pod.uid)
         try:
             await deps.status.api.delete(memory.pod)
         except ApiError as error:
@@ -44,13 +44,13 @@ async def confirm(context: Context) -> None:
 
 
 async def remove_container(context: Context, step: RemoveContainer) -> None:
-    """The record of a container that has ended, when it is its turn."""
+    """Remove an ended container from the runtime, once nothing urgent goes on."""
     async with _turn(context):
-        await drop_container(context, step)
+        await remove_container_now(context, step)
 
 
-async def drop_container(context: Context, step: RemoveContainer) -> None:
-    """The same at once: another is to take its place."""
+async def remove_container_now(context: Context, step: RemoveContainer) -> None:
+    """The same at once: a new container takes its place."""
     deps = context.deps
     one = context.memory.seen.container(step.container_id)
     with context.acting(step.container_id):
@@ -61,20 +61,20 @@ async def drop_container(context: Context, step: RemoveContainer) -> None:
 
 
 async def remove_sandbox(context: Context, step: RemoveSandbox) -> None:
-    """The record of a sandbox that has been stopped, when it is its turn."""
+    """Remove a stopped sandbox from the runtime, once nothing urgent goes on."""
     async with _turn(context):
         with context.acting(step.sandbox_id):
             await context.deps.containers.runtime.remove_sandbox(step.sandbox_id)
             await context.deps.observer.removed(context.memory.pod.uid, step.sandbox_id)
 
 
-async def forget(context: Context) -> None:
-    """Its logs go, unless the same static pod writes on in them."""
-    if not context.memory.succeeded:
+async def remove_logs(context: Context) -> None:
+    """Remove the pod's logs, unless the same static pod goes on writing them."""
+    if not context.memory.has_successor:
         await context.deps.containers.files.remove_pod_logs(context.memory.pod)
 
 
 def _turn(context: Context) -> contextlib.AbstractAsyncContextManager[None]:
-    """Records of a pod that is gone are removed when there is nothing more urgent."""
-    gone = context.memory.confirmed and not context.memory.succeeded
+    """Only the records of dead pods wait: those of a living pod are in the way of its next start."""
+    gone = context.memory.confirmed and not context.memory.has_successor
     return context.deps.containers.deferred_removal.turn(context.deps.clock) if gone else contextlib.nullcontext()

@@ -1,4 +1,4 @@
-"""How a pod's sandbox is made and stopped."""
+"""The RunSandbox and StopSandbox steps."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from nodelib.errors import NodewrightError, Permanent
 from nodelib.json_values import Json
 
 
-class Sandboxes:
-    """The sandboxes of one pod, and what the newest was made from."""
+class SandboxSteps:
+    """The sandboxes of one pod, and the configuration of the newest."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -20,32 +20,32 @@ class Sandboxes:
 
     async def run(self, step: RunSandbox) -> None:
         """Raises StepFailed."""
-        context, made = self._context, ""
-        prepared = context.memory.prepared or context.memory.foundation
-        with context.acting(), context.deps.containers.deferred_removal.first():
+        context, sandbox_id = self._context, ""
+        prepared = context.memory.prepared or context.memory.sandbox_prepared
+        with context.acting(), context.deps.containers.deferred_removal.urgent():
             if prepared is None:
-                raise Permanent("nothing is prepared", obj=context.memory.pod.full_name, step="sandbox")
+                raise Permanent("the pod is not prepared", obj=context.memory.pod.full_name, step="sandbox")
             if step.replaces:
-                context.tell("SandboxChanged", "Pod sandbox changed, it will be killed and re-created.")
+                context.event("SandboxChanged", "Pod sandbox changed, it will be killed and re-created.")
             context.deps.metrics.started_pods.inc()
             try:
-                made = await self._make(step, prepared)
+                sandbox_id = await self._make(step, prepared)
             except NodewrightError as error:
-                said = f"rpc error: code = {error.code} desc = " if isinstance(error, CriError) else ""
-                context.warn("FailedCreatePodSandBox", f"Failed to create pod sandbox: {said}{error.message}")
+                code = f"rpc error: code = {error.code} desc = " if isinstance(error, CriError) else ""
+                context.warn("FailedCreatePodSandBox", f"Failed to create pod sandbox: {code}{error.message}")
                 raise StepFailed("FailedCreatePodSandBox", error) from error
             finally:
-                await context.look(sandbox=made)
+                await context.refresh(sandbox=sandbox_id)
 
     async def stop(self, step: StopSandbox) -> None:
         context = self._context
-        with context.acting(step.sandbox_id), context.deps.containers.deferred_removal.first():
+        with context.acting(step.sandbox_id), context.deps.containers.deferred_removal.urgent():
             await context.deps.containers.runtime.stop_sandbox(step.sandbox_id)
-            context.memory.stopped.add(step.sandbox_id)
-            await context.look(sandbox=step.sandbox_id)
+            context.memory.stopped_sandboxes.add(step.sandbox_id)
+            await context.refresh(sandbox=step.sandbox_id)
 
     async def config_of(self, sandbox: SandboxState, prepared: PreparedPod) -> Json:
-        """What the sandbox was made from: a container of it is made with the same."""
+        """The CRI PodSandboxConfig of this sandbox; its containers are created with the same one."""
         if (self._config.get("metadata") or {}).get("attempt") == sandbox.attempt:
             return self._config
         return await self._context.deps.containers.configs.sandbox_config(

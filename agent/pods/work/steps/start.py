@@ -1,4 +1,4 @@
-"""How a container is created and started, and how its postStart hook is run."""
+"""The Start step: create and start a container, then run its postStart hook (kuberuntime's startContainer)."""
 
 from __future__ import annotations
 
@@ -14,33 +14,38 @@ from agent.pods.model.steps import RemoveContainer, Start
 from agent.pods.model.timeline import Activity, ActivityKind
 from agent.pods.plan.pod import backoff_key
 from agent.pods.plan.starting import after_failed_hook, target_of, with_volume_images
-from agent.pods.work.steps import adopt_created as taken_up
 from agent.pods.work.steps import release
 from agent.pods.work.steps.context import Context, StepFailed
-from agent.pods.work.steps.sandbox import Sandboxes
-from agent.pods.work.steps.stop import Stops
+from agent.pods.work.steps.sandbox import SandboxSteps
+from agent.pods.work.steps.stop import StopSteps
+from nodelib.backoff import Backoff
 from nodelib.errors import NodewrightError, Permanent
 from nodelib.json_values import Json
 from nodelib.tasks import both
 
+# containerd's words when a start is already under way (internal/cri/server/container_start.go).
+_UNDER_WAY = "already in starting state"
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0  # seconds between two tries
+_LIMIT = 60.0  # seconds; by then the earlier agent's start has ended or was cancelled
 
-class Starts:
-    """The containers of one pod that are to run."""
 
-    def __init__(self, context: Context, sandboxes: Sandboxes, stops: Stops) -> None:
+class StartSteps:
+    """Starts the containers of one pod."""
+
+    def __init__(self, context: Context, sandboxes: SandboxSteps, stops: StopSteps) -> None:
         self._context, self._sandboxes, self._stops = context, sandboxes, stops
 
     async def walk(self, step: Start) -> None:
-        """Raises StepFailed, or Permanent when what it is made from has gone meanwhile."""
+        """Raises StepFailed, or Permanent when the image, the volumes or the sandbox have gone meanwhile."""
         context, name = self._context, step.container["name"]
         self._extend_backoff(step.container)
         hook = (step.container.get("lifecycle") or {}).get("postStart")
         if hook:
             context.memory.in_post_start.add(name)
         try:
-            # Cut short between create and start, a container would be left that nobody counts.
-            with context.acting(), context.deps.containers.deferred_removal.first():
-                container_id = await context.unbroken(self._create_and_run(step))
+            # Interrupted between create and start, it would leave a container that never runs.
+            with context.acting(), context.deps.containers.deferred_removal.urgent():
+                container_id = await context.uninterrupted(self._create_and_run(step))
             if hook:
                 await self._post_start(step, container_id, hook)
         finally:
@@ -57,26 +62,26 @@ class Starts:
         context, memory, name = self._context, self._context.memory, step.container["name"]
         started = ""
         try:
-            if step.instead_of:
-                await release.drop_container(context, RemoveContainer(step.instead_of))
+            if step.replaces_id:
+                await release.remove_container_now(context, RemoveContainer(step.replaces_id))
             with memory.timeline.step(Activity(ActivityKind.CREATE, name), of=Activity(ActivityKind.START, name)):
-                container_id, log_path = await (self._take_up(step) if step.made else self._create(step))
+                container_id, log_path = await (self._created_before(step) if step.created_id else self._create(step))
             with memory.timeline.step(Activity(ActivityKind.RUN, name), of=Activity(ActivityKind.START, name)):
                 await both(self._run(step, container_id), self._link_log(name, container_id, log_path))
             started = container_id
         finally:
-            # The next attempt asks for its image again: it may have been removed, or be pulled Always.
+            # The next attempt needs a fresh look at the images: they may be gone, or be pulled Always.
             memory.images.pop(name, None)
             for volume in image_volumes(memory.pod, step.container):
                 memory.images.pop(volume_key(volume["name"]), None)
-            await context.look(container=started, sandbox=step.sandbox_id if started else "")
-            context.deps.holdings.managers.started(memory.pod.uid, name)
+            await context.refresh(container=started, sandbox=step.sandbox_id if started else "")
+            context.deps.resources.managers.started(memory.pod.uid, name)
         return started
 
-    async def _take_up(self, step: Start) -> tuple[str, str]:
-        """What an earlier life of the agent created: it may have died before the log was linked."""
-        one = self._context.memory.seen.container(step.made)
-        return step.made, one.log_path if one is not None else ""
+    async def _created_before(self, step: Start) -> tuple[str, str]:
+        """The container that an earlier agent created, and its log, which may not be linked yet."""
+        one = self._context.memory.seen.container(step.created_id)
+        return step.created_id, one.log_path if one is not None else ""
 
     async def _link_log(self, name: str, container_id: str, log_path: str) -> None:
         if log_path:
@@ -85,7 +90,7 @@ class Starts:
             )
 
     async def _create(self, step: Start) -> tuple[str, str]:
-        """The new container's id, and where its log will be."""
+        """The id of the new container, and the path of its log."""
         context, deps, pod = self._context, self._context.deps, self._context.memory.pod
         name = step.container["name"]
         config, sandbox_config = await self._configs(step)
@@ -95,29 +100,29 @@ class Starts:
             context.warn("Failed", f"Error: {error.message}", name)
             raise StepFailed("CreateContainerError", error) from error
         if step.kind is not Kind.EPHEMERAL:
-            deps.holdings.allocations.started(pod, step.container)
-        context.tell("Created", "Container created", name)
+            deps.resources.allocations.started(pod, step.container)
+        context.event("Created", "Container created", name)
         return container_id, f"{sandbox_config.get('log_directory', '')}/{config.get('log_path', '')}"
 
     async def _configs(self, step: Start) -> tuple[Json, Json]:
-        """Of the container, and of the sandbox that it goes into."""
+        """CRI ContainerConfig, and the PodSandboxConfig of its sandbox."""
         context, memory, deps = self._context, self._context.memory, self._context.deps
         pod, container, prepared = memory.pod, step.container, memory.prepared
         name, image = container["name"], memory.images[container["name"]]
         sandbox = memory.seen.sandbox_called(step.sandbox_id)
         if prepared is None or image.facts is None or sandbox is None:
-            raise Permanent("volumes, image or sandbox are not there any more", obj=f"{pod.full_name}[{name}]")
+            raise Permanent("its volumes, image or sandbox are gone", obj=f"{pod.full_name}[{name}]")
         ips = context.ips(sandbox)
         try:
             given = merged(
-                [await deps.holdings.devices.grant(pod, container), deps.holdings.claims.grant(pod, container)]
+                [await deps.resources.devices.grant(pod, container), deps.resources.claims.grant(pod, container)]
             )
             volumes = with_volume_images(pod, container, prepared.volumes, memory.images)
             inputs = ContainerInputs(step.attempt, ips, image.facts, image.ref, target_of(step, memory.seen), given)
-            made_from = replace(prepared, volumes=volumes)
-            config = await deps.containers.configs.container_config(pod, container, made_from, inputs)
+            with_images = replace(prepared, volumes=volumes)
+            config = await deps.containers.configs.container_config(pod, container, with_images, inputs)
             linux = config["linux"]
-            linux["resources"] = await deps.holdings.managers.pre_create(pod, container, linux["resources"])
+            linux["resources"] = await deps.resources.managers.pre_create(pod, container, linux["resources"])
             return config, await self._sandboxes.config_of(sandbox, prepared)
         except NodewrightError as error:
             context.warn("Failed", f"Error: {error.message}", name)
@@ -126,14 +131,33 @@ class Starts:
     async def _run(self, step: Start, container_id: str) -> None:
         context, name = self._context, step.container["name"]
         try:
-            if step.made:
-                await taken_up.start(context.deps, context.memory, container_id)
+            if step.created_id:
+                await self._start_created(container_id)
             else:
                 await context.deps.containers.runtime.start_container(container_id)
         except CriError as error:
             context.warn("Failed", f"Error: {error.message}", name)
             raise StepFailed("RunContainerError", error) from error
-        context.tell("Started", "Container started", name)
+        context.event("Started", "Container started", name)
+
+    async def _start_created(self, container_id: str) -> None:
+        """Start a container that an earlier agent created. That agent's call may still be under way: wait for it.
+
+        Raises CriError: it cannot be started, or the other call does not end.
+        """
+        deps, uid = self._context.deps, self._context.memory.pod.uid
+        pauses, deadline = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE), deps.clock.monotonic() + _LIMIT
+        while True:
+            try:
+                await deps.containers.runtime.start_container(container_id)
+                return
+            except CriError as error:
+                one = (await deps.observer.refresh(uid)).container(container_id)
+                if one is not None and one.started_at and one.state in (RunState.RUNNING, RunState.EXITED):
+                    return
+                if _UNDER_WAY not in error.message or deps.clock.monotonic() > deadline:
+                    raise
+            await deps.clock.sleep(pauses.next())
 
     async def _post_start(self, step: Start, container_id: str, hook: Json) -> None:
         context, memory, name = self._context, self._context.memory, step.container["name"]

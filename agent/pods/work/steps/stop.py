@@ -1,4 +1,4 @@
-"""How a container is stopped: its preStop hook, the runtime's call, and a look until its end is seen."""
+"""The Kill and PreStop steps: run the preStop hook, stop the container, wait until its end is seen (killContainer)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from agent.common.model.errors import CriError
 from agent.pods.model.steps import Kill, PreStop
 from agent.pods.model.timeline import Activity, ActivityKind
-from agent.pods.plan.termination import grace_left, hook_due, without_turn
+from agent.pods.plan.termination import grace_left, hook_due, kill_after_long_hook
 from agent.pods.work.steps.context import Context, StepFailed
 from nodelib.backoff import Backoff
 from nodelib.errors import NodewrightError
@@ -18,11 +18,11 @@ from nodelib.json_values import Json
 
 log = logging.getLogger(__name__)
 
-_FIRST_PAUSE, _LONGEST_PAUSE, _LOOKS = 0.05, 0.5, 5  # seconds, seconds, looks
+_FIRST_PAUSE, _LONGEST_PAUSE, _REFRESHES = 0.05, 0.5, 5  # seconds, seconds, at most so many
 
 
-class Stops:
-    """The containers of one pod that are to end."""
+class StopSteps:
+    """Stops the containers of one pod."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -34,7 +34,7 @@ class Stops:
         memory.prestop_ran.add(step.container_id)
         if step.container_id not in memory.stopping:
             memory.stopping.add(step.container_id)
-            context.tell("Killing", step.message, step.name)
+            context.event("Killing", step.message, step.name)
         if step.restart:
             memory.restart_wanted.add(step.container_id)
         began, stopping = context.deps.clock.monotonic(), Activity(ActivityKind.STOP, step.name)
@@ -51,33 +51,34 @@ class Stops:
             context.warn("FailedKillPod", f"error killing container {step.name}: {error.message}", step.name)
             raise StepFailed("FailedKillPod", error) from error
         finally:
-            await context.unbroken(context.look(container=step.container_id))
+            await context.uninterrupted(context.refresh(container=step.container_id))
         await self._wait_for_end(step.container_id)
 
     async def early_hook(self, step: PreStop) -> None:
-        """The hook of a container whose turn is yet to come."""
+        """Run the hook of a container that a later plan stops."""
         clock = self._context.deps.clock
         self._context.memory.prestop_ran.add(step.container_id)
         began = clock.monotonic()
         async with self._pre_stop(step.container_id, step.name, step.hook, step.grace):
-            late = without_turn(step, clock.monotonic() - began)
+            late = kill_after_long_hook(step, clock.monotonic() - began)
             if late is not None:
                 await self.kill(late)
 
     async def _wait_for_end(self, container_id: str) -> None:
-        """A busy containerd calls a container stopped before it has heard of its end: planned at once, the container
-        would be stopped again and again meanwhile."""
+        """A busy containerd returns before it shows the container's end; planned at once, it would be stopped again."""
         pauses = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
-        for _ in range(_LOOKS):
+        for _ in range(_REFRESHES):
             if not self._context.memory.seen.runs(container_id):
                 return
             await self._context.deps.clock.sleep(pauses.next())
-            await self._context.look(container=container_id)
+            await self._context.refresh(container=container_id)
 
     @contextlib.asynccontextmanager
     async def _pre_stop(self, container_id: str, name: str, spec: Json, grace: int) -> AsyncIterator[None]:
-        """Entered once the hook has ended or the grace is over; a hook that goes on ends with the body, which stops
-        its container: until then it may still do what it can."""
+        """Run the hook; entered once it has ended or the grace is over.
+
+        A hook that takes longer goes on until the body has stopped the container.
+        """
         context, memory, pod = self._context, self._context.memory, self._context.memory.pod
         found = pod.container(name)
         container = found[1] if found else {"name": name}

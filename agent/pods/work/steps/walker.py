@@ -1,4 +1,4 @@
-"""Which step is walked by whom. Nothing is decided here: a step does its work, or raises what hindered it."""
+"""Maps each step to the function that does it. Nothing is decided here: a step does its work or raises."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import asyncio
 from typing import Any
 
 from agent.pods.model.steps import (
-    Confirm,
+    ConfirmDeletion,
     EnsureImage,
-    Forget,
     Kill,
     Prepare,
     PreStop,
     Release,
     RemoveContainer,
+    RemovePod,
     RemoveSandbox,
     Resize,
     RunSandbox,
@@ -26,30 +26,30 @@ from agent.pods.work.memory import PodMemory
 from agent.pods.work.steps import prepare, release, resize
 from agent.pods.work.steps.context import Context
 from agent.pods.work.steps.images import ImageSteps
-from agent.pods.work.steps.sandbox import Sandboxes
-from agent.pods.work.steps.start import Starts
-from agent.pods.work.steps.stop import Stops
+from agent.pods.work.steps.sandbox import SandboxSteps
+from agent.pods.work.steps.start import StartSteps
+from agent.pods.work.steps.stop import StopSteps
 
 
 class Walker:
-    """Walks the steps of one pod. `poke` asks its worker for a fresh plan."""
+    """Does the steps of one pod. `wake` makes its worker plan again."""
 
-    def __init__(self, deps: PodDeps, memory: PodMemory, poke: asyncio.Event) -> None:
+    def __init__(self, deps: PodDeps, memory: PodMemory, wake: asyncio.Event) -> None:
         self._context = context = Context(deps, memory)
-        self._images = ImageSteps(context, poke)
-        self._sandboxes, self._stops = Sandboxes(context), Stops(context)
-        self._starts = Starts(context, self._sandboxes, self._stops)
+        self._images = ImageSteps(context, wake)
+        self._sandboxes, self._stops = SandboxSteps(context), StopSteps(context)
+        self._starts = StartSteps(context, self._sandboxes, self._stops)
 
-    def abandon(self) -> None:
-        """The agent stops: cut short even what a pod's ending would not."""
-        self._context.abandon()
+    def cancel(self) -> None:
+        """The agent stops: cancel even work that a termination of the pod would not interrupt."""
+        self._context.cancel()
 
-    def unbroken(self) -> frozenset[asyncio.Task[Any]]:
-        """Work under way that should come to its end: a container that is being started."""
+    def uninterrupted(self) -> frozenset[asyncio.Task[Any]]:
+        """Running work that should end by itself: a container that is being started."""
         return self._context.under_way()
 
     async def walk(self, step: Step) -> None:
-        """Raises StepFailed, or another NodewrightError of whoever failed."""
+        """Do the step. Raises StepFailed or another NodewrightError."""
         context = self._context
         match step:
             case Prepare():
@@ -75,7 +75,7 @@ class Walker:
             case Release():
                 self._images.give_up()
                 await release.release(context)
-            case Confirm():
+            case ConfirmDeletion():
                 await release.confirm(context)
-            case Forget():
-                await release.forget(context)
+            case RemovePod():
+                await release.remove_logs(context)

@@ -1,6 +1,6 @@
-"""A runtime that fails in every way while pods come, die and go and the agent is killed: the end state is right.
+"""A runtime fails at random while pods are created, exit and are deleted and the agent is killed: the end is right.
 
-Each seed is another course of things; NODEWRIGHT_SOAK=500 runs as many of them.
+Each seed is another random run; NODEWRIGHT_SOAK=500 makes that many.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ def _box(name: str) -> dict[str, object]:
     return container(name)
 
 
-class _Course:
-    """One course of things: what is done to the world, and what may never be seen in it."""
+class _Run:
+    """One random run: what happens to the world, and what must never be seen in it."""
 
     def __init__(self, seed: int) -> None:
         self.world = World()
@@ -60,7 +60,7 @@ class _Course:
         self.check()
 
     async def _start(self) -> None:
-        rate, self.faulty.rate = self.faulty.rate, 0.0  # the first look is not part of what is tested
+        rate, self.faulty.rate = self.faulty.rate, 0.0  # the first audit is not part of the test
         await self.world.start_agent()
         self.faulty.rate = rate
 
@@ -93,5 +93,5 @@ class _Course:
 
 
 @pytest.mark.parametrize("seed", range(_SEEDS))
-def test_the_end_state_is_right_whatever_the_runtime_did(seed: int) -> None:
-    asyncio.run(_Course(seed).run())
+def test_the_end_state_is_right_whatever_the_runtime_does(seed: int) -> None:
+    asyncio.run(_Run(seed).run())

@@ -87,14 +87,14 @@ class Present(dict[str, ImageState]):
         return ImageState(self.attempt, ImagePhase.PRESENT, ref="sha256:1", facts=ImageFacts("sha256:1"))
 
 
-def told(plan: PodPlan) -> list[str]:
+def words_of(plan: PodPlan) -> list[str]:
     """Steps as short words."""
     words = []
     for step in plan.steps:
         name = type(step).__name__
         match name:
             case "Start":
-                how = f" of {step.made}" if step.made else ""  # type: ignore[union-attr]
+                how = f" of {step.created_id}" if step.created_id else ""  # type: ignore[union-attr]
                 words.append(f"start {step.container['name']}/{step.attempt}{how}")  # type: ignore[union-attr]
             case "EnsureImage":
                 words.append(f"image {step.container['name']}")  # type: ignore[union-attr]
@@ -119,19 +119,19 @@ CASES: list[Any] = [
     pytest.param(
         BASE,
         seen(sandboxes=()),
-        facts(prepared=False, sandbox_ready=True),
+        facts(prepared=False, sandbox_prepared=True),
         ["sandbox 0", "prepare"],
-        id="volumes-that-are-sure-to-come-are-filled-beside-it",
+        id="volumes-are-mounted-beside-the-sandbox",
     ),
     pytest.param(
-        BASE, seen(), facts(prepared=False, sandbox_ready=True), ["prepare"], id="nothing-starts-without-them"
+        BASE, seen(), facts(prepared=False, sandbox_prepared=True), ["prepare"], id="nothing-starts-without-them"
     ),
     pytest.param(
         BASE,
         seen(sandboxes=()),
         facts(images={}),
         ["sandbox 0", "image a", "image b", "image c"],
-        id="images-are-looked-for-beside-the-sandbox",
+        id="images-are-pulled-beside-the-sandbox",
     ),
     pytest.param(BASE, seen(), facts(), ["start a/0", "start b/0", "start c/0"], id="start-all-containers"),
     pytest.param(
@@ -153,7 +153,7 @@ CASES: list[Any] = [
         seen(*running(BASE, "a", "c"), one(BASE, "b", RunState.CREATED, annotations={HASH: "another"})),
         facts(images=Present(1)),
         ["start b/1"],
-        id="one-of-another-definition-is-not-taken-up",
+        id="a-created-container-of-another-definition-is-not-started",
     ),
     pytest.param(
         BASE,
@@ -390,7 +390,7 @@ CASES: list[Any] = [
         seen(one(SIDECAR, "s1"), one(SIDECAR, "a")),
         facts(termination=Termination(Cause.DELETED, NOW - 31, 30)),
         ["kill s1", "kill a"],
-        id="ending-nobody-waits-after-the-grace",
+        id="ending-all-at-once-after-the-grace",
     ),
     pytest.param(
         BASE, seen(), facts(termination=Termination(Cause.DELETED, NOW, 30)), ["stop s0"], id="ending-sandbox"
@@ -406,7 +406,7 @@ CASES: list[Any] = [
         pod(container("a"), meta={"deletionTimestamp": "2026-01-01T00:00:00Z"}),
         seen(),
         facts(termination=Termination(Cause.DELETED, NOW, 30), stopped_sandboxes=frozenset({"s0"}), released=True),
-        ["confirm"],
+        ["confirmdeletion"],
         id="ending-confirm",
     ),
     pytest.param(
@@ -427,18 +427,18 @@ CASES: list[Any] = [
         BASE,
         seen(sandboxes=()),
         facts(termination=Termination(Cause.REMOVED, NOW, 30), released=True),
-        ["forget"],
-        id="removed-and-forgotten",
+        ["removepod"],
+        id="removed-last-its-logs",
     ),
 ]
 
 
 @pytest.mark.parametrize(("of", "observed", "known", "steps"), CASES)
 def test_steps(of: Pod, observed: ObservedPod, known: Facts, steps: list[str]) -> None:
-    assert told(plan_pod(of, observed, known)) == steps
+    assert words_of(plan_pod(of, observed, known)) == steps
 
 
-def test_restart_back_off_waits_and_says_so() -> None:
+def test_a_container_in_back_off_waits_and_shows_it() -> None:
     key = backoff_key(BASE.container("b")[1])  # type: ignore[index]
     dead = one(BASE, "b", DEAD, 2, exit_code=1)
     plan = plan_pod(
@@ -451,7 +451,7 @@ def test_restart_back_off_waits_and_says_so() -> None:
     assert waiting.message.startswith("back-off 40s restarting failed container=b pod=web_shop(")
 
 
-def test_a_failed_step_waits_for_its_time() -> None:
+def test_a_failed_step_waits_for_its_retry_time() -> None:
     failure = Failure("CreateContainerError", "no space left", NOW + 3)
     plan = plan_pod(pod(container("a")), seen(), facts(failures={"a": failure}))
     assert plan.steps == ()
@@ -460,28 +460,28 @@ def test_a_failed_step_waits_for_its_time() -> None:
     assert "no space left" in plan.reason
 
 
-def test_the_deadline_is_waited_for() -> None:
+def test_the_plan_waits_until_the_deadline() -> None:
     of = pod(container("a"), activeDeadlineSeconds=60, status={"startTime": "2026-01-01T00:00:00Z"})
     assert plan_pod(of, seen(one(BASE, "a")), facts()).wait_until == NOW + 60
 
 
-def test_a_pod_network_that_is_not_ready_holds_back_all_but_host_network_pods() -> None:
+def test_without_a_ready_network_only_host_network_pods_start() -> None:
     known = facts(network_ready=False)
-    assert told(plan_pod(BASE, seen(sandboxes=()), known)) == []
-    assert told(plan_pod(pod(container("a"), hostNetwork=True), seen(sandboxes=()), known)) == ["sandbox 0"]
+    assert words_of(plan_pod(BASE, seen(sandboxes=()), known)) == []
+    assert words_of(plan_pod(pod(container("a"), hostNetwork=True), seen(sandboxes=()), known)) == ["sandbox 0"]
 
 
 @pytest.mark.parametrize(
     ("since", "grace"), [(0.0, 4), (0.001, 4), (0.999, 4), (1.5, 3), (3.9, 1), (4.0, 0), (9.0, 0)], ids=str
 )
-def test_a_pod_gets_all_of_its_grace(since: float, grace: int) -> None:
-    """In whole seconds and never rounded down: the runtime counts from when it is told."""
+def test_the_grace_is_rounded_up_to_whole_seconds(since: float, grace: int) -> None:
+    """Rounded down, each pod would lose up to a second."""
     known = facts(termination=Termination(Cause.DELETED, NOW - since, 4))
     kill = plan_pod(BASE, seen(*running(BASE, "a")), known).steps[0]
     assert kill.grace == grace  # type: ignore[union-attr]
 
 
-def test_the_grace_of_a_probe_is_its_own() -> None:
+def test_a_probe_can_have_its_own_grace() -> None:
     probe: Json = {"exec": {}, "terminationGracePeriodSeconds": 7}
     of = pod(container("a", livenessProbe=probe), terminationGracePeriodSeconds=60)
     known = facts(probes={"a0": ProbeState(started=True, ready=True, live=False)})
@@ -489,7 +489,7 @@ def test_the_grace_of_a_probe_is_its_own() -> None:
     assert kill.grace == 7  # type: ignore[union-attr]
 
 
-def test_kinds_are_as_the_spec_lists_them() -> None:
+def test_containers_have_the_kind_of_the_list_they_are_in() -> None:
     assert [kind for kind, _ in SIDECAR.containers()] == [Kind.INIT, Kind.INIT, Kind.MAIN]
 
 
@@ -504,7 +504,7 @@ def mounting(*volumes: Json, **fields: Any) -> Pod:
 DATA: Json = {"name": "data", "image": {"reference": "r/data:1", "pullPolicy": "Always"}}
 
 
-def test_the_image_of_a_volume_comes_before_the_containers_own() -> None:
+def test_volume_images_are_pulled_before_the_containers_own() -> None:
     of = mounting(DATA, {"name": "disk", "emptyDir": {}})
     none = plan_pod(of, seen(), facts(of, images={}))
     ensures = [(step.container["name"], step.volume) for step in none.steps if isinstance(step, EnsureImage)]

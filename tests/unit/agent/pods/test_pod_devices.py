@@ -1,4 +1,4 @@
-"""Pods that ask for devices and for drivers, through the whole pipeline."""
+"""Pods that need devices and drivers, through the whole pipeline."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def world() -> AsyncIterator[World]:
 
 async def offer(world: World, *ids: str) -> None:
     """A plugin registers and lists its devices."""
-    await world.deps.holdings.devices.connect("v1beta1", GPU, "/d/gpu.sock")
+    await world.deps.resources.devices.connect("v1beta1", GPU, "/d/gpu.sock")
     world.plugins[-1].list_devices(*ids)
     await settle()
 
@@ -32,7 +32,7 @@ def asks(world: World, uid: str) -> str:
     return world.create(container("main", resources={"limits": {GPU: "1"}}), name=uid, uid=uid)
 
 
-async def test_a_pod_that_cannot_have_its_device_is_refused_and_the_others_run(world: World) -> None:
+async def test_a_pod_without_its_device_is_rejected_and_the_others_run(world: World) -> None:
     await offer(world, "1")
     asks(world, "u1")
     await world.until(world.is_ready)
@@ -56,10 +56,10 @@ async def test_a_running_pod_keeps_its_device_over_a_restart_without_its_plugin(
     await world.start_agent()
     await settle(300)
     assert world.phase() == "Running" and len(world.cri.done("start_container")) == starts
-    assert [one.ids for one in world.deps.holdings.devices.allocations.values()] == [{"1"}]
+    assert [one.ids for one in world.deps.resources.devices.allocations.values()] == [{"1"}]
 
 
-async def test_pods_go_on_at_once_when_what_they_wait_for_comes(world: World) -> None:
+async def test_retry_blocked_tries_failed_steps_at_once(world: World) -> None:
     world.volumes.missing = "driver name drv not found in the list of registered CSI drivers"
     world.create()
     for _ in range(20):

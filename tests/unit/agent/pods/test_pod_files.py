@@ -1,13 +1,20 @@
-"""Log directories of pods on a real disk."""
+"""Log directories, log links and termination messages of pods on a real disk."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from agent.common.model.labels import POD_NAME, POD_NAMESPACE, TERMINATION_PATH, TERMINATION_POLICY
+from agent.common.model.pods import ContainerState, RunState
 from agent.pods.edge.pod_files import PodFiles
+from tests.builders.pods import pod
 
 
-async def test_logs_of_a_pod_that_only_the_disk_knows(tmp_path: Path) -> None:
+async def test_logs_of_a_pod_that_exists_only_on_disk_are_removed(tmp_path: Path) -> None:
     logs, links = tmp_path / "pods", tmp_path / "containers"
     links.mkdir()
     for folder in ("shop_web-0_u1", "shop_web-0_u2", "lost+found"):
@@ -22,3 +29,59 @@ async def test_logs_of_a_pod_that_only_the_disk_knows(tmp_path: Path) -> None:
     await files.remove_left_logs("no-such")
     assert sorted(path.name for path in logs.iterdir()) == ["lost+found", "shop_web-0_u2"]
     assert [path.name for path in links.iterdir()] == ["web-0_shop_main-bb.log"]
+
+
+def ended(log: Path, exit_code: int = 1, reason: str = "Error", policy: str = "", message: Path | None = None) -> Any:
+    """An ended container that wrote `log`, with its termination message at /dev/termination-log in `message`."""
+    mounts = ({"container_path": "/dev/termination-log", "host_path": str(message)},) if message else ()
+    notes = {TERMINATION_PATH: "/dev/termination-log", TERMINATION_POLICY: policy}
+    made = ContainerState("aa", "s", "u1", "main", 0, RunState.EXITED, 1, exit_code=exit_code, reason=reason)
+    return replace(made, annotations=notes, mounts=mounts, log_path=str(log))
+
+
+async def test_the_termination_message_is_the_end_of_its_file(tmp_path: Path) -> None:
+    message = tmp_path / "message"
+    message.write_text("x" * 5000 + "end")
+    found = await PodFiles().termination_message(ended(tmp_path / "no.log", message=message))
+    assert len(found) == 4096 and found.endswith("xend")
+
+
+async def test_a_link_in_place_of_the_message_file_is_not_followed(tmp_path: Path) -> None:
+    secret, message = tmp_path / "secret", tmp_path / "message"
+    secret.write_text("root only")
+    message.symlink_to(secret)
+    found = await PodFiles().termination_message(ended(tmp_path / "no.log", message=message))
+    assert found.startswith("Error on reading termination log") and "root only" not in found
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        pytest.param({"policy": "FallbackToLogsOnError"}, "one\nhalf a line\n", id="failed"),
+        pytest.param({"policy": "FallbackToLogsOnError", "exit_code": 0}, "", id="succeeded"),
+        pytest.param({"policy": "FallbackToLogsOnError", "reason": "ContainerCannotRun"}, "", id="never-ran"),
+        pytest.param({"policy": "File"}, "", id="policy-file"),
+    ],
+)
+async def test_the_end_of_the_log_is_the_message_only_of_a_failure(
+    tmp_path: Path, fields: dict[str, Any], expected: str
+) -> None:
+    log, at = tmp_path / "0.log", "2026-01-01T00:00:00.0Z"
+    log.write_text(f"{at} stdout F one\n{at} stderr P half \n{at} stderr F a line\n")
+    assert await PodFiles().termination_message(ended(log, **fields)) == expected
+
+
+async def test_a_started_containers_log_is_linked_and_removed_with_its_rotations(tmp_path: Path) -> None:
+    logs, links = tmp_path / "pods", tmp_path / "containers"
+    folder = logs / "shop_web_u1" / "main"
+    folder.mkdir(parents=True)
+    for name in ("0.log", "0.log.20260101-000000.gz", "1.log"):
+        (folder / name).touch()
+    files, web = PodFiles(str(logs), str(links)), pod(meta={"name": "web", "namespace": "shop", "uid": "u1"})
+    await files.container_started(web, "main", "aa", str(folder / "0.log"))
+    await files.container_started(web, "main", "aa", str(folder / "0.log"))
+    (link,) = links.iterdir()
+    assert link.name == "web_shop_main-aa.log" and link.readlink() == folder / "0.log"
+    one = replace(ended(folder / "0.log"), labels={POD_NAME: "web", POD_NAMESPACE: "shop"})
+    await files.remove_container_logs(one)
+    assert [path.name for path in folder.iterdir()] == ["1.log"] and list(links.iterdir()) == []

@@ -29,7 +29,7 @@ async def world() -> AsyncIterator[World]:
     await made.kill_agent()
 
 
-async def test_a_pods_way_is_measured(world: World) -> None:
+async def test_a_pods_life_is_measured(world: World) -> None:
     world.cri.registry["app:1"] = ImageFacts("sha256:2", ("app:1",), size=20 << 20)
     world.cri.before["pull_image"] = lambda reference: world.clock.sleep(3)
     world.create(container(image="app:1"), initContainers=[container("one")], terminationGracePeriodSeconds=1)
@@ -54,14 +54,14 @@ async def test_a_pods_way_is_measured(world: World) -> None:
     assert list(series(measured, "kubelet_pod_worker_duration_seconds_count")) == [("create",), ("sync",), ("kill",)]
 
 
-async def test_failed_starts_are_counted_by_their_reason(world: World) -> None:
+async def test_failed_starts_are_counted_by_reason(world: World) -> None:
     world.cri.fail["start_container"] = [CriError("exec format error")]
     world.create()
     await world.until(world.is_ready)
     assert series(world.metrics, "kubelet_started_containers_errors_total") == {("container", "RunContainerError"): 1}
 
 
-async def test_a_restarted_agent_measures_no_start_again(world: World) -> None:
+async def test_a_restarted_agent_does_not_measure_a_start_again(world: World) -> None:
     world.create()
     await world.until(world.is_ready)
     await world.kill_agent()
@@ -72,7 +72,7 @@ async def test_a_restarted_agent_measures_no_start_again(world: World) -> None:
     assert series(world.metrics, "kubelet_pod_start_total_duration_seconds_count") == {(): 0}
 
 
-def test_a_stateful_pod_has_no_start_time_of_the_sli() -> None:
+def test_a_stateful_pod_is_not_part_of_the_startup_sli() -> None:
     measured, clock = metrics(), FakeClock()
     startups = StartupLatencyTracker(measured, clock)
     for path in ("/", "/tmp"):
@@ -108,7 +108,7 @@ def test_stateful(volume: Json, stateful: bool) -> None:
     assert (start_times(of, AT + 5, [])[1] is None) is stateful
 
 
-def test_pulls_and_init_containers_are_not_the_nodes_doing() -> None:
+def test_the_sli_leaves_out_pulls_and_init_containers() -> None:
     ran = {"terminated": {"startedAt": "2026-01-01T00:00:06Z", "finishedAt": "2026-01-01T00:00:08Z"}}
     side = {"name": "side", "state": ran}
     of = pod(

@@ -1,4 +1,4 @@
-"""Back-off, admission, endings, image names: the small rules of the pod pipeline."""
+"""Back-off, admission, terminations, image names: the small rules of the pod pipeline."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agent.common.plan import backoff
 from agent.images.plan.images import pull_failure, pull_policy, with_default_tag
 from agent.pods.model.facts import Cause, Termination
 from agent.pods.model.steps import Kill, PreStop
-from agent.pods.plan.termination import grace_left, hook_due, termination_of, without_turn
+from agent.pods.plan.termination import grace_left, hook_due, kill_after_long_hook, termination_of
 from nodelib.errors import Invalid
 from nodelib.json_values import Json
 from tests.builders.pods import container, pod
@@ -32,7 +32,7 @@ def test_back_off_doubles_to_five_minutes() -> None:
     assert found == [10, 20, 40, 80, 160, 300, 300]
 
 
-def test_back_off_is_forgotten_after_ten_quiet_minutes() -> None:
+def test_back_off_is_reset_after_ten_quiet_minutes() -> None:
     entry = BackOff(300, 1000)
     assert backoff.until(entry, 1000 + 599) == 1000 + 899
     assert backoff.until(entry, 1000 + 601) == 0.0
@@ -149,7 +149,7 @@ def deleted(grace: int) -> Pod:
         ),
     ],
 )
-def test_endings(
+def test_termination_of(
     of: Pod | None, phase: str, present: Termination | None, cause: Cause | None, grace: int | None
 ) -> None:
     found = termination_of(of, of or pod(), phase, present, 1_767_225_700.0)
@@ -194,7 +194,7 @@ def test_pull_policy(fields: dict[str, Any], policy: str) -> None:
     assert pull_policy(container("a", **fields)) == policy
 
 
-def test_kinds_of_pull_failure() -> None:
+def test_reasons_of_pull_failures() -> None:
     assert pull_failure("x", "denied") == Waiting("ErrImagePull", "denied")
     found = pull_failure("x", "RegistryUnavailable: no route")
     assert found == Waiting(
@@ -218,13 +218,13 @@ def test_kinds_of_pull_failure() -> None:
         pytest.param(pod(), False, id="nothing"),
     ],
 )
-def test_a_profile_that_the_kernel_cannot_enforce_is_refused(asks: Pod, refused: bool) -> None:
+def test_a_pod_whose_apparmor_profile_cannot_be_enforced_is_rejected(asks: Pod, refused: bool) -> None:
     found = refusal(asks, [], replace(NODE, apparmor=False))
     assert (found is not None and found.reason == "AppArmor") is refused
     assert refusal(asks, [], NODE) is None
 
 
-def test_a_pre_stop_hook_is_run_once_and_takes_of_the_grace() -> None:
+def test_a_pre_stop_hook_runs_once_and_uses_up_grace() -> None:
     hook = {"exec": {"command": ["bye"]}}
     kill = Kill("c1", "main", "Stopping container main", 30, hook)
     assert hook_due(kill, set()) == hook
@@ -233,7 +233,7 @@ def test_a_pre_stop_hook_is_run_once_and_takes_of_the_grace() -> None:
     assert [grace_left(30, took) for took in (0.0, 3.9, 29.0, 40.0)] == [30, 27, 2, 2]
 
 
-def test_a_container_whose_early_hook_took_the_whole_grace_waits_for_no_turn() -> None:
+def test_a_container_whose_early_hook_took_the_whole_grace_is_killed_at_once() -> None:
     step = PreStop("c1", "side", 5, {"exec": {"command": ["bye"]}})
-    assert without_turn(step, 4.9) is None
-    assert without_turn(step, 5.0) == Kill("c1", "side", "Stopping container side", 0)
+    assert kill_after_long_hook(step, 4.9) is None
+    assert kill_after_long_hook(step, 5.0) == Kill("c1", "side", "Stopping container side", 0)

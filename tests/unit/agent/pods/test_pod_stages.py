@@ -1,4 +1,4 @@
-"""What upstream's metrics say of a pod, from what its worker remembers."""
+"""The stage that upstream's metrics count a pod in, from its worker's memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agent.pods.work.timeline import Timeline
 from tests.builders.pods import pod as make_pod
 from tests.fakes.clock import FakeClock
 
-_ENDING = Termination(Cause.EVICTED, 0.0, 1, "Evicted", "")
+_EVICTED = Termination(Cause.EVICTED, 0.0, 1, "Evicted", "")
 
 
 def _memory(source: str, **known: object) -> PodMemory:
@@ -29,13 +29,13 @@ def _memory(source: str, **known: object) -> PodMemory:
     ("memory", "wanted"),
     [
         (_memory("api"), PodStage("sync", "desired", "", True)),
-        (_memory("file", mirror="m"), PodStage("sync", "desired", "true", True, True)),
-        (_memory("file", mirror="m", gone=True), PodStage("terminating", "orphan", "true", True, True)),
-        (_memory("api", termination=_ENDING), PodStage("terminating", "desired", "", True)),
+        (_memory("file", mirror_uid="m"), PodStage("sync", "desired", "true", True, True)),
+        (_memory("file", mirror_uid="m", gone=True), PodStage("terminating", "orphan", "true", True, True)),
+        (_memory("api", termination=_EVICTED), PodStage("terminating", "desired", "", True)),
         (_memory("api", released=True), PodStage("terminated", "desired", "", True)),
         (_memory("runtime", gone=True), PodStage("terminating", "runtime_only", "unknown", True)),
     ],
-    ids=["runs", "static", "static, its manifest removed", "evicted", "over", "left by nobody"],
+    ids=["runs", "static", "static, its manifest removed", "evicted", "released", "orphan of the runtime"],
 )
 def test_stage(memory: PodMemory, wanted: PodStage) -> None:
     assert list(stages([memory], {memory.pod.uid})) == [wanted]

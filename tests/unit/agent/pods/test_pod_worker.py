@@ -41,7 +41,7 @@ async def test_a_pod_lives_from_creation_to_deletion(world: World) -> None:
     assert not world.cgroups.made
 
 
-async def test_nothing_waits_for_time_to_pass_on_the_way_to_ready(world: World) -> None:
+async def test_no_step_before_ready_waits_for_time_to_pass(world: World) -> None:
     world.create()
     await settle(300)
     assert world.is_ready()
@@ -82,7 +82,7 @@ async def test_sidecars_start_before_and_stop_after_the_main_container(world: Wo
     assert world.cri.starts[uid, "side", 0] == 1
 
 
-async def test_all_pre_stop_hooks_begin_at_once_and_sidecars_still_end_in_turn(world: World) -> None:
+async def test_all_pre_stop_hooks_start_at_once_and_sidecars_still_stop_in_order(world: World) -> None:
     hook = {"preStop": {"sleep": {"seconds": 5}}}
     sidecars = [container(name, restartPolicy="Always", lifecycle=hook) for name in ("first", "second")]
     uid = world.create(container("main"), initContainers=sidecars, terminationGracePeriodSeconds=30)
@@ -93,7 +93,7 @@ async def test_all_pre_stop_hooks_begin_at_once_and_sidecars_still_end_in_turn(w
     assert world.clock.monotonic() - began < 8  # one after the other, the hooks alone would take 10 s
 
 
-async def test_pre_stop_hooks_that_never_end_take_all_sidecars_down_together(world: World) -> None:
+async def test_sidecars_whose_pre_stop_hooks_never_end_are_all_killed_after_the_grace(world: World) -> None:
     hook = {"preStop": {"sleep": {"seconds": 600}}}
     sidecars = [container(name, restartPolicy="Always", lifecycle=hook) for name in ("first", "second", "third")]
     world.create(container("main"), initContainers=sidecars, restartPolicy="Never", terminationGracePeriodSeconds=30)
@@ -145,7 +145,7 @@ async def test_restarts_back_off_from_ten_seconds(world: World) -> None:
     assert world.container_status()["lastState"]["terminated"]["exitCode"] == 1
 
 
-async def test_a_changed_image_restarts_that_container_only(world: World) -> None:
+async def test_a_changed_image_restarts_only_that_container(world: World) -> None:
     world.cri.images["busybox:2"] = ImageFacts("sha256:2")
     uid = world.create(container("a"), container("b"))
     await world.until(world.is_ready)
@@ -165,7 +165,7 @@ async def test_a_failed_liveness_probe_restarts_the_container(world: World) -> N
     assert ("Normal", "Killing", "Container main failed liveness probe, will be restarted") in world.events.emitted
 
 
-async def test_a_container_stopped_to_be_restarted_is_never_shown_as_ended(world: World) -> None:
+async def test_a_container_stopped_to_be_restarted_is_never_shown_as_terminated(world: World) -> None:
     """The API server lets a container that ended with 0 under OnFailure never be shown running again."""
     world.cri.term_codes["main"] = 0
     uid = world.create(restartPolicy="OnFailure")
@@ -179,7 +179,7 @@ async def test_a_container_stopped_to_be_restarted_is_never_shown_as_ended(world
     assert world.container_status()["lastState"]["terminated"]["exitCode"] == 0
 
 
-async def test_an_image_changed_after_a_failed_startup_probe_is_run_under_on_failure(world: World) -> None:
+async def test_an_image_changed_after_a_failed_startup_probe_runs_with_policy_on_failure(world: World) -> None:
     world.cri.term_codes["main"] = 0
     world.cri.images["other:2"] = ImageFacts("sha256:2", ("other:2",))
     uid = world.create(container("main", startupProbe={"exec": {}}), restartPolicy="OnFailure")
@@ -194,7 +194,7 @@ async def test_an_image_changed_after_a_failed_startup_probe_is_run_under_on_fai
     assert world.container_status()["imageID"] == "sha256:2" and world.phase() == "Running"
 
 
-async def test_readiness_is_what_the_probe_says(world: World) -> None:
+async def test_readiness_follows_the_probe(world: World) -> None:
     uid = world.create(container("main", readinessProbe={"exec": {}}))
     await world.until(lambda: world.phase() == "Running")
     assert not world.is_ready()
@@ -204,7 +204,7 @@ async def test_readiness_is_what_the_probe_says(world: World) -> None:
     await world.until(world.is_ready, seconds=0.1)
 
 
-async def test_a_missing_volume_is_told_and_tried_again(world: World) -> None:
+async def test_a_missing_volume_is_reported_and_tried_again(world: World) -> None:
     world.volumes.missing = 'configmap "x" not found'
     world.create()
     await world.until(lambda: "FailedMount" in world.events.reasons())
@@ -213,7 +213,7 @@ async def test_a_missing_volume_is_told_and_tried_again(world: World) -> None:
     await world.until(world.is_ready, seconds=15)
 
 
-async def test_the_sandbox_is_made_while_the_token_is_on_its_way(world: World) -> None:
+async def test_the_sandbox_is_made_while_a_token_is_awaited(world: World) -> None:
     world.volumes.slow = asyncio.Event()
     world.create()
     await world.until(lambda: len(world.cri.done("run_sandbox")) == 1)
@@ -223,7 +223,7 @@ async def test_the_sandbox_is_made_while_the_token_is_on_its_way(world: World) -
     await world.until(world.is_ready)
 
 
-async def test_a_token_that_is_refused_starts_nothing_and_is_asked_for_again(world: World) -> None:
+async def test_no_container_starts_without_its_token_which_is_requested_again(world: World) -> None:
     world.volumes.refused = 3
     uid = world.create()
     await world.until(lambda: world.events.reasons().count("FailedMount") == 3)
@@ -234,7 +234,7 @@ async def test_a_token_that_is_refused_starts_nothing_and_is_asked_for_again(wor
     await world.until(world.is_gone)
 
 
-async def test_a_sandbox_that_fails_is_still_told_when_the_volumes_are_there(world: World) -> None:
+async def test_a_failed_sandbox_is_still_reported_once_the_volumes_are_mounted(world: World) -> None:
     """They are filled beside it: their success says nothing of the network."""
     world.volumes.slow = asyncio.Event()
     world.cri.fail["run_sandbox"] = [CriError("no network", code="UNKNOWN")]
@@ -248,7 +248,7 @@ async def test_a_sandbox_that_fails_is_still_told_when_the_volumes_are_there(wor
     await world.until(world.is_ready, seconds=15)
 
 
-async def test_a_pod_deleted_before_its_token_came_leaves_nothing(world: World) -> None:
+async def test_a_pod_deleted_before_it_got_its_token_leaves_nothing_behind(world: World) -> None:
     world.volumes.slow = asyncio.Event()
     uid = world.create()
     await world.until(lambda: len(world.cri.done("run_sandbox")) == 1)
@@ -260,7 +260,7 @@ async def test_a_pod_deleted_before_its_token_came_leaves_nothing(world: World) 
     assert not world.cgroups.made and not world.volumes.mounted and not world.cri.sandboxes
 
 
-async def test_a_change_of_what_a_pod_waits_for_is_tried_at_once(world: World) -> None:
+async def test_a_changed_volume_source_is_tried_at_once(world: World) -> None:
     world.volumes.missing = 'configmap "x" not found'
     uid = world.create()
     for _ in range(20):
@@ -271,7 +271,7 @@ async def test_a_change_of_what_a_pod_waits_for_is_tried_at_once(world: World) -
     assert world.is_ready()
 
 
-async def test_a_bad_container_configuration_waits_with_its_reason(world: World) -> None:
+async def test_a_container_with_a_bad_configuration_waits_and_says_why(world: World) -> None:
     world.configs.bad_config = 'secret "x" not found'
     world.create()
     await world.until(lambda: "Failed" in world.events.reasons())
@@ -297,6 +297,8 @@ async def test_a_missing_image_says_why(world: World, policy: str, reasons: list
         await world.until(
             lambda reason=reason: world.container_status().get("state", {}).get("waiting", {}).get("reason") == reason
         )
+    assert world.cri.done("create_container") == []
+    assert bool(world.cri.done("pull_image")) is (policy != "Never")
 
 
 def with_image_volume(policy: str = "Always") -> Any:
@@ -337,19 +339,24 @@ async def test_a_volume_whose_image_is_missing_says_why(world: World, policy: st
     await world.until(world.is_ready, seconds=60)
 
 
-async def test_an_impossible_image_name_is_refused(world: World) -> None:
+async def test_an_invalid_image_name_is_reported_and_never_pulled(world: World) -> None:
     world.create(container("main", image="Not An Image"))
     await world.until(
         lambda: world.container_status().get("state", {}).get("waiting", {}).get("reason") == "InvalidImageName"
     )
+    await world.clock.advance(60)
+    assert world.cri.done("pull_image") == world.cri.done("create_container") == []
 
 
-async def test_pull_back_off_doubles_and_ends_with_success(world: World) -> None:
+async def test_pull_back_off_doubles_until_the_pull_succeeds(world: World) -> None:
     world.create(container("main", image="late:1"))
+    began = world.clock.now()
     await world.until(lambda: len(world.cri.done("pull_image")) == 2, step=1)
+    assert 9 <= world.clock.now() - began <= 11
     world.cri.registry["late:1"] = ImageFacts("sha256:9", size=5)
     await world.until(world.is_ready, step=1)
     assert len(world.cri.done("pull_image")) == 3
+    assert 28 <= world.clock.now() - began <= 32, "10 s, then 20 s"
 
 
 async def test_a_hanging_pull_delays_no_other_container_of_the_pod(world: World) -> None:
@@ -357,6 +364,7 @@ async def test_a_hanging_pull_delays_no_other_container_of_the_pod(world: World)
     world.cri.before["pull_image"] = lambda what: never
     uid = world.create(container("slow", image="slow:1"), container("main"))
     await world.until(lambda: world.cri.running() == ["main"])
+    assert world.cri.done("start_container") == ["main/0"]
     world.api.ask_deletion(uid, 1)
     await world.until(world.is_gone)
 
@@ -364,14 +372,14 @@ async def test_a_hanging_pull_delays_no_other_container_of_the_pod(world: World)
 @pytest.mark.parametrize(
     "method", ["run_sandbox", "create_container", "start_container", "image_status", "list_containers"]
 )
-async def test_a_call_that_fails_once_only_costs_time(world: World, method: str) -> None:
+async def test_a_call_that_fails_once_is_repeated_and_starts_nothing_twice(world: World, method: str) -> None:
     world.cri.fail[method] = [CriError("it broke", code="UNKNOWN")]
     world.create()
     await world.until(world.is_ready, seconds=40)
     assert max(world.cri.starts.values()) == 1
 
 
-async def test_a_step_whose_outcome_cannot_be_seen_is_not_walked_again(world: World) -> None:
+async def test_a_step_whose_outcome_is_not_yet_seen_is_not_done_again(world: World) -> None:
     # The container starts, but the runtime does not answer afterwards: no second one may be started.
     def then_silence(_: str) -> None:
         world.cri.fail["list_containers"] = [CriUnavailable("gone", code="UNAVAILABLE") for _ in range(6)]
@@ -383,7 +391,7 @@ async def test_a_step_whose_outcome_cannot_be_seen_is_not_walked_again(world: Wo
 
 
 @pytest.mark.parametrize("bend", ["drop_events", "double_events"])
-async def test_events_are_hints_only(world: World, bend: str) -> None:
+async def test_lost_and_repeated_runtime_events_do_no_harm(world: World, bend: str) -> None:
     setattr(world.cri, bend, True)
     uid = world.create()
     await world.until(world.is_ready)
@@ -392,7 +400,7 @@ async def test_events_are_hints_only(world: World, bend: str) -> None:
     assert max(world.cri.starts.values()) == 1
 
 
-async def test_a_broken_event_stream_brings_an_audit_at_once(world: World) -> None:
+async def test_a_broken_event_stream_causes_an_audit_at_once(world: World) -> None:
     world.create()
     await world.until(world.is_ready)
     world.cri.drop_events = True
@@ -422,7 +430,7 @@ async def test_a_finished_pod_gets_no_new_sandbox(world: World) -> None:
     assert world.status()["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 0
 
 
-async def test_the_grace_is_given_and_then_ended(world: World) -> None:
+async def test_a_container_is_killed_once_its_grace_is_over(world: World) -> None:
     world.cri.ignores_term.add("main")
     uid = world.create(terminationGracePeriodSeconds=30)
     await world.until(world.is_ready)
@@ -432,7 +440,7 @@ async def test_the_grace_is_given_and_then_ended(world: World) -> None:
     await world.until(world.is_gone, seconds=15)
 
 
-async def test_a_shorter_grace_cuts_the_longer_one(world: World) -> None:
+async def test_a_second_deletion_can_shorten_the_grace(world: World) -> None:
     world.cri.ignores_term.add("main")
     uid = world.create(terminationGracePeriodSeconds=600)
     await world.until(world.is_ready)
@@ -442,7 +450,7 @@ async def test_a_shorter_grace_cuts_the_longer_one(world: World) -> None:
     await world.until(world.is_gone, seconds=10)
 
 
-async def test_a_pre_stop_hook_runs_inside_the_grace(world: World) -> None:
+async def test_a_pre_stop_hook_uses_up_part_of_the_grace(world: World) -> None:
     world.cri.before["exec_sync"] = lambda what: world.clock.sleep(4)
     hook = {"exec": {"command": ["drain"]}}
     uid = world.create(container("main", lifecycle={"preStop": hook}), terminationGracePeriodSeconds=10)
@@ -454,7 +462,7 @@ async def test_a_pre_stop_hook_runs_inside_the_grace(world: World) -> None:
     assert world.cri.done("exec_sync") == ["drain"]
 
 
-async def test_a_pre_stop_hook_that_outlives_the_grace_goes_on_until_its_container_has_stopped(world: World) -> None:
+async def test_a_pre_stop_hook_longer_than_the_grace_runs_until_its_container_has_stopped(world: World) -> None:
     ended: list[float] = []
 
     async def drain(what: str) -> None:
@@ -474,7 +482,7 @@ async def test_a_pre_stop_hook_that_outlives_the_grace_goes_on_until_its_contain
     assert [round(at - began) for at in ended] == [12]  # the grace, and the least that SIGTERM is given
 
 
-async def test_a_container_is_not_shown_running_and_not_probed_before_its_post_start_hook_has_ended(
+async def test_a_container_is_shown_running_and_probed_only_after_its_post_start_hook(
     world: World,
 ) -> None:
     world.cri.before["exec_sync"] = lambda what: world.clock.sleep(9)
@@ -501,14 +509,14 @@ async def test_a_failing_post_start_hook_kills_the_container(world: World) -> No
     assert world.cri.starts[uid, "main", 1] == 1
 
 
-async def test_a_pod_deleted_by_force_is_brought_down_too(world: World) -> None:
+async def test_a_pod_deleted_by_force_is_terminated(world: World) -> None:
     uid = world.create()
     await world.until(world.is_ready)
     world.api.vanish(uid)
     await world.until(world.is_gone)
 
 
-async def test_a_volume_that_cannot_be_unmounted_yet_holds_the_pod_back(world: World) -> None:
+async def test_a_pod_is_not_gone_before_its_volumes_are_unmounted(world: World) -> None:
     uid = world.create(terminationGracePeriodSeconds=1)
     await world.until(world.is_ready)
     world.volumes.release_fails = 3
@@ -519,14 +527,14 @@ async def test_a_volume_that_cannot_be_unmounted_yet_holds_the_pod_back(world: W
     assert "FailedKillPod" in world.events.reasons()
 
 
-async def test_a_released_pod_gets_its_warnings_afresh(world: World) -> None:
+async def test_warnings_can_be_repeated_once_a_pod_is_released(world: World) -> None:
     uid = world.create(terminationGracePeriodSeconds=1)
     await world.until(world.is_ready)
     subject = Pod(world.api.pods[uid])
-    world.deps.holdings.warnings.warn_once(subject, "Once", "x")
+    world.deps.resources.warnings.warn_once(subject, "Once", "x")
     world.api.ask_deletion(uid, 1)
     await world.until(world.is_gone, seconds=30)
-    world.deps.holdings.warnings.warn_once(subject, "Once", "x")
+    world.deps.resources.warnings.warn_once(subject, "Once", "x")
     assert world.events.reasons().count("Once") == 2
 
 
@@ -549,7 +557,7 @@ async def test_an_ephemeral_container_is_started_once(world: World) -> None:
     assert world.container_status("debug")["state"]["terminated"]["exitCode"] == 1
 
 
-async def test_a_pod_that_does_not_fit_is_refused(world: World) -> None:
+async def test_a_pod_that_does_not_fit_is_rejected(world: World) -> None:
     world.create(container("main", resources={"requests": {"cpu": "3"}}))
     await world.until(lambda: world.phase() == "Failed")
     assert world.status()["reason"] == "OutOfcpu"
@@ -557,23 +565,25 @@ async def test_a_pod_that_does_not_fit_is_refused(world: World) -> None:
     assert world.cri.dump() == []
 
 
-async def test_an_api_that_is_away_stops_no_pod(world: World) -> None:
+async def test_pods_start_while_the_api_server_is_unreachable(world: World) -> None:
     away = ApiUnreachable("no answer")
     world.api.fail = [away] * 5
     world.create()
     await world.until(lambda: world.cri.running() == ["main"], seconds=5)
     await world.until(world.is_ready, seconds=30)
+    assert world.api.fail == [] and world.cri.done("start_container") == ["main/0"]
 
 
-async def test_a_conflict_on_the_status_is_the_end_of_it(world: World) -> None:
+async def test_no_status_is_sent_after_a_conflict(world: World) -> None:
     world.api.fail = [ApiError(409, "Conflict", "another uid")]
     world.create()
     await world.until(lambda: world.cri.running() == ["main"])
-    await world.clock.advance(5)
-    assert world.api.statuses == []
+    await world.clock.advance(30)
+    assert world.api.fail == [] and world.api.statuses == []
+    assert world.cri.running() == ["main"]
 
 
-async def test_what_nobody_wants_is_brought_down(world: World) -> None:
+async def test_orphaned_pods_are_terminated_and_cleaned_up(world: World) -> None:
     world.create()
     await world.until(world.is_ready)
     await world.kill_agent()
@@ -583,7 +593,7 @@ async def test_what_nobody_wants_is_brought_down(world: World) -> None:
     await world.until(lambda: not world.volumes.mounted and not world.cgroups.made)
 
 
-async def test_a_restart_of_the_agent_disturbs_nothing(world: World) -> None:
+async def test_a_restart_of_the_agent_disturbs_no_pod(world: World) -> None:
     uid = world.create(container("main", readinessProbe={"exec": {}}), initContainers=[container("one")])
     await world.until(lambda: world.cri.running() == ["one"])
     world.cri.exit("one")
@@ -593,14 +603,14 @@ async def test_a_restart_of_the_agent_disturbs_nothing(world: World) -> None:
     world.registry.wake(uid)
     await world.until(world.is_ready)
     world.probes.answers.clear()
-    told, calls = len(world.api.statuses), len(world.cri.done("start_container"))
+    sent, calls = len(world.api.statuses), len(world.cri.done("start_container"))
     for _ in range(3):
         await world.kill_agent()
         await world.start_agent()
         await world.clock.advance(25)
     assert world.is_ready()
     assert len(world.cri.done("start_container")) == calls
-    assert [status for status in world.api.statuses[told:] if not _ready(status)] == []
+    assert [status for status in world.api.statuses[sent:] if not _ready(status)] == []
 
 
 async def test_back_off_survives_a_restart_of_the_agent(world: World) -> None:
@@ -667,7 +677,7 @@ def _stop_at(world: World, point: str, reached: asyncio.Future[None], after: boo
 
 
 @pytest.mark.parametrize("point", ["stop_container", "stop_sandbox", "remove_container", "remove_sandbox"])
-async def test_an_agent_killed_while_a_pod_ends_finishes_the_work(point: str) -> None:
+async def test_a_termination_goes_on_after_the_agent_is_killed(point: str) -> None:
     world = World()
     await world.start_agent()
     uid = world.create()
@@ -683,7 +693,7 @@ async def test_an_agent_killed_while_a_pod_ends_finishes_the_work(point: str) ->
     await world.kill_agent()
 
 
-async def test_logs_that_a_killed_agent_left_behind_are_removed(world: World) -> None:
+async def test_logs_of_a_pod_that_is_gone_are_removed(world: World) -> None:
     """They are the last that goes of a pod: by then the API and the runtime know nothing of it any more."""
     await world.kill_agent()
     world.files.logs.add("gone-long-ago")
@@ -693,7 +703,7 @@ async def test_logs_that_a_killed_agent_left_behind_are_removed(world: World) ->
     assert world.files.logs == {"u1"}
 
 
-async def test_a_leftover_that_is_stuck_holds_no_other(world: World) -> None:
+async def test_a_stuck_volume_of_a_dead_pod_does_not_stop_the_cleanup_of_others(world: World) -> None:
     """One dead pod's volume is busy: what the others left goes at the same sweep."""
     await world.kill_agent()
     world.volumes.mounted |= {"stuck", "free-1", "free-2"}
@@ -703,7 +713,7 @@ async def test_a_leftover_that_is_stuck_holds_no_other(world: World) -> None:
     await world.until(lambda: world.volumes.mounted == {"stuck"} and not world.files.logs)
 
 
-async def test_old_attempts_are_removed(world: World) -> None:
+async def test_only_the_last_ended_attempt_is_kept(world: World) -> None:
     world.create()
     for _ in range(4):
         await world.until(lambda: world.cri.running() == ["main"], step=5)
@@ -715,7 +725,7 @@ async def test_old_attempts_are_removed(world: World) -> None:
     assert left == [3]
 
 
-async def test_a_pod_of_the_same_name_comes_beside_the_one_that_goes(world: World) -> None:
+async def test_a_pod_starts_beside_a_terminating_one_of_the_same_name(world: World) -> None:
     world.cri.ignores_term.add("main")
     world.create(uid="u1", terminationGracePeriodSeconds=30)
     await world.until(world.is_ready)
@@ -723,13 +733,13 @@ async def test_a_pod_of_the_same_name_comes_beside_the_one_that_goes(world: Worl
     world.cri.ignores_term.clear()
     world.api.inbox = None
     world.create(uid="u2")
-    world.api.inbox = world.table.on_pod
-    world.table.on_pod("MODIFIED", world.api.pods["u2"], old)
+    world.api.inbox = world.workers.on_pod
+    world.workers.on_pod("MODIFIED", world.api.pods["u2"], old)
     await world.until(lambda: world.is_ready("u2") and world.registry.status("u1") == {})
     assert sorted({one.uid for one in world.cri.containers.values()}) == ["u2"]
 
 
-async def test_the_image_of_a_container_is_looked_for_at_each_start(world: World) -> None:
+async def test_pull_policy_always_pulls_at_each_start(world: World) -> None:
     world.create(container("main", imagePullPolicy="Always"))
     world.cri.registry[IMAGE] = ImageFacts("sha256:1")
     await world.until(world.is_ready, step=1)
@@ -742,7 +752,7 @@ def _ready(status: dict[str, Any]) -> bool:
     return any(one["type"] == "Ready" and one["status"] == "True" for one in status.get("conditions") or [])
 
 
-async def test_a_pod_that_is_gone_from_the_api_holds_no_room(world: World) -> None:
+async def test_a_pod_that_is_gone_from_the_api_holds_no_resources(world: World) -> None:
     world.cri.ignores_term.add("slow")
     most = {"requests": {"cpu": "1500m"}}
     world.create(container("slow", resources=most), uid="u1", name="old", terminationGracePeriodSeconds=60)

@@ -1,4 +1,4 @@
-"""What a resize takes, as tables: allocated and actuated resources in, restarts, moves and refusals out."""
+"""plan_resize as tables: allocated and actuated resources in; restarts, updates and refusals out."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agent.pods.model.facts import Facts
 from agent.pods.model.steps import Resize
 from agent.pods.plan import resize
 from agent.pods.plan.pod import plan_pod
-from agent.pods.plan.resize import Due, SetContainer, SetPod
+from agent.pods.plan.resize import ResizeActions, SetContainerResources, SetPodLimits
 from agent.resources.model import Allocation, ContainerResize, Limits, MemoryUse, Sizes
 from agent.resources.plan.actuated import resources_of
 from agent.resources.plan.allocation import allocation_of
@@ -54,10 +54,10 @@ def policies(**by_resource: str) -> Json:
 
 def before(of: Pod, **fields: Any) -> Facts:
     stated = allocation_of(of)
-    return facts(of, **{"actuated": stated, "sized": stated, **fields})
+    return facts(of, **{"actuated": stated, "cgroup_allocation": stated, **fields})
 
 
-def told(due: Due) -> list[str]:
+def words_of(due: ResizeActions) -> list[str]:
     words = [f"restart {kill.name}" for kill in due.restarts]
     if due.step is not None:
         words += [f"update {one.name}" for one in due.step.containers] or ["pod only"]
@@ -120,35 +120,35 @@ EXITED = RunState.EXITED
         ),
     ],
 )
-def test_what_is_due(was: Pod, wanted: dict[str, Json], containers: tuple[str, ...], expect: list[str]) -> None:
+def test_plan_resize(was: Pod, wanted: dict[str, Json], containers: tuple[str, ...], expect: list[str]) -> None:
     want = now_wanting(was, **wanted)
-    assert told(resize.due(want, seen(*(one(was, name) for name in containers)), before(was))) == expect
+    assert words_of(resize.plan_resize(want, seen(*(one(was, name) for name in containers)), before(was))) == expect
 
 
-def test_containers_of_an_older_sandbox_and_dying_ones_are_left_alone() -> None:
+def test_containers_that_are_killed_or_of_an_older_sandbox_are_not_resized() -> None:
     want = now_wanting(WAS, a=LARGE, b=LARGE)
     old = replace(one(WAS, "b"), sandbox_id="old")
-    due = resize.due(want, seen(one(WAS, "a"), old), before(WAS), frozenset({"a0"}))
-    assert told(due) == ["pod only"]
+    due = resize.plan_resize(want, seen(one(WAS, "a"), old), before(WAS), frozenset({"a0"}))
+    assert words_of(due) == ["pod only"]
 
 
-def test_nothing_is_due_before_the_pod_has_a_cgroup() -> None:
+def test_nothing_is_resized_before_the_pod_has_a_cgroup() -> None:
     want = now_wanting(WAS, a=LARGE)
-    assert not resize.due(want, seen(one(WAS, "a")), before(WAS, sized=None))
-    assert not resize.due(want, seen(one(WAS, "a")), before(WAS, actuated=None))
+    assert not resize.plan_resize(want, seen(one(WAS, "a")), before(WAS, cgroup_allocation=None))
+    assert not resize.plan_resize(want, seen(one(WAS, "a")), before(WAS, actuated=None))
 
 
 def test_a_pod_level_limit_reaches_containers_without_one() -> None:
     was = pod(with_resources("a", res("10m", "16Mi")), resources=res("1", "1Gi", "1", "1Gi"))
     want = Pod({**was.raw, "spec": {**was.spec, "resources": res("2", "1Gi", "2", "1Gi")}})
-    due = resize.due(want, seen(one(was, "a")), before(was))
+    due = resize.plan_resize(want, seen(one(was, "a")), before(was))
     assert due.step is not None
     (update,) = due.step.containers
     assert (update.before.cpu_limit, update.after.cpu_limit) == (1000, 2000)
     assert update.after.memory_limit == 1 << 30
 
 
-# --- the order of moves
+# --- the order of updates
 
 PRESENT = Limits(cpu_shares=204, cpu_quota=40_000, cpu_period=100_000, memory=256 * MI, pids=7, hugepages={1: 2})
 
@@ -161,13 +161,13 @@ def change(name: str, after: Sizes, was: Sizes | None = None) -> ContainerResize
     return ContainerResize(f"{name}0", name, was or sizes(), after)
 
 
-def moved(moves: list[resize.Move]) -> list[str]:
+def words_of_updates(updates: list[resize.LimitUpdate]) -> list[str]:
     words = []
-    for move in moves:
+    for move in updates:
         match move:
-            case SetPod(limits):
+            case SetPodLimits(limits):
                 words.append(f"pod {limits.memory and limits.memory // MI}Mi {limits.cpu_shares} {limits.cpu_quota}")
-            case SetContainer(_, name, given):
+            case SetContainerResources(_, name, given):
                 words.append(f"{name} {given.memory_limit // MI}Mi {given.cpu_request} {given.cpu_limit}")
     return words
 
@@ -220,27 +220,29 @@ def moved(moves: list[resize.Move]) -> list[str]:
         pytest.param([], Limits(306, 40_000, 100_000, 256 * MI), [], ["pod 256Mi 306 40000"], id="only-the-pod"),
     ],
 )
-def test_moves(updates: list[ContainerResize], wanted: Limits, memory: list[str], cpu: list[str]) -> None:
+def test_updates(updates: list[ContainerResize], wanted: Limits, memory: list[str], cpu: list[str]) -> None:
     step = Resize(tuple(updates), Allocation())
-    first = resize.memory_moves(step, PRESENT, wanted)
-    assert moved(first) == memory
-    present = next((move.limits for move in reversed(first) if isinstance(move, SetPod)), PRESENT)
+    first = resize.memory_updates(step, PRESENT, wanted)
+    assert words_of_updates(first) == memory
+    present = next((move.limits for move in reversed(first) if isinstance(move, SetPodLimits)), PRESENT)
     done = {one.name: one.after for one in updates}
-    second = resize.cpu_moves(replace(step), present, wanted)
-    assert moved(second) == cpu
-    assert all(move.sizes == done[move.name] for move in second if isinstance(move, SetContainer))
+    second = resize.cpu_updates(replace(step), present, wanted)
+    assert words_of_updates(second) == cpu
+    assert all(move.sizes == done[move.name] for move in second if isinstance(move, SetContainerResources))
     assert all(
-        move.limits.pids == 7 and move.limits.hugepages == {1: 2} for move in first + second if isinstance(move, SetPod)
+        move.limits.pids == 7 and move.limits.hugepages == {1: 2}
+        for move in first + second
+        if isinstance(move, SetPodLimits)
     )
 
 
-def test_a_first_limit_comes_after_the_containers_own() -> None:
+def test_a_pods_first_quota_is_set_after_its_containers() -> None:
     free = replace(PRESENT, cpu_quota=-1, memory=0)
     step = Resize((change("a", sizes(), Sizes(100, 0, 64 * MI, 0)),), Allocation())
     wanted = Limits(204, 20_000, 100_000, 128 * MI)
-    assert moved(resize.memory_moves(step, free, wanted)) == ["a 128Mi 100 0", "pod 128Mi 204 -1"]
+    assert words_of_updates(resize.memory_updates(step, free, wanted)) == ["a 128Mi 100 0", "pod 128Mi 204 -1"]
     after = replace(free, memory=128 * MI)
-    assert moved(resize.cpu_moves(step, after, wanted)) == ["a 128Mi 100 200", "pod 128Mi 204 20000"]
+    assert words_of_updates(resize.cpu_updates(step, after, wanted)) == ["a 128Mi 100 200", "pod 128Mi 204 20000"]
 
 
 @pytest.mark.parametrize(
@@ -276,7 +278,7 @@ def test_memory_below_its_use_is_refused(after: Sizes, wanted: int, use: MemoryU
     assert (resize.decrease_problem(lower, use, {"a0": "a"}) if lower else "") == problem
 
 
-def test_what_is_in_force_is_written_with_what_else_was_stated() -> None:
+def test_actuated_resources_keep_what_else_the_spec_states() -> None:
     stated = {"requests": {"cpu": "1", "memory": "1Gi", "x/gpu": "2"}, "limits": {"hugepages-2Mi": "4Mi", "x/gpu": "2"}}
     assert resources_of(Sizes(150, 0, 0, 64 * MI), stated) == {
         "requests": {"x/gpu": "2", "cpu": "150m", "memory": "0"},
@@ -299,7 +301,7 @@ def test_a_resize_comes_before_starts_and_after_kills() -> None:
     want = now_wanting(WAS, a=LARGE, b=LARGE)
     dead = one(WAS, "b", EXITED)
     assert steps_of(want, both(one(WAS, "a"), dead), before(WAS)) == ["Resize"]
-    after = before(WAS, actuated=allocation_of(want), sized=allocation_of(want))
+    after = before(WAS, actuated=allocation_of(want), cgroup_allocation=allocation_of(want))
     assert steps_of(want, both(one(WAS, "a"), dead), after) == ["EnsureImage"]
     restarting = pod(with_resources("a", SMALL, **policies(cpu="RestartContainer")), with_resources("b", SMALL))
     wants = now_wanting(restarting, a=LARGE, b=LARGE)
@@ -309,7 +311,7 @@ def test_a_resize_comes_before_starts_and_after_kills() -> None:
     assert plan.reason == "Container a resize requires restart"
 
 
-def test_a_failed_resize_waits_and_holds_nothing_else_up() -> None:
+def test_a_failed_resize_waits_and_blocks_nothing_else() -> None:
     want = now_wanting(WAS, a=LARGE)
     failed = before(WAS, resize_failure=Failure("Error", "busy", NOW + 10))
     plan = plan_pod(want, both(one(WAS, "a"), one(WAS, "b", EXITED)), failed)

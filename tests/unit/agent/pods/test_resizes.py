@@ -82,7 +82,7 @@ async def test_a_running_container_grows_without_a_restart(world: World) -> None
     ) in [message for _, _, message in world.events.emitted]
 
 
-async def test_the_condition_stands_while_it_is_being_done(world: World) -> None:
+async def test_the_condition_is_shown_during_the_resize(world: World) -> None:
     world.create(container(resources=SMALL))
     await world.until(world.is_ready)
     gate = asyncio.Event()
@@ -98,7 +98,7 @@ async def test_the_condition_stands_while_it_is_being_done(world: World) -> None
     await world.until(lambda: done(world))
 
 
-async def test_the_policy_asks_for_a_restart(world: World) -> None:
+async def test_a_resize_policy_can_restart_the_container(world: World) -> None:
     world.create(container(resources=SMALL, **policies(memory="RestartContainer")))
     await world.until(world.is_ready)
     world.cri.calls.clear()
@@ -111,7 +111,7 @@ async def test_the_policy_asks_for_a_restart(world: World) -> None:
     assert ("Normal", "Killing", "Container main resize requires restart") in world.events.emitted
 
 
-async def test_a_resize_waits_for_room_and_takes_it(world: World) -> None:
+async def test_a_pending_resize_is_done_once_there_is_room(world: World) -> None:
     big = res("1500m", "64Mi")
     world.create(container(resources=SMALL), uid="u1", name="one")
     world.create(container(resources=big), uid="u2", name="two")
@@ -131,7 +131,7 @@ async def test_a_resize_waits_for_room_and_takes_it(world: World) -> None:
     assert [reason for reason in world.events.reasons() if reason == "ResizeDeferred"] == ["ResizeDeferred"]
 
 
-async def test_a_pod_that_goes_makes_room(world: World) -> None:
+async def test_a_deleted_pod_makes_room_for_a_pending_resize(world: World) -> None:
     world.create(container(resources=SMALL), uid="u1", name="one")
     world.create(container(resources=res("1500m", "64Mi")), uid="u2", name="two", terminationGracePeriodSeconds=1)
     await world.until(lambda: world.is_ready("u1") and world.is_ready("u2"))
@@ -142,7 +142,7 @@ async def test_a_pod_that_goes_makes_room(world: World) -> None:
     assert world.container_status()["allocatedResources"]["cpu"] == "600m"
 
 
-async def test_room_that_nothing_tells_of_is_found_in_time(world: World) -> None:
+async def test_pending_resizes_are_tried_again_every_few_minutes(world: World) -> None:
     world.create(container(resources=SMALL))
     await world.until(world.is_ready)
     ask(world, res("3", "64Mi", "3", "128Mi"))
@@ -151,7 +151,7 @@ async def test_room_that_nothing_tells_of_is_found_in_time(world: World) -> None
     await world.until(lambda: done(world), seconds=200, step=10)
 
 
-async def test_a_resize_taken_back_leaves_nothing_behind(world: World) -> None:
+async def test_a_withdrawn_resize_leaves_nothing_behind(world: World) -> None:
     world.create(container(resources=SMALL))
     await world.until(world.is_ready)
     ask(world, res("3", "64Mi", "3", "128Mi"))
@@ -162,7 +162,7 @@ async def test_a_resize_taken_back_leaves_nothing_behind(world: World) -> None:
     assert not writes(world)
 
 
-async def test_memory_in_use_is_not_taken_away(world: World) -> None:
+async def test_memory_is_not_reduced_below_its_use(world: World) -> None:
     world.create(container(resources=LARGE))
     await world.until(world.is_ready)
     world.cgroups.use["u1"] = 100 * MI
@@ -176,13 +176,13 @@ async def test_memory_in_use_is_not_taken_away(world: World) -> None:
     assert world.container_status()["resources"]["limits"]["memory"] == "256Mi"
     assert world.events.reasons().count("ResizeError") == 1
     await world.clock.advance(25)
-    assert world.events.reasons().count("ResizeError") == 1, "the same error is told once"
+    assert world.events.reasons().count("ResizeError") == 1, "the same error is reported once"
     world.cgroups.use["u1"] = MI
     await world.until(lambda: done(world), seconds=15)
     assert world.container_status()["resources"]["limits"]["memory"] == "64Mi"
 
 
-async def test_a_runtime_that_fails_half_way_is_asked_again_for_the_rest_only(world: World) -> None:
+async def test_after_a_failure_half_way_only_the_rest_is_resized(world: World) -> None:
     world.create(container("a", resources=SMALL), container("b", resources=SMALL))
     await world.until(world.is_ready)
     world.cri.before["update_resources"] = lambda what: (
@@ -199,7 +199,7 @@ async def test_a_runtime_that_fails_half_way_is_asked_again_for_the_rest_only(wo
     assert [what.split()[0] for what in world.cri.done("update_resources")] == ["b"]
 
 
-async def test_a_killed_agent_goes_on_with_what_was_promised(world: World) -> None:
+async def test_a_restarted_agent_goes_on_with_allocated_resizes(world: World) -> None:
     world.create(container(resources=SMALL))
     await world.until(world.is_ready)
     gate = asyncio.Event()
@@ -219,7 +219,7 @@ async def test_a_killed_agent_goes_on_with_what_was_promised(world: World) -> No
     assert not world.cri.done("stop_container")
 
 
-async def test_a_pod_whose_resize_was_cut_keeps_what_its_cgroup_has(world: World) -> None:
+async def test_an_interrupted_resize_leaves_the_cgroup_as_it_is(world: World) -> None:
     """v1 refuses a cgroup less than a container in it was given: less than the kernel has is never written."""
     world.create(container(resources=SMALL))
     await world.until(world.is_ready)
@@ -251,7 +251,7 @@ async def test_a_pod_whose_resize_was_cut_keeps_what_its_cgroup_has(world: World
     assert not [reason for reason in world.events.reasons() if reason in ("FailedCreatePodContainer", "ResizeError")]
 
 
-async def test_a_restarted_agent_does_not_tell_of_a_resize_twice(world: World) -> None:
+async def test_a_restarted_agent_does_not_report_a_resize_twice(world: World) -> None:
     world.create(container(resources=SMALL))
     await world.until(world.is_ready)
     ask(world, res("3", "64Mi", "3", "128Mi"))
@@ -292,7 +292,7 @@ async def test_checkpoints_are_written_once_for_many_changes() -> None:
     await settle()
 
 
-async def test_an_unreadable_checkpoint_is_kept_and_the_specs_count() -> None:
+async def test_an_unreadable_checkpoint_is_set_aside_and_the_specs_count() -> None:
     files = FakeCheckpoints()
     files.files = {checkpoint.ALLOCATED: "{half", checkpoint.ACTUATED: checkpoint.encode({})}
     made = Allocations(files, FakeClock())

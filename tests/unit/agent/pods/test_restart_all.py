@@ -29,7 +29,7 @@ def source(name: str = "source", policy: str = "Never") -> Any:
     return container(name, restartPolicy=policy, restartPolicyRules=[RULE])
 
 
-async def test_all_containers_start_again_in_the_same_sandbox(world: World) -> None:
+async def test_all_containers_restart_in_the_same_sandbox(world: World) -> None:
     world.create(
         source(),
         container("other"),
@@ -40,13 +40,13 @@ async def test_all_containers_start_again_in_the_same_sandbox(world: World) -> N
     world.cri.exit("first")
     await world.until(world.is_ready)
     assert world.condition("AllContainersRestarting") == "False"
-    told = len(world.api.statuses)
+    sent = len(world.api.statuses)
     world.cri.exit("source", 42)
     await world.until(lambda: world.cri.running() == ["first"], step=0.01)
-    # Once the first one runs, it initializes once more.
+    # Statuses from before the first init container runs again.
     phases = {
         status["phase"]
-        for status in world.api.statuses[told:]
+        for status in world.api.statuses[sent:]
         if "running" not in status["initContainerStatuses"][0]["state"]
     }
     assert any(
@@ -66,7 +66,7 @@ async def test_all_containers_start_again_in_the_same_sandbox(world: World) -> N
     assert world.condition("Initialized") == "True"
 
 
-async def test_an_agent_killed_in_the_middle_goes_on_with_it(world: World) -> None:
+async def test_the_restart_goes_on_after_the_agent_is_killed(world: World) -> None:
     world.create(source(), container("other"), restartPolicy="Never")
     await world.until(world.is_ready)
     await world.kill_agent()
@@ -76,7 +76,7 @@ async def test_an_agent_killed_in_the_middle_goes_on_with_it(world: World) -> No
     assert world.container_status("source")["restartCount"] == 1
 
 
-async def test_another_exit_code_is_not_meant(world: World) -> None:
+async def test_another_exit_code_restarts_nothing(world: World) -> None:
     world.create(source(), container("other"), restartPolicy="Never")
     await world.until(world.is_ready)
     world.cri.exit("source", 1)
@@ -86,9 +86,7 @@ async def test_another_exit_code_is_not_meant(world: World) -> None:
 
 
 @pytest.mark.parametrize("cut", [False, True])
-async def test_an_agent_that_stops_while_the_first_container_starts_anew_goes_on_with_it(
-    world: World, cut: bool
-) -> None:
+async def test_the_restart_goes_on_after_the_agent_stops_during_the_first_start(world: World, cut: bool) -> None:
     """The runtime goes on with that start, or has cancelled it before anything of it ran."""
     world.create(source(), container("other"), initContainers=[container("first")], restartPolicy="Never")
     await world.until(lambda: world.cri.running() == ["first"])

@@ -1,4 +1,4 @@
-"""What a container that is to start is made with."""
+"""The inputs of a container's start."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def seen(state: RunState) -> ObservedPod:
     return ObservedPod("u", (SANDBOX,), (ContainerState("c1", "s1", "u", "main", 0, state, 1),))
 
 
-def test_a_pod_of_the_hosts_network_has_the_hosts_addresses() -> None:
+def test_a_host_network_pod_has_the_hosts_addresses() -> None:
     assert ips_for(pod(), SANDBOX, ("192.0.2.1",)) == ("10.1.0.5",)
     assert ips_for(pod(), None, ("192.0.2.1",)) == ()
     assert ips_for(pod(hostNetwork=True), SANDBOX, ("192.0.2.1",)) == ("192.0.2.1",)
 
 
-def test_an_ephemeral_container_sees_the_processes_of_one_that_runs() -> None:
+def test_an_ephemeral_container_can_target_only_a_running_container() -> None:
     step = Start(Kind.EPHEMERAL, container("debug", targetContainerName="main"), 0, "s1")
     assert target_of(step, seen(RunState.RUNNING)) == "c1"
     assert target_of(Start(Kind.EPHEMERAL, container("debug"), 0, "s1"), seen(RunState.EXITED)) == ""
@@ -35,7 +35,7 @@ def test_an_ephemeral_container_sees_the_processes_of_one_that_runs() -> None:
         target_of(step, seen(RunState.EXITED))
 
 
-def test_an_image_volume_is_mounted_as_what_was_pulled() -> None:
+def test_an_image_volume_mounts_the_image_that_was_pulled() -> None:
     one = pod(volumes=[VOLUME, {"name": "other", "emptyDir": {}}])
     mounts = container(volumeMounts=[{"name": "art", "mountPath": "/art"}, {"name": "other", "mountPath": "/o"}])
     volumes = {"art": MountedVolume("art", "", image="art:1"), "other": MountedVolume("other", "/o")}
@@ -46,7 +46,7 @@ def test_an_image_volume_is_mounted_as_what_was_pulled() -> None:
 
 
 @pytest.mark.parametrize(("grace", "expected"), [(30, 30), (None, 2), (0, 2)])
-def test_a_failed_post_start_hook_ends_its_container(grace: int | None, expected: int) -> None:
+def test_a_container_is_killed_when_its_post_start_hook_fails(grace: int | None, expected: int) -> None:
     hook = {"exec": {"command": ["bye"]}}
     kill = after_failed_hook(pod(terminationGracePeriodSeconds=grace), container(lifecycle={"preStop": hook}), "c1")
     assert (kill.container_id, kill.name, kill.grace, kill.hook) == ("c1", "main", expected, hook)

@@ -91,9 +91,9 @@ def test_a_terminal_phase_waits_for_the_last_container() -> None:
         pytest.param(Cause.DEADLINE, 0, "Failed", "Preempting", id="over its time, whatever it says"),
     ],
 )
-def test_a_pod_that_the_node_sends_away_may_succeed(cause: Cause, code: int, phase: str, reason: str | None) -> None:
+def test_an_evicted_pod_can_still_succeed(cause: Cause, code: int, phase: str, reason: str | None) -> None:
     termination = Termination(cause, NOW, 30, "Preempting", "a critical pod", disrupted=cause is Cause.EVICTED)
-    # Not yet `terminal`: the sandbox is still to be stopped, and a phase that was told is final.
+    # Not yet `terminal`: the sandbox is still to be stopped, and a reported phase is final.
     for terminal in (False, True):
         found = status(
             ONE, seen(dead("a", code, ONE)), termination=termination, previous={"phase": "Running"}, terminal=terminal
@@ -103,7 +103,7 @@ def test_a_pod_that_the_node_sends_away_may_succeed(cause: Cause, code: int, pha
         assert marks == (["a critical pod"] if termination.disrupted else [])
 
 
-def test_a_pod_that_the_node_sends_away_before_it_ran_fails() -> None:
+def test_a_pod_evicted_before_it_ran_fails() -> None:
     termination = Termination(Cause.EVICTED, NOW, 30, "Evicted", "memory")
     assert status(ONE, seen(sandboxes=()), termination=termination)["phase"] == "Failed"
 
@@ -145,7 +145,7 @@ def test_readiness_gates() -> None:
     assert condition(status(of, seen(one(ONE, "a"))), "Ready")["status"] == "True"
 
 
-def test_transition_times_move_only_with_the_status() -> None:
+def test_transition_times_change_only_with_the_status() -> None:
     first = status(ONE, seen(sandboxes=()))
     later = status(ONE, seen(one(ONE, "a")), previous=first, now=NOW + 60)
     assert condition(later, "PodScheduled")["lastTransitionTime"] == "2026-01-01T00:00:00Z"
@@ -166,7 +166,7 @@ def test_waiting_reasons_and_last_states() -> None:
     assert again["containerID"] == "containerd://a1"
 
 
-def test_a_running_container_that_vanished_is_not_waiting_to_be_created() -> None:
+def test_a_running_container_that_vanished_is_shown_as_terminated_before() -> None:
     before = {"phase": "Running", "containerStatuses": [{"name": "a", "restartCount": 2, "state": {"running": {}}}]}
     found = status(ONE, seen(), previous=before)
     assert found["phase"] == "Running"
@@ -184,7 +184,7 @@ def test_a_running_container_that_vanished_is_not_waiting_to_be_created() -> Non
         pytest.param({"a0": ProbeState(True, False)}, {"ready": True, "started": True}, False, id="probe-speaks"),
     ],
 )
-def test_readiness_holds_until_a_probe_speaks(probes: dict[str, ProbeState], before: Json | None, ready: bool) -> None:
+def test_readiness_holds_until_a_probe_answers(probes: dict[str, ProbeState], before: Json | None, ready: bool) -> None:
     of = pod(container("a", readinessProbe={"exec": {}}))
     previous: Json = {}
     if before is not None:
@@ -218,14 +218,14 @@ def test_addresses() -> None:
         pytest.param("2", {"cpu_shares": 1024}, "1", id="not-resized-yet"),
     ],
 )
-def test_resources_are_what_the_cgroup_has(spec: str, actual: Json, shown: str) -> None:
+def test_resources_show_what_the_cgroup_has(spec: str, actual: Json, shown: str) -> None:
     of = pod(container("a", resources={"requests": {"cpu": spec}}))
     found = status(of, seen(one(of, "a", resources=actual)))["containerStatuses"][0]
     assert found["resources"]["requests"]["cpu"] == shown
     assert found["allocatedResources"] == {"cpu": spec}
 
 
-def test_what_others_wrote_stays_and_is_not_sent() -> None:
+def test_conditions_of_others_stay_and_are_not_sent() -> None:
     other = {"type": "example.com/gate", "status": "True"}
     of = Pod({**ONE.raw, "status": {"conditions": [other]}})
     found = status(of, seen(one(ONE, "a")))
@@ -236,12 +236,12 @@ def test_what_others_wrote_stays_and_is_not_sent() -> None:
     assert patch["metadata"] == {"uid": of.uid}
 
 
-def test_no_patch_for_what_the_api_shows_already() -> None:
+def test_no_patch_if_the_api_shows_the_status_already() -> None:
     found = status(ONE, seen(one(ONE, "a")))
     assert status_patch(ONE, found, found) is None
 
 
-def test_a_patch_takes_away_what_is_no_more() -> None:
+def test_a_patch_removes_what_is_gone() -> None:
     first = status(ONE, seen(sandboxes=()))
     second = status(ONE, seen(one(ONE, "a")), previous=first)
     shown = {**first, "reason": "Old", "podIPs": [{"ip": "10.244.0.9"}]}
@@ -260,7 +260,7 @@ def test_a_created_init_container_is_still_initializing() -> None:
 
 
 @pytest.mark.parametrize(("source", "said"), [("file", True), ("api", False)])
-def test_an_init_container_that_only_the_mirror_remembers(source: str, said: bool) -> None:
+def test_an_init_container_known_only_from_the_mirror(source: str, said: bool) -> None:
     """Upstream's suite removes a static pod's init container and looks for these words after a restart."""
     whole = replace(pod(container("a"), initContainers=[container("i")]), source=source)
     before = status(whole, seen(dead("i", 0, whole), one(whole, "a")))

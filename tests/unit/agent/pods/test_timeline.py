@@ -1,4 +1,4 @@
-"""The record of what was done for a pod: times, outcomes, parts, and its bound."""
+"""The timeline of a pod: times, outcomes, parts of steps, and its bound."""
 
 import asyncio
 
@@ -28,7 +28,7 @@ async def test_a_step_has_its_time_its_outcome_and_its_parts() -> None:
     assert timeline.under_way() == ()
 
 
-async def test_the_same_failure_again_and_again_is_one_entry_with_a_count() -> None:
+async def test_a_repeated_failure_is_one_entry_with_a_count() -> None:
     clock = FakeClock()
     timeline = Timeline(clock)
     for port in (4001, 4002, 4003):
@@ -48,7 +48,7 @@ async def test_another_outcome_is_another_entry() -> None:
     assert [one.outcome for one in timeline.entries()] == ["exit code 1", "exit code 2", "exit code 1"]
 
 
-async def test_a_cancelled_step_says_so() -> None:
+async def test_a_cancelled_step_is_interrupted() -> None:
     timeline = Timeline(FakeClock())
     with pytest.raises(asyncio.CancelledError), timeline.step(Activity(ActivityKind.STOP, "app"), note="deleted"):
         raise asyncio.CancelledError
@@ -56,7 +56,7 @@ async def test_a_cancelled_step_says_so() -> None:
     assert (only.outcome, only.note) == ("interrupted", "deleted")
 
 
-async def test_the_record_is_bounded() -> None:
+async def test_the_timeline_is_bounded() -> None:
     timeline = Timeline(FakeClock())
     for number in range(200):
         timeline.mark(Activity(ActivityKind.START, f"app-{number}"))
@@ -80,7 +80,7 @@ def test_words(what: Activity, words: str) -> None:
     assert what.words == words
 
 
-def test_a_new_attempt_is_counted_in_the_same_entry_and_named() -> None:
+def test_attempts_share_an_entry_that_names_the_newest() -> None:
     timeline = Timeline(FakeClock())
     for attempt in range(3):
         timeline.mark(Activity(ActivityKind.ENDED, "app"), outcome="exit code 1", attempt=attempt)

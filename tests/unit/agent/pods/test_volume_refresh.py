@@ -9,8 +9,8 @@ import pytest
 
 from agent.common.model.pods import Pod
 from agent.pods.work.memory import PodMemory
-from agent.pods.work.refreshes import Refreshes
 from agent.pods.work.timeline import Timeline
+from agent.pods.work.volume_refreshes import VolumeRefreshes
 from agent.volumes.model.volumes import MountedVolume
 from nodelib.errors import NodewrightError, Permanent, Temporary
 from tests.builders.pods import pod
@@ -44,7 +44,7 @@ async def running() -> AsyncIterator[tuple[World, SlowVolumes]]:
     await world.kill_agent()
 
 
-async def test_a_change_during_an_update(running: tuple[World, SlowVolumes]) -> None:
+async def test_a_change_during_a_refresh_causes_one_more(running: tuple[World, SlowVolumes]) -> None:
     world, volumes = running
     for _ in range(3):
         world.registry.refresh("u1")
@@ -62,10 +62,10 @@ async def test_a_change_during_an_update(running: tuple[World, SlowVolumes]) -> 
         pytest.param(Permanent("denied"), 1, id="never works"),
     ],
 )
-async def test_an_update_that_fails(
+async def test_a_failed_refresh_is_tried_again_unless_it_never_can_succeed(
     running: tuple[World, SlowVolumes], monkeypatch: pytest.MonkeyPatch, failure: NodewrightError, times: int
 ) -> None:
-    monkeypatch.setattr("agent.pods.work.refreshes._RETRY", 0.02)
+    monkeypatch.setattr("agent.pods.work.volume_refreshes._RETRY", 0.02)
     world, volumes = running
     volumes.open.set()
     volumes.failures = [failure]
@@ -78,22 +78,22 @@ async def test_an_update_that_fails(
     assert volumes.refreshed == ["u1"] * times
 
 
-async def test_a_pod_that_comes_back_under_its_uid_is_written_for_by_one_at_a_time() -> None:
-    """A static pod does: what was forgotten ends after the new one has begun."""
+async def test_a_pod_that_comes_back_with_the_same_uid_has_one_refresh_at_a_time() -> None:
+    """As a static pod does: the cancelled refresh ends after the new one has begun."""
     volumes, memory = SlowVolumes(), PodMemory(pod(), pod(), Timeline(FakeClock()))
-    refreshes = Refreshes(volumes, lambda uid: None)
-    refreshes.ask(memory)
+    volume_refreshes = VolumeRefreshes(volumes, lambda uid: None)
+    volume_refreshes.request(memory)
     await settle()
-    refreshes.forget(memory.pod.uid)
-    refreshes.ask(memory)
+    volume_refreshes.remove(memory.pod.uid)
+    volume_refreshes.request(memory)
     await settle()
-    refreshes.ask(memory)
+    volume_refreshes.request(memory)
     await settle()
     assert len(volumes.refreshed) == 2, "the third waits for the second"
     volumes.open.set()
     await settle()
     assert len(volumes.refreshed) == 3
-    await refreshes.close()
+    await volume_refreshes.close()
 
 
 class CountedVolumes(FakeVolumes):
@@ -106,8 +106,8 @@ class CountedVolumes(FakeVolumes):
         return await super().mount(pod)
 
 
-async def test_a_change_while_the_volumes_are_filled_is_not_lost() -> None:
-    """What is being written may be from before it, and nothing else would tell of it again."""
+async def test_a_change_while_volumes_are_mounted_is_not_lost() -> None:
+    """The content that is being written may be older than the change, and no other event would follow."""
     world, volumes = World(), CountedVolumes()
     world.volumes, volumes.slow = volumes, asyncio.Event()
     await world.start_agent()

@@ -218,11 +218,11 @@ async def test_readiness_is_recalled_where_no_probe_has_answered(bench: Bench) -
     found = probed(readinessProbe={**EXEC, "failureThreshold": 2, "periodSeconds": 1})
     bench.io.verdict = Verdict.FAILURE
     bench.running(found, age=1000)
-    bench.keeper.recall(found.uid, mirror)
+    bench.keeper.restore(found.uid, mirror)
     assert bench.state(found).ready and bench.changes == []
     await bench.clock.advance(3.5)
     assert not bench.state(found).ready
-    bench.keeper.recall(found.uid, mirror)
+    bench.keeper.restore(found.uid, mirror)
     assert not bench.state(found).ready, "an answer outlives what was shown before it"
 
 
@@ -247,7 +247,7 @@ async def test_removing_a_pod_cancels_running_attempts(bench: Bench) -> None:
     found = probed(readinessProbe=EXEC)
     bench.running(found)
     await bench.clock.advance(0.1)
-    bench.keeper.forget(found.uid)
+    bench.keeper.remove(found.uid)
     await settle()
     assert bench.io.cancelled == 1 and bench.keeper.states(found.uid) == {}
 
@@ -262,7 +262,7 @@ async def test_results_are_counted_for_the_metric(bench: Bench) -> None:
     await bench.clock.advance(1)
     assert series(bench.metrics, "prober_probe_total")["Readiness", "failed", *who, found.uid] == 1
     assert series(bench.metrics, "prober_probe_duration_seconds_count") == {("Readiness", *who): 3}
-    bench.keeper.forget(found.uid)
+    bench.keeper.remove(found.uid)
     assert series(bench.metrics, "prober_probe_total") == {}
     assert series(bench.metrics, "prober_probe_duration_seconds_count") == {}
 
@@ -274,6 +274,6 @@ async def test_the_series_of_other_pods_stay(bench: Bench) -> None:
         bench.running(found, container_id=name)
     await bench.clock.advance(2)
     assert {labels[3] for labels in series(bench.metrics, "prober_probe_total")} == {"web", "db"}
-    bench.keeper.forget("web")
+    bench.keeper.remove("web")
     assert [labels[3] for labels in series(bench.metrics, "prober_probe_total")] == ["db"]
     assert [labels[2] for labels in series(bench.metrics, "prober_probe_duration_seconds_count")] == ["db"]

@@ -1,4 +1,4 @@
-"""What was ending goes on ending with the next agent: the same grace, the same reason."""
+"""Terminations go on after a restart of the agent, with the same grace and reason."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def _running(world: World, **spec: Any) -> None:
     world.cri.ignores_term.add("main")
 
 
-async def test_the_grace_does_not_start_anew(world: World) -> None:
+async def test_a_restart_gives_no_new_grace(world: World) -> None:
     await _running(world, terminationGracePeriodSeconds=30)
     world.api.ask_deletion("u1", 30)
     await world.clock.advance(20)
@@ -39,7 +39,7 @@ async def test_the_grace_does_not_start_anew(world: World) -> None:
     assert world.clock.monotonic() - began <= 13
 
 
-async def test_an_eviction_is_not_forgotten(world: World) -> None:
+async def test_an_eviction_survives_a_restart(world: World) -> None:
     await _running(world)
     pod = world.registry.pod("shop", "web")
     assert pod is not None
@@ -52,7 +52,7 @@ async def test_an_eviction_is_not_forgotten(world: World) -> None:
     assert any(one["type"] == "DisruptionTarget" for one in world.status()["conditions"])
 
 
-async def test_what_is_over_at_once_costs_no_write(world: World) -> None:
+async def test_a_short_termination_is_never_written(world: World) -> None:
     world.create()
     await world.until(lambda: world.phase() == "Running")
     world.api.ask_deletion("u1", 30)
@@ -61,7 +61,7 @@ async def test_what_is_over_at_once_costs_no_write(world: World) -> None:
     assert NAME not in world.checkpoints.files
 
 
-async def test_a_record_goes_with_its_pod(world: World) -> None:
+async def test_a_record_is_removed_with_its_pod(world: World) -> None:
     await _running(world, terminationGracePeriodSeconds=5)
     world.api.ask_deletion("u1", 5)
     await world.clock.advance(2)
@@ -71,14 +71,16 @@ async def test_a_record_goes_with_its_pod(world: World) -> None:
     assert "u1" not in world.checkpoints.files[NAME]
 
 
-async def test_a_spoilt_file_is_kept_aside() -> None:
+async def test_an_unreadable_checkpoint_is_set_aside() -> None:
     files = FakeCheckpoints()
     files.files[NAME] = '{"endings": 7}'
-    await Terminations(files, FakeClock()).load()
+    terminations = Terminations(files, FakeClock())
+    await terminations.load()
     assert list(files.files) == [f"{NAME}.unreadable"]
+    assert terminations.of("u1") is None
 
 
-async def test_a_write_that_fails_is_tried_again(world: World) -> None:
+async def test_a_failed_write_is_tried_again(world: World) -> None:
     await _running(world, terminationGracePeriodSeconds=60)
     await world.clock.advance(5)
     world.checkpoints.fail = [Temporary("disk full")]

@@ -1,7 +1,7 @@
-"""An agent that is killed while the runtime starts a container: no restart is counted, and none is seen, for it.
+"""An agent that is killed while the runtime starts a container: that counts and shows as no restart.
 
-Either its call goes on without it (runtime/edge/starts.py) and the next agent finds it under way or done; or containerd
-has cancelled it, and leaves a container that can never be started. The container's own process never ran then.
+Either the call goes on without the agent (runtime/edge/starts.py), and the next agent finds it running or done; or
+containerd cancels it and leaves a container that can never be started, whose process has never run.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.fakes.pod_world import World
 
 @pytest.fixture
 async def killed() -> AsyncIterator[World]:
-    """A world whose agent was killed in the middle of a start; the runtime has not begun with it."""
+    """A world whose agent was killed during a start that the runtime had not begun."""
     world = World()
     await world.start_agent()
     reached, held = asyncio.Event(), asyncio.get_running_loop().create_future()
@@ -47,22 +47,22 @@ def only(world: World) -> ContainerState:
     return found[0]
 
 
-async def test_a_start_that_was_cut_is_made_again_as_the_same_attempt(killed: World) -> None:
+async def test_a_cancelled_start_is_repeated_as_the_same_attempt(killed: World) -> None:
     """With restartPolicy Never too: upstream's pod would have Failed."""
-    cut = only(killed)
-    killed.cri.containers[cut.id] = replace(cut, cut=True)
+    cancelled = only(killed)
+    killed.cri.containers[cancelled.id] = replace(cancelled, cut=True)
     await killed.start_agent()
     await killed.until(killed.is_ready)
     now = only(killed)
-    assert (now.id != cut.id, now.attempt, now.state) == (True, 0, RunState.RUNNING)
+    assert (now.id != cancelled.id, now.attempt, now.state) == (True, 0, RunState.RUNNING)
     assert killed.container_status()["restartCount"] == 0 and killed.container_status()["lastState"] == {}
     assert killed.phase() == "Running" and "Failed" not in killed.events.reasons()
 
 
-async def test_killed_again_before_the_second_making_it_is_still_the_first_attempt(killed: World) -> None:
-    """By then only the API knows of the container, as one that waits."""
-    cut = only(killed)
-    killed.cri.containers[cut.id] = replace(cut, cut=True)
+async def test_it_is_still_the_same_attempt_if_the_agent_is_killed_a_second_time(killed: World) -> None:
+    """By then only the API knows of the container, as a waiting one."""
+    cancelled = only(killed)
+    killed.cri.containers[cancelled.id] = replace(cancelled, cut=True)
     reached, held = asyncio.Event(), asyncio.get_running_loop().create_future()
 
     def hold(_: str) -> asyncio.Future[None]:
@@ -82,7 +82,7 @@ async def test_killed_again_before_the_second_making_it_is_still_the_first_attem
     assert killed.container_status()["restartCount"] == 0
 
 
-async def test_a_start_that_is_still_under_way_is_waited_for(killed: World) -> None:
+async def test_a_start_that_is_still_running_is_waited_for(killed: World) -> None:
     one, asked = only(killed), 0
 
     def under_way(_: str) -> None:
@@ -102,18 +102,22 @@ async def test_a_start_that_is_still_under_way_is_waited_for(killed: World) -> N
     assert "Failed" not in killed.events.reasons()
 
 
-async def test_a_start_that_does_not_end_is_told(killed: World) -> None:
+async def test_a_start_that_never_ends_is_reported_as_failed(killed: World) -> None:
     def under_way(_: str) -> None:
         raise CriError("container is already in starting state")
 
     killed.cri.before["start_container"] = under_way
+    began = killed.clock.monotonic()
     await killed.start_agent()
     await killed.until(lambda: "Failed" in killed.events.reasons(), seconds=90)
+    assert 55 <= killed.clock.monotonic() - began <= 65
+    await killed.until(lambda: "waiting" in killed.container_status().get("state", {}))
+    assert killed.container_status()["state"]["waiting"]["reason"] == "RunContainerError"
     killed.cri.before.clear()
 
 
-async def test_a_stop_that_is_asked_for_lets_a_start_come_to_its_end() -> None:
-    """SIGTERM: the start under way is waited for, and nothing new is begun."""
+async def test_a_stopping_agent_waits_for_a_running_start() -> None:
+    """SIGTERM: the running start is waited for, and nothing new is started."""
     world = World()
     await world.start_agent()
     reached, go_on = asyncio.Event(), asyncio.Event()
@@ -125,7 +129,7 @@ async def test_a_stop_that_is_asked_for_lets_a_start_come_to_its_end() -> None:
     world.cri.before["start_container"] = hold
     world.create(container("main", lifecycle={"postStart": {"exec": {"command": ["hook"]}}}))
     await asyncio.wait_for(reached.wait(), 5)
-    closing = asyncio.create_task(world.table.close(patience=30))
+    closing = asyncio.create_task(world.workers.close(patience=30))
     await settle()
     assert not closing.done()
     go_on.set()
@@ -134,7 +138,7 @@ async def test_a_stop_that_is_asked_for_lets_a_start_come_to_its_end() -> None:
     await world.kill_agent()
 
 
-async def test_a_start_that_fails_while_its_pod_is_deleted_is_no_stray_exception() -> None:
+async def test_a_start_that_fails_while_its_pod_is_deleted_leaves_no_stray_exception() -> None:
     world, stray, reached, go_on = World(), list[object](), asyncio.Event(), asyncio.Event()
     asyncio.get_running_loop().set_exception_handler(lambda _, context: stray.append(context))
     await world.start_agent()

@@ -1,4 +1,4 @@
-"""What pods' volumes show has changed: it is written beside their workers, which do not wait for that."""
+"""Writes changed ConfigMaps, Secrets, labels and tokens into mounted volumes, in tasks that no worker waits for."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ log = logging.getLogger(__name__)
 _RETRY = 60.0  # seconds
 
 
-class Refreshes:
-    """One at a time for each pod; `again(uid)` is called when one that failed is worth another try."""
+class VolumeRefreshes:
+    """One refresh at a time for each pod; `again(uid)` is called a while after a refresh with a Temporary error."""
 
     def __init__(self, volumes: PodVolumes, again: Callable[[str], None]) -> None:
         self._volumes, self._again = volumes, again
@@ -24,16 +24,16 @@ class Refreshes:
         self._stale: set[str] = set()
         self._retries: dict[str, asyncio.TimerHandle] = {}
 
-    def ask(self, memory: PodMemory) -> None:
-        """Of a pod whose volumes are mounted."""
+    def request(self, memory: PodMemory) -> None:
+        """Refresh the volumes of this pod; they must be mounted."""
         uid = memory.pod.uid
         if uid in self._tasks:
-            self._stale.add(uid)  # what is being written may be from before this change
+            self._stale.add(uid)  # the running refresh may have read the old content: once more afterwards
         else:
             task = asyncio.create_task(self._refresh(uid, memory), name=f"refresh/{memory.pod.full_name}")
             self._tasks[uid] = task
 
-    def forget(self, uid: str) -> None:
+    def remove(self, uid: str) -> None:
         timer, task = self._retries.pop(uid, None), self._tasks.pop(uid, None)
         if timer is not None:
             timer.cancel()
@@ -55,19 +55,21 @@ class Refreshes:
                 try:
                     await self._volumes.refresh(memory.pod)
                 except Temporary as error:
-                    log.warning("pod %s: volumes keep their old content for now: %s", memory.pod.full_name, error)
+                    log.warning(
+                        "pod %s: volumes keep their old content until the next try: %s", memory.pod.full_name, error
+                    )
                     self._retry(uid)
                 except NodewrightError as error:
                     log.warning("pod %s: volumes keep their old content: %s", memory.pod.full_name, error)
                 if uid not in self._stale:
                     return
         finally:
-            if self._tasks.get(uid) is asyncio.current_task():  # else it is forgotten, and may have begun anew
+            if self._tasks.get(uid) is asyncio.current_task():  # else the pod was removed, and may have come back
                 self._stale.discard(uid)
                 del self._tasks[uid]
 
     def _retry(self, uid: str) -> None:
-        """Nothing need tell when an API server that refused a token answers again: a credential would run out."""
+        """No event says that an API server grants a token again: without another try, the credential would expire."""
 
         def again() -> None:
             del self._retries[uid]

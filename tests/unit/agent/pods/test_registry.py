@@ -1,4 +1,4 @@
-"""The table as it is read from other threads: whoever collects figures does so while pods come and go."""
+"""The registry can be read while pods come and go: metrics are collected in another thread."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from agent.pods.work.pod_worker import PodWorker
 from tests.fakes.pod_world import World
 
 
-class _Looked:
-    """A worker; each time that it is looked at, another pod comes."""
+class _GrowingWorker:
+    """A worker; each time its memory is read, another pod is added."""
 
     def __init__(self, workers: dict[str, Any], worker: PodWorker) -> None:
         self._workers, self._worker = workers, worker
@@ -21,7 +21,7 @@ class _Looked:
         return self._worker.memory
 
 
-async def test_pods_may_come_while_all_are_read() -> None:
+async def test_pods_can_be_added_while_all_are_read() -> None:
     world = World()
     await world.start_agent()
     try:
@@ -30,7 +30,7 @@ async def test_pods_may_come_while_all_are_read() -> None:
         workers: dict[str, Any] = world.registry.workers
         worker = workers["u1"]
         for read in (world.registry.pods, world.registry.memories, world.registry.active):
-            workers["u1"] = _Looked(workers, worker)
+            workers["u1"] = _GrowingWorker(workers, worker)
             try:
                 assert len(list(read())) == 1
             finally:
