@@ -72,13 +72,14 @@ async def run(settings: Settings, *, extra: Extra | None = None) -> None:
         supervisor.spawn("memory", lambda: memory.keep_trimmed(SystemClock()))
         if not await supervisor.unless_stopped(_lock(settings.process, supervisor)):
             return
-        core = await supervisor.unless_stopped(build_core(settings, wants_nodes=extra.network is not None))
+        core = await supervisor.unless_stopped(build_core(settings, watch_nodes=extra.network is not None))
         if core is None:  # stopped while a bootstrap was waiting for its approval
             return
         supervisor.on_stop("edges", core.close)
         if extra.network is not None:
             network = extra.network(core.live_sandboxes, core.on_network_call)
-            core.follow_nodes(network.set_nodes)
+            nodes = core.base.nodes
+            nodes.follow(lambda: network.set_nodes(nodes.now))
             supervisor.spawn("pod-network", network.run)
         for name, work in core.tasks().items():
             supervisor.spawn(name, work)

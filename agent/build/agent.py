@@ -13,7 +13,7 @@ from agent.build.base import USER_AGENT, Base, apply_process_limits, build_base,
 from agent.build.checkpoints import build_checkpoints
 from agent.build.core import Core
 from agent.build.eviction import build_eviction
-from agent.build.node import NodesFollower, build_cgroups, lease, node_keeper
+from agent.build.node import build_cgroups, lease, node_keeper
 from agent.build.plugins import BuiltPlugins, build_devices, build_plugins
 from agent.build.pods import pod_deps, pod_volumes
 from agent.build.shutdown import shutdown_tasks
@@ -23,13 +23,13 @@ from agent.common.model.pods import ContainerState
 from agent.logs.edge import log_folder
 from agent.logs.work import LogRotation
 from agent.managers.work import TopologyAffinity
-from agent.node.work.node import NodeKeeper
+from agent.node.work.node import NodeManager
 from agent.pods.edge.pod_counts import PodCounts
 from agent.pods.work.deps import PodDeps
 from agent.pods.work.pod_stages import stages
 from agent.pods.work.pod_workers import PodWorkers
 from agent.probes.edge import ProbeIo
-from agent.probes.work import ProbeKeeper
+from agent.probes.work import ProbeManager
 from agent.settings import Settings
 from agent.static.work.mirrors import MirrorPods
 from agent.stats.edge import machine
@@ -40,11 +40,13 @@ from agent.volumes.edge.volume_metrics import VolumeStatsCollector
 from nodelib.clock import SystemClock
 
 
-async def build_core(settings: Settings, *, wants_nodes: bool = False) -> Core:
-    """All parts of the agent, not started. `wants_nodes`: something follows all Nodes.
+async def build_core(settings: Settings, *, watch_nodes: bool = False) -> Core:
+    """All parts of the agent, not started. `watch_nodes`: something follows `base.nodes`.
 
-    Each part is complete when it is made, from the parts before it. Later changes reach it through the Observables of
-    Base. Raises NodewrightError when something is missing that the agent cannot run without.
+    Each part is complete when it is made, from the parts before it; only the server comes later (Core.start_server).
+    Later changes reach a part through the Observables of Base.
+
+    Raises NodewrightError when something is missing that the agent cannot run without.
     """
     apply_process_limits(settings)
     base = await _connected_base(settings)
@@ -54,19 +56,18 @@ async def build_core(settings: Settings, *, wants_nodes: bool = False) -> Core:
     checkpoints = await build_checkpoints(base, devices, affinity)
     plugins = await build_plugins(base, devices, checkpoints.managers)
 
-    followers: list[NodesFollower] = []
-    keeper = node_keeper(base, plugins, followers if wants_nodes else None)
+    keeper = node_keeper(base, plugins, watch_nodes=watch_nodes)
     cgroups = await build_cgroups(base, keeper, checkpoints.managers.has_exclusive_cpus)
 
     volumes = pod_volumes(base, keeper, cgroups.facts, plugins.csi)
     probe_io = ProbeIo(base.connections.cri)
-    probes = ProbeKeeper(probe_io, base.events, base.pods.wake, base.clock, base.metrics)
+    probes = ProbeManager(probe_io, base.events, base.pods.wake, base.clock, base.metrics)
     mirrors = MirrorPods()
     deps = pod_deps(base, keeper, volumes, cgroups.kubepods, checkpoints, plugins, probes, mirrors.of)
     pod_workers = _pod_workers(base, keeper, deps)
 
     static = build_static(base, keeper, pod_workers, mirrors, deps.status.manager)
-    api_pods = pod_sources.ApiPods(pod_workers, static.mirrors)
+    api_pods = pod_sources.PodSourceRouter(pod_workers, static.mirrors)
     stats = _stats(base, plugins)
     _register_metrics(base, plugins, volumes)
     return Core(
@@ -88,7 +89,6 @@ async def build_core(settings: Settings, *, wants_nodes: bool = False) -> Core:
         api_pods=api_pods,
         pods_watch=pod_sources.pods_watch(base, api_pods),
         static=static,
-        followers=followers,
     )
 
 
@@ -97,14 +97,11 @@ async def _connected_base(settings: Settings) -> Base:
     clock = SystemClock()
     found = await credentials.find_credentials(settings, clock, user_agent=USER_AGENT, in_background=True)
     base = build_base(settings, clock, found)
-    credentials.add_keepers(
-        found, settings, clock, base.connections.api, lambda: base.own_node.now, base.connections.reconnect
-    )
     await find_first_address(base.addresses)
     return base
 
 
-def _pod_workers(base: Base, keeper: NodeKeeper, deps: PodDeps) -> PodWorkers:
+def _pod_workers(base: Base, keeper: NodeManager, deps: PodDeps) -> PodWorkers:
     def node_view() -> NodeView:
         return derive.node_view(base.settings, keeper, base.pressures.now, shutting_down=base.shutting_down.now)
 
@@ -131,7 +128,7 @@ def _register_metrics(base: Base, plugins: BuiltPlugins, volumes: BuiltVolumes) 
     pods = base.pods
     for collector in (
         PodCounts(pods, lambda: stages(pods.memories(), {pod.uid for pod in pods.active()})),
-        base.credentials.collector(base.clock),
+        base.certificates.collector(base.clock),
         VolumeStatsCollector(plugins.csi_stats.latest),
         PodCertificateCounts(volumes.certificates.states),
     ):

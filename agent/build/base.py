@@ -11,6 +11,7 @@ from agent.common.metrics import Metrics
 from agent.common.work.events import EventRecorder
 from agent.common.work.observable import Observable, Signal
 from agent.node.edge.machine import Machine, addresses_towards, apply_limits, check_swap
+from agent.node.model import NodePlace
 from agent.pods.work.registry import PodRegistry
 from agent.runtime.edge.cri import Cri
 from agent.settings import Settings
@@ -62,24 +63,25 @@ class HostAddresses:
 class Base:
     """What every other part is made from.
 
-    Parts inform each other through the last five fields: `pods` lists the pods and wakes their workers, `own_node` is
+    Parts inform each other through the last fields: `pods` lists the pods and wakes their workers, `own_node` is
     this node's Node as the API shows it, `pressures` the pressure conditions that hold, `shutting_down` says whether
-    the machine is shutting down, and `node_changed` asks for a new node status.
+    the machine is shutting down, `node_changed` asks for a new node status, and `nodes` are all Nodes, if watched.
     """
 
     settings: Settings
     clock: Clock
-    credentials: credentials.Credentials
+    certificates: credentials.NodeCertificates
     connections: Connections
     metrics: Metrics
     events: EventRecorder
     addresses: HostAddresses
     machine: Machine
+    own_node: Observable[Json | None]
     pods: PodRegistry = field(default_factory=PodRegistry)
-    own_node: Observable[Json | None] = field(default_factory=lambda: Observable(None))
     pressures: Observable[tuple[str, ...]] = field(default_factory=lambda: Observable(()))
     shutting_down: Observable[bool] = field(default_factory=lambda: Observable(False))
     node_changed: Signal = field(default_factory=Signal)
+    nodes: Observable[list[NodePlace]] = field(default_factory=lambda: Observable([]))
 
 
 def build_base(settings: Settings, clock: Clock, found: credentials.Credentials) -> Base:
@@ -99,15 +101,19 @@ def build_base(settings: Settings, clock: Clock, found: credentials.Credentials)
         heartbeat,
         Cri(settings.runtime.endpoint, operation=metrics.runtime_operation),
     )
+    own_node: Observable[Json | None] = Observable(None)
     return Base(
         settings=settings,
         clock=clock,
-        credentials=found,
+        certificates=credentials.build_certificates(
+            found, settings, clock, made.api, lambda: own_node.now, made.reconnect
+        ),
         connections=made,
         metrics=metrics,
         events=EventRecorder(made.api, settings.node.name, clock, sent=not settings.standalone),
         addresses=HostAddresses(access.server, settings.node.ips),
         machine=Machine(settings.paths.root_dir, settings.cgroups.pods.root),
+        own_node=own_node,
     )
 
 

@@ -9,22 +9,21 @@ from agent.build import derive
 from agent.build.base import Base
 from agent.build.checkpoints import Checkpoints
 from agent.build.eviction import BuiltEviction
-from agent.build.node import NodesFollower
 from agent.build.plugins import BuiltPlugins
-from agent.build.pod_sources import ApiPods
+from agent.build.pod_sources import PodSourceRouter
 from agent.build.server import server_edges
 from agent.build.static import StaticParts
 from agent.build.volumes import BuiltVolumes
 from agent.common.model.errors import CriError
 from agent.explain.work import Explainer
 from agent.logs.work import LogRotation
-from agent.node.work.lease import LeaseKeeper
-from agent.node.work.node import NodeKeeper
+from agent.node.work.lease import LeaseController
+from agent.node.work.node import NodeManager
 from agent.pods.model.timeline import Activity, ActivityKind
 from agent.pods.work.deps import PodDeps
 from agent.pods.work.pod_workers import PodWorkers
 from agent.probes.edge import ProbeIo
-from agent.probes.work import ProbeKeeper
+from agent.probes.work import ProbeManager
 from agent.resources.work.node_allocatable import NodeAllocatable
 from agent.server.work import KubeletServer, ServerDeps, start
 from agent.stats.work import StatsProvider
@@ -44,24 +43,23 @@ class Core:
     """The agent. Run tasks() concurrently, then call start_server(); call stop_work() and then close() at the end."""
 
     base: Base
-    keeper: NodeKeeper
-    lease: LeaseKeeper
+    keeper: NodeManager
+    lease: LeaseController
     pod_deps: PodDeps
     pod_workers: PodWorkers
     checkpoints: Checkpoints
     volumes: BuiltVolumes
     plugins: BuiltPlugins
-    probes: ProbeKeeper
+    probes: ProbeManager
     probe_io: ProbeIo
     stats: StatsProvider
     allocatable: NodeAllocatable
     eviction: BuiltEviction
     shutdown: dict[str, Work]
     rotation: LogRotation
-    api_pods: ApiPods
+    api_pods: PodSourceRouter
     pods_watch: Reflector
     static: StaticParts
-    followers: list[NodesFollower]
     server: KubeletServer | None = field(default=None)
 
     def tasks(self) -> dict[str, Work]:
@@ -98,12 +96,8 @@ class Core:
             "mirror-pods": self.static.keep_mirrors,
             "lease": self.lease.run,
             **dict(self.volumes.tasks()),
-            **self.base.credentials.tasks(),
+            **self.base.certificates.tasks(),
         }
-
-    def follow_nodes(self, follower: NodesFollower) -> None:
-        """Call `follower` with all Nodes whenever they change."""
-        self.followers.append(follower)
 
     async def live_sandboxes(self) -> frozenset[str] | None:
         """IDs of all sandboxes, ready or not; None when the runtime does not answer."""

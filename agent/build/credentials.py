@@ -10,7 +10,7 @@ import logging
 import math
 import os
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from agent.certificates import plan
@@ -26,7 +26,7 @@ from agent.certificates.edge.signing_requests import SigningRequests
 from agent.certificates.model import Pair
 from agent.certificates.plan import Signer
 from agent.certificates.work.bootstrap import BootstrapEdges, first_certificate
-from agent.certificates.work.rotation import CertificateKeeper, ManagedCertificate
+from agent.certificates.work.rotation import CertificateManager, ManagedCertificate
 from agent.node.model import NodeCondition
 from agent.settings import Settings
 from nodelib.clock import Clock
@@ -42,14 +42,21 @@ CLIENT, SERVER = "kubelet-client", "kubelet-server"
 CONDITION = "ServingCertificate"
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Credentials:
-    """How to reach the API server, and the keepers of the certificates that are rotated."""
+    """How to reach the API server. `bootstrap` is the work of a TLS bootstrap that goes on while the agent runs."""
 
     access: ClusterAccess
     rotate_at_once: bool = False
-    bootstrap: Work | None = None  # set when it runs while the agent runs
-    keepers: dict[str, CertificateKeeper] = field(default_factory=dict)
+    bootstrap: Work | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeCertificates:
+    """The certificates of this node that are rotated, by name (CLIENT, SERVER)."""
+
+    keepers: Mapping[str, CertificateManager] = field(default_factory=dict)
+    bootstrap: Work | None = None
 
     def tasks(self) -> dict[str, Work]:
         """Long-running work by name."""
@@ -116,15 +123,15 @@ async def find_credentials(
     return await asyncio.to_thread(_rotated, access, store, clock.now())
 
 
-def add_keepers(
+def build_certificates(
     credentials: Credentials,
     settings: Settings,
     clock: Clock,
     client: KubeClient,
     own_node: Callable[[], Json | None],
     reconnect: Callable[[], Awaitable[None]],
-) -> None:
-    """Add keepers of the configured certificates. `own_node()` is the Node as the API shows it."""
+) -> NodeCertificates:
+    """The certificates that the settings want rotated. `own_node()` is the Node as the API shows it."""
     requests, folder, node = SigningRequests(client), settings.paths.cert_dir, settings.node.name
 
     async def renewed(_: Pair) -> None:
@@ -133,26 +140,27 @@ def add_keepers(
     async def served(_: Pair) -> None:
         """Nothing to do: the server checks its files when a client connects."""
 
-    def keeper(kept: ManagedCertificate) -> CertificateKeeper:
-        return CertificateKeeper(kept, requests, make_request, clock, chance=random.random())
-
+    wanted: dict[str, ManagedCertificate] = {}
     if settings.api.rotate and credentials.access.cert_file:
-        client_one = ManagedCertificate(
+        wanted[CLIENT] = ManagedCertificate(
             Signer.CLIENT,
             CertificateStore(folder, CLIENT),
             lambda: plan.client_template(node),
             renewed,
             at_once=credentials.rotate_at_once,
         )
-        credentials.keepers[CLIENT] = keeper(client_one)
     if settings.server.tls_bootstrap:
-        serving_one = ManagedCertificate(
+        wanted[SERVER] = ManagedCertificate(
             Signer.SERVING,
             CertificateStore(folder, SERVER),
             lambda: plan.serving_template(node, _addresses(own_node())),
             served,
         )
-        credentials.keepers[SERVER] = keeper(serving_one)
+    keepers = {
+        name: CertificateManager(one, requests, make_request, clock, chance=random.random())
+        for name, one in wanted.items()
+    }
+    return NodeCertificates(keepers, credentials.bootstrap)
 
 
 def _addresses(node: Json | None) -> list[dict[str, str]]:

@@ -11,7 +11,7 @@ from agent.admission.plan.admit import NodeView
 from agent.common.model.pod_settings import NodeContext
 from agent.eviction.model import EvictionPolicy
 from agent.eviction.plan.thresholds import thresholds
-from agent.node.work.node import NodeKeeper
+from agent.node.work.node import NodeManager
 from agent.resources.plan import node_allocatable
 from agent.resources.plan.cgroups import path_of, root_name
 from agent.resources.plan.node_allocatable import Reservation, Reserved
@@ -72,7 +72,7 @@ def served_node(settings: Settings, addresses: tuple[str, ...]) -> ServedNode:
     )
 
 
-def node_context(keeper: NodeKeeper, addresses: tuple[str, ...]) -> NodeContext:
+def node_context(keeper: NodeManager, addresses: tuple[str, ...]) -> NodeContext:
     """The node as container configurations depend on it."""
     return NodeContext(
         host_ips=addresses,
@@ -85,7 +85,7 @@ def node_context(keeper: NodeKeeper, addresses: tuple[str, ...]) -> NodeContext:
 
 
 def node_view(
-    settings: Settings, keeper: NodeKeeper, pressures: tuple[str, ...] = (), *, shutting_down: bool = False
+    settings: Settings, keeper: NodeManager, pressures: tuple[str, ...] = (), *, shutting_down: bool = False
 ) -> NodeView:
     """The node as admission sees it."""
     spec: Json = (keeper.node or {}).get("spec") or {}

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from agent.build import derive
 from agent.build.base import Base
 from agent.common.model.pods import ContainerState
-from agent.eviction.work.eviction import EvictionParts, Evictor
+from agent.eviction.work.eviction import EvictionDeps, Evictor
 from agent.eviction.work.reclaim import NodeReclaim
 from agent.images.work.image_gc import ImageCollector, ImageCollectorDeps
 from agent.images.work.pull_records import PullRecords
-from agent.node.work.node import NodeKeeper
+from agent.node.work.node import NodeManager
 from agent.runtime.work.relist import Observer
 from agent.stats.work import StatsProvider
 from nodelib.json_values import Json
@@ -41,7 +41,7 @@ class BuiltEviction:
 
 
 def build_eviction(
-    base: Base, keeper: NodeKeeper, observer: Observer, stats: StatsProvider, pulls: PullRecords
+    base: Base, keeper: NodeManager, observer: Observer, stats: StatsProvider, pulls: PullRecords
 ) -> BuiltEviction:
     """The evictor sets the node's pressure conditions in `base.pressures`."""
     settings, clock, pods = base.settings, base.clock, base.pods
@@ -66,7 +66,7 @@ def build_eviction(
     )
     evictor = Evictor(
         derive.eviction_policy(settings),
-        EvictionParts(
+        EvictionDeps(
             usage=stats,
             pods=pods,
             reclaim=NodeReclaim(pods, images, clock),

@@ -12,11 +12,10 @@ from agent.build.base import Base
 from agent.build.plugins import BuiltPlugins
 from agent.common.model.pods import Pod
 from agent.containers.work.configs import CgroupFacts
-from agent.node.model import NodePlace
 from agent.node.plan.shutdown import NOT_READY
-from agent.node.work.lease import LeaseKeeper
+from agent.node.work.lease import LeaseController
 from agent.node.work.local_node import LocalNode
-from agent.node.work.node import NodeEdges, NodeHooks, NodeKeeper, NodeTimes
+from agent.node.work.node import NodeEdges, NodeHooks, NodeManager, NodeTimes
 from agent.resources.edge import CgroupTree, SystemdSlices, hugepage_sizes, swap_limits
 from agent.resources.plan import cgroups as cgroup_plan
 from agent.resources.plan.swap import LIMITED, Swap
@@ -24,8 +23,6 @@ from agent.resources.work.cgroups import KubepodsTree
 from agent.resources.work.node_allocatable import NodeAllocatable, NodeAllocatableDeps
 
 log = logging.getLogger(__name__)
-
-NodesFollower = Callable[[list[NodePlace]], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,18 +34,13 @@ class BuiltCgroups:
     allocatable: NodeAllocatable
 
 
-def node_keeper(base: Base, plugins: BuiltPlugins, followers: list[NodesFollower] | None) -> NodeKeeper:
+def node_keeper(base: Base, plugins: BuiltPlugins, *, watch_nodes: bool) -> NodeManager:
     """The keeper of the Node object. Without an API server the Node exists in this process only.
 
-    `followers` are called with all Nodes. If it is None, the other Nodes are not watched.
+    `watch_nodes`: all Nodes are watched and set in `base.nodes`; otherwise only this one is.
     """
     settings, connections = base.settings, base.connections
-
-    def on_nodes(nodes: list[NodePlace]) -> None:
-        for follower in followers or ():
-            follower(nodes)
-
-    make = partial(LocalNode, pod_cidr=settings.node.pod_cidr) if settings.standalone else NodeKeeper
+    make = partial(LocalNode, pod_cidr=settings.node.pod_cidr) if settings.standalone else NodeManager
     keeper = make(
         NodeEdges(
             connections.api,
@@ -60,10 +52,10 @@ def node_keeper(base: Base, plugins: BuiltPlugins, followers: list[NodesFollower
             base.addresses.refresh,
         ),
         NodeHooks(
-            on_nodes=on_nodes if followers is not None else None,
+            on_nodes=base.nodes.set if watch_nodes else None,
             extras=plugins.node_extras,
             own_node=base.own_node,
-            conditions=base.credentials.conditions,
+            conditions=base.certificates.conditions,
             pressures=lambda: base.pressures.now,
             problems=lambda: [NOT_READY] if base.shutting_down.now else [],
         ),
@@ -80,9 +72,9 @@ def node_keeper(base: Base, plugins: BuiltPlugins, followers: list[NodesFollower
     return keeper
 
 
-def lease(base: Base) -> LeaseKeeper:
+def lease(base: Base) -> LeaseController:
     """The heartbeat, over a connection of its own."""
-    return LeaseKeeper(
+    return LeaseController(
         base.connections.heartbeat,
         base.settings.node.name,
         base.own_node,
@@ -91,7 +83,7 @@ def lease(base: Base) -> LeaseKeeper:
     )
 
 
-async def build_cgroups(base: Base, keeper: NodeKeeper, unthrottled: Callable[[Pod], bool]) -> BuiltCgroups:
+async def build_cgroups(base: Base, keeper: NodeManager, unthrottled: Callable[[Pod], bool]) -> BuiltCgroups:
     """Create the cgroups of all pods, and reserve resources as enforceNodeAllocatable says. Raises NodewrightError."""
     tree, policy, sizes = CgroupTree.detect(), base.settings.cgroups.pods, hugepage_sizes()
     slices = SystemdSlices() if policy.driver == "systemd" else None
@@ -102,7 +94,7 @@ async def build_cgroups(base: Base, keeper: NodeKeeper, unthrottled: Callable[[P
     return BuiltCgroups(cgroups, _cgroup_facts(base, tree, sizes, unthrottled), allocatable)
 
 
-def _node_allocatable(base: Base, tree: CgroupTree, cgroups: KubepodsTree, keeper: NodeKeeper) -> NodeAllocatable:
+def _node_allocatable(base: Base, tree: CgroupTree, cgroups: KubepodsTree, keeper: NodeManager) -> NodeAllocatable:
     slices = SystemdSlices() if base.settings.cgroups.pods.driver == "systemd" else None
     parts = NodeAllocatableDeps(tree, slices, cgroups.enforce, base.events, base.clock, lambda: keeper.ref)
     return NodeAllocatable(derive.reserved_cgroups(base.settings, tree.version), parts)

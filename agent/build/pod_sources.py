@@ -9,7 +9,7 @@ from agent.common.model.pods import Pod
 from agent.pods.plan.mirrors import is_mirror
 from agent.pods.work.pod_workers import PodWorkers
 from agent.settings import Settings
-from agent.static.work.mirrors import MirrorKeeper
+from agent.static.work.mirrors import MirrorPodManager
 from nodelib.json_values import Json
 from nodelib.kube.reflector import Reflector
 
@@ -21,11 +21,11 @@ def sources(settings: Settings) -> frozenset[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class ApiPods:
+class PodSourceRouter:
     """Sorts the API's pods: mirror pods go to the mirror keeper, all others to the pod table, which runs them."""
 
     pod_workers: PodWorkers
-    mirrors: MirrorKeeper
+    mirrors: MirrorPodManager
 
     def on_change(self, change: str, raw: Json, old: Json | None) -> None:
         """Handle one change of the watch."""
@@ -46,7 +46,7 @@ class ApiPods:
         self.pod_workers.mark_synced("api")
 
 
-def pods_watch(base: Base, pods: ApiPods) -> Reflector:
+def pods_watch(base: Base, pods: PodSourceRouter) -> Reflector:
     """The watch of this node's pods, not started."""
     return Reflector(
         base.connections.api,

@@ -17,7 +17,7 @@ from agent.images.edge.image_content import ImageContent
 from agent.images.work.images import ImageManager, ImageManagerDeps
 from agent.images.work.pull_progress import PullWatcher
 from agent.images.work.pull_secrets import PullSecrets
-from agent.node.work.node import NodeKeeper
+from agent.node.work.node import NodeManager
 from agent.pods.edge.api_pods import PodsApi
 from agent.pods.edge.hook_http import HttpHooks
 from agent.pods.edge.pod_files import PodFiles
@@ -27,12 +27,12 @@ from agent.pods.work.hooks import Hooks
 from agent.pods.work.startup import StartupLatencyTracker
 from agent.pods.work.status_manager import StatusManager
 from agent.pods.work.volume_refreshes import VolumeRefreshes
-from agent.probes.work import ProbeKeeper
+from agent.probes.work import ProbeManager
 from agent.runtime.work.relist import Observer
 from agent.volumes.work.csi_volumes import CsiVolumes
 
 
-def pod_volumes(base: Base, keeper: NodeKeeper, cgroups: CgroupFacts, csi: CsiVolumes) -> BuiltVolumes:
+def pod_volumes(base: Base, keeper: NodeManager, cgroups: CgroupFacts, csi: CsiVolumes) -> BuiltVolumes:
     """The volumes of pods and their container configurations."""
     return build_volumes(
         base.connections.api,
@@ -48,12 +48,12 @@ def pod_volumes(base: Base, keeper: NodeKeeper, cgroups: CgroupFacts, csi: CsiVo
 
 def pod_deps(
     base: Base,
-    keeper: NodeKeeper,
+    keeper: NodeManager,
     built: BuiltVolumes,
     cgroups: PodCgroups,
     checkpoints: Checkpoints,
     plugins: BuiltPlugins,
-    probes: ProbeKeeper,
+    probes: ProbeManager,
     mirror: Callable[[Pod], Pod | None],
 ) -> PodDeps:
     """The dependencies of the pods' workers. `mirror` finds the mirror pod of a static pod."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from agent.build.base import Base
 from agent.common.edge.checkpoint import CheckpointFiles
-from agent.node.work.node import NodeKeeper
-from agent.node.work.shutdown import ShutdownKeeper, ShutdownParts
+from agent.node.work.node import NodeManager
+from agent.node.work.shutdown import NodeShutdownDeps, NodeShutdownManager
 from nodelib.tasks import Work
 
 
-def shutdown_tasks(base: Base, keeper: NodeKeeper) -> dict[str, Work]:
+def shutdown_tasks(base: Base, keeper: NodeManager) -> dict[str, Work]:
     """Name -> long-lived work; none when no grace period is configured."""
     periods = base.settings.shutdown_periods
     if not periods:
@@ -17,7 +17,7 @@ def shutdown_tasks(base: Base, keeper: NodeKeeper) -> dict[str, Work]:
     # Imported here because the D-Bus client costs 5 MB of memory, and few nodes use it.
     from agent.node.edge.logind import LogindBus
 
-    parts = ShutdownParts(
+    parts = NodeShutdownDeps(
         LogindBus(),
         base.pods,
         CheckpointFiles(base.settings.paths.root_dir),
@@ -27,4 +27,4 @@ def shutdown_tasks(base: Base, keeper: NodeKeeper) -> dict[str, Work]:
         base.shutting_down,
         lambda: keeper.ref,
     )
-    return {"node-shutdown": ShutdownKeeper(periods, parts).run}
+    return {"node-shutdown": NodeShutdownManager(periods, parts).run}

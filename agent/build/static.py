@@ -7,14 +7,14 @@ import logging
 from dataclasses import dataclass
 
 from agent.build.base import Base
-from agent.node.work.node import NodeKeeper
+from agent.node.work.node import NodeManager
 from agent.pods.edge.api_pods import PodsApi
 from agent.pods.work.pod_workers import PodWorkers
 from agent.pods.work.status_manager import StatusManager
 from agent.static.edge.folder_watch import FolderWatch
 from agent.static.edge.manifests import ManifestFolder, ManifestUrl
 from agent.static.plan.manifest import LARGEST
-from agent.static.work.mirrors import MirrorHooks, MirrorKeeper, MirrorPods
+from agent.static.work.mirrors import MirrorHooks, MirrorPodManager, MirrorPods
 from agent.static.work.sources import Complaints, FileSource, UrlSource
 from agent.static.work.static_pods import StaticPods
 from nodelib.tasks import Work
@@ -26,8 +26,8 @@ log = logging.getLogger(__name__)
 class StaticParts:
     """`watching` is the watch of the manifest directory, if one is configured."""
 
-    mirrors: MirrorKeeper
-    keeper: NodeKeeper
+    mirrors: MirrorPodManager
+    keeper: NodeManager
     works: dict[str, Work]
     watching: FolderWatch | None = None
 
@@ -55,12 +55,12 @@ class StaticParts:
 
 
 def build_static(
-    base: Base, keeper: NodeKeeper, pod_workers: PodWorkers, mirror_pods: MirrorPods, statuses: StatusManager
+    base: Base, keeper: NodeManager, pod_workers: PodWorkers, mirror_pods: MirrorPods, statuses: StatusManager
 ) -> StaticParts:
     """Must run inside the event loop."""
     settings, events, clock = base.settings, base.events, base.clock
     pods = StaticPods(pod_workers, base.pods)
-    mirrors = MirrorKeeper(
+    mirrors = MirrorPodManager(
         PodsApi(base.connections.api),
         mirror_pods,
         pods,

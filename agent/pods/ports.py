@@ -100,7 +100,7 @@ class Probes(Protocol):
 
 
 class PodCgroups(Protocol):
-    """The kubepods tree (resources/edge.py), v1 and v2, cgroupfs and systemd drivers."""
+    """The kubepods tree (resources/work/cgroups.py), v1 and v2, cgroupfs and systemd drivers."""
 
     async def ensure_pod(self, pod: Pod, *, keep: bool = False) -> str:
         """Make or update the pod's cgroup; returns the CRI cgroup_parent. `keep`: leave an existing one as it is."""

@@ -63,7 +63,7 @@ class _PodProbes:
     fatal: dict[str, ProbeAnswer] = field(default_factory=dict)  # by container name: the answer that ended it
 
 
-class ProbeKeeper:
+class ProbeManager:
     """Probes the running containers of all pods (upstream's prober.Manager) while run() runs.
 
     Due times are monotonic, so a change of the wall clock moves no probe.

@@ -10,7 +10,7 @@ from typing import Any
 from agent.common.model.pods import Pod
 from agent.pods.plan.mirrors import is_mirror
 from agent.static.model import ManifestFile
-from agent.static.work.mirrors import MirrorHooks, MirrorKeeper, MirrorPods
+from agent.static.work.mirrors import MirrorHooks, MirrorPodManager, MirrorPods
 from agent.static.work.sources import Complaints, FileSource
 from agent.static.work.static_pods import StaticPods
 from nodelib.json_values import Json
@@ -96,7 +96,7 @@ class StaticWorld(World):
     def connected(self) -> Callable[[str, Json, Json | None], None]:
         self.mirror_pods = MirrorPods()
         self.static = StaticPods(self.workers, self.registry)
-        self.mirrors = MirrorKeeper(
+        self.mirrors = MirrorPodManager(
             self.mirror_api,
             self.mirror_pods,
             self.static,

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from agent.build import credentials
-from agent.build.credentials import CLIENT, SERVER, Credentials, add_keepers, find_credentials
+from agent.build.credentials import CLIENT, SERVER, Credentials, build_certificates, find_credentials
 from agent.certificates.edge.certificate_store import read_leaf
 from agent.config.parse import parse
 from agent.settings import Settings
@@ -126,10 +126,12 @@ def test_the_agent_may_run_while_it_bootstraps(place: Place) -> None:
             await client.get("/version")
         with pytest.raises(ApiUnreachable):
             await anext(client.stream("/api/v1/nodes", {}))
-        add_keepers(found, place.settings(), SystemClock(), client, lambda: None, client.reconnect)
-        task = asyncio.create_task(found.tasks()[CLIENT]())
+        certificates = build_certificates(
+            found, place.settings(), SystemClock(), client, lambda: None, client.reconnect
+        )
+        task = asyncio.create_task(certificates.tasks()[CLIENT]())
         try:
-            await until(lambda: found.keepers[CLIENT].pair is not None)
+            await until(lambda: certificates.keepers[CLIENT].pair is not None)
             assert (await client.get("/version"))["major"]
         finally:
             task.cancel()
@@ -142,8 +144,10 @@ def test_it_is_renewed_before_it_ends_and_used_at_once(place: Place) -> None:
     async def work() -> None:
         found = await place.found()
         client = KubeClient(found.access, user_agent="test")
-        add_keepers(found, place.settings(), SystemClock(), client, lambda: None, client.reconnect)
-        keeper = found.keepers[CLIENT]
+        certificates = build_certificates(
+            found, place.settings(), SystemClock(), client, lambda: None, client.reconnect
+        )
+        keeper = certificates.keepers[CLIENT]
         task = asyncio.create_task(keeper.run())
         try:
             end = time.time() + 2.2 * LIFE
@@ -214,13 +218,13 @@ def test_the_serving_certificate_waits_for_approval_and_says_so(place: Place) ->
         node = await client.post("/api/v1/nodes", {"metadata": {"name": place.node}})
         node["status"]["addresses"] = addresses
         settings = place.settings("serverTLSBootstrap: true\n")
-        add_keepers(found, settings, SystemClock(), client, lambda: node, client.reconnect)
-        keeper = found.keepers[SERVER]
+        certificates = build_certificates(found, settings, SystemClock(), client, lambda: node, client.reconnect)
+        keeper = certificates.keepers[SERVER]
         task = asyncio.create_task(keeper.run())
         try:
             await until(lambda: keeper.waiting is not None and keeper.waiting.needs_approval)
-            assert "waits for approval" in found.conditions()[0].message
-            shown = found.conditions()[0]
+            assert "waits for approval" in certificates.conditions()[0].message
+            shown = certificates.conditions()[0]
             assert (shown.status, shown.reason) == ("False", "WaitingForApproval")
             name = shown.message.rsplit(" ", 1)[-1]
             asked = await admin.get(f"{CSRS}/{name}")
@@ -228,7 +232,7 @@ def test_the_serving_certificate_waits_for_approval_and_says_so(place: Place) ->
             asked["status"] = {"conditions": [approval]}
             await admin.put(f"{CSRS}/{name}/approval", asked)
             await until(lambda: keeper.pair is not None)
-            assert found.conditions()[0].status == "True"
+            assert certificates.conditions()[0].status == "True"
             leaf = read_leaf(base64.b64decode((await admin.get(f"{CSRS}/{name}"))["status"]["certificate"]))
             assert leaf.subject.addresses == ("10.89.250.7",) and leaf.subject.dns_names == (place.node,)
         finally:

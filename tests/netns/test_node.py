@@ -14,8 +14,8 @@ from agent.common.model.pods import ImageFacts
 from agent.node.edge.machine import Machine, addresses_towards
 from agent.node.model import MachineFacts, NodePlace, NodePolicy
 from agent.node.plan.status import node_place
-from agent.node.work.lease import LeaseKeeper
-from agent.node.work.node import NodeEdges, NodeHooks, NodeKeeper, NodeTimes
+from agent.node.work.lease import LeaseController
+from agent.node.work.node import NodeEdges, NodeHooks, NodeManager, NodeTimes
 from nodelib.clock import SystemClock
 from nodelib.json_values import Json
 from nodelib.kube.client import KubeClient
@@ -102,8 +102,8 @@ class World:
         )
         hooks = NodeHooks(on_nodes=self.nodes.append)
         policy = NodePolicy(name=name, labels={"team": "net"}, eviction_hard={"memory.available": "100Mi"})
-        self.keeper = NodeKeeper(edges, hooks, policy, times=NodeTimes(update=0.5, report=2))
-        self.lease = LeaseKeeper(self.lease_client, name, hooks.own_node, duration=4, clock=SystemClock())
+        self.keeper = NodeManager(edges, hooks, policy, times=NodeTimes(update=0.5, report=2))
+        self.lease = LeaseController(self.lease_client, name, hooks.own_node, duration=4, clock=SystemClock())
         self.tasks: list[asyncio.Task[None]] = []
 
     @property

@@ -66,7 +66,7 @@ class ManagedCertificate:
     at_once: bool = False
 
 
-class CertificateKeeper:
+class CertificateManager:
     """Keeps one certificate valid. `chance` (0 to 1) spreads the renewals of many nodes over time.
 
     `waiting` says why there is no (new) certificate yet, None when all is well. `pair` is the one in use.

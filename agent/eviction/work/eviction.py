@@ -49,7 +49,7 @@ class Reclaimer(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class EvictionParts:
+class EvictionDeps:
     """What the evictor works through. `node_ref`: the Node, for events; `pressures`: the conditions that hold now."""
 
     usage: Usage
@@ -65,7 +65,7 @@ class EvictionParts:
 class Evictor:
     """The eviction manager."""
 
-    def __init__(self, policy: EvictionPolicy, parts: EvictionParts) -> None:
+    def __init__(self, policy: EvictionPolicy, parts: EvictionDeps) -> None:
         self._policy, self._parts = policy, parts
         self._state = EvictionState()
         self._is_close = False

@@ -78,7 +78,7 @@ def _summary(record: Record, phase: str, waits: tuple[Wait, ...]) -> str:
             parts += [record.refused_for, record.action(termination.reason, termination.message)]
         return f"{phase}: {termination.reason}: {'. '.join(part for part in parts if part)}"
     if termination is not None:
-        what = "Ending" if termination.cause.value != "finished" else phase
+        what = "Terminating" if termination.cause.value != "finished" else phase
         return f"{what}: {record.plan.reason or waits[0].reason}" if waits or record.plan.reason else what
     if waits:
         first = waits[0]

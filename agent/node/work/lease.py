@@ -38,7 +38,7 @@ class LeaseApi(Protocol):
     async def reconnect(self) -> None: ...
 
 
-class LeaseKeeper:
+class LeaseController:
     """`own_node` is this Node, None before it is registered and after it was deleted. `duration` in seconds."""
 
     def __init__(

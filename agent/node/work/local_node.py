@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from agent.node.model import NodePolicy
-from agent.node.work.node import NodeEdges, NodeHooks, NodeKeeper, NodeTimes
+from agent.node.work.node import NodeEdges, NodeHooks, NodeManager, NodeTimes
 from nodelib.json_values import Json
 from nodelib.tasks import Work
 
 
-class LocalNode(NodeKeeper):
+class LocalNode(NodeManager):
     """`node` is the object as it would be in an API; its podCIDR is the setting `podCIDR`."""
 
     def __init__(

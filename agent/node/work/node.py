@@ -93,7 +93,7 @@ class NodeTimes:
     answer: float = 10.0
 
 
-class NodeKeeper:
+class NodeManager:
     """Owner of the Node object. Run `tasks()`. The constructor raises Permanent when more is reserved than there is."""
 
     def __init__(

@@ -53,7 +53,7 @@ class Logind(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class ShutdownParts:
+class NodeShutdownDeps:
     """What the keeper works through. `shutting_down` is set for admission and for the node's status."""
 
     logind: Logind
@@ -66,10 +66,10 @@ class ShutdownParts:
     node_ref: Callable[[], Json]
 
 
-class ShutdownKeeper:
+class NodeShutdownManager:
     """Holds the inhibitor lock and stops the pods."""
 
-    def __init__(self, periods: tuple[Period, ...], parts: ShutdownParts) -> None:
+    def __init__(self, periods: tuple[Period, ...], parts: NodeShutdownDeps) -> None:
         self._periods, self._parts = periods, parts
 
     async def run(self) -> None:

@@ -217,7 +217,7 @@ class PodWorkers:
 
     def _run(self, worker: PodWorker) -> PodWorker:
         pod = worker.memory.pod
-        self._workers[pod.uid] = worker
+        self._registry.add(worker)
         self._tasks[pod.uid] = asyncio.create_task(self._run_until_gone(worker), name=f"pod/{pod.full_name}")
         return worker
 
@@ -272,7 +272,7 @@ class PodWorkers:
 
     def _gone(self, uid: str) -> None:
         self._tasks.pop(uid, None)
-        self._workers.pop(uid, None)
+        self._registry.remove(uid)
         self._invalid.discard(uid)
         self.deps.resources.volume_refreshes.remove(uid)
         self.deps.resources.allocations.remove(uid)
@@ -280,7 +280,7 @@ class PodWorkers:
         self.deps.resources.managers.remove(uid)
         self.deps.status.startups.remove(uid)
         self.resizes.retry()
-        self._registry.removed(uid)
+        self._registry.report_removed(uid)
 
     def _terminate_orphan(self, seen: ObservedPod) -> None:
         """Terminate a pod that only the runtime knows, unless its source may yet list it."""

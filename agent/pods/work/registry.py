@@ -6,7 +6,8 @@ It is made before all other parts, so that each of them can ask for pods and wak
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from types import MappingProxyType
 
 from agent.common.model.eviction import Eviction
 from agent.common.model.pods import ContainerState, ObservedPod, Pod, RunState
@@ -21,13 +22,14 @@ from nodelib.json_values import Json
 class PodRegistry:
     """The one view of the pods: finds them, wakes their workers, says when one is gone (agent.common.ports.PodView).
 
-    `workers` by pod UID, put in and taken out by PodWorkers; `synced` is set once every source has listed its pods.
+    `workers` by pod UID, added and removed by PodWorkers only; `synced` is set once every source has listed its pods.
     `cleaned_up` fires when a pod has released what it held, when the runtime's records of such a pod change, and when
     nothing of a pod is left.
     """
 
     def __init__(self) -> None:
-        self.workers: dict[str, PodWorker] = {}
+        self._workers: dict[str, PodWorker] = {}
+        self.workers: Mapping[str, PodWorker] = MappingProxyType(self._workers)
         self.synced = asyncio.Event()
         self.cleaned_up = Signal()
         self._on_removed: list[Callable[[str], None]] = []
@@ -72,9 +74,16 @@ class PodRegistry:
         """Call `on_removed(uid)` once nothing of a pod is left."""
         self._on_removed.append(on_removed)
 
-    def removed(self, uid: str) -> None:
-        """The pod is gone (called by PodWorkers)."""
-        self.workers.pop(uid, None)
+    def add(self, worker: PodWorker) -> None:
+        """A worker was started (called by PodWorkers)."""
+        self._workers[worker.memory.pod.uid] = worker
+
+    def remove(self, uid: str) -> None:
+        """The worker has ended (called by PodWorkers)."""
+        self._workers.pop(uid, None)
+
+    def report_removed(self, uid: str) -> None:
+        """Everything of the pod is gone, its checkpoints too: inform whoever follows (called by PodWorkers)."""
         for on_removed in self._on_removed:
             on_removed(uid)
         self.cleaned_up.fire()

@@ -65,7 +65,7 @@ class MirrorPods:
         return mirror if mirror is not None and not mirror.is_deleted and plan.mirrors(mirror, pod) else None
 
 
-class MirrorKeeper:
+class MirrorPodManager:
     """Creates and deletes mirror pods. on_pod() takes every change of a mirror pod in the API."""
 
     def __init__(

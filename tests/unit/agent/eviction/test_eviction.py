@@ -12,7 +12,7 @@ import pytest
 from agent.common.work.observable import Observable
 from agent.eviction.model import EvictionPolicy, Threshold
 from agent.eviction.plan.thresholds import share
-from agent.eviction.work.eviction import EvictionParts, Evictor
+from agent.eviction.work.eviction import EvictionDeps, Evictor
 from agent.stats.model import FsUsage, NodeStats, PodStats
 from nodelib.errors import Temporary
 from tests.builders.metrics import series
@@ -67,7 +67,7 @@ class Node:
         self.world, self.usage, self.pressures = world, Usage(), Observable[tuple[str, ...]](())
         self.reclaim = Reclaim(self.usage)
         policy = EvictionPolicy((MEMORY, DISK), transition=30)
-        parts = EvictionParts(
+        parts = EvictionDeps(
             self.usage,
             world.registry,
             self.reclaim,

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from agent.common.work.observable import Observable
-from agent.node.work.lease import LeaseKeeper
+from agent.node.work.lease import LeaseController
 from nodelib.json_values import Json
 from nodelib.kube.access import ClusterAccess
 from nodelib.kube.client import KubeClient
@@ -34,8 +34,8 @@ async def client(api: FakeApiServer) -> AsyncIterator[KubeClient]:
     await found.close()
 
 
-def keeper(client: KubeClient, clock: FakeClock) -> LeaseKeeper:
-    return LeaseKeeper(client, "n1", Observable[Json | None](NODE), duration=40, clock=clock)
+def keeper(client: KubeClient, clock: FakeClock) -> LeaseController:
+    return LeaseController(client, "n1", Observable[Json | None](NODE), duration=40, clock=clock)
 
 
 async def test_created_then_renewed_without_another_read(api: FakeApiServer, client: KubeClient) -> None:
@@ -106,7 +106,7 @@ async def test_failures_are_retried_and_reported(api: FakeApiServer, client: Kub
 
 async def test_nothing_before_the_node_is_registered(api: FakeApiServer, client: KubeClient) -> None:
     clock, own_node = FakeClock(), Observable[Json | None](None)
-    task = asyncio.create_task(LeaseKeeper(client, "n1", own_node, duration=40, clock=clock).run())
+    task = asyncio.create_task(LeaseController(client, "n1", own_node, duration=40, clock=clock).run())
     await clock.advance(5)
     assert api.requests == []
     own_node.set(NODE)

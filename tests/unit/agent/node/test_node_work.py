@@ -9,7 +9,7 @@ import pytest
 
 from agent.common.model.pods import ImageFacts
 from agent.node.model import MachineFacts, NodePolicy
-from agent.node.work.node import NodeEdges, NodeHooks, NodeKeeper, NodeTimes
+from agent.node.work.node import NodeEdges, NodeHooks, NodeManager, NodeTimes
 from nodelib.json_values import Json
 from tests.fakes.clock import FakeClock
 
@@ -70,10 +70,10 @@ async def addresses() -> tuple[str, ...]:
 
 
 @pytest.fixture
-def bench() -> tuple[NodeKeeper, Runtime, Client, FakeClock]:
+def bench() -> tuple[NodeManager, Runtime, Client, FakeClock]:
     runtime, client, clock = Runtime(), Client(), FakeClock()
     parts: list[Any] = [client, runtime, runtime, TheMachine(), Events(), clock, addresses]
-    keeper = NodeKeeper(
+    keeper = NodeManager(
         NodeEdges(*cast(Any, parts)),
         NodeHooks(),
         NodePolicy(name="n", labels={}),
@@ -82,7 +82,7 @@ def bench() -> tuple[NodeKeeper, Runtime, Client, FakeClock]:
     return keeper, runtime, client, clock
 
 
-async def test_a_frozen_runtime_is_reported(bench: tuple[NodeKeeper, Runtime, Client, FakeClock]) -> None:
+async def test_a_frozen_runtime_is_reported(bench: tuple[NodeManager, Runtime, Client, FakeClock]) -> None:
     keeper, runtime, _, clock = bench
     watch = asyncio.create_task(keeper.watch.run())
     await clock.advance(1)
@@ -97,7 +97,7 @@ async def test_a_frozen_runtime_is_reported(bench: tuple[NodeKeeper, Runtime, Cl
 
 
 async def test_the_status_does_not_wait_for_a_list_of_images(
-    bench: tuple[NodeKeeper, Runtime, Client, FakeClock],
+    bench: tuple[NodeManager, Runtime, Client, FakeClock],
 ) -> None:
     keeper, runtime, client, clock = bench
     await keeper.register()
@@ -108,7 +108,7 @@ async def test_the_status_does_not_wait_for_a_list_of_images(
 
 
 async def test_a_label_of_the_platform_that_was_changed_is_repaired_with_the_next_status(
-    bench: tuple[NodeKeeper, Runtime, Client, FakeClock],
+    bench: tuple[NodeManager, Runtime, Client, FakeClock],
 ) -> None:
     keeper, _, client, _ = bench
     await keeper.register()

@@ -10,7 +10,7 @@ import pytest
 
 from agent.common.work.observable import Observable
 from agent.node.plan.shutdown import Period
-from agent.node.work.shutdown import ShutdownKeeper, ShutdownParts
+from agent.node.work.shutdown import NodeShutdownDeps, NodeShutdownManager
 from nodelib.errors import Temporary
 from tests.builders.metrics import series
 from tests.fakes.clock import settle
@@ -58,7 +58,7 @@ class FakeLogind:
 class Machine:
     def __init__(self, world: World) -> None:
         self.world, self.logind, self.shutting_down = world, FakeLogind(), Observable(False)
-        parts = ShutdownParts(
+        parts = NodeShutdownDeps(
             self.logind,
             world.registry,
             world.checkpoints,
@@ -68,7 +68,7 @@ class Machine:
             self.shutting_down,
             lambda: {"kind": "Node", "name": "n1"},
         )
-        self.keeper = ShutdownKeeper((Period(0, 20), Period(CRITICAL, 10)), parts)
+        self.keeper = NodeShutdownManager((Period(0, 20), Period(CRITICAL, 10)), parts)
         self.task = asyncio.create_task(self.keeper.run())
 
     async def run_pods(self, **priorities: int) -> None:

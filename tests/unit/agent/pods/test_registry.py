@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
 
-from agent.pods.work.memory import PodMemory
-from agent.pods.work.pod_worker import PodWorker
+from agent.pods.work.registry import PodRegistry
+from tests.builders.pods import pod
 from tests.fakes.pod_world import World
 
 
 class _GrowingWorker:
-    """A worker; each time its memory is read, another pod is added."""
+    """Each time its memory is read, one more worker appears in the registry."""
 
-    def __init__(self, workers: dict[str, Any], worker: PodWorker) -> None:
-        self._workers, self._worker = workers, worker
+    def __init__(self, registry: PodRegistry, worker: Any) -> None:
+        self._registry, self._worker = registry, worker
+        self.growing = False
 
     @property
-    def memory(self) -> PodMemory:
-        self._workers[f"more{len(self._workers)}"] = self._worker
+    def memory(self) -> Any:
+        if self.growing:
+            more = SimpleNamespace(
+                memory=replace(self._worker.memory, pod=pod(meta={"uid": f"more-{len(self._registry.workers)}"}))
+            )
+            self._registry.add(cast(Any, more))
         return self._worker.memory
 
 
@@ -27,14 +34,17 @@ async def test_pods_can_be_added_while_all_are_read() -> None:
     try:
         world.create()
         await world.until(world.is_ready)
-        workers: dict[str, Any] = world.registry.workers
-        worker = workers["u1"]
-        for read in (world.registry.pods, world.registry.memories, world.registry.active):
-            workers["u1"] = _GrowingWorker(workers, worker)
+        registry = world.registry
+        worker = registry.workers["u1"]
+        for read in (registry.pods, registry.memories, registry.active):
+            growing = _GrowingWorker(registry, worker)
+            registry.add(cast(Any, growing))
+            growing.growing = True
             try:
                 assert len(list(read())) == 1
             finally:
-                workers.clear()
-                workers["u1"] = worker
+                for uid in tuple(registry.workers):
+                    registry.remove(uid)
+                registry.add(worker)
     finally:
         await world.kill_agent()

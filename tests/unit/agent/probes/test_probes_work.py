@@ -10,7 +10,7 @@ import pytest
 
 from agent.common.model.pods import ContainerState, Pod, RunState
 from agent.probes.model import Outcome, ProbeKind, ProbeRequest, Verdict
-from agent.probes.work import ProbeKeeper
+from agent.probes.work import ProbeManager
 from nodelib.json_values import Json
 from tests.builders.metrics import metrics, series
 from tests.builders.pods import container, pod
@@ -66,7 +66,7 @@ class Bench:
         self.events = RecordedEvents()
         self.changes: list[str] = []
         self.metrics = metrics()
-        self.keeper = ProbeKeeper(self.io, self.events, self.changes.append, self.clock, self.metrics)
+        self.keeper = ProbeManager(self.io, self.events, self.changes.append, self.clock, self.metrics)
 
     def running(self, found: Pod, *, age: float = 0.0, container_id: str = "c1") -> None:
         at = int((self.clock.now() - age) * 1e9)
