@@ -17,7 +17,7 @@ from agent.common.model.errors import CriError
 from agent.common.model.pods import ContainerState, RunState
 from agent.logs.model import LogSettings
 from agent.logs.plan.rotation import RotationPlan, plan_rotation
-from agent.runtime.model import RuntimeService
+from agent.runtime.ports import RuntimeService
 from nodelib.clock import Clock
 from nodelib.errors import Invalid, NodewrightError
 

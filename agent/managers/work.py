@@ -28,7 +28,7 @@ from agent.managers.plan.checkpoint import CPU_FILE, encode_cpus, restored_cpus
 from agent.managers.plan.cpus import Owner
 from agent.managers.plan.hints import Hint, Mask
 from agent.managers.plan.memory_checkpoint import MEMORY_FILE, encode_memory, restored_memory
-from agent.runtime.model import RuntimeService
+from agent.runtime.ports import RuntimeService
 from nodelib.clock import Clock, at_most
 from nodelib.errors import Invalid, NodewrightError, Permanent
 from nodelib.json_values import Json

@@ -19,7 +19,7 @@ from yarl import URL
 
 from agent.common.model.errors import CriError
 from agent.probes.model import ExecRequest, GrpcRequest, HttpRequest, Outcome, ProbeRequest, TcpRequest, Verdict
-from agent.runtime.model import RuntimeService
+from agent.runtime.ports import RuntimeService
 from nodelib.errors import NodewrightError
 from nodelib.version import KUBERNETES_MINOR
 

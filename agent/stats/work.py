@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from agent.common.model.pods import ObservedPod, Pod
 from agent.common.ports import PodView
-from agent.runtime.model import ImageService, RuntimeService
+from agent.runtime.ports import ImageService, RuntimeService
 from agent.stats.model import (
     CgroupSample,
     ContainerStats,

@@ -32,7 +32,7 @@ from agent.images.plan.images import (
 from agent.images.work.pull_credentials import Secrets
 from agent.images.work.pull_progress import PullWatcher
 from agent.images.work.pull_records import PullRecords
-from agent.runtime.model import ImageService
+from agent.runtime.ports import ImageService
 from nodelib.clock import Clock
 from nodelib.errors import Invalid, NodewrightError
 

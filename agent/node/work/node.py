@@ -27,8 +27,9 @@ from agent.node.work.image_list import ImageList
 from agent.node.work.node_places import NodePlaces
 from agent.node.work.registration import NODES, Registration
 from agent.plugins.model import NodeExtras
-from agent.runtime.model import ImageService, RuntimeFacts, RuntimeService
+from agent.runtime.model import RuntimeFacts
 from agent.runtime.plan import DOWN_AFTER
+from agent.runtime.ports import ImageService, RuntimeService
 from agent.runtime.work.watch import RuntimeWatch
 from nodelib.backoff import Backoff
 from nodelib.clock import Clock

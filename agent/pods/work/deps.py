@@ -23,7 +23,7 @@ from agent.pods.work.status_manager import StatusManager
 from agent.pods.work.terminations import Terminations
 from agent.pods.work.volume_refreshes import VolumeRefreshes
 from agent.resources.work.allocations import Allocations
-from agent.runtime.model import RuntimeService
+from agent.runtime.ports import RuntimeService
 from agent.runtime.work.relist import Observer
 from nodelib.clock import Clock
 

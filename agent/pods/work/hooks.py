@@ -5,7 +5,7 @@ from __future__ import annotations
 from agent.common.model.errors import CriError
 from agent.common.model.pods import Pod
 from agent.pods.ports import HttpGet
-from agent.runtime.model import RuntimeService
+from agent.runtime.ports import RuntimeService
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError, Permanent
 from nodelib.json_values import Json

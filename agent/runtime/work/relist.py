@@ -16,8 +16,8 @@ from agent.common.metrics import Metrics
 from agent.common.model.errors import CriError
 from agent.common.model.pods import ContainerState, SandboxState
 from agent.common.ports import PodFiles
-from agent.runtime.model import RuntimeService
 from agent.runtime.plan import is_known
+from agent.runtime.ports import RuntimeService
 from agent.runtime.work.views import Views
 from nodelib.backoff import Backoff
 from nodelib.clock import Clock, at_most

@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 from agent.common.model.errors import CriNotFound
 from agent.common.model.pods import ContainerState, ObservedPod, RunState, SandboxState
 from agent.common.ports import PodFiles
-from agent.runtime.model import RuntimeService
+from agent.runtime.ports import RuntimeService
 
 OnSeen = Callable[[ObservedPod], None]
 

@@ -6,8 +6,9 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from agent.runtime.model import RuntimeFacts, RuntimeService
+from agent.runtime.model import RuntimeFacts
 from agent.runtime.plan import runtime_facts, runtime_silent
+from agent.runtime.ports import RuntimeService
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError
 from nodelib.json_values import Json

@@ -9,18 +9,9 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from agent.common.ports import PodView
-from agent.runtime.model import RuntimeService
+from agent.runtime.ports import RuntimeService
 from agent.server.model import ServerSettings
-from agent.server.ports import (
-    Explains,
-    ImageReports,
-    Listeners,
-    LogReader,
-    ReviewApi,
-    SystemLogFiles,
-    Tls,
-    Upgrades,
-)
+from agent.server.ports import Explains, ImageReports, Listeners, LogReader, ReviewApi, SystemLogFiles, Tls, Upgrades
 from agent.stats.work import StatsProvider
 
 

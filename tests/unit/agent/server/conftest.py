@@ -18,7 +18,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from prometheus_client import CollectorRegistry
 
 from agent.build.server import server_edges
-from agent.runtime.model import RuntimeService
+from agent.runtime.ports import RuntimeService
 from agent.server.model import AuthSettings, ServerSettings
 from agent.server.work import KubeletServer, ServedNode, ServerDeps, start
 from nodelib.clock import Clock
