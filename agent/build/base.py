@@ -12,8 +12,10 @@ from agent.common.work.events import EventRecorder
 from agent.common.work.observable import Observable, Signal
 from agent.node.edge.machine import Machine, addresses_towards, apply_limits, check_swap
 from agent.node.model import NodePlace
+from agent.pods.edge.pod_files import PodFiles
 from agent.pods.work.registry import PodRegistry
 from agent.runtime.edge.cri import Cri
+from agent.runtime.work.relist import Observer
 from agent.settings import Settings
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError
@@ -76,8 +78,10 @@ class Base:
     events: EventRecorder
     addresses: HostAddresses
     machine: Machine
+    pod_files: PodFiles
+    observer: Observer
+    pods: PodRegistry
     own_node: Observable[Json | None]
-    pods: PodRegistry = field(default_factory=PodRegistry)
     pressures: Observable[tuple[str, ...]] = field(default_factory=lambda: Observable(()))
     shutting_down: Observable[bool] = field(default_factory=lambda: Observable(False))
     node_changed: Signal = field(default_factory=Signal)
@@ -102,6 +106,8 @@ def build_base(settings: Settings, clock: Clock, found: credentials.Credentials)
         Cri(settings.runtime.endpoint, operation=metrics.runtime_operation),
     )
     own_node: Observable[Json | None] = Observable(None)
+    files = PodFiles(settings.paths.pod_logs_dir, settings.paths.container_logs_dir)
+    observer = Observer(made.cri, files, clock, metrics)
     return Base(
         settings=settings,
         clock=clock,
@@ -113,6 +119,9 @@ def build_base(settings: Settings, clock: Clock, found: credentials.Credentials)
         events=EventRecorder(made.api, settings.node.name, clock, sent=not settings.standalone),
         addresses=HostAddresses(access.server, settings.node.ips),
         machine=Machine(settings.paths.root_dir, settings.cgroups.pods.root),
+        pod_files=files,
+        observer=observer,
+        pods=PodRegistry(observer.seen),
         own_node=own_node,
     )
 

@@ -20,7 +20,6 @@ from agent.images.work.pull_secrets import PullSecrets
 from agent.node.work.node import NodeManager
 from agent.pods.edge.api_pods import PodsApi
 from agent.pods.edge.hook_http import HttpHooks
-from agent.pods.edge.pod_files import PodFiles
 from agent.pods.ports import PodCgroups
 from agent.pods.work.deps import ContainerDeps, PodDeps, ResourceDeps, StatusDeps
 from agent.pods.work.hooks import Hooks
@@ -28,7 +27,6 @@ from agent.pods.work.startup import StartupLatencyTracker
 from agent.pods.work.status_manager import StatusManager
 from agent.pods.work.volume_refreshes import VolumeRefreshes
 from agent.probes.work import ProbeManager
-from agent.runtime.work.relist import Observer
 from agent.volumes.work.csi_volumes import CsiVolumes
 
 
@@ -58,7 +56,6 @@ def pod_deps(
 ) -> PodDeps:
     """The dependencies of the pods' workers. `mirror` finds the mirror pod of a static pod."""
     settings, cri, clock, metrics = base.settings, base.connections.cri, base.clock, base.metrics
-    files = PodFiles(settings.paths.pod_logs_dir, settings.paths.container_logs_dir)
     startups = StartupLatencyTracker(metrics, clock)
     api = PodsApi(base.connections.api)
     image_deps = ImageManagerDeps(
@@ -87,7 +84,7 @@ def pod_deps(
             configs=built.configs,
             images=ImageManager(image_deps, settings.images.parallel_pulls or 32),
             hooks=Hooks(cri, HttpHooks(), clock),
-            files=files,
+            files=base.pod_files,
             sandbox_gate=Gate(2 * base.machine.facts().cpus),
         ),
         status=StatusDeps(
@@ -98,7 +95,7 @@ def pod_deps(
             terminations=checkpoints.terminations,
             mirror=mirror,
         ),
-        observer=Observer(cri, files, clock, metrics),
+        observer=base.observer,
         events=base.events,
         metrics=metrics,
         clock=clock,

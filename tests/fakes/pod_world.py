@@ -93,12 +93,18 @@ class FakeVolumes:
 
 
 class FakeConfigs:
-    """Small configurations; `bad_config` is the message with which container_config() fails."""
+    """Small configurations; `bad_config` is the message with which container_config() fails.
+
+    `slow`: services() waits for it.
+    """
 
     def __init__(self) -> None:
         self.bad_config: str = ""
+        self.slow: asyncio.Event | None = None
 
     async def services(self, pod: Pod) -> tuple[Json, ...]:
+        if self.slow is not None:
+            await self.slow.wait()
         return ()
 
     async def sandbox_config(self, pod: Pod, prepared: PreparedPod, attempt: int) -> Json:
@@ -397,7 +403,8 @@ class World:
         self._tasks: list[asyncio.Task[Any]] = []
 
     async def start_agent(self, *, events: bool = True, audits: bool = True) -> None:
-        self.registry = PodRegistry()
+        observer = Observer(self.cri, self.files, self.clock, self.metrics)
+        self.registry = PodRegistry(observer.seen)
         files = self.files
         startups = StartupLatencyTracker(self.metrics, self.clock)
         allocations = Allocations(self.checkpoints, self.clock)
@@ -419,7 +426,6 @@ class World:
         await self.records.load(self.cri.list_images)
         self.terminations = Terminations(self.checkpoints, self.clock)
         await self.terminations.load()
-        observer = Observer(self.cri, files, self.clock, self.metrics)
         images = ImageManagerDeps(
             self.cri, self.pull_secrets, self.events, self.clock, self.records, self.metrics, startups.pulled
         )

@@ -22,12 +22,13 @@ from nodelib.json_values import Json
 class PodRegistry:
     """The one view of the pods: finds them, wakes their workers, says when one is gone (agent.common.ports.PodView).
 
-    `workers` by pod UID, added and removed by PodWorkers only; `synced` is set once every source has listed its pods.
-    `cleaned_up` fires when a pod has released what it held, when the runtime's records of such a pod change, and when
-    nothing of a pod is left.
+    `seen(uid)` is the runtime's view of any pod. `workers` by pod UID, added and removed by PodWorkers only;
+    `synced` is set once every source has listed its pods. `cleaned_up` fires when a pod has released what it held, when the
+    runtime's records of such a pod change, and when nothing of a pod is left.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, seen: Callable[[str], ObservedPod] = ObservedPod) -> None:
+        self._seen = seen
         self._workers: dict[str, PodWorker] = {}
         self.workers: Mapping[str, PodWorker] = MappingProxyType(self._workers)
         self.synced = asyncio.Event()
@@ -104,9 +105,9 @@ class PodRegistry:
         return worker.memory.status if worker else {}
 
     def observed(self, uid: str) -> ObservedPod:
-        """The runtime's view of the pod, as its worker has it."""
-        worker = self.workers.get(uid)
-        return worker.memory.seen if worker else ObservedPod(uid)
+        """The newest view of the runtime, of pods too that have no worker yet: after a restart without an API server
+        the runtime knows pods that no source has listed. An empty one when nothing is known."""
+        return self._seen(uid)
 
     def memory(self, uid: str) -> PodMemory | None:
         """All that the pod's worker knows; read only."""

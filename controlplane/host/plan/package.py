@@ -155,7 +155,7 @@ def scripts() -> dict[str, str]:
     return {
         "preinst": _script(
             f'if [ "$1" = install ] && [ -e "$DPKG_ROOT{RECORD}" ]; then',
-            f'  echo "{NAME}: `install` was run on this machine; run this first: nodewright uninstall" >&2',
+            f'  echo "{NAME}: nodewright install was run on this machine; run this first: nodewright uninstall" >&2',
             "  exit 1",
             "fi",
         ),

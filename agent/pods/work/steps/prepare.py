@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from dataclasses import replace
 
@@ -62,17 +63,27 @@ async def _volumes(context: Context, *, may_defer_volumes: bool) -> PreparedPod 
     memory, deps = context.memory, context.deps
     try:
         with memory.timeline.step(Activity(ActivityKind.VOLUMES), of=Activity(ActivityKind.PREPARE)):
-            services = await deps.containers.configs.services(memory.pod)
             if may_defer_volumes and await deps.resources.volumes.sources_ready(memory.pod):
                 return None
-            while True:
-                memory.volumes_changed = False
-                mounted = await deps.resources.volumes.mount(memory.pod)
-                if not memory.volumes_changed:
-                    return PreparedPod(volumes=mounted, services=services)
+            return await _mounted(context)
     except NodewrightError as error:
         context.warn("FailedMount", str(error))
         raise StepFailed("FailedMount", error) from error
+
+
+async def _mounted(context: Context) -> PreparedPod:
+    """The volumes' sources and the Services are fetched side by side; a volume's error is raised at once."""
+    memory, deps = context.memory, context.deps
+    services = asyncio.ensure_future(deps.containers.configs.services(memory.pod))
+    try:
+        while True:
+            memory.volumes_changed = False
+            mounted = await deps.resources.volumes.mount(memory.pod)
+            if not memory.volumes_changed:
+                return PreparedPod(volumes=mounted, services=await services)
+    finally:
+        services.cancel()
+        await asyncio.gather(services, return_exceptions=True)
 
 
 async def _admit_devices(context: Context) -> None:

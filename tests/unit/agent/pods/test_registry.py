@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
+from agent.common.model.pods import ContainerState, ObservedPod, RunState
 from agent.pods.work.registry import PodRegistry
 from tests.builders.pods import pod
 from tests.fakes.pod_world import World
@@ -46,5 +48,26 @@ async def test_pods_can_be_added_while_all_are_read() -> None:
                 for uid in tuple(registry.workers):
                     registry.remove(uid)
                 registry.add(worker)
+    finally:
+        await world.kill_agent()
+
+
+async def test_pods_without_a_worker_are_seen_as_the_runtime_shows_them() -> None:
+    """After a restart without an API server no source has listed the running pods: their usage is still measured."""
+    known = ObservedPod("u1", (), (ContainerState("c", "s", "u1", "app", 0, RunState.RUNNING, created_at=1),))
+    registry = PodRegistry(lambda uid: known if uid == "u1" else ObservedPod(uid))
+    assert registry.observed("u1") is known
+    assert registry.observed("u2") == ObservedPod("u2")
+
+
+async def test_services_and_volumes_are_fetched_side_by_side() -> None:
+    world = World()
+    world.configs.slow = asyncio.Event()
+    await world.start_agent()
+    try:
+        world.volumes.missing = 'secret "keys" not found'
+        world.create()
+        await world.until(lambda: "FailedMount" in world.events.reasons())
+        assert any("keys" in message for _, reason, message in world.events.emitted if reason == "FailedMount")
     finally:
         await world.kill_agent()

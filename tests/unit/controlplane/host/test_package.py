@@ -13,7 +13,7 @@ import pytest
 
 from cli.project import PROJECT
 from controlplane.host.plan import package as plan
-from controlplane.host.plan.host_files import host_files
+from controlplane.host.plan.host_files import RECORD, host_files
 from controlplane.host.work.package import Commit, build
 from nodelib.errors import Invalid
 from nodelib.version import KUBERNETES_VERSION
@@ -96,6 +96,19 @@ def test_the_scripts_are_for_any_sh(name: str) -> None:
             done = subprocess.run(["sh", "-c", text, name, argument], env={"PATH": "/usr/bin:/bin", "DPKG_ROOT": "/x"})
             assert done.returncode == 0
     assert " enable" not in text and " start " not in text
+
+
+def test_a_machine_with_install_refuses_the_package_in_one_plain_line(tmp_path: Path) -> None:
+    record = tmp_path / RECORD.lstrip("/")
+    record.parent.mkdir(parents=True)
+    record.write_text("{}")
+    environment = {"PATH": "/usr/bin:/bin", "DPKG_ROOT": str(tmp_path)}
+    line = ["sh", "-c", plan.scripts()["preinst"], "preinst", "install"]
+    done = subprocess.run(line, env=environment, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr == (
+        f"{plan.NAME}: nodewright install was run on this machine; run this first: nodewright uninstall\n"
+    )
 
 
 def gathered(work: Path) -> Path:
