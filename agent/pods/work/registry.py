@@ -23,8 +23,8 @@ class PodRegistry:
     """The one view of the pods: finds them, wakes their workers, says when one is gone (agent.common.ports.PodView).
 
     `seen(uid)` is the runtime's view of any pod. `workers` by pod UID, added and removed by PodWorkers only;
-    `synced` is set once every source has listed its pods. `cleaned_up` fires when a pod has released what it held, when the
-    runtime's records of such a pod change, and when nothing of a pod is left.
+    `synced` is set once every source has listed its pods. `cleaned_up` fires when a pod has released what it held,
+    when the runtime's records of such a pod change, and when nothing of a pod is left.
     """
 
     def __init__(self, seen: Callable[[str], ObservedPod] = ObservedPod) -> None:
