@@ -120,7 +120,10 @@ def apply_process_limits(settings: Settings) -> None:
 
 
 async def find_first_address(addresses: HostAddresses) -> None:
-    """Before the first pod, whose status and hosts file contain the address. Without one the agent starts anyway."""
+    """Find an address before the first pod needs it for its status and hosts file.
+
+    If there is none, the agent starts anyway.
+    """
     try:
         await addresses.refresh()
     except NodewrightError as error:
