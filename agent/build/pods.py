@@ -24,11 +24,11 @@ from agent.pods.edge.pod_files import PodFiles
 from agent.pods.ports import PodCgroups
 from agent.pods.work.deps import ContainerDeps, PodDeps, ResourceDeps, StatusDeps
 from agent.pods.work.hooks import Hooks
-from agent.pods.work.startup import StartupLatencyTracker
+from agent.pods.work.startup_latency import StartupLatencyTracker
 from agent.pods.work.status_manager import StatusManager
 from agent.pods.work.volume_refreshes import VolumeRefreshes
 from agent.probes.work import ProbeKeeper
-from agent.runtime.work.relist import Observer
+from agent.runtime.work.observer import Observer
 from agent.volumes.work.csi_volumes import CsiVolumes
 
 
