@@ -66,7 +66,7 @@ class _Node:
         return (*hostports.host_ports(attachments, 4), *hostports.host_ports(attachments, 6))
 
     def prepare(self) -> None:
-        """Make bridge and forwarding; the rules only with a new bridge: otherwise the node's daemon keeps them."""
+        """Create bridge and forwarding. A new bridge also gets its rules; afterwards the node's daemon keeps them."""
         if not self.conf.ranges:
             return  # ADD refuses it with a better message
         ranges = [chosen[0] for chosen in self.conf.ranges]

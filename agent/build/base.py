@@ -15,7 +15,7 @@ from agent.node.model import NodePlace
 from agent.pods.edge.pod_files import PodFiles
 from agent.pods.work.registry import PodRegistry
 from agent.runtime.edge.cri import Cri
-from agent.runtime.work.relist import Observer
+from agent.runtime.work.observer import Observer
 from agent.settings import Settings
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError
@@ -135,7 +135,10 @@ def apply_process_limits(settings: Settings) -> None:
 
 
 async def find_first_address(addresses: HostAddresses) -> None:
-    """Before the first pod, whose status and hosts file contain the address. Without one the agent starts anyway."""
+    """Find an address before the first pod needs it for its status and hosts file.
+
+    If there is none, the agent starts anyway.
+    """
     try:
         await addresses.refresh()
     except NodewrightError as error:

@@ -1,4 +1,4 @@
-"""Joins the API server's pods with the pod table and the mirror pods (upstream: pkg/kubelet/config)."""
+"""Joins the API server's pods with the pod workers and the mirror pods (upstream: pkg/kubelet/config)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def sources(settings: Settings) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class PodSourceRouter:
-    """Sorts the API's pods: mirror pods go to the mirror keeper, all others to the pod table, which runs them."""
+    """Sorts the API's pods: mirror pods go to the mirror keeper, all others to the pod workers, which run them."""
 
     pod_workers: PodWorkers
     mirrors: MirrorPodManager

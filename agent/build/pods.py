@@ -23,7 +23,7 @@ from agent.pods.edge.hook_http import HttpHooks
 from agent.pods.ports import PodCgroups
 from agent.pods.work.deps import ContainerDeps, PodDeps, ResourceDeps, StatusDeps
 from agent.pods.work.hooks import Hooks
-from agent.pods.work.startup import StartupLatencyTracker
+from agent.pods.work.startup_latency import StartupLatencyTracker
 from agent.pods.work.status_manager import StatusManager
 from agent.pods.work.volume_refreshes import VolumeRefreshes
 from agent.probes.work import ProbeManager

@@ -15,7 +15,7 @@ from agent.static.edge.folder_watch import FolderWatch
 from agent.static.edge.manifests import ManifestFolder, ManifestUrl
 from agent.static.plan.manifest import LARGEST
 from agent.static.work.mirrors import MirrorHooks, MirrorPodManager, MirrorPods
-from agent.static.work.sources import Complaints, FileSource, UrlSource
+from agent.static.work.sources import FileSource, ProblemReports, UrlSource
 from agent.static.work.static_pods import StaticPods
 from nodelib.tasks import Work
 
@@ -74,16 +74,16 @@ def build_static(
         if is_problem:
             events.emit(keeper.ref, "Warning", "InvalidManifest", text)
 
-    complaints, static, works = Complaints(report), settings.static, dict[str, Work]()
+    problems, static, works = ProblemReports(report), settings.static, dict[str, Work]()
     watching = None
     if static.path:
         folder = ManifestFolder(static.path, LARGEST)
         watching = FolderWatch(lambda: folder.watched)
         works["manifests"] = FileSource(
-            folder, watching, pods, complaints, clock, node_name=settings.node.name, period=static.file_frequency
+            folder, watching, pods, problems, clock, node_name=settings.node.name, period=static.file_frequency
         ).run
     if static.url:
         url = ManifestUrl(static.url, static.url_headers, LARGEST)
-        source = UrlSource(url, pods, complaints, clock, node_name=settings.node.name, period=static.url_frequency)
+        source = UrlSource(url, pods, problems, clock, node_name=settings.node.name, period=static.url_frequency)
         works["manifest-url"] = source.run
     return StaticParts(mirrors, keeper, works, watching)

@@ -92,4 +92,4 @@ class Candidate:
     """A pod that could be evicted, and what it uses; None: not known."""
 
     pod: Pod
-    figures: PodStats | None
+    usage: PodStats | None

@@ -39,7 +39,7 @@ def runtime_facts(status: Json, version: Json) -> RuntimeFacts:
 
 
 def runtime_silent(known: RuntimeFacts, silence: float | None, error: str) -> RuntimeFacts:
-    """What is held of a runtime that did not answer; `silence`: seconds since it last did, None: it never has."""
+    """What to assume of a runtime that did not answer; `silence`: seconds since it last did, None: it never has."""
     if silence is not None and silence < DOWN_AFTER:
         return known
     words = "container runtime is down" if silence is not None else RuntimeFacts().problems[0]

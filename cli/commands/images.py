@@ -11,9 +11,9 @@ from typing import Any
 from rich.table import Table
 
 from agent.common.plan.sizes import size_of, span_of
-from agent.images.model.images import Collected, HeldImage, Hold, Holding, ImageReport
+from agent.images.model.images import Collected, HeldImage, Hold, HoldReason, ImageReport
 from agent.images.plan.image_gc import usage_percent
-from agent.images.plan.image_holds import holding, to_go
+from agent.images.plan.image_holds import hold_text, to_go
 from cli.clusters import find
 from cli.display.terminal import new_console, new_table
 from cli.why.sources import asked, sockets
@@ -66,7 +66,7 @@ def parse(document: dict[str, Any]) -> ImageReport:
 
 
 def _hold(document: dict[str, Any]) -> Hold:
-    return Hold(Holding(document["kind"]), document["who"])
+    return Hold(HoldReason(document["kind"]), document["who"])
 
 
 def _chosen(name: str, node: str) -> dict[str, str]:
@@ -145,9 +145,9 @@ def _table(images: tuple[HeldImage, ...], now: float) -> Table:
     table = new_table("IMAGE", "SIZE", "LAST USE SEEN", "HELD BY")
     for turn, one in enumerate(images, 1):
         used = f"{span_of(now - one.used)} ago" if one.used else "none"
-        if any(hold.kind in (Holding.CONTAINER, Holding.VOLUME) for hold in one.holds):
+        if any(hold.kind in (HoldReason.CONTAINER, HoldReason.VOLUME) for hold in one.holds):
             used = "now"
         table.add_row(
-            one.name, size_of(one.size), used, holding(one) if one.holds else f"nothing: removed as number {turn}"
+            one.name, size_of(one.size), used, hold_text(one) if one.holds else f"nothing: removed as number {turn}"
         )
     return table

@@ -43,7 +43,7 @@ def _refuse_typos(arguments: list[str]) -> None:
         return
     near = difflib.get_close_matches(flag, _OURS, n=1)
     raise Invalid(
-        "this is no option of nodewright, nor one that kubectl takes before its verb",
+        "unknown option: neither nodewright nor kubectl takes it before the verb",
         obj=flag,
         step="read the options of kubectl",
         action=f"{f'Did you mean {near[0]}? ' if near else ''}`./nodewright kubectl --name NAME -- VERB ...`",

@@ -134,8 +134,8 @@ def _jump(hop: Hop) -> str:
 
 
 def _nftables(hop: Hop) -> str:
-    chain, text = hop.chain, hop.text
-    if "masquerade" in text and "set" not in text:
+    chain, text = hop.chain, _COMMENT.sub("", hop.text)  # a comment may name any statement
+    if "masquerade" in text.split():
         return "source becomes this node's address"
     if "no-endpoint" in text:
         return "the Service has no usable endpoint" + (": refused" if "reject" in text else ": dropped")

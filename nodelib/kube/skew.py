@@ -32,5 +32,5 @@ async def version_skew(client: KubeClient, clock: Clock) -> str:
         if found:
             log.warning("version skew: %s", found)
         return found
-    log.info("the API server does not tell its version: %s", problem)
+    log.info("the API server's version cannot be read: %s", problem)
     return ""

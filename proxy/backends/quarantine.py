@@ -20,7 +20,7 @@ _MOST = 20  # ports quarantined in one sync: with more, the fault is not that of
 
 
 class Quarantine:
-    """A backend around another. A quarantined port is tried again when it changes, and at every full sync."""
+    """Wraps a backend and leaves out quarantined ports. Each is tried again when it changes and at every full sync."""
 
     def __init__(self, inner: Backend) -> None:
         self._inner = inner

@@ -1,6 +1,6 @@
 """The kubelet server with a real containerd: exec, attach, port-forward, logs through a rotation, statistics.
 
-No API server: the pods are made over CRI, on the host's network, and the pod table is one in memory.
+No API server: the pods are made over CRI, on the host's network, and the pod registry is one in memory.
 """
 
 from __future__ import annotations

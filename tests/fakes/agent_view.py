@@ -1,4 +1,4 @@
-"""A pod table and a runtime in memory, as the server sees them."""
+"""A pod registry and a runtime in memory, as the server sees them."""
 
 from __future__ import annotations
 

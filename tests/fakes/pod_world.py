@@ -26,7 +26,7 @@ from agent.pods.work.deps import ContainerDeps, PodDeps, ResourceDeps, StatusDep
 from agent.pods.work.hooks import Hooks
 from agent.pods.work.pod_workers import PodWorkers
 from agent.pods.work.registry import PodRegistry
-from agent.pods.work.startup import StartupLatencyTracker
+from agent.pods.work.startup_latency import StartupLatencyTracker
 from agent.pods.work.status_manager import StatusManager
 from agent.pods.work.terminations import Terminations
 from agent.pods.work.volume_refreshes import VolumeRefreshes
@@ -34,7 +34,7 @@ from agent.probes.model import ProbeAnswer
 from agent.resources.model import Limits, MemoryUse
 from agent.resources.plan.cgroups import Machine, Policy, container_resources, limits_of_pod
 from agent.resources.work.allocations import Allocations
-from agent.runtime.work.relist import Observer
+from agent.runtime.work.observer import Observer
 from agent.volumes.model.volumes import MountedVolume
 from nodelib.errors import Temporary
 from nodelib.json_values import Json

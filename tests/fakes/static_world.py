@@ -11,7 +11,7 @@ from agent.common.model.pods import Pod
 from agent.pods.plan.mirrors import is_mirror
 from agent.static.model import ManifestFile
 from agent.static.work.mirrors import MirrorHooks, MirrorPodManager, MirrorPods
-from agent.static.work.sources import Complaints, FileSource
+from agent.static.work.sources import FileSource, ProblemReports
 from agent.static.work.static_pods import StaticPods
 from nodelib.json_values import Json
 from nodelib.kube.client import ApiError
@@ -87,7 +87,7 @@ class StaticWorld(World):
         self.sources = ("api", "file")
         self.folder, self.changes = FakeFolder(), FakeChanges()
         self.mirror_api = MirrorApi(self.api)
-        self.complaints: list[tuple[bool, str]] = []
+        self.problems: list[tuple[bool, str]] = []
         self.node_uid = "node-uid"
 
     def mirror(self, pod: Pod) -> Pod | None:
@@ -110,7 +110,7 @@ class StaticWorld(World):
             self.folder,
             self.changes,
             self.static,
-            Complaints(lambda bad, text: self.complaints.append((bad, text))),
+            ProblemReports(lambda bad, text: self.problems.append((bad, text))),
             self.clock,
             node_name="n1",
             period=20,

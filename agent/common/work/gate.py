@@ -1,6 +1,6 @@
 """A semaphore with priorities: a few callers at a time, the others wait by priority, then in the order they came.
 
-Of sixty sandboxes that are created at once on two cores all are late; one after the other, most are early.
+When sixty sandboxes start at once on two cores, all are late; one after the other, most are early.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Values and signals that one part sets and others follow. They are created before either of them."""
+"""Values and signals that one part sets and others follow. They are made before the parts that use them."""
 
 from __future__ import annotations
 

@@ -22,20 +22,20 @@ def is_limited(pod: Pod) -> bool:
     return bool(_volume_limits(pod) or _container_limits(pod) or demand.pod_limits(pod).get(demand.STORAGE))
 
 
-def violation(pod: Pod, figures: PodStats, *, image_fs: bool) -> Eviction | None:
+def violation(pod: Pod, usage: PodStats, *, image_fs: bool) -> Eviction | None:
     """The pod's eviction if it uses more than it may. `image_fs`: layers are on another disk than logs."""
-    used = {volume.name: volume.usage.used for volume in figures.volumes}
+    used = {volume.name: volume.usage.used for volume in usage.volumes}
     for name, (limit, text) in _volume_limits(pod).items():
         if used.get(name, 0) > limit:
             message = f'Usage of EmptyDir volume "{name}" exceeds the limit "{text}". '
             return Eviction(pod, REASON, message, AT_ONCE, "emptydirfs.limit")
     total = demand.pod_limits(pod).get(demand.STORAGE)
-    if total is not None and ephemeral_storage(figures)[0] > total:
+    if total is not None and ephemeral_storage(usage)[0] > total:
         text = format_exact(total)
         message = f"Pod ephemeral local storage usage exceeds the total limit of containers {text}. "
         return Eviction(pod, REASON, message, AT_ONCE, "ephemeralpodfs.limit")
     limits = _container_limits(pod)
-    for one in figures.containers:
+    for one in usage.containers:
         bound = limits.get(one.name)
         if bound is not None and _written(one, image_fs) > bound:
             message = f'Container {one.name} exceeded its local ephemeral storage limit "{format_exact(bound)}". '

@@ -39,11 +39,11 @@ def _message(one: Candidate, resource: str, due: Iterable[Threshold], seen: Obse
         observed = seen[met.signal]
         least = shown(met.least.of(observed.capacity), resource)
         text += f"Threshold quantity: {least}, available: {shown(observed.available, resource)}. "
-    if one.figures is None:
+    if one.usage is None:
         return text, notes
     asked = demand.pod_level(one.pod, "requests").get(MEMORY)
     if resource == MEMORY and asked is not None:
-        used = format_bytes(one.figures.sample.memory.working_set)
+        used = format_bytes(one.usage.sample.memory.working_set)
         text += f"Pod {one.pod.name} was using {used}, request is {format_exact(asked)}, "
         text += f"has larger consumption of {resource}. "
         notes |= {"offending_pod": one.pod.name, "offending_pod_usage": used}
@@ -60,19 +60,19 @@ def _over(one: Candidate, resource: str) -> list[tuple[str, str, str]]:
     """(name, use, request) of the containers that use more than they request."""
     specs = {spec["name"]: spec for _, spec in one.pod.containers(Kind.MAIN, Kind.INIT)}
     found = []
-    for figures in one.figures.containers if one.figures is not None else ():
-        used = _container_use(figures, resource)
-        if figures.name not in specs or used is None:
+    for usage in one.usage.containers if one.usage is not None else ():
+        used = _container_use(usage, resource)
+        if usage.name not in specs or used is None:
             continue
-        request = demand.container_amounts(specs[figures.name], "requests").get(resource, demand.ZERO)
+        request = demand.container_amounts(specs[usage.name], "requests").get(resource, demand.ZERO)
         if used > request:
-            found.append((figures.name, format_bytes(used), format_exact(request)))
+            found.append((usage.name, format_bytes(used), format_exact(request)))
     return found
 
 
-def _container_use(figures: ContainerStats, resource: str) -> int | None:
+def _container_use(usage: ContainerStats, resource: str) -> int | None:
     if resource == MEMORY:
-        return figures.sample.memory.working_set
-    if resource == STORAGE and figures.layer is not None and figures.logs is not None:
-        return figures.layer.used + figures.logs.used
+        return usage.sample.memory.working_set
+    if resource == STORAGE and usage.layer is not None and usage.logs is not None:
+        return usage.layer.used + usage.logs.used
     return None

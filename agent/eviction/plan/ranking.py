@@ -35,9 +35,9 @@ def ranked(candidates: Iterable[Candidate], signal: str, *, image_fs: bool) -> l
 
     def key(one: Candidate) -> tuple[bool, bool, int, int]:
         # A pod whose usage is not known comes before all others.
-        if one.figures is None:
+        if one.usage is None:
             return False, False, one.pod.priority, 0
-        used = use_of(one.figures, resource, parts)
+        used = use_of(one.usage, resource, parts)
         over = used - request_of(one.pod, resource)
         if resource == PIDS:
             return True, False, one.pod.priority, -used
@@ -53,20 +53,20 @@ def reclaimable(signal: str, *, image_fs: bool) -> tuple[str, ...]:
     return () if image_fs and signal in _NODE_SIGNALS else _RECLAIM
 
 
-def use_of(figures: PodStats, resource: str, parts: Iterable[str] = _EVERYTHING) -> int:
+def use_of(usage: PodStats, resource: str, parts: Iterable[str] = _EVERYTHING) -> int:
     """Bytes or pieces of a resource; `parts` of a disk."""
     if resource == MEMORY:
-        return figures.sample.memory.working_set
+        return usage.sample.memory.working_set
     if resource == PIDS:
-        return figures.sample.processes
+        return usage.sample.processes
     wanted, found = set(parts), 0
     inodes = resource == INODES
-    for one in figures.containers:
+    for one in usage.containers:
         if LAYERS in wanted and one.layer is not None:
             found += one.layer.inodes_used if inodes else one.layer.used
         if LOGS in wanted and one.logs is not None:
             found += one.logs.inodes_used if inodes else one.logs.used
-    for volume in figures.volumes:
+    for volume in usage.volumes:
         if VOLUMES in wanted and volume.ephemeral:
             found += volume.usage.inodes_used if inodes else volume.usage.used
     return found

@@ -116,7 +116,7 @@ class Evictor:
         if not limited:
             return []
         used = await self._parts.usage.usage(limited.keys())
-        found = (local_storage.violation(limited[uid], figures, image_fs=image_fs) for uid, figures in used.items())
+        found = (local_storage.violation(limited[uid], usage, image_fs=image_fs) for uid, usage in used.items())
         broken = [one for one in found if one is not None]
         for one in broken:
             self._evict(one)
@@ -141,7 +141,7 @@ class Evictor:
         return []
 
     async def _reclaim(self, target: Threshold, image_fs: bool) -> bool:
-        """Whether freeing what the node itself can free is enough."""
+        """Free what the node can without evicting; True if that was enough."""
         kinds = ranking.reclaimable(target.signal, image_fs=image_fs)
         work = {
             "containers": self._parts.reclaim.remove_dead_containers,

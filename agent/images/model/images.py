@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Holding(StrEnum):
+class HoldReason(StrEnum):
     """Why an image cannot be removed now."""
 
     CONTAINER = "container"
@@ -19,7 +19,7 @@ class Holding(StrEnum):
 class Hold:
     """`who`: the pod and container, or for how much longer."""
 
-    kind: Holding
+    kind: HoldReason
     who: str = ""
 
 

@@ -7,15 +7,15 @@ from collections.abc import Iterable, Mapping
 
 from agent.common.model.pods import ContainerState, ImageFacts
 from agent.common.plan.sizes import size_of, span_of
-from agent.images.model.images import HeldImage, Hold, Holding
+from agent.images.model.images import HeldImage, Hold, HoldReason
 from agent.images.plan.image_gc import ImageGcPolicy, Records, old_enough, removable
 
 Users = Mapping[str, tuple[Hold, ...]]  # by any name of an image
 _WORDS = {
-    Holding.CONTAINER: "used by containers",
-    Holding.VOLUME: "shown by image volumes",
-    Holding.PINNED: "pinned",
-    Holding.YOUNG: "too new to go",
+    HoldReason.CONTAINER: "used by containers",
+    HoldReason.VOLUME: "shown by image volumes",
+    HoldReason.PINNED: "pinned",
+    HoldReason.YOUNG: "too new to go",
 }
 _SHOWN = 3  # of the largest
 
@@ -26,9 +26,9 @@ def users(containers: Iterable[ContainerState], mounted: Iterable[tuple[str, Con
     for one in containers:
         for name in (one.image_id, one.image_ref, one.image):
             if name:
-                found[name][Hold(Holding.CONTAINER, _who(one))] = None
+                found[name][Hold(HoldReason.CONTAINER, _who(one))] = None
     for name, one in mounted:
-        found[name][Hold(Holding.VOLUME, _who(one))] = None
+        found[name][Hold(HoldReason.VOLUME, _who(one))] = None
     return {name: tuple(holds) for name, holds in found.items()}
 
 
@@ -48,10 +48,10 @@ def _held(
     record, names = records[image.id], (*image.repo_tags, *image.repo_digests)
     holds = dict.fromkeys(hold for name in (image.id, *names) for hold in using.get(name, ()))
     if image.pinned:
-        holds[Hold(Holding.PINNED)] = None
+        holds[Hold(HoldReason.PINNED)] = None
     if not free and not holds:
         left = policy.min_age - (now - record.detected)
-        holds[Hold(Holding.YOUNG, f"for {span_of(left)} more")] = None
+        holds[Hold(HoldReason.YOUNG, f"for {span_of(left)} more")] = None
     return HeldImage(image.id, names, image.size, record.detected, record.used, tuple(holds))
 
 
@@ -66,15 +66,15 @@ def holds_text(images: Iterable[HeldImage]) -> str:
             parts.append(f"{size_of(sum(one.size for one in some))} in {count} {words}")
     if not parts:
         return ""
-    largest = ", ".join(f"{one.name} ({size_of(one.size)}, {holding(one)})" for one in kept[:_SHOWN])
+    largest = ", ".join(f"{one.name} ({size_of(one.size)}, {hold_text(one)})" for one in kept[:_SHOWN])
     return f"{', '.join(parts)}; the largest: {largest}"
 
 
-def holding(image: HeldImage) -> str:
+def hold_text(image: HeldImage) -> str:
     """What holds this image, in short."""
     first, more = image.holds[0], len(image.holds) - 1
     words = f"{first.kind.value} {first.who}".strip()
-    if first.kind is Holding.YOUNG:
+    if first.kind is HoldReason.YOUNG:
         words = f"too new, {first.who}"
     return f"{words} and {more} more" if more else words
 

@@ -96,8 +96,8 @@ class ImageManager:
             self._event(pod, want, "Pulled", message)
             on_state(want.key, _present(attempt, found, reference))
         elif decision is PullDecision.REFUSE:
-            known = "" if found is None else ", or not for this pod: its pull secrets have not had it from its registry"
-            message = f'Container image "{want.image}" is not present with pull policy of Never{known}'
+            foreign = "; it is on the node, but was not pulled with this pod's credentials" if found is not None else ""
+            message = f'Container image "{want.image}" is not present with pull policy of Never{foreign}'
             self._warn(pod, want, "ErrImageNeverPull", message)
             on_state(want.key, self._failed(attempt, Waiting("ErrImageNeverPull", message), 10))
         else:

@@ -30,7 +30,7 @@ class ImageList:
         self._asked_at: float | None = None
 
     async def newest(self) -> tuple[ImageFacts, ...]:
-        """Asked for again when the last list is too old; that one when the runtime does not answer. Raises nothing."""
+        """List the images again if the list is too old; without an answer, return the old list. Never raises."""
         now = self._clock.monotonic()
         if self._asked_at is not None and now - self._asked_at < _MAX_AGE:
             return self._listed

@@ -38,7 +38,7 @@ class EnsureImage:
 
 @dataclass(frozen=True, slots=True)
 class RunSandbox:
-    """Create and start the sandbox; `replaces`: there was one before."""
+    """Create and start the sandbox; `replaces`: it takes the place of an earlier one."""
 
     attempt: int
     replaces: bool = False

@@ -11,10 +11,10 @@ from nodelib.json_values import Json
 
 
 def pod_phase(
-    pod: Pod, statuses: Mapping[str, Json], *, terminal: bool, main_ran: bool, again: Collection[str] = ()
+    pod: Pod, statuses: Mapping[str, Json], *, terminal: bool, main_ran: bool, restarting: Collection[str] = ()
 ) -> str:
     """`statuses` by container name. `terminal`: nothing runs or will run; `main_ran`: a main container has run in the
-    present sandbox; `again`: names of containers that the node has stopped to start them again."""
+    present sandbox; `restarting`: names of containers that the node has stopped to start them again."""
     pending, failed = _ordinary_init(pod, statuses)
     if failed:
         return "Failed"
@@ -30,7 +30,7 @@ def pod_phase(
             running += 1
         elif ended is not None:
             stopped += 1
-            wanted = restarts(pod, container, ended) or container["name"] in again
+            wanted = restarts(pod, container, ended) or container["name"] in restarting
             final += not (wanted or _waits_after_reset(status))
             succeeded += "terminated" in state and ended == 0
         else:

@@ -309,7 +309,7 @@ def _only_created(latest: ContainerState, sandbox: SandboxState | None, containe
 def _image(
     facts: Facts, ensure: EnsureImage, last_failure: Waiting | None
 ) -> tuple[Step | None, Waiting | None, float | None] | None:
-    """The step, the waiting state and the time that the image makes the container wait for; None: it is present."""
+    """The image's step, the container's waiting state and when to plan again; None if the image is present."""
     image = facts.images.get(wanted(ensure.container, ensure.volume).key)
     if image is None or (ensure.volume is None and image.attempt != ensure.attempt):
         return ensure, last_failure, None

@@ -50,7 +50,7 @@ class StatusInputs:
 
 
 def pod_status(pod: Pod, seen: ObservedPod, given: StatusInputs) -> Json:
-    """The whole status; plan/patch.py makes a patch of what differs in the API."""
+    """The whole status; plan/status_patch.py makes a patch of what differs in the API."""
     seen = _hide_in_post_start(seen, given.in_post_start)
     before = given.previous or pod.status
     status: Json = {"qosClass": before.get("qosClass") or computed_qos(pod).value}
@@ -61,13 +61,13 @@ def pod_status(pod: Pod, seen: ObservedPod, given: StatusInputs) -> Json:
                 one["allocatedResourcesStatus"] = given.devices[one["name"]]
         if found:
             status[listed] = found
-    again = _starting_again(seen, given)
-    show_as_waiting(pod, [one for one in status.get(LISTED[Kind.MAIN]) or [] if one["name"] in again])
+    restarting = _restarting(seen, given)
+    show_as_waiting(pod, [one for one in status.get(LISTED[Kind.MAIN]) or [] if one["name"] in restarting])
     if given.facts.termination is None and restart_all.under_way(pod, seen):
         restart_all.show_restarting([one for kind in (Kind.INIT, Kind.MAIN) for one in status.get(LISTED[kind]) or []])
     if given.plan.finished:
         _terminate_unknown(pod, status)
-    _set_phase(pod, seen, given, before, status, again)
+    _set_phase(pod, seen, given, before, status, restarting)
     _set_conditions(pod, seen, given, before, status)
     _set_addresses(pod, seen, given, before, status)
     status["startTime"] = before.get("startTime") or pod.status.get("startTime") or format_rfc3339(given.facts.now)
@@ -99,7 +99,7 @@ def status_by_name(status: Json) -> dict[str, Json]:
     return {one["name"]: one for kind in (Kind.INIT, Kind.MAIN) for one in status.get(LISTED[kind]) or []}
 
 
-def _starting_again(seen: ObservedPod, given: StatusInputs) -> frozenset[str]:
+def _restarting(seen: ObservedPod, given: StatusInputs) -> frozenset[str]:
     """Names of containers that the node has stopped to start them again (a failed probe, a changed image), and of those
     whose next attempt is created but not started: their last exit code says nothing about the pod."""
     if given.facts.termination is not None:
@@ -113,14 +113,14 @@ def _starting_again(seen: ObservedPod, given: StatusInputs) -> frozenset[str]:
 
 
 def _set_phase(
-    pod: Pod, seen: ObservedPod, given: StatusInputs, before: Json, status: Json, again: frozenset[str]
+    pod: Pod, seen: ObservedPod, given: StatusInputs, before: Json, status: Json, restarting: frozenset[str]
 ) -> None:
     sandbox = seen.sandbox.id if seen.sandbox else ""
     running = any(one.state is RunState.RUNNING for one in seen.containers)
     termination = given.facts.termination
     terminal = termination is not None and (given.plan.terminal or termination.fails)
     ran = main_started(pod, seen, sandbox)
-    phase = pod_phase(pod, status_by_name(status), terminal=terminal, main_ran=ran, again=again)
+    phase = pod_phase(pod, status_by_name(status), terminal=terminal, main_ran=ran, restarting=restarting)
     reason = message = ""
     if termination is not None and termination.fails_as(phase):
         phase, reason, message = "Failed", termination.reason, termination.message

@@ -41,7 +41,7 @@ class DeferredRemoval:
 
     @contextlib.asynccontextmanager
     async def turn(self, clock: Clock) -> AsyncIterator[None]:
-        """Entered once nothing urgent is going on, or after the longest wait; by a few at a time."""
+        """Wait until nothing urgent goes on, or the longest wait is over. Only a few may remove at a time."""
         last = clock.monotonic() + _LONGEST
         async with self._places:
             while not await self._is_quiet(clock, last):

@@ -18,13 +18,13 @@ from agent.managers.work import ResourceManagers
 from agent.pods.ports import ApiPods, ContainerConfigs, PodCgroups, PodVolumes, Probes
 from agent.pods.work.deferred_removal import DeferredRemoval
 from agent.pods.work.hooks import Hooks
-from agent.pods.work.startup import StartupLatencyTracker
+from agent.pods.work.startup_latency import StartupLatencyTracker
 from agent.pods.work.status_manager import StatusManager
 from agent.pods.work.terminations import Terminations
 from agent.pods.work.volume_refreshes import VolumeRefreshes
 from agent.resources.work.allocations import Allocations
 from agent.runtime.ports import RuntimeService
-from agent.runtime.work.relist import Observer
+from agent.runtime.work.observer import Observer
 from nodelib.clock import Clock
 
 

@@ -21,7 +21,7 @@ from nodelib.json_values import Json
 
 @dataclass(slots=True)
 class PodMemory:
-    """Only the worker and its steps write here. Facts (model/facts.py) explains what both have.
+    """Only the worker and its steps write here. Fields that Facts (model/facts.py) has too are explained there.
 
     - `pod` has its allocated resources, `desired` those that its object asks for; `gone`: the object is gone.
     - `seen`: the runtime's view; `status`: computed last; `mirror_uid`: of the mirror pod that shows it.

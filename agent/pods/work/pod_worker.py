@@ -25,7 +25,7 @@ from agent.pods.plan import failures, resize
 from agent.pods.plan.activities import activity_of
 from agent.pods.plan.mirrors import resumed_status
 from agent.pods.plan.pod import backoff_key, plan_pod
-from agent.pods.plan.starting import ips_for
+from agent.pods.plan.start_inputs import ips_for
 from agent.pods.plan.status import StatusInputs, pod_status
 from agent.pods.plan.termination import combined, termination_of
 from agent.pods.plan.waiting import back_off_message, new_back_offs, probed, waiting_now
@@ -48,7 +48,7 @@ class _Details(TypedDict, total=False):
 
 
 class PodWorker:
-    """`on_gone(uid)` is called when nothing of the pod is left. `desired`: see PodMemory; `pod`, if None."""
+    """`on_gone(uid)` is called when nothing of the pod is left. `desired` (see PodMemory) defaults to `pod`."""
 
     def __init__(self, pod: Pod, deps: PodDeps, on_gone: Callable[[str], None], desired: Pod | None = None) -> None:
         self.memory = PodMemory(pod, desired or pod, Timeline(deps.clock), seen=deps.observer.seen(pod.uid))

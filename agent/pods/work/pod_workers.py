@@ -306,7 +306,7 @@ class PodWorkers:
 
 
 def _downward_fields(pod: Pod) -> tuple[object, object]:
-    """What downward API volumes show of a pod and can change, but for resources: a resize refreshes those itself."""
+    """The changeable fields that downward API volumes show, except resources, which a resize refreshes itself."""
     return pod.meta.get("labels"), pod.meta.get("annotations")
 
 

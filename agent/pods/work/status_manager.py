@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from agent.common.metrics import Metrics
 from agent.common.model.pods import Pod
-from agent.pods.plan.patch import is_urgent, status_patch
+from agent.pods.plan.status_patch import is_urgent, status_patch
 from agent.pods.ports import ApiPods
 from nodelib.backoff import Backoff
 from nodelib.clock import Clock, at_most

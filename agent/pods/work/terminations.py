@@ -61,7 +61,7 @@ class Terminations:
             self._wake.set()
 
     def keep(self, uids: Collection[str]) -> None:
-        """RemovePod all other pods."""
+        """Forget the terminations of all other pods."""
         for uid in self._known.keys() - set(uids):
             self.remove(uid)
 

@@ -1,7 +1,7 @@
 """The resources that a pod is allocated, applied to its spec and compared with those that the spec wants.
 
 Follows pkg/kubelet/allocation (allocation_manager.go, handlers.go; KEP-1287): the spec says what is wanted, the
-allocation what this node has promised, and everything below the pod table works with the allocated pod. Only CPU and
+allocation what this node has promised, and everything below the pod workers uses the allocated pod. Only CPU and
 memory can differ, of all containers but ephemeral ones and of the pod as a whole.
 """
 

@@ -61,7 +61,7 @@ class Policy:
     group_oom_kill: Annotated[bool, config("singleProcessOOMKill", convert=lambda alone: alone is False)] = False
 
     def of(self, *, throttled: bool) -> Policy:
-        """The same policy for one pod: not `throttled` pods have exclusive CPUs and so no CPU quota."""
+        """The policy for one pod. If not `throttled` (it has exclusive CPUs), it sets no CPU quota."""
         return self if throttled else replace(self, cpu_quota=False)
 
 

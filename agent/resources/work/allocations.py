@@ -75,11 +75,11 @@ class Allocations:
             self._set(checkpoint.ACTUATED, pod.uid, stated)
 
     def allocate(self, pod: Pod) -> None:
-        """What the pod states is promised."""
+        """Allocate what the pod's spec asks for."""
         self._set(checkpoint.ALLOCATED, pod.uid, allocation.allocation_of(pod))
 
     def started(self, pod: Pod, container: Json) -> None:
-        """A container of `pod`, as it is allocated, was made."""
+        """Record that a container of `pod` was created with its allocated resources."""
         known = self.actuated(pod.uid)
         if known is not None:
             self._set(checkpoint.ACTUATED, pod.uid, actuated.after_start(known, pod, container))

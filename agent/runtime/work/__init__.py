@@ -1,1 +1,1 @@
-"""Views of pods, the relist and the state of the runtime."""
+"""Views of pods, the observer that keeps them fresh, and the state of the runtime."""

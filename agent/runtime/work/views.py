@@ -108,14 +108,17 @@ class Views:
         self._store(view, began, whole=True)
         return view
 
-    async def settle(
+    async def update_from_list(
         self,
         uid: str,
         found: tuple[list[SandboxState], list[ContainerState]] | None,
         began: int,
         limit: asyncio.Semaphore,
     ) -> None:
-        """Update the view with what a list that `began` then has `found`; `limit` bounds the calls for details."""
+        """Update the view with what a list `found` of the pod.
+
+        `began`: the number that begin() gave the list; `limit` bounds the calls for details.
+        """
         if self._changed.get(uid, 0) > began:
             return
         sandboxes, containers = found or ([], [])

@@ -6,6 +6,8 @@ from aiohttp import web
 
 from agent.server.work.responses import text
 
+_NO_PPROF = "this kubelet is not a Go program and has no pprof profiles; /metrics has the metrics of its process\n"
+
 
 async def debugging_disabled(request: web.Request) -> web.Response:
     return text(405, "Debug endpoints are disabled.\n")
@@ -16,4 +18,4 @@ async def system_logs_disabled(request: web.Request) -> web.Response:
 
 
 async def no_pprof(request: web.Request) -> web.Response:
-    return text(404, "this kubelet is no Go program: it has no pprof profiles. See /metrics for process figures.\n")
+    return text(404, _NO_PPROF)

@@ -44,7 +44,7 @@ class FolderWatch:
         self._identity, self.last_error = identity, ""
 
     async def wait(self, timeout: float) -> frozenset[str]:
-        """Wait, `timeout` seconds at most, until something changes and its writer seems done; the deleted names."""
+        """Wait up to `timeout` seconds for a change whose writer seems done. Returns the deleted names."""
         if self._watch is None:
             await asyncio.sleep(min(timeout, _ABSENT_INTERVAL))
             return frozenset()

@@ -50,7 +50,7 @@ class ManifestFolder:
                 str(error),
                 obj=f"manifests {self.path}",
                 step="list",
-                action="See its permissions; it is tried again.",
+                action="Check its permissions; the agent tries again.",
             ) from error
         found = [one for name in names if (one := self._file(name)) is not None]
         self._known = {path: known for path, known in self._known.items() if path in names}

@@ -89,14 +89,17 @@ def api_reference(pod: Pod) -> str:
 
 
 def priority_warning(pod: Pod) -> str:
-    """Upstream's warning about a priority with which the mirror pod would be refused or evicted in vain."""
+    """Upstream's warning about a priority for which the mirror pod would be refused, or evicted to no effect."""
     priority, name = pod.spec.get("priority"), pod.spec.get("priorityClassName") or ""
     if priority is None and name:
         return "has priorityClassName but no priority: only the mirror pod gets that class, if it is accepted at all"
     if priority is not None and not name:
         return "has priority but no priorityClassName: the mirror pod is refused if the default class differs"
     if priority is not None and (priority != _CRITICAL or name != "system-node-critical"):
-        return f"has another priority than {_CRITICAL} (system-node-critical): its mirror pod may be evicted in vain"
+        return (
+            f"has another priority than {_CRITICAL} (system-node-critical): "
+            "its mirror pod may be evicted, although that does not stop the static pod"
+        )
     return ""
 
 

@@ -47,8 +47,8 @@ class Url(Protocol):
     async def read(self) -> bytes: ...
 
 
-class Complaints:
-    """Each complaint is reported once while it lasts, and once when it is over, to `report(is_problem, text)`."""
+class ProblemReports:
+    """Each problem is reported once while it lasts, and once when it is over, to `report(is_problem, text)`."""
 
     def __init__(self, report: Callable[[bool, str], None]) -> None:
         self._report = report
@@ -64,7 +64,7 @@ class Complaints:
             self._report(False, f"manifest {about}: it can be used again")
 
     def keep(self, abouts: Iterable[str]) -> None:
-        """Drop the complaints about all others."""
+        """Drop the problems about all others."""
         kept = set(abouts)
         self._open = {about: text for about, text in self._open.items() if about in kept}
 
@@ -83,13 +83,13 @@ class FileSource:
         folder: Folder,
         changes: Changes,
         pods: StaticPods,
-        complaints: Complaints,
+        problems: ProblemReports,
         clock: Clock,
         *,
         node_name: str,
         period: float,
     ) -> None:
-        self._folder, self._changes, self._pods, self._complaints = folder, changes, pods, complaints
+        self._folder, self._changes, self._pods, self._problems = folder, changes, pods, problems
         self._clock, self._node_name, self._period = clock, node_name, period
         self._known: dict[str, _Read] = {}
 
@@ -106,14 +106,14 @@ class FileSource:
         try:
             files = await self._folder.read()
         except NodewrightError as error:
-            self._complaints.add(self._folder.path, str(error))
+            self._problems.add(self._folder.path, str(error))
             return
         if files is None:
             # Normal before `kubeadm init` has written the first one.
             text = f"static pod path {self._folder.path} does not exist: no pods are run from it"
-            self._complaints.add(self._folder.path, text, bad=False)
+            self._problems.add(self._folder.path, text, bad=False)
         else:
-            self._complaints.clear(self._folder.path)
+            self._problems.clear(self._folder.path)
         before, self._known = self._known, {}
         for file in files or ():
             self._known[file.path] = self._decode(file, before.get(file.path))
@@ -121,23 +121,23 @@ class FileSource:
         if again:
             self._pods.replace("file", self._unique(path for path in self._known if path not in again))
         self._pods.replace("file", self._unique(self._known))
-        self._complaints.keep([*self._known, self._folder.path])
+        self._problems.keep([*self._known, self._folder.path])
 
     def _decode(self, file: ManifestFile, before: _Read | None) -> _Read:
         if before is not None and before.file is file:
             return before
         pods = before.pods if before is not None else ()
         if file.problem:
-            self._complaints.add(file.path, f"manifest {file.path}: {file.problem}: no pod is run from it")
+            self._problems.add(file.path, f"manifest {file.path}: {file.problem}: no pod is run from it")
             return _Read(file, pods)
         try:
             found = _decoded(file.data, Origin("file", file.path, self._node_name), self._clock, pods)
         except Invalid as error:
-            self._complaints.add(file.path, str(error))
+            self._problems.add(file.path, str(error))
             return _Read(file, pods)
-        self._complaints.clear(file.path)
+        self._problems.clear(file.path)
         for warning in found.warnings:
-            self._complaints.add(file.path, warning)
+            self._problems.add(file.path, warning)
         return _Read(file, found.pods)
 
     def _unique(self, paths: Iterable[str]) -> list[Pod]:
@@ -154,7 +154,7 @@ class FileSource:
                 runs = name in wanted and wanted[name].uid == pod.uid
                 used, left = (path, other) if runs else (other, path)
                 text = f"manifest {left}: pod {name} is also in {used}, from which it is run. Remove one of the two."
-                self._complaints.add(left, text)
+                self._problems.add(left, text)
                 if runs:
                     found[name] = path, pod
         return [pod for _, pod in found.values()]
@@ -164,9 +164,9 @@ class UrlSource:
     """staticPodURL. `period` (httpCheckFrequency) in seconds."""
 
     def __init__(
-        self, url: Url, pods: StaticPods, complaints: Complaints, clock: Clock, *, node_name: str, period: float
+        self, url: Url, pods: StaticPods, problems: ProblemReports, clock: Clock, *, node_name: str, period: float
     ) -> None:
-        self._url, self._pods, self._complaints, self._clock = url, pods, complaints, clock
+        self._url, self._pods, self._problems, self._clock = url, pods, problems, clock
         self._origin, self._period = Origin("http", url.url, node_name), period
         self._data: bytes | None = None
         self._last: tuple[Pod, ...] = ()
@@ -185,11 +185,11 @@ class UrlSource:
                 return
             found = _decoded(data, self._origin, self._clock, self._last)
         except NodewrightError as error:
-            self._complaints.add(self._url.url, str(error))
+            self._problems.add(self._url.url, str(error))
             return
-        self._complaints.clear(self._url.url)
+        self._problems.clear(self._url.url)
         for warning in found.warnings:
-            self._complaints.add(self._url.url, warning)
+            self._problems.add(self._url.url, warning)
         self._data, self._last = data, found.pods
         self._pods.replace("http", found.pods)
 

@@ -109,5 +109,6 @@ def _place(cluster: Cluster) -> NodePlace:
 def _pid(cluster: Cluster, program: str) -> int:
     row = units.programs(cluster.unit_dir(cluster.nodes[0].name)).get(program)
     if row is None or not row["alive"]:
-        raise NotFound("not running", obj=program, step="measure its memory", action="See its log in the node's log/.")
+        action = "See its log below the node's log/ folder."
+        raise NotFound("not running", obj=program, step="measure its memory", action=action)
     return int(row["pid"])

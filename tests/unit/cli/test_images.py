@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 import pytest
 
-from agent.images.model.images import Collected, HeldImage, Hold, Holding, ImageReport
+from agent.images.model.images import Collected, HeldImage, Hold, HoldReason, ImageReport
 from cli.commands import images
 from controlplane.cluster.edge import state
 from nodelib.errors import Invalid, NotFound
@@ -23,7 +23,7 @@ REPORT = ImageReport(
     to_free=8 * GIB,
     images=(
         HeldImage("sha256:1", ("r/old:1",), 3 * GIB, NOW - 9000, NOW - 7200),
-        HeldImage("sha256:2", ("r/web:1",), 9 * GIB, NOW - 9000, NOW, (Hold(Holding.CONTAINER, "shop/web-0[app]"),)),
+        HeldImage("sha256:2", ("r/web:1",), 9 * GIB, NOW - 9000, NOW, (Hold(HoldReason.CONTAINER, "shop/web-0[app]"),)),
     ),
     last=Collected(NOW - 240, 8 * GIB, 2 * GIB, ("r/gone:1",), "Insufficient free disk space"),
 )

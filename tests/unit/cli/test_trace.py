@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from cli.explain import paths_text
+from cli.explain import paths_text, reasons
 from cli.explain.facts import Facts
 from cli.explain.places import sender, target
 from cli.explain.walk import Machine, Path, Rules, paths
 from nodelib.firewall.fake import FakeIptables
 from nodelib.firewall.fib import Route
-from nodelib.firewall.trace_model import Fib, Packet
+from nodelib.firewall.trace_model import Fib, Hop, Packet
 from tests.builders.pods import pod_json
 from tests.builders.services import node, service
 
@@ -114,3 +114,17 @@ def test_a_cluster_ip_is_not_known_outside() -> None:
 def test_an_address_of_nobody_on_the_link() -> None:
     found, said = traced("a", "10.9.0.99:80", node1={"10.9.0.99": Route("unicast", "eth0")})
     assert not found[0].arrived and "no node, pod or Service has the address 10.9.0.99" in said[1]
+
+
+@pytest.mark.parametrize(
+    ("rule", "reason"),
+    [
+        ('jump mark-for-masquerade comment "masquerade clusterIP traffic"', "its source will be replaced"),
+        ("meta mark & 0x4000 != 0 meta mark set meta mark ^ 0x4000 masquerade fully-random", "source becomes"),
+    ],
+    ids=["marked", "masqueraded"],
+)
+def test_a_comment_is_no_statement(rule: str, reason: str) -> None:
+    """The rule that only marks a packet has the word masquerade in its comment, the one that does it sets a mark too."""
+    hop = Hop("ip nodewright-proxy", "services", rule)
+    assert reasons.reason(hop, FACTS).startswith(reason)

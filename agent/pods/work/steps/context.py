@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from agent.common.model.errors import CriError
 from agent.common.model.pods import SandboxState
-from agent.pods.plan.starting import ips_for
+from agent.pods.plan.start_inputs import ips_for
 from agent.pods.work.deps import PodDeps
 from agent.pods.work.memory import PodMemory
 from nodelib.backoff import Backoff

@@ -50,7 +50,7 @@ async def remove_container(context: Context, step: RemoveContainer) -> None:
 
 
 async def remove_container_now(context: Context, step: RemoveContainer) -> None:
-    """The same at once: a new container takes its place."""
+    """Remove an ended container without waiting: a new one takes its place."""
     deps = context.deps
     one = context.memory.seen.container(step.container_id)
     with context.acting(step.container_id):
@@ -75,6 +75,6 @@ async def remove_logs(context: Context) -> None:
 
 
 def _turn(context: Context) -> contextlib.AbstractAsyncContextManager[None]:
-    """Only the records of dead pods wait: those of a living pod are in the way of its next start."""
+    """Wait for a quiet moment if the pod is dead. A living pod's records go at once: its next start needs the place."""
     gone = context.memory.confirmed and not context.memory.has_successor
     return context.deps.containers.deferred_removal.turn(context.deps.clock) if gone else contextlib.nullcontext()

@@ -13,7 +13,7 @@ from agent.images.plan.images import image_volumes, volume_key
 from agent.pods.model.steps import RemoveContainer, Start
 from agent.pods.model.timeline import Activity, ActivityKind
 from agent.pods.plan.pod import backoff_key
-from agent.pods.plan.starting import after_failed_hook, target_of, with_volume_images
+from agent.pods.plan.start_inputs import after_failed_hook, target_of, with_volume_images
 from agent.pods.work.steps import release
 from agent.pods.work.steps.context import Context, StepFailed
 from agent.pods.work.steps.sandbox import SandboxSteps

@@ -65,7 +65,7 @@ class StopSteps:
                 await self.kill(late)
 
     async def _wait_for_end(self, container_id: str) -> None:
-        """A busy containerd returns before it shows the container's end; planned at once, it would be stopped again."""
+        """Wait until the exit is seen: a busy containerd returns earlier, and the next plan would stop it again."""
         pauses = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         for _ in range(_REFRESHES):
             if not self._context.memory.seen.runs(container_id):
@@ -75,9 +75,9 @@ class StopSteps:
 
     @contextlib.asynccontextmanager
     async def _pre_stop(self, container_id: str, name: str, spec: Json, grace: int) -> AsyncIterator[None]:
-        """Run the hook; entered once it has ended or the grace is over.
+        """Start the hook, and enter the block when it has ended or the grace is over.
 
-        A hook that takes longer goes on until the body has stopped the container.
+        A hook that still runs is cancelled after the block.
         """
         context, memory, pod = self._context, self._context.memory, self._context.memory.pod
         found = pod.container(name)

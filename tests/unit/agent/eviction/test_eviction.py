@@ -36,7 +36,7 @@ class Usage:
 
     async def node(self) -> NodeStats:
         if self.fail:
-            raise Temporary("no figures")
+            raise Temporary("no stats")
         return self.now
 
     async def usage(self, uids: Collection[str]) -> Mapping[str, PodStats]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agent.common.model.pods import ContainerState, ImageFacts, RunState
-from agent.images.model.images import HeldImage, Hold, Holding
+from agent.images.model.images import HeldImage, Hold, HoldReason
 from agent.images.plan import image_gc, image_holds
 from agent.images.plan.image_gc import ImageGcPolicy
 
@@ -41,10 +41,10 @@ def _held() -> tuple[HeldImage, ...]:
 def test_each_image_says_what_holds_it() -> None:
     assert held() == {
         "r/old:1": (),
-        "r/web:1": (Hold(Holding.CONTAINER, "shop/web-0[app]"), Hold(Holding.CONTAINER, "shop/web-1[app]")),
-        "r/new:1": (Hold(Holding.YOUNG, "for 60 s more"),),
-        "r/data:1": (Hold(Holding.VOLUME, "shop/web-0[app]"),),
-        "r/pause:1": (Hold(Holding.PINNED),),
+        "r/web:1": (Hold(HoldReason.CONTAINER, "shop/web-0[app]"), Hold(HoldReason.CONTAINER, "shop/web-1[app]")),
+        "r/new:1": (Hold(HoldReason.YOUNG, "for 60 s more"),),
+        "r/data:1": (Hold(HoldReason.VOLUME, "shop/web-0[app]"),),
+        "r/pause:1": (Hold(HoldReason.PINNED),),
     }
     assert list(held())[:2] == ["r/old:1", "r/web:1"], "what goes first, then the largest"
 

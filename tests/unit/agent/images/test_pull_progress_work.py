@@ -16,7 +16,7 @@ from agent.images.plan.pull_records import VerifyPolicy
 from agent.images.work.images import ImageManager, ImageManagerDeps
 from agent.images.work.pull_progress import PullWatcher
 from agent.images.work.pull_records import PullRecords
-from agent.pods.work.startup import StartupLatencyTracker
+from agent.pods.work.startup_latency import StartupLatencyTracker
 from tests.builders.metrics import metrics
 from tests.builders.pods import pod
 from tests.fakes.clock import FakeClock, settle

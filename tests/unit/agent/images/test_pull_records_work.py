@@ -63,6 +63,8 @@ async def test_policy_never_without_access_to_the_image_is_refused(world: World)
     await _run(world, "a", mine=True)
     world.create(container("main", image=IMAGE, imagePullPolicy="Never"), name="c", uid="c")
     await world.until(lambda: "ErrImageNeverPull" in world.events.reasons())
+    message = next(message for _, reason, message in world.events.emitted if reason == "ErrImageNeverPull")
+    assert "it is on the node, but was not pulled with this pod's credentials" in message
     assert _pulls(world) == 1
 
 

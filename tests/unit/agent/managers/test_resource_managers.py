@@ -1,4 +1,4 @@
-"""The resource managers in the whole pod pipeline: a real pod table and workers over fakes, in virtual time."""
+"""The resource managers in the whole pod pipeline: real pod workers over fakes, in virtual time."""
 
 from __future__ import annotations
 

@@ -8,8 +8,8 @@ import pytest
 
 from agent.common.model.errors import CriError
 from agent.common.model.pods import ImageFacts
-from agent.pods.plan.startup import has_started, is_stateful, start_times
-from agent.pods.work.startup import StartupLatencyTracker
+from agent.pods.plan.startup_latency import has_started, is_stateful, start_times
+from agent.pods.work.startup_latency import StartupLatencyTracker
 from nodelib.json_values import Json
 from nodelib.kube.times import parse_rfc3339
 from tests.builders.metrics import metrics, series

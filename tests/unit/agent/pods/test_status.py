@@ -12,8 +12,8 @@ from agent.common.model.pods import ContainerState, ObservedPod, Pod, ProbeState
 from agent.common.model.states import Waiting
 from agent.pods.model.facts import Cause, Facts, Termination
 from agent.pods.model.steps import PodPlan
-from agent.pods.plan.patch import status_patch
 from agent.pods.plan.status import StatusInputs, pod_status
+from agent.pods.plan.status_patch import status_patch
 from nodelib.json_values import Json
 from tests.builders.pods import container, pod
 from tests.unit.agent.pods.test_pod import DEAD, NOW, box, one, seen

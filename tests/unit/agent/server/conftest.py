@@ -1,4 +1,4 @@
-"""A whole server on free ports, with certificates of its own and a pod table in memory."""
+"""A whole server on free ports, with certificates of its own and a pod registry in memory."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class Reviewer:
 
 @dataclass
 class Bench:
-    """One server with the pod table, runtime and API server that it asks."""
+    """One server with the pod registry, runtime and API server that it asks."""
 
     folder: Path
     authority: Authority

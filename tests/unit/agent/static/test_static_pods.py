@@ -128,11 +128,11 @@ async def test_a_bad_manifest_is_reported_once_and_delays_no_other(world: Static
     await world.write("a-bad.yaml", "kind: [")
     await world.write("b-good.yaml", manifest())
     await world.until(lambda: running(world) == ["main"])
-    assert [text for bad, text in world.complaints if bad and "/manifests/a-bad.yaml" in text and "line 1" in text]
-    assert len(world.complaints) == 1
+    assert [text for bad, text in world.problems if bad and "/manifests/a-bad.yaml" in text and "line 1" in text]
+    assert len(world.problems) == 1
     await world.write("a-bad.yaml", manifest("other", "second"))
     await world.until(lambda: running(world) == ["main", "second"])
-    assert world.complaints[-1][0] is False
+    assert world.problems[-1][0] is False
 
 
 async def test_a_half_written_file_ends_nothing(world: StaticWorld) -> None:
@@ -152,7 +152,7 @@ async def test_of_two_manifests_of_one_pod_the_one_that_runs_stays(world: Static
     await world.write("a-copy.yaml", manifest())
     await world.clock.advance(30)
     assert world.cri.done("start_container") == ["main/0"]
-    assert "a-copy.yaml: pod shop/web-n1 is also in /manifests/web.yaml" in world.complaints[-1][1]
+    assert "a-copy.yaml: pod shop/web-n1 is also in /manifests/web.yaml" in world.problems[-1][1]
 
 
 async def test_a_directory_that_goes_takes_its_pods_with_it(world: StaticWorld) -> None:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from agent.static.work.sources import Complaints, UrlSource
+from agent.static.work.sources import ProblemReports, UrlSource
 from nodelib.errors import Temporary
 from tests.fakes.pod_world import IMAGE
 from tests.fakes.static_world import StaticWorld
@@ -48,8 +48,8 @@ async def world() -> AsyncIterator[StaticWorld]:
 async def test_what_it_answers_runs_until_it_answers_something_else(world: StaticWorld) -> None:
     url = FakeUrl()
     reported: list[tuple[bool, str]] = []
-    complaints = Complaints(lambda bad, text: reported.append((bad, text)))
-    source = UrlSource(url, world.static, complaints, world.clock, node_name="n1", period=20)
+    problems = ProblemReports(lambda bad, text: reported.append((bad, text)))
+    source = UrlSource(url, world.static, problems, world.clock, node_name="n1", period=20)
     url.pods("one", "two")
     await source.refresh()
     await world.until(lambda: sorted(world.cri.running()) == ["one", "two"])
@@ -70,8 +70,8 @@ async def test_what_it_answers_runs_until_it_answers_something_else(world: Stati
 
 async def test_a_file_and_a_url_that_want_one_name_do_not_run_it_twice(world: StaticWorld) -> None:
     url = FakeUrl()
-    complaints = Complaints(lambda bad, text: None)
-    source = UrlSource(url, world.static, complaints, world.clock, node_name="n1", period=20)
+    problems = ProblemReports(lambda bad, text: None)
+    source = UrlSource(url, world.static, problems, world.clock, node_name="n1", period=20)
     manifest = {
         "apiVersion": "v1",
         "kind": "Pod",

@@ -1,4 +1,4 @@
-"""StatsProvider joins cgroups, the pod table and the runtime, and shares one collection between callers."""
+"""StatsProvider joins cgroups, the pod registry and the runtime, and shares one collection between callers."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from agent.common.metrics import Metrics
 from agent.common.model.pods import Pod
-from agent.pods.plan.startup import has_started, start_times
+from agent.pods.plan.startup_latency import has_started, start_times
 from nodelib.clock import Clock
 
 

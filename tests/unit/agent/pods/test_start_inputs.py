@@ -7,7 +7,7 @@ import pytest
 from agent.common.model.pods import ContainerState, ImageFacts, Kind, ObservedPod, RunState, SandboxState
 from agent.common.model.states import ImagePhase, ImageState
 from agent.pods.model.steps import Start
-from agent.pods.plan.starting import after_failed_hook, ips_for, target_of, with_volume_images
+from agent.pods.plan.start_inputs import after_failed_hook, ips_for, target_of, with_volume_images
 from agent.volumes.model.volumes import MountedVolume
 from nodelib.errors import Permanent
 from tests.builders.pods import container, pod

@@ -76,7 +76,7 @@ class Observer(Views):
             by_uid[container.uid][1].append(container)
         limit = asyncio.Semaphore(_REFRESHES_AT_ONCE)
         uids = set(by_uid) | set(self._pods)
-        await asyncio.gather(*(self.settle(uid, by_uid.get(uid), began, limit) for uid in uids if uid))
+        await asyncio.gather(*(self.update_from_list(uid, by_uid.get(uid), began, limit) for uid in uids if uid))
         self.last_audit = self._clock.monotonic()
         self._metrics.relisted(self.last_audit - at, self._clock.now())
         self.audited.set()
