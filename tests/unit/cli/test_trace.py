@@ -125,6 +125,6 @@ def test_an_address_of_nobody_on_the_link() -> None:
     ids=["marked", "masqueraded"],
 )
 def test_a_comment_is_no_statement(rule: str, reason: str) -> None:
-    """The rule that only marks a packet has the word masquerade in its comment, the one that does it sets a mark too."""
+    """The rule that only marks has the word masquerade in its comment; the one that masquerades also sets a mark."""
     hop = Hop("ip nodewright-proxy", "services", rule)
     assert reasons.reason(hop, FACTS).startswith(reason)
