@@ -5,6 +5,7 @@ API objects, CNI configurations and answers of `nft -j` are such dicts until a m
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 Json = dict[str, Any]  # a JSON object
@@ -18,3 +19,8 @@ def object_or_empty(value: object) -> Json:
 def objects_in(value: object) -> list[Json]:
     """The objects of a list; anything else in it is left out, and anything but a list has none."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def compact(value: Any) -> str:
+    """JSON as Go's encoder writes it, for files and hashes that upstream's kubelet reads or computes too."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)

@@ -10,6 +10,7 @@ from typing import Any
 
 from agent.common.model.durations import seconds
 from agent.managers.model.cpus import parse_cpus
+from agent.managers.plan.checkpoint import go_map
 from agent.managers.plan.options import BY_SOCKET, cpu_options, topology_options
 from agent.settings import reserved_cpu
 from nodelib import quantity
@@ -59,7 +60,7 @@ def _cpus(config: Flat) -> Iterator[tuple[str, str]]:
     if policy not in ("none", "static"):
         yield "cpuManagerPolicy", f'unknown policy: "{policy}"; none and static are known'
     elif policy == "none" and options:
-        yield "cpuManagerPolicyOptions", f"None policy: received unsupported options={_go_map(options)}"
+        yield "cpuManagerPolicyOptions", f"None policy: received unsupported options={go_map(options)}"
     elif policy == "static":
         try:
             cpu_options(options, config["featureGates"])
@@ -115,7 +116,3 @@ def _topology(config: Flat) -> Iterator[tuple[str, str]]:
     if scope not in ("container", "pod"):
         text = f'topologyManagerScope (--topology-manager-scope) "{scope}" must be one of: "container", or "pod"'
         yield "topologyManagerScope", text
-
-
-def _go_map(options: Mapping[str, str]) -> str:
-    return "map[" + " ".join(f"{name}:{text}" for name, text in sorted(options.items())) + "]"

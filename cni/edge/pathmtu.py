@@ -9,6 +9,7 @@ import time
 from collections.abc import Collection
 from contextlib import ExitStack, suppress
 
+from cni.edge.messages import family
 from cni.model import Address
 
 # linux/in.h, linux/in6.h: (level, option to set, "do not fragment", option to read the MTU, header of IP and UDP)
@@ -27,7 +28,7 @@ def measure(remotes: Collection[Address], port: int, size: int) -> dict[Address,
     with ExitStack() as stack:
         probes: dict[Address, socket.socket] = {}
         for remote in remotes:
-            probe = socket.socket(_family(remote), socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+            probe = socket.socket(family(remote), socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
             stack.enter_context(probe)
             if _send(probe, remote, port, size):
                 probes[remote] = probe
@@ -42,10 +43,6 @@ def measure(remotes: Collection[Address], port: int, size: int) -> dict[Address,
                 open_paths.discard(number)
         found = {remote: _mtu(remote, probe) for remote, probe in probes.items()}
     return {remote: mtu for remote, mtu in found.items() if 0 < mtu < size}
-
-
-def _family(remote: Address) -> int:
-    return int(socket.AF_INET if remote.version == 4 else socket.AF_INET6)
 
 
 def _send(probe: socket.socket, remote: Address, port: int, size: int) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from controlplane.cluster.edge import state
 from controlplane.cluster.edge.roots import cache_root, state_root
-from controlplane.cluster.model import Cluster, Options
+from controlplane.cluster.model import Options
 from controlplane.cluster.plan import components
 from controlplane.cluster.work import network
 from controlplane.doctor.edge import machine, pod_network
@@ -18,7 +18,7 @@ from controlplane.doctor.plan import netcheck
 from controlplane.doctor.plan.preflight import Finding, fatal, preflight
 from controlplane.machine.edge import namespaces
 from nodelib import command
-from nodelib.errors import Invalid, Permanent
+from nodelib.errors import Permanent
 
 PACKAGES_FILE = "packages.txt"
 
@@ -41,7 +41,7 @@ async def examine_nodes(name: str) -> tuple[Finding, ...]:
     places: list[tuple[str, str, str]] = []
     if os.path.exists("/sys/class/net/nw0"):
         places.append(("this machine", "", ""))
-    cluster = _readable(name)
+    cluster = state.load_readable(name)
     for node in cluster.nodes if cluster else ():
         net = cluster.namespace(node.name, "net") if cluster else ""
         if namespaces.is_bound(net) and cluster:
@@ -50,13 +50,6 @@ async def examine_nodes(name: str) -> tuple[Finding, ...]:
     others = [one for one in state.clusters() if one != name]
     names = f"{', '.join(others)} (`./nodewright doctor --name NAME` checks their nodes)" if others else "none"
     return (*(finding for found in checked for finding in found), Finding("other clusters", "ok", names))
-
-
-def _readable(name: str) -> Cluster | None:
-    try:
-        return state.load(name)
-    except Invalid:
-        return None  # `status` reports it
 
 
 async def _check_network(name: str, net: str, dns: str) -> tuple[Finding, ...]:

@@ -23,7 +23,7 @@ from controlplane.machine.edge.locks import directory_lock
 from controlplane.progress import Progress
 from controlplane.up import plan
 from nodelib.clock import Clock
-from nodelib.errors import Invalid, NodewrightError
+from nodelib.errors import NodewrightError
 from nodelib.kube.access import load_kubeconfig
 from nodelib.kube.client import KubeClient
 
@@ -77,7 +77,7 @@ def settle(request: Request) -> Cluster:
         return cluster
     with directory_lock(state_root(), wait=True):
         taken = addresses.parse_networks(network.networks_in_use())
-        others = [other for name in state.clusters() if (other := _readable(name)) is not None]
+        others = [other for name in state.clusters() if (other := state.load_readable(name)) is not None]
         taken += addresses.parse_networks(other.subnet for other in others)
         if request.subnet:
             subnet = addresses.check_subnet(request.subnet, taken, (POD_CIDR, SERVICE_CIDR))
@@ -86,13 +86,6 @@ def settle(request: Request) -> Cluster:
         cluster = Cluster(request.name, subnet, request.options, root=state_root())
         state.save(cluster)
     return cluster
-
-
-def _readable(name: str) -> Cluster | None:
-    try:
-        return state.load(name)
-    except Invalid:
-        return None
 
 
 class _Raising:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import TypeVar
 
 from nodelib.errors import NodewrightError
 from nodelib.flows import UdpFlow
@@ -13,8 +12,6 @@ from proxy.backends.base import Backend, SyncReport
 from proxy.model import Desired, NodeFacts, ServicePortName
 
 log = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 _MOST = 20  # ports quarantined in one sync: with more, the fault is not that of a port
 
@@ -94,7 +91,3 @@ class Quarantine:
                 *(name, name.protocol, why),
             )
         self._logged[name] = why
-
-
-def _without(ports: Mapping[ServicePortName, T], names: Container[ServicePortName]) -> dict[ServicePortName, T]:
-    return {name: value for name, value in ports.items() if name not in names}

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from agent.images.model.pulls import Access, PullCredential, PulledRecord, SecretSource
 from nodelib.errors import Invalid
-from nodelib.json_values import Json
+from nodelib.json_values import Json, compact
 from nodelib.kube.times import format_rfc3339, parse_rfc3339
 
 NEVER, ALWAYS = "NeverVerify", "AlwaysVerify"
@@ -84,8 +84,7 @@ def granted(
 def hashed(auth: Json) -> str:
     """The hash of a credential, as upstream computes it."""
     listed = {name: auth[key] for key, name in (*_HASHED, ("registry_token", "registrytoken")) if auth.get(key)}
-    text = json.dumps(listed, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(compact(listed).encode()).hexdigest()
 
 
 def file_name(subject: str) -> str:

@@ -15,7 +15,7 @@ from agent.managers.plan.cpus import CpuPolicy, CpuState, checked
 from agent.resources.plan.checkpoint import checksum
 from nodelib.errors import Invalid
 from nodelib.fnv import fnv1a
-from nodelib.json_values import Json
+from nodelib.json_values import Json, compact
 
 CPU_FILE = "cpu_manager_state"
 STATIC, NONE = "static", "none"
@@ -86,11 +86,6 @@ def _content(text: str, old_sums: Callable[[Json], tuple[int, int]]) -> Json:
         raise Invalid("checkpoint is corrupted")
     found: Json = outer
     return found
-
-
-def compact(value: Any) -> str:
-    """JSON as Go writes it."""
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
 def go_map(items: Mapping[Any, str]) -> str:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from agent.managers.model.memory_blocks import Block, MemoryState, MemoryTable, NumaState
-from agent.managers.plan.checkpoint import compact, decoded, go_map
+from agent.managers.plan.checkpoint import decoded, go_map
 from agent.managers.plan.memory_policy import MemoryPolicy, checked
 from agent.resources.plan.checkpoint import checksum
 from nodelib.fnv import fnv1a
-from nodelib.json_values import Json
+from nodelib.json_values import Json, compact
 
 MEMORY_FILE = "memory_manager_state"
 STATIC, NONE = "Static", "None"

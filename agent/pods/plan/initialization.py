@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 
 from agent.common.model.labels import HASH, container_hash
 from agent.common.model.pods import ContainerState, Kind, ObservedPod, Pod, RunState
-from agent.common.plan.restart import grace_seconds, is_sidecar, may_restart, restarts
+from agent.common.plan.restart import is_sidecar, may_restart, restarts
 from agent.pods.model.facts import Facts
 from agent.pods.model.steps import Kill
+from agent.pods.plan.termination import container_kill
 from agent.probes.model import ProbeKind
 from nodelib.json_values import Json
 
@@ -85,7 +86,7 @@ def _ordinary(pod: Pod, container: Json, latest: ContainerState, following: Json
         if not may_restart(pod, container):
             found.failed = True
             return
-        found.kills.append(_kill(pod, container, latest, _UNKNOWN))
+        found.kills.append(container_kill(pod, container, latest, _UNKNOWN, restart=True))
 
 
 def _sidecar(
@@ -102,13 +103,13 @@ def _sidecar(
         return
     name = container["name"]
     if latest.state is RunState.UNKNOWN:
-        found.kills.append(_kill(pod, container, latest, _UNKNOWN))
+        found.kills.append(container_kill(pod, container, latest, _UNKNOWN, restart=True))
         return
     state = facts.probes.get(latest.id)
     if container.get("startupProbe") and (state is None or not state.started):
         if state is not None and not state.live:
             message = f"Init container {name} failed startup probe"
-            found.kills.append(_kill(pod, container, latest, message, ProbeKind.STARTUP))
+            found.kills.append(container_kill(pod, container, latest, message, ProbeKind.STARTUP, restart=True))
         return
     if following is None:
         found.done = True
@@ -116,10 +117,12 @@ def _sidecar(
         found.starts.insert(0, following)
     known = latest.annotations.get(HASH)
     if known and known != container_hash(container):
-        found.kills.append(_kill(pod, container, latest, f"Init container {name} definition changed"))
+        found.kills.append(
+            container_kill(pod, container, latest, f"Init container {name} definition changed", restart=True)
+        )
     elif state is not None and not state.live:
         message = f"Init container {name} failed liveness probe"
-        found.kills.append(_kill(pod, container, latest, message, ProbeKind.LIVENESS))
+        found.kills.append(container_kill(pod, container, latest, message, ProbeKind.LIVENESS, restart=True))
 
 
 def _succeeded(following: Json | None, found: InitActions) -> None:
@@ -131,16 +134,3 @@ def _succeeded(following: Json | None, found: InitActions) -> None:
 
 def _active(seen: ObservedPod, name: str, sandbox_id: str) -> ContainerState | None:
     return next((one for one in seen.containers if one.name == name and one.sandbox_id == sandbox_id), None)
-
-
-def _kill(pod: Pod, container: Json, latest: ContainerState, message: str, probe: ProbeKind | None = None) -> Kill:
-    hook = (container.get("lifecycle") or {}).get("preStop")
-    return Kill(
-        latest.id,
-        container["name"],
-        message,
-        grace_seconds(pod, container, probe.field if probe else ""),
-        hook,
-        True,
-        probe,
-    )

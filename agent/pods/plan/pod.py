@@ -36,7 +36,14 @@ from agent.pods.model.steps import (
 )
 from agent.pods.plan import resize, restart_all
 from agent.pods.plan.initialization import init_actions
-from agent.pods.plan.termination import container_kills, deadline, early_hooks, plan_termination, sandbox_stops
+from agent.pods.plan.termination import (
+    container_kill,
+    container_kills,
+    deadline,
+    early_hooks,
+    plan_termination,
+    sandbox_stops,
+)
 from agent.probes.model import ProbeKind
 from nodelib.json_values import Json
 
@@ -179,13 +186,13 @@ def _container_actions(pod: Pod, seen: ObservedPod, facts: Facts, sandbox: Sandb
         latest = seen.latest(container["name"])
         if latest is not None and latest.state is RunState.RUNNING:
             keep_count += 1
-            kill = _kill_if_changed_or_unhealthy(pod, container, latest, facts)
-            work.kills += [kill] if kill else []
+            unfit = _kill_if_changed_or_unhealthy(pod, container, latest, facts)
+            work.kills += [unfit] if unfit else []
         elif should_start(pod, container, latest) or (latest is not None and latest.id in facts.restart_wanted):
             keep_count += 1
             if latest is not None and latest.state is RunState.UNKNOWN:
                 message = 'Container is in "unknown" state, try killing it before restart'
-                work.kills.append(_kill(pod, container, latest, message))
+                work.kills.append(container_kill(pod, container, latest, message))
             else:
                 work.starts.append((Kind.MAIN, container))
     work.all_ended = keep_count == 0
@@ -208,26 +215,14 @@ def _kill_if_changed_or_unhealthy(pod: Pod, container: Json, latest: ContainerSt
     started_as = latest.annotations.get(HASH)
     if started_as and started_as != container_hash(container):
         message = f"Container {name} definition changed, will be restarted"
-        return replace(_kill(pod, container, latest, message), restart=True)
+        return container_kill(pod, container, latest, message, restart=True)
     state = facts.probes.get(latest.id)
     if state is None or state.live:
         return None
     probe = ProbeKind.STARTUP if container.get("startupProbe") and not state.started else ProbeKind.LIVENESS
     restart = may_restart(pod, container)
     message = f"Container {name} failed {probe.value.lower()} probe" + (", will be restarted" if restart else "")
-    return replace(_kill(pod, container, latest, message, probe), restart=restart)
-
-
-def _kill(pod: Pod, container: Json, latest: ContainerState, message: str, probe: ProbeKind | None = None) -> Kill:
-    hook = (container.get("lifecycle") or {}).get("preStop")
-    return Kill(
-        latest.id,
-        container["name"],
-        message,
-        grace_seconds(pod, container, probe.field if probe else ""),
-        hook,
-        probe=probe,
-    )
+    return container_kill(pod, container, latest, message, probe, restart=restart)
 
 
 def _stop_rest(pod: Pod, seen: ObservedPod, facts: Facts) -> PodPlan:

@@ -27,6 +27,7 @@ from agent.pods.model.steps import (
     RemoveSandbox,
     StopSandbox,
 )
+from agent.probes.model import ProbeKind
 from nodelib.json_values import Json
 from nodelib.kube.times import parse_rfc3339
 
@@ -126,6 +127,21 @@ def container_kills(pod: Pod, seen: ObservedPod, now: float, grace: int, since: 
     left = max(0, math.ceil(grace - (now - since)))
     to_stop = alive if left == 0 else _next_to_stop(pod, alive)
     return tuple(Kill(one.id, one.name, f"Stopping container {one.name}", left, _pre_stop(pod, one)) for one in to_stop)
+
+
+def container_kill(
+    pod: Pod,
+    container: Json,
+    latest: ContainerState,
+    message: str,
+    probe: ProbeKind | None = None,
+    *,
+    restart: bool = False,
+) -> Kill:
+    """Stop one container of a pod that lives on, with the grace of the failed `probe` if there is one."""
+    grace = grace_seconds(pod, container, probe.field if probe else "")
+    hook = (container.get("lifecycle") or {}).get("preStop")
+    return Kill(latest.id, container["name"], message, grace, hook, restart, probe)
 
 
 def early_hooks(pod: Pod, seen: ObservedPod, facts: Facts, kills: tuple[Kill, ...]) -> tuple[PreStop, ...]:

@@ -13,6 +13,7 @@ from typing import Any
 from agent.resources.model import Allocation
 from nodelib.errors import Invalid
 from nodelib.fnv import fnv1a
+from nodelib.json_values import compact
 
 ALLOCATED = "allocated_pods_state"
 ACTUATED = "actuated_pods_state"
@@ -28,8 +29,8 @@ def encode(entries: Mapping[str, Allocation]) -> str:
         }
         for uid, one in sorted(entries.items())
     }
-    data = _dump({"entries": listed} if listed else {})
-    return _dump({"data": data, "checksum": checksum(data)})
+    data = compact({"entries": listed} if listed else {})
+    return compact({"data": data, "checksum": checksum(data)})
 
 
 def decode(text: str) -> dict[str, Allocation]:
@@ -55,7 +56,3 @@ def _allocation(entry: dict[str, Any]) -> Allocation:
     containers = {str(name): dict(one or {}) for name, one in (entry.get("ContainerResources") or {}).items()}
     whole = entry.get("PodLevelResources")
     return Allocation(containers, None if whole is None else dict(whole))
-
-
-def _dump(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)

@@ -34,6 +34,14 @@ def load(name: str) -> Cluster | None:
         ) from error
 
 
+def load_readable(name: str) -> Cluster | None:
+    """load(), with None for a record that cannot be read: `status` reports it."""
+    try:
+        return load(name)
+    except Invalid:
+        return None
+
+
 def exists(name: str) -> bool:
     """Whether the cluster has a state directory, even without a readable record."""
     return os.path.isdir(os.path.join(state_root(), name))

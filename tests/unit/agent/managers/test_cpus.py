@@ -18,12 +18,12 @@ from agent.managers.plan.admission import (
     release_pods,
     resize_refusal,
 )
-from agent.managers.plan.checkpoint import compact, decode_cpus, encode_cpus
+from agent.managers.plan.checkpoint import decode_cpus, encode_cpus
 from agent.managers.plan.cpus import CpuPolicy, CpuState
 from agent.managers.plan.memory_policy import MemoryPolicy
 from agent.managers.plan.options import CpuOptions
 from nodelib.errors import Invalid
-from nodelib.json_values import Json
+from nodelib.json_values import Json, compact
 from tests.builders.pods import container, pod
 from tests.unit.agent.managers.machines import CACHES, DUAL, QUAD_NUMA, SMT, TWO, asks, guaranteed
 
