@@ -24,6 +24,11 @@ SERVICES = ("RuntimeService", "ImageService")
 # What a node says of itself stays true: else the control plane would have a say in how a test ends.
 SPARED = {"Status", "Version", "RuntimeConfig", "UpdateRuntimeConfig"}
 _LATE = 1.5  # seconds at most
+MALFORMED = b"\xff" * 64  # no message of any kind
+
+
+def _encoded(message: Any) -> bytes:
+    return message if isinstance(message, bytes) else bytes(message.SerializeToString())
 
 
 class CriProxy:
@@ -37,6 +42,7 @@ class CriProxy:
         self._channel = grpc.aio.insecure_channel(f"unix://{upstream}")
         self._server = grpc.aio.server()
         self._gates: dict[tuple[str, str], asyncio.Event] = {}
+        self._ways: dict[str, str] = {}  # method -> the way in which each call of it goes wrong
         self._pods: dict[str, str] = {}  # id of a sandbox or container -> name of its pod
 
     async def serve(self, path: str) -> None:
@@ -65,11 +71,20 @@ class CriProxy:
             gate.set()
             del self._gates[method, pod]
 
+    @contextlib.contextmanager
+    def every(self, method: str, way: str) -> Iterator[None]:
+        """Every call of this method goes wrong in this way until the block ends."""
+        self._ways[method] = way
+        try:
+            yield
+        finally:
+            del self._ways[method]
+
     def _handler(self, service: str, method: Any) -> grpc.RpcMethodHandler:
         asked = message_factory.GetMessageClass(method.input_type)
         answered = message_factory.GetMessageClass(method.output_type)
         name, path = method.name, f"/runtime.v1.{service}/{method.name}"
-        coding = {"request_deserializer": asked.FromString, "response_serializer": answered.SerializeToString}
+        coding = {"request_deserializer": asked.FromString, "response_serializer": _encoded}
         onward = {"request_serializer": asked.SerializeToString, "response_deserializer": answered.FromString}
         if method.server_streaming:
             stream = self._channel.unary_stream(path, **onward)
@@ -99,6 +114,8 @@ class CriProxy:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "injected: nobody there")
         if kind == "late":
             await asyncio.sleep(self._dice.uniform(0, _LATE))
+        if kind == "malformed":
+            return MALFORMED
         answer = await call(request)
         for field in ("pod_sandbox_id", "container_id"):
             if pod and hasattr(answer, field):
@@ -118,6 +135,9 @@ class CriProxy:
             self.waiting[name, pod] -= 1
 
     def _fate(self, name: str) -> str:
+        if name in self._ways:
+            self.faults[f"{name} {self._ways[name]}"] += 1
+            return self._ways[name]
         if name in SPARED or self._dice.random() >= self.rate:
             return ""
         kind = self._dice.choice(("refused", "unavailable", "late", "answer lost"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -112,7 +113,7 @@ async def wait_runtime(cluster: Cluster, node: Node, clock: Clock, *, timeout: f
     async def waits_for() -> str:
         pid = units.any_pid(cluster.unit_dir(node.name))
         # The socket is in the node's own /run, which is reached through the root of its processes.
-        if pid and os.path.exists(f"/proc/{pid}/root{node_files.CONTAINERD_SOCKET}"):
+        if pid and _listens(f"/proc/{pid}/root{node_files.CONTAINERD_SOCKET}"):
             return ""
         fail_if_exiting(cluster, node.name, before)
         return f"no socket: {units.tail(log, 2)}"
@@ -126,3 +127,14 @@ async def wait_runtime(cluster: Cluster, node: Node, clock: Clock, *, timeout: f
         action=f"Its log: {log}",
         pause=0.02,
     )
+
+
+def _listens(path: str) -> bool:
+    """Whether a server accepts connections there: a killed one leaves its socket's file behind."""
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(1)
+        try:
+            client.connect(path)
+        except OSError:
+            return False
+    return True
