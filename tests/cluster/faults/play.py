@@ -6,12 +6,13 @@ import asyncio
 import contextlib
 import re
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from nodelib.kube.client import ApiUnreachable
 from tests.builders.pods import manifest, sleeper
-from tests.cluster.faults.promises import Fault, Result, Site
+from tests.cluster.faults.promises import Fault, Result, Site, report
 from tests.cluster.world import Object, condition, containers_of, holds, is_ready, load, status_of
 
 _PROBES: dict[str, Any] = {
@@ -33,6 +34,22 @@ def _service(name: str) -> Object:
     """A Service of the steady pods."""
     spec = {"selector": {"app": "steady"}, "ports": [{"port": 80, "targetPort": 8080}]}
     return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec}
+
+
+async def played(site: Site, faults: Sequence[Fault]) -> None:
+    """Play faults one after the other on one set of pods; fails with all promises that were broken."""
+    stage, results = Stage(site), list[Result]()
+    async with stage.raised():
+        for fault in faults:
+            result = await stage.play(fault)
+            results.append(result)
+            text = (
+                f"a pod meanwhile {result.pod_ready} s, well after {result.well_after} s, {len(result.broken)} broken"
+            )
+            site.world.stats.append((f"{fault.edge}: {fault.name}", text))
+    report(results)
+    broken = [f"--- {one.edge}: {one.name}\n" + "\n".join(one.broken) for one in results if one.broken]
+    assert not broken, "\n".join(broken)
 
 
 class Stage:
@@ -59,14 +76,18 @@ class Stage:
     async def _watch(self) -> None:
         path = self._world.path("pods")
         while True:
-            async for event in self._world.api.stream(path, {"labelSelector": "app=steady"}):
-                obj, name = event["object"], event["object"]["metadata"]["name"]
-                if event["type"] == "DELETED":
-                    self._wrong.append((name, "was deleted"))
-                elif status_of(obj).get("restartCount"):
-                    self._wrong.append((name, f"was restarted: {status_of(obj).get('lastState')}"))
-                elif status_of(obj) and not is_ready(obj):
-                    self._wrong.append((name, f"was not Ready: {condition(obj, 'Ready').get('message')}"))
+            with contextlib.suppress(ApiUnreachable):  # a watch without events is ended after minutes
+                async for event in self._world.api.stream(path, {"labelSelector": "app=steady"}):
+                    self._see(event["type"], event["object"])
+
+    def _see(self, kind: str, obj: Object) -> None:
+        name = obj["metadata"]["name"]
+        if kind == "DELETED":
+            self._wrong.append((name, "was deleted"))
+        elif status_of(obj).get("restartCount"):
+            self._wrong.append((name, f"was restarted: {status_of(obj).get('lastState')}"))
+        elif status_of(obj) and not is_ready(obj):
+            self._wrong.append((name, f"was not Ready: {condition(obj, 'Ready').get('message')}"))
 
     async def play(self, fault: Fault) -> Result:
         """One fault from its begin until all is well again."""
@@ -82,15 +103,18 @@ class Stage:
         with load(urls, net=world.cluster.namespace(node, "net")) as asked:
             async with fault.inject():
                 until = time.monotonic() + fault.lasts
+                created = time.monotonic()
                 await world.create(manifest(new, nodeName=node))
                 await world.create(_service(new))
                 await world.delete(old)
                 if fault.starts_pods:
                     await self._promise(result, world.ready(new, 60), "a new pod starts meanwhile")
+                    result.pod_ready = round(time.monotonic() - created, 2)
                 await asyncio.sleep(max(0.0, until - time.monotonic()))
             began = time.monotonic()
             await self._promise(result, world.ready(new, fault.well_within), "a new pod starts after it")
             await self._promise(result, world.gone(old, seconds=fault.well_within), "a deleted pod is gone after it")
+            await self._promise(result, self._heartbeat(fault.well_within), "the heartbeat is taken again")
             await self._promise(result, self._answers(new, fault.well_within), "a new Service answers after it")
             result.well_after = round(time.monotonic() - began, 2)
             traffic = asked.stop()
@@ -104,6 +128,15 @@ class Stage:
             result.broken.append(f"the {fault.program} ended")
         self._read_log(fault, result, log_from)
         return result
+
+    async def _heartbeat(self, seconds: float) -> None:
+        path = f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{self._site.node}"
+        first = (await self._world.api.get(path))["spec"]["renewTime"]
+
+        async def renewed() -> bool:
+            return bool((await self._world.api.get(path))["spec"]["renewTime"] != first)
+
+        await holds(renewed, "the Lease is renewed", seconds)
 
     async def _answers(self, name: str, seconds: float) -> None:
         address = (await self._world.get(name, "services"))["spec"]["clusterIP"]

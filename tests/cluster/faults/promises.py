@@ -52,7 +52,8 @@ class Result:
     name: str
     edge: str
     requests: int = 0
-    well_after: float = 0.0  # seconds
+    pod_ready: float = 0.0  # seconds from the creation of a pod during the fault
+    well_after: float = 0.0  # seconds from the end of the fault
     broken: list[str] = field(default_factory=list)
 
 

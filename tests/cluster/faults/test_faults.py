@@ -8,35 +8,20 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 
 import pytest
 
 from tests.cluster.faults import api_edge, clock_edge, kernel_edge
 from tests.cluster.faults.daemon import behind_api_proxy, proxy_behind_api_proxy, with_own_clock
-from tests.cluster.faults.play import Stage
-from tests.cluster.faults.promises import Fault, Result, Site, report
+from tests.cluster.faults.play import played
+from tests.cluster.faults.promises import Fault, Site
 from tests.cluster.faulty_runtime import behind_proxy
 from tests.cluster.world import World
 from tests.cri_proxy import CriProxy
 
 pytestmark = [pytest.mark.cluster, pytest.mark.skipif(os.geteuid() != 0, reason="a cluster needs root")]
 NODE = "node1"
-
-
-async def played(site: Site, faults: Sequence[Fault]) -> None:
-    """Play them one after the other on one set of pods; fails with all promises that were broken."""
-    stage, results = Stage(site), list[Result]()
-    async with stage.raised():
-        for fault in faults:
-            results.append(await stage.play(fault))
-            last = results[-1]
-            site.world.stats.append(
-                (f"{fault.edge}: {fault.name}", f"well after {last.well_after} s; {len(last.broken)} broken")
-            )
-    report(results)
-    broken = [f"--- {one.edge}: {one.name}\n" + "\n".join(one.broken) for one in results if one.broken]
-    assert not broken, "\n".join(broken)
 
 
 async def test_an_api_server_that_answers_nonsense(world: World) -> None:
@@ -72,8 +57,10 @@ async def test_an_api_server_that_answers_the_proxy_with_nonsense(world: World) 
 
 
 # Methods of a pod's life; each fails in each way.
-_CALLS = ("RunPodSandbox", "CreateContainer", "StartContainer", "StopContainer", "StopPodSandbox", "RemovePodSandbox")
-_CALLS += ("ListContainers", "ListPodSandbox", "ContainerStatus", "PodSandboxStatus", "ImageStatus")
+_CALLS: tuple[str, ...] = (
+    *("RunPodSandbox", "CreateContainer", "StartContainer", "StopContainer", "StopPodSandbox", "RemovePodSandbox"),
+    *("ListContainers", "ListPodSandbox", "ContainerStatus", "PodSandboxStatus", "ImageStatus"),
+)
 
 
 async def test_a_runtime_each_of_whose_calls_fails(world: World) -> None:
