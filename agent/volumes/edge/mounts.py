@@ -16,6 +16,7 @@ from nodelib.errors import Permanent, Temporary
 
 MS_BIND = 4096
 MS_REC = 16384
+MS_PRIVATE, MS_SLAVE, MS_SHARED = 1 << 18, 1 << 19, 1 << 20
 MNT_DETACH = 2
 UMOUNT_NOFOLLOW = 8
 
@@ -69,6 +70,37 @@ def unmount(target: str, flags: int = UMOUNT_NOFOLLOW) -> None:
         number = ctypes.get_errno()
         if number not in (errno.EINVAL, errno.ENOENT):
             raise MountError(number, obj=target, step="unmount", action=_advice(number))
+
+
+def set_propagation(target: str, kind: int) -> None:
+    """Make the mount at `target` and all below it MS_PRIVATE, MS_SLAVE or MS_SHARED (mount_namespaces(7)).
+
+    Raises MountError.
+    """
+    mount("", target, "", MS_REC | kind)
+
+
+def seal(target: str) -> bool:
+    """From now on, what is unmounted below `target` is unmounted there and nowhere else; False: it is no mount.
+
+    A recursive bind mount is in the peer groups of what it shows: taken down as it is, it takes the originals along.
+    """
+    try:
+        set_propagation(target, MS_PRIVATE)
+    except MountError as error:
+        if error.errno in (errno.EINVAL, errno.ENOENT):
+            return False
+        raise
+    return True
+
+
+def detach(target: str) -> None:
+    """Unmount what is at `target` with all that is mounted in it, at once, whoever uses it, and nowhere else.
+
+    Does nothing when the target is no mount or is gone; raises MountError otherwise.
+    """
+    if seal(target):
+        unmount(target, MNT_DETACH | UMOUNT_NOFOLLOW)
 
 
 def open_beneath(base_fd: int, path: str, flags: int) -> int:

@@ -11,7 +11,7 @@ import os
 import stat
 
 from agent.common.model.pod_settings import PodPaths
-from agent.volumes.edge import mounts
+from agent.volumes.edge import mounts, subpath
 from nodelib.errors import Temporary
 
 
@@ -49,14 +49,30 @@ def pods_on_disk(root_dir: str) -> list[str]:
 
 
 def _unmount_all(paths: PodPaths) -> None:
-    for found in reversed(mounts.mounts_below(paths.pod)):
+    subpath.unbind_all(paths.sub_paths)
+    left = mounts.mounts_below(paths.pod)
+    tops = _tops(left)
+    for top in tops:
+        # A pod may have bound a tree of the host into its volume.
+        mounts.seal(top)
+    for found in reversed(left):
         try:
             mounts.unmount(found.path)
         except mounts.MountError as error:
-            # A sub path is a bind mount of files that are elsewhere: detaching it loses nothing.
-            if not found.path.startswith(paths.sub_paths + "/"):
-                raise _still_mounted(paths, found.path) from error
-            mounts.unmount(found.path, mounts.MNT_DETACH | mounts.UMOUNT_NOFOLLOW)
+            raise _still_mounted(paths, found.path) from error
+        if found.path in tops:
+            mounts.seal(found.path)  # another one may have been below it
+
+
+def _tops(found: list[mounts.Mounted]) -> set[str]:
+    """Mount points that are in no other of these."""
+    tops: set[str] = set()
+    last = "\0"
+    for path in sorted(f"{one.path}/" for one in found):
+        if not path.startswith(last):
+            last = path
+            tops.add(path[:-1])
+    return tops
 
 
 def _still_mounted(paths: PodPaths, path: str) -> Temporary:
