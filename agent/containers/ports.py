@@ -23,7 +23,9 @@ class ConfigObjects(Protocol):
 class ContainerDisk(Protocol):
     """Files of containers in the pod's directory (volumes/edge/pod_disk.py). Blocking; raises OSError."""
 
-    def bind_sub_path(self, volume: str, path: str, target: str) -> str: ...
+    def bind_sub_path(self, volume: str, path: str, target: str, *, keeps_peers: bool = False) -> str:
+        """`keeps_peers`: what is mounted at the target shows in the volume, too (Bidirectional)."""
+        ...
 
     def read_inside(self, volume: str, path: str) -> str | None: ...
 

@@ -73,12 +73,16 @@ class FakeCertificates:
 
 
 class FakeDisk:
-    """Volumes by pod UID and the text of files by path; the volumes of a pod in `busy` cannot be unmounted."""
+    """Volumes by pod UID and the text of files by path; the volumes of a pod in `busy` cannot be unmounted.
+
+    `peers`: sub paths that stay in the peer groups of their volume.
+    """
 
     def __init__(self) -> None:
         self.busy: set[str] = set()
         self.volumes: dict[str, list[DiskVolume]] = {}
         self.bound: dict[str, tuple[str, str]] = {}
+        self.peers: set[str] = set()
         self.texts: dict[str, str] = {"/etc/hosts": "NODE\n", "/etc/resolv.conf": "nameserver 192.0.2.1\n"}
         self.directories: set[str] = set()
         self.refuse_sub_paths = False
@@ -103,10 +107,12 @@ class FakeDisk:
         self.volumes[paths.uid] = list((before | {plan.name: plan for plan in plans}).values())
         return [plan.name for plan in plans if before.get(plan.name) != plan]
 
-    def bind_sub_path(self, volume: str, path: str, target: str) -> str:
+    def bind_sub_path(self, volume: str, path: str, target: str, *, keeps_peers: bool = False) -> str:
         if self.refuse_sub_paths:
             raise OSError("secret detail of the node")
         self.bound[target] = (volume, path)
+        if keeps_peers:
+            self.peers.add(target)
         return target
 
     def read_inside(self, volume: str, path: str) -> str | None:

@@ -11,11 +11,12 @@ from agent.volumes.model.volumes import MountedVolume, SubPath
 from nodelib.errors import Invalid, Permanent
 from nodelib.json_values import Json
 
+BIDIRECTIONAL = "PROPAGATION_BIDIRECTIONAL"
 _PROPAGATION = {
     None: "PROPAGATION_PRIVATE",
     "None": "PROPAGATION_PRIVATE",
     "HostToContainer": "PROPAGATION_HOST_TO_CONTAINER",
-    "Bidirectional": "PROPAGATION_BIDIRECTIONAL",
+    "Bidirectional": BIDIRECTIONAL,
 }
 ETC_HOSTS = "/etc/hosts"
 

@@ -76,7 +76,8 @@ class MountMaker:
             return ""
         target = paths.sub_path(sub.volume, container, sub.index)
         try:
-            return self._disk.bind_sub_path(prepared.volumes[sub.volume].path, sub.path, target)
+            volume, both_ways = prepared.volumes[sub.volume].path, plan.propagation == mounts_plan.BIDIRECTIONAL
+            return self._disk.bind_sub_path(volume, sub.path, target, keeps_peers=both_ways)
         except (NodewrightError, OSError) as error:
             # The cause may name files of the host: it stays in the chained exception.
             raise Permanent(

@@ -6,10 +6,10 @@ import asyncio
 import json
 import logging
 import os
-import shutil
 
 from agent.common.model.labels import POD_NAME, POD_NAMESPACE, TERMINATION_PATH, TERMINATION_POLICY
 from agent.common.model.pods import ContainerState, Pod
+from nodelib import file_trees
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +72,10 @@ class PodFiles:
         self._remove_folder(f"{pod.namespace}_{pod.name}_{pod.uid}", f"{pod.name}_{pod.namespace}_")
 
     def _remove_folder(self, folder: str, prefix: str) -> None:
-        shutil.rmtree(f"{self._pod_logs}/{folder}", ignore_errors=True)
+        try:
+            file_trees.remove(f"{self._pod_logs}/{folder}")
+        except OSError as error:
+            log.warning("cannot remove the logs in %s/%s: %s", self._pod_logs, folder, error)
         for name in _listed(self._links):
             path = f"{self._links}/{name}"
             if name.startswith(prefix) and os.path.islink(path) and not os.path.exists(path):

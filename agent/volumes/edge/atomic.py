@@ -8,14 +8,15 @@ Paths are checked by volumes/plan/payload.py; this module follows no link that t
 
 from __future__ import annotations
 
+import contextlib
 import os
-import shutil
 import stat
 import tempfile
 import time
 from collections.abc import Callable, Mapping
 
 from agent.volumes.model.volumes import FileProjection
+from nodelib import file_trees
 
 _DATA = "..data"
 _NEW_DATA = "..data_tmp"
@@ -36,7 +37,8 @@ def write(target: str, files: Mapping[str, FileProjection], set_permissions: Cal
             set_permissions()
         _switch(target, os.path.basename(fresh))
     except OSError:
-        shutil.rmtree(fresh, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            file_trees.remove(fresh)
         raise
     _link_names(target, files)
     _unlink_removed(target, files)
@@ -55,16 +57,20 @@ def _current(target: str) -> str:
 
 
 def _same(directory: str, files: Mapping[str, FileProjection]) -> bool:
-    found = {
-        os.path.relpath(os.path.join(root, name), directory) for root, _, names in os.walk(directory) for name in names
-    }
-    if found != set(files):
+    if file_trees.files_below(directory) != set(files):
         return False
-    for path, file in files.items():
-        with open(os.path.join(directory, path), "rb") as handle:
-            if handle.read() != file.data:
-                return False
-    return True
+    return all(_holds(os.path.join(directory, path), file.data) for path, file in files.items())
+
+
+def _holds(path: str, data: bytes) -> bool:
+    # Never wait for, or read all of, what somebody has put in the file's place.
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return False
+    with open(handle, "rb") as file:
+        found = os.fstat(handle)
+        return stat.S_ISREG(found.st_mode) and found.st_size == len(data) and file.read(len(data)) == data
 
 
 def _write_file(directory: str, path: str, file: FileProjection) -> None:
@@ -125,4 +131,4 @@ def _remove_old_data(target: str, current: str) -> None:
     """Remove older data directories, including those that a killed agent left behind."""
     for entry in os.scandir(target):
         if entry.name.startswith("..2") and entry.name != current and entry.is_dir(follow_symlinks=False):
-            shutil.rmtree(entry.path)
+            file_trees.remove(entry.path)

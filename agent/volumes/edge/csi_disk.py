@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterator, Mapping
 
 from agent.common.model.pod_settings import PodPaths
-from agent.volumes.edge import mounts
+from agent.volumes.edge import mounts, subpath
 from agent.volumes.edge.ownership import apply_fs_group
 from agent.volumes.edge.setup import make_directories
 from agent.volumes.model.csi import Published, Staged, VolumeKey
@@ -60,8 +60,7 @@ class CsiDisk:
 
     def unbind_sub_paths(self, paths: PodPaths) -> None:
         """Unmount the pod's sub paths, which keep their volumes in use."""
-        for found in reversed(mounts.mounts_below(paths.sub_paths)):
-            mounts.unmount(found.path, mounts.MNT_DETACH | mounts.UMOUNT_NOFOLLOW)
+        subpath.unbind_all(paths.sub_paths)
 
     def remove(self, folder: str, mount: str) -> None:
         """Remove the `folder` of a volume that its driver has unmounted. Raises OSError when `mount` holds files."""

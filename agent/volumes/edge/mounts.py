@@ -1,4 +1,4 @@
-"""mount(2), umount2(2), openat2(2) and the mount table.
+"""mount(2), umount2(2), paths that stay in their volume, and the mount table.
 
 Called in libc through ctypes: the mount command would cost a process (2 ms) every time.
 """
@@ -13,16 +13,14 @@ from dataclasses import dataclass
 from functools import cache
 
 from nodelib.errors import Permanent, Temporary
+from nodelib.openat2 import RESOLVE_BENEATH, RESOLVE_NO_MAGICLINKS, openat2
 
 MS_BIND = 4096
 MS_REC = 16384
+MS_PRIVATE, MS_SLAVE, MS_SHARED = 1 << 18, 1 << 19, 1 << 20
 MNT_DETACH = 2
 UMOUNT_NOFOLLOW = 8
 
-RESOLVE_NO_MAGICLINKS = 0x02
-RESOLVE_BENEATH = 0x08
-
-_SYS_OPENAT2 = 437  # the same number on every architecture: openat2(2)
 _OCTAL = re.compile(r"\\([0-7]{3})")
 _PLAIN = re.compile(r"[\w./~@:+=-]*", re.ASCII)
 
@@ -33,10 +31,6 @@ class MountError(Temporary):
     def __init__(self, number: int, *, obj: str, step: str, action: str = "") -> None:
         super().__init__(os.strerror(number), obj=obj, step=step, action=action)
         self.errno = number
-
-
-class _OpenHow(ctypes.Structure):
-    _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,23 +65,48 @@ def unmount(target: str, flags: int = UMOUNT_NOFOLLOW) -> None:
             raise MountError(number, obj=target, step="unmount", action=_advice(number))
 
 
+def set_propagation(target: str, kind: int) -> None:
+    """Make the mount at `target` and all below it MS_PRIVATE, MS_SLAVE or MS_SHARED (mount_namespaces(7)).
+
+    Raises MountError.
+    """
+    mount("", target, "", MS_REC | kind)
+
+
+def seal(target: str) -> bool:
+    """From now on, what is unmounted below `target` is unmounted there and nowhere else; False: it is no mount.
+
+    A recursive bind mount is in the peer groups of what it shows: taken down as it is, it takes the originals along.
+    """
+    try:
+        set_propagation(target, MS_PRIVATE)
+    except MountError as error:
+        if error.errno in (errno.EINVAL, errno.ENOENT):
+            return False
+        raise
+    return True
+
+
+def detach(target: str) -> None:
+    """Unmount what is at `target` with all that is mounted in it, at once, whoever uses it, and nowhere else.
+
+    Does nothing when the target is no mount or is gone; raises MountError otherwise.
+    """
+    if seal(target):
+        unmount(target, MNT_DETACH | UMOUNT_NOFOLLOW)
+
+
 def open_beneath(base_fd: int, path: str, flags: int) -> int:
     """Open `path` below `base_fd`; links are followed only while they stay below it (EXDEV otherwise).
 
     Raises OSError; ENOSYS on kernels before 5.6 is a Permanent error that says so.
     """
-    how = _OpenHow(flags | os.O_CLOEXEC, 0, RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS)
-    # EAGAIN: something was renamed meanwhile and the kernel could not prove that ".." stays inside (openat2(2)).
-    for _ in range(16):
-        found = _libc().syscall(_SYS_OPENAT2, base_fd, os.fsencode(path), ctypes.byref(how), ctypes.sizeof(how))
-        if found >= 0:
-            return int(found)
-        number = ctypes.get_errno()
-        if number != errno.EAGAIN:
-            break
-    if number == errno.ENOSYS:
-        raise Permanent("the kernel has no openat2", step="subPath", action="Use Linux 5.6 or newer.")
-    raise OSError(number, os.strerror(number), path)
+    try:
+        return openat2(base_fd, path, flags, RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS)
+    except OSError as error:
+        if error.errno != errno.ENOSYS:
+            raise
+        raise Permanent("the kernel has no openat2", step="subPath", action="Use Linux 5.6 or newer.") from error
 
 
 def mounts_below(path: str) -> list[Mounted]:

@@ -25,8 +25,8 @@ class PodDisk:
     def update(self, paths: PodPaths, plans: list[DiskVolume]) -> list[str]:
         return setup.update(paths, plans)
 
-    def bind_sub_path(self, volume: str, path: str, target: str) -> str:
-        return subpath.bind(volume, path, target)
+    def bind_sub_path(self, volume: str, path: str, target: str, *, keeps_peers: bool = False) -> str:
+        return subpath.bind(volume, path, target, keeps_peers=keeps_peers)
 
     def read_inside(self, volume: str, path: str) -> str | None:
         """The text of a file in a volume, through no link that leads out of it; None unless it is a regular file."""

@@ -17,8 +17,12 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY
 _ATTEMPTS = 3
 
 
-def bind(volume: str, path: str, target: str) -> str:
+def bind(volume: str, path: str, target: str, *, keeps_peers: bool = False) -> str:
     """Mount `path` of the volume directory (or file) at `target` and return it; missing directories are made.
+
+    What is mounted below `path` is shown too, now and later, and nobody who unmounts it at `target` unmounts it at its
+    own place. Upstream leaves its sub paths in the peer groups of the volume; `keeps_peers` does so here, for mounts
+    with Bidirectional propagation, which ask for it.
 
     Raises Permanent without details of the host's files, MountError, OSError. Idempotent for the same file.
     """
@@ -33,9 +37,32 @@ def bind(volume: str, path: str, target: str) -> str:
             return target
         _make_target(target, stat.S_ISDIR(found.st_mode))
         mounts.mount(f"/proc/self/fd/{opened}", target, "", mounts.MS_BIND | mounts.MS_REC)
+        if not keeps_peers:
+            _leave_peers(target)
     finally:
         os.close(opened)
     return target
+
+
+def unbind_all(sub_paths: str) -> None:
+    """Unmount what bind() mounted below a pod's folder of sub paths (VOLUME/CONTAINER/INDEX). Raises MountError.
+
+    Detached at once, whoever uses it: the files are elsewhere, so nothing is lost.
+    """
+    prefix = sub_paths.rstrip("/") + "/"
+    for found in reversed(mounts.mounts_below(sub_paths)):
+        if found.path.startswith(prefix) and found.path.removeprefix(prefix).count("/") == 2:
+            mounts.detach(found.path)
+
+
+def _leave_peers(target: str) -> None:
+    """Receive what is mounted and unmounted in the volume, send nothing back, and hand it on to containers."""
+    try:
+        mounts.set_propagation(target, mounts.MS_SLAVE)
+        mounts.set_propagation(target, mounts.MS_SHARED)
+    except mounts.MountError:
+        mounts.detach(target)
+        raise
 
 
 def _open(base: int, volume: str, path: str) -> int:
@@ -84,7 +111,7 @@ def _is_bound(target: str, wanted: os.stat_result) -> bool:
         return False
     if (there.st_dev, there.st_ino) == (wanted.st_dev, wanted.st_ino):
         return True
-    mounts.unmount(target, mounts.MNT_DETACH | mounts.UMOUNT_NOFOLLOW)
+    mounts.detach(target)
     return False
 
 

@@ -2,16 +2,16 @@
 
 People have lost data to `rm -rf` of a directory that something was still mounted in
 (kubernetes issues 60987 and 134075): here nothing is removed while the mount table still
-shows a mount below, and the removal never crosses onto another file system or follows a link.
+shows a mount below, and the removal never enters a mount or follows a link, however deep the tree.
 """
 
 from __future__ import annotations
 
 import os
-import stat
 
 from agent.common.model.pod_settings import PodPaths
-from agent.volumes.edge import mounts
+from agent.volumes.edge import mounts, subpath
+from nodelib import file_trees
 from nodelib.errors import Temporary
 
 
@@ -26,10 +26,7 @@ def tear_down(paths: PodPaths) -> None:
     if left:
         raise _still_mounted(paths, left[-1].path)
     try:
-        device = os.lstat(paths.pod).st_dev
-        _remove(paths.pod, device, None)
-    except FileNotFoundError:
-        return
+        file_trees.remove(paths.pod)
     except OSError as error:
         raise Temporary(
             f"the directory cannot be removed: {error}",
@@ -49,14 +46,30 @@ def pods_on_disk(root_dir: str) -> list[str]:
 
 
 def _unmount_all(paths: PodPaths) -> None:
-    for found in reversed(mounts.mounts_below(paths.pod)):
+    subpath.unbind_all(paths.sub_paths)
+    left = mounts.mounts_below(paths.pod)
+    tops = _tops(left)
+    for top in tops:
+        # A pod may have bound a tree of the host into its volume.
+        mounts.seal(top)
+    for found in reversed(left):
         try:
             mounts.unmount(found.path)
         except mounts.MountError as error:
-            # A sub path is a bind mount of files that are elsewhere: detaching it loses nothing.
-            if not found.path.startswith(paths.sub_paths + "/"):
-                raise _still_mounted(paths, found.path) from error
-            mounts.unmount(found.path, mounts.MNT_DETACH | mounts.UMOUNT_NOFOLLOW)
+            raise _still_mounted(paths, found.path) from error
+        if found.path in tops:
+            mounts.seal(found.path)  # another one may have been below it
+
+
+def _tops(found: list[mounts.Mounted]) -> set[str]:
+    """Mount points that are in no other of these."""
+    tops: set[str] = set()
+    last = "\0"
+    for path in sorted(f"{one.path}/" for one in found):
+        if not path.startswith(last):
+            last = path
+            tops.add(path[:-1])
+    return tops
 
 
 def _still_mounted(paths: PodPaths, path: str) -> Temporary:
@@ -67,21 +80,3 @@ def _still_mounted(paths: PodPaths, path: str) -> Temporary:
         action="The agent tries again; `findmnt` and `fuser -vm` on that path show what holds it.",
         retry_after=1,
     )
-
-
-def _remove(path: str, device: int, parent: int | None) -> None:
-    """Remove a directory tree through open directories: no name is resolved twice, no mount is entered."""
-    name = path if parent is None else os.path.basename(path)
-    handle = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
-    try:
-        if os.fstat(handle).st_dev != device:
-            raise OSError(f"{path} is on another file system")
-        for entry in os.listdir(handle):
-            found = os.lstat(entry, dir_fd=handle)
-            if stat.S_ISDIR(found.st_mode):
-                _remove(f"{path}/{entry}", device, handle)
-            else:
-                os.unlink(entry, dir_fd=handle)
-    finally:
-        os.close(handle)
-    os.rmdir(name, dir_fd=parent)

@@ -128,6 +128,14 @@ async def test_sub_path_errors_keep_the_nodes_secrets(world: World) -> None:
     assert "secret detail" not in str(raised.value)
 
 
+async def test_only_bidirectional_sub_paths_send_mounts_back_to_their_volume(world: World) -> None:
+    modes = (None, "None", "HostToContainer", "Bidirectional")
+    mounts = [{"name": "e", "mountPath": f"/{m}", "subPath": "x", "mountPropagation": m} for m in modes]
+    await world.configs(pod(container(volumeMounts=mounts), volumes=[{"name": "e", "emptyDir": {}}]))
+    assert sorted(target.rpartition("/")[2] for target in world.disk.bound) == ["0", "1", "2", "3"]
+    assert [target.rpartition("/")[2] for target in world.disk.peers] == ["3"]
+
+
 async def test_each_warning_is_emitted_once(world: World) -> None:
     subject = pod(dnsConfig={"nameservers": ["1.1.1.1", "1.1.1.2", "1.1.1.3"]})
     for _ in range(3):
