@@ -17,22 +17,24 @@ import pytest
 from cri_api.v1 import api_pb2, api_pb2_grpc
 
 from agent.runtime.edge.cri import Cri
-from agent.runtime.edge.starts import KeptStarts, connections_to
+from agent.runtime.edge.starts import _OWN_CONNECTION, KeptStarts, connections_to
 from tests.waiting import until
 
 pb: Any = api_pb2
 
-# The agent of these tests starts one container, on the kept connection or before there is one. After a line on its
-# standard input it stops without waiting for that start.
+# The agent of these tests starts one container: on the kept connection, at once while all its connections are being
+# made ("young"), or with none that is kept. After a line on its standard input it stops without waiting for that start.
 _AGENT = """
 import asyncio, sys
 from agent.runtime.edge.cri import Cri
 
-async def main(socket, kept):
-    cri = Cri(socket)
+async def main(socket, way):
+    cri, kept = Cri(socket), way != "plain"
     if kept:
+        listing = asyncio.create_task(cri.list_sandboxes())
         keeping = asyncio.create_task(cri.keep_starts())
-        while cri._starts.stub is None:
+        await asyncio.sleep(0)
+        while way == "kept" and cri._starts.stub is None:
             await asyncio.sleep(0.005)
     starting = asyncio.create_task(cri.start_container("c"))
     await asyncio.to_thread(sys.stdin.readline)
@@ -41,9 +43,9 @@ async def main(socket, kept):
     await cri.close()
     if kept:
         keeping.cancel()
-        await asyncio.gather(keeping, return_exceptions=True)
+        await asyncio.gather(listing, keeping, return_exceptions=True)
 
-asyncio.run(main(sys.argv[1], sys.argv[2] == "kept"))
+asyncio.run(main(sys.argv[1], sys.argv[2]))
 """
 
 
@@ -74,8 +76,33 @@ async def runtime(tmp_path: Path) -> AsyncIterator[tuple[_Runtime, str]]:
     await server.stop(None)
 
 
+async def test_other_connections_that_are_made_meanwhile_do_not_delay_the_kept_one(
+    runtime: tuple[_Runtime, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """An agent makes its other connections to the runtime at the same moment, when it starts and when that restarts."""
+    caplog.set_level("DEBUG", "agent.runtime.edge.starts")
+    starts, others = KeptStarts(f"unix:{runtime[1]}", []), list[grpc.aio.Channel]()
+
+    async def make_more() -> None:
+        for _ in range(20):
+            others.append(grpc.aio.insecure_channel(f"unix:{runtime[1]}", options=[_OWN_CONNECTION]))
+            await others[-1].channel_ready()
+
+    keeping, more = asyncio.create_task(starts.run()), asyncio.create_task(make_more())
+    try:
+        await until(lambda: starts.stub is not None)
+        assert caplog.messages == []
+    finally:
+        more.cancel()
+        await starts.close()
+        keeping.cancel()
+        await asyncio.gather(more, keeping, return_exceptions=True)
+        for one in others:
+            await one.close()
+
+
 @pytest.mark.parametrize("how", ["killed", "stopped"])
-@pytest.mark.parametrize(("way", "end"), [("kept", "started"), ("plain", "cancelled")])
+@pytest.mark.parametrize(("way", "end"), [("kept", "started"), ("young", "started"), ("plain", "cancelled")])
 async def test_a_start_outlives_the_agent_that_asked_for_it(
     runtime: tuple[_Runtime, str], way: str, end: str, how: str
 ) -> None:
