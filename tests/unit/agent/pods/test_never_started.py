@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from agent.common.model.errors import CriError, CriUnavailable
 from agent.common.model.pods import ContainerState, RunState
+from nodelib.json_values import Json
 from tests.builders.pods import container
 from tests.fakes.pod_world import World
 
@@ -41,10 +41,10 @@ async def test_a_container_that_another_call_was_creating_is_taken_over(world: W
     """The call of an agent that was killed may end after the new agent has looked: then its name is taken."""
     made, create = list[str](), world.cri.create_container
 
-    async def taken(*given: Any) -> str:
+    async def taken(sandbox_id: str, config: Json, sandbox_config: Json) -> str:
         if not made:
-            made.append(await create(*given))
-        return await create(*given)
+            made.append(await create(sandbox_id, config, sandbox_config))
+        return await create(sandbox_id, config, sandbox_config)
 
     world.cri.create_container = taken  # type: ignore[method-assign]  # the other call comes first
     await world.start_agent()
