@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 _KEPT = 20  # seconds beyond the agent's end; a start takes a second or two on a busy machine
 _DIAL_LIMIT = 5.0  # seconds
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 30.0  # seconds before another try
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0  # seconds before another try
 _PATIENCE = _DIAL_LIMIT + 1.0  # seconds that a start waits at most for a connection that outlives the agent
 _BUFFER = (
     65_537  # bytes, and two more with each try; a unix socket sends from the buffer of its peer, so none is slower
@@ -61,6 +61,7 @@ class KeptStarts:
         self._closed, self._tries = asyncio.Event(), itertools.count()
         self._known = asyncio.Event()  # whether there is a kept connection
         self._known.set()
+        self._problem = ""
         self.stub: Any = None
 
     async def ready(self) -> Any:
@@ -78,12 +79,10 @@ class KeptStarts:
         try:
             while not self._closed.is_set():
                 self._known.clear()
-                try:
-                    await self._once(self._path)
-                    pause.reset()
+                if await self._keep():
                     self._known.clear()
-                except (OSError, TimeoutError, NodewrightError, grpc.aio.UsageError) as error:
-                    log.debug("no connection for starts that outlives the agent: %s", error)  # UsageError: closed
+                    pause.reset()
+                else:
                     self._known.set()
                 await self._drop()
                 await asyncio.sleep(pause.next())
@@ -106,6 +105,20 @@ class KeptStarts:
         if self._under_way:
             self._leave()
         await self._drop()
+
+    async def _keep(self) -> bool:
+        """Keep one connection until it is lost; False: there was none."""
+        try:
+            await self._once(self._path)
+            self._problem = ""
+            return True
+        except (OSError, TimeoutError, grpc.aio.UsageError) as error:  # no runtime there, or closed
+            log.debug("no connection for starts that outlives the agent: %s", error)
+        except NodewrightError as error:
+            if str(error) != self._problem:
+                log.warning("a container that starts while the agent is killed may be restarted: %s", error)
+            self._problem = str(error)
+        return False
 
     async def _once(self, path: str) -> None:
         """Until the connection is lost. Raises TimeoutError, OSError or CommandError when it cannot be kept."""

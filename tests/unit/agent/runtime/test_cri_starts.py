@@ -17,7 +17,7 @@ import pytest
 from cri_api.v1 import api_pb2, api_pb2_grpc
 
 from agent.runtime.edge.cri import Cri
-from agent.runtime.edge.starts import _OWN_CONNECTION, KeptStarts, connections_to
+from agent.runtime.edge.starts import KeptStarts, connections_to
 from tests.waiting import until
 
 pb: Any = api_pb2
@@ -85,7 +85,9 @@ async def test_other_connections_that_are_made_meanwhile_do_not_delay_the_kept_o
 
     async def make_more() -> None:
         for _ in range(20):
-            others.append(grpc.aio.insecure_channel(f"unix:{runtime[1]}", options=[_OWN_CONNECTION]))
+            others.append(
+                grpc.aio.insecure_channel(f"unix:{runtime[1]}", options=[("grpc.use_local_subchannel_pool", 1)])
+            )
             await others[-1].channel_ready()
 
     keeping, more = asyncio.create_task(starts.run()), asyncio.create_task(make_more())
@@ -141,6 +143,45 @@ async def test_without_a_runtime_it_is_tried_again_and_ends_when_cancelled(tmp_p
     assert keeping.cancelled() and starts.stub is None
     await starts.close()
     await server.stop(None)
+
+
+async def test_a_start_waits_for_the_connection_after_a_restart_of_the_runtime(tmp_path: Path) -> None:
+    starts, path = KeptStarts(f"unix:{tmp_path}/r.sock", []), f"unix:{tmp_path}/r.sock"
+    assert await starts.ready() is None, "nobody keeps one: nothing is waited for"
+    server = grpc.aio.server()
+    server.add_insecure_port(path)
+    await server.start()
+    keeping = asyncio.create_task(starts.run())
+    await asyncio.sleep(0)
+    first = await starts.ready()
+    assert first is not None
+    await server.stop(None)
+    await until(lambda: starts.stub is not first)
+    waiting = asyncio.create_task(starts.ready())
+    server = grpc.aio.server()
+    server.add_insecure_port(path)
+    await server.start()
+    assert await waiting not in (None, first)
+    keeping.cancel()
+    await asyncio.gather(keeping, return_exceptions=True)
+    await starts.close()
+    await server.stop(None)
+
+
+async def test_a_connection_that_cannot_be_kept_is_reported_once_and_not_waited_for(
+    runtime: tuple[_Runtime, str], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "")  # no sh
+    starts = KeptStarts(f"unix:{runtime[1]}", [])
+    keeping = asyncio.create_task(starts.run())
+    await asyncio.sleep(0)
+    assert await starts.ready() is None
+    await until(lambda: next(starts._tries) > 3)
+    assert [one.message for one in caplog.records if "may be restarted" in one.message] == caplog.messages
+    assert len(caplog.messages) == 1
+    keeping.cancel()
+    await asyncio.gather(keeping, return_exceptions=True)
+    await starts.close()
 
 
 async def test_the_end_may_come_while_the_runtime_is_being_dialled(tmp_path: Path) -> None:
