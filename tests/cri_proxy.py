@@ -3,7 +3,8 @@
 Both services pass through, message by message. By `rate`, and decided by a seed: calls are refused, answered as if
 nobody were there, late, or done with the answer lost; events are lost, doubled and late. By `hang(method, pod)`: every
 such call of one pod waits until the block ends, as a stuck runtime, registry or disk would have it. (A pull
-is recognised by the last part of its image's name: several pods may want it.)
+is recognised by the last part of its image's name: several pods may want it.) By `on_moment`: something happens at an
+exact moment of a call. As with containerd itself, a call is cancelled when its caller goes away.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import asyncio
 import contextlib
 import random
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from enum import Enum
 from typing import Any
 
 import grpc
@@ -27,8 +29,17 @@ _LATE = 1.5  # seconds at most
 MALFORMED = b"\xff" * 64  # no message of any kind
 
 
-def _encoded(message: Any) -> bytes:
-    return message if isinstance(message, bytes) else bytes(message.SerializeToString())
+class Moment(Enum):
+    """Of a call: the runtime does not have it yet; has it; has answered, and the caller does not know; the caller has
+    the answer too."""
+
+    ASKED = "asked"
+    UNDER_WAY = "under way"
+    DONE = "done"
+    ANSWERED = "answered"
+
+
+OnMoment = Callable[[str, str, Moment], Awaitable[None]]
 
 
 class CriProxy:
@@ -38,6 +49,8 @@ class CriProxy:
         self.rate = 0.0
         self.faults: Counter[str] = Counter()
         self.waiting: Counter[tuple[str, str]] = Counter()
+        self.on_moment: OnMoment | None = None  # awaited with the method, the pod's name ("": not known) and the moment
+        self._after = set[asyncio.Task[None]]()
         self._dice = random.Random(seed)
         self._channel = grpc.aio.insecure_channel(f"unix://{upstream}")
         self._server = grpc.aio.server()
@@ -116,13 +129,34 @@ class CriProxy:
             await asyncio.sleep(self._dice.uniform(0, _LATE))
         if kind == "malformed":
             return MALFORMED
-        answer = await call(request)
+        answer = await self._asked_of_runtime(name, pod, call, request)
         for field in ("pod_sandbox_id", "container_id"):
             if pod and hasattr(answer, field):
                 self._pods[getattr(answer, field)] = pod
         if kind == "answer lost":
             await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "injected: it was done, and the answer is lost")
         return answer
+
+    async def _asked_of_runtime(self, name: str, pod: str, call: Any, request: Any) -> Any:
+        if self.on_moment is None:
+            return await call(request)
+        await self.on_moment(name, pod, Moment.ASKED)
+        under_way = call(request)
+        try:
+            await self.on_moment(name, pod, Moment.UNDER_WAY)
+            answer = await under_way
+            await self.on_moment(name, pod, Moment.DONE)
+        finally:
+            under_way.cancel()  # without effect on one that has ended
+        task = asyncio.create_task(self._answered(name, pod))
+        self._after.add(task)
+        task.add_done_callback(self._after.discard)
+        return answer
+
+    async def _answered(self, name: str, pod: str) -> None:
+        await asyncio.sleep(0.01)  # until the answer has been written
+        if self.on_moment is not None:
+            await self.on_moment(name, pod, Moment.ANSWERED)
 
     async def _gate(self, name: str, pod: str) -> None:
         gate = self._gates.get((name, pod))
@@ -169,3 +203,7 @@ class CriProxy:
             if getattr(request, field, ""):
                 return self._pods.get(getattr(request, field), "")
         return ""
+
+
+def _encoded(message: Any) -> bytes:
+    return message if isinstance(message, bytes) else bytes(message.SerializeToString())

@@ -96,6 +96,8 @@ class FakeCri:
     async def list_containers(self, uid: str | None = None) -> tuple[ContainerState, ...]:
         await self._enter("list_containers", uid or "")
         listed = [one for one in self.containers.values() if uid in (None, one.uid)]
+        # A list does not say that a start was cut: the container has exited.
+        listed = [replace(one, state=RunState.EXITED, cut=False) if one.cut else one for one in listed]
         return tuple(replace(one, started_at=0, finished_at=0, exit_code=0, reason="") for one in listed)
 
     async def sandbox_status(self, sandbox_id: str) -> SandboxState:
@@ -177,7 +179,7 @@ class FakeCri:
         one = self._container(container_id)
         await self._enter("start_container", f"{one.name}/{one.attempt}")
         one = self._container(container_id)
-        if one.state is not RunState.CREATED:
+        if one.state is not RunState.CREATED or one.cut:
             raise CriError(f"container is in {one.state.value} state", code="UNKNOWN")
         alive = [
             other

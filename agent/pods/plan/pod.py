@@ -55,6 +55,8 @@ SEVERAL_SANDBOXES = "Multiple sandboxes are ready for Pod. Need to reconcile the
 OTHER_NETWORK = "Sandbox for pod has changed. Need to start a new one"
 NO_ADDRESS = "Sandbox for pod has no IP address. Need to start a new one"
 
+_STARTS_OF_ONE = 4  # calls that fail before a container that the runtime will not start is given up for another
+
 
 def plan_pod(pod: Pod, seen: ObservedPod, facts: Facts) -> PodPlan:
     """The next steps; the docstring of the module has the invariants."""
@@ -291,13 +293,18 @@ def _start(
 
 
 def _only_created(latest: ContainerState, sandbox: SandboxState | None, container: Json, facts: Facts) -> bool:
-    """Whether an agent that was killed between create and start left the container: starting it is no restart."""
+    """Whether the container was created in this sandbox and never ran: starting it, or one in its place, is no restart.
+
+    The agent or the runtime was killed before the start, or another call failed meanwhile. Upstream counts a restart.
+    """
+    failure = facts.failures.get(container["name"])
+    given_up = failure is not None and failure.reason == "RunContainerError" and failure.times >= _STARTS_OF_ONE
     return (
         latest.state is RunState.CREATED
         and sandbox is not None
         and latest.sandbox_id == sandbox.id
         and latest.annotations.get(HASH) == container_hash(container)
-        and container["name"] not in facts.failures
+        and (latest.cut or not given_up)
     )
 
 

@@ -141,7 +141,7 @@ class Cri:
 
     async def start_container(self, container_id: str) -> None:
         request = pb.StartContainerRequest(container_id=container_id)
-        stub = self._starts.stub
+        stub = await self._starts.ready()
         call = (stub or self._runtime).StartContainer(request, timeout=_LIMIT)
         await self._ask("start container", container_id, self._starts.finish(call) if stub else call)
 

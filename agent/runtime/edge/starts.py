@@ -5,6 +5,9 @@ When a caller's connection ends, containerd cancels its calls: a container whose
 the agent would thus cost containers a restart. A descriptor that another process has too stays open: a keeper, one `sh`
 that waits for the agent's end, holds this connection until the calls on it are finished.
 
+A start waits until there is such a connection. gRPC shows no descriptors: the connection is recognised among the others
+that the agent makes at the same moment by the size of its receive buffer, which no other socket has.
+
 An agent that stops while a start is under way leaves the connection as a killed one would: gRPC cancels its calls and
 shuts the socket down when a channel is closed, so the channel gets another socket before that.
 
@@ -15,6 +18,8 @@ to one subscriber after the other).
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import itertools
 import logging
 import os
 import socket
@@ -34,12 +39,17 @@ log = logging.getLogger(__name__)
 
 _KEPT = 20  # seconds beyond the agent's end; a start takes a second or two on a busy machine
 _DIAL_LIMIT = 5.0  # seconds
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0  # seconds before another try
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0  # seconds before another try
+_PATIENCE = _DIAL_LIMIT + 1.0  # seconds that a start waits at most for a connection that outlives the agent
+_BUFFER = (
+    65_537  # bytes, and two more with each try; a unix socket sends from the buffer of its peer, so none is slower
+)
+_BUFFER_SIZES = 10_000
 _OWN_CONNECTION = ("grpc.use_local_subchannel_pool", 1)
 
 
 class KeptStarts:
-    """`stub` is a RuntimeService on the kept connection, None while there is none: then use any other."""
+    """`stub` is a RuntimeService on the kept connection, None while there is none."""
 
     def __init__(self, endpoint: str, options: list[tuple[str, int]]) -> None:
         self._endpoint, self._options = endpoint, [*options, _OWN_CONNECTION]
@@ -48,8 +58,18 @@ class KeptStarts:
         self._keeper: Keeper | None = None
         self._ours = (-1, -1)  # descriptor and inode of the connection
         self._under_way: set[asyncio.Future[Any]] = set()
-        self._closed = asyncio.Event()
+        self._closed, self._tries = asyncio.Event(), itertools.count()
+        self._known = asyncio.Event()  # whether there is a kept connection
+        self._known.set()
+        self._problem = ""
         self.stub: Any = None
+
+    async def ready(self) -> Any:
+        """The stub, which is waited for while it is being made; None: there is none now, use any other."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_PATIENCE):
+                await self._known.wait()
+        return self.stub
 
     async def run(self) -> None:
         """Until cancelled: keep such a connection, and open a new one when the runtime has restarted."""
@@ -58,16 +78,19 @@ class KeptStarts:
         pause = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         try:
             while not self._closed.is_set():
-                try:
-                    await self._once(self._path)
+                self._known.clear()
+                if await self._keep():
+                    self._known.clear()
                     pause.reset()
-                except (OSError, TimeoutError, NodewrightError, grpc.aio.UsageError) as error:
-                    log.debug("no connection for starts that outlives the agent: %s", error)  # UsageError: closed
+                else:
+                    self._known.set()
                 await self._drop()
                 await asyncio.sleep(pause.next())
+            self._known.set()
             await asyncio.Event().wait()
         finally:
             self.stub = None
+            self._known.set()
 
     async def finish(self, call: Awaitable[Any]) -> Any:
         """The answer to a call of `stub`. When this is cancelled, the call goes on."""
@@ -83,19 +106,35 @@ class KeptStarts:
             self._leave()
         await self._drop()
 
+    async def _keep(self) -> bool:
+        """Keep one connection until it is lost; False: there was none."""
+        try:
+            await self._once(self._path)
+            self._problem = ""
+            return True
+        except (OSError, TimeoutError, grpc.aio.UsageError) as error:  # no runtime there, or closed
+            log.debug("no connection for starts that outlives the agent: %s", error)
+        except NodewrightError as error:
+            if str(error) != self._problem:
+                log.warning("a container that starts while the agent is killed may be restarted: %s", error)
+            self._problem = str(error)
+        return False
+
     async def _once(self, path: str) -> None:
         """Until the connection is lost. Raises TimeoutError, OSError or CommandError when it cannot be kept."""
-        before = await asyncio.to_thread(connections_to, path)
-        self._channel = channel = grpc.aio.insecure_channel(self._endpoint, options=self._options)
+        size = _BUFFER + 2 * (next(self._tries) % _BUFFER_SIZES)
+        options = [*self._options, ("grpc.tcp_receive_buffer_size", size)]
+        self._channel = channel = grpc.aio.insecure_channel(self._endpoint, options=options)
         async with asyncio.timeout(_DIAL_LIMIT):
             while (state := channel.get_state(try_to_connect=True)) is not grpc.ChannelConnectivity.READY:
                 await channel.wait_for_state_change(state)
-        ours = await asyncio.to_thread(connections_to, path) - before
+        ours = await asyncio.to_thread(connections_to, path, size)
         if len(ours) != 1:
-            raise Temporary(f"{len(ours)} new connections", obj=path, step="find the connection for starts")
+            raise Temporary(f"{len(ours)} such connections", obj=path, step="find the connection for starts")
         self._ours = next(iter(ours))
         self._keeper = Keeper([self._ours[0]], _KEPT)
         self.stub = api_pb2_grpc.RuntimeServiceStub(channel)
+        self._known.set()
         await channel.wait_for_state_change(grpc.ChannelConnectivity.READY)
 
     def _leave(self) -> None:
@@ -125,8 +164,11 @@ async def _answer(call: Awaitable[Any]) -> Any:
     return await call
 
 
-def connections_to(path: str) -> set[tuple[int, int]]:
-    """(descriptor, inode) of each connection of this process to the unix socket at `path`."""
+def connections_to(path: str, buffer: int = 0) -> set[tuple[int, int]]:
+    """(descriptor, inode) of each connection of this process to the unix socket at `path`.
+
+    `buffer`: only those whose receive buffer was made that large (bytes). Raises OSError when there is no such socket.
+    """
     there, found = os.stat(path), set[tuple[int, int]]()
     for name in os.listdir("/proc/self/fd"):
         try:
@@ -134,6 +176,9 @@ def connections_to(path: str) -> set[tuple[int, int]]:
             if not stat.S_ISSOCK(status.st_mode):
                 continue
             with socket.socket(fileno=os.dup(int(name))) as one:
+                # The kernel doubles what it is asked for (socket(7)).
+                if buffer and one.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) != 2 * buffer:
+                    continue
                 if one.family == socket.AF_UNIX and os.path.samestat(os.stat(one.getpeername() or b"/"), there):
                     found.add((int(name), status.st_ino))
         except (OSError, ValueError):

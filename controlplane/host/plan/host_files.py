@@ -32,7 +32,9 @@ TimeoutStartSec=infinity
 WatchdogSec=90
 Restart=always
 RestartSec=2
-# Pods live in cgroups of their own; what this unit starts ends with it.
+# Pods live in cgroups of their own. What outlives the agent keeps the starts of containers from being cancelled, and
+# ends by itself within 20 seconds.
+KillMode=process
 OOMScoreAdjust=-999
 
 [Install]

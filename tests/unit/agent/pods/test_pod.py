@@ -158,9 +158,23 @@ CASES: list[Any] = [
     pytest.param(
         BASE,
         seen(*running(BASE, "a", "c"), one(BASE, "b", RunState.CREATED)),
-        facts(images=Present(1), failures={"b": Failure("RunContainerError", "no", NOW - 1)}),
+        facts(images=Present(), failures={"b": Failure("RunContainerError", "no", NOW - 1, times=3)}),
+        ["start b/0 of b0"],
+        id="one-that-could-not-be-started-is-tried-again",
+    ),
+    pytest.param(
+        BASE,
+        seen(*running(BASE, "a", "c"), one(BASE, "b", RunState.CREATED)),
+        facts(images=Present(1), failures={"b": Failure("RunContainerError", "no", NOW - 1, times=4)}),
         ["start b/1"],
-        id="one-that-could-not-be-started-is-not-tried-again",
+        id="one-that-could-not-be-started-four-times-is-given-up",
+    ),
+    pytest.param(
+        BASE,
+        seen(*running(BASE, "a", "c"), one(BASE, "b", RunState.CREATED)),
+        facts(images=Present(), failures={"b": Failure("CreateContainerError", "reserved", NOW - 1, times=9)}),
+        ["start b/0 of b0"],
+        id="one-whose-name-another-call-has-taken-is-that-of-the-other-call",
     ),
     pytest.param(
         BASE,

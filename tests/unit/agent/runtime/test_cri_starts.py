@@ -22,17 +22,19 @@ from tests.waiting import until
 
 pb: Any = api_pb2
 
-# The agent of these tests starts one container, on the kept connection or before there is one. After a line on its
-# standard input it stops without waiting for that start.
+# The agent of these tests starts one container: on the kept connection, at once while all its connections are being
+# made ("young"), or with none that is kept. After a line on its standard input it stops without waiting for that start.
 _AGENT = """
 import asyncio, sys
 from agent.runtime.edge.cri import Cri
 
-async def main(socket, kept):
-    cri = Cri(socket)
+async def main(socket, way):
+    cri, kept = Cri(socket), way != "plain"
     if kept:
+        listing = asyncio.create_task(cri.list_sandboxes())
         keeping = asyncio.create_task(cri.keep_starts())
-        while cri._starts.stub is None:
+        await asyncio.sleep(0)
+        while way == "kept" and cri._starts.stub is None:
             await asyncio.sleep(0.005)
     starting = asyncio.create_task(cri.start_container("c"))
     await asyncio.to_thread(sys.stdin.readline)
@@ -41,9 +43,9 @@ async def main(socket, kept):
     await cri.close()
     if kept:
         keeping.cancel()
-        await asyncio.gather(keeping, return_exceptions=True)
+        await asyncio.gather(listing, keeping, return_exceptions=True)
 
-asyncio.run(main(sys.argv[1], sys.argv[2] == "kept"))
+asyncio.run(main(sys.argv[1], sys.argv[2]))
 """
 
 
@@ -74,8 +76,35 @@ async def runtime(tmp_path: Path) -> AsyncIterator[tuple[_Runtime, str]]:
     await server.stop(None)
 
 
+async def test_other_connections_that_are_made_meanwhile_do_not_delay_the_kept_one(
+    runtime: tuple[_Runtime, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """An agent makes its other connections to the runtime at the same moment, when it starts and when that restarts."""
+    caplog.set_level("DEBUG", "agent.runtime.edge.starts")
+    starts, others = KeptStarts(f"unix:{runtime[1]}", []), list[grpc.aio.Channel]()
+
+    async def make_more() -> None:
+        for _ in range(20):
+            others.append(
+                grpc.aio.insecure_channel(f"unix:{runtime[1]}", options=[("grpc.use_local_subchannel_pool", 1)])
+            )
+            await others[-1].channel_ready()
+
+    keeping, more = asyncio.create_task(starts.run()), asyncio.create_task(make_more())
+    try:
+        await until(lambda: starts.stub is not None)
+        assert caplog.messages == []
+    finally:
+        more.cancel()
+        await starts.close()
+        keeping.cancel()
+        await asyncio.gather(more, keeping, return_exceptions=True)
+        for one in others:
+            await one.close()
+
+
 @pytest.mark.parametrize("how", ["killed", "stopped"])
-@pytest.mark.parametrize(("way", "end"), [("kept", "started"), ("plain", "cancelled")])
+@pytest.mark.parametrize(("way", "end"), [("kept", "started"), ("young", "started"), ("plain", "cancelled")])
 async def test_a_start_outlives_the_agent_that_asked_for_it(
     runtime: tuple[_Runtime, str], way: str, end: str, how: str
 ) -> None:
@@ -114,6 +143,45 @@ async def test_without_a_runtime_it_is_tried_again_and_ends_when_cancelled(tmp_p
     assert keeping.cancelled() and starts.stub is None
     await starts.close()
     await server.stop(None)
+
+
+async def test_a_start_waits_for_the_connection_after_a_restart_of_the_runtime(tmp_path: Path) -> None:
+    starts, path = KeptStarts(f"unix:{tmp_path}/r.sock", []), f"unix:{tmp_path}/r.sock"
+    assert await starts.ready() is None, "nobody keeps one: nothing is waited for"
+    server = grpc.aio.server()
+    server.add_insecure_port(path)
+    await server.start()
+    keeping = asyncio.create_task(starts.run())
+    await asyncio.sleep(0)
+    first = await starts.ready()
+    assert first is not None
+    await server.stop(None)
+    await until(lambda: starts.stub is not first)
+    waiting = asyncio.create_task(starts.ready())
+    server = grpc.aio.server()
+    server.add_insecure_port(path)
+    await server.start()
+    assert await waiting not in (None, first)
+    keeping.cancel()
+    await asyncio.gather(keeping, return_exceptions=True)
+    await starts.close()
+    await server.stop(None)
+
+
+async def test_a_connection_that_cannot_be_kept_is_reported_once_and_not_waited_for(
+    runtime: tuple[_Runtime, str], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "")  # no sh
+    starts = KeptStarts(f"unix:{runtime[1]}", [])
+    keeping = asyncio.create_task(starts.run())
+    await asyncio.sleep(0)
+    assert await starts.ready() is None
+    await until(lambda: next(starts._tries) > 3)
+    assert [one.message for one in caplog.records if "may be restarted" in one.message] == caplog.messages
+    assert len(caplog.messages) == 1
+    keeping.cancel()
+    await asyncio.gather(keeping, return_exceptions=True)
+    await starts.close()
 
 
 async def test_the_end_may_come_while_the_runtime_is_being_dialled(tmp_path: Path) -> None:

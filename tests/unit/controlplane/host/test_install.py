@@ -57,6 +57,12 @@ async def test_what_was_changed_by_hand_is_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
+def test_what_outlives_the_agent_outlives_its_unit() -> None:
+    """It keeps the starts of containers from being cancelled (agent/runtime/edge/starts.py)."""
+    kubelet = next(file.text for file in host_files.host_files("") if file.path.endswith("/kubelet.service"))
+    assert "\nKillMode=process\n" in kubelet.partition("[Service]")[2].partition("[Install]")[0]
+
+
 async def test_systemd_takes_the_units(tmp_path: Path) -> None:
     await install("/srv/nodewright", str(tmp_path))
     for name in ("kubelet.service", "nodewright-proxy.service"):
