@@ -181,10 +181,7 @@ class _Raising:
             say(f"{len(self.cluster.nodes)} nodes on {self.cluster.subnet}")
 
     def _prepare(self) -> None:
-        host_changes.ensure_mount_points()
-        trees = cgroups.hierarchies()
-        for unit in (CONTROL_PLANE, *(f"{node.name}/system" for node in self.cluster.nodes)):
-            cgroups.ensure(trees, f"{self.cluster.cgroup}/{unit}")
+        cgroups.ensure(cgroups.hierarchies(), f"{self.cluster.cgroup}/{CONTROL_PLANE}")
         for node in self.cluster.nodes:
             nodes.write_files(self.cluster, node)
 

@@ -12,7 +12,7 @@ from controlplane.cluster.model import Cluster, Node
 from controlplane.cluster.plan import components, node_files
 from controlplane.cluster.plan.components import Tools
 from controlplane.cluster.work.control_plane import fail_if_exiting, start_unit, starts
-from controlplane.machine.edge import files, oom
+from controlplane.machine.edge import files, oom, process_one
 from controlplane.progress import Say
 from controlplane.supervisor.edge import units
 from controlplane.waiting import until
@@ -47,6 +47,8 @@ def write_files(cluster: Cluster, node: Node) -> None:
     for name in (
         *node_files.NODE_DIRS,
         "log",
+        "supervisor",
+        "commands",
         "kubernetes/manifests",
     ):  # after seed_runtime, which needs an empty containerd root
         os.makedirs(f"{own}/{name}", mode=0o755, exist_ok=True)
@@ -110,7 +112,7 @@ async def wait_runtime(cluster: Cluster, node: Node, clock: Clock, *, timeout: f
     before = starts(cluster, node.name)
 
     async def waits_for() -> str:
-        pid = units.any_pid(cluster.unit_dir(node.name))
+        pid = process_one.alive(units.machine_lock(cluster.unit_dir(node.name)))
         # The socket is in the node's own /run, which is reached through the root of its processes.
         if pid and os.path.exists(f"/proc/{pid}/root{node_files.CONTAINERD_SOCKET}"):
             return ""
