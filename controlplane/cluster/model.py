@@ -55,6 +55,8 @@ class Options:
     joined: int = 0  # the last nodes, which `nodewright join` adds instead of kubeadm
     network: str = "nodewright"  # or kindnet: a CNI DaemonSet like kind's
     kubernetes: str = RELEASE  # the control plane's minor version
+    cpus: int = 0  # of each node; 0: all of the machine's
+    memory: int = 0  # of each node, in bytes; 0: all of the machine's
     addons: str = ""  # names from controlplane.cluster.plan.addons, separated by commas
 
     @property

@@ -30,7 +30,12 @@ NODE_DIRS = {
     "etcd": "/var/lib/etcd",  # kubeadm's etcd, on control plane nodes
     "libexec": "/usr/libexec/kubernetes",  # where a controller manager in a pod expects FlexVolume plugins
 }
-NODE_FILES = {"hosts": "/etc/hosts", "resolv.conf": "/etc/resolv.conf", "hostname": "/etc/hostname"}
+NODE_FILES = {
+    "hosts": "/etc/hosts",
+    "resolv.conf": "/etc/resolv.conf",
+    "hostname": "/etc/hostname",
+    "machine-id": "/etc/machine-id",
+}
 
 # All belong to a network namespace; without them a node would not forward packets or not see bridged ones.
 SYSCTLS = {

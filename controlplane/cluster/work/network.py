@@ -54,7 +54,9 @@ def _fresh_cgroups(cluster: Cluster, node: Node) -> list[str]:
     if not process_one.alive(units.machine_lock(cluster.unit_dir(node.name))):
         cgroups.kill_all(trees, path)
         cgroups.remove(trees, path)
-    return cgroups.ensure(trees, path)
+    folders = cgroups.ensure(trees, path)
+    cgroups.limit(folders, cpus=cluster.options.cpus, memory=cluster.options.memory)
+    return folders
 
 
 def _import_netlink() -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 
 from controlplane.cluster.edge.roots import cache_root
@@ -66,6 +68,8 @@ def write_files(cluster: Cluster, node: Node) -> None:
         files["kubernetes/proxy.yaml"] = node_files.proxy_config(cluster, node)
     for name, text in files.items():
         _rewrite(f"{own}/{name}", text)
+    if not os.path.exists(f"{own}/machine-id"):
+        _rewrite(f"{own}/machine-id", f"{secrets.token_hex(16)}\n")
     if cluster.options.kubeadm and "nameserver" not in resolv:
         # kubeadm's CoreDNS forwards unknown names, and exits if there is no server to forward to.
         resolv += f"nameserver {cluster.host_address}\n"
@@ -99,6 +103,15 @@ def start_daemons(cluster: Cluster, node: Node, tools: Tools) -> None:
         components.proxy(cluster, node, tools),
     )
     start_unit(cluster, node.name, programs, tools.project)
+
+
+def boot_time(cluster: Cluster, node: Node) -> str:
+    """When the node's process 1 was started, as RFC 3339 in UTC; "" if it never was."""
+    try:
+        at = os.stat(units.machine_lock(cluster.unit_dir(node.name))).st_mtime
+    except FileNotFoundError:
+        return ""
+    return datetime.fromtimestamp(int(at), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def restart_agent(cluster: Cluster, node: Node) -> None:

@@ -77,6 +77,7 @@ def enter(spec: dict[str, Any]) -> None:
     _devices(f"{root}/dev")
     for entry in spec["mounts"]:
         _mount(root, entry)
+    _boot_id(root)
     os.chdir(root)
     pivot_root(".", ".")
     unmount(".")
@@ -217,6 +218,13 @@ def _mount(root: str, entry: dict[str, Any]) -> None:
     mount(entry["source"], target, flags=MS_BIND)
     if entry.get("readonly"):
         mount("", target, flags=MS_BIND | MS_REMOUNT | MS_RDONLY)
+
+
+def _boot_id(root: str) -> None:
+    """Starting process 1 is a boot, so the node has a boot id of its own, as systemd-nspawn gives containers one."""
+    with open("/proc/sys/kernel/random/uuid", encoding="ascii") as new, open(f"{root}/run/boot-id", "w") as file:
+        file.write(new.read())
+    mount(f"{root}/run/boot-id", f"{root}/proc/sys/kernel/random/boot_id", flags=MS_BIND)
 
 
 def _inside(root: str, path: str) -> str:

@@ -14,7 +14,6 @@ Input: {"dir", "space", "sysctls": {path: value}, "machine": null or {"lock": fi
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import fcntl
 import json
