@@ -149,8 +149,8 @@ def test_what_it_must_not_see_is_not_there(machine: Machine) -> None:
         path.parent.mkdir(parents=True)
         path.write_text("secret")
     machine.start()
-    for path in (secret, other, "/etc/shadow", machine.cluster.ns_dir, units.machine_lock(machine.folder)):
-        assert machine.run("ls", str(path), check=False) == ""
+    for name in map(str, (secret, other, "/etc/shadow", machine.cluster.ns_dir, units.machine_lock(machine.folder))):
+        assert machine.run("ls", name, check=False) == ""
     assert machine.run("ls", machine.cluster.dir).split() == ["node1"]
     assert set(machine.run("ls", machine.cluster.node_dir("node1")).split()) == {"commands", "log", "supervisor"}
     assert set(machine.run("sh", "-c", "ls -d /home/* /root/* /srv/*", check=False).split()) == set()
