@@ -62,6 +62,48 @@ def mounts_here() -> Mounts:
         return find_mounts(file.read())
 
 
+_FIRST_NAMESPACE = 0xEFFFFFFB  # inode of the machine's own cgroup namespace (PROC_CGROUP_INIT_INO, linux/proc_ns.h)
+
+
+def is_part_of_machine() -> bool:
+    """Whether the root of the cgroups here is not the machine's: this is a container, or a node of `up`.
+
+    What that cgroup uses and may use is then what the "machine" uses and has; a real machine's root has no limits.
+    """
+    try:
+        return os.stat("/proc/self/ns/cgroup").st_ino != _FIRST_NAMESPACE
+    except OSError:
+        return False
+
+
+def cpus_here(mounts: Mounts | None = None) -> int:
+    """Processors that everything below the root of the cgroups here may use at once: all, or as the root's quota says.
+
+    A quota of 1.5 CPUs counts as 2: a part of one is more than none. `mounts`: None for those of this process.
+    """
+    online = os.cpu_count() or 1
+    try:
+        found = mounts or mounts_here()
+        if found.version == 2:
+            quota, period = _words(f"{found.points['']}/cpu.max", 2)
+        else:
+            (quota,) = _words(f"{found.points['cpu']}/cpu.cfs_quota_us", 1)
+            (period,) = _words(f"{found.points['cpu']}/cpu.cfs_period_us", 1)
+        if quota == "max" or int(quota) <= 0:
+            return online
+        return max(1, min(online, -(-int(quota) // int(period))))
+    except (OSError, KeyError, ValueError, Permanent):  # the root of a real machine has no such files on v2
+        return online
+
+
+def _words(path: str, count: int) -> list[str]:
+    with open(path, encoding="ascii") as file:
+        found = file.read().split()
+    if len(found) != count:
+        raise ValueError(path)
+    return found
+
+
 class Undying(Exception):
     """Processes that SIGKILL did not end in time, because they wait in the kernel."""
 

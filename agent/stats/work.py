@@ -218,9 +218,10 @@ class StatsProvider:
 
     def _node(self, image_fs: FsUsage | None) -> NodeStats:
         memory, capacity, swap = self._machine.node_memory()
-        whole = self._reader.sample(self._settings.node_cgroup) if self._settings.node_cgroup != "/" else None
-        if whole is not None and 0 < whole.memory.limit < capacity:
-            memory, capacity = whole.memory, whole.memory.limit
+        part = self._settings.node_cgroup != "/" or self._machine.is_part()
+        whole = self._reader.sample(self._settings.node_cgroup) if part else None
+        if whole is not None and (self._settings.node_cgroup == "/" or 0 < whole.memory.limit < capacity):
+            memory, capacity = whole.memory, min(whole.memory.limit or capacity, capacity)
         root = self._reader.sample("/")
         at = self._clock_ns()
         cpu = root.cpu if root is not None and root.cpu.usage else self._machine.node_cpu()

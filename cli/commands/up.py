@@ -15,7 +15,11 @@ from controlplane.cluster.model import DEFAULT_NAME, Cluster, Options, in_url
 from controlplane.cluster.plan import addons
 from controlplane.cluster.work.workloads import DemoAnswer
 from controlplane.up.work import Request, up
+from nodelib import quantity
 from nodelib.clock import SystemClock
+from nodelib.errors import Invalid
+
+_LEAST_MEMORY = 512 << 20  # bytes
 
 
 def run(
@@ -30,6 +34,8 @@ def run(
     """Create or repair the cluster `name`. `given`: the options that the user gave, by name."""
     need_root("up")
     known = {field.name for field in fields(Options)}
+    if "memory" in given:
+        given = {**given, "memory": memory_size(given["memory"])}
     options = Options(**{key: value for key, value in given.items() if key in known})
     request = Request(
         name=name,
@@ -45,6 +51,21 @@ def run(
     with display:
         cluster, sights = asyncio.run(_up(request, display))
     print(report(cluster, sights, display.elapsed))
+
+
+def memory_size(text: str) -> int:
+    """Bytes of a Kubernetes quantity. Raises Invalid for what is none, or too little for a node."""
+    try:
+        found = quantity.value(text)
+    except ValueError as error:
+        raise Invalid(str(error), obj=f"--memory {text}", action="Give a size such as 4Gi or 512Mi.") from error
+    if found < _LEAST_MEMORY:
+        raise Invalid(
+            "a node needs 512Mi at least: its daemons alone use about 200Mi",
+            obj=f"--memory {text}",
+            action="Give a larger size.",
+        )
+    return found
 
 
 async def _up(request: Request, display: Display) -> tuple[Cluster, list[DemoAnswer]]:

@@ -55,6 +55,13 @@ def up(
         bool,
         typer.Option("--kubeadm", help="Create it with kubeadm init and join; the control plane runs as static pods."),
     ] = False,
+    cpus: Annotated[
+        int, typer.Option(min=0, metavar="N", help="CPUs that each node has; by default all of this machine's.")
+    ] = 0,
+    memory: Annotated[
+        str,
+        typer.Option(metavar="SIZE", help="Memory that each node has, such as 4Gi; by default all of this machine's."),
+    ] = "",
     control_planes: Annotated[
         int, typer.Option(min=1, max=7, metavar="N", help="With --kubeadm: how many nodes run the control plane.")
     ] = 1,
@@ -95,6 +102,8 @@ def up(
 
     * `./nodewright up --name lab --nodes 3 --no-demo`
 
+    * `./nodewright up --name small --nodes 3 --cpus 1 --memory 2Gi`
+
     * `./nodewright up --name six --ip-family dual --routed`
 
     * `./nodewright up --name peer --agent upstream --proxy upstream`
@@ -117,6 +126,8 @@ def up(
         "joined": joined,
         "network": str(network),
         "kubernetes": str(kubernetes),
+        "cpus": cpus,
+        "memory": memory,
     }
     with reported():
         from cli.commands import up as work
@@ -163,6 +174,31 @@ def kubeconfig(name: Name = DEFAULT) -> None:
         from cli.commands import kubectl as work
 
         work.kubeconfig(name)
+
+
+@command("Cluster", settings=PASS)
+def shell(
+    context: typer.Context,
+    node: Annotated[str, typer.Argument(metavar="NODE", help="The node, such as node1.")],
+    name: Name = DEFAULT,
+) -> None:
+    """Open a shell on a node, or run a command there: write `--` before the command. Its exit status is passed on.
+
+    What runs there is a process of the node: it sees the node's files, processes, network and cgroups. `ctr` finds the
+    node's containerd, and `kubectl` works with the node's own rights.
+
+    Examples:
+
+    * `./nodewright shell node1`
+
+    * `./nodewright shell node1 -- ctr containers ls`
+
+    * `./nodewright shell node2 --name lab -- ps ax`
+    """
+    with reported():
+        from cli.commands import shell as work
+
+        work.run(name, node, context.args)
 
 
 @command("Cluster")

@@ -26,6 +26,7 @@ CGROUP_ROOT = "/nodewright"
 STATE_ROOT = "/var/lib/nodewright"
 CONTROL_PLANE = "control-plane"
 BALANCER = "balancer"  # the unit of the load balancer in front of several control planes
+KINDS = ("net", "uts", "ipc", "cgroup", "pid", "mnt")  # a node's namespaces; nsenter(1) needs the mounts last
 BALANCER_HOST = 10  # its host number in the nodes' subnet
 
 IPNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -54,6 +55,8 @@ class Options:
     joined: int = 0  # the last nodes, which `nodewright join` adds instead of kubeadm
     network: str = "nodewright"  # or kindnet: a CNI DaemonSet like kind's
     kubernetes: str = RELEASE  # the control plane's minor version
+    cpus: int = 0  # of each node; 0: all of the machine's
+    memory: int = 0  # of each node, in bytes; 0: all of the machine's
     addons: str = ""  # names from controlplane.cluster.plan.addons, separated by commas
 
     @property
@@ -68,7 +71,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One node: a network, mount and UTS namespace with its own containerd, agent and proxy."""
+    """One node: a machine of its own, made of namespaces, with its own process 1, containerd, agent and proxy."""
 
     name: str
     addresses: tuple[str, ...]  # one of each IP family of the cluster
@@ -187,8 +190,12 @@ class Cluster:
         return posixpath.join(self.dir, node)
 
     def namespace(self, space: str, kind: str) -> str:
-        """The file that holds a namespace: `space` is "wire" or a node's name, `kind` net, uts or mnt."""
+        """The file that holds a namespace: `space` is "wire" or a node's name, `kind` net or another of KINDS."""
         return posixpath.join(self.ns_dir, f"{space}.{kind}")
+
+    def namespaces(self, node: str) -> dict[str, str]:
+        """The files of all namespaces of a node, by kind."""
+        return {kind: self.namespace(node, kind) for kind in KINDS}
 
     def unit_dir(self, unit: str) -> str:
         """The folder with the supervisor's specification and state; `unit` is a node or the control plane."""

@@ -21,12 +21,13 @@ from cryptography.hazmat.primitives import serialization
 from controlplane.cluster.model import BALANCER, Cluster, Node
 from controlplane.cluster.plan import components, manifests, node_files
 from controlplane.cluster.plan.components import Tools
+from controlplane.cluster.plan.node_files import commands_dir
 from controlplane.cluster.work import bridge_network, nodes, workloads
 from controlplane.cluster.work.control_plane import start_unit
 from controlplane.cluster.work.node_images import import_images
 from controlplane.kubeadm.plan import commands, config, kindnet
 from controlplane.machine.edge import cgroups, files
-from controlplane.machine.edge.namespaces import entered
+from controlplane.machine.edge.namespaces import in_cgroups, in_node
 from controlplane.machine.edge.streamed import run_lines
 from controlplane.progress import Progress, Say
 from controlplane.supervisor.edge import units
@@ -90,7 +91,7 @@ async def _start_node(context: Context, node: Node, images: Mapping[str, Path]) 
 
 
 def _write_commands(context: Context, node: Node) -> None:
-    cluster, folder = context.cluster, commands.commands_dir(context.cluster, node)
+    cluster, folder = context.cluster, commands_dir(context.cluster, node)
     os.makedirs(folder, mode=0o755, exist_ok=True)
     for name, text in (
         ("kubelet", commands.kubelet_command(cluster, context.tools)),
@@ -123,7 +124,7 @@ async def _init(context: Context, node: Node, secret: Mapping[str, str]) -> None
         if os.path.exists(cluster.admin_kubeconfig):
             say("already done")
             return
-        path = f"{cluster.node_dir(node.name)}/kubeadm.yaml"
+        path = f"{commands_dir(cluster, node)}/kubeadm.yaml"
         key = secret["certificate_key"] if cluster.options.control_planes > 1 else ""
         files.write(path, config.init_config(cluster, secret["token"], key))
         more = ("--upload-certs",) if key else ()
@@ -148,9 +149,7 @@ async def _nodewright_join(context: Context, node: Node, secret: Mapping[str, st
     cluster = context.cluster
     with context.progress.step(f"{node.name}: nodewright join") as say:
         log = f"{cluster.log_dir(node.name)}/join.log"
-        path = f"{cluster.cgroup}/{node.name}/system"
-        folders = await asyncio.to_thread(lambda: cgroups.ensure(cgroups.hierarchies(), path))
-        line = commands.join_line(cluster, node, context.tools, secret["token"], ca_hash, list(folders))
+        line = commands.join_line(cluster, node, context.tools, secret["token"], ca_hash)
         words: list[str] = []
         status = await run_lines(
             _inside(cluster, node, line), log=log, on_line=words.append, on_text=lambda piece: None
@@ -170,7 +169,7 @@ async def _kubeadm_join(context: Context, node: Node, secret: Mapping[str, str],
         if os.path.exists(f"{cluster.node_dir(node.name)}/kubernetes/kubelet.conf"):
             say("already done")
             return
-        path = f"{cluster.node_dir(node.name)}/kubeadm.yaml"
+        path = f"{commands_dir(cluster, node)}/kubeadm.yaml"
         files.write(path, config.join_config(cluster, node, secret["token"], ca_hash, secret["certificate_key"]))
         await run_kubeadm(context, node, say, "join", f"--config={path}")
 
@@ -210,7 +209,7 @@ async def _network_and_proxy(context: Context, first: Node) -> None:
     if cluster.options.proxy == "upstream":
         return
     with context.progress.step("service proxy on every node"):
-        path = f"{cluster.node_dir(first.name)}/kubeadm.yaml"
+        path = f"{commands_dir(cluster, first)}/kubeadm.yaml"
         arguments = ("kubeconfig", "user", "--client-name=system:kube-proxy", f"--config={path}")
         line = commands.kubeadm_line(cluster, first, context.tools, *arguments)
         done = await command.run(_inside(cluster, first, line), timeout=60)
@@ -223,8 +222,9 @@ async def _network_and_proxy(context: Context, first: Node) -> None:
 
 
 def _inside(cluster: Cluster, node: Node, argv: list[str]) -> list[str]:
-    spaces = {kind: cluster.namespace(node.name, kind) for kind in ("net", "mnt", "uts")}
-    return entered(spaces["net"], argv, mnt=spaces["mnt"], uts=spaces["uts"])
+    """The command in the node, and in the cgroups of its daemons, which it may leave processes to."""
+    folders = cgroups.ensure(cgroups.hierarchies(), f"{cluster.cgroup}/{node.name}/system")
+    return in_cgroups(folders, in_node(cluster.namespaces(node.name), argv))
 
 
 def _secret(cluster: Cluster) -> dict[str, str]:

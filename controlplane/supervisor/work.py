@@ -1,7 +1,8 @@
 """The process that keeps the daemons of one node (or of the control plane) running, as systemd would.
 
-`python -S -m controlplane.supervisor DIR` enters the cgroups and namespaces that DIR/spec.json names, starts the
-programs listed there with their output in log files, and restarts those that exit. Invariants:
+`python -S -m controlplane.supervisor DIR` enters the cgroups and namespaces that DIR/spec.json names (none in a node,
+where process 1 starts it: controlplane/machine/edge/init.py), starts the programs listed there with their output in log
+files, and restarts those that exit. Invariants:
 - It holds DIR/lock (flock) as long as it lives: there is never a second one, and nobody needs to guess from a pid.
 - DIR/state.json always says which pid is which program (with its start time, as pids are reused), so a new supervisor
   takes over the programs of one that was killed, and they keep running.
@@ -27,6 +28,7 @@ from controlplane.supervisor.model import Program
 from controlplane.supervisor.plan import State, after_exit, decide
 from nodelib import files
 
+_ATTEMPTS = 5  # to take the lock
 _KEEP_LOG = 32 * 1024 * 1024  # bytes; a longer log is renamed at the next start of its program
 
 
@@ -49,6 +51,7 @@ class Supervisor:
         signal.signal(signal.SIGTERM, self._on_stop)
         signal.signal(signal.SIGINT, self._on_stop)
         signal.signal(signal.SIGHUP, self._on_reload)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGHUP,))  # process 1 of a node starts us with it blocked
         self._adopt()
         while not self.stopping:
             if self.reload:
@@ -222,13 +225,24 @@ def say(text: str) -> None:
     print(f"{stamp} {text}", file=sys.stderr, flush=True)
 
 
+def _locked(handle: int) -> bool:
+    """Whether we have the lock now. Who looks for a supervisor holds it for a moment, so one failure says nothing."""
+    for attempt in range(_ATTEMPTS):
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if attempt:
+                time.sleep(0.01)
+        else:
+            return True
+    return False
+
+
 def main() -> int:
     """Exit status 3 when another supervisor of this directory is running."""
     folder = sys.argv[1]
     lock = os.open(os.path.join(folder, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    if not _locked(lock):
         say("another supervisor holds the lock: nothing to do")
         return 3
     os.truncate(lock, 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import compileall
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -107,6 +108,7 @@ class _Raising:
             keys = group.create_task(self._keys(), name="keys")
             wire = group.create_task(self._network(images), name="network")
             group.create_task(asyncio.to_thread(_import_client), name="import client")
+            group.create_task(asyncio.to_thread(_compile, self.request.project), name="compile")
         await keys
         await wire
         client = KubeClient(load_kubeconfig(self.cluster.admin_kubeconfig), user_agent="nodewright-up")
@@ -117,6 +119,7 @@ class _Raising:
 
     async def _by_kubeadm(self, images: Mapping[str, Path]) -> list[DemoAnswer]:
         await self._network(images)
+        await asyncio.to_thread(_compile, self.request.project)
         await kubeadm.raise_cluster(kubeadm.Context(self.cluster, self.tools, self.progress, self.clock), images)
         client = KubeClient(load_kubeconfig(self.cluster.admin_kubeconfig), user_agent="nodewright-up")
         try:
@@ -181,10 +184,7 @@ class _Raising:
             say(f"{len(self.cluster.nodes)} nodes on {self.cluster.subnet}")
 
     def _prepare(self) -> None:
-        host_changes.ensure_mount_points()
-        trees = cgroups.hierarchies()
-        for unit in (CONTROL_PLANE, *(f"{node.name}/system" for node in self.cluster.nodes)):
-            cgroups.ensure(trees, f"{self.cluster.cgroup}/{unit}")
+        cgroups.ensure(cgroups.hierarchies(), f"{self.cluster.cgroup}/{CONTROL_PLANE}")
         for node in self.cluster.nodes:
             nodes.write_files(self.cluster, node)
 
@@ -229,6 +229,12 @@ class _Raising:
             answers = await workloads.query_demo(self.cluster, client, self.clock)
             say(f"by {len(answers)} ways")
             return answers
+
+
+def _compile(project: str) -> None:
+    """Compile the modules that a node runs: it sees them read-only, and would compile them at every start."""
+    for name in ("agent", "cli", "cni", "nodelib", "proxy"):
+        compileall.compile_dir(os.path.join(project, name), quiet=2)
 
 
 def _import_client() -> None:

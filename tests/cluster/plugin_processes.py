@@ -14,6 +14,7 @@ from pathlib import Path
 
 from agent.plugins.edge.apis import POD_RESOURCES
 from agent.plugins.edge.rpc import PluginClient
+from controlplane.machine.edge.namespaces import in_node
 from nodelib.json_values import Json
 from tests.cluster.world import World
 
@@ -45,13 +46,8 @@ class Plugin:
 
 async def start(world: World, node: str, folder: Path, *argv: str, says: bytes = b"") -> Plugin:
     """Run a command in the node's namespaces; with `says` until it says that."""
-    spaces = [f"--{kind}={world.cluster.namespace(node, short)}" for kind, short in (("net", "net"), ("mount", "mnt"))]
     process = await asyncio.create_subprocess_exec(
-        "nsenter",
-        *spaces,
-        f"--wd={_ROOT}",
-        "--",
-        *argv,
+        *in_node(world.cluster.namespaces(node), ["env", f"--chdir={_ROOT}", *argv]),
         stdout=asyncio.subprocess.PIPE,
         stdin=asyncio.subprocess.DEVNULL,
         stderr=None if says else asyncio.subprocess.DEVNULL,

@@ -22,7 +22,7 @@ import pytest
 from controlplane.cluster.model import Cluster
 from controlplane.host.work.install import install
 from controlplane.machine.edge import cgroups
-from controlplane.machine.edge.namespaces import entered
+from controlplane.machine.edge.namespaces import in_cgroups, in_node
 from nodelib.version import KUBERNETES_VERSION
 from tests.cluster.command_line import PROJECT, STATE, cli, differences, traces, until
 
@@ -56,17 +56,9 @@ def kubectl(*arguments: str) -> str:
 def in_node2(cluster: Cluster, *argv: str) -> subprocess.CompletedProcess[str]:
     """Run in the node's namespaces, and in the cgroup whose processes `down` kills."""
     folders = cgroups.ensure(cgroups.hierarchies(), f"{cluster.cgroup}/node2/system")
-    enter = "".join(f"echo $$ > {folder}/cgroup.procs; " for folder in folders)
-    argv = ("sh", "-c", f'{enter}exec "$@"', "join", *argv)
-    spaces = {kind: cluster.namespace("node2", kind) for kind in ("net", "mnt", "uts")}
-    line = entered(spaces["net"], argv, mnt=spaces["mnt"], uts=spaces["uts"])
+    line = in_cgroups(folders, in_node(cluster.namespaces("node2"), argv))
     environment = {**os.environ, "PYTHONPATH": str(PROJECT)}
     return subprocess.run(line, capture_output=True, text=True, timeout=180, env=environment)
-
-
-def own_cgroup(cluster: Cluster) -> tuple[str, ...]:
-    """Like `up --joined`: pods in the cgroup whose processes `down` kills."""
-    return (f"--kubelet-arg=--cgroup-root={cluster.cgroup}/node2",)
 
 
 def test_the_cluster_brings_network_and_proxy(cluster: Cluster) -> None:
@@ -195,11 +187,11 @@ def test_rights_that_are_missing_are_named_and_printed(cluster: Cluster, tmp_pat
     kubectl("delete", "clusterrolebinding", "--ignore-not-found", *(one["metadata"]["name"] for one in bindings))
     token = json.loads((STATE / NAME / "kubeadm.json").read_text())["token"]
     join = (*JOIN, cluster.api_url, f"--token={token}", "--node-name=node2", "--pod-network=none")
-    refused = in_node2(cluster, *join, "--proxy=nodewright", *own_cgroup(cluster))
+    refused = in_node2(cluster, *join, "--proxy=nodewright")
     assert refused.returncode == 1 and "may not list endpointslices" in refused.stderr, refused.stderr
     assert "join --print-rights" in refused.stderr
     kubectl("apply", "-f", str(tmp_path / "rights.json"))
-    joined = in_node2(cluster, *join, "--proxy=nodewright", *own_cgroup(cluster))
+    joined = in_node2(cluster, *join, "--proxy=nodewright")
     assert joined.returncode == 0 and "service proxy: nodewright" in joined.stdout, joined.stderr
 
 
@@ -213,7 +205,7 @@ def test_leave_clears_the_node(cluster: Cluster) -> None:
 
 def test_an_admin_s_kubeconfig_joins_without_a_token(cluster: Cluster) -> None:
     """It creates the token and the permissions itself, and nobody approves anything by hand."""
-    line = (*JOIN, f"--kubeconfig={cluster.admin_kubeconfig}", "--node-name=node2", *own_cgroup(cluster))
+    line = (*JOIN, f"--kubeconfig={cluster.admin_kubeconfig}", "--node-name=node2")
     done = in_node2(cluster, *line)
     assert done.returncode == 0, done.stderr
     assert "Node node2 is Ready" in done.stdout and "pod network: DaemonSet kindnet" in done.stdout

@@ -12,7 +12,7 @@ import pytest
 from controlplane.cluster.model import Cluster
 from controlplane.cluster.plan.components import Tools
 from controlplane.kubeadm.plan import commands
-from controlplane.machine.edge.namespaces import entered
+from controlplane.machine.edge import namespaces
 from tests.cluster.command_line import PROJECT, STATE, cli, differences, traces, until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.skipif(os.geteuid() != 0, reason="a cluster needs root")]
@@ -35,11 +35,9 @@ def in_node(cluster: Cluster, number: int, *argv: str) -> str:
     """kubeadm (or another command of the node) in its namespaces."""
     node = cluster.nodes[number]
     tools = Tools(cluster.tools, "", str(PROJECT))
-    spaces = {kind: cluster.namespace(node.name, kind) for kind in ("net", "mnt", "uts")}
     line = commands.kubeadm_line(cluster, node, tools, *argv)
-    done = subprocess.run(
-        entered(spaces["net"], line, mnt=spaces["mnt"], uts=spaces["uts"]), capture_output=True, text=True, timeout=120
-    )
+    inside = namespaces.in_node(cluster.namespaces(node.name), line)
+    done = subprocess.run(inside, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

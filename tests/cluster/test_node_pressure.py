@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from controlplane.machine.edge.namespaces import in_node
 from nodelib.quantity import value
 from tests.builders.pods import container, manifest, sleeper
 from tests.cluster.world import Object, World, condition, configured, holds
@@ -106,8 +107,7 @@ async def test_who_writes_beyond_a_limit_is_evicted(world: World) -> None:
 async def test_a_machine_that_goes_waits_for_its_pods(world: World, tmp_path: Path) -> None:
     """systemd does not run here: a small logind with the real interface, on a bus inside the node's namespaces."""
     node = world.cluster.nodes[-1].name
-    enter = [f"--{kind}={world.cluster.namespace(node, short)}" for kind, short in (("net", "net"), ("mount", "mnt"))]
-    inside = ["nsenter", *enter, "--"]
+    inside = in_node(world.cluster.namespaces(node), [])
     await world.in_node(node, "mkdir", "-p", "/run/dbus")
 
     async def ready() -> str:

@@ -22,6 +22,7 @@ from agent.common.model.errors import CriUnavailable
 from agent.common.model.pods import ContainerState, SandboxState
 from agent.runtime.edge.cri import Cri
 from controlplane.cluster.model import CONTROL_PLANE, Cluster
+from controlplane.machine.edge.namespaces import in_node
 from controlplane.supervisor.edge import units
 from controlplane.supervisor.edge.procfs import start_time
 from nodelib.command import Completed, run
@@ -267,9 +268,8 @@ class World:
         await holds(healthy, f"the agent of {node} is healthy", seconds)
 
     async def in_node(self, node: str, *argv: str, stdin: bytes | None = None, check: bool = True) -> Completed:
-        """A command in a node's network, mount and UTS namespaces, with the host's programs."""
-        spaces = [f"--{kind}={self.cluster.namespace(node, short)}" for kind, short in _KINDS]
-        return await run(["nsenter", *spaces, "--", *argv], stdin=stdin, check=check)
+        """A command as a process of a node."""
+        return await run(in_node(self.cluster.namespaces(node), argv), stdin=stdin, check=check)
 
     @contextlib.asynccontextmanager
     async def cri(self, node: str) -> AsyncIterator[Cri]:
@@ -344,9 +344,6 @@ class World:
 
     def agent_log(self, node: str) -> str:
         return Path(self.cluster.log_dir(node), "agent.log").read_text(errors="replace")
-
-
-_KINDS = (("net", "net"), ("mount", "mnt"), ("uts", "uts"))
 
 
 @contextlib.asynccontextmanager

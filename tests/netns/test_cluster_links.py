@@ -19,10 +19,10 @@ pytestmark = [pytest.mark.netns, pytest.mark.skipif(os.geteuid() != 0, reason="n
 WORLD = """
 import asyncio, json, os, subprocess, sys, tempfile
 from controlplane.cluster.model import Cluster, Options
-from controlplane.cluster.plan import node_files
-from controlplane.cluster.work import host_changes, network
+from controlplane.cluster.work import host_changes, network, nodes
 from controlplane.cluster.work.network import networks_in_use
-from controlplane.machine.edge import namespaces
+from controlplane.machine.edge import cgroups, namespaces, process_one
+from controlplane.supervisor.edge import units
 subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
 
 def ip(net, *words):
@@ -40,10 +40,7 @@ async def main():
     cluster = Cluster("nwtlab", "10.89.200.0/24", Options(nodes=2, uplink=True), root=STATE)
     os.makedirs(cluster.dir)
     for node in cluster.nodes:
-        for name in (*node_files.NODE_DIRS, "log"):
-            os.makedirs(f"{cluster.node_dir(node.name)}/{name}", exist_ok=True)
-        for name in node_files.NODE_FILES:
-            open(f"{cluster.node_dir(node.name)}/{name}", "a").close()
+        nodes.write_files(cluster, node)
     # A new namespace takes over what the machine has: another cluster's uplink, or a container engine, may have it on.
     open("/proc/sys/net/ipv4/ip_forward", "w").write("0")
     before = forwarding()
@@ -61,14 +58,18 @@ async def main():
     forwarded = ip(one, "route", "get", "10.96.0.1", "from", "10.244.0.9", "iif", "eth0")
     hostname = subprocess.run(["nsenter", f"--uts={cluster.namespace('node2', 'uts')}", "hostname"],
                               capture_output=True, text=True).stdout.strip()
-    cgroups = subprocess.run(["nsenter", f"--mount={cluster.namespace('node2', 'mnt')}", "ls", "/sys/fs/cgroup"],
+    folders = subprocess.run(["nsenter", f"--mount={cluster.namespace('node2', 'mnt')}", "ls", "/sys/fs/cgroup"],
                              capture_output=True, text=True).stdout.split()
     during, on = rules(), forwarding()
     count = await host_changes.remove_uplink(cluster.name)
     json.dump({"made": made, "reach": reach, "dead": dead, "local": local, "forwarded": forwarded, "hostname": hostname,
-               "cgroups": cgroups, "during": during, "after": rules(), "count": count, "forwarding": [before, on],
+               "cgroups": folders, "during": during, "after": rules(), "count": count, "forwarding": [before, on],
                "networks": await asyncio.to_thread(networks_in_use)}, sys.stdout)
+    for node in cluster.nodes:
+        process_one.kill(units.machine_lock(cluster.unit_dir(node.name)))
     namespaces.unmount_below(cluster.dir)
+    cgroups.remove(cgroups.hierarchies(), cluster.cgroup)
+    cgroups.remove_if_empty(cgroups.hierarchies(), "/nodewright")
 
 asyncio.run(main())
 """

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from agent.node.model import MachineFacts
 from agent.resources.edge import hugepage_sizes
 from agent.stats.edge.cgroups import CgroupReader
+from nodelib.cgroups import cpus_here
 from nodelib.errors import Permanent
 
 log = logging.getLogger(__name__)
@@ -26,7 +27,10 @@ _NO_ROUTE_PORT = 9
 
 
 class Machine:
-    """`root_dir`: where pods' volumes are (nodefs); `cgroup`: the node's own, whose limit bounds its memory."""
+    """`root_dir`: where pods' volumes are (nodefs); `cgroup`: the node's own, whose limit bounds its memory.
+
+    In a container or on a node of `up`, limits of the cgroup that is the root there bound memory and CPUs.
+    """
 
     def __init__(self, root_dir: str, cgroup: str = "/") -> None:
         self._root_dir, self._cgroup = root_dir, cgroup
@@ -40,7 +44,7 @@ class Machine:
             kernel_version=os.uname().release,
             os_image=_os_release().get("PRETTY_NAME", "Linux"),
             architecture=_ARCHITECTURES.get(os.uname().machine, os.uname().machine),
-            cpus=os.cpu_count() or 1,
+            cpus=cpus_here(),
             memory=self._memory(memory.get("MemTotal", 0)),
             storage=_disk_size(self._root_dir),
             pids=_most_pids(),
@@ -50,7 +54,7 @@ class Machine:
         )
 
     def _memory(self, total: int) -> int:
-        found = CgroupReader().sample(self._cgroup) if self._cgroup != "/" else None
+        found = CgroupReader().sample(self._cgroup)  # the root of a real machine has no limit
         return min(total, found.memory.limit) if found is not None and found.memory.limit else total
 
 

@@ -10,6 +10,7 @@ import time
 
 from agent.stats.edge.kernel_files import device_name, folders, number, pairs_if_there, pressure, text
 from agent.stats.model import Cpu, Disk, FsUsage, Interface, Memory, Pressure
+from nodelib.cgroups import cpus_here, is_part_of_machine
 from nodelib.files import text_of
 
 _TICK = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
@@ -92,8 +93,13 @@ def disk(device: int, proc: str = "/proc") -> Disk | None:
 
 
 def cpus() -> int:
-    """The number of logical processors."""
-    return os.cpu_count() or 1
+    """The number of logical processors, or of those that a quota of the whole node leaves it."""
+    return cpus_here()
+
+
+def is_part() -> bool:
+    """Whether this node is a container or a node of `up`, with the rest of the machine beside it."""
+    return is_part_of_machine()
 
 
 def own_process() -> tuple[Cpu, Memory]:

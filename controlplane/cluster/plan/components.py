@@ -8,10 +8,8 @@ from dataclasses import dataclass
 
 from controlplane.cluster.model import API_PORT, CONTROL_PLANE, Cluster, Node, Options
 from controlplane.cluster.plan.certificates import authentication_config, service_account_key
-from controlplane.cluster.plan.node_files import CONTAINERD_SOCKET
+from controlplane.cluster.plan.node_files import CONTAINERD_SOCKET, SYSTEM_PATH
 from controlplane.supervisor.model import Program
-
-_SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +22,7 @@ class Tools:
 
     def environment(self, binary: str = "", **more: str) -> dict[str, str]:
         """A daemon's environment; the directory of its binary is first in PATH (containerd's shim is beside it)."""
-        path = f"{posixpath.dirname(self.binaries[binary])}:{_SYSTEM_PATH}" if binary else _SYSTEM_PATH
+        path = f"{posixpath.dirname(self.binaries[binary])}:{SYSTEM_PATH}" if binary else SYSTEM_PATH
         return {"PATH": path, "HOME": "/root", "LANG": "C.UTF-8", **more}
 
     def python_environment(self) -> dict[str, str]:
@@ -218,7 +216,7 @@ def agent(cluster: Cluster, node: Node, tools: Tools) -> Program:
         return Program("agent", (tools.binaries["kubelet"], *flags), log, tools.environment(), stop_timeout=10)
     firewall = "nftables" if cluster.options.proxy_mode == "nftables" else "iptables"
     own = (*(f"--pod-network-cidr={cidr}" for cidr in cluster.pod_cidrs), f"--pod-network-firewall={firewall}")
-    command = (tools.python, "-m", "cli.node_main", *flags, f"--cgroup-root={cluster.cgroup}/{node.name}", *own)
+    command = (tools.python, "-m", "cli.node_main", *flags, *own)
     return Program("agent", command, log, tools.python_environment(), stop_timeout=10)
 
 

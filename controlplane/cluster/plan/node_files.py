@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+import posixpath
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from controlplane.cluster.model import Cluster, Node
 
 CONTAINERD_SOCKET = "/run/containerd/containerd.sock"
 PAUSE_IMAGE = "registry.k8s.io/pause:3.10.2"
+
+SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_MEMORY = ("/run", "/run/containerd", "/run/netns")  # file systems in memory
+_SYSTEM_DIRS = ("/usr", "/opt", "/bin", "/sbin", "/lib", "/nix", "/gnu")  # a node has them (machine_root.py)
 
 # Directories of the node (under its state directory) and where its processes see them.
 NODE_DIRS = {
@@ -24,7 +30,12 @@ NODE_DIRS = {
     "etcd": "/var/lib/etcd",  # kubeadm's etcd, on control plane nodes
     "libexec": "/usr/libexec/kubernetes",  # where a controller manager in a pod expects FlexVolume plugins
 }
-NODE_FILES = {"hosts": "/etc/hosts", "resolv.conf": "/etc/resolv.conf", "hostname": "/etc/hostname"}
+NODE_FILES = {
+    "hosts": "/etc/hosts",
+    "resolv.conf": "/etc/resolv.conf",
+    "hostname": "/etc/hostname",
+    "machine-id": "/etc/machine-id",
+}
 
 # All belong to a network namespace; without them a node would not forward packets or not see bridged ones.
 SYSCTLS = {
@@ -39,26 +50,45 @@ SYSCTLS = {
 _ROUTER_SYSCTLS = {"net/ipv4/ip_forward": "1", "net/ipv6/conf/all/forwarding": "1"}
 
 
-def namespaces(cluster: Cluster, node: Node, holder: int) -> dict[str, Any]:
-    """The input of nsinit for a node. `holder`: the pid of one of its processes, 0 if there is none."""
-    own = cluster.node_dir(node.name)
-    mounts: list[dict[str, str]] = [
-        {"target": "/run", "source": "", "type": "tmpfs"},
-        {"target": "/run/containerd", "source": "", "type": "tmpfs"},
-        {"target": "/run/netns", "source": "", "type": "tmpfs"},
-        {"target": "/sys", "source": "", "type": "sysfs"},
-    ]
-    mounts += [{"target": t, "source": f"{own}/{s}", "type": "bind"} for s, t in NODE_DIRS.items()]
-    mounts += [{"target": t, "source": f"{own}/{s}", "type": "bind"} for s, t in NODE_FILES.items()]
+def machine(
+    cluster: Cluster, node: Node, cgroups: Sequence[str], readonly: Sequence[str], python: str, project: str
+) -> dict[str, Any]:
+    """The input of nsinit for a node. `cgroups`: its folder in every hierarchy; `readonly`: what it may only read."""
+    own, unit, log = cluster.node_dir(node.name), cluster.unit_dir(node.name), cluster.log_dir(node.name)
+    mounts: list[dict[str, Any]] = [{"target": path, "source": "", "type": "tmpfs"} for path in _MEMORY]
+    mounts += [{"target": path, "source": path, "type": "bind", "readonly": True} for path in readonly]
+    mounts += [{"target": t, "source": f"{own}/{s}", "type": "bind"} for s, t in (NODE_DIRS | NODE_FILES).items()]
+    # The paths of these are the same inside and outside; nothing else of the cluster's folder is seen in a node.
+    mounts += [{"target": path, "source": path, "type": "bind"} for path in (unit, log, commands_dir(cluster, node))]
+    init = posixpath.join(project, "controlplane/machine/edge/init.py")
     return {
         "dir": cluster.ns_dir,
         "space": node.name,
-        "kinds": ["net", "uts", "mnt"],
-        "hostname": node.name,
         "sysctls": SYSCTLS,
-        "mounts": mounts,
-        "holder": holder,
+        "machine": {
+            "lock": posixpath.join(own, "process-1.lock"),
+            "cgroups": list(cgroups),
+            "hostname": node.name,
+            "root": {"folder": f"{own}/root", "layers": f"{own}/layers", "mounts": mounts},
+            "argv": [python, "-I", "-S", init, unit, project, f"{log}/init.log"],
+            "env": {"PATH": SYSTEM_PATH, "HOME": "/root", "LANG": "C.UTF-8"},
+        },
     }
+
+
+def commands_dir(cluster: Cluster, node: Node) -> str:
+    """The folder of the node's own commands, and of what kubeadm is told."""
+    return f"{cluster.node_dir(node.name)}/commands"
+
+
+def readonly_folders(paths: Iterable[str]) -> list[str]:
+    """Of folders that a node needs, those to bind: not what is below another, and not what every node has anyway."""
+    wanted = sorted({posixpath.normpath(path) for path in paths if path}, key=len)
+    kept: list[str] = []
+    for path in wanted:
+        if not any(path == other or path.startswith(f"{other}/") for other in (*_SYSTEM_DIRS, *kept)):
+            kept.append(path)
+    return kept
 
 
 def wire_namespace(cluster: Cluster) -> dict[str, Any]:
@@ -66,11 +96,8 @@ def wire_namespace(cluster: Cluster) -> dict[str, Any]:
     return {
         "dir": cluster.ns_dir,
         "space": "wire",
-        "kinds": ["net"],
-        "hostname": "",
         "sysctls": _ROUTER_SYSCTLS if cluster.options.routed else {},
-        "mounts": [],
-        "holder": 0,
+        "machine": None,
     }
 
 
@@ -183,7 +210,7 @@ def kubelet_config(cluster: Cluster, node: Node) -> str:
         "resolvConf": "/etc/resolv.conf",
         "containerRuntimeEndpoint": f"unix://{CONTAINERD_SOCKET}",
         "cgroupDriver": "cgroupfs",
-        "cgroupRoot": f"{cluster.cgroup}/{node.name}",
+        "cgroupRoot": "/",  # the node's own: it is in a cgroup namespace
         "cgroupsPerQOS": True,
         "enforceNodeAllocatable": ["pods"],
         "failCgroupV1": False,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,12 +85,19 @@ def serving_waits_for(node: dict[str, Any] | None) -> str:
     return str(found.get("message", "")) if found.get("status") == "False" else ""
 
 
-def pod_facts(pod: dict[str, Any]) -> Pod:
-    """The fields of a pod that `status` and waits need."""
+def pod_facts(pod: dict[str, Any], boots: Mapping[str, str] | None = None) -> Pod:
+    """The fields of a pod that `status` and waits need.
+
+    `boots`: when each node was started, as RFC 3339 in UTC. A pod whose containers are older is not ready, whatever its
+    status says: they ended with the node, and the agent has not said so yet.
+    """
     status, metadata = pod.get("status", {}), pod["metadata"]
     conditions = {c["type"]: c for c in status.get("conditions", [])}
     ready = conditions.get("Ready", {}).get("status") == "True"
     containers = [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]
+    begun = (box["state"]["running"]["startedAt"] for box in status.get("containerStatuses", []) if _runs(box))
+    if min(begun, default="9") < (boots or {}).get(pod["spec"].get("nodeName", ""), ""):
+        ready, conditions = False, {"Ready": {"message": "its node was started after it"}}
     return Pod(
         name=metadata["name"],
         namespace=metadata.get("namespace", ""),
@@ -102,6 +109,10 @@ def pod_facts(pod: dict[str, Any]) -> Pod:
         restarts=sum(int(c.get("restartCount", 0)) for c in containers),
         deleting="deletionTimestamp" in metadata,
     )
+
+
+def _runs(box: dict[str, Any]) -> bool:
+    return bool(box.get("state", {}).get("running", {}).get("startedAt"))
 
 
 def _reason(conditions: dict[str, Any], containers: list[dict[str, Any]]) -> str:

@@ -23,8 +23,12 @@ _GIVE_UP_AFTER = 4  # starts of a program that keeps exiting
 def start_unit(cluster: Cluster, unit: str, programs: tuple[Program, ...], project: str) -> None:
     """Let the unit's supervisor run `programs`; those that run already and have not changed are left alone."""
     directories = cgroups.ensure(cgroups.hierarchies(), f"{cluster.cgroup}/{unit}{_leaf(unit)}")
+    outside = unit in (CONTROL_PLANE, BALANCER)  # process 1 of a node starts the supervisor in its place already
     units.write_spec(
-        cluster.unit_dir(unit), cgroups=directories, namespaces=unit_namespaces(cluster, unit), programs=programs
+        cluster.unit_dir(unit),
+        cgroups=directories if outside else (),
+        namespaces=unit_namespaces(cluster, unit) if outside else (),
+        programs=programs,
     )
     units.ensure_supervisor(cluster.unit_dir(unit), f"{cluster.log_dir(unit)}/supervisor.log", project)
 

@@ -1,7 +1,8 @@
 """`down`: removes a cluster in whatever state it is, and leaves nothing behind.
 
-It may be interrupted anywhere, thanks to its order: first the supervisors, which would restart programs, then every
-process (found by cgroup, so no file needs to list it), then mounts and links, and the cluster's record last.
+It may be interrupted anywhere, thanks to its order: first the nodes' own first processes and the supervisors, which
+would restart programs, then every process (found by cgroup, so no file needs to list it), then mounts and links, and
+the cluster's record last.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from controlplane.cluster.edge.roots import state_root
 from controlplane.cluster.model import CGROUP_ROOT, Cluster, Options
 from controlplane.cluster.plan.addresses import check_name
 from controlplane.cluster.work import host_changes
-from controlplane.machine.edge import cgroups, namespaces
+from controlplane.machine.edge import cgroups, namespaces, process_one
 from controlplane.machine.edge.locks import directory_lock
 from controlplane.machine.edge.netlink import Netlink
 from controlplane.progress import Progress
@@ -78,7 +79,9 @@ def _end_processes(cluster: Cluster, trees: cgroups.Hierarchies) -> int:
     supervisors = 0
     if os.path.isdir(cluster.dir):
         for unit in os.listdir(cluster.dir):
-            supervisors += units.kill_supervisor(cluster.unit_dir(unit))
+            folder = cluster.unit_dir(unit)
+            # The kernel ends a node with its process 1.
+            supervisors += process_one.kill(units.machine_lock(folder)) or units.kill_supervisor(folder)
     return supervisors + cgroups.kill_all(trees, cluster.cgroup)
 
 

@@ -1,7 +1,7 @@
 """What clusters change on the host itself, and how the last `down` undoes it.
 
-Mount points in a node's file tree must exist in the host's (bind mounts need them), and an uplink needs forwarding.
-Both changes are recorded before they are made, so that none is forgotten after a crash.
+An uplink needs forwarding: the change is recorded before it is made, so that it is not forgotten after a crash. Records
+of earlier versions also name mount points, which nodes had in the host's own file tree then.
 """
 
 from __future__ import annotations
@@ -13,38 +13,11 @@ from controlplane.cluster.edge import state
 from controlplane.cluster.edge.roots import state_root
 from controlplane.cluster.model import Cluster
 from controlplane.cluster.plan import uplink as plan
-from controlplane.cluster.plan.node_files import NODE_DIRS, NODE_FILES
 from controlplane.machine.edge import iptables, namespaces
 from controlplane.machine.edge.locks import directory_lock
 
 _FORWARDING = "net/ipv4/ip_forward"
 _CHAINS = (("nat", "POSTROUTING"), ("filter", "FORWARD"))
-
-
-def ensure_mount_points() -> None:
-    """Make and record the missing directories and files that node mounts cover."""
-    with directory_lock(state_root(), wait=True):
-        record = state.host_record()
-        dirs = [part for target in NODE_DIRS.values() for part in _missing_parts(target)]
-        files = [target for target in NODE_FILES.values() if not os.path.lexists(target)]
-        if not dirs and not files:
-            return
-        record["dirs"] += [path for path in dict.fromkeys(dirs) if path not in record["dirs"]]
-        record["files"] += [path for path in files if path not in record["files"]]
-        state.save_host_record(record)
-        for path in dict.fromkeys(dirs):
-            os.makedirs(path, exist_ok=True)
-        for path in files:
-            with open(path, "a", encoding="ascii"):
-                pass
-
-
-def _missing_parts(path: str) -> list[str]:
-    missing = []
-    while not os.path.isdir(path):
-        missing.append(path)
-        path = os.path.dirname(path)
-    return missing[::-1]
 
 
 async def ensure_uplink(cluster: Cluster) -> None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 
-from controlplane.cluster.model import BALANCER, CONTROL_PLANE, Cluster
+from controlplane.cluster.edge.roots import cache_root
+from controlplane.cluster.model import BALANCER, Cluster, Node
 from controlplane.cluster.plan import node_files
+from controlplane.cluster.plan.node_files import readonly_folders
 from controlplane.cluster.plan.wiring import wiring
 from controlplane.cluster.work import host_changes
-from controlplane.machine.edge import namespaces
+from controlplane.machine.edge import cgroups, namespaces, process_one
 from controlplane.machine.edge.netlink import Netlink
 from controlplane.machine.model import HOST, WIRE, Veth
 from controlplane.supervisor.edge import units
@@ -23,16 +27,36 @@ async def ensure_network(cluster: Cluster, project: str) -> frozenset[str]:
     await namespaces.make(node_files.wire_namespace(cluster), project)
     async with asyncio.TaskGroup() as group:
         for node in cluster.nodes:
-            holder = units.any_pid(cluster.unit_dir(node.name))
-            group.create_task(
-                namespaces.make(node_files.namespaces(cluster, node, holder), project), name=f"namespaces {node.name}"
-            )
+            group.create_task(_machine(cluster, node, project), name=f"namespaces {node.name}")
         preload = group.create_task(asyncio.to_thread(_import_netlink), name="import netlink")
     await preload
     made = await asyncio.to_thread(_wire, cluster)
     if cluster.options.uplink:
         await host_changes.ensure_uplink(cluster)
     return made
+
+
+async def _machine(cluster: Cluster, node: Node, project: str) -> None:
+    """Start a node's process 1 in namespaces of its own, if there is none."""
+    folders = await asyncio.to_thread(_fresh_cgroups, cluster, node)
+    tools = [*cluster.tools.values()]
+    readonly = readonly_folders([project, cache_root(), sys.prefix, sys.base_prefix, *map(os.path.dirname, tools)])
+    spec = node_files.machine(cluster, node, folders, readonly, sys.executable, project)
+    await namespaces.make(spec, project)
+
+
+def _fresh_cgroups(cluster: Cluster, node: Node) -> list[str]:
+    """The node's own cgroups: of a node without a process 1, everything that is left in them is ended and removed.
+
+    On v2 nothing could join the cgroup that process 1 starts in if it still had controllers for its children.
+    """
+    trees, path = cgroups.hierarchies(), f"{cluster.cgroup}/{node.name}"
+    if not process_one.alive(units.machine_lock(cluster.unit_dir(node.name))):
+        cgroups.kill_all(trees, path)
+        cgroups.remove(trees, path)
+    folders = cgroups.ensure(trees, path)
+    cgroups.limit(folders, cpus=cluster.options.cpus, memory=cluster.options.memory)
+    return folders
 
 
 def _import_netlink() -> None:
@@ -55,9 +79,6 @@ def networks_in_use() -> list[str]:
 
 
 def unit_namespaces(cluster: Cluster, unit: str) -> list[tuple[str, str]]:
-    """Namespaces of a unit's programs: the control plane is in the first node's network, with the host's file tree."""
-    if unit == BALANCER:
-        return [("net", cluster.namespace(WIRE, "net"))]
-    if unit == CONTROL_PLANE:
-        return [("net", cluster.namespace(cluster.nodes[0].name, "net"))]
-    return [(kind, cluster.namespace(unit, kind)) for kind in ("net", "uts", "mnt")]
+    """Namespaces of the control plane's programs, or of the balancer's: they are in the first node's network or on the
+    wire, and otherwise on this machine, out of reach of every node."""
+    return [("net", cluster.namespace(WIRE if unit == BALANCER else cluster.nodes[0].name, "net"))]

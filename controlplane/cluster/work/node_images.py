@@ -9,7 +9,7 @@ from pathlib import Path
 
 from controlplane.cluster.model import Cluster, Node
 from controlplane.cluster.plan.components import Tools
-from controlplane.machine.edge.namespaces import entered, is_bound
+from controlplane.machine.edge.namespaces import in_node, is_bound
 from nodelib import command
 from nodelib.errors import Invalid, Temporary
 
@@ -42,8 +42,7 @@ async def name_only(cluster: Cluster, node: Node, tools: Tools, source: str, nam
 
 async def load(cluster: Cluster, node: Node, archive: Path, *, gzip: bool) -> list[str]:
     """Import an archive. Returns the images' names. Raises Temporary, or Invalid with containerd's reason."""
-    net, mnt = cluster.namespace(node.name, "net"), cluster.namespace(node.name, "mnt")
-    if not is_bound(mnt):
+    if not is_bound(cluster.namespace(node.name, "pid")):
         raise Temporary(
             "is not there",
             obj=f"node {node.name}",
@@ -51,7 +50,7 @@ async def load(cluster: Cluster, node: Node, archive: Path, *, gzip: bool) -> li
             action=f"`./nodewright up --name {cluster.name}` repairs it.",
         )
     ctr = cluster.tools.get("ctr") or "ctr"
-    inside = entered(net, [ctr, "-n", "k8s.io", "images", "import", "--local", "-"], mnt=mnt)
+    inside = in_node(cluster.namespaces(node.name), [ctr, "-n", "k8s.io", "images", "import", "--local", "-"])
     # Through standard input: the file may be where the node has its own mounts.
     script = 'gzip -dc -- "$0" | "$@"' if gzip else 'exec "$@" < "$0"'
     done = await command.run(["sh", "-c", script, str(archive), *inside], timeout=_IMPORT_TIMEOUT, check=False)
@@ -77,5 +76,4 @@ async def load(cluster: Cluster, node: Node, archive: Path, *, gzip: bool) -> li
 
 async def _ctr(cluster: Cluster, node: Node, tools: Tools, *arguments: str) -> command.Completed:
     argv = [tools.binaries["ctr"], "-n", "k8s.io", *arguments]
-    inside = entered(cluster.namespace(node.name, "net"), argv, mnt=cluster.namespace(node.name, "mnt"))
-    return await command.run(inside, timeout=_IMPORT_TIMEOUT)
+    return await command.run(in_node(cluster.namespaces(node.name), argv), timeout=_IMPORT_TIMEOUT)

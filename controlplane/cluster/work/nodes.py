@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import socket
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 
 from controlplane.cluster.edge.roots import cache_root
@@ -13,7 +15,7 @@ from controlplane.cluster.model import Cluster, Node
 from controlplane.cluster.plan import components, node_files
 from controlplane.cluster.plan.components import Tools
 from controlplane.cluster.work.control_plane import fail_if_exiting, start_unit, starts
-from controlplane.machine.edge import files, oom
+from controlplane.machine.edge import files, oom, process_one
 from controlplane.progress import Say
 from controlplane.supervisor.edge import units
 from controlplane.waiting import until
@@ -48,6 +50,8 @@ def write_files(cluster: Cluster, node: Node) -> None:
     for name in (
         *node_files.NODE_DIRS,
         "log",
+        "supervisor",
+        "commands",
         "kubernetes/manifests",
     ):  # after seed_runtime, which needs an empty containerd root
         os.makedirs(f"{own}/{name}", mode=0o755, exist_ok=True)
@@ -65,6 +69,8 @@ def write_files(cluster: Cluster, node: Node) -> None:
         files["kubernetes/proxy.yaml"] = node_files.proxy_config(cluster, node)
     for name, text in files.items():
         _rewrite(f"{own}/{name}", text)
+    if not os.path.exists(f"{own}/machine-id"):
+        _rewrite(f"{own}/machine-id", f"{secrets.token_hex(16)}\n")
     if cluster.options.kubeadm and "nameserver" not in resolv:
         # kubeadm's CoreDNS forwards unknown names, and exits if there is no server to forward to.
         resolv += f"nameserver {cluster.host_address}\n"
@@ -100,6 +106,15 @@ def start_daemons(cluster: Cluster, node: Node, tools: Tools) -> None:
     start_unit(cluster, node.name, programs, tools.project)
 
 
+def boot_time(cluster: Cluster, node: Node) -> str:
+    """When the node's process 1 was started, as RFC 3339 in UTC; "" if it never was."""
+    try:
+        at = os.stat(units.machine_lock(cluster.unit_dir(node.name))).st_mtime
+    except FileNotFoundError:
+        return ""
+    return datetime.fromtimestamp(int(at), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 def restart_agent(cluster: Cluster, node: Node) -> None:
     """Restart a running agent through its supervisor: it sets up the pod network's routes when it starts."""
     units.terminate(cluster.unit_dir(node.name), "agent")
@@ -111,7 +126,7 @@ async def wait_runtime(cluster: Cluster, node: Node, clock: Clock, *, timeout: f
     before = starts(cluster, node.name)
 
     async def waits_for() -> str:
-        pid = units.any_pid(cluster.unit_dir(node.name))
+        pid = process_one.alive(units.machine_lock(cluster.unit_dir(node.name)))
         # The socket is in the node's own /run, which is reached through the root of its processes.
         if pid and _listens(f"/proc/{pid}/root{node_files.CONTAINERD_SOCKET}"):
             return ""

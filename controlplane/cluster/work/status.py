@@ -133,7 +133,7 @@ def _daemons(cluster: Cluster, unit: str) -> list[Daemon]:
 def _missing(cluster: Cluster) -> tuple[str, ...]:
     points = set(namespaces.mount_points())
     paths = [cluster.namespace("wire", "net")]
-    paths += [cluster.namespace(node.name, kind) for node in cluster.nodes for kind in ("net", "uts", "mnt")]
+    paths += [path for node in cluster.nodes for path in cluster.namespaces(node.name).values()]
     return tuple(path for path in paths if path not in points)
 
 

@@ -14,6 +14,7 @@ from controlplane.cluster.model import CONTROL_PLANE, Cluster, in_url
 from controlplane.cluster.plan import manifests
 from controlplane.cluster.plan.readiness import Pod, node_waits_for, pod_facts, pods_wait_for
 from controlplane.cluster.work.control_plane import fail_if_exiting, starts
+from controlplane.cluster.work.nodes import boot_time
 from controlplane.waiting import until
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError
@@ -80,10 +81,12 @@ async def wait_pods(
 ) -> list[Pod]:
     """Wait until `count` pods of the selector are Ready. Raises Temporary with the reason of the first that is not."""
     found: list[Pod] = []
+    boots = {node.name: boot_time(cluster, node) for node in cluster.nodes}
 
     async def waits() -> str:
         listed = await client.get(_PODS.format(namespace), {"labelSelector": selector})
-        found[:] = [pod_facts(item) for item in listed["items"]]
+        # What the API still says of a node that was started anew since then is of no use.
+        found[:] = [pod_facts(item, boots) for item in listed["items"]]
         return pods_wait_for(found, count)
 
     await _until(

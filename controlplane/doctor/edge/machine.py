@@ -12,7 +12,7 @@ from nodelib import command
 from nodelib.errors import NodewrightError
 from nodelib.files import text_of
 
-_NEWNS, _NEWUTS, _NEWNET = 0x00020000, 0x04000000, 0x40000000
+_NEW = 0x00020000 | 0x02000000 | 0x04000000 | 0x08000000 | 0x20000000 | 0x40000000  # mnt, cgroup, uts, ipc, pid, net
 _TOOLS = ("nsenter", "unshare", "mount", "ip")
 _MODULES = ("overlay", "br_netfilter", "veth", "nf_conntrack")
 
@@ -66,7 +66,7 @@ async def load_modules() -> None:
 
 async def _namespaces() -> str:
     # Tried in a child process: this one must not leave its own namespaces.
-    code = f"import ctypes,os;r=ctypes.CDLL(None,use_errno=True).unshare({_NEWNS | _NEWUTS | _NEWNET});"
+    code = f"import ctypes,os;r=ctypes.CDLL(None,use_errno=True).unshare({_NEW});"
     code += "print(os.strerror(ctypes.get_errno()) if r else '')"
     done = await command.run([sys.executable, "-I", "-S", "-c", code], check=False, timeout=10)
     return done.text.strip() or done.stderr.decode(errors="replace").strip()[-200:]
@@ -78,7 +78,8 @@ async def _features() -> dict[str, str]:
         "veth": "ip link add t0 type veth peer name t1",
         "bridge": "ip link add t0 type bridge",
         "overlayfs": "mount -t tmpfs none /mnt && mkdir /mnt/l /mnt/u /mnt/w /mnt/m && "
-        "mount -t overlay overlay -o lowerdir=/mnt/l,upperdir=/mnt/u,workdir=/mnt/w /mnt/m",
+        "mount -t overlay overlay -o lowerdir=/mnt/l,upperdir=/mnt/u,workdir=/mnt/w /mnt/m && umount /mnt/m && "
+        "mount -t overlay overlay -o lowerdir=/etc,upperdir=/mnt/u,workdir=/mnt/w /mnt/m",
         "conntrack": "iptables -w 5 -A INPUT -m conntrack --ctstate NEW -j ACCEPT",
         "iptables nat": "iptables -w 5 -t nat -A POSTROUTING -m comment --comment x -j MASQUERADE",
     }

@@ -78,12 +78,12 @@ def _python(m: Machine) -> Finding:
 
 def _namespaces(m: Machine) -> Finding:
     if not m.namespaces:
-        return Finding("namespaces", "ok", "network, mount and UTS")
+        return Finding("namespaces", "ok", "network, mount, UTS, IPC, PID and cgroup")
     return Finding(
         "namespaces",
         "fatal",
         m.namespaces,
-        "A container needs --privileged; a kernel CONFIG_NET_NS and CONFIG_UTS_NS",
+        "A container needs --privileged; a kernel CONFIG_NET_NS, CONFIG_UTS_NS, CONFIG_IPC_NS and CONFIG_PID_NS",
     )
 
 

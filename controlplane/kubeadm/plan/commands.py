@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from controlplane.cluster.model import API_PORT, BALANCER, Cluster, Node
 from controlplane.cluster.plan.components import Tools
+from controlplane.cluster.plan.node_files import commands_dir
 from controlplane.supervisor.model import Program
 
 CLEAN_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -26,7 +27,7 @@ def kubelet_command(cluster: Cluster, tools: Tools) -> str:
 
 def kubelet_service(cluster: Cluster, node: Node) -> str:
     """The script that a supervisor runs in place of kubeadm's kubelet.service with its 10-kubeadm.conf."""
-    extra = [f"--cgroup-root={cluster.cgroup}/{node.name}", "--v=2"]
+    extra = ["--v=2"]
     if cluster.options.agent != "upstream" and cluster.options.network != "nodewright":
         extra.append("--pod-network=none")
     elif cluster.options.agent != "upstream":
@@ -61,21 +62,14 @@ def kubeadm_line(cluster: Cluster, node: Node, tools: Tools, *arguments: str) ->
     return ["env", "-i", f"PATH={path}", "HOME=/root", tools.binaries["kubeadm"], *arguments]
 
 
-def join_line(cluster: Cluster, node: Node, tools: Tools, token: str, ca_hash: str, cgroups: list[str]) -> list[str]:
-    """`nodewright join` on a node, in the cgroup where `down` finds the processes to kill."""
+def join_line(cluster: Cluster, node: Node, tools: Tools, token: str, ca_hash: str) -> list[str]:
+    """`nodewright join` on a node."""
     words = [
         *(tools.python, "-m", "cli", "join", f"https://{cluster.api_address}:{API_PORT}"),
         *(f"--token={token}", f"--ca-hash={ca_hash}", f"--node-name={node.name}", "--plain"),
-        f"--kubelet-arg=--cgroup-root={cluster.cgroup}/{node.name}",
     ]
-    enter = "".join(f"echo $$ > {shlex.quote(path)}/cgroup.procs; " for path in cgroups)
     environment = [f"PATH={CLEAN_PATH}", "HOME=/root", f"PYTHONPATH={tools.project}"]
-    return ["env", "-i", *environment, "sh", "-c", f'{enter}exec "$@"', "join", *words]
-
-
-def commands_dir(cluster: Cluster, node: Node) -> str:
-    """The folder of the node's own commands."""
-    return f"{cluster.node_dir(node.name)}/commands"
+    return ["env", "-i", *environment, *words]
 
 
 def kubelet_program(cluster: Cluster, node: Node, tools: Tools) -> Program:

@@ -16,6 +16,7 @@ from nodelib.cgroups import Undying, end_all, mounts_here, sigkill
 from nodelib.errors import Temporary
 from nodelib.files import text_of
 
+_PERIOD = 100_000  # microseconds, the kernel's own
 _V2_WANTED = ("cpuset", "cpu", "io", "memory", "hugetlb", "pids")
 
 
@@ -100,6 +101,20 @@ def _inherit_cpuset(directory: str) -> None:
             value = file.read()
         with open(path, "w", encoding="ascii") as file:
             file.write(value)
+
+
+def limit(directories: Iterable[str], *, cpus: int, memory: int) -> None:
+    """Bound what everything in the cgroup uses together; 0: no bound. `memory` in bytes."""
+    for directory in directories:
+        for name, text in (
+            ("cpu.cfs_quota_us", str(cpus * _PERIOD) if cpus else "-1"),
+            ("cpu.max", f"{cpus * _PERIOD} {_PERIOD}" if cpus else f"max {_PERIOD}"),
+            ("memory.limit_in_bytes", str(memory) if memory else "-1"),
+            ("memory.max", str(memory) if memory else "max"),
+        ):
+            if os.path.exists(f"{directory}/{name}"):
+                with open(f"{directory}/{name}", "w", encoding="ascii") as file:
+                    file.write(text)
 
 
 def count_block_io(directories: Iterable[str], path: str) -> None:

@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nodelib import command
@@ -19,8 +19,9 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 async def make(spec: dict[str, Any], project: str) -> None:
     """Make or repair namespaces according to `spec` (see nsinit). Raises Permanent with the kernel's reason."""
-    argv = [sys.executable, "-I", "-S", os.path.join(project, "controlplane", "machine", "edge", "nsinit.py")]
-    done = await command.run(argv, stdin=json.dumps(spec).encode(), check=False, timeout=60)
+    argv = [sys.executable, "-S", "-m", "controlplane.machine.edge.nsinit"]
+    environment = {**os.environ, "PYTHONPATH": project}
+    done = await command.run(argv, stdin=json.dumps(spec).encode(), env=environment, cwd="/", check=False, timeout=60)
     if done.returncode != 0:
         raise Permanent(
             done.stderr.decode(errors="replace").strip()[-800:],
@@ -49,14 +50,22 @@ def unmount_below(directory: str) -> int:
     return len(found)
 
 
-def entered(net: str, argv: Sequence[str], *, mnt: str = "", uts: str = "") -> list[str]:
-    """The command line that runs `argv` inside namespaces, given as files (nsenter keeps the host's cgroup mounts)."""
-    line = [shutil.which("nsenter") or "nsenter", f"--net={net}"]
-    if uts:
-        line.append(f"--uts={uts}")
-    if mnt:
-        line.append(f"--mount={mnt}")
-    return [*line, "--", *argv]
+def in_node(spaces: Mapping[str, str], argv: Sequence[str]) -> list[str]:
+    """The command line that runs `argv` as a process of a node: `spaces` has the file of each kind of namespace."""
+    words = [f"--{'mount' if kind == 'mnt' else kind}={path}" for kind, path in spaces.items()]
+    return [shutil.which("nsenter") or "nsenter", *words, "--", *argv]
+
+
+def in_cgroups(folders: Sequence[str], argv: Sequence[str]) -> list[str]:
+    """The command line that first joins cgroups, given as folders of this machine: a process of a node belongs into
+    the node's, where `down` finds it and the node's limits hold."""
+    script = 'for folder in $0; do echo 0 > "$folder/cgroup.procs" || exit 1; done; exec "$@"'
+    return ["/bin/sh", "-c", script, " ".join(folders), *argv]
+
+
+def entered(net: str, argv: Sequence[str]) -> list[str]:
+    """The command line that runs `argv`, a program of this machine, in a network namespace given as a file."""
+    return in_node({"net": net}, argv)
 
 
 def is_bound(path: str) -> bool:

@@ -1,193 +1,217 @@
-"""Makes or repairs the namespaces of one node. A program of its own, run by `up` with JSON on its standard input.
+"""Makes or repairs the namespaces of one node and starts its process 1. A program of its own, run by `up` with JSON on
+its standard input.
 
-Only a whole process can enter a mount or UTS namespace, so no thread of the command line can do this. It uses nothing
-but the standard library and is started with -S: `up` runs it once for each node, and 30 ms matter there.
+Only a whole process can enter a mount, PID or UTS namespace, so no thread of the command line can do this. It uses
+nothing but the standard library and is started with -S: `up` runs it once for each node, and 30 ms matter there.
 
-The namespaces are kept as bind mounts in `dir` and so outlive every process. `dir` must be a private mount, because a
-mount namespace cannot be bound below a shared one. A namespace that a living process still has can be bound again.
-Input: {"dir", "space", "kinds": ["net","uts","mnt"], "hostname", "sysctls": {path: value},
-"mounts": [{"target", "source", "type": "bind"|"rbind"|"tmpfs"|"sysfs", "flags"}], "holder": pid or 0}.
+The network namespace is kept as a bind mount in `dir` and so outlives every process: links and the control plane stay
+when a node goes down. All other namespaces of a machine live as long as its process 1 (init.py); their files in `dir`
+are for nsenter(1), and are made anew with it. `dir` must be a private mount, because a mount namespace cannot be bound
+below a shared one. A namespace that a living process still has can be bound again.
+Input: {"dir", "space", "sysctls": {path: value}, "machine": null or {"lock": file, "cgroups": [folder], "hostname",
+"root": see machine_root.py, "argv": of process 1, "env"}}. Without a machine there is only a network namespace.
 """
 
 from __future__ import annotations
 
-import ctypes
 import errno
+import fcntl
 import json
 import os
 import sys
 from typing import Any, NoReturn
 
-_CLONE = {"net": 0x40000000, "uts": 0x04000000, "mnt": 0x00020000}
-_MS_NOSUID, _MS_NODEV, _MS_NOEXEC = 2, 4, 8
-_MS_BIND, _MS_MOVE, _MS_REC, _MS_PRIVATE, _MS_SHARED = 0x1000, 0x2000, 0x4000, 1 << 18, 1 << 20
-_MARKER = "/run/nodewright/furnished"
-_libc = ctypes.CDLL(None, use_errno=True)
+from controlplane.machine.edge import machine_root
+from controlplane.machine.edge.syscalls import MS_BIND, MS_PRIVATE, check, libc, mount, mount_points, unmount
 
-
-def _check(result: int, what: str) -> None:
-    if result != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, f"{what}: {os.strerror(number)}")
-
-
-def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = "") -> None:
-    """mount(2). Raises OSError with the call's arguments."""
-    arguments = [text.encode() or None for text in (source, target, kind)]
-    _check(_libc.mount(*arguments, ctypes.c_ulong(flags), data.encode() or None), f"mount {kind} {source} on {target}")
+CLONE = {
+    "net": 0x40000000,
+    "pid": 0x20000000,
+    "ipc": 0x08000000,
+    "uts": 0x04000000,
+    "cgroup": 0x02000000,
+    "mnt": 0x00020000,
+}
+_OF_MACHINE = ("uts", "ipc", "cgroup")  # and "mnt"; a PID namespace begins with its process 1
 
 
 def setns(path: str, kind: str) -> None:
     """Enter the namespace bound to `path`. Raises OSError."""
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        _check(_libc.setns(handle, _CLONE[kind]), f"enter {path}")
+        check(libc.setns(handle, CLONE[kind]), f"enter {path}")
     finally:
         os.close(handle)
-
-
-def mount_points() -> set[str]:
-    """Targets of all mounts of this namespace."""
-    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
-        return {line.split()[4].encode().decode("unicode_escape") for line in file}
 
 
 def ensure_private_dir(path: str) -> None:
     """Make `path` a private mount of its own."""
     os.makedirs(path, mode=0o700, exist_ok=True)
     if path not in mount_points():
-        mount(path, path, flags=_MS_BIND)
-    mount("", path, flags=_MS_PRIVATE)
+        mount(path, path, flags=MS_BIND)
+    mount("", path, flags=MS_PRIVATE)
 
 
-def missing_kinds(spec: dict[str, Any]) -> list[str]:
-    """Kinds of namespace that are not bound. Those that the holder process still has are bound again first."""
-    points = mount_points()
-    missing = []
-    for kind in spec["kinds"]:
-        path = f"{spec['dir']}/{spec['space']}.{kind}"
-        if path in points:
-            continue
-        with open(path, "a", encoding="ascii"):
+class Space:
+    """The namespaces of one node, as files in a folder."""
+
+    def __init__(self, spec: dict[str, Any]) -> None:
+        self.spec = spec
+        self.machine: dict[str, Any] | None = spec["machine"]
+        self.lock = -1  # of the file that process 1 keeps locked as long as it lives
+
+    def file(self, kind: str) -> str:
+        return f"{self.spec['dir']}/{self.spec['space']}.{kind}"
+
+    def bind(self, process: int, kind: str) -> None:
+        """Bind a namespace of a process to its file. Raises OSError."""
+        with open(self.file(kind), "a", encoding="ascii"):
             pass
-        if spec.get("holder"):
-            mount(f"/proc/{spec['holder']}/ns/{kind}", path, flags=_MS_BIND)
-        else:
-            missing.append(kind)
-    return missing
+        mount(f"/proc/{process}/ns/{kind}", self.file(kind), flags=MS_BIND)
 
+    def ensure(self) -> None:
+        """Make what is missing. Raises OSError."""
+        alive = self._process_one() if self.machine else 0
+        points = mount_points()
+        if alive:
+            for kind in CLONE:
+                if self.file(kind) not in points:
+                    self.bind(alive, kind)
+        elif self.machine:
+            for kind in CLONE:  # of a process 1 that has ended
+                if kind != "net" and self.file(kind) in points:
+                    unmount(self.file(kind))
+        if not alive and (self.machine or self.file("net") not in points):
+            self.make(own_net=self.file("net") not in points)
+        setns(self.file("net"), "net")
+        for name, value in self.spec["sysctls"].items():
+            if os.path.exists(f"/proc/sys/{name}"):
+                with open(f"/proc/sys/{name}", "w", encoding="ascii") as file:
+                    file.write(value)
 
-def create(spec: dict[str, Any], kinds: list[str]) -> None:
-    """Make new namespaces of `kinds` and bind them to their files; this process stays outside of them.
-
-    A mount namespace can only be bound inside one with a smaller number (mnt_ns_loop() in fs/namespace.c prevents
-    loops). Since Linux 6.18 each CPU takes numbers from a batch of its own (kernel/nstree.c), so a new namespace may
-    have the smaller number. It does not on the CPU where our own namespace was made, so every CPU is tried.
-    """
-    cpus = sorted(os.sched_getaffinity(0))
-    for number, cpu in enumerate(cpus, 1):
+    def _process_one(self) -> int:
+        """The pid of the machine's process 1, 0 if there is none; then this process has its lock."""
+        assert self.machine
+        self.lock = os.open(self.machine["lock"], os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            _create_on(cpu, spec, kinds)
-            return
+            fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return int(os.pread(self.lock, 32, 0))
+        os.truncate(self.lock, 0)
+        return 0
+
+    def make(self, *, own_net: bool) -> None:
+        """Make new namespaces, bind them to their files and start process 1 in them; this process stays outside.
+
+        A mount namespace can only be bound inside one with a smaller number (mnt_ns_loop() in fs/namespace.c prevents
+        loops). Since Linux 6.18 each CPU takes numbers from a batch of its own (kernel/nstree.c), so a new namespace
+        may have the smaller number. It does not on the CPU where our own namespace was made, so every CPU is tried.
+        """
+        cpus = sorted(os.sched_getaffinity(0))
+        for cpu in cpus:
+            if self._make_on(cpu, own_net):
+                return
+        raise OSError(errno.EINVAL, f"no CPU of {cpus} makes a mount namespace that can be bound here")
+
+    def _make_on(self, cpu: int, own_net: bool) -> bool:
+        """False if its mount namespace cannot be bound."""
+        said, go = os.pipe(), os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(said[0])
+            os.close(go[1])
+            self._be_parent_of_one(cpu, own_net, said[1], go[0])
+        os.close(said[1])
+        os.close(go[0])
+        try:
+            expect(said[0], b"namespaces\n")
+            if self.machine:
+                try:
+                    self.bind(child, "mnt")
+                except OSError as error:
+                    if error.errno == errno.EINVAL:
+                        return False
+                    raise
+            for kind in (*(_OF_MACHINE if self.machine else ()), *(("net",) if own_net else ())):
+                self.bind(child, kind)
+            if self.machine:
+                os.write(go[1], b"1")
+                one = int(expect(said[0], b"process "))
+                expect(said[0], b"ready\n")
+                self.bind(one, "pid")
+            return True
+        finally:
+            for handle in (said[0], go[1]):
+                os.close(handle)
+            os.waitpid(child, 0)
+
+    def _be_parent_of_one(self, cpu: int, own_net: bool, said: int, go: int) -> NoReturn:
+        """Make the namespaces, wait until they are bound, start process 1 in them, and leave.
+
+        When the other side gives up, it closes its pipe, and this process and what it started end.
+        """
+        try:
+            everywhere = os.sched_getaffinity(0)
+            os.sched_setaffinity(0, {cpu})
+            for folder in self.machine["cgroups"] if self.machine else ():
+                with open(f"{folder}/cgroup.procs", "w", encoding="ascii") as file:
+                    file.write("0")
+            if not own_net:
+                setns(self.file("net"), "net")
+            flags = CLONE["net"] if own_net else 0
+            for kind in ("pid", "mnt", *_OF_MACHINE) if self.machine else ():
+                flags |= CLONE[kind]
+            check(libc.unshare(flags), "make namespaces")
+            os.write(said, b"namespaces\n")
+            if os.read(go, 1) and self.machine:
+                os.sched_setaffinity(0, everywhere)
+                self._start_one(said)
         except OSError as error:
-            if error.errno != errno.EINVAL or number == len(cpus):
-                raise
+            os.write(said, f"error {error.errno} {error}".encode())
+            os._exit(1)
+        os._exit(0)
 
+    def _start_one(self, said: int) -> None:
+        assert self.machine
+        gate = os.pipe()
+        one = os.fork()
+        if one == 0:
+            os.close(gate[1])
+            os.read(gate[0], 1)
+            self._be_one(said)
+        # The file has the pid before process 1 does anything: whoever finds it locked knows whom to kill.
+        os.pwrite(self.lock, str(one).encode(), 0)
+        os.write(said, f"process {one}\n".encode())
+        os.close(gate[1])
 
-def _create_on(cpu: int, spec: dict[str, Any], kinds: list[str]) -> None:
-    ready, go = os.pipe(), os.pipe()
-    child = os.fork()
-    if child == 0:
-        _be_child(cpu, kinds, ready[1], go)
-    os.close(ready[1])
-    try:
-        if not os.read(ready[0], 1):
-            raise OSError(f"cannot make the namespaces {kinds} of {spec['space']}")
-        for kind in sorted(kinds, key=lambda kind: kind != "mnt"):  # first the one that may fail
-            mount(f"/proc/{child}/ns/{kind}", f"{spec['dir']}/{spec['space']}.{kind}", flags=_MS_BIND)
-    finally:
-        for handle in (ready[0], *go):
-            os.close(handle)
-        os.waitpid(child, 0)
-
-
-def _be_child(cpu: int, kinds: list[str], ready: int, go: tuple[int, int]) -> NoReturn:
-    """Make the namespaces, report it, and keep them until the parent has bound them and closed its pipe."""
-    try:
-        os.sched_setaffinity(0, {cpu})
-        flags = 0
-        for kind in kinds:
-            flags |= _CLONE[kind]
-        _check(_libc.unshare(flags), f"unshare {','.join(kinds)}")
-        os.write(ready, b"1")
-        os.close(go[1])
-        os.read(go[0], 1)
-    except OSError as error:
-        print(error, file=sys.stderr)
+    def _be_one(self, said: int) -> NoReturn:
+        """Furnish the machine and become its init. The init closes `said` and keeps the lock."""
+        try:
+            assert self.machine
+            name = self.machine["hostname"].encode()
+            check(libc.sethostname(name, len(name)), "sethostname")
+            machine_root.enter(self.machine["root"])
+            os.set_inheritable(said, True)
+            os.set_inheritable(self.lock, True)
+            argv = [*self.machine["argv"], str(said), str(self.lock)]
+            os.execve(argv[0], argv, self.machine["env"])
+        except OSError as error:
+            os.write(said, f"error {error.errno} {error}".encode())
         os._exit(1)
-    os._exit(0)
 
 
-def set_up(spec: dict[str, Any], new: list[str]) -> None:
-    """Enter the namespaces and set mounts, hostname and sysctls as the specification says."""
-    for kind in spec["kinds"]:
-        if kind != "mnt":
-            setns(f"{spec['dir']}/{spec['space']}.{kind}", kind)
-    if "mnt" in spec["kinds"]:
-        setns(f"{spec['dir']}/{spec['space']}.mnt", "mnt")
-        if "mnt" in new:
-            mount("", "/", flags=_MS_REC | _MS_PRIVATE)
-        _mounts(spec["mounts"])
-        mount("", "/", flags=_MS_REC | _MS_SHARED)
-    if "uts" in spec["kinds"]:
-        name = spec["hostname"].encode()
-        _check(_libc.sethostname(name, len(name)), "sethostname")
-    for name, value in spec["sysctls"].items():
-        path = f"/proc/sys/{name}"
-        if os.path.exists(path):
-            with open(path, "w", encoding="ascii") as file:
-                file.write(value)
-
-
-def _mounts(wanted: list[dict[str, str]]) -> None:
-    # The marker is in the node's own /run. Without it an earlier run was interrupted, and everything is mounted again.
-    complete = os.path.exists(_MARKER)
-    present = mount_points()
-    for entry in wanted:
-        target = os.path.realpath(entry["target"])
-        if not complete or target not in present:
-            _mount_one(entry, target)
-    os.makedirs(os.path.dirname(_MARKER), exist_ok=True)
-    with open(_MARKER, "a", encoding="ascii"):
-        pass
-
-
-def _mount_one(entry: dict[str, str], target: str) -> None:
-    kind = entry["type"]
-    if kind == "sysfs":
-        _own_sysfs(target)
-        return
-    if kind == "tmpfs":
-        os.makedirs(target, exist_ok=True)
-        mount("tmpfs", target, "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=755")
-        return
-    if os.path.isdir(entry["source"]):
-        os.makedirs(target, exist_ok=True)
-    elif not os.path.exists(target):
-        os.makedirs(os.path.dirname(target), exist_ok=True)
-        with open(target, "a", encoding="ascii"):
-            pass
-    mount(entry["source"], target, flags=_MS_BIND | (_MS_REC if kind == "rbind" else 0))
-
-
-def _own_sysfs(target: str) -> None:
-    # A sysfs shows the network namespace it was mounted in; the host's cgroup tree must stay visible below it.
-    staging = "/run/sysfs"
-    os.makedirs(staging, exist_ok=True)
-    mount("sysfs", staging, "sysfs", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
-    mount("/sys/fs/cgroup", f"{staging}/fs/cgroup", flags=_MS_BIND | _MS_REC)
-    mount(staging, target, flags=_MS_MOVE)
-    os.rmdir(staging)
+def expect(pipe: int, start: bytes) -> bytes:
+    """The rest of a line that begins with `start`. Raises OSError with what the other side says instead."""
+    line = b""
+    while not line.endswith(b"\n") and (piece := os.read(pipe, 1)):
+        line += piece
+    if line.startswith(start):
+        return line[len(start) :]
+    word, _, rest = line.decode(errors="replace").partition(" ")
+    number, _, text = rest.partition(" ")
+    if word == "error":
+        raise OSError(int(number), text)
+    raise OSError(errno.ECHILD, f"the process ended before it said {start.decode().strip()!r}")
 
 
 def main() -> int:
@@ -195,12 +219,9 @@ def main() -> int:
     spec = json.load(sys.stdin)
     try:
         ensure_private_dir(spec["dir"])
-        new = missing_kinds(spec)
-        if new:
-            create(spec, new)
-        set_up(spec, new)
+        Space(spec).ensure()
     except OSError as error:
-        print(f"{spec['space']}: {error}", file=sys.stderr)
+        print(f"{spec['space']}: {error.strerror or error}", file=sys.stderr)
         return 1
     return 0
 

@@ -18,7 +18,6 @@ from controlplane.supervisor.model import Program
 
 POD_CIDR = "10.100.0.0/24"
 PID_FILE = "/run/containerd/containerd.pid"
-KUBEPODS = "/kubepods"  # some tests expect the pods' cgroups there
 
 
 class Setup(StrEnum):
@@ -167,8 +166,6 @@ def listing(chosen: Selection, *, ginkgo: str, suite: str) -> list[str]:
     return [*ginkgo_line(chosen, ginkgo, procs=1, timeout="1m"), "--dry-run", "-v", suite]
 
 
-def inside(command: Sequence[str], *, cgroups: Sequence[str], namespaces: Mapping[str, str], folder: str) -> list[str]:
-    """`command` run in a node's cgroup (a directory for each hierarchy) and namespaces (kind: file), from `folder`."""
-    enter = [f"--{kind}={path}" for kind, path in namespaces.items()]
-    entered = ["sh", "-c", _ENTER, "sh", folder, *command]
-    return ["sh", "-c", _JOIN, "sh", " ".join(cgroups), "nsenter", *enter, "--", *entered]
+def from_folder(command: Sequence[str], folder: str) -> list[str]:
+    """`command` with `folder` as its working directory."""
+    return ["sh", "-c", _ENTER, "sh", folder, *command]

@@ -21,12 +21,14 @@ from controlplane.cluster.edge.roots import cache_root, state_root
 from controlplane.cluster.model import Cluster, Options
 from controlplane.cluster.plan import components
 from controlplane.cluster.plan.components import Tools
-from controlplane.cluster.work import bridge_network, host_changes, network, nodes
+from controlplane.cluster.plan.node_files import commands_dir
+from controlplane.cluster.work import bridge_network, network, nodes
 from controlplane.cluster.work.control_plane import start_unit
 from controlplane.cluster.work.down import down
 from controlplane.cluster.work.node_images import import_images, name_only
 from controlplane.machine.edge import cgroups, files
 from controlplane.machine.edge.locks import directory_lock
+from controlplane.machine.edge.namespaces import in_cgroups, in_node
 from controlplane.machine.edge.streamed import run_lines
 from controlplane.progress import Progress
 from controlplane.standins import plan as system_bus
@@ -39,6 +41,7 @@ from nodelib.errors import Conflict, Invalid
 
 _T = TypeVar("_T")
 _POLL = 1.0  # seconds between checks whether it is this run's turn
+_RUNTIME_CGROUP = "/runtime"  # as the node sees it
 BINARIES = ("e2e_node.test", "ginkgo", "ctr", "containerd", "containerd-shim-runc-v2")
 
 
@@ -66,7 +69,7 @@ async def run(order: NodeOrder, progress: Progress, clock: Clock) -> Report:
     """
     options = Options(nodes=1, agent=order.agent, uplink=False, demo=False)
     request = Request(order.name, options, frozenset(), project=order.project, python=order.python)
-    # One at a time on a machine: two kubelets at the root of the cgroup hierarchies would kill each other's pods.
+    # One at a time on a machine: tests fill memory and disks, and measure how long things take.
     async with _turn(progress, clock):
         if state.exists(order.name):
             raise Invalid(
@@ -75,13 +78,12 @@ async def run(order: NodeOrder, progress: Progress, clock: Clock) -> Report:
                 step="make a node for the suite",
                 action=f"Run `./nodewright down --name {order.name}` first, or choose another --name.",
             )
-        had_kubepods = bool(cgroups.members(cgroups.hierarchies(), plan.KUBEPODS))
         try:
             with directory_lock(os.path.join(state_root(), order.name)):
                 cluster = await _uninterrupted(asyncio.to_thread(settle, request))
                 return await _Suite(cluster, order, progress, clock).run()
         finally:
-            await _remove(order.name, had_kubepods, progress)
+            await down(order.name, progress)
 
 
 async def list_tests(order: NodeOrder, progress: Progress) -> tuple[str, ...]:
@@ -129,21 +131,6 @@ def _take_turn(stack: contextlib.ExitStack) -> bool:
     return True
 
 
-async def _remove(name: str, had_kubepods: bool, progress: Progress) -> None:
-    """Remove the node and everything that belongs to it.
-
-    The suite's kubelet uses cgroups at the root of the hierarchies, which `down` does not know. They are removed too,
-    and their processes are killed first, as they hold mounts.
-    """
-    trees = cgroups.hierarchies()
-    if not had_kubepods:
-        await asyncio.to_thread(cgroups.kill_all, trees, plan.KUBEPODS)
-    await down(name, progress)
-    if not had_kubepods:
-        await asyncio.to_thread(cgroups.kill_all, trees, plan.KUBEPODS)
-        await asyncio.to_thread(cgroups.remove, trees, plan.KUBEPODS)
-
-
 async def _uninterrupted(work: Coroutine[Any, Any, _T]) -> _T:
     """Let a cancellation wait for the work: its threads would go on making what is being removed already."""
     task = asyncio.ensure_future(work)
@@ -158,10 +145,9 @@ class _Suite:
     def __init__(self, cluster: Cluster, order: NodeOrder, progress: Progress, clock: Clock) -> None:
         self.cluster, self.order, self.progress, self.clock = cluster, order, progress, clock
         self.node = cluster.nodes[0]
-        self.folder = f"{cluster.node_dir(self.node.name)}/suite"
+        self.folder = f"{commands_dir(cluster, self.node)}/suite"  # has the same path in the node
         self.tools = Tools({}, order.python, order.project)
         self.trees = cgroups.hierarchies()
-        self._runtime_cgroup = f"{cluster.cgroup}/{self.node.name}/runtime"
 
     async def run(self) -> Report:
         images = await _uninterrupted(self._prepare())
@@ -173,25 +159,22 @@ class _Suite:
             chosen,
             ginkgo=self.tools.binaries["ginkgo"],
             folder=self.folder,
-            results=str(directory),
+            results=f"{self.folder}/results",
             procs=order.procs,
             setup=order.setup,
-            runtime_cgroup=self._runtime_cgroup,
+            runtime_cgroup=_RUNTIME_CGROUP,
         )
         unit = cgroups.ensure(self.trees, f"{self.cluster.cgroup}/{self.node.name}/system")
-        spaces = {
-            "net": self.cluster.namespace(self.node.name, "net"),
-            "uts": self.cluster.namespace(self.node.name, "uts"),
-            "mount": self.cluster.namespace(self.node.name, "mnt"),
-        }
-        argv = plan.inside(command, cgroups=unit, namespaces=spaces, folder=self.folder)
+        inside = in_node(self.cluster.namespaces(self.node.name), plan.from_folder(command, self.folder))
+        argv = in_cgroups(unit, inside)
         log, began = directory / "e2e.log", time.monotonic()
         with self.progress.step(f"e2e_node suite, kubelet of {self.order.agent}") as say:
             watch = Watcher(say, [])
             async with registry(self.cluster, images):
                 status = await run_lines(argv, log=str(log), on_line=watch.line, on_text=watch.text)
-        for left in Path(self.folder).glob("*.log"):
-            shutil.copy2(left, directory / left.name)
+        for left in (*Path(self.folder).glob("*.log"), *Path(self.folder, "results").glob("*")):
+            if left.is_file():
+                shutil.copy2(left, directory / left.name)
         return await asyncio.to_thread(read_report, directory, log, {}, time.monotonic() - began, status)
 
     async def _prepare(self) -> Mapping[str, Path]:
@@ -221,14 +204,14 @@ class _Suite:
         with self.progress.step("node: files, namespaces, containerd, images") as say:
             containerd = Path(self.tools.binaries["containerd"])
             await asyncio.to_thread(nodes.seed_runtime, self.cluster, self.node, images, containerd, say)
-            await asyncio.to_thread(host_changes.ensure_mount_points)
-            await asyncio.to_thread(cgroups.ensure, self.trees, f"{self.cluster.cgroup}/{self.node.name}/system")
             await asyncio.to_thread(nodes.write_files, self.cluster, self.node)
             await network.ensure_network(self.cluster, self.order.project)
             await asyncio.to_thread(bridge_network.install, self.cluster, {self.node.name: plan.POD_CIDR})
-            own = await asyncio.to_thread(cgroups.ensure, self.trees, self._runtime_cgroup)
+            node_cgroup = f"{self.cluster.cgroup}/{self.node.name}"
+            own = await asyncio.to_thread(cgroups.ensure, self.trees, node_cgroup + _RUNTIME_CGROUP)
             await asyncio.to_thread(cgroups.count_block_io, own, self.cluster.node_dir(self.node.name))
-            runtime = plan.in_own_cgroup(components.runtime(self.cluster, self.node, self.tools), own)
+            seen = [folder.replace(node_cgroup, "", 1) for folder in own]  # the node's cgroup is its root
+            runtime = plan.in_own_cgroup(components.runtime(self.cluster, self.node, self.tools), seen)
             programs = (runtime, *await asyncio.to_thread(self._bus))
             await asyncio.to_thread(start_unit, self.cluster, self.node.name, programs, self.order.project)
             await nodes.wait_runtime(self.cluster, self.node, self.clock)
@@ -264,7 +247,8 @@ class _Suite:
         else:
             command = (self.order.python, "-m", "agent")
             files.write(kubelet, plan.kubelet_script(command, self.tools.python_environment()), 0o755)
-        os.makedirs(f"{self.folder}/bin", exist_ok=True)
+        for name in ("bin", "results"):
+            os.makedirs(f"{self.folder}/{name}", exist_ok=True)
         unit = self.cluster.unit_dir(self.node.name)
         for name, text in plan.stand_ins(unit, python=self.order.python, project=self.order.project).items():
             files.write(f"{self.folder}/bin/{name}", text, 0o755)

@@ -1,4 +1,8 @@
-"""Supervisors from outside: start, reload and query them. A unit is a node or the control plane."""
+"""Supervisors from outside: start, reload and query them. A unit is a node or the control plane.
+
+A node has PIDs of its own: its supervisor writes down those, and every pid that a function here returns is the one that
+the caller can use. Inside of the node the two are the same, as the lock of its process 1 is not to be seen there.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from controlplane.machine.edge import files
+from controlplane.machine.edge import files, process_one
 from controlplane.supervisor.edge.procfs import read_state, start_time
 from controlplane.supervisor.model import Program
 from nodelib.errors import Temporary
@@ -71,24 +75,42 @@ def keep_stopped(folder: str, program: str) -> None:
         pass
 
 
+def machine_lock(folder: str) -> str:
+    """The file that process 1 of a node holds locked, beside the unit's folder, where the node does not see it."""
+    return os.path.join(os.path.dirname(folder), "process-1.lock")
+
+
+def _usable(folder: str, pid: int) -> int:
+    lock = machine_lock(folder)
+    if not pid or not process_one.is_machine(lock):
+        return pid
+    one = process_one.alive(lock)
+    return process_one.outer_pid(one, pid) if one else 0
+
+
 def supervisor_pid(folder: str) -> int:
     """The pid of the running supervisor of `folder`, 0 if there is none."""
     try:
-        handle = os.open(os.path.join(folder, "lock"), os.O_RDWR | os.O_CLOEXEC)
+        handle = os.open(os.path.join(folder, "lock"), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     except (FileNotFoundError, NotADirectoryError):
         return 0
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         text = os.pread(handle, 32, 0)
-        return int(text) if text.strip().isdigit() else 0
+        return _usable(folder, int(text)) if text.strip().isdigit() else 0
     finally:
         os.close(handle)
     return 0
 
 
 def ensure_supervisor(folder: str, log: str, project: str) -> bool:
-    """Ensure a running supervisor that has read the current specification. True if one had to be started."""
+    """Ensure a running supervisor that has read the current specification. True if one had to be started.
+
+    That of a node is started by the node's process 1. Raises Temporary when it does not start.
+    """
+    if process_one.is_machine(machine_lock(folder)):
+        return _ensure_in_node(folder, log)
     pid = supervisor_pid(folder)
     if pid:
         os.kill(pid, signal.SIGHUP)
@@ -116,20 +138,30 @@ def ensure_supervisor(folder: str, log: str, project: str) -> bool:
     return True
 
 
+def _ensure_in_node(folder: str, log: str) -> bool:
+    one, running = process_one.alive(machine_lock(folder)), supervisor_pid(folder)
+    if one:
+        os.kill(one, signal.SIGHUP)
+    deadline = time.monotonic() + 10
+    while not supervisor_pid(folder):
+        if not process_one.alive(machine_lock(folder)) or time.monotonic() > deadline:
+            raise Temporary(
+                f"process 1 of the node does not start its supervisor: {tail(log, 3)}",
+                obj=folder,
+                step="start supervisor",
+                action="Run `up` again.",
+            )
+        time.sleep(0.005)
+    return not running
+
+
 def programs(folder: str) -> dict[str, dict[str, Any]]:
     """Rows of state.json by program name, each with its current "alive"."""
     rows = read_state(folder)
     for row in rows.values():
+        row["pid"] = _usable(folder, int(row["pid"]))
         row["alive"] = bool(row["pid"]) and start_time(int(row["pid"])) == row["start_time"]
     return rows
-
-
-def any_pid(folder: str) -> int:
-    """The pid of a running process of the unit: its supervisor or one of its programs; 0 if there is none."""
-    pid = supervisor_pid(folder)
-    if pid:
-        return pid
-    return next((int(row["pid"]) for row in programs(folder).values() if row["alive"]), 0)
 
 
 def tail(path: str, lines: int) -> str:

@@ -18,7 +18,7 @@ from cli.app import app
 PROJECT = Path(__file__).resolve().parents[3]
 RUNNER = CliRunner()
 COMMANDS = {
-    "Cluster": ("up", "down", "kubectl", "kubeconfig", "load"),
+    "Cluster": ("up", "down", "kubectl", "kubeconfig", "shell", "load"),
     "Diagnosis": ("status", "why", "doctor", "images", "trace", "service", "version"),
     "Nodes": ("join", "leave", "install", "uninstall", "payload", "package"),
     "Daemons": ("agent", "kubelet", "kube-proxy", "proxy"),

@@ -89,6 +89,29 @@ async def test_a_pod_with_its_container_sandbox_layer_logs_and_volumes(tmp_path:
     assert used >= 8192 + 50_000 + 10_000
 
 
+@pytest.mark.parametrize(
+    ("limit", "capacity"),
+    [
+        pytest.param("9223372036854771712", None, id="no limit"),
+        pytest.param("1048576", 1048576, id="limited"),
+    ],
+)
+async def test_a_node_that_is_part_of_a_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, capacity: int | None
+) -> None:
+    """In a cgroup namespace the root is the node's own: its usage is the node's, and its limit the capacity."""
+    provider, _, _, clock = _provider(tmp_path)
+    for name, text in V1.items():
+        path = tmp_path / "cgroup" / name.format("")
+        path.write_text(text.replace("9223372036854771712", limit))
+    machines = (await provider.snapshot()).node
+    await clock.advance(4)
+    monkeypatch.setattr(machine, "is_part", lambda: True)
+    node = (await provider.snapshot()).node
+    assert (node.sample.memory.usage, node.sample.memory.working_set) == (614400, 614400 - 14400)
+    assert node.memory_capacity == (capacity or machines.memory_capacity)
+
+
 async def test_calls_at_the_same_time_share_one_collection(tmp_path: Path) -> None:
     provider, _, runtime, clock = _provider(tmp_path)
     first, second = await asyncio.gather(provider.snapshot(storage=True), provider.snapshot(storage=True))

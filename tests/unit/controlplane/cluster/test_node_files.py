@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
+from typing import Any
 
 import pytest
 
@@ -50,7 +51,7 @@ def test_kubelet_config_is_safe() -> None:
     assert config["readOnlyPort"] == 0
     assert config["seccompDefault"] is True
     assert config["podPidsLimit"] > 0
-    assert config["cgroupRoot"] == "/nodewright/lab/node2"
+    assert config["cgroupRoot"] == "/"
 
 
 def test_proxy_config_leaves_conntrack_sysctls_alone() -> None:
@@ -59,12 +60,43 @@ def test_proxy_config_leaves_conntrack_sysctls_alone() -> None:
     assert config["mode"] == "iptables"
 
 
+def mounts() -> list[dict[str, Any]]:
+    spec = node_files.machine(CLUSTER, NODE, ["/sys/fs/cgroup/x"], ["/cache", "/project"], "/venv/python", "/project")
+    found: list[dict[str, Any]] = spec["machine"]["root"]["mounts"]
+    return found
+
+
 def test_every_daemon_path_is_mounted() -> None:
-    targets = {entry["target"] for entry in node_files.namespaces(CLUSTER, NODE, 0)["mounts"]}
+    targets = {entry["target"] for entry in mounts()}
     for path in ("/var/lib/kubelet", "/var/lib/containerd", "/var/log/pods", "/etc/cni/net.d", "/opt/cni/bin", "/run"):
         assert path in targets
 
 
 def test_run_is_mounted_before_what_lies_in_it() -> None:
-    targets = [entry["target"] for entry in node_files.namespaces(CLUSTER, NODE, 0)["mounts"]]
+    targets = [entry["target"] for entry in mounts()]
     assert targets.index("/run") < min(targets.index("/run/netns"), targets.index("/run/containerd"))
+
+
+def test_a_node_sees_of_the_cluster_only_what_is_its_own() -> None:
+    """Neither the keys of the control plane, nor etcd, nor another node, nor the lock of its process 1."""
+    own = CLUSTER.node_dir(NODE.name)
+    sources = {entry["source"] for entry in mounts() if entry["source"]} - {"/cache", "/project"}
+    assert all(source.startswith(f"{own}/") for source in sources)
+    assert not {f"{own}/process-1.lock", f"{own}/root", f"{own}/layers"} & sources
+
+
+def test_programs_and_project_are_read_only() -> None:
+    readonly = {entry["target"] for entry in mounts() if entry.get("readonly")}
+    assert readonly == {"/cache", "/project"}
+
+
+@pytest.mark.parametrize(
+    ("paths", "kept"),
+    [
+        pytest.param(["/root/.cache/x", "/root/.cache/x/bin", "/src"], ["/src", "/root/.cache/x"], id="nested"),
+        pytest.param(["/usr/lib/python3", "/opt/nodewright", ""], [], id="system"),
+        pytest.param(["/a", "/ab"], ["/a", "/ab"], id="same beginning"),
+    ],
+)
+def test_what_is_bound_read_only(paths: list[str], kept: list[str]) -> None:
+    assert node_files.readonly_folders(paths) == kept

@@ -111,6 +111,23 @@ def test_pods_wait_for_names_the_first_that_waits() -> None:
     assert pods_wait_for(pods, 1) == ""
 
 
+@pytest.mark.parametrize(
+    ("started", "ready"),
+    [
+        pytest.param("2026-01-01T10:00:00Z", False, id="before its node"),
+        pytest.param("2026-01-01T10:00:05Z", True, id="with its node"),
+        pytest.param("2026-01-01T10:00:09Z", True, id="after its node"),
+    ],
+)
+def test_a_pod_older_than_its_node_is_not_ready(started: str, ready: bool) -> None:
+    """A node was started anew, and its agent has not yet said that the containers ended with it."""
+    box = container_status(state={"running": {"startedAt": started}})
+    pod = pod_json("a", meta=IN_D, status={"conditions": [READY], "containerStatuses": [box]}, nodeName="node1")
+    found = pod_facts(pod, {"node1": "2026-01-01T10:00:05Z"})
+    assert found.ready is ready and pod_facts(pod, {}).ready is True
+    assert ready or pods_wait_for([found], 1) == "0 of 1 pods ready (a: its node was started after it)"
+
+
 def test_a_pod_that_is_going_does_not_count() -> None:
     gone = {**IN_D, "deletionTimestamp": "2026-01-01T00:00:00Z"}
     going = pod_facts(pod_json("a", meta=gone, status={"conditions": [READY]}))

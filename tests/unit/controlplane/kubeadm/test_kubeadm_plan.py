@@ -51,9 +51,10 @@ def test_a_node_joins_as_what_it_is(number: int, control_plane: bool) -> None:
     assert joined["discovery"]["bootstrapToken"]["apiServerEndpoint"] == "10.89.7.10:6443"  # type: ignore[index]
 
 
-def test_the_service_keeps_pods_in_the_cluster_cgroup() -> None:
+def test_the_service_tells_the_agent_its_network() -> None:
+    """And no cgroup: the root of the hierarchies that a node sees is its own cgroup."""
     text = commands.kubelet_service(CLUSTER, CLUSTER.nodes[1])
-    assert "--cgroup-root=/nodewright/adm/node2" in text and "--pod-network-cidr=10.244.0.0/16" in text
+    assert "--cgroup-root" not in text and "--pod-network-cidr=10.244.0.0/16" in text
     upstream = replace(CLUSTER, options=replace(CLUSTER.options, agent="upstream"))
     assert "--pod-network" not in commands.kubelet_service(upstream, CLUSTER.nodes[1])
     assert "/b/kubelet" in commands.kubelet_command(upstream, TOOLS)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from controlplane.machine.edge.namespaces import in_cgroups, in_node
 from controlplane.suites.plan import node_suite as plan
 from controlplane.suites.plan.conformance import Selection
 from controlplane.supervisor.model import Program
@@ -59,9 +60,9 @@ def test_the_command_enters_the_node_and_its_cgroup_before_the_suite() -> None:
     (flags,) = [word for word in command if word.startswith("--kubelet-flags=")]
     assert flags.endswith(" --system-cgroups= --kubelet-cgroups= --runtime-cgroups=/c/runtime")
     assert "--standalone-mode=true" in command and "--label-filter=X" in command
-    line = plan.inside(command, cgroups=["/c/cpu", "/c/pids"], namespaces={"net": "/ns/net"}, folder="/n/suite")
-    assert line[:2] == ["sh", "-c"] and "/c/cpu /c/pids" in line
-    assert line[line.index("nsenter") + 1] == "--net=/ns/net"
+    line = in_cgroups(["/c/cpu", "/c/pids"], in_node({"net": "/n", "mnt": "/m"}, plan.from_folder(command, "/n/suite")))
+    assert line[:2] == ["/bin/sh", "-c"] and "/c/cpu /c/pids" in line
+    assert line[line.index("--net=/n") + 1] == "--mount=/m"
     assert line[-len(command) :] == command
     assert json.loads(plan.kubelet_config())["cgroupRoot"] == "/"
 

@@ -88,7 +88,7 @@ def test_programs_survive_a_killed_supervisor_and_are_taken_over(unit: Unit) -> 
     first = unit.pid("one")
     assert units.kill_supervisor(unit.folder) == 1
     assert units.supervisor_pid(unit.folder) == 0
-    assert units.any_pid(unit.folder) == first
+    assert unit.pid("one") == first
     unit.want(one)
     until_sync(lambda: units.supervisor_pid(unit.folder))
     assert unit.pid("one") == first

@@ -1,0 +1,257 @@
+"""A node as a machine of its own, from nsinit alone: its process 1, its file tree, its namespaces, its end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from controlplane.cluster.model import KINDS, Cluster, Options
+from controlplane.cluster.plan import node_files
+from controlplane.cluster.work import nodes
+from controlplane.machine.edge import cgroups, namespaces, process_one
+from controlplane.supervisor.edge import units
+from controlplane.supervisor.model import Program
+from nodelib import cgroups as cgroup_mounts
+
+PROJECT = Path(__file__).resolve().parents[2]
+pytestmark = [pytest.mark.netns, pytest.mark.skipif(os.geteuid() != 0, reason="namespaces need root")]
+
+
+@dataclass
+class Machine:
+    """A node without containerd or agent."""
+
+    cluster: Cluster
+
+    @property
+    def folder(self) -> str:
+        return self.cluster.unit_dir("node1")
+
+    @property
+    def one(self) -> int:
+        return process_one.alive(units.machine_lock(self.folder))
+
+    def start(self, **limits: int) -> int:
+        """What `up` does for a node before it starts daemons. The pid of its process 1."""
+        node, trees = self.cluster.nodes[0], cgroups.hierarchies()
+        nodes.write_files(self.cluster, node)
+        if not self.one:
+            cgroups.remove(trees, f"{self.cluster.cgroup}/node1")
+        folders = cgroups.ensure(trees, f"{self.cluster.cgroup}/node1")
+        if limits:
+            cgroups.limit(folders, cpus=limits["cpus"], memory=limits["memory"])
+        readonly = node_files.readonly_folders([str(PROJECT), sys.prefix, sys.base_prefix])
+        spec = node_files.machine(self.cluster, node, folders, readonly, sys.executable, str(PROJECT))
+        asyncio.run(namespaces.make(spec, str(PROJECT)))
+        return self.one
+
+    def run(self, *argv: str, check: bool = True) -> str:
+        """The output of a command in the node."""
+        line = namespaces.in_node(self.cluster.namespaces("node1"), argv)
+        return subprocess.run(line, check=check, capture_output=True, text=True, timeout=60).stdout.strip()
+
+    def want(self, *programs: Program) -> None:
+        units.write_spec(self.folder, cgroups=(), namespaces=(), programs=programs)
+        units.ensure_supervisor(self.folder, f"{self.cluster.log_dir('node1')}/supervisor.log", str(PROJECT))
+
+    def program(self, name: str, script: str) -> Program:
+        return Program(name, ("/bin/sh", "-c", script), f"{self.cluster.log_dir('node1')}/{name}.log")
+
+    def pid(self, name: str) -> int:
+        row = units.programs(self.folder).get(name)
+        return int(row["pid"]) if row and row["alive"] else 0
+
+    def remove(self) -> None:
+        process_one.kill(units.machine_lock(self.folder))
+        trees = cgroups.hierarchies()
+        cgroups.kill_all(trees, self.cluster.cgroup)
+        namespaces.unmount_below(self.cluster.dir)
+        cgroups.remove(trees, self.cluster.cgroup)
+        cgroups.remove_if_empty(trees, "/nodewright")
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Iterator[Machine]:
+    name = f"m{uuid.uuid4().hex[:8]}"
+    found = Machine(Cluster(name, "10.89.201.0/24", Options(nodes=2, uplink=False), root=str(tmp_path)))
+    try:
+        yield found
+    finally:
+        found.remove()
+
+
+def until(wanted: Callable[[], object], what: str, seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while not wanted():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.01)
+
+
+def test_it_is_a_machine_of_its_own(machine: Machine) -> None:
+    one = machine.start()
+    assert {kind: os.stat(f"/proc/{one}/ns/{kind}").st_ino for kind in KINDS} == {
+        kind: os.stat(path).st_ino for kind, path in machine.cluster.namespaces("node1").items()
+    }
+    assert all(os.stat(f"/proc/{one}/ns/{kind}").st_ino != os.stat(f"/proc/self/ns/{kind}").st_ino for kind in KINDS)
+    assert machine.run("hostname") == "node1"
+    assert "init.py" in machine.run("cat", "/proc/1/cmdline")
+    pids = [int(name) for name in machine.run("ls", "/proc").split() if name.isdigit()]
+    assert len(pids) == 2  # process 1 and ls
+    paths = {line.partition(":")[2].partition(":")[2] for line in machine.run("cat", "/proc/1/cgroup").splitlines()}
+    assert paths == {"/system"}
+    for kept in ("boot_id", "machine-id"):
+        path = f"/proc/sys/kernel/random/{kept}" if kept == "boot_id" else f"/etc/{kept}"
+        mine = Path(path).read_text().strip() if os.path.exists(path) else ""
+        assert machine.run("cat", path) not in ("", mine)
+
+
+def test_it_is_made_once_and_again_when_it_ended(machine: Machine) -> None:
+    first = machine.start()
+    boot = machine.run("cat", "/proc/sys/kernel/random/boot_id")
+    machine.run("touch", "/run/mark", "/root/mark")
+    net = os.stat(machine.cluster.namespace("node1", "net")).st_ino
+    subprocess.run(["umount", machine.cluster.namespace("node1", "ipc")], check=True)
+    assert machine.start() == first and namespaces.is_bound(machine.cluster.namespace("node1", "ipc"))
+    os.kill(first, signal.SIGKILL)
+    until(lambda: not machine.one, "the lock is free")
+    second = machine.start()
+    assert second not in (0, first)
+    assert machine.run("cat", "/proc/sys/kernel/random/boot_id") != boot
+    assert machine.run("sh", "-c", "ls /run/mark; ls /root/mark", check=False) == "/root/mark"
+    # The control plane and links to others are in it: it must outlive the node.
+    assert os.stat(machine.cluster.namespace("node1", "net")).st_ino == net
+
+
+def test_what_it_writes_stays_in_it(machine: Machine) -> None:
+    machine.start()
+    name = f"nw-{uuid.uuid4().hex}"
+    paths = [f"{folder}/{name}" for folder in ("/etc", "/usr/bin", "/opt", "/root", "/tmp", "/var/lib", "/srv", "")]
+    machine.run("touch", *paths)
+    assert [path for path in paths if os.path.exists(path)] == []
+    assert machine.run("sh", "-c", f"echo changed > /etc/passwd; cat /etc/passwd; touch {name}") == "changed"
+    assert "changed" not in Path("/etc/passwd").read_text()
+
+
+def test_what_it_must_not_see_is_not_there(machine: Machine) -> None:
+    secret = Path(machine.cluster.pki_dir, "ca.key")
+    other = Path(machine.cluster.node_dir("node2"), "kubernetes", "kubelet.conf")
+    for path in (secret, other):
+        path.parent.mkdir(parents=True)
+        path.write_text("secret")
+    machine.start()
+    for name in map(str, (secret, other, "/etc/shadow", machine.cluster.ns_dir, units.machine_lock(machine.folder))):
+        assert machine.run("ls", name, check=False) == ""
+    assert machine.run("ls", machine.cluster.dir).split() == ["node1"]
+    assert set(machine.run("ls", machine.cluster.node_dir("node1")).split()) == {"commands", "log", "supervisor"}
+    assert set(machine.run("sh", "-c", "ls -d /home/* /root/* /srv/*", check=False).split()) == set()
+    disks = machine.run("sh", "-c", "find /dev -type b | grep -v /dev/loop", check=False)
+    assert disks == "" and "/dev/loop0" in machine.run("sh", "-c", "ls /dev/null /dev/loop0 /dev/pts/ptmx /dev/shm -d")
+
+
+@pytest.mark.parametrize("path", [str(PROJECT), sys.prefix])
+def test_programs_can_only_be_read(machine: Machine, path: str) -> None:
+    machine.start()
+    done = machine.run("sh", "-c", f"touch {path}/nw-written 2>&1 || ls -d {path}", check=False)
+    assert "Read-only file system" in done and path in done.splitlines()
+
+
+def test_orphans_are_collected(machine: Machine) -> None:
+    machine.start()
+    machine.run("sh", "-c", "sleep 0.1 & sleep 0.2 & exit 0")
+    until(lambda: machine.run("sh", "-c", "cat /proc/[0-9]*/stat").count(" sleep)") == 0, "no zombie is left")
+
+
+def test_its_supervisor_is_started_again_and_takes_over(machine: Machine) -> None:
+    machine.start()
+    machine.want(machine.program("one", "exec sleep 600"))
+    until(lambda: machine.pid("one"), "the program runs")
+    first, supervisor = machine.pid("one"), units.supervisor_pid(machine.folder)
+    status = Path(f"/proc/{first}/status").read_text()
+    assert "NSpid:" in status and len(status.partition("NSpid:")[2].splitlines()[0].split()) == 2
+    assert units.kill_supervisor(machine.folder) == 1
+    until(lambda: units.supervisor_pid(machine.folder) not in (0, supervisor), "another supervisor")
+    machine.want(machine.program("one", "exec sleep 600"), machine.program("two", "exec sleep 600"))
+    until(lambda: machine.pid("two"), "the second program runs")
+    assert machine.pid("one") == first
+
+
+def test_its_end_ends_everything(machine: Machine) -> None:
+    one = machine.start()
+    machine.want(machine.program("one", "setsid sleep 600 & exec sleep 600"))
+    until(lambda: machine.pid("one"), "the program runs")
+    members = cgroups.members(cgroups.hierarchies(), f"{machine.cluster.cgroup}/node1")
+    assert one in members and len(members) >= 4
+    assert process_one.kill(units.machine_lock(machine.folder)) == 1
+    assert process_one.kill(units.machine_lock(machine.folder)) == 0
+    assert cgroups.members(cgroups.hierarchies(), f"{machine.cluster.cgroup}/node1") == set()
+    assert units.supervisor_pid(machine.folder) == 0 and machine.pid("one") == 0
+
+
+def test_a_gentle_end_stops_the_programs_first(machine: Machine) -> None:
+    one = machine.start()
+    machine.want(machine.program("one", "trap 'echo stopped; exit 0' TERM; sleep 600 & wait"))
+    until(lambda: machine.pid("one"), "the program runs")
+    log = Path(machine.cluster.log_dir("node1"), "one.log")
+    until(lambda: "sleep" in machine.run("sh", "-c", "cat /proc/[0-9]*/comm"), "the trap is set")
+    os.kill(one, signal.SIGTERM)
+    until(lambda: not machine.one, "the node ends")
+    assert log.read_text() == "stopped\n"
+
+
+def test_a_pid_of_the_node_names_no_process_of_the_machine(machine: Machine) -> None:
+    """state.json is within reach of the node: whatever it says, only processes of the node are meant."""
+    one = machine.start()
+    assert process_one.outer_pid(one, 1) == one
+    assert process_one.outer_pid(one, os.getpid()) == 0
+    assert process_one._searched(os.stat(f"/proc/{one}/ns/pid").st_ino, 1) == one  # older kernels
+
+
+def test_limits_are_what_the_node_has(machine: Machine) -> None:
+    machine.start(cpus=1, memory=1 << 30)
+    code = (
+        "from nodelib import cgroups; from agent.node.edge.machine import Machine; "
+        "facts = Machine('/var/lib/kubelet').facts(); "
+        "print(cgroups.is_part_of_machine(), cgroups.cpus_here(), facts.cpus, facts.memory)"
+    )
+    line = ["env", f"PYTHONPATH={PROJECT}", sys.executable, "-c", code]
+    assert machine.run(*line).split() == ["True", "1", "1", str(1 << 30)]
+
+
+@pytest.mark.parametrize(
+    ("text", "cpus"),
+    [("max 100000", os.cpu_count()), ("150000 100000", min(2, os.cpu_count() or 1)), ("1000 100000", 1), ("", None)],
+)
+def test_cpus_of_a_v2_root(tmp_path: Path, text: str, cpus: int | None) -> None:
+    if text:
+        (tmp_path / "cpu.max").write_text(text + "\n")
+    found = cgroup_mounts.cpus_here(cgroup_mounts.Mounts(2, {"": str(tmp_path)}))
+    assert found == (cpus or os.cpu_count())
+
+
+def test_a_link_that_a_pod_left_is_not_followed(machine: Machine) -> None:
+    """A folder of the tree replaced by a link to this machine's: the next start must not build through it."""
+    machine.start()
+    victim = Path(machine.cluster.dir, "victim")
+    victim.mkdir()
+    machine.run("sh", "-c", f"mv /srv /old; ln -s {victim} /srv; mv /var/cache /old2; ln -s {victim} /var/cache")
+    machine.run("sh", "-c", f"ln -s {victim} /var/lib/etcd2; umount /var/lib/etcd && rmdir /var/lib/etcd && "
+                f"ln -s {victim} /var/lib/etcd")  # fmt: skip
+    os.kill(machine.one, signal.SIGKILL)
+    until(lambda: not machine.one, "the lock is free")
+    machine.start()
+    assert list(victim.iterdir()) == []
+    assert machine.run("sh", "-c", "touch /var/lib/etcd/x; ls -d /srv/ /var/lib/etcd/x").split() == [
+        "/srv/",
+        "/var/lib/etcd/x",
+    ]
+    assert list(victim.iterdir()) == []
