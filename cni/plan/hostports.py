@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from ipaddress import ip_address
 
 from cni.model import Address, Attachment, AttachmentKey, HostPort, PortMapping
+from nodelib.addresses import parse_address
 from nodelib.flows import UdpFlow
 
 
@@ -100,7 +100,12 @@ def _target(item: HostPort) -> tuple[str, int]:
 
 
 def _same_family(mapping: PortMapping, version: int) -> bool:
-    return not mapping.host_ip or ip_address(mapping.host_ip).version == version
+    if not mapping.host_ip:
+        return True
+    try:
+        return parse_address(mapping.host_ip).version == version
+    except ValueError:  # the record of an older version: its text would become part of a rule
+        return False
 
 
 def _order(item: HostPort) -> tuple[bool, str, str, int, int]:
