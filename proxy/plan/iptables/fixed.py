@@ -63,7 +63,7 @@ def kubelet_jumps(table: str) -> tuple[Jump, ...]:
 
 def top_chains(ctx: Context) -> tuple[Top, ...]:
     """Every chain that does not belong to a single service port, in the order in which they are written."""
-    firewall = (FIREWALL,) if _has_firewall(ctx) else ()
+    firewall = (FIREWALL,) if has_firewall(ctx) else ()
     return (*DISPATCH[:2], FORWARD, *DISPATCH[2:4], *firewall, *DISPATCH[4:], POSTROUTING, MARK_MASQ)
 
 
@@ -93,7 +93,8 @@ def _to_node_ports(ctx: Context) -> list[Rule]:
     return [rule(comment(_LAST), "-m", "addrtype", "--dst-type", "LOCAL", excluded, target)]
 
 
-def _has_firewall(ctx: Context) -> bool:
+def has_firewall(ctx: Context) -> bool:
+    """Whether localhost NodePorts open the loopback, so that KUBE-FIREWALL has to guard it."""
     return ctx.family is Family.IPV4 and ctx.localhost_node_ports
 
 
