@@ -68,3 +68,34 @@ def test_localnet_of_an_init_container_is_guarded(world: LoopbackWorld) -> None:
     assert world.route_localnet == "1"
     assert "KUBE-FIREWALL" in world.node.run("iptables-save", "-t", "filter").stdout
     assert not world.loopback_is_reached()
+
+
+_KEEP = """
+import asyncio, sys
+from agent.node.edge.iptables import find_tables
+from agent.node.work.util_chains import UtilChains
+from nodelib.clock import SystemClock
+asyncio.run(UtilChains(find_tables, SystemClock()).run())
+"""
+
+
+def test_the_kubelets_chain_guards_a_node_whose_proxy_is_another(world: LoopbackWorld) -> None:
+    """Upstream's proxy sets route_localnet when it starts and relies on the kubelet's KUBE-FIREWALL."""
+    kept = world.node.start(sys.executable, "-c", _KEEP, cwd=ROOT)
+    wait_for("the chains", lambda: _guarded(world))
+    world.node.run("sh", "-c", "echo 1 > /proc/sys/net/ipv4/conf/all/route_localnet")
+    assert not world.loopback_is_reached()
+    for table in ("filter", "nat", "mangle"):
+        world.node.run("sh", "-c", f"iptables -t {table} -F && iptables -t {table} -X")
+    wait_for("the chains after a flush", lambda: _guarded(world))
+    assert not world.loopback_is_reached()
+    saved = world.node.run("sh", "-c", "iptables-save; ip6tables-save").stdout
+    assert saved.count(":KUBE-IPTABLES-HINT ") == 2
+    assert saved.count(":KUBE-KUBELET-CANARY ") == 6
+    assert saved.count(":KUBE-FIREWALL ") == 1, "IPv6 needs none"
+    assert kept.poll() is None
+
+
+def _guarded(world: LoopbackWorld) -> bool:
+    rules = world.node.run("iptables-save", "-t", "filter").stdout
+    return all(f"-A {chain} -j KUBE-FIREWALL" in rules for chain in ("INPUT", "OUTPUT")) and "-j DROP" in rules
