@@ -1,0 +1,23 @@
+"""What was left out of an object, in few words: an object may have a megabyte of anything. Pure."""
+
+from __future__ import annotations
+
+from proxy.model import Problem
+
+_LONGEST = 60  # characters of a value
+_MOST = 5  # problems of one object
+
+
+def shown(value: object) -> str:
+    """`value` as Python writes it, shortened."""
+    # Cut before it is written out, too: the representation of a megabyte is a megabyte.
+    text = repr(value[: 2 * _LONGEST]) if isinstance(value, str | list | tuple) else repr(value)
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
+
+
+def limited(problems: list[Problem]) -> list[Problem]:
+    """The first problems of one object, and how many more there are."""
+    if len(problems) <= _MOST:
+        return problems
+    more = Problem(problems[0].obj, f"{len(problems) - _MOST} more like these")
+    return [*problems[:_MOST], more]
