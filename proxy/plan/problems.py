@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import reprlib
+
 from proxy.model import Problem
 
 _LONGEST = 60  # characters of a value
@@ -10,8 +12,9 @@ _MOST = 5  # problems of one object
 
 def shown(value: object) -> str:
     """`value` as Python writes it, shortened."""
-    # Cut before it is written out, too: the representation of a megabyte is a megabyte.
-    text = repr(value[: 2 * _LONGEST]) if isinstance(value, str | list | tuple) else repr(value)
+    short = reprlib.Repr()  # it cuts before it writes: the representation of a megabyte is a megabyte
+    short.maxstring = short.maxother = _LONGEST
+    text = short.repr(value)
     return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from ipaddress import ip_address, ip_interface, ip_network
 from typing import Any
 
@@ -12,8 +13,9 @@ from hypothesis import strategies as st
 
 from agent.node.model import NodePlace
 from cli.node_agent import translated
-from cni.model import Attachment, AttachmentKey, FirewallFacts, Neighbour, NodeFacts, PortMapping, RouteFacts
-from cni.plan import hostports, nftables, routes
+from cni import dispatch
+from cni.model import Attachment, AttachmentKey, FirewallFacts, HostPort, Neighbour, NodeFacts, PortMapping, RouteFacts
+from cni.plan import hostports, iptables, nftables, routes
 from cni.plan.names import mac
 from cni.spec.configuration import NetConf, parse_conf
 from cni.spec.errors import CNIError
@@ -174,3 +176,41 @@ def test_whatever_nodes_claim_no_two_routes_overlap_and_none_covers_a_node(claim
     for position, one in enumerate(added):
         assert ip_address("10.89.0.11") not in one
         assert not any(one.version == other.version and one.overlaps(other) for other in added[position + 1 :])
+
+
+def pod(number: int, count: int) -> Attachment:
+    ports = tuple([PortMapping(1 + port, 80, "tcp", f"10.0.{number}.1") for port in range(count)])
+    return Attachment(AttachmentKey(f"c{number}", "eth0"), (ip_address(f"10.1.{number}.2"),), ports, f"ns/pod{number}")
+
+
+def test_a_pod_with_ten_thousand_host_ports_holds_up_nobody_for_long() -> None:
+    """The store is locked meanwhile: a comparison of each with each took minutes, in which no pod got an address."""
+    others, wanted = [pod(number, 10_000) for number in range(5)], pod(9, 10_000)
+    began = time.process_time()
+    assert hostports.conflicts(wanted.key, wanted.port_mappings, others) == []
+    assert time.process_time() - began < 10
+    every = [PortMapping(7, 80)]
+    assert len(hostports.conflicts(wanted.key, every, others)) == 5
+
+
+@pytest.mark.parametrize("length", [63, 253])
+def test_the_name_of_a_pod_fits_into_a_comment(length: int) -> None:
+    """xt_comment holds 255 bytes, a namespace and a pod's name have 317: no pod would get a host port."""
+    item = HostPort(PortMapping(80, 80), ip_address("10.1.0.2"), f"{'n' * 63}/{'p' * length}")
+    facts = FirewallFacts("nodewright", "nw0", (), host_ports=(item,))
+    words = [
+        word
+        for chains in iptables.chains(facts).values()
+        for chain in chains
+        for one in chain.rules
+        for word in one.words
+    ]
+    assert max(map(len, words)) <= 255
+    assert any(word.startswith(f"hostPort of {'n' * 63}/pp") for word in words)
+
+
+@pytest.mark.parametrize("text", ["\N{SUPERSCRIPT TWO}", "9" * 5000, "99999", "-1"])
+def test_what_is_no_error_number_is_none(text: str) -> None:
+    env = {"CNI_COMMAND": "ADD", "CNI_CONTAINERID": "c", "CNI_IFNAME": "eth0", "CNI_NETNS": "/x"}
+    stdin = json.dumps({"cniVersion": "1.1.0", "name": "net", "ipam": {"subnet": "10.0.0.0/24"}}).encode()
+    assert dispatch.read(env | {dispatch.NETNS_ERRNO: text}, stdin).netns_error == 0
