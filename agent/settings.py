@@ -37,6 +37,7 @@ class NodeSettings:
     ips: Annotated[tuple[str, ...], flag("node-ip")]
     register: Annotated[bool, config("registerNode")]
     pod_cidr: Annotated[str, config("podCIDR")]
+    util_chains: Annotated[bool, config("makeIPTablesUtilChains")] = True
 
 
 @dataclass(frozen=True, slots=True)

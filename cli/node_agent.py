@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import ipaddress
 import sys
 from collections.abc import Iterable, Sequence
 
@@ -23,7 +22,10 @@ from agent.node.model import NodePlace
 from cni.app import CniNode
 from cni.model import NodeFacts
 from cni.settings import OVERLAYS, CniSettings
+from nodelib import addresses
 from nodelib.errors import Invalid, NodewrightError
+
+_MOST_ADDRESSES = 16  # of one Node
 
 
 def main(argv: Sequence[str] | None = None, *, pod_network: str = "nodewright") -> int:
@@ -73,18 +75,34 @@ class Network:
 
 
 def translated(node: NodePlace) -> NodeFacts:
-    """Convert the agent's view of a Node to the pod network's."""
-    return NodeFacts(
-        name=node.name,
-        internal_ips=tuple(ipaddress.ip_address(text) for text in node.internal_ips),
-        pod_cidrs=tuple(ipaddress.ip_network(text) for text in node.pod_cidrs),
-    )
+    """Convert the agent's view of a Node to the pod network's.
+
+    Each node writes its own addresses, and the API server does not check them: what is no address, or none that a node
+    can have, is left out, and so is what comes after the first sixteen. The other nodes are served all the same.
+    """
+    ips = [ip for ip in map(_address, node.internal_ips) if ip is not None and not addresses.special(ip)]
+    cidrs = [cidr for cidr in map(_network, node.pod_cidrs) if cidr is not None]
+    return NodeFacts(name=node.name, internal_ips=tuple(ips[:_MOST_ADDRESSES]), pod_cidrs=tuple(cidrs))
+
+
+def _address(text: object) -> addresses.Address | None:
+    try:
+        return addresses.parse_address(text)
+    except ValueError:
+        return None
+
+
+def _network(text: object) -> addresses.Network | None:
+    try:
+        return addresses.parse_network(text)
+    except ValueError:
+        return None
 
 
 def cni_settings(node_name: str, cidrs: Sequence[str], firewall: str, overlay: str = "auto") -> CniSettings:
     """Settings of the CNI server. Raises Invalid for a text that is not an address range."""
     try:
-        ranges = tuple(ipaddress.ip_network(text) for text in cidrs)
+        ranges = tuple(addresses.parse_network(text) for text in cidrs)
     except ValueError as error:
         raise Invalid(str(error), obj="--pod-network-cidr", action="Give a range such as 10.244.0.0/16.") from error
     return CniSettings(node_name=node_name, cluster_cidrs=ranges, firewall=firewall, overlay=overlay)

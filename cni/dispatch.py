@@ -58,7 +58,8 @@ def read(env: Mapping[str, str], stdin: bytes) -> Call:
         return Call(args, None, str(asked))
     conf = parse_conf(stdin, args.command)
     number = env.get(NETNS_ERRNO, "")
-    return Call(args, conf, conf.cni_version, int(number) if number.isdigit() else 0)
+    code = int(number) if number.isascii() and number.isdigit() and len(number) <= 4 else 0
+    return Call(args, conf, conf.cni_version, code)
 
 
 def perform(call: Call, operations: Operations, netns: int | None) -> Done:

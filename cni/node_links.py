@@ -11,14 +11,14 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from cni.edge import netns, pathmtu, sysctl
-from cni.model import Address, Attachment, BridgePlan, LinkFacts, Network, NodeFacts, OverlayPlan
-from cni.plan import node, overlay, routes
+from cni.model import Address, Attachment, BridgePlan, Interface, LinkFacts, Network, NodeFacts, OverlayPlan
+from cni.plan import claims, node, overlay, routes
 from cni.plan.names import host_ifname
 from cni.ports import KernelSettings, Links, OpenLinks, OpenNamespace, PathMtus
 from cni.settings import CniSettings
 from cni.spec.configuration import address_range
 from cni.spec.errors import CNIError
-from cni.sysctls import ensure_bridge_filtered, ensure_forwarding
+from cni.sysctls import ensure_bridge_filtered, ensure_forwarding, ensure_guarded
 from nodelib.errors import Invalid, Permanent
 
 log = logging.getLogger(__name__)
@@ -44,18 +44,22 @@ class NodeLinks:
         with self.open_links(None) as links:
             every = links.links()  # read once: with a hundred pods this takes a fifth of the whole sync
             for version in versions:
-                ensure_forwarding(version, every, self.kernel)
+                ensure_forwarding(version, self._trusted(every), self.kernel)
             device = links.link(overlay.LINK)
             bridge = links.link(self.settings.bridge)
             ours = {link.index for link in (device, bridge) if link is not None}
+            connected = node.connected(links.addresses(), ours)
+            self._refuse_takeover(cidrs, connected)
             plan = routes.plan(
                 own,
                 nodes or (),
-                node.connected(links.addresses(), ours),
+                connected,
                 links.routes(),
                 cidrs,
                 mode=self.settings.overlay,
                 overlay_index=device.index if device else 0,
+                neighbours=links.neighbours(device.index) if device else (),
+                cluster_cidrs=self.settings.cluster_cidrs,
             )
             uplink = node.uplink_mtu(every, links.addresses(), links.routes(), own.internal_ips)
             tunnel = self._overlay(own, cidrs, plan.peers, uplink) if nodes is not None else None
@@ -64,6 +68,7 @@ class NodeLinks:
             # Measuring the paths to other nodes takes long: there may be new pods.
             present = links.links() if tunnel else every
             self._bridge(links, cidrs, self.settings.mtu or mtu, attachments, present)
+            problems.append(ensure_guarded(self.settings.bridge, self.kernel))
             if nodes is not None:  # otherwise routes and tunnels stay as they are
                 self._apply_routes(links, plan, tunnel, device)
         return (*plan.skipped, *(text for text in (problem, *problems) if text))
@@ -80,6 +85,24 @@ class NodeLinks:
     def _own(self, nodes: Iterable[NodeFacts] | None) -> NodeFacts:
         name = self.settings.node_name
         return next((item for item in nodes or () if item.name == name), NodeFacts(name))
+
+    def _trusted(self, every: Iterable[LinkFacts]) -> list[LinkFacts]:
+        """The links that no pod can send through."""
+        bridge = next((link.index for link in every if link.name == self.settings.bridge), 0)
+        ours = (self.settings.bridge, overlay.LINK)
+        return [link for link in every if link.name not in ours and not (bridge and link.master == bridge)]
+
+    def _refuse_takeover(self, cidrs: Iterable[Network], connected: Sequence[Interface]) -> None:
+        """Raises Invalid when the bridge's route to a podCIDR would take this node off its own network."""
+        for cidr in cidrs:
+            if reason := claims.takeover(cidr, connected):
+                raise Invalid(
+                    f"podCIDR {cidr} {reason}",
+                    obj=f"node {self.settings.node_name}",
+                    step="make the node's bridge",
+                    action="Give the cluster's pods a range of their own (--cluster-cidr of the controller manager), "
+                    "and make the Node object again.",
+                )
 
     def _overlay(
         self, own: NodeFacts, cidrs: tuple[Network, ...], peers: Sequence[overlay.Peer], uplink: int

@@ -34,6 +34,8 @@ from nodelib.errors import NodewrightError, Temporary
 
 log = logging.getLogger(__name__)
 
+_SHOWN = 5  # conflicts in one error
+
 
 @dataclass(frozen=True, slots=True)
 class Operations:
@@ -169,7 +171,12 @@ def _refuse_taken_ports(store: Store, conf: NetConf, key: AttachmentKey) -> None
         return
     taken = hostports.conflicts(key, conf.port_mappings, store.attachments())
     if taken:
-        raise CNIError(TRY_AGAIN_LATER, "; ".join(taken), details="It becomes free when that pod's sandbox is gone.")
+        more = f"; and {len(taken) - _SHOWN} more" if len(taken) > _SHOWN else ""
+        raise CNIError(
+            TRY_AGAIN_LATER,
+            "; ".join(taken[:_SHOWN]) + more,
+            details="It becomes free when that pod's sandbox is gone.",
+        )
 
 
 def _wanted(args: Args) -> dict[int, Address]:

@@ -38,7 +38,8 @@ _THREADS = 4
 _BACKLOG = 512
 _ACCEPT_PAUSE = 0.1  # seconds
 _LARGEST = 16 << 20
-_REQUEST_SECONDS = 10
+_REQUEST_SECONDS = 10.0
+_ANSWER_SECONDS = 10.0  # for a client to read its answer
 _CHUNK = 1 << 16
 
 
@@ -176,9 +177,10 @@ class CniServer:
             _log(env, answer)
             if self._on_call is not None and (uid := _pod(env, "UID")):
                 self._on_call(uid, env.get("CNI_COMMAND", ""), time.monotonic() - began, str(answer.failed or ""))
-            await asyncio.get_running_loop().sock_sendall(connection, str(answer.status).encode() + answer.body)
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                await asyncio.get_running_loop().sock_sendall(connection, str(answer.status).encode() + answer.body)
         except TimeoutError:
-            log.warning("a CNI client sent no complete request within %d s", _REQUEST_SECONDS)
+            log.warning("a CNI client sent no complete request, or read no answer, within %g s", _REQUEST_SECONDS)
         except (OSError, CNIError) as error:
             log.warning("lost a CNI client: %s", error)
         finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import time
 from functools import cached_property
@@ -20,8 +21,10 @@ from cni.operations import Operations
 from cni.plan import hostports, node
 from cni.spec.configuration import NetConf
 from cni.spec.errors import KERNEL_REFUSED, CNIError
-from cni.sysctls import bridge_filtered, ensure_forwarding, ensure_route_localnet
+from cni.sysctls import bridge_filtered, ensure_forwarding, ensure_guarded, ensure_route_localnet
 from nodelib.errors import NodewrightError
+
+log = logging.getLogger(__name__)
 
 
 def perform(call: Call, conf: NetConf) -> Answer:
@@ -83,6 +86,8 @@ class _Node:
                 KERNEL_REFUSED, error.message, obj=error.obj, step=error.step, details=error.action
             ) from error
         if created:
+            if problem := ensure_guarded(self.conf.bridge):
+                log.warning("%s", problem)
             self.write_rules()
             ensure_route_localnet(self.conf.bridge)
 

@@ -17,7 +17,8 @@ def ensure_forwarding(version: int, links: Iterable[LinkFacts] = (), kernel: Ker
     """Switch forwarding on, without which the kernel drops every packet that is not for the node. Raises Permanent.
 
     A forwarding node ignores router advertisements unless a link has accept_ra 2 (kernel documentation, ip-sysctl): a
-    machine that got its IPv6 route from one would lose it when the route expires.
+    machine that got its IPv6 route from one would lose it when the route expires. Links in `links` that pods can send
+    through must not be among those.
     """
     if version == 6 and kernel.read(_FORWARD[6]) == "0":
         for link in links:
@@ -30,6 +31,28 @@ def ensure_forwarding(version: int, links: Iterable[LinkFacts] = (), kernel: Ker
 def ensure_route_localnet(bridge: str, kernel: KernelSettings = sysctl) -> None:
     """Let 127.0.0.1:hostPort reach a pod. Call it only once rules guard the loopback. Raises Permanent."""
     _ensure(kernel, f"net/ipv4/conf/{_in_path(bridge)}/route_localnet", "1")
+
+
+def ensure_guarded(bridge: str, kernel: KernelSettings = sysctl) -> str:
+    """Let no pod change the node's routes or send as somebody outside. Returns what is still open, "" for nothing.
+
+    A node that does not forward IPv6 would take its default route from a pod's router advertisement (CVE-2020-10749).
+    With the reverse path filter, a packet of a pod has an address of this node's pods or is dropped.
+    """
+    name = _in_path(bridge)
+    wanted = {
+        f"net/ipv6/conf/{name}/accept_ra": "0",
+        f"net/ipv6/conf/{name}/accept_redirects": "0",
+        f"net/ipv4/conf/{name}/accept_redirects": "0",
+        f"net/ipv4/conf/{name}/rp_filter": "1",
+    }
+    problems = []
+    for setting, value in wanted.items():
+        try:
+            _ensure(kernel, setting, value)
+        except Permanent as error:
+            problems.append(str(error))
+    return f"pods can mislead this node: {'; '.join(problems)}" if problems else ""
 
 
 def bridge_filtered(version: int = 4, kernel: KernelSettings = sysctl) -> bool:

@@ -89,9 +89,10 @@ async def run(settings: Settings) -> None:
     gc.set_threshold(*_COLLECT_AT_START)
     access = find_access(settings.kubeconfig, settings.master)
     backends = await modes.backends(settings)
-    platform.set_sysctls(settings)
     if settings.init_only:
+        await modes.initialize(settings, backends.values())
         return
+    platform.set_sysctls(settings)
     platform.set_oom_score(settings.oom_score_adj)
     async with Supervisor("proxy") as supervisor:
         supervisor.stop_on_signals()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from nodelib import command
@@ -42,6 +42,14 @@ async def backends(settings: Settings) -> dict[Family, Backend]:
     return {family: build(settings, one) for family, one in tables.items()}
 
 
+async def initialize(settings: Settings, ready: Iterable[Backend]) -> None:
+    """What needs root, for a proxy without it that starts later (--init-only). Raises RestoreError, CommandError."""
+    platform.set_sysctls(settings)
+    for backend in ready:
+        if isinstance(backend, IptablesBackend):
+            await backend.guard_loopback()
+
+
 async def remove_other_modes(mode: str) -> bool:
     """Remove the rules of all modes except `mode` ("": of all modes). Live flows go on: conntrack translates them.
 
@@ -57,7 +65,12 @@ async def remove_other_modes(mode: str) -> bool:
 
 
 def _iptables(settings: Settings, tables: Iptables) -> Backend:
-    return IptablesBackend(tables, _context(settings, tables.family), generation=_generation(tables))
+    return IptablesBackend(
+        tables,
+        _context(settings, tables.family),
+        generation=_generation(tables),
+        on_guarded=platform.allow_localnet,
+    )
 
 
 def _userspace(settings: Settings, tables: Iptables) -> Backend:

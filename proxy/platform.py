@@ -43,13 +43,26 @@ def context_reader(settings: Settings, family: Family) -> Callable[[Context, Nod
 
 
 def set_sysctls(settings: Settings) -> None:
-    """Set route_localnet and conntrack's limits. One that cannot be set is logged: the rules work without it."""
+    """Set conntrack's limits. One that cannot be set is logged: the rules work without it."""
     for name, value in derive.sysctls(settings, sysctl.cpu_count()).items():
-        try:
-            if sysctl.ensure(name, value):
-                log.info("sysctl %s = %d", name, value)
-        except Temporary as error:
-            log.warning("%s", error)
+        _ensure(name, value)
+
+
+def allow_localnet() -> None:
+    """Let 127.0.0.1:nodePort reach a Service. Call it only once the chain KUBE-FIREWALL guards the loopback.
+
+    Without that, every service on this node's 127.0.0.1 can be reached from its network (CVE-2020-8558). Upstream sets
+    it when the proxy starts, and relies on the kubelet's chain.
+    """
+    _ensure(derive.ROUTE_LOCALNET, 1)
+
+
+def _ensure(name: str, value: int) -> None:
+    try:
+        if sysctl.ensure(name, value):
+            log.info("sysctl %s = %d", name, value)
+    except Temporary as error:
+        log.warning("%s", error)
 
 
 def set_oom_score(value: int) -> None:

@@ -175,6 +175,7 @@ class Proxier:
 
     async def _sync(self) -> None:
         changes, full, started = self._tracker.take(), self._full, self._clock.monotonic()
+        self._report(list(changes.problems))
         # Set again by whoever asks for a full sync while this one runs.
         self._full = False
         try:

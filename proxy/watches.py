@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from nodelib.json_values import Json
+from nodelib.json_values import Json, object_or_empty
 from nodelib.kube.client import KubeClient
 from nodelib.kube.reflector import Reflector
 from proxy.plan.addresses import parse_cidr
@@ -80,9 +80,10 @@ def update_ranges(ranges: dict[str, tuple[str, ...]], kind: str, obj: Json) -> N
     """Update `ranges`, the networks of each ServiceCIDR by its name, with one change. Invalid CIDRs are left out."""
     name = str(obj["metadata"]["name"])
     ranges.pop(name, None)
-    given = (obj.get("spec") or {}).get("cidrs")
+    given = object_or_empty(obj.get("spec")).get("cidrs")
     if kind != "DELETED" and isinstance(given, list):
-        ranges[name] = tuple([str(network) for network in map(parse_cidr, given) if network is not None])
+        # A range of everything would drop every packet that is forwarded.
+        ranges[name] = tuple([str(one) for one in map(parse_cidr, given) if one is not None and one.prefixlen])
 
 
 def _then_trimmed(handle: OnChange, labels: tuple[str, ...]) -> Callable[[str, Json, Json | None], None]:

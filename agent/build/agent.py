@@ -13,7 +13,7 @@ from agent.build.base import USER_AGENT, Base, apply_process_limits, build_base,
 from agent.build.checkpoints import build_checkpoints
 from agent.build.core import Core
 from agent.build.eviction import build_eviction
-from agent.build.node import build_cgroups, lease, node_keeper
+from agent.build.node import build_cgroups, firewall_tasks, lease, node_keeper
 from agent.build.plugins import BuiltPlugins, build_devices, build_plugins
 from agent.build.pods import pod_deps, pod_volumes
 from agent.build.shutdown import shutdown_tasks
@@ -85,6 +85,7 @@ async def build_core(settings: Settings, *, watch_nodes: bool = False) -> Core:
         allocatable=cgroups.allocatable,
         eviction=build_eviction(base, keeper, deps.observer, stats, checkpoints.pulls),
         shutdown=shutdown_tasks(base, keeper),
+        firewall=firewall_tasks(base),
         rotation=_rotation(base),
         api_pods=api_pods,
         pods_watch=pod_sources.pods_watch(base, api_pods),

@@ -56,6 +56,7 @@ class Core:
     allocatable: NodeAllocatable
     eviction: BuiltEviction
     shutdown: dict[str, Work]
+    firewall: dict[str, Work]
     rotation: LogRotation
     api_pods: PodSourceRouter
     pods_watch: Reflector
@@ -84,6 +85,7 @@ class Core:
             **dict(self.plugins.tasks()),
             **self.static.tasks(observer.audited),
             **self.shutdown,
+            **self.firewall,
             **self.keeper.tasks(),
         }
 

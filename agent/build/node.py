@@ -12,15 +12,18 @@ from agent.build.base import Base
 from agent.build.plugins import BuiltPlugins
 from agent.common.model.pods import Pod
 from agent.containers.work.configs import CgroupFacts
+from agent.node.edge.iptables import find_tables
 from agent.node.plan.shutdown import NOT_READY
 from agent.node.work.lease import LeaseController
 from agent.node.work.local_node import LocalNode
 from agent.node.work.node import NodeEdges, NodeHooks, NodeManager, NodeTimes
+from agent.node.work.util_chains import UtilChains
 from agent.resources.edge import CgroupTree, SystemdSlices, hugepage_sizes, swap_limits
 from agent.resources.plan import cgroups as cgroup_plan
 from agent.resources.plan.swap import LIMITED, Swap
 from agent.resources.work.cgroups import KubepodsTree
 from agent.resources.work.node_allocatable import NodeAllocatable, NodeAllocatableDeps
+from nodelib.tasks import Work
 
 log = logging.getLogger(__name__)
 
@@ -81,6 +84,11 @@ def lease(base: Base) -> LeaseController:
         duration=base.settings.status.lease_duration,
         clock=base.clock,
     )
+
+
+def firewall_tasks(base: Base) -> dict[str, Work]:
+    """Name -> long-lived work: the kubelet's own chains in iptables, unless makeIPTablesUtilChains is false."""
+    return {"util-chains": UtilChains(find_tables, base.clock).run} if base.settings.node.util_chains else {}
 
 
 async def build_cgroups(base: Base, keeper: NodeManager, unthrottled: Callable[[Pod], bool]) -> BuiltCgroups:

@@ -144,7 +144,7 @@ _NODE: dict[str, Field] = {
     ),
     "failSwapOn": _obeyed(boolean, True),
     "protectKernelDefaults": _ignored(boolean, False, "kernel tunables are neither changed nor checked"),
-    "makeIPTablesUtilChains": _ignored(boolean, True, _CNI_RULES, equivalent=False),
+    "makeIPTablesUtilChains": _obeyed(boolean, True),
     "iptablesMasqueradeBit": _ignored(int32, 14, _CNI_RULES),
     "iptablesDropBit": _ignored(int32, 15, _CNI_RULES),
     "hairpinMode": _ignored(

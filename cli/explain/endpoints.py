@@ -43,7 +43,7 @@ def ports(service: Json, facts: Facts, node: str, family: Family = Family.IPV4) 
     """Every port of the Service in `family`, with its endpoints, as `node` sees them."""
     found, _ = parse_service(service, family)
     slices = [parsed for parsed in (parse_slice(one, node)[0] for one in facts.slices_of(service)) if parsed]
-    endpoints = merge([one for one in slices if one.family is family])
+    endpoints, _ = merge([one for one in slices if one.family is family])
     here = _node(facts, node)
     return [_port(service, port, endpoints.get(name, ()), facts, here) for name, port in found.items()]
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from ipaddress import ip_address
 
 from cni.model import Address, Attachment, AttachmentKey, HostPort, PortMapping
+from nodelib.addresses import parse_address
 from nodelib.flows import UdpFlow
 
 
@@ -34,22 +34,20 @@ def conflicts(key: AttachmentKey, wanted: Iterable[PortMapping], attachments: It
     every address (the scheduler's rule, k8s.io/kubernetes/pkg/scheduler/framework: HostPortInfo.CheckConflict).
     """
     found = []
-    others = [item for item in attachments if item.key != key]
+    # By port: a pod may have thousands, and the store is locked while they are compared.
+    held: dict[tuple[str, int], dict[AttachmentKey, tuple[Attachment, set[str]]]] = {}
+    for item in attachments:
+        if item.key != key:
+            for theirs in item.port_mappings:
+                holders = held.setdefault((theirs.protocol, theirs.host_port), {})
+                holders.setdefault(item.key, (item, set()))[1].add(theirs.host_ip)
     for mapping in wanted:
-        for other in others:
-            if any(_conflict(mapping, theirs) for theirs in other.port_mappings):
+        for other, addresses in held.get((mapping.protocol, mapping.host_port), {}).values():
+            if not mapping.host_ip or not addresses.isdisjoint((mapping.host_ip, "")):
                 holder = other.pod or f"container {other.key.container_id[:12]}"
                 shown = f"{mapping.host_ip or '*'}:{mapping.host_port}/{mapping.protocol}"
                 found.append(f"hostPort {shown} is held by {holder}")
     return found
-
-
-def _conflict(one: PortMapping, other: PortMapping) -> bool:
-    return (
-        one.protocol == other.protocol
-        and one.host_port == other.host_port
-        and (one.host_ip == other.host_ip or not one.host_ip or not other.host_ip)
-    )
 
 
 def stale_flows(
@@ -100,7 +98,12 @@ def _target(item: HostPort) -> tuple[str, int]:
 
 
 def _same_family(mapping: PortMapping, version: int) -> bool:
-    return not mapping.host_ip or ip_address(mapping.host_ip).version == version
+    if not mapping.host_ip:
+        return True
+    try:
+        return parse_address(mapping.host_ip).version == version
+    except ValueError:  # the record of an older version: its text would become part of a rule
+        return False
 
 
 def _order(item: HostPort) -> tuple[bool, str, str, int, int]:

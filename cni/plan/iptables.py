@@ -23,6 +23,7 @@ from nodelib.firewall.objects import Chain, Jump, Rule, TableChange, comment, ju
 
 # Destinations that never leave their link: never masqueraded.
 LOCAL = {4: (ip_network("224.0.0.0/4"),), 6: (ip_network("fe80::/10"), ip_network("ff00::/8"))}
+_LONGEST_COMMENT = 255  # XT_MAX_COMMENT_LEN - 1, linux/netfilter/xt_comment.h
 _LOOPBACK = ip_network("127.0.0.0/8")  # the kernel never forwards from or to ::1
 
 
@@ -112,7 +113,7 @@ def _dnat(item: HostPort) -> Rule:
     mapping = item.mapping
     where = ("-d", _host(ip_address(mapping.host_ip))) if mapping.host_ip else ()
     what = ("-p", mapping.protocol, "-m", mapping.protocol, "--dport", str(mapping.host_port))
-    label = comment(f"hostPort of {item.pod}") if item.pod else ()
+    label = comment(f"hostPort of {item.pod}"[:_LONGEST_COMMENT]) if item.pod else ()
     return rule(where, what, label, jump("DNAT"), "--to-destination", target(item))
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from cni.model import Interface, Network, NodeFacts, NodeRoute, RouteFacts
-from cni.plan import overlay
+from cni.model import Interface, Neighbour, Network, NodeFacts, NodeRoute, RouteFacts
+from cni.plan import claims, overlay
 
 PROTOCOL = 143  # rtm_protocol of all our routes; unused in /etc/iproute2/rt_protos
 
@@ -33,29 +33,35 @@ def plan(
     *,
     mode: str = "auto",
     overlay_index: int = 0,
+    neighbours: Iterable[Neighbour] = (),
+    cluster_cidrs: Collection[Network] = (),
 ) -> RoutesPlan:
     """What to change so that every other node's podCIDRs can be reached.
 
     `connected`: the node's own addresses with prefixes, except the bridge's; a plain route's next hop must be on one of
     these links. Of the routes in `present` only those with PROTOCOL are ours. `overlay_index`: the VXLAN link's
-    interface index, 0 while there is none.
+    interface index, 0 while there is none; `neighbours`: that link's entries. `cluster_cidrs`: no node's podCIDR is
+    believed that is outside of them.
     """
     wanted: dict[Network, NodeRoute] = {}
     peers: dict[str, overlay.Peer] = {}
     skipped = []
-    for node in sorted(nodes, key=lambda item: item.name):
-        if node.name == own.name:
-            continue
-        for cidr in node.pod_cidrs:
-            found = _refusal(node, cidr, wanted, own_cidrs) or _reach(node, cidr, connected, own, mode)
-            if isinstance(found, str):
-                skipped.append(found)
-                continue
-            wanted[cidr] = found
-            if found.link and (underlay := overlay.underlay(own, node)) is not None:
-                before = peers.get(node.name) or overlay.Peer(node.name, underlay)
-                peers[node.name] = before.with_gateway(found.gateway)
+    others = [node for node in nodes if node.name != own.name]
+    around, accepted = claims.Surroundings(connected, others, own_cidrs, cluster_cidrs), claims.Accepted()
     ours = [route for route in present if route.protocol == PROTOCOL]
+    macs = {item.address: item.mac for item in neighbours}
+    held = {route.destination: (route.gateway, macs.get(route.gateway) if route.gateway else None) for route in ours}
+    for node, cidr in claims.ordered(others, held):
+        refused = claims.refusal(cidr, around) or accepted.refusal(cidr)
+        found = f"podCIDR {cidr} of node {node.name} {refused}" if refused else _reach(node, cidr, connected, own, mode)
+        if isinstance(found, str):
+            skipped.append(found)
+            continue
+        accepted.claims[cidr] = node.name
+        wanted[cidr] = found
+        if found.link and (underlay := overlay.underlay(own, node)) is not None:
+            before = peers.get(node.name) or overlay.Peer(node.name, underlay)
+            peers[node.name] = before.with_gateway(found.gateway)
     right = {route.destination: (route.gateway, route.link == overlay_index) for route in ours}
     return RoutesPlan(
         add=tuple(r for r in wanted.values() if right.get(r.destination) != (r.gateway, bool(r.link))),
@@ -63,17 +69,6 @@ def plan(
         skipped=tuple(skipped),
         peers=tuple(peers.values()),
     )
-
-
-def _refusal(
-    node: NodeFacts, cidr: Network, wanted: dict[Network, NodeRoute], own_cidrs: Collection[Network]
-) -> str | None:
-    other = wanted.get(cidr)
-    if other is not None:
-        return f"podCIDR {cidr} of node {node.name} is node {other.node}'s too"
-    if any(cidr.version == own.version and cidr.overlaps(own) for own in own_cidrs):  # type: ignore[arg-type]
-        return f"podCIDR {cidr} of node {node.name} overlaps this node's own"
-    return None
 
 
 def _reach(

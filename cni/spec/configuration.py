@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from ipaddress import ip_address, ip_network
 from typing import Any
 
 from cni.model import Address, AddressRange, AttachmentKey, Network, PortMapping, RangeSet, Route
 from cni.spec.arguments import LONGEST_NAME, NAME, valid_ifname
 from cni.spec.errors import DECODING_FAILURE, INCOMPATIBLE_VERSION, UNSUPPORTED_FIELD, CNIError, config_error, shown
 from cni.spec.versions import SINCE, SUPPORTED, number
+from nodelib.addresses import parse_address, parse_network
 from nodelib.json_values import Json
 
 TYPE = "nodewright"  # of this plugin in a .conflist, and the name of its executable
@@ -138,8 +138,8 @@ def _choice(raw: Json, name: str, choices: tuple[str, ...], default: str) -> str
 
 def _ifname(raw: Json, name: str, default: str) -> str:
     value = raw.get(name, default)
-    if not valid_ifname(value):
-        raise config_error(name, value, "an interface name")
+    if not valid_ifname(value) or not NAME.fullmatch(value):  # it becomes part of rules
+        raise config_error(name, value, "an interface name of letters, digits, '_', '.', '-'")
     return str(value)
 
 
@@ -159,14 +159,14 @@ def _list(raw: Json, name: str) -> list[Any]:
 
 def _network(value: object, name: str) -> Network:
     try:
-        return ip_network(str(value))
+        return parse_network(value)
     except ValueError as error:
         raise config_error(name, value, f"a network in CIDR form ({error})") from error
 
 
 def _address(value: object, name: str) -> Address:
     try:
-        return ip_address(str(value))
+        return parse_address(value)
     except ValueError as error:
         raise config_error(name, value, "an IP address") from error
 
@@ -236,9 +236,9 @@ def _port_mappings(runtime: Json) -> tuple[PortMapping, ...]:
         item = {_PORT_KEYS.get(str(key).lower(), key): value for key, value in item.items()}
         if not _integer(item, "hostPort", 0, 0, 65535):
             continue
-        host_ip = str(item.get("hostIP") or "")
-        if host_ip and _address(host_ip, "hostIP").is_unspecified:
-            host_ip = ""
+        # The API server does not check hostIP: any text may come here, and what passes becomes part of a rule.
+        address = _address(item["hostIP"], "hostIP") if item.get("hostIP") else None
+        host_ip = "" if address is None or address.is_unspecified else str(address)
         protocol = str(item.get("protocol") or "tcp").lower()
         if protocol not in ("tcp", "udp", "sctp"):
             raise config_error("runtimeConfig.portMappings.protocol", protocol, "tcp, udp or sctp")

@@ -17,7 +17,16 @@ from proxy.plan.conntrack import stale_flows
 from proxy.plan.context import Context
 from proxy.plan.iptables import fixed
 from proxy.plan.iptables.refused import refused_port
-from proxy.plan.iptables.sync import AppliedState, Plan, drift, full_stages, next_stage, plan_cleanup, plan_partial
+from proxy.plan.iptables.sync import (
+    AppliedState,
+    Plan,
+    drift,
+    full_stages,
+    next_stage,
+    plan_cleanup,
+    plan_guard,
+    plan_partial,
+)
 
 log = logging.getLogger(__name__)
 
@@ -26,14 +35,23 @@ _INLINE_PORTS = 20
 
 
 class IptablesBackend(NodeBackend):
-    """One address family. `generation`: read_generation, or a function that gives None where the kernel has none."""
+    """One address family. `generation`: read_generation, or a function that gives None where the kernel has none.
+
+    `on_guarded` is called whenever KUBE-FIREWALL has been written or found right, where localhost NodePorts need it.
+    """
 
     def __init__(
-        self, tables: Tables, context: NodeContext, *, generation: Callable[[], int | None] = lambda: None
+        self,
+        tables: Tables,
+        context: NodeContext,
+        *,
+        generation: Callable[[], int | None] = lambda: None,
+        on_guarded: Callable[[], None] = lambda: None,
     ) -> None:
         self._tables = tables
         super().__init__(context)
         self._generation = generation
+        self._on_guarded = on_guarded
         self._applied: AppliedState | None = None
         self._desired = Desired(tables.family)
         self._seen: int | None = None
@@ -58,7 +76,16 @@ class IptablesBackend(NodeBackend):
             await self._tables.restore(change)
         self._applied, self._desired = plan.applied, desired
         self._seen = self._generation() if alone else None
+        if full and fixed.has_firewall(self._context.ctx):
+            self._on_guarded()
         return _report(plan, full)
+
+    async def guard_loopback(self) -> None:
+        """Write KUBE-FIREWALL alone, where localhost NodePorts need it. Raises RestoreError or CommandError."""
+        ctx = self._context.ctx
+        if fixed.has_firewall(ctx):
+            await self._tables.restore(plan_guard(await self._tables.save("filter", only=BUILT_IN["filter"]), ctx))
+            self._on_guarded()
 
     async def _write_all(self, desired: Desired, ctx: Context) -> Plan:
         """Write one stage while the next one is being planned."""

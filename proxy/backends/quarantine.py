@@ -17,12 +17,17 @@ _MOST = 20  # ports quarantined in one sync: with more, the fault is not that of
 
 
 class Quarantine:
-    """Wraps a backend and leaves out quarantined ports. Each is tried again when it changes and at every full sync."""
+    """Wraps a backend and leaves out quarantined ports. Each is tried again when it changes and at every full sync.
+
+    A sync that finds more of them than it may raises, and the next one goes on from there: a user with many such ports
+    delays the rules of the others, but does not stop them.
+    """
 
     def __init__(self, inner: Backend) -> None:
         self._inner = inner
         self._quarantined: dict[ServicePortName, str] = {}
         self._logged: dict[ServicePortName, str] = {}
+        self._unfinished = False
 
     @property
     def mode(self) -> str:
@@ -45,9 +50,9 @@ class Quarantine:
 
     async def sync(self, desired: Desired, changed: frozenset[ServicePortName] | None) -> SyncReport:
         """Raises what the inner backend raises when the error names no port."""
-        self._quarantined = {
-            name: why for name, why in self._quarantined.items() if changed is not None and name not in changed
-        }
+        again = changed if changed is not None else frozenset() if self._unfinished else frozenset(self._quarantined)
+        self._quarantined = {name: why for name, why in self._quarantined.items() if name not in again}
+        self._unfinished = True
         for _ in range(_MOST):
             try:
                 report = await self._inner.sync(self._served(desired), changed)
@@ -61,8 +66,11 @@ class Quarantine:
                 changed = None
             else:
                 self._logged = {name: why for name, why in self._logged.items() if name in self._quarantined}
+                self._unfinished = False
                 return report
-        return replace(await self._inner.sync(self._served(desired), None), full=True)
+        report = await self._inner.sync(self._served(desired), None)
+        self._unfinished = False
+        return replace(report, full=True)
 
     async def audit(self, *, deep: bool) -> list[str]:
         return await self._inner.audit(deep=deep)

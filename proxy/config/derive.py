@@ -57,11 +57,11 @@ def _node_port_addresses(settings: Settings) -> tuple[str, ...]:
 
 
 def sysctls(settings: Settings, cpus: int) -> dict[str, int]:
-    """The values to set, by sysctl name with slashes: for the rules and for connection tracking."""
-    wanted: dict[str, int] = {}
-    if context(settings, Family.IPV4).localhost_node_ports:
-        wanted[ROUTE_LOCALNET] = 1
-    return wanted | _conntrack(settings.conntrack, cpus)
+    """The values to set at the start, by sysctl name with slashes: for connection tracking.
+
+    ROUTE_LOCALNET is not among them: it is set once the rule that guards it is in the kernel.
+    """
+    return _conntrack(settings.conntrack, cpus)
 
 
 def _conntrack(settings: ConntrackSettings, cpus: int) -> dict[str, int]:

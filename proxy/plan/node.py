@@ -20,7 +20,8 @@ def parse_node(obj: Json | None, name: str) -> NodeFacts:
         return NodeFacts(name)
     meta, spec, status = (object_or_empty(obj.get(key)) for key in ("metadata", "spec", "status"))
     labels = object_or_empty(meta.get("labels"))
-    cidrs = spec.get("podCIDRs") or ([spec["podCIDR"]] if spec.get("podCIDR") else [])
+    given = spec.get("podCIDRs")
+    cidrs = given if isinstance(given, list) and given else [spec.get("podCIDR")]
     return NodeFacts(
         name,
         zone=str(labels.get(ZONE_LABEL) or ""),
@@ -37,7 +38,8 @@ def with_node(ctx: Context, node: NodeFacts, *, detect_node_cidr: bool) -> Conte
     ips = [address for address in node.ips if family_of(address) is ctx.family]
     fresh = replace(ctx, zone=node.zone, node_ip=ips[0] if ips else ctx.node_ip)
     if detect_node_cidr:
-        cidrs = [cidr for cidr in node.pod_cidrs if family_of(cidr) is ctx.family]
+        # With the pod CIDR 0.0.0.0/0 everybody would be a pod, and nothing from outside be masqueraded.
+        cidrs = [cidr for cidr in node.pod_cidrs if family_of(cidr) is ctx.family and not cidr.endswith("/0")]
         fresh = replace(fresh, detector=by_cidr(cidrs[0]) if cidrs else LocalDetector())
     return fresh
 

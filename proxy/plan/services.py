@@ -12,10 +12,12 @@ from typing import TypeGuard
 from nodelib.firewall.objects import Family
 from nodelib.json_values import Json, object_or_empty, objects_in
 from proxy.model import PROTOCOLS, NamespacedName, Problem, ServicePort, ServicePortName
-from proxy.plan.addresses import family_of, parse_cidr, parse_ip
+from proxy.plan.addresses import family_of, parse_cidr, parse_ip, special
+from proxy.plan.problems import limited, shown
 
 # The API server accepts nothing else. Checked again here because names end up in rule text.
 _NAME = re.compile(r"[a-zA-Z0-9]([-a-zA-Z0-9._]*[a-zA-Z0-9])?", re.ASCII)
+_LONGEST_NAME = 63  # of each part: a rule's comment holds all of them, and the kernel refuses more than 255 bytes
 _LONGEST_AFFINITY = 86400
 
 
@@ -24,9 +26,10 @@ def parse_service(service: Json, family: Family) -> tuple[dict[ServicePortName, 
     problems: list[Problem] = []
     spec = object_or_empty(service.get("spec"))
     name = service_name(service)
-    obj = f"Service {name}"
-    if not (_NAME.fullmatch(name.namespace) and _NAME.fullmatch(name.name)):
+    if not (_is_name(name.namespace) and _is_name(name.name)):
+        obj = f"Service {shown(str(name))[1:-1]}"
         return {}, [Problem(obj, "its name or namespace is not one that Kubernetes allows")]
+    obj = f"Service {name}"
     if spec.get("type") == "ExternalName":
         return {}, []
     cluster_ip = _cluster_ip(spec, family)
@@ -34,14 +37,16 @@ def parse_service(service: Json, family: Family) -> tuple[dict[ServicePortName, 
         return {}, []
     address = parse_ip(cluster_ip)
     if address is None or family_of(address) is not family:
-        return {}, [Problem(obj, f"clusterIP {cluster_ip!r} is not an {family} address")]
+        return {}, [Problem(obj, f"clusterIP {shown(cluster_ip)} is not an {family} address")]
+    if word := special(address):
+        return {}, [Problem(obj, f"clusterIP {address} is a {word} address")]
     common = _common(obj, spec, object_or_empty(service.get("status")), family, problems)
     ports: dict[ServicePortName, ServicePort] = {}
     for entry in objects_in(spec.get("ports")):
         port = _port(obj, name, entry, address, common, problems)
         if port is not None:
             ports[port.name] = port
-    return ports, problems
+    return ports, limited(problems)
 
 
 def service_name(service: Json) -> NamespacedName:
@@ -55,14 +60,15 @@ def _port(
     label = entry.get("name") or ""
     protocol = entry.get("protocol") or "TCP"
     number, node_port = entry.get("port"), entry.get("nodePort") or 0
-    if label and not (isinstance(label, str) and _NAME.fullmatch(label)):
-        problems.append(Problem(obj, f"port name {label!r} is not one that Kubernetes allows"))
+    if label and not _is_name(label):
+        problems.append(Problem(obj, f"port name {shown(label)} is not one that Kubernetes allows"))
         return None
     if protocol not in PROTOCOLS:
-        problems.append(Problem(obj, f"port {label!r}: protocol {protocol!r} is not TCP, UDP or SCTP"))
+        problems.append(Problem(obj, f"port {label!r}: protocol {shown(protocol)} is not TCP, UDP or SCTP"))
         return None
     if not is_port(number) or not (node_port == 0 or is_port(node_port)):
-        problems.append(Problem(obj, f"port {label!r}: port {number!r}, nodePort {node_port!r} is out of range"))
+        values = f"port {shown(number)}, nodePort {shown(node_port)}"
+        problems.append(Problem(obj, f"port {label!r}: {values} is out of range"))
         return None
     return ServicePort(ServicePortName(service, label, protocol), address, number, node_port, **common)
 
@@ -80,7 +86,7 @@ def _common(obj: str, spec: Json, status: Json, family: Family, problems: list[P
     if kind == "LoadBalancer" and local:
         health = spec.get("healthCheckNodePort") or 0
         if not is_port(health):
-            problems.append(Problem(obj, f"healthCheckNodePort {health!r}: no health check is served"))
+            problems.append(Problem(obj, f"healthCheckNodePort {shown(health)}: no health check is served"))
             health = 0
     return {
         "external_ips": external_ips,
@@ -112,7 +118,9 @@ def _affinity(spec: Json) -> int:
         return 0
     client = object_or_empty(object_or_empty(spec.get("sessionAffinityConfig")).get("clientIP"))
     seconds = client.get("timeoutSeconds")
-    return seconds if isinstance(seconds, int) and 0 < seconds <= _LONGEST_AFFINITY else 10800
+    if isinstance(seconds, bool) or not isinstance(seconds, int):
+        return 10800
+    return seconds if 0 < seconds <= _LONGEST_AFFINITY else 10800
 
 
 def _addresses(obj: str, field: str, given: object, family: Family, problems: list[Problem]) -> tuple[str, ...]:
@@ -121,7 +129,10 @@ def _addresses(obj: str, field: str, given: object, family: Family, problems: li
         address = parse_ip(text)
         if address is None:
             if str(text).strip():
-                problems.append(Problem(obj, f"{field}: {text!r} is not an IP address"))
+                problems.append(Problem(obj, f"{field}: {shown(text)} is not an IP address"))
+        elif word := special(address):
+            if family_of(address) is family:
+                problems.append(Problem(obj, f"{field}: {shown(text)} is a {word} address"))
         elif family_of(address) is family:
             found[address] = None
     return tuple(found)
@@ -133,12 +144,16 @@ def _ranges(obj: str, given: object, family: Family, problems: list[Problem]) ->
         network = parse_cidr(text)
         if network is None:
             if str(text).strip():
-                problems.append(Problem(obj, f"loadBalancerSourceRanges: {text!r} is not a CIDR"))
+                problems.append(Problem(obj, f"loadBalancerSourceRanges: {shown(text)} is not a CIDR"))
         elif network.version == (4 if family is Family.IPV4 else 6):
             if network.prefixlen == 0:
                 return ()  # everybody is allowed, as without ranges
             found.append(str(network))
     return tuple(found)
+
+
+def _is_name(text: object) -> bool:
+    return isinstance(text, str) and len(text) <= _LONGEST_NAME and _NAME.fullmatch(text) is not None
 
 
 def is_port(number: object) -> TypeGuard[int]:

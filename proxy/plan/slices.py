@@ -12,11 +12,16 @@ from dataclasses import dataclass
 from nodelib.firewall.objects import Family
 from nodelib.json_values import Json, objects_in
 from proxy.model import PROTOCOLS, Endpoint, NamespacedName, Problem, ServicePortName
-from proxy.plan.addresses import family_of, parse_ip
+from proxy.plan.addresses import family_of, parse_ip, special
+from proxy.plan.problems import limited, shown
 from proxy.plan.services import is_port
 
 SERVICE_NAME = "kubernetes.io/service-name"
 TRIGGER_TIME = "endpoints.kubernetes.io/last-change-trigger-time"
+# Of one port. Three for each node of the largest cluster that Kubernetes supports; upstream has no limit, but 100,000
+# endpoints, which everybody may write who may write EndpointSlices, hold up the rules of all Services for minutes.
+MOST_ENDPOINTS = 16_384
+_MOST_PAIRS = 100_000  # endpoints times ports of one slice: the API server accepts 20 million
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,20 +56,27 @@ def parse_slice(obj: Json, node: str) -> tuple[Slice | None, list[Problem]]:
     service, name = key
     family = Family(str(kind))
     problems: list[Problem] = []
-    label = f"EndpointSlice {service.namespace}/{name}"
+    label = f"EndpointSlice {shown(service.namespace)[1:-1]}/{shown(name)[1:-1]}"
     addresses = _addresses(label, obj.get("endpoints"), family, node, problems)
     found: list[tuple[ServicePortName, tuple[Endpoint, ...]]] = []
-    for port in objects_in(obj.get("ports")):
+    ports = objects_in(obj.get("ports"))
+    room = _MOST_PAIRS // max(1, len(addresses))
+    if len(ports) > room:
+        problems.append(
+            Problem(label, f"{len(ports) - room} ports are left out: too many for {len(addresses)} endpoints")
+        )
+    for port in ports[:room]:
         port_name, number, protocol = port.get("name"), port.get("port"), port.get("protocol") or "TCP"
         if not isinstance(port_name, str) or not is_port(number) or protocol not in PROTOCOLS:
-            problems.append(Problem(label, f"port {port_name!r} {number!r}/{protocol!r} is left out"))
+            values = f"{shown(port_name)} {shown(number)}/{shown(protocol)}"
+            problems.append(Problem(label, f"port {values} is left out"))
             continue
         at_port = tuple([_at(endpoint, number) for endpoint in addresses])
         found.append((ServicePortName(service, port_name, protocol), at_port))
-    return Slice(service, name, family, tuple(found)), problems
+    return Slice(service, name, family, tuple(found)), limited(problems)
 
 
-def merge(slices: Iterable[Slice]) -> dict[ServicePortName, tuple[Endpoint, ...]]:
+def merge(slices: Iterable[Slice]) -> tuple[dict[ServicePortName, tuple[Endpoint, ...]], list[Problem]]:
     """All endpoints of one Service by port, sorted by "ip:port". Ports without endpoints are left out."""
     by_port: dict[ServicePortName, dict[str, Endpoint]] = {}
     for one in slices:
@@ -74,7 +86,17 @@ def merge(slices: Iterable[Slice]) -> dict[ServicePortName, tuple[Endpoint, ...]
                 text = str(endpoint)
                 if text not in known or not endpoint.terminating:
                     known[text] = endpoint
-    return {name: tuple([known[text] for text in sorted(known)]) for name, known in by_port.items() if known}
+    merged = {
+        name: tuple([known[text] for text in sorted(known)[:MOST_ENDPOINTS]])
+        for name, known in by_port.items()
+        if known
+    }
+    problems = [
+        Problem(f"Service {name}", f"it has {len(known)} endpoints: only the first {MOST_ENDPOINTS} are used")
+        for name, known in by_port.items()
+        if len(known) > MOST_ENDPOINTS
+    ]
+    return merged, limited(problems)
 
 
 def _addresses(label: str, given: object, family: Family, node: str, problems: list[Problem]) -> list[Endpoint]:
@@ -84,8 +106,8 @@ def _addresses(label: str, given: object, family: Family, node: str, problems: l
         listed = entry.get("addresses")
         # Only the first address is used: the API defines an endpoint's addresses as fungible.
         address = parse_ip(listed[0]) if isinstance(listed, list) and listed else None
-        if address is None or family_of(address) is not family:
-            problems.append(Problem(label, f"an endpoint with the addresses {listed!r} is left out"))
+        if address is None or family_of(address) is not family or special(address):
+            problems.append(Problem(label, f"an endpoint with the addresses {shown(listed)} is left out"))
             continue
         conditions = entry.get("conditions")
         conditions = conditions if isinstance(conditions, dict) else {}

@@ -23,6 +23,7 @@ class Changes:
     desired: Desired
     ports: frozenset[ServicePortName]
     trigger_times: tuple[float, ...] = ()  # of the endpoint changes, in wall-clock seconds
+    problems: tuple[Problem, ...] = ()
 
     @property
     def udp(self) -> bool:
@@ -98,20 +99,22 @@ class Tracker:
 
     def take(self) -> Changes:
         """A copy of the state with the changes since the last call; the tracker starts a new list of changes."""
+        problems: list[Problem] = []
         for service in self._unmerged:
-            self._merge(service)
+            problems += self._merge(service)
         self._unmerged.clear()
         changed, self._changed = frozenset(self._changed), set()
         triggers, self._triggers = self._triggers, {}
         desired = Desired(self.family, dict(self._ports), dict(self._endpoints))
-        return Changes(desired, changed, tuple([time for times in triggers.values() for time in times]))
+        times = tuple([time for times in triggers.values() for time in times])
+        return Changes(desired, changed, times, tuple(problems))
 
     def current(self) -> Desired:
         """The state without taking the changes."""
         return Desired(self.family, dict(self._ports), dict(self._endpoints))
 
-    def _merge(self, service: NamespacedName) -> None:
-        merged = merge(self._slices.get(service, {}).values())
+    def _merge(self, service: NamespacedName) -> list[Problem]:
+        merged, problems = merge(self._slices.get(service, {}).values())
         for name in self._merged.pop(service, ()):
             if name not in merged:
                 del self._endpoints[name]
@@ -122,6 +125,7 @@ class Tracker:
                 self._changed.add(name)
         if merged:
             self._merged[service] = tuple(merged)
+        return problems
 
     def _note_trigger(self, service: NamespacedName, obj: Json) -> None:
         annotations = object_or_empty((obj.get("metadata") or {}).get("annotations"))

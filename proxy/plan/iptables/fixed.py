@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from nodelib.firewall import localnet
 from nodelib.firewall.objects import Family, Jump, Rule, comment, jump, rule
 from proxy.model import ServicePortName
 from proxy.plan.context import CT_INVALID_COUNTER, Context
@@ -19,7 +20,7 @@ CANARY = "KUBE-PROXY-CANARY"
 MARK_MASQ: Top = ("nat", "KUBE-MARK-MASQ")
 POSTROUTING: Top = ("nat", "KUBE-POSTROUTING")
 FORWARD: Top = ("filter", "KUBE-FORWARD")
-FIREWALL: Top = ("filter", "KUBE-FIREWALL")
+FIREWALL: Top = ("filter", localnet.CHAIN)
 TABLES = ("mangle", "filter", "nat")  # the order in which they are written
 
 _NEW = ("-m", "conntrack", "--ctstate", "NEW")
@@ -43,8 +44,6 @@ _JUMPS: tuple[tuple[str, str, str, str, bool], ...] = (
     ("nat", "PREROUTING", "KUBE-SERVICES", _PORTALS, False),
     ("nat", "POSTROUTING", "KUBE-POSTROUTING", "kubernetes postrouting rules", False),
 )
-# The kubelet adds the same two, so they stay when the rest is removed.
-_KUBELET_JUMPS = (("filter", "INPUT", "KUBE-FIREWALL"), ("filter", "OUTPUT", "KUBE-FIREWALL"))
 
 
 def jumps(table: str) -> tuple[Jump, ...]:
@@ -57,13 +56,13 @@ def jumps(table: str) -> tuple[Jump, ...]:
 
 
 def kubelet_jumps(table: str) -> tuple[Jump, ...]:
-    """The jumps to KUBE-FIREWALL, which the kubelet adds as well."""
-    return tuple([Jump(chain, rule(jump(target))) for owner, chain, target in _KUBELET_JUMPS if owner == table])
+    """The jumps to KUBE-FIREWALL. The kubelet adds the same, so they stay when the rest is removed."""
+    return localnet.JUMPS if table == "filter" else ()
 
 
 def top_chains(ctx: Context) -> tuple[Top, ...]:
     """Every chain that does not belong to a single service port, in the order in which they are written."""
-    firewall = (FIREWALL,) if _has_firewall(ctx) else ()
+    firewall = (FIREWALL,) if has_firewall(ctx) else ()
     return (*DISPATCH[:2], FORWARD, *DISPATCH[2:4], *firewall, *DISPATCH[4:], POSTROUTING, MARK_MASQ)
 
 
@@ -93,7 +92,8 @@ def _to_node_ports(ctx: Context) -> list[Rule]:
     return [rule(comment(_LAST), "-m", "addrtype", "--dst-type", "LOCAL", excluded, target)]
 
 
-def _has_firewall(ctx: Context) -> bool:
+def has_firewall(ctx: Context) -> bool:
+    """Whether localhost NodePorts open the loopback, so that KUBE-FIREWALL has to guard it."""
     return ctx.family is Family.IPV4 and ctx.localhost_node_ports
 
 
@@ -120,15 +120,7 @@ def _forward(ctx: Context) -> tuple[Rule, ...]:
 
 
 def _firewall(ctx: Context) -> tuple[Rule, ...]:
-    # https://issues.k8s.io/90259: route_localnet=1 lets other hosts reach the loopback addresses.
-    return (
-        rule(
-            comment("block incoming localnet connections"),
-            ("-d", "127.0.0.0/8", "!", "-s", "127.0.0.0/8"),
-            ("-m", "conntrack", "!", "--ctstate", "RELATED,ESTABLISHED,DNAT"),
-            jump("DROP"),
-        ),
-    )
+    return (localnet.DROP_MARTIANS,)
 
 
 def _mark_masq(ctx: Context) -> tuple[Rule, ...]:

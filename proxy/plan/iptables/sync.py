@@ -183,6 +183,13 @@ def plan_partial(desired: Desired, changed: Collection[ServicePortName], ctx: Co
     return replace(_finished(written, AppliedState(ports, chains, tops, rules, applied.large)), changes=changes)
 
 
+def plan_guard(filters: TableContent, ctx: Context) -> Change:
+    """KUBE-FIREWALL and the jumps to it, as far as the table filter in `filters` does not have them."""
+    chain = Chain(fixed.FIREWALL[1], fixed.fill(fixed.FIREWALL, {}, (), ctx))
+    leads = missing_jumps(filters, fixed.kubelet_jumps("filter"), ctx.family)
+    return (TableChange("filter", _missing((chain,), filters, ctx), add_jumps=leads),)
+
+
 def plan_cleanup(kernel: Mapping[str, TableContent], family: Family) -> Change:
     """Remove all our chains and jumps except KUBE-FIREWALL, which the kubelet uses too."""
     tops = {(table, fixed.CANARY) for table in fixed.TABLES} | set(fixed.top_chains(Context())) - {fixed.FIREWALL}

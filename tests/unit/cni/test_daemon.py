@@ -31,7 +31,7 @@ from cni.plan.names import host_ifname
 from cni.settings import CniSettings
 from cni.spec.configuration import NetConf, address_range
 from cni.spec.errors import UNKNOWN_CONTAINER, CNIError
-from nodelib.errors import NodewrightError, Permanent
+from nodelib.errors import Invalid, NodewrightError, Permanent
 from tests.fakes.clock import FakeClock
 from tests.fakes.fake_netlink import NODE, FakeKernel, FakeLinks
 
@@ -338,6 +338,33 @@ async def test_before_nodes_are_known_an_overlay_stays_with_its_mtu() -> None:
     space = again.kernel.namespaces[NODE]
     assert (space.links["nw0"].mtu, "nwvx0" in space.links) == (1400, True)
     assert again.routes() == ["10.244.7.0/24 10.244.7.1"]
+
+
+@pytest.mark.parametrize("cidr", ["0.0.0.0/0", "10.89.0.0/24", "10.0.0.0/8", "127.0.0.0/8"])
+async def test_a_pod_cidr_that_takes_the_node_off_its_network_makes_no_bridge(cidr: str) -> None:
+    bench = Bench()
+    bench.network.set_nodes([replace(ME, pod_cidrs=(ip_network(cidr),))])
+    with pytest.raises(Invalid):
+        await bench.network.sync()
+    assert f"podCIDR {cidr}" in bench.network.waiting
+    assert "nw0" not in bench.kernel.namespaces[NODE].links
+
+
+async def test_router_advertisements_of_pods_are_never_accepted() -> None:
+    """CVE-2020-10749: the switch to forwarding keeps those of the uplink, but not those that come from a pod."""
+    bench = Bench()
+    six = ip_network("fd00:10:244::/64")
+    bench.network.set_nodes([replace(ME, pod_cidrs=(CIDR, six))])
+    await bench.network.sync()
+    bench.sysctl.values |= {"net/ipv6/conf/all/forwarding": "0", "net/ipv6/conf/nw0/accept_ra": "1"}
+    bench.sysctl.values |= {"net/ipv6/conf/eth0/accept_ra": "1", "net/ipv6/conf/nw0/accept_redirects": "1"}
+    bench.sysctl.values |= {"net/ipv4/conf/nw0/accept_redirects": "1", "net/ipv4/conf/nw0/rp_filter": "0"}
+    await bench.network.sync()
+    assert bench.sysctl.values["net/ipv6/conf/eth0/accept_ra"] == "2"
+    assert bench.sysctl.values["net/ipv6/conf/nw0/accept_ra"] == "0"
+    assert bench.sysctl.values["net/ipv6/conf/nw0/accept_redirects"] == "0"
+    assert bench.sysctl.values["net/ipv4/conf/nw0/accept_redirects"] == "0"
+    assert bench.sysctl.values["net/ipv4/conf/nw0/rp_filter"] == "1"
 
 
 async def test_ipv6_pods_have_forwarding_rules_and_router_advertisements_still() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -48,6 +49,50 @@ class World:
         for change in plan_full(self.tracker.current(), CONTEXT, fake.content()).changes:
             fake.load_change(change)
         return fake.dump()
+
+
+class Guarded:
+    """Counts how often route_localnet would have been set, and refuses to be called without the guard."""
+
+    def __init__(self, fake: FakeIptables) -> None:
+        self._fake = fake
+        self.calls = 0
+
+    def __call__(self) -> None:
+        self.calls += 1
+        filters = self._fake.content()["filter"]
+        assert any("DROP" in one.words for one in filters.rules("KUBE-FIREWALL"))
+        for chain in ("INPUT", "OUTPUT"):
+            assert any(one.target == "KUBE-FIREWALL" for one in filters.rules(chain))
+
+
+@pytest.mark.parametrize(
+    ("changes", "calls"),
+    [
+        pytest.param({}, 1, id="localhost NodePorts"),
+        pytest.param({"localhost_node_ports": False}, 0, id="switched off"),
+        pytest.param({"family": Family.IPV6}, 0, id="IPv6 never"),
+    ],
+)
+@pytest.mark.parametrize("alone", [True, False], ids=["init-only", "first sync"])
+async def test_the_loopback_is_guarded_before_it_is_opened(changes: dict[str, Any], calls: int, alone: bool) -> None:
+    ctx = replace(CONTEXT, **changes)
+    fake = FakeIptables(ctx.family)
+    guarded = Guarded(fake)
+    backend = IptablesBackend(fake, NodeContext(ctx), on_guarded=guarded)
+    for _ in range(2):
+        await (backend.guard_loopback() if alone else backend.sync(desired(), None))
+    assert guarded.calls == 2 * calls
+
+
+async def test_a_first_sync_that_fails_opens_no_loopback() -> None:
+    fake = FakeIptables()
+    opened: list[bool] = []
+    backend = IptablesBackend(fake, NodeContext(CONTEXT), on_guarded=lambda: opened.append(True))
+    fake.fail_next = 1
+    with pytest.raises(NodewrightError):
+        await backend.sync(desired(), None)
+    assert not opened
 
 
 async def test_an_unchanged_service_is_left_out() -> None:

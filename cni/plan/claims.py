@@ -1,0 +1,98 @@
+"""Which podCIDRs of Node objects are believed. Pure.
+
+A podCIDR becomes a route on every node. With NodeRestriction a node may still create its own Node object with any
+podCIDR, so one compromised node could send the traffic of all others to itself: by 0.0.0.0/0, by the API server's
+address, by the range of another node's pods. Upstream's route controllers and most pod networks follow such a claim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from ipaddress import ip_network
+
+from cni.model import Interface, Network, NodeFacts
+from cni.plan.names import mac
+
+# What no podCIDR may overlap: this host, loopback, link-local, multicast, broadcast; in IPv6 mapped addresses too.
+_SPECIAL = {
+    4: tuple(map(ip_network, ("0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/4", "255.255.255.255/32"))),
+    6: tuple(map(ip_network, ("::/127", "::ffff:0:0/96", "fe80::/10", "ff00::/8"))),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a claim must not touch. `connected`: this node's own addresses with prefixes, except those of its bridge.
+
+    `own`: this node's podCIDRs. `cluster`: the ranges of all pods; without any of a family, any range may be theirs.
+    """
+
+    connected: Sequence[Interface] = ()
+    nodes: Sequence[NodeFacts] = ()
+    own: Collection[Network] = ()
+    cluster: Collection[Network] = ()
+
+
+@dataclass(slots=True)
+class Accepted:
+    """The claims of other nodes that were believed so far, by network."""
+
+    claims: dict[Network, str] = field(default_factory=dict)
+
+    def refusal(self, cidr: Network) -> str:
+        """Why `cidr` cannot be believed beside these, "" when it can."""
+        if cidr in self.claims:
+            return f"is node {self.claims[cidr]}'s too"
+        other = next((one for one in self.claims if overlap(cidr, one)), None)
+        return f"overlaps {other} of node {self.claims[other]}" if other is not None else ""
+
+
+def ordered(nodes: Iterable[NodeFacts], held: Mapping[Network, Collection[object]]) -> list[tuple[NodeFacts, Network]]:
+    """All claims, those first that are believed before others that overlap them.
+
+    A node that is served already keeps its range (`held`: networks with the address of the node that they are routed to
+    now, or its hardware address in the overlay). Then the smaller range counts: who claims much loses to those inside.
+    """
+    claims = [(node, cidr) for node in nodes for cidr in node.pod_cidrs]
+
+    def rank(claim: tuple[NodeFacts, Network]) -> tuple[bool, int, int, str]:
+        node, cidr = claim
+        mine = any(ip in held.get(cidr, ()) or mac(ip) in held.get(cidr, ()) for ip in node.internal_ips)
+        return (not mine, cidr.version, -cidr.prefixlen, node.name)
+
+    return sorted(claims, key=rank)
+
+
+def refusal(cidr: Network, around: Surroundings) -> str:
+    """Why another node's claim is not believed, "" when it may be: a part of a sentence after "podCIDR … of node …"."""
+    if reason := takeover(cidr, around.connected):
+        return reason
+    if any(overlap(cidr, one) for one in around.own):
+        return "overlaps this node's own"
+    ranges = [one for one in around.cluster if one.version == cidr.version]
+    if ranges and not any(_inside(cidr, one) for one in ranges):
+        return f"is outside the cluster's ranges {', '.join(map(str, ranges))} (--pod-network-cidr)"
+    for node in around.nodes:
+        for ip in node.internal_ips:
+            if ip in cidr:
+                return f"covers the address {ip} of node {node.name}"
+    return ""
+
+
+def takeover(cidr: Network, connected: Iterable[Interface]) -> str:
+    """Why no pods can have the addresses of `cidr`, this node's own pods included; "" when they can."""
+    special = next((one for one in _SPECIAL[cidr.version] if overlap(cidr, one)), None)
+    if special is not None:
+        return f"overlaps the special range {special}"
+    inside = next((item for item in connected if item.version == cidr.version and item.ip in cidr), None)
+    return f"covers this node's own address {inside.ip}" if inside is not None else ""
+
+
+def overlap(one: Network, other: Network) -> bool:
+    """Whether they have an address in common; never, if they are of different families."""
+    return one.version == other.version and one.overlaps(other)  # type: ignore[arg-type]
+
+
+def _inside(one: Network, other: Network) -> bool:
+    return one.version == other.version and one.subnet_of(other)  # type: ignore[arg-type]

@@ -1,0 +1,101 @@
+"""CVE-2020-8558: with route_localnet, 127.0.0.1 of a node is reached from its network, unless a rule is there first."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.netns.cni_world import LIMIT, ROOT, wait_for
+from tests.netns.loopback_world import LoopbackWorld
+
+pytestmark = pytest.mark.netns
+
+_AWAY = "https://127.0.0.1:1"
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[LoopbackWorld]:
+    one = LoopbackWorld(tmp_path)
+    try:
+        yield one
+    finally:
+        one.close()
+
+
+def proxy(world: LoopbackWorld, *flags: str) -> list[str]:
+    config = {
+        "clusters": [{"name": "c", "cluster": {"server": _AWAY}}],
+        "users": [{"name": "u", "user": {}}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "x",
+    }
+    (world.folder / "kubeconfig").write_text(json.dumps(config))
+    own = (f"--kubeconfig={world.folder / 'kubeconfig'}", "--hostname-override=x", "--conntrack-max-per-core=0")
+    return world.node.argv(sys.executable, "-m", "proxy", *own, *flags)
+
+
+def test_the_world_shows_the_hole(world: LoopbackWorld) -> None:
+    assert not world.loopback_is_reached()
+    world.node.run("sh", "-c", "echo 1 > /proc/sys/net/ipv4/conf/all/route_localnet")
+    assert world.loopback_is_reached()
+
+
+@pytest.mark.parametrize("mode", ["iptables", "nftables", "userspace"])
+def test_localnet_before_sync(world: LoopbackWorld, mode: str) -> None:
+    """While the API server is away there are no rules yet, and nothing may be open that they would guard."""
+    with (world.folder / "log").open("wb") as log:
+        process = subprocess.Popen(proxy(world, f"--proxy-mode={mode}"), cwd=ROOT, stderr=log)
+    try:
+        said = world.folder / "log"
+        wait_for("it misses the API server", lambda: process.poll() is not None or _AWAY in said.read_text())
+        assert process.poll() is None, said.read_text()
+        assert world.route_localnet == "0"
+        assert not world.loopback_is_reached()
+    finally:
+        process.terminate()
+        assert process.wait(30) == 0
+
+
+def test_localnet_of_an_init_container_is_guarded(world: LoopbackWorld) -> None:
+    """--init-only sets what needs root, for a proxy that starts later: the guard must be there by then."""
+    done = subprocess.run(proxy(world, "--init-only"), cwd=ROOT, check=False, capture_output=True, timeout=LIMIT)
+    assert done.returncode == 0, done.stderr
+    assert world.route_localnet == "1"
+    assert "KUBE-FIREWALL" in world.node.run("iptables-save", "-t", "filter").stdout
+    assert not world.loopback_is_reached()
+
+
+_KEEP = """
+import asyncio, sys
+from agent.node.edge.iptables import find_tables
+from agent.node.work.util_chains import UtilChains
+from nodelib.clock import SystemClock
+asyncio.run(UtilChains(find_tables, SystemClock()).run())
+"""
+
+
+def test_the_kubelets_chain_guards_a_node_whose_proxy_is_another(world: LoopbackWorld) -> None:
+    """Upstream's proxy sets route_localnet when it starts and relies on the kubelet's KUBE-FIREWALL."""
+    kept = world.node.start(sys.executable, "-c", _KEEP, cwd=ROOT)
+    wait_for("the chains", lambda: _guarded(world))
+    world.node.run("sh", "-c", "echo 1 > /proc/sys/net/ipv4/conf/all/route_localnet")
+    assert not world.loopback_is_reached()
+    for table in ("filter", "nat", "mangle"):
+        world.node.run("sh", "-c", f"iptables -t {table} -F && iptables -t {table} -X")
+    wait_for("the chains after a flush", lambda: _guarded(world))
+    assert not world.loopback_is_reached()
+    saved = world.node.run("sh", "-c", "iptables-save; ip6tables-save").stdout
+    assert saved.count(":KUBE-IPTABLES-HINT ") == 2
+    assert saved.count(":KUBE-KUBELET-CANARY ") == 6
+    assert saved.count(":KUBE-FIREWALL ") == 1, "IPv6 needs none"
+    assert kept.poll() is None
+
+
+def _guarded(world: LoopbackWorld) -> bool:
+    rules = world.node.run("iptables-save", "-t", "filter").stdout
+    return all(f"-A {chain} -j KUBE-FIREWALL" in rules for chain in ("INPUT", "OUTPUT")) and "-j DROP" in rules
