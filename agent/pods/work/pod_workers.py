@@ -235,7 +235,7 @@ class PodWorkers:
         refused = self._refusal(worker)
         if refused is not None:
             self.deps.events.emit(pod.raw, "Warning", refused.reason, refused.message)
-            worker.terminate(rejection(refused.reason, refused.message, self.deps.clock.now()))
+            worker.terminate(rejection(refused.reason, refused.message, self.deps.clock.steady()))
         elif pod.source != "runtime" and not _is_terminal(pod):
             self.deps.resources.allocations.admit(allocated)
             if worker.memory.seen.sandboxes:
@@ -287,7 +287,7 @@ class PodWorkers:
             self._invalid.add(pod.uid)
             self.deps.events.emit(pod.raw, "Warning", INVALID_SPEC, text)
         worker.update(without_spec(pod))
-        worker.terminate(Termination(Cause.REJECTED, self.deps.clock.now(), 1, INVALID_SPEC, text))
+        worker.terminate(Termination(Cause.REJECTED, self.deps.clock.steady(), 1, INVALID_SPEC, text))
 
     async def _run_until_gone(self, worker: PodWorker) -> None:
         failures = 0
