@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from cni import install
 from cni.daemon import NodeNetwork
@@ -16,7 +16,7 @@ from cni.edge.netlink import Netlink
 from cni.edge.netns import check_namespace
 from cni.edge.store import DiskStore
 from cni.firewall import FORMS, Rules, remove_form, rules_for
-from cni.model import Attachment, FirewallFacts, Network, NodeFacts
+from cni.model import Attachment, AttachmentKey, FirewallFacts, Network, NodeFacts
 from cni.node_links import NodeLinks
 from cni.operations import Operations
 from cni.plan import orphans
@@ -56,6 +56,7 @@ class CniNode:
         self._clock = clock or SystemClock()
         self._stores = Stores()
         self._rules: Rules | None = None
+        self._unlisted: Mapping[AttachmentKey, float] | None = None
         self.network = NodeNetwork(
             settings,
             links=NodeLinks(settings, Netlink),
@@ -101,11 +102,13 @@ class CniNode:
 
     async def collect(self) -> None:
         """Release addresses of sandboxes that the runtime no longer knows, after a crash between its steps."""
-        before = self._clock.now()
+        wall, monotonic = self._clock.now(), self._clock.monotonic()
         live = await self._live_sandboxes()
         if live is None:
             return
-        orphaned = orphans.orphaned(await asyncio.to_thread(self._attachments), live, before)
+        attachments = await asyncio.to_thread(self._attachments)
+        self._unlisted = orphans.unlisted_since(self._unlisted, attachments, live, wall, monotonic)
+        orphaned = orphans.to_release(attachments, live, self._unlisted, monotonic)
         failures: list[CNIError] = []
         for attachment in orphaned:
             try:

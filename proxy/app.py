@@ -136,11 +136,11 @@ class _Proxy:
 
     def problem(self) -> str:
         """Why systemd should restart this process, or ""."""
-        return "" if self._health.healthy(self._clock.now()) else "changes are waiting, and no sync succeeds"
+        return "" if self._health.healthy(self._clock.steady()) else "changes are waiting, and no sync succeeds"
 
     async def start(self) -> None:
         spawn = self._supervisor.spawn
-        now = self._clock.now()
+        now = self._clock.steady()
         for proxier in self._proxiers:
             self._health.updated(proxier.family, now)
             spawn(f"sync-{proxier.family}", proxier.runner.run)
@@ -190,7 +190,7 @@ class _Proxy:
         settings = self._settings
         servers = ServiceHealthServers(
             self._health_hosts(family),
-            lambda: self._health.healthy(self._clock.now()),
+            lambda: self._health.healthy(self._clock.steady()),
             self._health_check_failed,
         )
         self._supervisor.on_stop(f"health checks {family}", servers.close)

@@ -16,7 +16,7 @@ from proxy.model import NodeFacts
 
 @dataclass(slots=True)
 class Health:
-    """`timeout` is in seconds; all times are wall-clock seconds and come from the caller."""
+    """`timeout` is in seconds; all times are steady seconds (nodelib/clock.py) and come from the caller."""
 
     timeout: float
     node: Callable[[], NodeFacts]
@@ -44,8 +44,11 @@ class Health:
         node = self.node()
         return node.exists and not node.deleting and not node.to_be_deleted
 
-    def report(self, now: float, *, with_node: bool) -> tuple[bool, Json]:
-        """(healthy, JSON body) of /healthz; without the node, of /livez."""
+    def report(self, now: float, *, with_node: bool, ahead: float = 0.0) -> tuple[bool, Json]:
+        """(healthy, JSON body) of /healthz; without the node, of /livez.
+
+        `ahead`: how far the wall clock, whose times are shown, is ahead of `now`.
+        """
         healthy = syncing = self.healthy(now)
         body: Json = {}
         if with_node:
@@ -53,12 +56,12 @@ class Health:
             healthy = syncing and body["nodeEligible"]
         newest = max(self._updated.values(), default=0.0)
         body = {
-            "lastUpdated": format_micro(now if healthy else newest),
-            "currentTime": format_micro(now),
+            "lastUpdated": format_micro((now if healthy else newest) + ahead),
+            "currentTime": format_micro(now + ahead),
             **body,
             "healthy": syncing,
             "status": {
-                family.value: {"lastUpdated": format_micro(time), "healthy": self.family_healthy(family, now)}
+                family.value: {"lastUpdated": format_micro(time + ahead), "healthy": self.family_healthy(family, now)}
                 for family, time in sorted(self._updated.items())
             },
         }

@@ -31,12 +31,12 @@ def health_routes(health: Health, metrics: Metrics, clock: Clock) -> Mapping[str
     """/healthz says whether the node should get traffic, /livez only whether the proxy is healthy."""
 
     async def healthz(_: web.Request) -> web.Response:
-        healthy, body = health.report(clock.now(), with_node=True)
+        healthy, body = health.report(clock.steady(), with_node=True, ahead=clock.now() - clock.steady())
         metrics.healthz.labels("200" if healthy else "503").inc()
         return json_response(body, 200 if healthy else 503)
 
     async def livez(_: web.Request) -> web.Response:
-        healthy, body = health.report(clock.now(), with_node=False)
+        healthy, body = health.report(clock.steady(), with_node=False, ahead=clock.now() - clock.steady())
         metrics.livez.labels("200" if healthy else "503").inc()
         return json_response(body, 200 if healthy else 503)
 

@@ -141,7 +141,7 @@ class Proxier:
             if self._full or self._tracker.pending:
                 await self._sync()
             else:
-                self._health.updated(self.family, self._clock.now())
+                self._health.updated(self.family, self._clock.steady())
 
     async def run_audit(self) -> None:
         """Until cancelled: notice within seconds when somebody else flushed or changed our rules.
@@ -188,7 +188,7 @@ class Proxier:
         if report.full:
             self._last_full = finished
         self._metrics.synced(self.family, report, finished - started, now)
-        self._health.updated(self.family, now)
+        self._health.updated(self.family, self._clock.steady())
         self.first_sync.set()
         self._report(list(report.problems))
         log.debug("%s: synced %d ports in %.3f s", self.family, len(changes.ports), finished - started)
@@ -239,7 +239,6 @@ class Proxier:
             self._poke()
 
     def _poke(self) -> None:
-        now = self._clock.now()
-        self._health.queued(self.family, now)
-        self._metrics.last_queued.labels(self.family.value).set(now)
+        self._health.queued(self.family, self._clock.steady())
+        self._metrics.last_queued.labels(self.family.value).set(self._clock.now())
         self.runner.poke()

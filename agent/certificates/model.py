@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,5 +37,5 @@ class Pair:
 class KeyAndRequest:
     """A private key and the PKCS #10 request signed with it, both in PEM."""
 
-    key: bytes
+    key: bytes = field(repr=False)
     request: bytes

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from agent.certificates.model import Leaf, Template
+from agent.certificates.model import Leaf, Pair, Template
 from nodelib.json_values import Json
 
 _USAGES = ("digital signature",)  # "key encipherment" is for RSA keys only
@@ -87,6 +87,16 @@ def rotate_at(leaf: Leaf, chance: float, since: float = 0.0) -> float:
     """
     begin = min(max(leaf.not_before, since), leaf.not_after)
     return begin + (leaf.not_after - begin) * (0.7 + 0.2 * chance)
+
+
+def seconds_left(pair: Pair, chance: float, wall: float) -> float:
+    """Seconds until the next one is to be requested, for a certificate that has just been stored here.
+
+    Where this machine's clock (`wall`) does not agree with the signer's, only the signer's times count.
+    """
+    if pair.leaf.not_before <= wall <= pair.leaf.not_after:
+        return rotate_at(pair.leaf, chance, pair.since) - wall
+    return rotate_at(pair.leaf, chance) - pair.leaf.not_before
 
 
 def expired(leaf: Leaf, now: float) -> bool:

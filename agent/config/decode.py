@@ -15,6 +15,7 @@ import yaml
 
 from agent.config.schema import API_VERSION, FIELDS, KIND
 from agent.config.values import BadValue
+from nodelib import safe_yaml
 from nodelib.errors import Invalid
 
 _MAX_VALUES = 50_000  # aliases can make a small file explode
@@ -53,10 +54,13 @@ def decode(text: str, file: str) -> Document:
         raise _invalid(file, 0, "", f"the file is larger than {_MAX_SIZE} bytes")
     builder = _Builder(file)
     try:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        nodes = list(safe_yaml.compose_all(text, safe_yaml.Limits(_MAX_SIZE, _MAX_VALUES, _MAX_DEPTH)))
+        if len(nodes) > 1:
+            raise safe_yaml.TooMuch(problem="it has more than one document", problem_mark=nodes[1].start_mark)
+        node = nodes[0] if nodes else None
     except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 0
-        raise _invalid(file, line, "", f"not YAML: {error.problem or error.context}") from error
+        line = safe_yaml.line(error, text)
+        raise _invalid(file, line, "", f"{safe_yaml.problem(error)}") from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise _invalid(file, 0, "", f"not YAML: {error}") from error
     data = builder.value(node, "", 0) if node is not None else None

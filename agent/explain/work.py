@@ -70,7 +70,7 @@ class Explainer:
             pod=memory.pod,
             status=memory.status,
             seen=memory.seen,
-            facts=memory.facts(self._clock.now()),
+            facts=memory.facts(self._clock),
             plan=memory.plan,
             pulls=self._images.pulls(pod.uid),
             probes=self._probes.findings(pod.uid),

@@ -91,7 +91,7 @@ def initial(spec: Spec, known: Json | None) -> Track:
 
 
 def was_before(started_at: float, agent_started: float) -> bool:
-    """Whether a container ran before this agent started; both times in wall seconds."""
+    """Whether a container ran before this agent started; both times in steady seconds."""
     return started_at < agent_started - _RESTART_GRACE
 
 

@@ -23,7 +23,7 @@ from agent.common.ports import Events, Notify
 from agent.probes import plan
 from agent.probes.model import Outcome, ProbeAnswer, ProbeKind, ProbeRequest, Verdict
 from agent.probes.plan import Spec, Track
-from nodelib.clock import Clock, at_most
+from nodelib.clock import Clock, at_most, since
 from nodelib.errors import Invalid
 from nodelib.json_values import Json
 
@@ -72,7 +72,7 @@ class ProbeManager:
     def __init__(self, io: Io, events: Events, on_change: Notify, clock: Clock, metrics: Metrics) -> None:
         self._io, self._events, self._on_change, self._clock, self._metrics = io, events, on_change, clock, metrics
         self._measured: defaultdict[str, set[tuple[str, ...]]] = defaultdict(set)
-        self._agent_started = clock.now()
+        self._agent_started = clock.steady()
         self._pods: dict[str, _PodProbes] = {}
         self._queue: list[tuple[float, int, Key]] = []
         self._due: dict[Key, float] = {}
@@ -162,8 +162,8 @@ class ProbeManager:
         specs = {spec.kind: spec for spec in plan.specs(found[1])} if found else {}
         if not found or not specs:
             return
-        started_at = state.started_at / 1e9
-        age = max(0.0, self._clock.now() - started_at)
+        started_at = since(self._clock, state.started_at / 1e9)
+        age = self._clock.steady() - started_at
         known = dict(plan.known_statuses(kept.pod)).get(state.id)
         tracks = {kind: plan.initial(spec, known) for kind, spec in specs.items()}
         before = plan.was_before(started_at, self._agent_started)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import yaml
 
-from nodelib import files
+from nodelib import files, safe_yaml
 from nodelib.errors import Invalid
 from nodelib.json_values import Json
 
@@ -42,8 +42,7 @@ def load_kubeconfig(path: str) -> ClusterAccess:
             "none is given", obj="kubeconfig", step="find the API server", action="Give one with --kubeconfig FILE."
         )
     try:
-        with open(path, encoding="utf-8") as file:
-            config = yaml.safe_load(file)
+        config = safe_yaml.load_file(path)
     except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
         raise _wrong(path, str(error)) from error
     if not isinstance(config, dict):

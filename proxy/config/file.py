@@ -12,6 +12,7 @@ from typing import Any
 
 import yaml
 
+from nodelib import safe_yaml
 from nodelib.errors import Invalid
 from nodelib.json_values import Json
 
@@ -128,25 +129,10 @@ IGNORED: dict[str, tuple[Reader, str]] = {
 _HEAD = f"Begin it with `apiVersion: {API_VERSION}` and `kind: KubeProxyConfiguration`."
 
 
-class _StrictLoader(yaml.SafeLoader):
-    """Refuses a key that is given twice, as upstream's strict decoding does."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen = set()
-        for key, _ in node.value:
-            if key.value in seen:
-                raise yaml.constructor.ConstructorError(
-                    "while reading a mapping", node.start_mark, f"field {key.value!r} is given twice", key.start_mark
-                )
-            seen.add(key.value)
-        return super().construct_mapping(node, deep)
-
-
 def read_config(path: str) -> tuple[Json, tuple[str, ...]]:
     """Values by dotted field name, and lines to log. Raises Invalid, naming the file and the field."""
     try:
-        with open(path, encoding="utf-8") as file:
-            content = yaml.load(file, Loader=_StrictLoader)
+        content = safe_yaml.load_file(path, safe_yaml.Limits(unique_keys=True))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise _wrong(path, str(error), "Check the path in --config, and that the file is YAML.") from error
     return decode_config(content, path)

@@ -11,7 +11,7 @@ class FakeClock:
     """Same Protocol as nodelib.clock.Clock. Starts at 2026-01-01T00:00:00Z."""
 
     def __init__(self, now: float = 1_767_225_600.0) -> None:
-        self._now = now
+        self._now = self._steady = now
         self._mono = 0.0
         self._order = itertools.count()
         self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
@@ -21,6 +21,13 @@ class FakeClock:
 
     def monotonic(self) -> float:
         return self._mono
+
+    def steady(self) -> float:
+        return self._steady
+
+    def step(self, seconds: float) -> None:
+        """Set the wall clock: no time passes."""
+        self._now += seconds
 
     async def sleep(self, seconds: float) -> None:
         waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -41,6 +48,7 @@ class FakeClock:
 
     def _move(self, monotonic: float) -> None:
         self._now += monotonic - self._mono
+        self._steady += monotonic - self._mono
         self._mono = monotonic
 
 

@@ -56,6 +56,9 @@ class ShiftedClock(SystemClock):
     def now(self) -> float:
         return super().now() + self.shift
 
+    def steady(self) -> float:
+        return super().steady() + self.shift
+
     async def sleep(self, seconds: float) -> None:
         await super().sleep(min(seconds, 0.2))
 

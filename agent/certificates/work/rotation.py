@@ -82,11 +82,15 @@ class CertificateManager:
         self.failures = 0
         self._store, self._wanted, self._on_new, self._at_once = kept.store, kept.wanted, kept.on_new, kept.at_once
         self._requests, self._make, self._clock, self._chance = requests, make, clock, chance
+        self._due: float | None = None  # steady seconds; None: of a certificate that was there at the start
+        self._agrees = True  # this machine's clock, with the signer's
 
     async def run(self) -> None:
         """Until cancelled. A failure is logged, shown in `waiting`, and retried after a growing pause."""
         try:
             self.pair = await asyncio.to_thread(self._store.current)
+            if self.pair is not None and not plan.clock_problem(self.pair.leaf, self._clock.now()):
+                self._due = self._clock.steady() + plan.seconds_left(self.pair, self._chance, self._clock.now())
         except NodewrightError as error:
             log.warning("%s; requesting a new one", error)
         pause = Backoff(2.0, 32.0, jitter=0.1)
@@ -118,7 +122,12 @@ class CertificateManager:
     def _seconds_left(self, wanted: Template) -> float:
         if self.pair is None or self._at_once or not plan.satisfies(self.pair.leaf, wanted):
             return 0.0
-        return plan.rotate_at(self.pair.leaf, self._chance, self.pair.since) - self._clock.now()
+        by_the_wall = plan.rotate_at(self.pair.leaf, self._chance, self.pair.since) - self._clock.now()
+        # A new one is due by its age alone: the clock may be set back later, and it may have been wrong when it came.
+        if self._due is None:
+            return by_the_wall
+        by_age = self._due - self._clock.steady()
+        return min(by_age, by_the_wall) if self._agrees else by_age
 
     async def _renew(self, wanted: Template) -> None:
         made = await asyncio.to_thread(self._make, wanted)
@@ -127,6 +136,8 @@ class CertificateManager:
         problem = plan.clock_problem(pair.leaf, self._clock.now())
         if problem:
             log.warning("%s: problem with the new certificate: %s", self.signer, problem)
+        self._due = self._clock.steady() + plan.seconds_left(pair, self._chance, self._clock.now())
+        self._agrees = not problem
         self.pair = pair
         self.renewals += 1
         self.waiting = None

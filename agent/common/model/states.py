@@ -18,7 +18,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A step that failed, and when (wall seconds) it is worth another try.
+    """A step that failed, and when (steady seconds) it is worth another try.
 
     `since`: the first time for this reason; `action`: what a user can do about it.
     """
@@ -33,7 +33,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class BackOff:
-    """One restart or pull back-off: how long (seconds), and when it was last extended (wall seconds)."""
+    """One restart or pull back-off: how long (seconds), and when it was last extended (steady seconds)."""
 
     delay: float
     updated_at: float
@@ -47,7 +47,7 @@ class ImagePhase(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ImageState:
-    """How far the image for one attempt of a container is."""
+    """How far the image for one attempt of a container is. `retry_at` in steady seconds."""
 
     attempt: int
     phase: ImagePhase

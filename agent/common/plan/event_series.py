@@ -21,7 +21,10 @@ _MESSAGE_LIMIT = 1024
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An Event to be written. `at` in wall seconds; `combined`: it stands for all similar ones."""
+    """An Event to be written. `at` in steady seconds; `combined`: it stands for all similar ones.
+
+    `ahead`: how far the wall clock is ahead of the steady one, for the times that are shown.
+    """
 
     target: Json
     kind: str
@@ -29,6 +32,7 @@ class Event:
     message: str
     at: float
     combined: bool = False
+    ahead: float = 0.0
     annotations: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -103,13 +107,13 @@ def is_counted(known: Written | None, now: float) -> bool:
 
 
 def count_patch(known: Written, event: Event) -> Json:
-    return {"count": known.count + 1, "lastTimestamp": format_rfc3339(event.at), "message": event.message}
+    return {"count": known.count + 1, "lastTimestamp": format_rfc3339(event.at + event.ahead), "message": event.message}
 
 
 def document(event: Event, number: int, component: str, host: str) -> Json:
     """The Event object; `number` makes names of the same moment differ."""
-    target, at = event.target, format_rfc3339(event.at)
-    stamp = format(int(event.at * 1e9) + number % 1000, "x")
+    target, at = event.target, format_rfc3339(event.at + event.ahead)
+    stamp = format(int((event.at + event.ahead) * 1e9) + number % 1000, "x")
     annotated: Json = {"annotations": dict(event.annotations)} if event.annotations else {}
     return {
         "apiVersion": "v1",

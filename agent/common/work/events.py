@@ -63,12 +63,13 @@ class EventRecorder:
         host: str = "",
         annotations: Mapping[str, str] | None = None,
     ) -> None:
-        fresh = plan.event(about, kind, reason, message, container, self._clock.now())
+        fresh = plan.event(about, kind, reason, message, container, self._clock.steady())
         name = fresh.target.get("name")
         log.info("event %s %s: %s: %s", kind, name, reason, message)
         if not self._sent:
             return
-        fresh = replace(fresh, annotations=dict(annotations or {}))
+        ahead = self._clock.now() - self._clock.steady()
+        fresh = replace(fresh, annotations=dict(annotations or {}), ahead=ahead)
         merged, similar = plan.merged(fresh, self._similar.get(fresh.similar_key))
         self._similar.put(fresh.similar_key, similar)
         bucket, allowed = plan.spent(self._buckets.get(merged.object_key), merged.at)

@@ -88,7 +88,7 @@ class Evictor:
         """One round; the UIDs of the pods that it evicts."""
         node = await self._parts.usage.node()
         seen = signals.observe(node)
-        found = thresholds.next_round(self._policy, self._state, seen, self._parts.clock.now())
+        found = thresholds.next_round(self._policy, self._state, seen, self._parts.clock.monotonic())
         self._state = found.state
         self._is_close = bool(found.conditions) or thresholds.is_close(self._policy.thresholds, seen)
         for kind in set(found.conditions) - set(self._parts.pressures.now):

@@ -94,7 +94,7 @@ def _waits(record: Record) -> Iterator[Wait]:
         yield _failed(record, _STEP_OF.get(record.facts.blocked.reason, "pod"), record.facts.blocked)
     elif record.node_problems and not record.seen.sandboxes and not record.pod.host_network:
         text = "; ".join(record.node_problems)
-        yield _wait(record, "network", "NetworkNotReady", text, next_try=record.plan.wait_until)
+        yield _wait(record, "network", "NetworkNotReady", text, retry_at=record.plan.wait_until)
     statuses = {one["name"]: one for listed in LISTED.values() for one in record.status.get(listed) or []}
     found_any = False
     for kind, container in record.pod.containers():
@@ -128,7 +128,7 @@ def _not_started(record: Record, container: Json, waiting: Json) -> Iterator[Wai
         yield _failed(record, on, failure, name)
     elif image is not None and image.phase is ImagePhase.FAILED:
         began = _since(record, Activity(ActivityKind.PULL, name), Activity(ActivityKind.IMAGE, name))
-        yield _wait(record, f"image of {on}", reason, message, container=name, next_try=image.retry_at, begun=began)
+        yield _wait(record, f"image of {on}", reason, message, container=name, retry_at=image.retry_at, begun=began)
     elif image is not None and image.phase is ImagePhase.PULLING:
         yield _pulling(record, f"image of {on}", name)
     elif reason not in ("PodInitializing", "ContainerCreating"):
@@ -148,9 +148,9 @@ def _crash_loop(record: Record, container: Json, on: str) -> Wait:
     latest = record.seen.latest(name)
     if latest is None:
         return _wait(record, on, "CrashLoopBackOff", container=name)
-    restart_at = backoff.until(record.facts.backoff.get(backoff_key(container)), latest.finished_at / 1e9)
+    restart_at = backoff.until(record.facts.backoff.get(backoff_key(container)), record.facts.ended_at(latest))
     begun = _since(record, Activity(ActivityKind.ENDED, name))
-    wait = _wait(record, on, "CrashLoopBackOff", container=name, next_try=restart_at, begun=begun)
+    wait = _wait(record, on, "CrashLoopBackOff", container=name, retry_at=restart_at, begun=begun)
     probe = fatal_probe(record, latest)
     if probe is not None and probe.outcome is not None:
         error = f"it is stopped because its {probe.kind.value.lower()} probe fails: {probe.outcome.output}"
@@ -226,7 +226,7 @@ def _termination_waits(record: Record) -> Iterator[Wait]:
         if one.what.kind is ActivityKind.STOP:
             name, hook = one.what.container, hooks.get(one.what)
             text = "its preStop hook is running" if hook else "it was sent SIGTERM and is still running"
-            until = termination.since + termination.grace
+            until = record.facts.shown(termination.since + termination.grace)
             action = record.action("Stopping", text, name)
             yield Wait(f"container {name}", "Stopping", text, action, hook.at if hook else one.at, until)
     if not record.facts.blocked:
@@ -240,7 +240,8 @@ def _termination_waits(record: Record) -> Iterator[Wait]:
 
 def _failed(record: Record, on: str, failure: Failure, container: str = "") -> Wait:
     action = failure.action or record.action(failure.reason, failure.message, container)
-    since, next_try = failure.since or None, max(failure.retry_at, record.facts.now)
+    since = record.facts.shown(failure.since) if failure.since else None
+    next_try = record.facts.shown(max(failure.retry_at, record.facts.now))
     return Wait(on, failure.reason, failure.message, action, since, next_try, failure.times)
 
 
@@ -251,9 +252,11 @@ def _wait(
     error: str = "",
     *,
     container: str = "",
-    next_try: float | None = None,
+    retry_at: float | None = None,
     begun: TimelineEntry | None = None,
 ) -> Wait:
+    """`retry_at` in steady seconds."""
+    next_try = record.facts.shown(retry_at) if retry_at is not None else None
     action = record.action(reason, error, container)
     return Wait(on, reason, error, action, begun.at if begun else None, next_try, begun.times if begun else 0)
 

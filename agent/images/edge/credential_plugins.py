@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from nodelib import safe_yaml
 from nodelib.command import CommandError, run
 from nodelib.errors import Invalid, Temporary
 
@@ -33,8 +34,7 @@ class CredentialPlugins:
 def read(path: str) -> Any:
     """The decoded configuration file. Raises Invalid."""
     try:
-        with open(path, encoding="utf-8") as file:
-            return yaml.safe_load(file)
+        return safe_yaml.load_file(path)
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise Invalid(
             str(error),

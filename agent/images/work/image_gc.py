@@ -63,7 +63,7 @@ class ImageCollectorDeps:
 
 @dataclass(frozen=True, slots=True)
 class _Listing:
-    """What the runtime listed at `now`."""
+    """What the runtime listed at `now` (steady seconds)."""
 
     now: float
     containers: tuple[ContainerState, ...] = ()
@@ -81,7 +81,7 @@ class ImageCollector:
     def __init__(self, policy: ImageGcPolicy, deps: ImageCollectorDeps) -> None:
         self._policy, self._deps = policy, deps
         self._records: plan.Records = {}
-        self._began = deps.clock.now()
+        self._began = deps.clock.steady()
         self._listing = _Listing(self._began)
         self._last: Collected | None = None
 
@@ -135,17 +135,23 @@ class ImageCollector:
         disk = (await self._deps.usage.node()).image_fs
         capacity, available = (disk.capacity, disk.available) if disk is not None else (0, 0)
         wanted = plan.bytes_to_free(self._policy, capacity, available) if capacity and not self._policy.off else 0
+        records = plan.noted(self._records, listing.images, listing.used, listing.now)
         return ImageReport(
             node=str(self._deps.node_ref().get("name", "")),
-            at=listing.now,
+            at=self._deps.clock.now(),
             capacity=capacity,
             available=available,
             high=self._policy.high,
             low=self._policy.low,
             to_free=wanted,
-            images=self._held(listing, plan.noted(self._records, listing.images, listing.used, listing.now)),
+            images=tuple(self._shown(one) for one in self._held(listing, records)),
             last=self._last,
         )
+
+    def _shown(self, one: HeldImage) -> HeldImage:
+        """With times of the wall clock."""
+        ahead = self._deps.clock.now() - self._deps.clock.steady()
+        return replace(one, detected=one.detected + ahead, used=one.used + ahead if one.used else 0.0)
 
     def _held(self, listing: _Listing, records: plan.Records) -> tuple[HeldImage, ...]:
         using = holds.users(listing.containers, listing.mounted)
@@ -154,7 +160,7 @@ class ImageCollector:
     async def _list(self) -> _Listing:
         containers = await self._deps.store.list_containers()
         images = await self._deps.store.list_images()
-        return _Listing(self._deps.clock.now(), containers, images, tuple(self._deps.mounted()))
+        return _Listing(self._deps.clock.steady(), containers, images, tuple(self._deps.mounted()))
 
     async def _removable(self) -> tuple[float, list[ImageRecord]]:
         self._listing = await self._list()

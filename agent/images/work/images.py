@@ -144,7 +144,7 @@ class ImageManager:
 
     def _pull(self, pod: Pod, want: Wanted, reference: str, attempt: int, on_state: OnState) -> None:
         entry = self._backoff.get((pod.uid, want.image))
-        now = self._clock.now()
+        now = self._clock.steady()
         if entry is not None and (at := entry[0].updated_at + entry[0].delay) > now:
             self._back_off(pod, want, attempt, entry[1], at, on_state)
             return
@@ -228,7 +228,7 @@ class ImageManager:
         raise last or CriError("no credentials to try", obj=wanted)
 
     def _pull_failed(self, pod: Pod, want: Wanted, attempt: int, message: str, on_state: OnState) -> None:
-        now = self._clock.now()
+        now = self._clock.steady()
         entry = self._backoff.get((pod.uid, want.image))
         extended = backoff.extended(entry[0] if entry else None, now, now)
         why = pull_failure(want.image, message)
@@ -253,7 +253,7 @@ class ImageManager:
         self._events.emit(pod.raw, "Warning", reason, message, container=want.container)
 
     def _failed(self, attempt: int, why: Waiting, seconds: float) -> ImageState:
-        return ImageState(attempt, ImagePhase.FAILED, waiting=why, retry_at=self._clock.now() + seconds)
+        return ImageState(attempt, ImagePhase.FAILED, waiting=why, retry_at=self._clock.steady() + seconds)
 
 
 def _present(attempt: int, found: ImageFacts, reference: str) -> ImageState:

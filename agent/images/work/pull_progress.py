@@ -79,7 +79,7 @@ class PullWatcher:
     def progress(self, key: object) -> PullProgress:
         """As of the last refresh()."""
         pull = self._pulls.get(key)
-        return pull.progress(self._clock.now()) if pull is not None else PullProgress()
+        return pull.progress(self._clock.monotonic()) if pull is not None else PullProgress()
 
     async def close(self) -> None:
         await self._content.close()
@@ -95,14 +95,14 @@ class PullWatcher:
             if pull.sizes:
                 pull.present |= await self._content.present(pull.sizes.keys() - pull.present - writing.keys())
                 there_now = plan.done(pull.sizes, writing, pull.present)
-                pull.track = plan.tracked(pull.track, self._clock.now(), there_now)
+                pull.track = plan.tracked(pull.track, self._clock.monotonic(), there_now)
 
     async def _follow(self, key: object, report: Callable[[str], None]) -> None:
-        asked, reported = self._clock.now(), list[float]()
+        asked, reported = self._clock.monotonic(), list[float]()
         while not self._unsupported:
             await self._clock.sleep(plan.REFRESH_EVERY)
             await self.refresh()
-            now = self._clock.now()
+            now = self._clock.monotonic()
             text = plan.progress_text(self.progress(key))
             if text and now >= plan.next_report(asked, reported):
                 reported.append(now)

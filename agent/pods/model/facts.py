@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from agent.common.model.pods import ProbeState
+from agent.common.model.pods import ContainerState, ProbeState
 from agent.common.model.states import BackOff, Failure, ImageState
 from agent.resources.model import Allocation
 
@@ -27,7 +27,7 @@ class Cause(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Termination:
-    """Why and since when (wall seconds) a pod is terminated. Never undone, and its grace (seconds) only ever shrinks.
+    """Why and since when (steady seconds) a pod is terminated. Never undone, and its grace (seconds) only ever shrinks.
 
     `disrupted`: the node ends the pod to help itself, which the condition DisruptionTarget says.
     """
@@ -55,8 +55,10 @@ class Termination:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the agent itself knows of one pod at `now` (wall seconds).
+    """What the agent itself knows of one pod at `now` (steady seconds, see nodelib/clock.py).
 
+    - `ahead`: how far the wall clock is ahead of `now`; only for times that are shown.
+    - `started`: when the pod started; `ended`: by container id, when it was seen that it ended. Both in steady seconds.
     - `prepared`: Prepare is done; `sandbox_prepared`: all of it but the volumes, which only a refused token could still
       fail. `released`: Release is done. `confirmed`: the API server has been asked to delete the object.
     - `blocked`: the last step that failed for the whole pod; `failures`: by container.
@@ -69,6 +71,9 @@ class Facts:
     """
 
     now: float
+    ahead: float = 0.0
+    started: float | None = None
+    ended: Mapping[str, float] = field(default_factory=dict)
     prepared: bool = False
     sandbox_prepared: bool = False
     released: bool = False
@@ -88,3 +93,16 @@ class Facts:
     resize_failure: Failure | None = None
     has_successor: bool = False
     prestop_ran: frozenset[str] = frozenset()
+
+    def shown(self, at: float) -> float:
+        """A steady time as a time of the wall clock, as it is set now."""
+        return at + self.ahead
+
+    @property
+    def wall(self) -> float:
+        """The time to show for what happens now."""
+        return self.now + self.ahead
+
+    def ended_at(self, one: ContainerState) -> float:
+        """When a container ended (steady seconds)."""
+        return self.ended.get(one.id, one.finished_at / 1e9)

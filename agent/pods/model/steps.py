@@ -152,7 +152,7 @@ Step = (
 class PodPlan:
     """Steps that are done now, all at once; when they have ended, the pod is planned afresh.
 
-    No steps: nothing can be done before `wait_until` (wall seconds; None: before something changes).
+    No steps: nothing can be done before `wait_until` (steady seconds; None: before something changes).
     `reason` says in a sentence what the pod is waiting for, `waiting` the same by container name.
     `terminal`: no container runs or will run again. `finished`: only records in the runtime and the API are left.
     """

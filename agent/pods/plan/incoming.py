@@ -9,7 +9,7 @@ from collections.abc import Container, Iterable
 
 from agent.admission.plan.admit import NodeView, refusal
 from agent.common.model import labels
-from agent.common.model.pods import Kind, ObservedPod, Pod
+from agent.common.model.pods import Kind, ObservedPod, Pod, RunState
 from agent.common.plan.demand import computed_qos, pod_requests
 from agent.common.plan.restart import grace_seconds
 from agent.pods.plan.termination import deadline
@@ -32,8 +32,10 @@ def admission_order(pods: Iterable[Pod], known: Container[str]) -> list[Pod]:
 
 
 def _created_at(pod: Pod) -> float:
-    text = pod.meta.get("creationTimestamp")
-    return parse_rfc3339(text) if text else 0.0
+    try:
+        return parse_rfc3339(pod.meta["creationTimestamp"])
+    except (KeyError, TypeError, ValueError):
+        return 0.0
 
 
 # --- pods whose spec cannot be planned: the API server lets none through, but a manifest on the node may hold one, and
@@ -53,7 +55,7 @@ def spec_problem(pod: Pod) -> str:
         deadline(pod)
     except NodewrightError as error:
         return str(error)
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         return f"a field of it has the wrong type ({error})"
     return ""
 
@@ -61,6 +63,22 @@ def spec_problem(pod: Pod) -> str:
 def invalid_spec_message(problem: str) -> str:
     """The message of the pod's status and of its event."""
     return f"the pod's spec cannot be used: {problem}"
+
+
+def still_running_message(problem: str) -> str:
+    """The message of the event about such a pod whose containers run, because an earlier agent could use its spec."""
+    return f"{invalid_spec_message(problem)}; its containers run on unwatched until the pod is deleted"
+
+
+def is_up(seen: ObservedPod) -> bool:
+    """Whether anything of the pod runs."""
+    return any(one.ready for one in seen.sandboxes) or any(one.state is RunState.RUNNING for one in seen.containers)
+
+
+def with_spec_of(pod: Pod, before: Pod) -> Pod:
+    """The newest metadata and status of a pod, with the spec that could be used. Its generation stays the old one."""
+    meta = {**pod.meta, "generation": before.meta.get("generation")}
+    return Pod({**pod.raw, "metadata": meta, "spec": before.spec}, pod.source)
 
 
 def without_spec(pod: Pod) -> Pod:

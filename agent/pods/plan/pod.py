@@ -79,7 +79,7 @@ def plan_pod(pod: Pod, seen: ObservedPod, facts: Facts) -> PodPlan:
         steps = (*steps, Prepare())
     failed = facts.resize_failure
     again = failed.retry_at if failed is not None and failed.retry_at > facts.now else None
-    times = [time for time in (starts.wait_until, deadline(pod), again) if time is not None]
+    times = [time for time in (starts.wait_until, deadline(pod, facts.started), again) if time is not None]
     reason = kills[0].message if kills else starts.reason
     return replace(starts, steps=steps, wait_until=min(times, default=None), reason=reason)
 
@@ -229,16 +229,16 @@ def _kill_if_changed_or_unhealthy(pod: Pod, container: Json, latest: ContainerSt
 
 def _stop_rest(pod: Pod, seen: ObservedPod, facts: Facts) -> PodPlan:
     # All containers but sidecars have ended: stop the sidecars, then the sandbox.
-    kills = container_kills(pod, seen, facts.now, grace_seconds(pod), _ended_at(pod, seen, facts.now))
+    kills = container_kills(pod, seen, facts.now, grace_seconds(pod), _ended_at(pod, seen, facts))
     stops: tuple[Step, ...] = (*kills, *early_hooks(pod, seen, facts, kills)) if kills else sandbox_stops(seen, facts)
     return PodPlan(stops, reason="every container has ended", terminal=not kills)
 
 
-def _ended_at(pod: Pod, seen: ObservedPod, now: float) -> float:
-    """When the last container but sidecars ended (wall seconds): the grace of the sidecars runs from then."""
+def _ended_at(pod: Pod, seen: ObservedPod, facts: Facts) -> float:
+    """When the last container but sidecars ended (steady seconds): the grace of the sidecars runs from then."""
     counted = {one["name"] for kind, one in pod.containers(Kind.INIT, Kind.MAIN) if not is_sidecar(kind, one)}
-    ends = [one.finished_at / 1e9 for one in seen.containers if one.name in counted and one.finished_at]
-    return min(now, max(ends, default=now))
+    ends = [facts.ended_at(one) for one in seen.containers if one.name in counted and one.finished_at]
+    return min(facts.now, max(ends, default=facts.now))
 
 
 def _starts(
@@ -271,7 +271,7 @@ def _start(
     created = latest if latest is not None and _only_created(latest, sandbox, container, facts) else None
     attempt = restart_count(created.annotations, created.attempt) if created else next_attempt(pod, seen, kind, name)
     if latest is not None and latest.state is RunState.EXITED and kind is not Kind.EPHEMERAL:
-        at = backoff.until(facts.backoff.get(backoff_key(container)), latest.finished_at / 1e9)
+        at = backoff.until(facts.backoff.get(backoff_key(container)), facts.ended_at(latest))
         if at > facts.now:
             return None, crash_loop(pod, container, facts), at
     failure = facts.failures.get(name)

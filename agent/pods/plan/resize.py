@@ -101,7 +101,7 @@ def next_state(
         return ResizeState(), None
     if plan_resize(pod, seen, facts):
         generation = int(pod.meta.get("generation") or 0)
-        return resize_status.under_way(state, generation, facts.now), None
+        return resize_status.under_way(state, generation, facts.wall), None
     if state.progress is not None and facts.cgroup_allocation is not None:
         return replace(state, progress=None), state.progress
     return state, None

@@ -70,7 +70,7 @@ def pod_status(pod: Pod, seen: ObservedPod, given: StatusInputs) -> Json:
     _set_phase(pod, seen, given, before, status, restarting)
     _set_conditions(pod, seen, given, before, status)
     _set_addresses(pod, seen, given, before, status)
-    status["startTime"] = before.get("startTime") or pod.status.get("startTime") or format_rfc3339(given.facts.now)
+    status["startTime"] = before.get("startTime") or pod.status.get("startTime") or format_rfc3339(given.facts.wall)
     if pod.meta.get("generation") is not None:
         status["observedGeneration"] = max(pod.meta["generation"], before.get("observedGeneration") or 0)
     requests = pod_requests(pod)
@@ -157,7 +157,7 @@ def _set_conditions(pod: Pod, seen: ObservedPod, given: StatusInputs, before: Js
         owned.append(restart_all.condition(given.facts.termination is None and restart_all.under_way(pod, seen)))
     reported = (before.get("conditions") or []) + (pod.status.get("conditions") or [])
     newest = list({one.get("type"): one for one in reversed(reported)}.values())
-    now = format_rfc3339(given.facts.now)
+    now = format_rfc3339(given.facts.wall)
     if given.facts.termination is not None and given.facts.termination.disrupted and phase in TERMINAL:
         mark = conditions.with_times(
             [conditions.disrupted(given.facts.termination.message)], newest, now, pod.meta.get("generation")

@@ -33,13 +33,21 @@ from nodelib.kube.times import parse_rfc3339
 
 
 def termination_of(
-    pod: Pod | None, last_known: Pod, phase: str, present: Termination | None, now: float
+    pod: Pod | None,
+    last_known: Pod,
+    phase: str,
+    present: Termination | None,
+    now: float,
+    started: float | None = None,
 ) -> Termination | None:
     """Why the pod terminates, if it does. A termination is never taken back, and its grace never grows.
 
-    `pod` None: its object is gone. `phase`: the phase that the agent computed last.
+    `pod` None: its object is gone. `phase`: the phase that the agent computed last. `now`, `started`: steady seconds.
     """
     wanted = _fresh_termination(pod, last_known, phase, present, now)
+    if wanted is None and pod is not None and (at := deadline(pod, started)) is not None and now >= at:
+        text = "Pod was active on the node longer than the specified deadline"
+        return Termination(Cause.DEADLINE, now, _grace(pod), "DeadlineExceeded", text)
     if wanted is None or present is None or wanted is present:
         return wanted
     grace = min(present.grace, wanted.grace)
@@ -76,18 +84,15 @@ def _fresh_termination(
         return present
     if phase in ("Succeeded", "Failed"):
         return Termination(Cause.FINISHED, now, _grace(pod))
-    if (at := deadline(pod)) is not None and now >= at:
-        text = "Pod was active on the node longer than the specified deadline"
-        return Termination(Cause.DEADLINE, now, _grace(pod), "DeadlineExceeded", text)
     return None
 
 
-def deadline(pod: Pod) -> float | None:
-    """When activeDeadlineSeconds is over (wall seconds); None: never."""
-    seconds, started = pod.spec.get("activeDeadlineSeconds"), pod.status.get("startTime")
-    if seconds is None or not started:
+def deadline(pod: Pod, started: float | None = None) -> float | None:
+    """When activeDeadlineSeconds is over (steady seconds); None: never. `started`: else by the status."""
+    seconds, shown = pod.spec.get("activeDeadlineSeconds"), pod.status.get("startTime")
+    if seconds is None or (started is None and not shown):
         return None
-    return parse_rfc3339(started) + int(seconds)
+    return (parse_rfc3339(str(shown)) if started is None else started) + int(seconds)
 
 
 def plan_termination(pod: Pod, seen: ObservedPod, facts: Facts, termination: Termination) -> PodPlan:

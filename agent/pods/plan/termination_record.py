@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass
 
 from agent.pods.model.facts import Cause, Termination
 from nodelib.errors import Invalid
@@ -18,12 +18,25 @@ def is_recorded(termination: Termination | None) -> bool:
     return termination is not None and termination.cause in _RECORDED
 
 
-def encode(terminations: Mapping[str, Termination]) -> str:
-    """By pod UID."""
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """One moment on each clock (nodelib/clock.py): the steady one counts anew in each process, the others do not.
+
+    `monotonic` counts from the boot of the machine; nothing of a pod runs on after that.
+    """
+
+    wall: float
+    monotonic: float
+    steady: float
+
+
+def encode(terminations: Mapping[str, Termination], now: Moment) -> str:
+    """By pod UID. The age of each is kept by the monotonic clock; `since` is for people."""
     listed = {
         uid: {
             "cause": one.cause.value,
-            "since": one.since,
+            "since": one.since - now.steady + now.wall,
+            "monotonic": one.since - now.steady + now.monotonic,
             "grace": one.grace,
             "reason": one.reason,
             "message": one.message,
@@ -34,25 +47,22 @@ def encode(terminations: Mapping[str, Termination]) -> str:
     return json.dumps({"version": 1, "endings": listed})
 
 
-def decode(text: str) -> dict[str, Termination]:
+def decode(text: str, now: Moment) -> dict[str, Termination]:
     """By pod UID. Raises Invalid if the text is not such a checkpoint."""
     try:
-        return {str(uid): _termination(one) for uid, one in json.loads(text)["endings"].items()}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        return {str(uid): _termination(one, now) for uid, one in json.loads(text)["endings"].items()}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise Invalid(
             f"not a record of pod terminations: {type(error).__name__}: {error}", step="read checkpoint"
         ) from error
 
 
-def restored(termination: Termination, now: float) -> Termination:
-    """The termination after a restart: a clock that was set back must not lengthen its grace."""
-    return replace(termination, since=min(termination.since, now))
-
-
-def _termination(one: Mapping[str, object]) -> Termination:
+def _termination(one: Mapping[str, object], now: Moment) -> Termination:
+    known = one.get("monotonic")
+    age = now.wall - float(str(one["since"])) if known is None else now.monotonic - float(str(known))
     return Termination(
         cause=Cause(one["cause"]),
-        since=float(str(one["since"])),
+        since=now.steady - max(0.0, age),
         grace=int(str(one["grace"])),
         reason=str(one["reason"]),
         message=str(one["message"]),

@@ -16,6 +16,7 @@ from agent.pods.model.facts import Facts, Termination
 from agent.pods.model.steps import PodPlan
 from agent.pods.work.timeline import Timeline
 from agent.resources.model import Allocation, Limits, ResizeState
+from nodelib.clock import Clock
 from nodelib.json_values import Json
 
 
@@ -28,6 +29,7 @@ class PodMemory:
     - `prepared`: what containers are made from; `sandbox_prepared`: what a sandbox can be made from before that, while
       volumes are still being mounted. `volumes_changed`: their sources have changed since mounting began.
     - `cgroup_allocation`: in force in the pod's cgroup; `limits`: what that cgroup has.
+    - `started`, `ended`: see Facts; noted when they are first seen, so that setting the clock moves no deadline.
     - `stopping`: ids of containers whose Killing event is out; `in_post_start`: names of containers whose postStart
       hook has not ended.
     """
@@ -60,6 +62,8 @@ class PodMemory:
     resize_failure: Failure | None = None
     cgroup_allocation: Allocation | None = None
     limits: Limits | None = None
+    started: float | None = None
+    ended: dict[str, float] = field(default_factory=dict)
     status: Json = field(default_factory=dict)
     plan: PodPlan = field(default_factory=PodPlan)
 
@@ -71,15 +75,19 @@ class PodMemory:
 
     def facts(
         self,
-        now: float,
+        clock: Clock,
         *,
         network_ready: bool = True,
         probes: Mapping[str, ProbeState] | None = None,
         actuated: Allocation | None = None,
     ) -> Facts:
         """A frozen copy for a plan."""
+        now = clock.steady()
         return Facts(
             now=now,
+            ahead=clock.now() - now,
+            started=self.started,
+            ended=dict(self.ended),
             prepared=self.prepared is not None,
             sandbox_prepared=self.sandbox_prepared is not None,
             released=self.released,

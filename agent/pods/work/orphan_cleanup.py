@@ -11,15 +11,18 @@ from nodelib.errors import NodewrightError
 log = logging.getLogger(__name__)
 
 
-async def remove(deps: PodDeps, known: Container[str]) -> None:
-    """Clean up after all pods but those `known` by UID. Raises NodewrightError if the node cannot be searched."""
+async def remove(deps: PodDeps, known: Callable[[], Container[str]]) -> None:
+    """Clean up after all pods but those `known` by UID, which is asked anew for each: pods come while this runs.
+
+    Raises NodewrightError if the node cannot be searched.
+    """
     for uid in {*await deps.resources.volumes.pods_on_disk(), *await deps.resources.cgroups.pod_uids()}:
-        if uid not in known:
+        if uid not in known():
             log.info("pod %s: removing the directory or cgroup it left behind", uid)
             await _clear(uid, deps.resources.volumes.release, deps.resources.cgroups.remove_pod)
     # Logs are removed last: an agent that was killed just before that has left them.
     for uid in await deps.containers.files.logged_pods():
-        if uid not in known and uid not in deps.observer.uids():
+        if uid not in known() and uid not in deps.observer.uids():
             log.info("pod %s: removing the logs it left behind", uid)
             await _clear(uid, deps.containers.files.remove_left_logs)
 

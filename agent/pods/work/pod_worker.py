@@ -11,6 +11,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypedDict
 
 from agent.common.metrics import CONTAINER_TYPES
@@ -36,7 +37,9 @@ from agent.pods.work.timeline import Timeline
 from agent.probes.model import ProbeKind
 from agent.resources.model import ResizeState
 from agent.resources.plan import resize_status
+from nodelib.clock import since
 from nodelib.errors import NodewrightError
+from nodelib.kube.times import parse_rfc3339
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +61,7 @@ class PodWorker:
         self._failing: type[Step] | None = None  # the kind of step whose failure is in `memory.blocked`
         self._urgent = self._planning_stopped = False
         self._created_at = deps.clock.monotonic()
+        self._note_ends()
         self._derive_backoff()
 
     def update(self, pod: Pod | None, desired: Pod | None = None) -> None:
@@ -81,6 +85,7 @@ class PodWorker:
             ended = Activity(ActivityKind.ENDED, one.name)
             self.memory.timeline.mark(ended, exits.lifetime(one), exits.how(one), attempt=one.attempt)
         self.memory.seen = seen
+        self._note_ends()
         self._awake.set()
 
     def terminate(self, termination: Termination) -> None:
@@ -92,7 +97,7 @@ class PodWorker:
 
     def evict(self, eviction: Eviction) -> None:
         """Fail the pod for the sake of the node."""
-        now, one = self._deps.clock.now(), eviction
+        now, one = self._deps.clock.steady(), eviction
         self.terminate(Termination(Cause.EVICTED, now, one.grace, one.reason, one.message, one.disrupted))
 
     def drop_records(self) -> None:
@@ -169,11 +174,28 @@ class PodWorker:
         before = memory.termination
         present = None if memory.gone else memory.pod
         phase = str(memory.status.get("phase") or memory.pod.status.get("phase") or "")
-        memory.termination = termination_of(present, memory.pod, phase, before, self._deps.clock.now())
+        self._note_start()
+        memory.termination = termination_of(
+            present, memory.pod, phase, before, self._deps.clock.steady(), memory.started
+        )
         self._deps.status.terminations.record(memory.pod.uid, memory.termination)
         if memory.termination is before or memory.termination is None:
             return False
         return before is None or memory.termination.grace < before.grace
+
+    def _note_start(self) -> None:
+        """Remember when the pod started, once its status says so: no step of the wall clock moves its deadline."""
+        memory = self.memory
+        shown = memory.status.get("startTime") or memory.pod.status.get("startTime")
+        if memory.started is None and shown:
+            with suppress(TypeError, ValueError):
+                memory.started = since(self._deps.clock, parse_rfc3339(shown))
+
+    def _note_ends(self) -> None:
+        """The same for the ends of its containers, from which back-offs run."""
+        memory, clock = self.memory, self._deps.clock
+        ended = {one.id: one.finished_at / 1e9 for one in memory.seen.containers if one.finished_at}
+        memory.ended = {one: memory.ended.get(one) or since(clock, at) for one, at in ended.items()}
 
     def _next_plan(self) -> PodPlan:
         memory = self.memory
@@ -190,7 +212,7 @@ class PodWorker:
     def _facts(self) -> Facts:
         uid = self.memory.pod.uid
         return self.memory.facts(
-            self._deps.clock.now(),
+            self._deps.clock,
             network_ready=self._deps.network_ready(),
             probes=dict(self._deps.status.probes.states(uid)),
             actuated=self._deps.resources.allocations.actuated(uid),
@@ -222,6 +244,7 @@ class PodWorker:
         )
         before, was_ready = memory.status.get("phase") or memory.pod.status.get("phase") or "Pending", memory.is_ready
         memory.status = pod_status(memory.pod, memory.seen, given)
+        self._note_start()
         if memory.is_ready != was_ready:
             memory.timeline.mark(Activity(ActivityKind.READY if memory.is_ready else ActivityKind.NOT_READY))
         if before == "Pending" and memory.status["phase"] == "Running":
@@ -278,10 +301,10 @@ class PodWorker:
             self.memory.blocked = None
 
     def _step_failed(self, step: Step, reason: str, message: str, action: str = "") -> None:
-        memory, now, jitter = self.memory, self._deps.clock.now(), random.uniform(0.9, 1.1)
+        memory, now, jitter = self.memory, self._deps.clock.steady(), random.uniform(0.9, 1.1)
         if isinstance(step, Resize):
             memory.resize_failure = failures.resize_failure(reason, message, now, jitter)
-            self._report_failed_resize(message, now)
+            self._report_failed_resize(message, self._deps.clock.now())
             return
         rejected = failures.rejection_of(reason, message, now)
         if rejected is not None:
@@ -309,7 +332,7 @@ class PodWorker:
             return set()
         watched: set[asyncio.Future[Any]] = {asyncio.ensure_future(self._awake.wait())}
         if not walking and not self._planning_stopped and self.memory.plan.wait_until is not None:
-            pause = max(0.0, self.memory.plan.wait_until - self._deps.clock.now())
+            pause = max(0.0, self.memory.plan.wait_until - self._deps.clock.steady())
             watched.add(asyncio.ensure_future(self._deps.clock.sleep(pause)))
         try:
             await asyncio.wait({*watched, *walking}, return_when=asyncio.FIRST_COMPLETED)
@@ -325,7 +348,8 @@ class PodWorker:
             latest = memory.seen.latest(container["name"])
             if latest is None or latest.state is not RunState.EXITED:
                 continue
-            entry = backoff.derived(latest.attempt, latest.started_at / 1e9, latest.finished_at / 1e9)
+            ended, ran = memory.ended[latest.id], max(0, latest.finished_at - latest.started_at) / 1e9
+            entry = backoff.derived(latest.attempt, ended - ran, ended)
             if entry is not None:
                 memory.backoff[backoff_key(container)] = entry
 

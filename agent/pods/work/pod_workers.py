@@ -22,8 +22,11 @@ from agent.pods.plan.incoming import (
     MAX_FAILURES,
     admission_order,
     invalid_spec_message,
+    is_up,
     orphan_pod,
     spec_problem,
+    still_running_message,
+    with_spec_of,
     without_spec,
 )
 from agent.pods.plan.status import TERMINAL
@@ -92,16 +95,20 @@ class PodWorkers:
         self._note_synced("api", uids)
         self.deps.resources.managers.keep({*uids, *self._workers, *self.deps.observer.uids()})
         for number, pod in enumerate(admission_order(pods, self.deps.observer.uids()), 1):
-            try:
-                self.put(pod)
-                self._listed.discard(pod.uid)
-            except Exception:
-                log.exception("pod %s cannot be started; its running containers are left alone", pod.full_name)
+            self.put(pod)
+            self._listed.discard(pod.uid)
             if number % _PUTS_AT_ONCE == 0:
                 await asyncio.sleep(0)
 
     def put(self, pod: Pod) -> None:
-        """Add or update a pod."""
+        """Add or update a pod. One that cannot be used harms no other, and what runs of it is never taken for gone."""
+        try:
+            self._put(pod)
+        except Exception as error:
+            log.exception("pod %s cannot be taken up", pod.full_name)
+            self._put_invalid(pod, str(error) if isinstance(error, NodewrightError) else repr(error))
+
+    def _put(self, pod: Pod) -> None:
         worker = self._workers.get(pod.uid)
         is_changed = worker is None or _generation(worker.memory.desired) != _generation(pod)
         problem = spec_problem(pod) if is_changed else ""
@@ -109,6 +116,7 @@ class PodWorkers:
             self._put_invalid(pod, problem)
             return
         if worker is None:
+            self._registry.unmanaged.pop(pod.uid, None)
             self._start(pod)
             return
         self.deps.status.startups.shown(pod)
@@ -122,10 +130,18 @@ class PodWorkers:
         self.resizes.changed(before, allocated)
 
     def _put_invalid(self, pod: Pod, problem: str) -> None:
-        """A pod that cannot be planned fails with an event, and is terminated when it is deleted."""
+        """A pod that cannot be planned fails with an event, unless containers of it run: those are left alone.
+
+        It is terminated when it is deleted.
+        """
         worker = self._workers.get(pod.uid)
         if worker is not None and worker.memory.seen.sandboxes and pod.uid not in self._invalid:
             log.warning("pod %s: a change of its spec is ignored, it cannot be used: %s", pod.full_name, problem)
+            if pod.is_deleted:
+                worker.update(with_spec_of(pod, worker.memory.pod), with_spec_of(pod, worker.memory.desired))
+            return
+        if worker is None and is_up(self.deps.observer.seen(pod.uid)):
+            self._leave_alone(pod, problem)
             return
         if worker is None:
             worker = self._run(PodWorker(without_spec(pod), self.deps, self._gone))
@@ -133,9 +149,25 @@ class PodWorkers:
         if problem:
             self._fail_invalid(worker, problem)
 
+    def _leave_alone(self, pod: Pod, problem: str) -> None:
+        """An earlier agent started the pod and this one cannot use its spec: only its deletion is carried out."""
+        known = self._registry.unmanaged
+        if pod.is_deleted:
+            known.pop(pod.uid, None)
+            self._invalid.add(pod.uid)
+            self._resume_termination(self._run(PodWorker(without_spec(pod), self.deps, self._gone)))
+            return
+        if pod.uid not in known:
+            text = still_running_message(problem)
+            log.warning("pod %s: %s", pod.full_name, text)
+            self.deps.events.emit(pod.raw, "Warning", INVALID_SPEC, text)
+        known[pod.uid] = without_spec(pod)
+
     def remove(self, pod: Pod) -> None:
         """No source wants the pod any more; `pod` is its last known object."""
         self._listed.discard(pod.uid)
+        if self._registry.unmanaged.pop(pod.uid, None) is not None:
+            self._terminate_orphan(self.deps.observer.seen(pod.uid))
         worker = self._workers.get(pod.uid)
         if worker is not None:
             if pod.is_deleted:
@@ -173,9 +205,9 @@ class PodWorkers:
         """Until cancelled: clean up after pods that no source wants, once all sources and the runtime are listed."""
         await self._registry.synced.wait()
         await self.deps.observer.audited.wait()
-        self.deps.resources.allocations.keep(self._workers.keys())
-        self.deps.status.terminations.keep(self._workers.keys())
-        self.deps.resources.managers.keep(self._workers.keys())
+        self.deps.resources.allocations.keep(self._known())
+        self.deps.status.terminations.keep(self._known())
+        self.deps.resources.managers.keep(self._known())
         self.resizes.open()
         while True:
             try:
@@ -203,7 +235,7 @@ class PodWorkers:
         refused = self._refusal(worker)
         if refused is not None:
             self.deps.events.emit(pod.raw, "Warning", refused.reason, refused.message)
-            worker.terminate(rejection(refused.reason, refused.message, self.deps.clock.now()))
+            worker.terminate(rejection(refused.reason, refused.message, self.deps.clock.steady()))
         elif pod.source != "runtime" and not _is_terminal(pod):
             self.deps.resources.allocations.admit(allocated)
             if worker.memory.seen.sandboxes:
@@ -255,7 +287,7 @@ class PodWorkers:
             self._invalid.add(pod.uid)
             self.deps.events.emit(pod.raw, "Warning", INVALID_SPEC, text)
         worker.update(without_spec(pod))
-        worker.terminate(Termination(Cause.REJECTED, self.deps.clock.now(), 1, INVALID_SPEC, text))
+        worker.terminate(Termination(Cause.REJECTED, self.deps.clock.steady(), 1, INVALID_SPEC, text))
 
     async def _run_until_gone(self, worker: PodWorker) -> None:
         failures = 0
@@ -285,7 +317,7 @@ class PodWorkers:
     def _terminate_orphan(self, seen: ObservedPod) -> None:
         """Terminate a pod that only the runtime knows, unless its source may yet list it."""
         orphan = orphan_pod(seen)
-        if orphan is None or seen.uid in self._workers or seen.uid in self._listed:
+        if orphan is None or seen.uid in self._known():
             return
         if not self._is_synced(labels.source_of(seen)):
             return
@@ -302,7 +334,11 @@ class PodWorkers:
         for uid in self.deps.observer.uids():
             if uid not in self._workers:
                 self._terminate_orphan(self.deps.observer.seen(uid))
-        await orphan_cleanup.remove(self.deps, self._workers)
+        await orphan_cleanup.remove(self.deps, self._known)
+
+    def _known(self) -> frozenset[str]:
+        """UIDs of all pods that a source has listed or that are being ended: nothing of these is swept."""
+        return frozenset((*self._workers, *self._registry.unmanaged, *self._listed))
 
 
 def _downward_fields(pod: Pod) -> tuple[object, object]:

@@ -23,14 +23,16 @@ class PodRegistry:
     """The one view of the pods: finds them, wakes their workers, says when one is gone (agent.common.ports.PodView).
 
     `seen(uid)` is the runtime's view of any pod. `workers` by pod UID, added and removed by PodWorkers only;
-    `synced` is set once every source has listed its pods. `cleaned_up` fires when a pod has released what it held,
-    when the runtime's records of such a pod change, and when nothing of a pod is left.
+    `unmanaged`: pods that run and have no worker, since their spec cannot be used, without that spec; changed by
+    PodWorkers only. `synced` is set once every source has listed its pods. `cleaned_up` fires when a pod has released
+    what it held, when the runtime's records of such a pod change, and when nothing of a pod is left.
     """
 
     def __init__(self, seen: Callable[[str], ObservedPod] = ObservedPod) -> None:
         self._seen = seen
         self._workers: dict[str, PodWorker] = {}
         self.workers: Mapping[str, PodWorker] = MappingProxyType(self._workers)
+        self.unmanaged: dict[str, Pod] = {}
         self.synced = asyncio.Event()
         self.cleaned_up = Signal()
         self._on_removed: list[Callable[[str], None]] = []
@@ -93,7 +95,8 @@ class PodRegistry:
 
     def pods(self) -> list[Pod]:
         """Desired pods, terminating ones included."""
-        return [memory.pod for memory in self.memories() if memory.pod.source != "runtime"]
+        managed = [memory.pod for memory in self.memories() if memory.pod.source != "runtime"]
+        return [*managed, *tuple(self.unmanaged.values())]
 
     def pod(self, namespace: str, name: str) -> Pod | None:
         """The pod of that name; of two, the one that is not deleted."""
@@ -125,13 +128,14 @@ class PodRegistry:
         A pod whose object is gone does not, even while its containers stop: the scheduler may already have given its
         resources to another pod.
         """
-        return [
+        managed = [
             memory.pod
             for memory in self.memories()
             if not memory.gone
             and memory.status.get("phase", memory.pod.status.get("phase")) not in TERMINAL
             and (memory.termination is None or not memory.termination.fails)
         ]
+        return [*managed, *tuple(self.unmanaged.values())]
 
     def running(self) -> Iterator[ContainerState]:
         """All running containers of the node."""

@@ -34,7 +34,7 @@ class Terminations:
         """Read the checkpoint. One that cannot be decoded is set aside: those pods get a new grace."""
         text = await self._files.read(NAME)
         try:
-            self._known = termination_record.decode(text) if text is not None else {}
+            self._known = termination_record.decode(text, self._now()) if text is not None else {}
         except Invalid as error:
             kept = await self._files.set_aside(NAME)
             log.warning("%s is not used (kept as %s): %s", NAME, kept, error)
@@ -42,8 +42,7 @@ class Terminations:
 
     def of(self, uid: str) -> Termination | None:
         """The termination that was last recorded for the pod."""
-        found = self._known.get(uid)
-        return None if found is None else termination_record.restored(found, self._clock.now())
+        return self._known.get(uid)
 
     def record(self, uid: str, termination: Termination | None) -> None:
         """The pod terminates like this now."""
@@ -65,6 +64,9 @@ class Terminations:
         for uid in self._known.keys() - set(uids):
             self.remove(uid)
 
+    def _now(self) -> termination_record.Moment:
+        return termination_record.Moment(self._clock.now(), self._clock.monotonic(), self._clock.steady())
+
     async def run(self) -> None:
         """Until cancelled: write changes, those of a second together."""
         while True:
@@ -75,7 +77,7 @@ class Terminations:
             if now == self._written:
                 continue
             try:
-                await self._files.write(NAME, termination_record.encode(now))
+                await self._files.write(NAME, termination_record.encode(now, self._now()))
                 self._written = now
             except NodewrightError as error:
                 log.warning("terminations are not saved, a restart would give these pods a new grace: %s", error)

@@ -23,7 +23,7 @@ from agent.resources.plan.swap import Swap
 from agent.resources.plan.swap import most as most_swap
 from nodelib.errors import Invalid
 from nodelib.json_values import Json
-from nodelib.quantity import parse
+from nodelib.quantity import LARGEST, parse, whole
 
 MIN_SHARES, MAX_SHARES = 2, 262144
 SHARES_PER_CPU = 1024
@@ -72,7 +72,7 @@ def shares(milli_cpu: int) -> int:
 
 def quota(milli_cpu: int, period: int) -> int:
     """CFS quota of a CPU limit in thousandths of a core; 0: there is no limit."""
-    return max(MIN_QUOTA, milli_cpu * period // 1000) if milli_cpu else 0
+    return min(max(MIN_QUOTA, milli_cpu * period // 1000), LARGEST) if milli_cpu else 0
 
 
 def weight(cpu_shares: int) -> int:
@@ -103,7 +103,7 @@ def hugepages(listed: Mapping[str, Decimal]) -> dict[int, int]:
     for name, amount in listed.items():
         if name.startswith(res.HUGEPAGES_PREFIX):
             size = int(parse(name.removeprefix(res.HUGEPAGES_PREFIX)))
-            found[size] = found.get(size, 0) + _whole(amount)
+            found[size] = min(found.get(size, 0) + _whole(amount), LARGEST)
     return found
 
 
@@ -258,11 +258,11 @@ def _declared(pod: Pod, name: str) -> bool:
 
 
 def _milli(cores: Decimal) -> int:
-    return math.ceil(cores * 1000)
+    return whole(cores * 1000)
 
 
 def _whole(amount: Decimal) -> int:
-    return math.ceil(amount)
+    return whole(amount)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -20,12 +21,12 @@ from agent.common.model import labels
 from agent.common.model.pods import Pod
 from agent.static.plan import schema, validation
 from agent.static.plan.defaults import defaulted
+from nodelib import safe_yaml
 from nodelib.errors import Invalid
 from nodelib.json_values import Json
 
 LARGEST = 10 << 20  # bytes, as upstream
-_MOST_NODES = 200_000  # aliases can make a small file explode
-_DEEPEST = 64
+_LIMITS = safe_yaml.Limits(LARGEST, values=200_000)
 _ACTION = "Correct it: it is read again as soon as it changes; until then its pod keeps running as before."
 _TOLERATION = {"operator": "Exists", "effect": "NoExecute"}
 
@@ -51,13 +52,13 @@ _WHOLE = re.compile(r"^[-+]?(0b[01_]+|0[0-7_]+|0|[1-9][0-9_]*|0x[0-9a-fA-F_]+)$"
 _INT, _TIMESTAMP = "tag:yaml.org,2002:int", "tag:yaml.org,2002:timestamp"
 
 
-class _Loader(yaml.SafeLoader):
+class _Loader(yaml.CSafeLoader):
     """Reads scalars as sigs.k8s.io/yaml does: a date or 12:30 stays text."""
 
 
 _Loader.yaml_implicit_resolvers = {
     first: [(tag, _WHOLE if tag == _INT else pattern) for tag, pattern in known if tag != _TIMESTAMP]
-    for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    for first, known in yaml.CSafeLoader.yaml_implicit_resolvers.items()
 }
 
 
@@ -86,35 +87,26 @@ def decode(data: bytes, origin: Origin, now: str) -> Manifest:
 
 
 def _documents(data: bytes, origin: Origin) -> list[Any]:
+    text = ""
     try:
         text = data.decode("utf-8-sig")
-        return [_plain(one, _Budget()) for one in yaml.load_all(text, Loader=_Loader) if one is not None]
+        return [_plain(one) for one in safe_yaml.load_all(text, _LIMITS, _Loader) if one is not None]
     except yaml.MarkedYAMLError as error:
-        line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
-        raise _refusal(origin, [f"{line}not YAML: {error.problem or error.context}"]) from error
+        line = f"line {safe_yaml.line(error, text)}: " if error.problem_mark else ""
+        raise _refusal(origin, [f"{line}{safe_yaml.problem(error)}"]) from error
     except (yaml.YAMLError, ValueError, TypeError, OverflowError, RecursionError) as error:
         raise _refusal(origin, [f"not YAML: {error}"]) from error
 
 
-class _Budget:
-    def __init__(self) -> None:
-        self.nodes = _MOST_NODES
-
-    def spend(self, depth: int) -> None:
-        self.nodes -= 1
-        if self.nodes < 0 or depth > _DEEPEST:
-            raise ValueError("it is too large or too deep once its aliases are followed")
-
-
-def _plain(value: Any, budget: _Budget, depth: int = 0) -> Any:
+def _plain(value: Any) -> Any:
     """The value as JSON has it; raises ValueError for what JSON does not have."""
-    budget.spend(depth)
     if isinstance(value, dict):
         # null counts as absent, as in Go's decoder
-        given = {key: item for key, item in value.items() if item is not None}
-        return {_key(key): _plain(item, budget, depth + 1) for key, item in given.items()}
+        return {_key(key): _plain(item) for key, item in value.items() if item is not None}
     if isinstance(value, list):
-        return [_plain(item, budget, depth + 1) for item in value]
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{value} has no place in a manifest")
     if value is None or isinstance(value, str | bool | int | float):
         return value
     raise ValueError(f"a value of type {type(value).__name__} has no place in a manifest")

@@ -7,6 +7,7 @@ reported once, with its file and cause; its pod keeps running until the manifest
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -116,14 +117,14 @@ class FileSource:
             self._problems.clear(self._folder.path)
         before, self._known = self._known, {}
         for file in files or ():
-            self._known[file.path] = self._decode(file, before.get(file.path))
+            self._known[file.path] = await self._decode(file, before.get(file.path))
         again = {path for path in self._known if path in before and os.path.basename(path) in deleted}
         if again:
             self._pods.replace("file", self._unique(path for path in self._known if path not in again))
         self._pods.replace("file", self._unique(self._known))
         self._problems.keep([*self._known, self._folder.path])
 
-    def _decode(self, file: ManifestFile, before: _Read | None) -> _Read:
+    async def _decode(self, file: ManifestFile, before: _Read | None) -> _Read:
         if before is not None and before.file is file:
             return before
         pods = before.pods if before is not None else ()
@@ -131,7 +132,7 @@ class FileSource:
             self._problems.add(file.path, f"manifest {file.path}: {file.problem}: no pod is run from it")
             return _Read(file, pods)
         try:
-            found = _decoded(file.data, Origin("file", file.path, self._node_name), self._clock, pods)
+            found = await _decoded(file.data, Origin("file", file.path, self._node_name), self._clock, pods)
         except Invalid as error:
             self._problems.add(file.path, str(error))
             return _Read(file, pods)
@@ -183,7 +184,7 @@ class UrlSource:
             data = await self._url.read()
             if data == self._data:
                 return
-            found = _decoded(data, self._origin, self._clock, self._last)
+            found = await _decoded(data, self._origin, self._clock, self._last)
         except NodewrightError as error:
             self._problems.add(self._url.url, str(error))
             return
@@ -194,8 +195,9 @@ class UrlSource:
         self._pods.replace("http", found.pods)
 
 
-def _decoded(data: bytes, origin: Origin, clock: Clock, before: tuple[Pod, ...]) -> Manifest:
+async def _decoded(data: bytes, origin: Origin, clock: Clock, before: tuple[Pod, ...]) -> Manifest:
     """A pod that is the same as before stays the identical value. Raises Invalid."""
-    found = decode(data, origin, format_rfc3339(clock.now()))
+    # In a thread: a manifest within its limits may still take a second.
+    found = await asyncio.to_thread(decode, data, origin, format_rfc3339(clock.now()))
     known = {pod.uid: pod for pod in before}
     return Manifest(tuple(known.get(pod.uid, pod) for pod in found.pods), found.warnings)

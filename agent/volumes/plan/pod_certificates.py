@@ -39,6 +39,7 @@ class Issued:
     chain: bytes
     begin_refresh_at: float
     not_after: float
+    not_before: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,9 @@ def answer_of(found: Json) -> Issued | Refused | None:
         if kind == "Issued":
             try:
                 chain = clean_chain(status["certificateChain"])
-                return Issued(chain, parse_rfc3339(status["beginRefreshAt"]), parse_rfc3339(status["notAfter"]))
+                begins, hint, ends = (status.get("notBefore"), status["beginRefreshAt"], status["notAfter"])
+                not_before = parse_rfc3339(begins) if begins else None
+                return Issued(chain, parse_rfc3339(hint), parse_rfc3339(ends), not_before)
             except (KeyError, TypeError, ValueError) as error:
                 raise Invalid(
                     f"is issued without a chain or its times: {error}",
@@ -115,8 +118,19 @@ def refresh_at(issued: Issued, chance: float) -> float:
     return issued.begin_refresh_at + chance * min(_JITTER, remaining / 2)
 
 
+def seconds_left(issued: Issued, refresh: float, wall: float) -> tuple[float, bool]:
+    """Seconds from the answer until `refresh`, and whether this machine's clock (`wall`) agrees with the signer's.
+
+    Where it does not, only the signer's own times count: a machine whose clock is days ahead must not renew over and
+    over, and one whose clock is behind must not be late.
+    """
+    if issued.not_before is None or issued.not_before <= wall < refresh:
+        return refresh - wall, wall < refresh
+    return refresh - issued.not_before, False
+
+
 def age(refresh: float, not_after: float, now: float) -> Age:
-    """All times in seconds since the epoch; `refresh`: when its successor should have been requested."""
+    """All times on one clock, in seconds; `refresh`: when its successor should have been requested."""
     if now > not_after:
         return Age.EXPIRED
     return Age.OVERDUE if now > refresh + OVERDUE_AFTER else Age.FRESH

@@ -6,7 +6,7 @@ it expires.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from agent.common.model.pods import Pod
 from agent.volumes.model.sources import TokenRequest
@@ -21,11 +21,12 @@ _LONGEST_WAIT = 3600.0  # seconds
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token and its times, in seconds since the epoch."""
+    """A token and its times in steady seconds (nodelib/clock.py); `expiration` is the API server's own text."""
 
-    text: str
+    text: str = field(repr=False)
     renew_at: float
     expires_at: float
+    expiration: str = ""
 
 
 def account_of(pod: Pod) -> str:
@@ -42,13 +43,17 @@ def request_body(pod: Pod, request: TokenRequest) -> Json:
     return {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
 
 
-def issued(answer: Json, request: TokenRequest, jitter: float) -> Token:
-    """The token in the API server's answer, whose lifetime may differ from the request's; `jitter` in seconds."""
+def issued(answer: Json, request: TokenRequest, jitter: float, begun: float | None = None) -> Token:
+    """The token in the API server's answer, whose lifetime may differ from the request's; `jitter` in seconds.
+
+    Its times count from `begun`, when it was requested (default: when the server says that it was issued): so it is
+    renewed in time whatever this machine's clock is set to, then or later.
+    """
     status = answer["status"]
-    expires = parse_rfc3339(status["expirationTimestamp"])
     lifetime = float((answer.get("spec") or {}).get("expirationSeconds") or request.expiration)
+    expires = parse_rfc3339(status["expirationTimestamp"]) if begun is None else begun + lifetime
     renew = min(expires - 0.2 * lifetime, expires - lifetime + _LONGEST_USE) - jitter
-    return Token(str(status["token"]), renew, expires)
+    return Token(str(status["token"]), renew, expires, str(status["expirationTimestamp"]))
 
 
 def is_fresh(token: Token | None, now: float) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -56,8 +57,9 @@ class _Source:
     pod: Pod
     projection: CertificateProjection
     credential: Credential | None = None
-    refresh_at: float = 0.0
+    refresh_at: float = 0.0  # steady seconds, as not_after
     not_after: float = 0.0
+    due_by_the_wall: float = math.inf  # inf: the wall clock does not agree with the signer's
     refused: plan.Refused | None = None
     failure: NodewrightError | None = None
     request: str = ""
@@ -128,7 +130,7 @@ class PodCertificateManager:
 
     def states(self) -> Mapping[tuple[str, str], int]:
         """Sources by (signer name, state), as upstream's kubelet_podcertificate_states has them."""
-        now = self._clock.now()
+        now = self._clock.steady()
         return Counter((source.projection.signer, _state(source, now)) for source in tuple(self._sources.values()))
 
     def _source(self, pod: Pod, projection: CertificateProjection) -> _Source:
@@ -167,7 +169,7 @@ class PodCertificateManager:
                 self._on_refused(source, answer)
                 return
             self._on_issued(source, key, answer)
-            while (left := source.refresh_at - self._clock.now()) > 0:
+            while (left := self._seconds_left(source)) > 0:
                 await self._clock.sleep(min(left, _CLOCK_CHECK))
 
     async def _create_request(self, source: _Source) -> bytes:
@@ -212,10 +214,18 @@ class PodCertificateManager:
             self._warn_if_old(source)
             await self._wait(source.changed, _CLOCK_CHECK)
 
+    def _seconds_left(self, source: _Source) -> float:
+        """Until the renewal. A clock that is set back delays it never; one that is set right may show it to be due."""
+        return min(source.refresh_at - self._clock.steady(), source.due_by_the_wall - self._clock.now())
+
     def _on_issued(self, source: _Source, key: bytes, issued: plan.Issued) -> None:
         renewed = source.credential is not None
         source.credential = Credential(key, issued.chain)
-        source.refresh_at, source.not_after = plan.refresh_at(issued, random.random()), issued.not_after
+        refresh = plan.refresh_at(issued, random.random())
+        left, agrees = plan.seconds_left(issued, refresh, self._clock.now())
+        source.refresh_at = self._clock.steady() + left
+        source.not_after = source.refresh_at + issued.not_after - refresh
+        source.due_by_the_wall = refresh if agrees else math.inf
         source.warned.clear()
         self._settle(source, notify=renewed)
 
@@ -237,7 +247,7 @@ class PodCertificateManager:
         """Warn once per certificate that it is overdue for renewal, and once that it has expired."""
         if source.credential is None:
             return
-        age = plan.age(source.refresh_at, source.not_after, self._clock.now())
+        age = plan.age(source.refresh_at, source.not_after, self._clock.steady())
         if age is not plan.Age.FRESH:
             self._warn_once(source, "CertificateOverdueForRefresh", "PodCertificate refresh overdue")
         if age is plan.Age.EXPIRED:

@@ -34,7 +34,7 @@ class TokenCache:
         account = plan.account_of(pod)
         key = (pod.uid, account, request)
         held = self._tokens.get(key)
-        now = self._clock.now()
+        now = self._clock.steady()
         if held is not None and plan.is_fresh(held, now):
             return held.text
         try:
@@ -55,17 +55,17 @@ class TokenCache:
         """get(), as the TokenRequestStatus that a CSI driver receives."""
         text = await self.get(pod, request)
         held = self._tokens.get((pod.uid, plan.account_of(pod), request))
-        expires = held.expires_at if held is not None else self._clock.now()
-        return {"expirationTimestamp": format_rfc3339(expires), "token": text}
+        expires = held.expiration if held is not None else format_rfc3339(self._clock.now())
+        return {"expirationTimestamp": expires, "token": text}
 
     def due(self) -> set[str]:
         """UIDs of pods that have a token to be renewed now."""
-        now = self._clock.now()
+        now = self._clock.steady()
         return {uid for (uid, _, _), token in self._tokens.items() if not plan.is_fresh(token, now)}
 
     def next_due(self) -> float:
         """Seconds until the first renewal, at most an hour."""
-        return plan.seconds_until_renewal([token.renew_at for token in self._tokens.values()], self._clock.now())
+        return plan.seconds_until_renewal([token.renew_at for token in self._tokens.values()], self._clock.steady())
 
     def drop_pod(self, uid: str) -> None:
         """The pod is gone: drop its tokens."""
@@ -75,6 +75,7 @@ class TokenCache:
         path = f"/api/v1/namespaces/{pod.namespace}/serviceaccounts/{account}/token"
         body = plan.request_body(pod, request)
         for pause in (*_FIRST_PAUSES, None):
+            begun = self._clock.steady()
             try:
                 answer = await self._client.post(path, body)
                 break
@@ -82,7 +83,7 @@ class TokenCache:
                 if pause is None or not (error.is_forbidden or error.is_not_found):
                     raise
             await self._clock.sleep(pause)
-        return plan.issued(answer, request, random.uniform(0, plan.JITTER))
+        return plan.issued(answer, request, random.uniform(0, plan.JITTER), begun)
 
 
 def _failed(pod: Pod, account: str, error: NodewrightError) -> Temporary:

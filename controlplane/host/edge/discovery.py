@@ -9,6 +9,7 @@ import yaml
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
+from nodelib import safe_yaml
 from nodelib.errors import Permanent
 from nodelib.kube.access import ClusterAccess
 from nodelib.kube.client import ApiError, KubeClient
@@ -39,7 +40,7 @@ async def cluster_info(server: str, ca_data: bytes | None) -> dict[str, Any]:
 def authority_of(text: str) -> bytes:
     """The authority (PEM) in the kubeconfig of cluster-info, which has a cluster and no user. Raises Permanent."""
     try:
-        return base64.b64decode(yaml.safe_load(text)["clusters"][0]["cluster"]["certificate-authority-data"])
+        return base64.b64decode(safe_yaml.load(text)["clusters"][0]["cluster"]["certificate-authority-data"])
     except (yaml.YAMLError, KeyError, IndexError, TypeError, ValueError) as error:
         raise Permanent(f"names no authority: {error!r}", obj="kube-public/cluster-info") from error
 

@@ -13,7 +13,6 @@ import socket
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import yaml
 
@@ -26,8 +25,10 @@ from controlplane.machine.edge import files, oom
 from controlplane.progress import Progress
 from controlplane.supervisor.edge import units
 from controlplane.supervisor.model import Program
+from nodelib import safe_yaml
 from nodelib.clock import Clock
 from nodelib.errors import Conflict, Invalid, Permanent
+from nodelib.json_values import Json, object_or_empty
 from nodelib.kube.access import ClusterAccess, load_kubeconfig, save_kubeconfig
 from nodelib.kube.client import ApiError, KubeClient
 
@@ -194,11 +195,23 @@ async def _read_cluster(request: Request, known: _Known) -> None:
         text = (await _config_map(client, "kubeadm-config")).get("ClusterConfiguration", "")
     finally:
         await client.close()
-    networking: dict[str, Any] = (yaml.safe_load(text) or {}).get("networking") or {} if text else {}
+    networking = _networking(text)
     cidrs = request.cluster_cidr or str(networking.get("podSubnet") or "")
     known.cluster_cidrs = tuple(part for part in cidrs.split(",") if part)
     if not known.kubelet:
         known.kubelet = plan.plain_config("", str(networking.get("dnsDomain") or "cluster.local"))
+
+
+def _networking(text: str) -> Json:
+    try:
+        return object_or_empty(object_or_empty(safe_yaml.load(text)).get("networking"))
+    except yaml.YAMLError as error:
+        raise Permanent(
+            f"its ClusterConfiguration is not YAML: {error}",
+            obj="kube-system/kubeadm-config",
+            step="read the cluster",
+            action="Correct it, or name the pods' addresses with --cluster-cidr.",
+        ) from error
 
 
 async def _config_map(client: KubeClient, name: str) -> dict[str, str]:

@@ -258,6 +258,28 @@ def test_dead_sandboxes() -> None:
     assert [item.key.container_id for item in found] == ["dead"]
 
 
+@pytest.mark.parametrize("step", [0, 3600, -3600, 2 * 86400, -2 * 86400])
+def test_a_step_of_the_wall_clock_releases_no_address_and_keeps_none(step: float) -> None:
+    """Names say what happens to the sandbox: `found` and `left` are from before this process, the others made by it."""
+    wall = 10_000.0
+    known: dict[AttachmentKey, float] | None = None
+
+    def made(*names: str, created: float) -> list[Attachment]:
+        return [Attachment(AttachmentKey(name, "eth0"), (), created=created) for name in names]
+
+    def released(present: list[Attachment], live: set[str], monotonic: float) -> list[str]:
+        nonlocal known
+        known = orphans.unlisted_since(known, present, live, wall + step + monotonic, monotonic)
+        return [item.key.container_id for item in orphans.to_release(present, live, known, monotonic)]
+
+    there = made("found", "left", created=wall - 500 + step)
+    assert released(there, {"found"}, 0) == ["left"]
+    there = [*made("found", created=wall - 500), *made("starting", "ends", "fails", created=wall + 290)]
+    assert released(there, {"found", "ends"}, 300) == [], "an ADD of ten seconds ago is under way"
+    assert released(there, {"starting"}, 310) == ["found", "ends"]
+    assert released(there[1:], {"starting"}, 600) == ["ends", "fails"]
+
+
 FACTS = FirewallFacts(
     network="nodewright",
     bridge="nw0",

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field, replace
 
 import pytest
+from aiohttp.test_utils import make_mocked_request
 
 from nodelib.errors import Permanent
 from nodelib.firewall.fake import FakeIptables
@@ -17,6 +18,7 @@ from proxy.backends.iptables import IptablesBackend
 from proxy.edge.metrics import Metrics
 from proxy.edge.servers import ServiceHealthServers
 from proxy.health import Health
+from proxy.http_handlers import health_routes
 from proxy.model import NodeFacts
 from proxy.plan.node import parse_node
 from proxy.plan.tracker import Tracker
@@ -124,6 +126,24 @@ async def test_failing_for_long_is_unhealthy(world: World) -> None:
     await world.clock.advance(70)
     healthy, body = world.health.report(world.clock.now(), with_node=False)
     assert (healthy, body["status"]["IPv4"]["healthy"]) == (False, False)
+
+
+@pytest.mark.parametrize("step", [3600, -3600, 2 * 86400, -2 * 86400])
+async def test_a_step_of_the_wall_clock_is_neither_healthy_nor_unhealthy(world: World, step: float) -> None:
+    health, clock = world.health, world.clock
+    routes = health_routes(health, world.metrics, clock)
+
+    async def live() -> int:
+        return (await routes["/livez"](make_mocked_request("GET", "/livez"))).status
+
+    health.updated(Family.IPV4, clock.steady())
+    world.fake.fail_next = 1_000_000
+    world.proxier.start()
+    await clock.advance(1)
+    clock.step(step)
+    assert await live() == 200
+    await clock.advance(70)
+    assert await live() == 503
 
 
 async def test_a_foreign_flush_is_mended_within_seconds(world: World) -> None:

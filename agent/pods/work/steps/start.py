@@ -55,8 +55,8 @@ class StartSteps:
         memory, key = self._context.memory, backoff_key(container)
         latest = memory.seen.latest(container["name"])
         if latest is not None and latest.state is RunState.EXITED:
-            now = self._context.deps.clock.now()
-            memory.backoff[key] = backoff.extended(memory.backoff.get(key), latest.finished_at / 1e9, now)
+            now, ended = self._context.deps.clock.steady(), memory.ended.get(latest.id, latest.finished_at / 1e9)
+            memory.backoff[key] = backoff.extended(memory.backoff.get(key), ended, now)
 
     async def _create_and_run(self, step: Start) -> str:
         context, memory, name = self._context, self._context.memory, step.container["name"]

@@ -122,6 +122,20 @@ async def test_the_pod_that_uses_most_fails_and_its_status_says_why(there: Node)
     assert [pod.uid for pod in there.world.registry.active()] == ["a"]
 
 
+@pytest.mark.parametrize("step", [3600, -3600, 2 * 86400, -2 * 86400])
+async def test_pressure_lasts_as_long_whatever_somebody_sets_the_clock_to(there: Node, step: float) -> None:
+    there.usage.now = node(memory=50 * MIB)
+    await there.evictor.synchronize()
+    there.usage.now = node()
+    there.world.clock.step(step)
+    await there.world.clock.advance(20)
+    await there.evictor.synchronize()
+    assert list(there.pressures.now) == ["MemoryPressure"]
+    await there.world.clock.advance(11)
+    await there.evictor.synchronize()
+    assert list(there.pressures.now) == []
+
+
 async def test_a_critical_pod_stays(there: Node) -> None:
     await there.run_pods("a", priority=2_000_000_000)
     there.usage.now = node(memory=0)

@@ -101,6 +101,11 @@ def test_a_url_may_answer_a_list() -> None:
         decoded(text)
 
 
+_MERGES = "a0: &a0 {k0: 1}\n" + "".join(
+    f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 9)}], k{n}: 1}}\n" for n in range(1, 10)
+)
+
+
 @pytest.mark.parametrize(
     ("text", "cause"),
     [
@@ -128,6 +133,12 @@ def test_a_url_may_answer_a_list() -> None:
             WEB.replace("image:", "resources: {limits: {cpu: much}}, image:"), "not a quantity", id="quantity"
         ),
         pytest.param("a: &a [*a]", "too deep", id="endless-alias"),
+        pytest.param("[" * 200_000, "too deep", id="brackets"),
+        pytest.param("a: &a {<<: *a}", "too deep", id="endless-merge"),
+        pytest.param(_MERGES, "too large", id="merge-bomb"),
+        pytest.param("[" + "0," * 600_000 + "]", "too large", id="many-values"),
+        pytest.param("a: " + "9" * 5000, "number of 5000 characters", id="digits"),
+        pytest.param(WEB.replace("name: main", "name: main, tty: .nan"), "nan has no place", id="nan"),
     ],
 )
 def test_a_bad_manifest_is_refused_by_name_and_cause(text: str, cause: str) -> None:
