@@ -16,10 +16,13 @@ class Backoff:
         self._first, self._longest, self._growth, self._jitter = first, longest, growth, jitter
         self.current = first
 
-    def next(self) -> float:
-        """The pause to make now, in seconds. The following one is longer."""
-        pause = self.current
-        self.current = min(pause * self._growth, self._longest)
+    def next(self, asked: float | None = None) -> float:
+        """The pause to make now, in seconds. The following one is longer.
+
+        `asked`: seconds that the other side asked for (Retry-After); the pause is not shorter.
+        """
+        pause = max(self.current, asked or 0.0)
+        self.current = min(self.current * self._growth, self._longest)
         return pause * random.uniform(1 - self._jitter, 1 + self._jitter) if self._jitter else pause
 
     def reset(self) -> None:

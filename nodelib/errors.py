@@ -8,7 +8,12 @@ from __future__ import annotations
 
 
 class NodewrightError(Exception):
-    """Base of every error that this project raises on purpose."""
+    """Base of every error that this project raises on purpose.
+
+    `retry_after`: seconds to wait before another try, None: the caller's own back-off.
+    """
+
+    retry_after: float | None = None
 
     def __init__(self, message: str, *, obj: str = "", step: str = "", action: str = "") -> None:
         super().__init__(message)

@@ -17,7 +17,11 @@ from nodelib import quantity
 from nodelib.errors import Invalid
 
 Flat = Mapping[str, Any]
-GATES = ("CPUManagerPolicyAlphaOptions", "CPUManagerPolicyBetaOptions")
+GATES = (
+    "AuthorizePodWebsocketUpgradeCreatePermission",
+    "CPUManagerPolicyAlphaOptions",
+    "CPUManagerPolicyBetaOptions",
+)
 _TOPOLOGIES = ("none", "best-effort", "restricted", "single-numa-node")
 
 

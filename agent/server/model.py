@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -39,9 +40,17 @@ def self_signed_files(folder: str) -> tuple[str, str]:
     return f"{folder}/kubelet.crt", f"{folder}/kubelet.key"
 
 
+def _streams_need_create(gates: Mapping[str, bool]) -> bool:
+    return gates.get("AuthorizePodWebsocketUpgradeCreatePermission", True)
+
+
 @dataclass(frozen=True, slots=True)
 class AuthSettings:
-    """Who may use the kubelet API. The times are how long the API server's answers are cached, in seconds."""
+    """Who may use the kubelet API. The times are how long the API server's answers are cached, in seconds.
+
+    `streams_need_create`: see agent.server.plan.authz.attributes. The gate's name is the API server's, which has the
+    same check.
+    """
 
     anonymous: Annotated[bool, config("authentication.anonymous.enabled")]
     client_ca_file: Annotated[str, config("authentication.x509.clientCAFile")]
@@ -50,6 +59,7 @@ class AuthSettings:
     mode: Annotated[str, config("authorization.mode")]
     authorized_ttl: Annotated[float, config("authorization.webhook.cacheAuthorizedTTL", convert=seconds)]
     unauthorized_ttl: Annotated[float, config("authorization.webhook.cacheUnauthorizedTTL", convert=seconds)]
+    streams_need_create: Annotated[bool, config("featureGates", convert=_streams_need_create)] = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,19 +7,21 @@ strategic merge, apply).
 
 from __future__ import annotations
 
+import asyncio
 import os
 import ssl
-import tempfile
 from collections.abc import AsyncIterator, Mapping
 
 import aiohttp
 import orjson
 
-from nodelib.errors import NodewrightError, Temporary
 from nodelib.json_values import Json
-from nodelib.kube import dial
+from nodelib.kube import answers, dial
 from nodelib.kube.access import ClusterAccess
+from nodelib.kube.errors import ApiError, ApiNonsense, ApiUnreachable
 from nodelib.kube.tls_errors import explain
+
+__all__ = ["ApiError", "ApiNonsense", "ApiUnreachable", "KubeClient", "tls_context"]
 
 _PATCH_TYPES = {
     "merge": "application/merge-patch+json",
@@ -27,43 +29,12 @@ _PATCH_TYPES = {
     "json": "application/json-patch+json",
     "apply": "application/apply-patch+yaml",
 }
-_NOT_SERVED = "this API server does not serve that: it is an older version, or the feature is switched off"
-_WATCH_LINE_LIMIT = 64 * 1024 * 1024
+_ANSWER_LIMIT = 64 * 1024 * 1024  # bytes, uncompressed; the reflector asks for smaller pages when one is larger
+_EVENT_LIMIT = 16 * 1024 * 1024  # bytes; etcd takes objects of 1.5 MiB
+_TOKEN_LIMIT = 64 * 1024  # bytes
+_TRIES = 10  # of one call that is answered with Retry-After, as client-go
+_LEAST_WAIT = 0.1  # seconds between two of them
 _WATCH_SILENCE = 180.0  # seconds
-
-
-class ApiError(NodewrightError):
-    """The API server answered with a failure (metav1.Status)."""
-
-    def __init__(self, code: int, reason: str, message: str, *, obj: str = "", retry_after: float | None = None):
-        super().__init__(message or reason or f"HTTP {code}", obj=obj)
-        self.code = code
-        self.reason = reason
-        self.retry_after = retry_after
-
-    @property
-    def is_not_found(self) -> bool:
-        return self.code == 404
-
-    @property
-    def is_conflict(self) -> bool:
-        return self.code == 409 and self.reason != "AlreadyExists"
-
-    @property
-    def is_already_exists(self) -> bool:
-        return self.code == 409 and self.reason == "AlreadyExists"
-
-    @property
-    def is_gone(self) -> bool:
-        return self.code == 410 or self.reason == "Expired"
-
-    @property
-    def is_forbidden(self) -> bool:
-        return self.code in (401, 403)
-
-
-class ApiUnreachable(Temporary):
-    """No answer from the API server: connection refused, reset, timed out, or TLS failed."""
 
 
 class KubeClient:
@@ -101,11 +72,27 @@ class KubeClient:
         content_type: str = "application/json",
         params: Mapping[str, str] | None = None,
     ) -> Json:
-        """One call. Raises ApiError if the server answers with a failure, ApiUnreachable if it does not answer."""
-        headers = self._authorization()
-        if body is not None:
-            headers["Content-Type"] = content_type
+        """One call. Raises ApiError if the server answers with a failure, ApiUnreachable if it does not answer.
+
+        Waits and tries again when the server asks for it by Retry-After, as long as the client's timeout allows.
+        """
         data = orjson.dumps(body) if body is not None else None
+        sent = {"Content-Type": content_type} if body is not None else {}
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._timeout
+        for number in range(1, _TRIES + 1):
+            try:
+                return await self._once(method, path, data, sent, params or {})
+            except ApiError as error:
+                wait = max(error.retry_after or 0.0, _LEAST_WAIT)
+                if error.retry_after is None or number == _TRIES or loop.time() + wait > deadline:
+                    raise
+            await asyncio.sleep(wait)
+        raise AssertionError("unreachable: the last try returns or raises")
+
+    async def _once(
+        self, method: str, path: str, data: bytes | None, headers: Mapping[str, str], params: Mapping[str, str]
+    ) -> Json:
         try:
             async with (
                 self._open() as pool,
@@ -114,25 +101,30 @@ class KubeClient:
                     self.access.server + path,
                     data=data,
                     params=params,
-                    headers=headers,
+                    headers={**headers, **self._authorization()},
                     server_hostname=self.access.tls_server_name,
+                    allow_redirects=False,  # an API server never redirects, and credentials are for it alone
                 ) as response,
             ):
-                raw = await response.read()
-                retry_after = response.headers.get("Retry-After")
-                status = response.status
+                raw = await _bounded(response)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise self._unreachable(method, path, error) from error
-        return _decode(status, raw, f"{method} {path}", retry_after)
+        except answers.Unusable as error:
+            raise self._nonsense(method, path, error) from error
+        try:
+            if response.status >= 300:
+                raise answers.failure(response.status, method, path, raw, response.headers.get("Retry-After"))
+            return answers.success(method, path, params, response.content_type, raw)
+        except answers.Unusable as error:
+            raise self._nonsense(method, path, error) from error
 
     async def stream(self, path: str, params: Mapping[str, str]) -> AsyncIterator[Json]:
         """Watch events as they arrive, until the server ends the watch or reconnect() does. Raises as request()."""
-        headers = self._authorization()
         # A watch may be silent, but bookmarks arrive about every minute: after a longer silence the peer has stopped.
         limits = aiohttp.ClientTimeout(total=None, sock_connect=self._timeout, sock_read=_WATCH_SILENCE)
         try:
-            pool, reader = self._open(), None
-        except OSError as error:  # the certificate does not exist yet
+            pool, headers, reader = self._open(), self._authorization(), None
+        except OSError as error:  # the certificate or the token does not exist yet
             raise self._unreachable("WATCH", path, error) from error
         try:
             async with (
@@ -140,29 +132,27 @@ class KubeClient:
                 pool.session.get(
                     self.access.server + path,
                     params={**params, "watch": "true"},
-                    headers=headers,
+                    headers={**headers, "Accept-Encoding": "identity"},
                     timeout=limits,
                     server_hostname=self.access.tls_server_name,
+                    allow_redirects=False,
                 ) as response,
             ):
                 if response.status >= 300:
-                    _decode(response.status, await response.read(), f"WATCH {path}", None)
+                    raw = await _bounded(response)
+                    raise answers.failure(response.status, "WATCH", path, raw, response.headers.get("Retry-After"))
+                if response.content_type != "application/json":
+                    raise answers.Unusable(f"a watch of type {response.content_type}")
                 reader = response.content
                 pool.streams.add(reader)
                 async for line in _lines(reader):
-                    event = orjson.loads(line)
-                    if event.get("type") == "ERROR":
-                        status = event.get("object") or {}
-                        raise ApiError(
-                            int(status.get("code") or 500),
-                            status.get("reason", ""),
-                            status.get("message", ""),
-                            obj=f"WATCH {path}",
-                        )
-                    yield event
-        except (aiohttp.ClientError, TimeoutError, OSError, orjson.JSONDecodeError) as error:
+                    yield answers.event(line, path, params)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
             if not pool.retired:
                 raise self._unreachable("WATCH", path, error) from error
+        except answers.Unusable as error:
+            if not pool.retired:
+                raise self._nonsense("WATCH", path, error) from error
         finally:
             if reader is not None:
                 pool.streams.discard(reader)
@@ -195,11 +185,18 @@ class KubeClient:
         return self._pool
 
     def _authorization(self) -> dict[str, str]:
+        """Raises OSError: the file of the token is missing or holds none."""
         token = self.access.token
         if self.access.token_file:
-            with open(self.access.token_file, encoding="utf-8") as file:
-                token = file.read().strip()
-        return {"Authorization": f"Bearer {token}"} if token else {}
+            with open(self.access.token_file, "rb") as file:
+                token = file.read(_TOKEN_LIMIT).decode(errors="replace").strip()
+        if not token:
+            return {}
+        if not (token.isascii() and token.isprintable()):  # a line break in it would become another header
+            raise OSError(
+                f"the token in {self.access.token_file or 'the kubeconfig'} is none: it is not one line of ASCII"
+            )
+        return {"Authorization": f"Bearer {token}"}
 
     def _unreachable(self, method: str, path: str, error: Exception) -> ApiUnreachable:
         refused, advice = explain(error)
@@ -212,6 +209,15 @@ class KubeClient:
             obj=f"API server {self.access.server}",
             step=f"{method} {path}",
             action="Check that the API server is running and that this node can reach it. The call will be repeated.",
+        )
+
+    def _nonsense(self, method: str, path: str, error: answers.Unusable) -> ApiNonsense:
+        return ApiNonsense(
+            f"it answered with {error}",
+            obj=f"API server {self.access.server}",
+            step=f"{method} {path}",
+            action="Something else than an API server answers at that address, or a balancer in front of it does."
+            " Nothing is concluded from this answer, and the call will be repeated.",
         )
 
 
@@ -248,6 +254,8 @@ def tls_context(access: ClusterAccess) -> ssl.SSLContext | bool:
     """The client's TLS context for `access`, False for plain http. Raises ssl.SSLError for bad certificates."""
     if access.server.startswith("http://"):
         return False
+    if access.ca_data and not access.ca_data.isascii():
+        raise ssl.SSLError("the certificate authority in the kubeconfig is not PEM")
     context = ssl.create_default_context(cadata=access.ca_data.decode("ascii") if access.ca_data else None)
     if access.insecure:
         context.check_hostname = False
@@ -260,38 +268,28 @@ def tls_context(access: ClusterAccess) -> ssl.SSLContext | bool:
 
 
 def _load_inline(context: ssl.SSLContext, cert: bytes, key: bytes) -> None:
-    # ssl takes client certificates from files only (https://github.com/python/cpython/issues/60691).
-    handle, name = tempfile.mkstemp(prefix="client-", suffix=".pem")
-    try:
-        os.fchmod(handle, 0o600)
-        with os.fdopen(handle, "wb") as file:
-            file.write(cert + b"\n" + key)
-        context.load_cert_chain(name)
-    finally:
-        os.unlink(name)
+    # ssl takes client certificates from files only (https://github.com/python/cpython/issues/60691); this one is in
+    # memory and has no name in any folder.
+    handle = os.memfd_create("client-certificate", os.MFD_CLOEXEC)
+    with os.fdopen(handle, "wb") as file:
+        file.write(cert + b"\n" + key)
+        file.flush()
+        context.load_cert_chain(f"/proc/self/fd/{handle}")
 
 
-def _decode(status: int, raw: bytes, call: str, retry_after: str | None) -> Json:
-    try:
-        body = orjson.loads(raw) if raw else {}
-    except orjson.JSONDecodeError:
-        body = {"message": raw[:500].decode(errors="replace")}
-    if status < 300:
-        return body if isinstance(body, dict) else {"items": body}
-    seconds = float(retry_after) if retry_after and retry_after.isdigit() else None
-    if not isinstance(body, dict):
-        body = {}
-    message = _NOT_SERVED if status == 404 and _names_nothing(body) else str(body.get("message", ""))
-    raise ApiError(status, str(body.get("reason", "")), message, obj=call, retry_after=seconds)
-
-
-def _names_nothing(body: Json) -> bool:
-    """Whether a 404 is about the API: if only the object is missing, the Status names it in its details."""
-    return not (body.get("details") or {}).get("kind")
+async def _bounded(response: aiohttp.ClientResponse) -> bytes:
+    """The whole body. Raises Unusable when it is larger than any answer, once the limit has arrived."""
+    body = bytearray()
+    async for chunk in response.content.iter_any():
+        body += chunk
+        if len(body) > _ANSWER_LIMIT:
+            response.close()
+            raise answers.Unusable(f"more than {_ANSWER_LIMIT >> 20} MiB")
+    return bytes(body)
 
 
 async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
-    """The lines of a stream, of any length (readline() refuses lines longer than its buffer)."""
+    """The lines of a stream, however long (readline() refuses those longer than its buffer). Raises Unusable."""
     pending = bytearray()
     async for chunk in content.iter_any():
         pending += chunk
@@ -301,5 +299,7 @@ async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
             for line in whole:
                 if line.strip():
                     yield line
-        elif len(pending) > _WATCH_LINE_LIMIT:
-            raise ValueError("a watch event larger than 64 MiB")
+        if len(pending) > _EVENT_LIMIT:
+            raise answers.Unusable(f"a watch event larger than {_EVENT_LIMIT >> 20} MiB")
+    if pending.strip():
+        raise answers.Unusable("a watch event that is cut")

@@ -1,7 +1,8 @@
 """Lists and watches one collection, keeps it in memory and reports every change.
 
 Same contract as client-go's Reflector (tools/cache/reflector.go): a list, then a watch from its resourceVersion with
-bookmarks. After an expired version it lists again, and reports objects that are gone as DELETED.
+bookmarks. After an expired version it lists again, and reports objects that are gone as DELETED. An answer that no API
+server gives (answers.py) changes nothing: what is known stays, and the collection is listed again after a pause.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
 from nodelib.backoff import Backoff
 from nodelib.json_values import Json
-from nodelib.kube.client import ApiError, ApiUnreachable, KubeClient
+from nodelib.kube.client import KubeClient
+from nodelib.kube.errors import ApiError, ApiNonsense, ApiUnreachable
 
 log = logging.getLogger(__name__)
 
@@ -23,6 +25,10 @@ OnFirst = Callable[[list[Json]], Awaitable[None]]
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 10.0
 _PAGE = 500  # objects in one answer: its decoding takes a few milliseconds
+_SMALLEST_PAGE = 10  # objects in one answer after one that could not be used, which may have been too large
+_MOST_OBJECTS = 1_000_000  # of one list
+_MOST_STALE_PAGES = 20  # of one list that bring no object that the others have not brought
+_SHORT_WATCH = 1.0  # seconds; a watch that ends sooner is followed by a pause ("very short watch" in client-go)
 _BREATH = 64  # objects after which the event loop may serve others
 _GROWTH = 1.5  # small, because a starting API server answers within seconds
 
@@ -54,29 +60,43 @@ class Reflector:
         self._params = dict(params or {})
         self._on_change, self._on_first = on_change, on_first
         self._listed = ""  # version of the newest list
+        self._page = _PAGE
 
     async def run(self) -> None:
         """Until cancelled. A failure is logged once per cause, and retried after a growing pause."""
         pause = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE, growth=_GROWTH, jitter=0.2)
-        version = ""
+        loop = asyncio.get_running_loop()
+        version, expired = "", False
         while True:
+            started = loop.time()
             try:
                 if not version:
                     version = await self._list()
                 self._well()
+                started = loop.time()
                 async for seen in self._watch(version):
-                    version = seen
-                    pause.reset()
+                    version, expired = seen, False
+                    if loop.time() - started > _SHORT_WATCH:
+                        pause.reset()
             except ApiError as error:
                 version = ""
                 if not error.is_gone:
                     self._failed(str(error))
-                    await asyncio.sleep(pause.next())
+                # An expired version is listed anew at once, but not again and again.
+                if expired or not error.is_gone:
+                    await asyncio.sleep(pause.next(error.retry_after))
+                expired = error.is_gone
             except ApiUnreachable as error:
+                if isinstance(error, ApiNonsense):
+                    version, self._page = "", max(self._page // 5, _SMALLEST_PAGE)
                 self._failed(str(error))
-                await asyncio.sleep(pause.next())
+                await asyncio.sleep(pause.next(error.retry_after))
             else:
-                await asyncio.sleep(0.01)
+                if loop.time() - started > _SHORT_WATCH:
+                    pause.reset()
+                    await asyncio.sleep(0.01)
+                else:
+                    await asyncio.sleep(pause.next())
 
     async def _list(self) -> str:
         """List page by page and a few objects at a time: a large collection must not block the event loop.
@@ -106,20 +126,34 @@ class Reflector:
         return self._listed
 
     async def _pages(self) -> AsyncIterator[Json]:
-        params = {**self._params, "limit": str(_PAGE)}
+        """Raises ApiNonsense for a list that has no end."""
+        params = {**self._params, "limit": str(self._page)}
+        seen: set[Key] = set()
+        stale = 0
         while True:
             answer = await self._client.get(self._path, params)
-            meta = answer.get("metadata") or {}
-            self._listed = str(meta.get("resourceVersion", ""))
-            kind = str(answer.get("kind", "")).removesuffix("List")
-            for number, item in enumerate(answer.get("items") or [], 1):
+            meta = answer["metadata"]
+            self._listed = str(meta["resourceVersion"])
+            kind = str(answer["kind"]).removesuffix("List")
+            before = len(seen)
+            for number, item in enumerate(answer["items"], 1):
                 item.setdefault("kind", kind)
-                item.setdefault("apiVersion", answer.get("apiVersion", ""))
+                item.setdefault("apiVersion", answer["apiVersion"])
+                seen.add(key_of(item))
                 yield item
                 if number % _BREATH == 0:
                     await asyncio.sleep(0)
             if not meta.get("continue"):
+                self._page = _PAGE
                 return
+            stale += len(seen) == before
+            if stale > _MOST_STALE_PAGES or len(seen) > _MOST_OBJECTS:
+                raise ApiNonsense(
+                    f"the list has no end: {len(seen)} objects, and there are more pages",
+                    obj=f"API server {self._client.access.server}",
+                    step=f"list {self._path}",
+                    action="Look for a proxy in front of the API server that drops the parameter `continue`.",
+                )
             params["continue"] = meta["continue"]
 
     async def _report_differences(self, previous: dict[Key, Json], fresh: dict[Key, Json]) -> None:

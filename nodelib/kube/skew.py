@@ -26,7 +26,7 @@ async def version_skew(client: KubeClient, clock: Clock) -> str:
             server = str((await client.get("/version")).get("gitVersion", ""))
         except NodewrightError as error:
             problem = str(error)
-            await clock.sleep(pause.next())
+            await clock.sleep(pause.next(error.retry_after))
             continue
         found = skew(KUBERNETES_VERSION, server)
         if found:

@@ -8,15 +8,22 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from typing import Any, Self
 
 from aiohttp import web
 
 from nodelib.json_values import Json
+from nodelib.kube.answers import resource_of
+from nodelib.kube.selectors import selects
+from tests.fakes.nonsense import Nonsense
 
 
 class FakeApiServer:
-    """`async with FakeApiServer() as api: KubeClient(ClusterAccess(api.url))`. Failure switches are attributes."""
+    """`async with FakeApiServer() as api: KubeClient(ClusterAccess(api.url))`. Failure switches are attributes.
+
+    `nonsense`: what answers a request in this server's place, None for this server (tests/fakes/nonsense.py).
+    """
 
     def __init__(self) -> None:
         self.objects: dict[str, Json] = {}
@@ -24,6 +31,7 @@ class FakeApiServer:
         self.version = 1
         self.compacted = 0
         self.fail_with: list[int] = []
+        self.nonsense: Callable[[web.Request], Nonsense | None] = lambda request: None
         self.requests: list[tuple[str, str]] = []
         self._changed = asyncio.Condition()
         self._runner: web.AppRunner | None = None
@@ -65,7 +73,9 @@ class FakeApiServer:
     async def _store(self, path: str, obj: Json, kind: str) -> None:
         async with self._changed:
             self.version += 1
-            obj = {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(self.version)}}
+            obj = {**_type_of(path), **obj}
+            given = {"uid": f"uid-of-{path.rpartition('/')[2]}", **obj["metadata"]}
+            obj["metadata"] = {**given, "resourceVersion": str(self.version)}
             if kind != "DELETED":
                 self.objects[path] = obj
             self.history.append((self.version, kind, path, obj))
@@ -76,7 +86,11 @@ class FakeApiServer:
         if self.fail_with:
             return failure(self.fail_with.pop(0), "Injected")
         path = request.path
-        if request.method == "GET" and request.query.get("watch"):
+        watch = request.method == "GET" and bool(request.query.get("watch"))
+        if (nonsense := self.nonsense(request)) is not None:
+            true = b"" if watch or request.method != "GET" else self._list(path, request).body
+            return await nonsense(request, true if isinstance(true, bytes) else b"")
+        if watch:
             return await self._watch(request)
         if request.method == "GET":
             return web.json_response(self.objects[path]) if path in self.objects else self._list(path, request)
@@ -84,14 +98,15 @@ class FakeApiServer:
 
     def _list(self, path: str, request: web.Request) -> web.Response:
         items = [obj for key, obj in self.objects.items() if key.rpartition("/")[0] == path and _selected(request, obj)]
-        siblings = {key.rpartition("/")[0] for key in self.objects}
-        if not items and "fieldSelector" not in request.query and path.rpartition("/")[0] in siblings:
+        named = resource_of(path)
+        if named is not None and named.name:
             return failure(404, "NotFound")
         start, limit = int(request.query.get("continue", 0)), int(request.query.get("limit", 0)) or len(items)
         meta = {"resourceVersion": str(self.version)}
         if start + limit < len(items):
             meta["continue"] = str(start + limit)
-        return web.json_response({"kind": "ThingList", "metadata": meta, "items": items[start : start + limit]})
+        listed = {**_type_of(f"{path}/"), "metadata": meta, "items": items[start : start + limit]}
+        return web.json_response({**listed, "kind": f"{listed['kind']}List"})
 
     async def _write(self, request: web.Request, path: str) -> web.Response:
         body = json.loads(await request.read() or b"{}")
@@ -99,7 +114,7 @@ class FakeApiServer:
             if path not in self.objects:
                 return failure(404, "NotFound")
             await self.remove(path)
-            return web.json_response({"status": "Success"})
+            return web.json_response({"kind": "Status", "apiVersion": "v1", "status": "Success"})
         if request.method == "POST":
             path = f"{path}/{body['metadata']['name']}"
             if path in self.objects:
@@ -119,7 +134,7 @@ class FakeApiServer:
         seen = int(request.query["resourceVersion"])
         if seen < self.compacted:
             return failure(410, "Expired")
-        response = web.StreamResponse()
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
         await response.prepare(request)
         task = asyncio.current_task()
         assert task is not None
@@ -139,6 +154,18 @@ class FakeApiServer:
             self._watches.discard(task)
 
 
+def _type_of(path: str) -> Json:
+    """Kind and apiVersion of an object. The kind is guessed from the plural, as clients guess the other way."""
+    parts = path.strip("/").split("/")
+    version = parts[1] if parts[0] == "api" else "/".join(parts[1:3])
+    plural = path.split("/")[-2]
+    for end, single in (("sses", "ss"), ("ies", "y"), ("s", "")):
+        if plural.endswith(end):
+            plural = plural.removesuffix(end) + single
+            break
+    return {"kind": plural.capitalize(), "apiVersion": version}
+
+
 def merge(target: Any, patch: Any) -> Any:
     """RFC 7386."""
     if not isinstance(patch, dict):
@@ -153,9 +180,7 @@ def merge(target: Any, patch: Any) -> Any:
 
 
 def _selected(request: web.Request, obj: Json) -> bool:
-    """Of field selectors it knows metadata.name=… only."""
-    key, _, name = request.query.get("fieldSelector", "").partition("=")
-    return key != "metadata.name" or bool(obj["metadata"]["name"] == name)
+    return selects(request.query)(obj)
 
 
 def failure(code: int, reason: str) -> web.Response:

@@ -46,7 +46,7 @@ class FakePodApi(FakeApiServer):
         audience = ",".join(spec["audiences"]) or "api"
         expires = format_rfc3339(self._clock.now() + spec["expirationSeconds"])
         status = {"token": f"token-{len(self.token_requests)} for {audience}", "expirationTimestamp": expires}
-        return web.json_response({"spec": spec, "status": status}, status=201)
+        return web.json_response({"kind": "TokenRequest", "spec": spec, "status": status}, status=201)
 
     async def _request_certificate(self, request: web.Request) -> web.StreamResponse:
         self.requests.append((request.method, request.path_qs))

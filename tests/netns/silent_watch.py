@@ -16,12 +16,12 @@ from nodelib.kube.access import ClusterAccess
 from nodelib.kube.client import ApiUnreachable, KubeClient
 
 PORT = 8001
-_EVENT = b'{"type":"ADDED","object":{"metadata":{"name":"one","resourceVersion":"7"}}}\n'
+_EVENT = b'{"type":"ADDED","object":{"metadata":{"name":"one","uid":"1","resourceVersion":"7"}}}\n'
 
 
 async def _serve(address: str) -> None:
     async def watch(request: web.Request) -> web.StreamResponse:
-        response = web.StreamResponse()
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
         await response.prepare(request)
         await response.write(_EVENT)
         await asyncio.sleep(3600)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator
 
 from nodelib.json_values import Json
 from nodelib.kube.client import ApiError, KubeClient
 
+_SHORT_WATCH = 1.0  # seconds
 _REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 
 
@@ -31,8 +33,12 @@ class SigningRequests:
         yield found
         version = str(found["metadata"].get("resourceVersion", ""))
         params = {"fieldSelector": f"metadata.name={name}", "resourceVersion": version}
+        loop = asyncio.get_running_loop()
+        started = loop.time()
         async for event in self._client.stream(_REQUESTS, params):
             if event["type"] == "DELETED":
                 raise ApiError(404, "NotFound", "it was deleted", obj=f"CertificateSigningRequest {name}")
             if event["type"] != "BOOKMARK":
                 yield event["object"]
+        if loop.time() - started < _SHORT_WATCH:  # the caller follows again: not in a circle without a rest
+            await asyncio.sleep(_SHORT_WATCH)

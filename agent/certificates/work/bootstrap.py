@@ -56,8 +56,8 @@ async def first_certificate(node: str, edges: BootstrapEdges) -> Pair:
         except (Temporary, ApiError) as error:
             if str(error) != last:
                 log.warning("bootstrap: %s", error)
-            last = str(error)
-        await edges.clock.sleep(pause.next())
+            last, asked = str(error), error.retry_after
+        await edges.clock.sleep(pause.next(asked))
 
 
 async def _once(node: str, edges: BootstrapEdges) -> Pair:

@@ -102,7 +102,7 @@ class CertificateManager:
             except NodewrightError as error:
                 self.failures += 1
                 self._wait_for(Pending(str(error)))
-                await self._clock.sleep(pause.next())
+                await self._clock.sleep(pause.next(error.retry_after))
 
     async def _until_due(self) -> Template:
         """Sleep until a new certificate is due and return what it must contain."""

@@ -94,17 +94,20 @@ class EventRecorder:
     async def _deliver(self, event: Event) -> None:
         pause = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         for _ in range(_TRIES):
+            asked: float | None
             try:
                 await self._write(event)
                 return
             except ApiError as error:
+                asked = error.retry_after
                 if error.code < 500 and error.code != 429:
                     # The namespace is being deleted, or the object's name is too long for an Event.
                     log.debug("event %s is refused: %s", event.reason, error)
                     return
             except Temporary as error:
+                asked = error.retry_after
                 log.debug("event %s: %s", event.reason, error)
-            await self._clock.sleep(pause.next())
+            await self._clock.sleep(pause.next(asked))
 
     async def _write(self, event: Event) -> None:
         known = self._written.get(event.key)

@@ -5,6 +5,7 @@ Follows v1 PodLogOptions with its validation, and validateContainerLogStatus of 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from agent.logs.model import STREAMS, LogOptions
@@ -13,6 +14,7 @@ from nodelib.errors import Invalid, NotFound, Temporary
 from nodelib.json_values import Json
 
 _NANO = 1_000_000_000
+_INT = re.compile(r"[+-]?[0-9]{1,30}")
 _WAITING = {
     "ErrImagePull": "image can't be pulled",
     "ImagePullBackOff": "trying and failing to pull image",
@@ -78,10 +80,10 @@ def _optional(query: Mapping[str, str], key: str) -> int | None:
 
 
 def _number(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError as error:
-        raise _unreadable() from error
+    # As Go's ParseInt: int() would also take "1_000", " 7 " and the digits of other scripts.
+    if not _INT.fullmatch(text) or not -(2**63) <= (found := int(text)) < 2**63:
+        raise _unreadable()
+    return found
 
 
 def _flag(query: Mapping[str, str], key: str) -> bool:

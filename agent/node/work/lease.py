@@ -87,7 +87,7 @@ class LeaseController:
             except ApiError as error:
                 self._failed(error)
                 self._lease = None
-                await self._clock.sleep(pause.next())
+                await self._clock.sleep(pause.next(min(error.retry_after or 0.0, self.interval)))
             except ApiUnreachable as error:
                 self._failed(error)
                 await self._client.reconnect()

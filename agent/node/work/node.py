@@ -219,7 +219,7 @@ class NodeManager:
                 break
             except NodewrightError as error:
                 self._failed(f"Node {self._policy.name} is not registered: {error}")
-                await self._edges.clock.sleep(pause.next())
+                await self._edges.clock.sleep(pause.next(error.retry_after))
         self.last_error = ""
         log.info("Node %s is registered", self._policy.name)
         self.registered.set()

@@ -118,9 +118,9 @@ class StatusManager:
                 except ApiError as error:
                     slot.gone = error.is_not_found or error.is_conflict
                     if not slot.gone:
-                        await self._pause(slot, error, pause.next())
+                        await self._pause(slot, error, pause.next(error.retry_after))
                 except Temporary as error:
-                    await self._pause(slot, error, pause.next())
+                    await self._pause(slot, error, pause.next(error.retry_after))
                 else:
                     pause.reset()
                     self._answered(slot, answer)

@@ -9,38 +9,50 @@ import ssl
 
 from aiohttp import web
 
+from agent.server.edge import connections
+from agent.server.edge.connections import ConnectionLimits, Gate
 from nodelib.errors import Invalid
 
 log = logging.getLogger(__name__)
 
-_HEAD_LIMIT = 1 << 20  # bytes; the command of an exec is part of its request line
 _KEEP_ALIVE = 90  # seconds
 _STOP_LIMIT = 2.0  # seconds that running requests get when the agent stops
+_LINGER = 1.0  # seconds for the rest of a body that nobody reads
 _BACKLOG = 512
 
 
 class Listeners:
     """The open sockets of one server (agent.server.ports.Listeners)."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: ConnectionLimits | None = None) -> None:
+        self._limits = limits or ConnectionLimits()
+        self._gates: list[Gate] = []
         self._runners: list[web.AppRunner] = []
 
     async def listen(
         self, name: str, app: web.Application, address: str, port: int, tls: ssl.SSLContext | None = None
     ) -> tuple[str, int]:
+        app.middlewares.insert(0, connections.outermost())
+        app.middlewares.append(connections.innermost())
         runner = await self._runner(
             web.AppRunner(
                 app,
                 access_log=None,
                 handler_cancellation=True,
                 keepalive_timeout=_KEEP_ALIVE,
+                lingering_time=_LINGER,
                 shutdown_timeout=_STOP_LIMIT,
-                max_line_size=_HEAD_LIMIT,
-                max_field_size=_HEAD_LIMIT,
+                # The gate limits the head as a whole.
+                max_line_size=self._limits.head,
+                max_field_size=self._limits.head,
             )
         )
-        await web.SockSite(runner, _socket(name, address, port), ssl_context=tls, backlog=_BACKLOG).start()
-        host, bound = runner.addresses[0][:2]
+        assert runner.server is not None, "made by setup()"
+        listener = _socket(name, address, port)
+        gate = Gate(runner.server, listener, tls, self._limits)
+        gate.start(_BACKLOG)
+        self._gates.append(gate)
+        host, bound = listener.getsockname()[:2]
         return str(host), int(bound)
 
     async def listen_unix(self, app: web.Application, path: str) -> None:
@@ -57,6 +69,9 @@ class Listeners:
 
     async def close(self) -> None:
         """The last one opened is closed first."""
+        for gate in self._gates:
+            await gate.close()
+        self._gates.clear()
         for runner in reversed(self._runners):
             await runner.cleanup()
         self._runners.clear()

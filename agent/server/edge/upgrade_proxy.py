@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from typing import Any, cast
 from urllib.parse import urlsplit
 
@@ -26,6 +27,7 @@ _DIAL_LIMIT = 10.0  # seconds
 _ANSWER_LIMIT = 60.0  # seconds; containerd answers an exec upgrade only once the client's request is accepted
 _FLUSH_LIMIT = 10.0  # seconds that a slow reader gets after the other side has closed
 _HEAD_LIMIT = 1 << 20
+_CHUNK_SIZE = re.compile(rb"[0-9a-fA-F]{1,8}")
 _DROPPED = {"authorization", "cookie"}
 
 
@@ -129,7 +131,7 @@ class _Backend(asyncio.Protocol):
         start = len(self._data) - len(body)
         length = headers.pop("content-length", "")
         chunked = headers.pop("transfer-encoding", "") == "chunked"
-        if length.isdigit():
+        if length.isascii() and length.isdigit() and len(length) < 10:
             while len(self._data) - start < int(length):
                 await self._more()
             return bytes(self._data[start : start + int(length)])
@@ -151,24 +153,21 @@ class _Backend(asyncio.Protocol):
 def _parse_head(head: bytes) -> tuple[int, dict[str, str]]:
     first, *rest = head.decode("latin-1").split("\r\n")
     parts = first.split(" ", 2)
-    if len(parts) < 2 or not parts[1].isdigit():
+    if len(parts) < 2 or not re.fullmatch("[0-9]{3}", parts[1]):
         raise UpgradeFailed(500, f"malformed HTTP response {first[:80]!r}".encode())
     pairs = (line.partition(":") for line in rest)
     return int(parts[1]), {name.strip().lower(): value.strip() for name, _, value in pairs}
 
 
 def _dechunk(data: bytes) -> bytes:
-    out = bytearray()
-    while True:
-        size, _, data = data.partition(b"\r\n")
-        try:
-            length = int(size.split(b";")[0], 16)
-        except ValueError:
-            return bytes(out)
-        if length == 0:
-            return bytes(out)
-        out += data[:length]
-        data = data[length + 2 :]
+    out, at = bytearray(), 0
+    while (end := data.find(b"\r\n", at)) >= 0:
+        size = data[at:end].split(b";")[0].strip()
+        if not _CHUNK_SIZE.fullmatch(size) or not (length := int(size, 16)):
+            break
+        out += data[end + 2 : end + 2 + length]
+        at = end + 2 + length + 2
+    return bytes(out)
 
 
 class _Side(asyncio.Protocol):

@@ -32,6 +32,7 @@ _COARSE = (
     ("/statusz", "statusz"),
     ("/flagz", "configz"),
 )
+_STREAMS = ("/exec", "/attach", "/portForward", "/run")
 _WEBSOCKET_TOKEN = "base64url.bearer.authorization.k8s.io."
 _CACHEABLE = 10_000  # characters under the requester's control; with more, the decision is not cached
 
@@ -61,13 +62,22 @@ def is_subpath(subpath: str, path: str) -> bool:
     return subpath == path or subpath.startswith(path + "/")
 
 
-def attributes(method: str, path: str, *, fine_grained: bool = True) -> Attributes:
-    """The attributes of a request, finest subresource first."""
+def attributes(method: str, path: str, *, fine_grained: bool = True, streams_need_create: bool = False) -> Attributes:
+    """The attributes of a request, finest subresource first.
+
+    `streams_need_create`: what runs something in a pod needs the verb create, with whatever method it is asked for.
+    Upstream's kubelet takes a GET for a get: whoever may `get nodes/proxy`, as many monitoring agents may, runs any
+    command in any pod of the node by a WebSocket (https://github.com/kubernetes/kubernetes/issues/133515). Its API
+    server has closed the same door for pods/exec (AuthorizePodWebsocketUpgradeCreatePermission).
+    """
     found: list[str] = []
     if fine_grained:
         found += [name for prefix, name in _FINE_GRAINED if is_subpath(path, prefix)][:1]
     found.append(next((name for prefix, name in _COARSE if is_subpath(path, prefix)), "proxy"))
-    return Attributes(_VERBS.get(method, ""), tuple(found), path)
+    verb = _VERBS.get(method, "")
+    if streams_need_create and any(is_subpath(path, prefix) for prefix in _STREAMS):
+        verb = "create"
+    return Attributes(verb, tuple(found), path)
 
 
 def with_authenticated_group(user: User) -> User:

@@ -3,6 +3,10 @@
 Same contract as upstream's BuildAuth (cmd/kubelet/app/auth.go): certificates first, then
 tokens, then anonymous if that is on. Decisions are cached for the configured times; a review
 that fails is retried (after 0.5 s, then 1.5 times as long each time, five tries in all).
+
+Tokens that are not valid are cached too, as upstream's cached_token_authenticator.go does, but not as long as the valid
+ones: a token whose account has just been made must not stay refused for two minutes. They have a cache of their own, so
+that many wrong tokens cannot drive out the right ones; and few reviews of tokens run at the same time.
 """
 
 from __future__ import annotations
@@ -33,6 +37,8 @@ _REVIEW_AGAIN = {429, 500, 502, 503, 504}
 _TOKENS = "/apis/authentication.k8s.io/v1/tokenreviews"
 _ACCESS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 _MOST_ENTRIES = 4096
+_LONGEST_REFUSAL = 10.0  # seconds for which a token stays refused
+_TOKEN_REVIEWS = 16  # at the same time
 _CREDENTIAL = "authentication.kubernetes.io/credential-id"
 
 Value = TypeVar("Value")
@@ -64,7 +70,14 @@ class TtlCache(Generic[Value]):
         self._asking.pop(key, None)
         if done.cancelled() or done.exception() is not None:
             return
-        lasts = ttl(done.result())
+        self.put(key, done.result(), ttl(done.result()))
+
+    def holds(self, key: bytes) -> bool:
+        entry = self._entries.get(key)
+        return entry is not None and entry[0] > self._clock.monotonic()
+
+    def put(self, key: bytes, value: Value, lasts: float) -> None:
+        """Keep `value` for `lasts` seconds; when the cache is full, in the place of what is expired or oldest."""
         if lasts <= 0:
             return
         now = self._clock.monotonic()
@@ -72,7 +85,7 @@ class TtlCache(Generic[Value]):
             self._entries = {old: entry for old, entry in self._entries.items() if entry[0] > now}
         if len(self._entries) >= _MOST_ENTRIES:
             self._entries.pop(next(iter(self._entries)))
-        self._entries[key] = (now + lasts, done.result())
+        self._entries[key] = (now + lasts, value)
 
 
 class Auth:
@@ -93,6 +106,8 @@ class Auth:
         self._tls = tls
         self._clock = clock
         self._tokens: TtlCache[authz.User | None] = TtlCache(clock)
+        self._refused: TtlCache[None] = TtlCache(clock)
+        self._reviewing = asyncio.Semaphore(_TOKEN_REVIEWS)
         self._decisions: TtlCache[bool] = TtlCache(clock)
 
     async def user(self, request: web.BaseRequest) -> authz.User | None:
@@ -111,7 +126,7 @@ class Auth:
         """None when the request is allowed, else status and text of the response."""
         if self._settings.mode == "AlwaysAllow":
             return None
-        asked = authz.attributes(method, path)
+        asked = authz.attributes(method, path, streams_need_create=self._settings.streams_need_create)
         for subresource in asked.subresources:
             try:
                 if await self._may(user, asked, subresource):
@@ -135,16 +150,21 @@ class Auth:
     async def _token_user(self, token: str) -> authz.User | None:
         # The cache holds only a digest, so that a core dump does not contain the token.
         key = hashlib.sha256(token.encode()).digest()
+        lasts = self._settings.webhook_cache_ttl
+        if self._refused.holds(key):
+            return None
         try:
-            return await self._tokens.get(
-                key, lambda: self._review_token(token), lambda user: self._settings.webhook_cache_ttl if user else 0
-            )
+            user = await self._tokens.get(key, lambda: self._review_token(token), lambda user: lasts if user else 0)
+            if user is None:
+                self._refused.put(key, None, min(lasts, _LONGEST_REFUSAL))
+            return user
         except (ApiError, ApiUnreachable) as error:
             log.error("unable to authenticate a request: %s", error)
             return None
 
     async def _review_token(self, token: str) -> authz.User | None:
-        return authz.reviewed_user(await self._review(_TOKENS, authz.token_review(token)))
+        async with self._reviewing:
+            return authz.reviewed_user(await self._review(_TOKENS, authz.token_review(token)))
 
     async def _may(self, user: authz.User, asked: authz.Attributes, subresource: str) -> bool:
         review = authz.access_review(user, self._node_name, asked.verb, subresource)

@@ -14,6 +14,8 @@ from nodelib.errors import NodewrightError, NotFound
 from nodelib.json_values import Json
 from nodelib.kube.times import format_rfc3339
 
+_DIGITS = 19  # fewer make an int64
+
 
 class Pods:
     """What the agent and the runtime know about the pods."""
@@ -49,7 +51,7 @@ class Pods:
         if pod.container(name) is None:
             raise Refused(404, f"container {name} does not exist")
         timeout = request.query.getall("timeout", ["0"])[-1]
-        if not timeout.isdigit():
+        if not (timeout.isascii() and timeout.isdigit() and len(timeout) < _DIGITS):
             raise Refused(404, "cannot parse value of timeout parameter")
         found = self._deps.pods.observed(pod.uid).latest(name)
         stamp = format_rfc3339(int(self._clock.now()))

@@ -19,7 +19,8 @@ from nodelib.backoff import Backoff
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError, Temporary
 from nodelib.json_values import Json
-from nodelib.kube.client import ApiError, KubeClient
+from nodelib.kube.client import KubeClient
+from nodelib.kube.errors import ApiError, ApiNonsense
 
 log = logging.getLogger(__name__)
 
@@ -27,6 +28,7 @@ _GET_TIMEOUT = 3.0  # seconds that get() waits for a first answer
 _FIRST_PAUSE = 0.004  # the authorizer may learn of a pod a few milliseconds after this node does
 _PAUSE_GROWTH = 1.6
 _LONGEST_PAUSE = 10.0
+_SHORT_WATCH = 1.0  # seconds; a watch that ends sooner is followed by a pause
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +143,7 @@ class WatchedObjects:
 
     async def _follow(self, key: ObjectKey, entry: _Entry) -> None:
         pause = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE, growth=_PAUSE_GROWTH)
+        expired = False
         while True:
             try:
                 match plan.next_step(known=entry.known.is_set(), listed=entry.listed, current=entry.current):
@@ -153,16 +156,22 @@ class WatchedObjects:
                     case Step.STOP:
                         return
                     case Step.WATCH:
-                        entry.watching = True
+                        entry.watching, started = True, self._clock.monotonic()
                         async for seen in self._watch(key, entry, entry.listed):
-                            entry.listed = seen
+                            entry.listed, expired = seen, False
                             pause.reset()
+                        if self._clock.monotonic() - started < _SHORT_WATCH:
+                            await self._clock.sleep(pause.next())
             except ApiError as error:
                 entry.watching, entry.listed = False, ""
-                if not error.is_gone:
+                # An expired version is listed anew at once, but not again and again.
+                if expired or not error.is_gone:
                     await self._failed(key, entry, error, pause)
+                expired = error.is_gone
             except Temporary as error:
                 entry.watching = False
+                if isinstance(error, ApiNonsense):
+                    entry.listed = ""
                 await self._failed(key, entry, error, pause)
 
     async def _read(self, key: ObjectKey, entry: _Entry) -> None:
@@ -179,9 +188,9 @@ class WatchedObjects:
     async def _list(self, key: ObjectKey, entry: _Entry) -> None:
         """Find the version to watch from, and what has changed since the read."""
         answer = await self._client.get(key.collection, {"fieldSelector": f"metadata.name={key.name}"})
-        items = answer.get("items") or []
+        items = answer["items"]
         self._update(entry, items[0] if items else None)
-        entry.listed = str((answer.get("metadata") or {}).get("resourceVersion", ""))
+        entry.listed = str(answer["metadata"]["resourceVersion"])
 
     async def _watch(self, key: ObjectKey, entry: _Entry, version: str) -> AsyncIterator[str]:
         params = {
@@ -214,7 +223,7 @@ class WatchedObjects:
             entry.failure = error
         if not entry.users:
             self._remove_unused(key, entry)
-        await self._clock.sleep(pause.next())
+        await self._clock.sleep(pause.next(error.retry_after))
 
 
 def _no_answer(key: ObjectKey, failure: NodewrightError | None) -> Temporary:

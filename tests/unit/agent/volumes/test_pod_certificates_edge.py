@@ -70,7 +70,9 @@ async def test_requests_are_made_and_followed() -> None:
             with pytest.raises(ApiError):
                 await requests.account_uid("shop", "gone")
             assert not [path for _, path in api.requests if "podcertificaterequests" in path]
-            name = await requests.create({"metadata": {"generateName": "req-", "namespace": "shop"}, "spec": {}})
+            name = await requests.create(
+                {"metadata": {"generateName": "req-", "namespace": "shop"}, "spec": {"nodeName": "n1"}}
+            )
             assert await asyncio.wait_for(seen.get(), 10) == ("shop", name, False)
             found = requests.find("shop", name)
             assert found is not None and "status" not in found

@@ -1,0 +1,334 @@
+"""Connections of clients that nobody knows yet: how many there are, how long they may take, how much they may send.
+
+Everybody who reaches the port may connect, so that whatever is kept before a request is authorized must be bounded.
+Upstream's kubelet takes 1 MiB of head from each client for as long as it likes (server.go sets MaxHeaderBytes and a
+ReadTimeout of four hours) and counts no connections. Here a connection hands one head at a time to the HTTP parser,
+within ten seconds, and what follows the head waits until the request is authorized; of the connections without an
+authorized request the oldest gives way to a new one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+import ssl
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from aiohttp import web
+from aiohttp.typedefs import Middleware
+
+log = logging.getLogger(__name__)
+
+_TOO_LARGE = (
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Type: text/plain; charset=utf-8\r\n"
+    b"Connection: close\r\n\r\n431 Request Header Fields Too Large"
+)
+_END = b"\r\n\r\n"
+_SMALL = 64 * 1024  # bytes of a head that are not worth counting all heads for
+_HELD = 64 * 1024  # bytes after a head that are kept until the request is authorized; more stay in the kernel
+_WINDOW = 0.1  # seconds over which new connections are counted
+_NO_DESCRIPTOR = 0.5  # seconds until the next accept() after one that failed
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """`head`: bytes of a request's head, as upstream (the command line of an exec is part of it); `heads`: of all heads
+    of strangers together, except for those with a certificate of the cluster, such as the API server. `seconds`: for
+    the TLS handshake, and for a head. `strangers`: connections without an authorized request; `connections`: all;
+    `per_second`: new ones.
+    """
+
+    head: int = 1 << 20
+    heads: int = 8 << 20
+    seconds: float = 10.0
+    strangers: int = 100
+    connections: int = 1000
+    per_second: int = 200
+
+
+class Gate:
+    """The connections of one listening socket. Call start(), and close() at the end."""
+
+    def __init__(
+        self, server: web.Server, listener: socket.socket, tls: ssl.SSLContext | None, limits: ConnectionLimits
+    ) -> None:
+        self._server, self._listener, self._tls, self.limits = server, listener, tls, limits
+        self._all: dict[_Connection, None] = {}  # in the order in which they came
+        self._strangers: dict[_Connection, None] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._accepting: asyncio.Task[None] | None = None
+
+    def start(self, backlog: int) -> None:
+        self._listener.setblocking(False)
+        self._listener.listen(backlog)
+        self._accepting = asyncio.get_running_loop().create_task(self._accept(), name="accept")
+
+    async def close(self) -> None:
+        """Stop listening. Connections with a running request stay; the server ends those."""
+        tasks = [task for task in (self._accepting, *self._tasks) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._listener.close()
+
+    def admitted(self, connection: _Connection) -> None:
+        self._strangers.pop(connection, None)
+
+    def is_stranger(self, connection: _Connection) -> bool:
+        return connection in self._strangers
+
+    def reduce_heads(self) -> None:
+        """Drop the strangers with the largest heads until the rest are within their limit."""
+        counted = sorted((one for one in self._strangers if not one.has_certificate), key=lambda one: one.taken)
+        total = sum(one.taken for one in counted)
+        while total > self.limits.heads:
+            largest = counted.pop()
+            total -= largest.taken
+            largest.abort()
+
+    def closed(self, connection: _Connection) -> None:
+        self._all.pop(connection, None)
+        self._strangers.pop(connection, None)
+
+    async def _accept(self) -> None:
+        loop = asyncio.get_running_loop()
+        window, count, failing = loop.time(), 0, False
+        while True:
+            try:
+                accepted, _ = await loop.sock_accept(self._listener)
+                failing = False
+            except OSError as error:  # the client is gone already, or no descriptor is left
+                if not failing:
+                    log.warning("a connection could not be accepted: %s", error)
+                failing = True
+                await asyncio.sleep(_NO_DESCRIPTOR)
+                continue
+            self._take(accepted)
+            now = loop.time()
+            if now - window > _WINDOW:
+                window, count = now, 0
+            count += 1
+            if count > self.limits.per_second * _WINDOW:
+                # Each handshake takes a millisecond of the loop. The others wait in the kernel's queue.
+                await asyncio.sleep(max(window + _WINDOW - now, 0.0))
+
+    def _take(self, accepted: socket.socket) -> None:
+        if not self._has_room():
+            accepted.close()
+            return
+        connection = _Connection(self._server(), self)
+        self._all[connection] = self._strangers[connection] = None
+        task = asyncio.get_running_loop().create_task(self._serve(connection, accepted))
+        connection.handshake = task
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _has_room(self) -> bool:
+        if len(self._strangers) >= self.limits.strangers:
+            waiting = (one for one in self._strangers if not one.is_busy)
+            next(waiting, next(iter(self._strangers))).abort()
+        elif len(self._all) >= self.limits.connections:
+            idle = next((one for one in (*self._strangers, *self._all) if not one.is_busy), None)
+            if idle is None:
+                return False
+            idle.abort()
+        return True
+
+    async def _serve(self, connection: _Connection, accepted: socket.socket) -> None:
+        limits: dict[str, float] = {}
+        if self._tls is not None:
+            limits = {"ssl_handshake_timeout": self.limits.seconds, "ssl_shutdown_timeout": self.limits.seconds}
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: connection, accepted, ssl=self._tls, **limits
+            )
+        except (OSError, TimeoutError) as error:  # ssl.SSLError is an OSError
+            log.debug("a TLS handshake failed: %s", error)
+            self.closed(connection)
+        except BaseException:
+            self.closed(connection)
+            raise
+        finally:
+            connection.handshake = None
+
+
+class _Connection(asyncio.Protocol):
+    """One client: stands between its transport and the HTTP protocol, which gets one head at a time."""
+
+    def __init__(self, inner: web.RequestHandler, gate: Gate) -> None:
+        self._inner, self._gate = inner, gate
+        self.handshake: asyncio.Task[None] | None = None
+        self._transport: asyncio.Transport | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self.taken = 0  # bytes of the head so far
+        self.has_certificate = False
+        self._last = b""  # its last three bytes
+        self._held = bytearray()
+        self._is_paused = False
+        self._is_open = False
+        self._is_aborted = False
+        self.is_busy = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport) or hasattr(transport, "pause_reading")
+        self._transport = transport  # type: ignore[assignment]  # uvloop's transports derive from nothing of asyncio
+        tls = transport.get_extra_info("ssl_object")
+        self.has_certificate = tls is not None and bool(tls.getpeercert(binary_form=True))
+        self._start_timer()
+        self._inner.connection_made(transport)
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_open:
+            self._inner.data_received(data)
+        elif self.is_busy:
+            self._hold(data)
+        else:
+            self._feed(data)
+
+    def eof_received(self) -> bool | None:
+        return self._inner.eof_received()
+
+    def pause_writing(self) -> None:
+        self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._inner.resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_timer()
+        self._gate.closed(self)
+        self._inner.connection_lost(exc)
+
+    def abort(self) -> None:
+        """End it at once, in the handshake or later."""
+        self._is_aborted = True
+        self._gate.closed(self)
+        if self._transport is not None:
+            self._transport.abort()
+        elif self.handshake is not None:
+            self.handshake.cancel()
+
+    def begin(self) -> None:
+        """The HTTP protocol has a whole head and handles the request."""
+        self.is_busy = True
+        self._stop_timer()
+
+    def admit(self, *, whole: bool) -> None:
+        """The request is authorized. `whole`: what follows its head belongs to it, a body or an upgraded stream."""
+        self._gate.admitted(self)
+        if not whole:
+            return
+        self._is_open = True
+        held, self._held = bytes(self._held), bytearray()
+        if held:
+            self._inner.data_received(held)
+        self._resume()
+
+    def done(self) -> bool:
+        """The request has its answer. False: the client is a stranger still and must go."""
+        if self._is_open or self._gate.is_stranger(self):
+            return False
+        self.is_busy, self.taken, self._last = False, 0, b""
+        held, self._held = bytes(self._held), bytearray()
+        if held:
+            self._feed(held)
+        self._resume()
+        return True
+
+    def _feed(self, data: bytes) -> None:
+        if not self.taken:
+            data = data.lstrip(b"\r\n")  # the parser skips empty lines before a request, too
+        if not data:
+            return
+        if self._timer is None:
+            self._start_timer()
+        seen = self._last + data
+        found = seen.find(_END)
+        head = data if found < 0 else data[: found + len(_END) - len(self._last)]
+        self.taken += len(head)
+        if self.taken > self._gate.limits.head:
+            self._refuse()
+            return
+        if self.taken > _SMALL:
+            self._gate.reduce_heads()
+            if self._is_aborted:
+                return
+        self._last = seen[-3:]
+        if found >= 0:
+            self.is_busy = True
+            self._hold(data[len(head) :])
+        self._inner.data_received(head)
+
+    def _hold(self, data: bytes) -> None:
+        self._held += data
+        if len(self._held) > _HELD and self._transport is not None and not self._is_paused:
+            self._is_paused = True
+            self._transport.pause_reading()
+
+    def _resume(self) -> None:
+        if self._is_paused and self._transport is not None and len(self._held) <= _HELD:
+            self._is_paused = False
+            with contextlib.suppress(RuntimeError):  # it is closing
+                self._transport.resume_reading()
+
+    def _refuse(self) -> None:
+        self.is_busy = True
+        if self._transport is not None:
+            self._transport.write(_TOO_LARGE)
+            self._transport.close()
+
+    def _start_timer(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(self._gate.limits.seconds, self._late)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _late(self) -> None:
+        self._timer = None
+        self.abort()
+
+
+def _connection_of(request: web.Request) -> _Connection | None:
+    protocol = request.transport.get_protocol() if request.transport is not None else None
+    return protocol if isinstance(protocol, _Connection) else None
+
+
+def outermost() -> Middleware:
+    """The first middleware of an application: a request begins and has its answer."""
+
+    @web.middleware
+    async def follow(request: web.Request, handler: Handler) -> web.StreamResponse:
+        connection = _connection_of(request)
+        if connection is None:
+            return await handler(request)
+        connection.begin()
+        answer = None
+        try:
+            answer = await handler(request)
+            return answer
+        finally:
+            if not connection.done() and answer is not None:
+                answer.force_close()
+
+    return follow
+
+
+def innermost() -> Middleware:
+    """The last middleware of an application: all others have let the request pass."""
+
+    @web.middleware
+    async def admit(request: web.Request, handler: Handler) -> web.StreamResponse:
+        connection = _connection_of(request)
+        if connection is not None:
+            upgrade = "upgrade" in request.headers.get("Connection", "").lower()
+            connection.admit(whole=upgrade or request.body_exists)
+        return await handler(request)
+
+    return admit
