@@ -1,8 +1,9 @@
 """Every field of KubeletConfiguration v1beta1: its kind, its default, and whether it is obeyed.
 
 Follows k8s.io/kubelet/config/v1beta1 types.go and the defaults of pkg/kubelet/apis/config/v1beta1.
-Three defaults are safer than upstream's, and can be changed as any other: seccompDefault (true),
-podPidsLimit (4096), failCgroupV1 (false: both cgroup versions are served). What upstream adds for
+Four defaults are safer than upstream's, and can be changed as any other: seccompDefault (true),
+podPidsLimit (4096), tlsCipherSuites (those that the CIS benchmark calls strong), failCgroupV1 (false: both cgroup
+versions are served). What upstream adds for
 flags without a file (anonymous access, AlwaysAllow, the read-only port) is never the default here.
 
 A field with an `instead` is known and checked but not obeyed. When it is not set to its default, a line of the log says
@@ -66,7 +67,15 @@ def _ignored(check: Check, default: Any, instead: str, equivalent: Any = None) -
 
 _TAINT = record({"key": string, "effect": string}, {"value": string, "timeAdded": string})
 _CNI_RULES = "only the CNI plugin and the service proxy make rules"
-_EVENTS = "events are aggregated and limited by source, with upstream's fixed numbers"
+# CIS Kubernetes Benchmark 4.2.12; the suites of TLS 1.3 are always offered.
+STRONG_CIPHERS = (
+    "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
+    "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+    "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305",
+    "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
+    "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384",
+)
 
 _SERVER: dict[str, Field] = {
     "enableServer": _obeyed(boolean, True),
@@ -75,7 +84,7 @@ _SERVER: dict[str, Field] = {
     "readOnlyPort": _obeyed(int32, 0),
     "tlsCertFile": _obeyed(string, ""),
     "tlsPrivateKeyFile": _obeyed(string, ""),
-    "tlsCipherSuites": _obeyed(list_of(string), []),
+    "tlsCipherSuites": _filled(list_of(string), list(STRONG_CIPHERS)),
     "tlsCurvePreferences": _ignored(list_of(int32), [], "the curves of the TLS library are offered"),
     "tlsMinVersion": _obeyed(one_of("", "VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13"), ""),
     "rotateCertificates": _obeyed(boolean, False),
@@ -135,15 +144,15 @@ _NODE: dict[str, Field] = {
     "contentType": _ignored(
         string, "application/vnd.kubernetes.protobuf", "the API server is asked in JSON", equivalent="application/json"
     ),
-    "eventRecordQPS": _ignored(int32, 50, _EVENTS),
-    "eventBurst": _ignored(int32, 100, _EVENTS),
+    "eventRecordQPS": _obeyed(int32, 50),
+    "eventBurst": _obeyed(int32, 100),
     "shutdownGracePeriod": _obeyed(duration, "0s"),
     "shutdownGracePeriodCriticalPods": _obeyed(duration, "0s"),
     "shutdownGracePeriodByPodPriority": _obeyed(
         list_of(record({"priority": int32, "shutdownGracePeriodSeconds": int64})), []
     ),
     "failSwapOn": _obeyed(boolean, True),
-    "protectKernelDefaults": _ignored(boolean, False, "kernel tunables are neither changed nor checked"),
+    "protectKernelDefaults": _obeyed(boolean, False),
     "makeIPTablesUtilChains": _ignored(boolean, True, _CNI_RULES, equivalent=False),
     "iptablesMasqueradeBit": _ignored(int32, 14, _CNI_RULES),
     "iptablesDropBit": _ignored(int32, 15, _CNI_RULES),
