@@ -32,6 +32,7 @@ from agent.config.values import (
     string,
     uint32,
 )
+from nodelib.ciphers import STRONG_CIPHERS
 
 API_VERSION = "kubelet.config.k8s.io/v1beta1"
 KIND = "KubeletConfiguration"
@@ -67,15 +68,6 @@ def _ignored(check: Check, default: Any, instead: str, equivalent: Any = None) -
 
 _TAINT = record({"key": string, "effect": string}, {"value": string, "timeAdded": string})
 _CNI_RULES = "only the CNI plugin and the service proxy make rules"
-# CIS Kubernetes Benchmark 4.2.12; the suites of TLS 1.3 are always offered.
-STRONG_CIPHERS = (
-    "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
-    "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
-    "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305",
-    "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305",
-    "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
-    "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384",
-)
 
 _SERVER: dict[str, Field] = {
     "enableServer": _obeyed(boolean, True),

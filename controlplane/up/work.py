@@ -182,6 +182,7 @@ class _Raising:
 
     def _prepare(self) -> None:
         host_changes.ensure_mount_points()
+        host_changes.record_kernel_tunables()
         trees = cgroups.hierarchies()
         for unit in (CONTROL_PLANE, *(f"{node.name}/system" for node in self.cluster.nodes)):
             cgroups.ensure(trees, f"{self.cluster.cgroup}/{unit}")

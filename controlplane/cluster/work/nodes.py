@@ -64,6 +64,7 @@ def write_files(cluster: Cluster, node: Node) -> None:
         files["kubernetes/proxy.yaml"] = node_files.proxy_config(cluster, node)
     for name, text in files.items():
         _rewrite(f"{own}/{name}", text)
+        os.chmod(f"{own}/{name}", node_files.mode(name))
     if cluster.options.kubeadm and "nameserver" not in resolv:
         # kubeadm's CoreDNS forwards unknown names, and exits if there is no server to forward to.
         resolv += f"nameserver {cluster.host_address}\n"

@@ -17,8 +17,9 @@ from agent.build.standalone import adapted
 from agent.common.model.durations import seconds
 from agent.config.decode import decode, flatten
 from agent.config.parse import parse
-from agent.config.schema import FIELDS, STRONG_CIPHERS
+from agent.config.schema import FIELDS
 from agent.settings import Settings
+from nodelib.ciphers import STRONG_CIPHERS
 from nodelib.errors import Invalid
 
 HEAD = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
