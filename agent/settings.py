@@ -80,6 +80,14 @@ class StatusSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class EventSettings:
+    """Requests for Events to the API server: how many a second (0: no limit), and at once."""
+
+    qps: Annotated[int, config("eventRecordQPS")]
+    burst: Annotated[int, config("eventBurst")]
+
+
+@dataclass(frozen=True, slots=True)
 class CgroupSettings:
     """The cgroups of pods, and what is reserved for the system and the kubelet; reservations are quantities as text.
 
@@ -163,6 +171,7 @@ class ProcessSettings:
     oom_score_adj: Annotated[int, config("oomScoreAdj")]
     max_open_files: Annotated[int, config("maxOpenFiles")]
     fail_swap_on: Annotated[bool, config("failSwapOn")]
+    protect_kernel_defaults: Annotated[bool, config("protectKernelDefaults")]
     lock_file: Annotated[str, flag("lock-file")]
     exit_on_lock_contention: Annotated[bool, flag("exit-on-lock-contention")]
 
@@ -234,6 +243,7 @@ class Settings:
     runtime: RuntimeSettings
     server: ServerSettings
     status: StatusSettings
+    events: EventSettings
     cgroups: CgroupSettings
     managers: ManagerSettings
     eviction: EvictionSettings

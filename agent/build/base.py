@@ -10,6 +10,7 @@ from agent.build.no_api import NoApi
 from agent.common.metrics import Metrics
 from agent.common.work.events import EventRecorder
 from agent.common.work.observable import Observable, Signal
+from agent.node.edge.kernel_tunables import apply_tunables
 from agent.node.edge.machine import Machine, addresses_towards, apply_limits, check_swap
 from agent.node.model import NodePlace
 from agent.pods.edge.pod_files import PodFiles
@@ -116,7 +117,14 @@ def build_base(settings: Settings, clock: Clock, found: credentials.Credentials)
         ),
         connections=made,
         metrics=metrics,
-        events=EventRecorder(made.api, settings.node.name, clock, sent=not settings.standalone),
+        events=EventRecorder(
+            made.api,
+            settings.node.name,
+            clock,
+            sent=not settings.standalone,
+            qps=settings.events.qps,
+            burst=settings.events.burst,
+        ),
         addresses=HostAddresses(access.server, settings.node.ips),
         machine=Machine(settings.paths.root_dir, settings.cgroups.pods.root),
         pod_files=files,
@@ -127,10 +135,15 @@ def build_base(settings: Settings, clock: Clock, found: credentials.Credentials)
 
 
 def apply_process_limits(settings: Settings) -> None:
-    """Set the limits of this process. Raises NodewrightError if there is swap and failSwapOn is set."""
-    check_swap(settings.process.fail_swap_on)
+    """Set the limits of this process, and the kernel's tunables.
+
+    Raises NodewrightError for swap with failSwapOn, and for tunables that differ with protectKernelDefaults.
+    """
     limits = settings.process
-    for problem in apply_limits(max_open_files=limits.max_open_files, oom_score_adj=limits.oom_score_adj):
+    check_swap(limits.fail_swap_on)
+    problems = apply_tunables(protect=limits.protect_kernel_defaults)
+    problems += apply_limits(max_open_files=limits.max_open_files, oom_score_adj=limits.oom_score_adj)
+    for problem in problems:
         log.warning("%s", problem)
 
 

@@ -217,13 +217,17 @@ def unusable(path: str, now: float) -> str:
 
 
 def _rotated(access: ClusterAccess, store: CertificateStore, now: float) -> Credentials:
-    """The access with the rotated certificate. One that only the kubeconfig has is put into the store first."""
+    """The access with the rotated certificate. One that only the kubeconfig has is put into the store first.
+
+    One that begins later than the stored one counts as such, and not only once that has expired (as upstream): whoever
+    wrote it into the kubeconfig gave this node a new one, perhaps of another authority.
+    """
     cert, key = access.cert_data or _read(access.cert_file), access.key_data or _read(access.key_file)
     if not cert or not key:
         return Credentials(access)
     at_once = False
     pair = _stored(store)
-    if pair is None or plan.expired(pair.leaf, now):
+    if pair is None or plan.expired(pair.leaf, now) or read_leaf(cert).not_before > pair.leaf.not_before:
         store.update(cert, key)
         # `kubeadm init` puts the first node's certificate into its kubeconfig and waits for the rotated one.
         at_once = access.cert_data is not None

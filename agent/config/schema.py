@@ -1,8 +1,9 @@
 """Every field of KubeletConfiguration v1beta1: its kind, its default, and whether it is obeyed.
 
 Follows k8s.io/kubelet/config/v1beta1 types.go and the defaults of pkg/kubelet/apis/config/v1beta1.
-Three defaults are safer than upstream's, and can be changed as any other: seccompDefault (true),
-podPidsLimit (4096), failCgroupV1 (false: both cgroup versions are served). What upstream adds for
+Four defaults are safer than upstream's, and can be changed as any other: seccompDefault (true),
+podPidsLimit (4096), tlsCipherSuites (those that the CIS benchmark calls strong), failCgroupV1 (false: both cgroup
+versions are served). What upstream adds for
 flags without a file (anonymous access, AlwaysAllow, the read-only port) is never the default here.
 
 A field with an `instead` is known and checked but not obeyed. When it is not set to its default, a line of the log says
@@ -31,6 +32,7 @@ from agent.config.values import (
     string,
     uint32,
 )
+from nodelib.ciphers import STRONG_CIPHERS
 
 API_VERSION = "kubelet.config.k8s.io/v1beta1"
 KIND = "KubeletConfiguration"
@@ -66,7 +68,6 @@ def _ignored(check: Check, default: Any, instead: str, equivalent: Any = None) -
 
 _TAINT = record({"key": string, "effect": string}, {"value": string, "timeAdded": string})
 _CNI_RULES = "only the CNI plugin and the service proxy make rules"
-_EVENTS = "events are aggregated and limited by source, with upstream's fixed numbers"
 
 _SERVER: dict[str, Field] = {
     "enableServer": _obeyed(boolean, True),
@@ -75,7 +76,7 @@ _SERVER: dict[str, Field] = {
     "readOnlyPort": _obeyed(int32, 0),
     "tlsCertFile": _obeyed(string, ""),
     "tlsPrivateKeyFile": _obeyed(string, ""),
-    "tlsCipherSuites": _obeyed(list_of(string), []),
+    "tlsCipherSuites": _filled(list_of(string), list(STRONG_CIPHERS)),
     "tlsCurvePreferences": _ignored(list_of(int32), [], "the curves of the TLS library are offered"),
     "tlsMinVersion": _obeyed(one_of("", "VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13"), ""),
     "rotateCertificates": _obeyed(boolean, False),
@@ -135,15 +136,15 @@ _NODE: dict[str, Field] = {
     "contentType": _ignored(
         string, "application/vnd.kubernetes.protobuf", "the API server is asked in JSON", equivalent="application/json"
     ),
-    "eventRecordQPS": _ignored(int32, 50, _EVENTS),
-    "eventBurst": _ignored(int32, 100, _EVENTS),
+    "eventRecordQPS": _obeyed(int32, 50),
+    "eventBurst": _obeyed(int32, 100),
     "shutdownGracePeriod": _obeyed(duration, "0s"),
     "shutdownGracePeriodCriticalPods": _obeyed(duration, "0s"),
     "shutdownGracePeriodByPodPriority": _obeyed(
         list_of(record({"priority": int32, "shutdownGracePeriodSeconds": int64})), []
     ),
     "failSwapOn": _obeyed(boolean, True),
-    "protectKernelDefaults": _ignored(boolean, False, "kernel tunables are neither changed nor checked"),
+    "protectKernelDefaults": _obeyed(boolean, False),
     "makeIPTablesUtilChains": _obeyed(boolean, True),
     "iptablesMasqueradeBit": _ignored(int32, 14, _CNI_RULES),
     "iptablesDropBit": _ignored(int32, 15, _CNI_RULES),

@@ -61,9 +61,38 @@ def why(
 
 
 @command("Diagnosis")
-def doctor(name: Name = DEFAULT, as_json: Json = False, binaries: Binaries = None) -> None:
-    """Check this machine and a cluster's nodes, with a fix for each problem. Exit status 1 if `up` cannot work."""
+def doctor(
+    name: Name = DEFAULT,
+    cis: Annotated[
+        bool,
+        typer.Option("--cis", help="Judge the nodes' daemons by the CIS Kubernetes Benchmark instead (4.1 to 4.3)."),
+    ] = False,
+    kubeconfig: Annotated[
+        str,
+        typer.Option(metavar="FILE", help="With --cis: how to ask the API server for a kubelet's configuration."),
+    ] = "",
+    output: OutputOption = Output.TEXT,
+    as_json: Json = False,
+    binaries: Binaries = None,
+) -> None:
+    """Check this machine and a cluster's nodes, with a fix for each problem. Exit status 1 if `up` cannot work.
+
+    With --cis every control for worker nodes is judged on the nodes of the cluster, and on this machine if a kubelet
+    runs here (joined, installed, or upstream's). Exit status 1 when one fails.
+
+    Examples:
+
+    * `./nodewright doctor`
+
+    * `./nodewright doctor --cis -o json`
+    """
     with reported():
+        as_json = as_json or output is Output.JSON
+        if cis:
+            from cli.commands import doctor_cis
+
+            doctor_cis.run(name, as_json=as_json, kubeconfig=kubeconfig)
+            return
         from cli.commands import doctor as work
 
         work.run(name, as_json=as_json, binaries=binaries)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import Annotated
 
@@ -28,9 +27,19 @@ def join(
     ] = "",
     ca_hash: Annotated[
         list[str] | None,
-        typer.Option(metavar="sha256:HEX", help="Hash of the cluster's CA certificate (may be repeated)."),
+        typer.Option(
+            metavar="sha256:HEX",
+            help="Hash of the cluster's CA key, as kubeadm prints it (may be repeated).",
+        ),
     ] = None,
     ca_file: Annotated[str, typer.Option(metavar="FILE", help="The cluster's CA certificate, as a PEM file.")] = "",
+    unsafe_skip_ca_verification: Annotated[
+        bool,
+        typer.Option(
+            "--unsafe-skip-ca-verification",
+            help="Join by token without --ca-hash or --ca-file: whoever has the token can then take this machine over.",
+        ),
+    ] = False,
     kubeconfig: Annotated[str, typer.Option(metavar="FILE", help="An admin's kubeconfig instead of a token.")] = "",
     node_name: Annotated[str, typer.Option(metavar="NAME", help="By default this machine's name.")] = "",
     node_ip: Annotated[
@@ -73,9 +82,20 @@ def join(
             work.print_rights()
             return
         request = Request(
-            url, token, tuple(ca_hash or ()), ca_file, kubeconfig, node_name, node_ip, pod_network, proxy, cluster_cidr
+            server=url,
+            token=token,
+            pins=tuple(ca_hash or ()),
+            ca_file=ca_file,
+            skip_verification=unsafe_skip_ca_verification,
+            kubeconfig=kubeconfig,
+            node=node_name,
+            node_ip=node_ip,
+            network=pod_network,
+            proxy=proxy,
+            cluster_cidr=cluster_cidr,
+            arguments=tuple(kubelet_arg or ()),
         )
-        work.run(dataclasses.replace(request, arguments=tuple(kubelet_arg or ())), plain=plain)
+        work.run(request, plain=plain)
 
 
 @command("Nodes")

@@ -1,8 +1,10 @@
-"""Facts about the machine that clusters run on, as `doctor` reads them."""
+"""Facts about the machine that clusters run on, and about the daemons of a node, as `doctor` reads them."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 NODE_PORTS = (10248, 10250, 10256)  # kubelet health, kubelet API, proxy health
 
@@ -38,3 +40,50 @@ class Machine:
     built: bool = False  # the binaries are in the cache
     missing_packages: tuple[str, ...] = ()
     taken_networks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FileFact:
+    """A file as it is: permission bits and owner, or why it could not be read."""
+
+    path: str
+    mode: int = 0
+    uid: int = 0
+    gid: int = 0
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyFacts:
+    """A running kube-proxy. `in_pod`: of a DaemonSet, its files come from a ConfigMap and its ServiceAccount.
+
+    `metrics`: the configured address of its metrics. `listening`: the addresses that really listen on that port.
+    `problem`: why its configuration could not be read.
+    """
+
+    kubeconfigs: tuple[FileFact, ...] = ()
+    in_pod: bool = False
+    metrics: str = "127.0.0.1:10249"
+    listening: tuple[str, ...] = ()
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """What the CIS benchmark judges of a node. `flags`: of the running kubelet, by name without dashes.
+
+    `configuration` is its KubeletConfiguration with flags and defaults, read from `source`; `unknown` says why there is
+    none. `starts` are the files that start it: unit files, or the specification of a supervisor.
+    """
+
+    node: str
+    flags: Mapping[str, str]
+    configuration: Mapping[str, Any] = field(default_factory=dict)
+    source: str = ""
+    unknown: str = ""
+    starts: tuple[FileFact, ...] = ()
+    kubeconfig: tuple[FileFact, ...] = ()
+    configs: tuple[FileFact, ...] = ()
+    authorities: tuple[FileFact, ...] = ()
+    serving: tuple[FileFact, ...] = ()  # the self-signed pair in --cert-dir, or the pair that the cluster issued
+    proxy: ProxyFacts | None = None

@@ -217,7 +217,7 @@ async def _network_and_proxy(context: Context, first: Node) -> None:
             own = f"{cluster.node_dir(node.name)}/kubernetes"
             if not _has_proxy(cluster, node):
                 files.write(f"{own}/proxy.conf", done.stdout)
-            files.write_if_changed(f"{own}/proxy.yaml", node_files.proxy_config(cluster, node), 0o644)
+            files.write_if_changed(f"{own}/proxy.yaml", node_files.proxy_config(cluster, node))
             await asyncio.to_thread(_start_services, context, node, with_proxy=True)
 
 

@@ -184,6 +184,7 @@ class _Raising:
             say(f"{len(self.cluster.nodes)} nodes on {self.cluster.subnet}")
 
     def _prepare(self) -> None:
+        host_changes.record_kernel_tunables()
         cgroups.ensure(cgroups.hierarchies(), f"{self.cluster.cgroup}/{CONTROL_PLANE}")
         for node in self.cluster.nodes:
             nodes.write_files(self.cluster, node)

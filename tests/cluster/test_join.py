@@ -35,6 +35,7 @@ pytestmark = [
 NAME = "tjoin"
 PAUSE, MOVED = "registry.k8s.io/pause:3.10.2", 100
 JOIN = (sys.executable, "-m", "cli", "join", "--plain")
+AUTHORITY = "--ca-file=/etc/kubernetes/pki/ca.crt"  # which the first join wrote
 KIND = ("--kubeadm", "--joined", "1", "--network", "kindnet", "--agent", "upstream", "--proxy", "upstream")
 
 
@@ -170,7 +171,7 @@ def test_the_controls_of_the_cis_benchmark_for_nodes(cluster: Cluster, tmp_path:
 
 def test_a_wrong_secret_or_pin_is_named(cluster: Cluster) -> None:
     token = json.loads((STATE / NAME / "kubeadm.json").read_text())["token"]
-    join = (sys.executable, "-m", "cli", "join", cluster.api_url, "--plain", "--node-name=node2")
+    join = (sys.executable, "-m", "cli", "join", cluster.api_url, "--plain", AUTHORITY, "--node-name=node2")
     wrong = in_node2(cluster, *join, f"--token={token[:-1]}{'a' if token[-1] != 'a' else 'b'}")
     assert wrong.returncode == 1 and "secret is wrong" in wrong.stderr
     pinned = in_node2(cluster, *join, f"--token={token}", "--ca-hash=sha256:00")
@@ -186,7 +187,7 @@ def test_rights_that_are_missing_are_named_and_printed(cluster: Cluster, tmp_pat
     bindings = [one for one in json.loads((tmp_path / "rights.json").read_text())["items"] if "roleRef" in one]
     kubectl("delete", "clusterrolebinding", "--ignore-not-found", *(one["metadata"]["name"] for one in bindings))
     token = json.loads((STATE / NAME / "kubeadm.json").read_text())["token"]
-    join = (*JOIN, cluster.api_url, f"--token={token}", "--node-name=node2", "--pod-network=none")
+    join = (*JOIN, cluster.api_url, f"--token={token}", AUTHORITY, "--node-name=node2", "--pod-network=none")
     refused = in_node2(cluster, *join, "--proxy=nodewright")
     assert refused.returncode == 1 and "may not list endpointslices" in refused.stderr, refused.stderr
     assert "join --print-rights" in refused.stderr

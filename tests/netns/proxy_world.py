@@ -112,8 +112,9 @@ class ProxyWorld:
     def result(talk: subprocess.Popen[bytes]) -> str:
         return talk.communicate(b"stop\n", timeout=LIMIT)[0].decode().strip()
 
-    def start_proxy(self, *flags: str) -> None:
+    def start_proxy(self, *flags: str, wrapper: Sequence[str] = ()) -> None:
         argv = [
+            *wrapper,
             sys.executable,
             "-m",
             "proxy",

@@ -1,7 +1,8 @@
 """Which Events are written, counted, merged or dropped, and what they contain.
 
-Follows client-go's recorder (tools/record): equal events within ten minutes are one Event with a count; an object gets
-25 at once and then one every five minutes; more than ten that differ only in their message become one.
+Follows client-go's recorder (tools/record/events_cache.go): equal events within ten minutes are one Event with a count;
+an object gets 25 of a type at once and then one every five minutes; from the tenth on, those that differ only in their
+message become one. All requests share the bucket of eventRecordQPS and eventBurst (cmd/kubelet/app/server.go).
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from nodelib.kube.times import format_rfc3339
 WINDOW = 600.0  # seconds
 _BURST, _REFILL = 25, 1 / 300  # events, events per second
 _SIMILAR = 10
+_DEFAULT_BURST = 10  # of client-go's rest.Config, for a burst of 0
 _MESSAGE_LIMIT = 1024
+_IDENTITY = ("kind", "namespace", "name", "uid", "apiVersion")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +47,13 @@ class Event:
 
     @property
     def similar_key(self) -> tuple[str, ...]:
-        """Equal for events that differ only in their message."""
-        return (self.target.get("uid", ""), self.target.get("fieldPath", ""), self.kind, self.reason)
+        """Equal for events that differ only in their message (EventAggregatorByReasonFunc)."""
+        return (*self.object_key, self.reason)
 
     @property
     def object_key(self) -> tuple[str, ...]:
-        return (self.target.get("uid", ""), self.target.get("name", ""))
+        """Equal for events that share the bucket of their object and type (getSpamKey)."""
+        return (*(self.target.get(name) or "" for name in _IDENTITY), self.kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +68,10 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """How many Events an object may still have at once (a token bucket)."""
+    """How many Events may still come at once (a token bucket). `at` in monotonic seconds.
+
+    Negative: so many are waiting for a token.
+    """
 
     tokens: float
     at: float
@@ -88,17 +95,29 @@ def merged(event: Event, known: Similar | None) -> tuple[Event, Similar]:
     """The event, in the name of all similar ones when they are too many; and the new record of those."""
     fresh = known is None or event.at - known.last > WINDOW
     before = frozenset() if fresh or known is None else known.messages
-    messages = before if len(before) > _SIMILAR else before | {event.message}
-    if len(messages) <= _SIMILAR:
+    messages = before if len(before) >= _SIMILAR else before | {event.message}
+    if len(messages) < _SIMILAR:
         return event, Similar(messages, event.at)
     text = f"(combined from similar events): {event.message}"
     return replace(event, message=text, combined=True), Similar(messages, event.at)
 
 
 def spent(known: Bucket | None, now: float) -> tuple[Bucket, bool]:
-    """The bucket afterwards, and whether one more Event is allowed."""
-    tokens = _BURST if known is None else min(float(_BURST), known.tokens + (now - known.at) * _REFILL)
+    """The bucket of an object afterwards, and whether one more Event is allowed at `now` (monotonic seconds)."""
+    tokens = _tokens(known, now, _REFILL, _BURST)
     return (Bucket(tokens - 1, now), True) if tokens >= 1 else (Bucket(tokens, now), False)
+
+
+def paced(known: Bucket | None, now: float, *, qps: float, burst: int) -> tuple[Bucket, float]:
+    """The bucket of all requests afterwards, and the seconds that the next one has to wait, at `now` (monotonic)."""
+    if qps <= 0:
+        return Bucket(0, now), 0.0
+    tokens = _tokens(known, now, qps, burst or _DEFAULT_BURST) - 1
+    return Bucket(tokens, now), max(0.0, -tokens / qps)
+
+
+def _tokens(known: Bucket | None, now: float, refill: float, burst: int) -> float:
+    return float(burst) if known is None else min(float(burst), known.tokens + (now - known.at) * refill)
 
 
 def is_counted(known: Written | None, now: float) -> bool:

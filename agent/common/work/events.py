@@ -38,13 +38,23 @@ class EventsApi(Protocol):
 class EventRecorder:
     """agent.common.ports.Events. emit() queues, run() writes; `host` is this node's name.
 
-    `sent` False: there is no API server, events go to the log only.
+    `qps` and `burst`: eventRecordQPS (0: no limit) and eventBurst, of the requests to the API server. `sent` False:
+    there is none, events go to the log only.
     """
 
     def __init__(
-        self, client: EventsApi, host: str, clock: Clock, component: str = "kubelet", *, sent: bool = True
+        self,
+        client: EventsApi,
+        host: str,
+        clock: Clock,
+        component: str = "kubelet",
+        *,
+        sent: bool = True,
+        qps: float = 50,
+        burst: int = 100,
     ) -> None:
-        self._sent = sent
+        self._sent, self._qps, self._burst = sent, qps, burst
+        self._requests: Bucket | None = None
         self._client, self._host, self._clock, self._component = client, host, clock, component
         self._queue: asyncio.Queue[Event] = asyncio.Queue(_QUEUE)
         self._written: _Recent[Written] = _Recent()
@@ -72,7 +82,7 @@ class EventRecorder:
         fresh = replace(fresh, annotations=dict(annotations or {}), ahead=ahead)
         merged, similar = plan.merged(fresh, self._similar.get(fresh.similar_key))
         self._similar.put(fresh.similar_key, similar)
-        bucket, allowed = plan.spent(self._buckets.get(merged.object_key), merged.at)
+        bucket, allowed = plan.spent(self._buckets.get(merged.object_key), self._clock.monotonic())
         self._buckets.put(merged.object_key, bucket)
         if not allowed:
             return
@@ -113,6 +123,7 @@ class EventRecorder:
         known = self._written.get(event.key)
         if known is not None and plan.is_counted(known, event.at):
             path = f"/api/v1/namespaces/{known.namespace}/events/{known.name}"
+            await self._paced()
             try:
                 await self._client.patch(path, plan.count_patch(known, event), kind="strategic")
                 self._written.put(event.key, Written(known.namespace, known.name, known.count + 1, event.at))
@@ -123,8 +134,16 @@ class EventRecorder:
         self._number += 1
         body = plan.document(event, self._number, self._component, self._host)
         meta = body["metadata"]
+        await self._paced()
         await self._client.post(f"/api/v1/namespaces/{meta['namespace']}/events", body)
         self._written.put(event.key, Written(meta["namespace"], meta["name"], 1, event.at))
+
+    async def _paced(self) -> None:
+        """Wait until eventRecordQPS allows one more request."""
+        now = self._clock.monotonic()
+        self._requests, wait = plan.paced(self._requests, now, qps=self._qps, burst=self._burst)
+        if wait:
+            await self._clock.sleep(wait)
 
 
 class _Recent(Generic[Value]):

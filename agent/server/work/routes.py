@@ -59,6 +59,11 @@ def add_why(app: web.Application, deps: ServerDeps) -> None:
         _get(app, "/images", Images(deps.images).report)
 
 
+def add_configz(app: web.Application, deps: ServerDeps, clock: Clock) -> None:
+    """/configz on its own, for root on this machine (`doctor --cis`)."""
+    _get(app, "/configz", ZPages(deps, clock).configz)
+
+
 def add_restricted(app: web.Application, deps: ServerDeps, clock: Clock) -> None:
     """The rest (InstallAuthRequiredHandlers), unless debugging handlers are off."""
     settings = deps.settings

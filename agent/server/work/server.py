@@ -45,6 +45,7 @@ class KubeletServer:
         if settings.local_socket:
             app = web.Application(middlewares=[filters.answer_errors])
             routes.add_why(app, deps)
+            routes.add_configz(app, deps, clock)
             await deps.edges.listeners.listen_unix(app, settings.local_socket)
         if settings.healthz_port:
             app = web.Application(middlewares=[filters.answer_errors])

@@ -30,12 +30,17 @@ class Certificate:
 
 @dataclass(frozen=True, slots=True)
 class Kubeconfig:
-    """A kubeconfig file that embeds the client certificate at `certificate`."""
+    """A kubeconfig file with the client certificate at `certificate`.
+
+    It is embedded, unless `seen_at` says where the reader of the file finds it: a kubelet replaces an embedded one at
+    once (kubeadm's first node has one), and one in files when it is due.
+    """
 
     path: str
     certificate: str
     user: str
     server: str
+    seen_at: str = ""
 
 
 def service_account_key(cluster: Cluster) -> str:
@@ -127,7 +132,13 @@ def kubeconfigs(cluster: Cluster) -> tuple[Kubeconfig, ...]:
     for node in cluster.nodes:
         own = f"{cluster.node_dir(node.name)}/kubernetes"
         found += [
-            Kubeconfig(f"{own}/kubelet.conf", f"{own}/pki/kubelet-client", f"system:node:{node.name}", url),
+            Kubeconfig(
+                f"{own}/kubelet.conf",
+                f"{own}/pki/kubelet-client",
+                f"system:node:{node.name}",
+                url,
+                seen_at="/etc/kubernetes/pki/kubelet-client",
+            ),
             Kubeconfig(f"{own}/proxy.conf", f"{own}/pki/proxy-client", "system:kube-proxy", url),
         ]
     return tuple(found)

@@ -206,7 +206,6 @@ def agent(cluster: Cluster, node: Node, tools: Tools) -> Program:
         "--config=/etc/kubernetes/kubelet.yaml",
         "--kubeconfig=/etc/kubernetes/kubelet.conf",
         "--root-dir=/var/lib/kubelet",
-        f"--hostname-override={node.name}",
         f"--node-ip={','.join(node.addresses)}",
         f"--container-runtime-endpoint=unix://{CONTAINERD_SOCKET}",
         "--v=2",

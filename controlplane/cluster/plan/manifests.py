@@ -13,6 +13,7 @@ COREDNS_IMAGE = "registry.k8s.io/coredns/coredns:v1.15.0"
 DEMO_PORT, DEMO_NODE_PORT = 80, 30080
 _GROUP = "rbac.authorization.k8s.io"
 _RBAC = f"{_GROUP}/v1"
+_SELF_RENEWAL = "system:certificates.k8s.io:certificatesigningrequests:selfnodeclient"
 
 
 def rights() -> list[Object]:
@@ -30,6 +31,8 @@ def rights() -> list[Object]:
             rules=[{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch"]}],
         ),
         binding("nodewright:pod-network", "nodewright:pod-network", _subject("Group", "system:nodes")),
+        # kubeadm's rule: the controller manager approves it when a node renews its own client certificate.
+        binding("nodewright:renew", _SELF_RENEWAL, _subject("Group", "system:nodes")),
     ]
 
 

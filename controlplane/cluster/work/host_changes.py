@@ -1,7 +1,8 @@
 """What clusters change on the host itself, and how the last `down` undoes it.
 
-An uplink needs forwarding: the change is recorded before it is made, so that it is not forgotten after a crash. Records
-of earlier versions also name mount points, which nodes had in the host's own file tree then.
+An uplink needs forwarding, and kubelets set a few tunables of the kernel: each is recorded before it is changed, so
+that it is not forgotten after a crash. Records of earlier versions also name mount points, which nodes had in the
+host's own file tree then.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from controlplane.cluster.edge import state
 from controlplane.cluster.edge.roots import state_root
 from controlplane.cluster.model import Cluster
 from controlplane.cluster.plan import uplink as plan
+from controlplane.cluster.plan.node_files import KERNEL_TUNABLES
 from controlplane.machine.edge import iptables, namespaces
 from controlplane.machine.edge.locks import directory_lock
+from nodelib.files import text_of
 
 _FORWARDING = "net/ipv4/ip_forward"
 _CHAINS = (("nat", "POSTROUTING"), ("filter", "FORWARD"))
@@ -45,6 +48,22 @@ async def remove_uplink(name: str) -> int:
     return count
 
 
+def record_kernel_tunables() -> None:
+    """Note the machine's own values of the tunables that a kubelet sets (setupKernelTunables), for the last `down`.
+
+    Nodes share the kernel with the machine, so a kubelet in one, ours or upstream's, sets them for all.
+    """
+    with directory_lock(state_root(), wait=True):
+        record = state.host_record()
+        fresh = {
+            name: text_of(f"/proc/sys/{name}").strip() for name in KERNEL_TUNABLES if name not in record["sysctls"]
+        }
+        known = {name: value for name, value in fresh.items() if value}
+        if known:
+            record["sysctls"] |= known
+            state.save_host_record(record)
+
+
 def remove_if_empty(name: str) -> None:
     """Remove the directory of a cluster that was refused before anything was made for it."""
     with contextlib.suppress(OSError):  # not empty: there is a cluster, or parts of one
@@ -61,8 +80,9 @@ def undo_if_last() -> None:
             return
         record = state.host_record()
         for name, before in record["sysctls"].items():
-            with open(f"/proc/sys/{name}", "w", encoding="ascii") as file:
-                file.write(before)
+            if text_of(f"/proc/sys/{name}").strip() != before:
+                with open(f"/proc/sys/{name}", "w", encoding="ascii") as file:
+                    file.write(before)
         # Removing a mount point also unmounts what is mounted on it in other mount namespaces (mount_namespaces(7)).
         used = namespaces.mount_points_in_use()
         for path in record["files"]:

@@ -69,6 +69,7 @@ def write_files(cluster: Cluster, node: Node) -> None:
         files["kubernetes/proxy.yaml"] = node_files.proxy_config(cluster, node)
     for name, text in files.items():
         _rewrite(f"{own}/{name}", text)
+        os.chmod(f"{own}/{name}", node_files.mode(name))
     if not os.path.exists(f"{own}/machine-id"):
         _rewrite(f"{own}/machine-id", f"{secrets.token_hex(16)}\n")
     if cluster.options.kubeadm and "nameserver" not in resolv:

@@ -13,7 +13,7 @@ import datetime
 import ipaddress
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -61,7 +61,7 @@ def ensure(cluster: Cluster, now: float) -> dict[str, str]:
     made |= _authentication_config(cluster)
     authority = _pem(pairs[f"{cluster.pki_dir}/ca"].certificate)
     for node in cluster.nodes:
-        files.write_if_changed(f"{cluster.node_dir(node.name)}/kubernetes/pki/ca.crt", authority, 0o644)
+        _private(f"{cluster.node_dir(node.name)}/kubernetes/pki/ca.crt", authority)
     for config in plan.kubeconfigs(cluster):
         if files.write_if_changed(config.path, kubeconfig(config, authority, pairs[config.certificate])):
             made.setdefault(config.path, "certificate or server changed")
@@ -69,10 +69,12 @@ def ensure(cluster: Cluster, now: float) -> dict[str, str]:
 
 
 def kubeconfig(config: plan.Kubeconfig, authority: bytes, pair: Pair) -> str:
-    """A kubeconfig with all certificates and keys embedded."""
-    access = ClusterAccess(
-        config.server, ca_data=authority, cert_data=_pem(pair.certificate), key_data=_key_pem(pair.key)
-    )
+    """A kubeconfig, with certificates and key embedded unless their reader has the files."""
+    access = ClusterAccess(config.server, ca_data=authority)
+    if config.seen_at:
+        access = replace(access, cert_file=f"{config.seen_at}.crt", key_file=f"{config.seen_at}.key")
+    else:
+        access = replace(access, cert_data=_pem(pair.certificate), key_data=_key_pem(pair.key))
     return render_kubeconfig(access, cluster="nodewright", user=config.user)
 
 
@@ -213,6 +215,12 @@ def _authentication_config(cluster: Cluster) -> dict[str, str]:
     document = {"apiVersion": "apiserver.config.k8s.io/v1", "kind": "AuthenticationConfiguration", "jwt": []}
     files.write(path, json.dumps(document, indent=1))
     return {path: "missing"}
+
+
+def _private(path: str, data: bytes) -> None:
+    """Write it for root only; an older `up` made it readable for all."""
+    files.write_if_changed(path, data)
+    os.chmod(path, 0o600)
 
 
 def _store(path: str, pair: Pair) -> None:

@@ -10,6 +10,8 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from controlplane.host.plan import hardening
+
 RECORD = "/etc/nodewright/installed.json"
 SYSCTLS: Mapping[str, str] = {
     "net.ipv4.ip_forward": "1",
@@ -32,11 +34,11 @@ TimeoutStartSec=infinity
 WatchdogSec=90
 Restart=always
 RestartSec=2
-# Pods live in cgroups of their own. What outlives the agent keeps the starts of containers from being cancelled, and
-# ends by itself within 20 seconds.
+# Pods live in cgroups of their own. The process that keeps the connection for starts open must outlive the agent by
+# seconds (agent/runtime/edge/starts.py): whatever is ended with it costs a container that is just starting a restart.
 KillMode=process
 OOMScoreAdjust=-999
-
+{confinement}
 [Install]
 WantedBy=multi-user.target
 """
@@ -45,6 +47,8 @@ _KUBEADM = """[Unit]
 ConditionPathExists=/var/lib/kubelet/config.yaml
 
 [Service]
+# kubeadm leaves its file readable for all (CIS 4.1.9).
+ExecStartPre=-/bin/chmod 600 /var/lib/kubelet/config.yaml
 Environment="KUBELET_KUBECONFIG_ARGS=--bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf \
 --kubeconfig=/etc/kubernetes/kubelet.conf"
 Environment="KUBELET_CONFIG_ARGS=--config=/var/lib/kubelet/config.yaml"
@@ -66,7 +70,7 @@ WatchdogSec=90
 Restart=always
 RestartSec=2
 OOMScoreAdjust=-999
-
+{confinement}
 [Install]
 WantedBy=multi-user.target
 """
@@ -79,6 +83,7 @@ class Layout:
     commands: str = "/usr/local/bin"
     units: str = "/etc/systemd/system"
     drop_in: str = "10-kubeadm.conf"
+    proxy: str = hardening.PROXY.format_map(hardening.CHECKOUT)  # its confinement
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +121,9 @@ def host_files(
             HostFile(f"{layout.commands}/{name}", f'#!/bin/sh\n{exports}exec {shlex.quote(path)} "$@"\n', 0o755)
             for name, path in commands.items()
         ),
-        HostFile(f"{units}/kubelet.service", _KUBELET.format_map(place), 0o600),
+        HostFile(f"{units}/kubelet.service", _KUBELET.format_map({**place, "confinement": hardening.AGENT}), 0o600),
         HostFile(f"{units}/kubelet.service.d/{layout.drop_in}", _KUBEADM.format_map(place), 0o600),
-        HostFile(f"{units}/nodewright-proxy.service", _PROXY.format_map(place), 0o600),
+        HostFile(f"{units}/nodewright-proxy.service", _PROXY.format_map({**place, "confinement": layout.proxy}), 0o600),
         HostFile("/etc/sysctl.d/99-nodewright.conf", "".join(f"{key} = {value}\n" for key, value in SYSCTLS.items())),
         HostFile("/etc/modules-load.d/nodewright.conf", "".join(f"{name}\n" for name in MODULES)),
     )

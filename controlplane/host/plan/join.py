@@ -27,6 +27,10 @@ KUBELET_CONF, BOOTSTRAP_CONF = "/etc/kubernetes/kubelet.conf", "/etc/kubernetes/
 CA_FILE = "/etc/kubernetes/pki/ca.crt"
 CONFIG, DROP_INS = "/var/lib/kubelet/config.yaml", "/var/lib/kubelet/config.d"
 PROXY_CONFIG = "/etc/kubernetes/nodewright-proxy.yaml"
+HASH_COMMAND = (
+    "openssl x509 -pubkey -in /etc/kubernetes/pki/ca.crt | openssl pkey -pubin -outform der"
+    " | openssl dgst -sha256 -hex | sed 's/^.* /sha256:/'"
+)
 CONFIG_MAPS = ("kubelet-config", "kubeadm-config")
 _RBAC = "rbac.authorization.k8s.io"
 
@@ -72,6 +76,40 @@ def split_token(text: str) -> tuple[str, str]:
 def is_signed(info: Json, identity: str) -> bool:
     """Whether kube-public/cluster-info has a signature for the token with this id."""
     return bool((info.get("data") or {}).get(f"jws-kubeconfig-{identity}"))
+
+
+def check_trust(*, pins: Iterable[str], ca_file: str, skip: bool) -> None:
+    """Raises Invalid when a join by token has nothing that identifies the cluster, and was not told to go on anyway.
+
+    The token alone proves little: everybody who has it (each machine that joined within its life) can sign
+    kube-public/cluster-info for an API server of his own, and that server's pods would be root here. As kubeadm
+    (--discovery-token-unsafe-skip-ca-verification, cmd/kubeadm/app/apis/kubeadm/validation).
+    """
+    if not skip and not ca_file and not tuple(pins):
+        raise Invalid(
+            "a token without the hash of the cluster's authority: whoever has the token could answer in its place",
+            obj="--ca-hash",
+            step="check the options",
+            action="Give --ca-hash sha256:HEX, as `kubeadm token create --print-join-command` prints it on a control"
+            f" plane node, or as this does there: {HASH_COMMAND}. Or give --ca-file FILE. Where nobody but the cluster"
+            " can answer, --unsafe-skip-ca-verification goes on without.",
+        )
+
+
+def check_admin(config: str, *, insecure: bool, skip: bool) -> None:
+    """Raises Invalid for an admin's kubeconfig that does not verify the API server, unless that is wanted."""
+    if insecure and not skip:
+        raise Invalid(
+            "it says insecure-skip-tls-verify: any machine on the way could answer in the cluster's place",
+            obj=config,
+            step="check the options",
+            action="Put the cluster's authority into it (certificate-authority), or add --unsafe-skip-ca-verification.",
+        )
+
+
+def override_of(node: str, hostname: str) -> tuple[str, ...]:
+    """The agent's flag for the node's name; none when it is the host's own, which the agent takes by itself."""
+    return () if node == hostname else (f"--hostname-override={node}",)
 
 
 def check_cluster_info(info: Json, token: str) -> str:

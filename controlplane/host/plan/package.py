@@ -11,6 +11,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
+from controlplane.host.plan import hardening
 from controlplane.host.plan.host_files import MODULES, RECORD, HostFile, Layout, host_files
 from nodelib.errors import Invalid
 from nodelib.version import KUBERNETES_VERSION
@@ -38,6 +39,7 @@ _LAYOUT = Layout(
     commands="/usr/bin",
     units="/usr/lib/systemd/system",
     drop_in="05-nodewright.conf",
+    proxy=hardening.PROXY.format_map(hardening.PACKAGED),
 )
 _UNITS = "kubelet.service nodewright-proxy.service"
 _MACHINES = {"x86_64": "amd64", "aarch64": "arm64", "ppc64le": "ppc64el", "s390x": "s390x", "riscv64": "riscv64"}

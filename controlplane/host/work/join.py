@@ -6,6 +6,7 @@ Where the cluster has DaemonSets for the pod network or kube-proxy, ours are not
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import secrets
 import shutil
@@ -47,6 +48,7 @@ class Request:
     token: str = ""
     pins: tuple[str, ...] = ()
     ca_file: str = ""
+    skip_verification: bool = False  # of the cluster's authority, with neither a pin nor a file
     kubeconfig: str = ""
     node: str = ""
     node_ip: str = ""
@@ -83,13 +85,15 @@ class _Known:
 async def join(request: Request, progress: Progress, clock: Clock) -> Joined:
     """Join the cluster; run again after a failure, it continues. Raises NodewrightError with step, cause and action."""
     began = clock.monotonic()
-    request = replace(request, node=request.node or socket.gethostname().lower())
+    request = replace(request, node=request.node or _hostname())
     if not request.kubeconfig and not (request.server and request.token):
         raise Invalid(
             "neither --kubeconfig FILE nor a URL with --token is given",
             obj="join",
             action="kubeadm token create --print-join-command shows URL, token and hash.",
         )
+    if not request.kubeconfig:
+        plan.check_trust(pins=request.pins, ca_file=request.ca_file, skip=request.skip_verification)
     with progress.step("cluster") as say:
         known = await (_by_admin if request.kubeconfig else _by_token)(request, clock)
         say(known.access.server)
@@ -103,6 +107,7 @@ async def join(request: Request, progress: Progress, clock: Clock) -> Joined:
         network, proxy = plan.resolve(request.network, request.proxy, known.addons)
         await asyncio.to_thread(_start, request, known, network, proxy)
         await join_waits.until_certified(request.node, FOLDER, clock)
+        remove_bootstrap()  # from now on the node has credentials of its own; the token must not lie around
         say(f"pod network: {network}, proxy: {proxy}")
     if known.addons is None:
         with progress.step("DaemonSets of the cluster") as say:
@@ -134,6 +139,7 @@ async def _by_token(request: Request, clock: Clock) -> _Known:
 
 async def _by_admin(request: Request, clock: Clock) -> _Known:
     admin = load_kubeconfig(request.kubeconfig)
+    plan.check_admin(request.kubeconfig, insecure=admin.insecure, skip=request.skip_verification)
     server = (request.server or admin.server).rstrip("/")
     identity, secret = ("".join(secrets.choice(_ALPHABET) for _ in range(length)) for length in (6, 16))
     expires = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(clock.now() + 3600))
@@ -238,9 +244,15 @@ def _write_files(request: Request, known: _Known) -> None:
         files.write("/etc/containerd/config.toml", config, 0o644)
 
 
+def remove_bootstrap(path: str = plan.BOOTSTRAP_CONF) -> None:
+    """Remove the kubeconfig with the bootstrap token, as kubeadm does once the kubelet has its certificate."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+
+
 def _start(request: Request, known: _Known, network: str, proxy: str) -> None:
     programs = [] if _answers(SOCKET) and not _ours("containerd") else [_containerd(request)]
-    programs.append(_agent(request, known, network))
+    programs.append(_agent(request, known, network, _hostname()))
     if proxy == "nodewright":
         programs.append(_python_program(request, "proxy", "proxy", f"--config={plan.PROXY_CONFIG}", "--v=2"))
     units.write_spec(FOLDER, cgroups=(), namespaces=(), programs=programs)
@@ -261,13 +273,13 @@ def _containerd(request: Request) -> Program:
     return Program("containerd", argv, f"{FOLDER}/containerd.log", {**env, "HOME": "/root"})
 
 
-def _agent(request: Request, known: _Known, network: str) -> Program:
+def _agent(request: Request, known: _Known, network: str, hostname: str) -> Program:
     flags = [
         f"--config={plan.CONFIG}",
         f"--config-dir={plan.DROP_INS}",
         f"--kubeconfig={plan.KUBELET_CONF}",
         f"--bootstrap-kubeconfig={plan.BOOTSTRAP_CONF}",
-        f"--hostname-override={request.node}",
+        *plan.override_of(request.node, hostname),
         f"--pod-network={network}",
         *([f"--node-ip={request.node_ip}"] if request.node_ip else []),
         *(f"--pod-network-cidr={cidr}" for cidr in known.cluster_cidrs),
@@ -292,7 +304,12 @@ def _joined_as() -> str:
     """The node name that this machine joined with before, "" if it did not."""
     key = "--hostname-override="
     words = units.arguments(FOLDER, "agent")
-    return next((word.removeprefix(key) for word in words if word.startswith(key)), "")
+    return next((word.removeprefix(key) for word in words if word.startswith(key)), _hostname() if words else "")
+
+
+def _hostname() -> str:
+    """This machine's name as the agent takes it."""
+    return socket.gethostname().strip().lower()
 
 
 def _answers(path: str) -> bool:

@@ -17,23 +17,39 @@ from controlplane.waiting import until
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError
 from nodelib.kube.access import load_kubeconfig
-from nodelib.kube.client import KubeClient
+from nodelib.kube.client import ApiError, KubeClient
 
 _READY_WITHIN, _SEEN_WITHIN, _ALLOWED_WITHIN = 180.0, 20.0, 10.0
 _REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _RIGHTS = "An admin applies what nodes need: nodewright join --print-rights | kubectl apply -f -"
 
 
-async def until_certified(node: str, folder: str, clock: Clock) -> None:
-    """Wait until the agent with its log in `folder` has a client certificate. Raises Temporary after three minutes."""
+async def until_certified(node: str, folder: str, clock: Clock, config: str = plan.KUBELET_CONF) -> None:
+    """Wait until the agent with its log in `folder` has a client certificate that the API server accepts.
+
+    A kubeconfig of an earlier membership may still be there, with a certificate that is accepted no more. Raises
+    Temporary after three minutes.
+    """
 
     async def waits() -> str:
-        if os.path.exists(plan.KUBELET_CONF):
-            return ""
-        return f"no client certificate yet: {units.tail(f'{folder}/agent.log', 1)}"
+        if not os.path.exists(config):
+            return f"no client certificate yet: {units.tail(f'{folder}/agent.log', 1)}"
+        return await _refusal(node, config)
 
     action = f"Approve its request (kubectl get csr); where it says forbidden: {_RIGHTS}. Its log: {folder}/agent.log."
     await until(waits, clock, _READY_WITHIN, obj=f"node {node}", step="TLS bootstrap", action=action)
+
+
+async def _refusal(node: str, config: str) -> str:
+    """Why the API server does not accept these credentials, "" when it does (whatever they may do)."""
+    try:
+        async with _own_client(config) as client:
+            await client.get(f"/api/v1/nodes/{node}")
+    except ApiError as error:
+        return error.message if error.code == 401 or error.code >= 500 else ""
+    except NodewrightError as error:
+        return str(error)
+    return ""
 
 
 async def addons_on_node(node: str, folder: str, clock: Clock) -> plan.Addons:
@@ -101,8 +117,8 @@ async def until_ready(node: str, folder: str, clock: Clock) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _own_client() -> AsyncIterator[KubeClient]:
-    client = KubeClient(load_kubeconfig(plan.KUBELET_CONF), user_agent=discovery.USER_AGENT)
+async def _own_client(config: str = plan.KUBELET_CONF) -> AsyncIterator[KubeClient]:
+    client = KubeClient(load_kubeconfig(config), user_agent=discovery.USER_AGENT)
     try:
         yield client
     finally:

@@ -35,6 +35,7 @@ def kubelet_service(cluster: Cluster, node: Node) -> str:
     return f"""#!/bin/sh
 # A supervisor restarts this script; until kubeadm has written the configuration there is nothing to run.
 [ -e {_CONFIG} ] || {{ echo "waiting for kubeadm: {_CONFIG} does not exist yet"; exit 1; }}
+chmod 600 {_CONFIG}  # kubeadm leaves it readable for all
 KUBELET_KUBEADM_ARGS=
 [ -r {_FLAGS} ] && . {_FLAGS}
 KUBELET_EXTRA_ARGS={shlex.quote(" ".join(extra))}

@@ -47,7 +47,8 @@ def test_help_shows_value_names_and_no_python_types(command: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["up", "kubectl", "load", "why", "images", "trace", "service", "join", "test", "conformance", "bench"]
+    "command",
+    ["up", "kubectl", "load", "why", "doctor", "images", "trace", "service", "join", "test", "conformance", "bench"],
 )
 def test_help_teaches_by_example(command: str) -> None:
     text = RUNNER.invoke(app, [command, "--help"]).output

@@ -32,14 +32,14 @@ def test_an_equal_event_is_counted_for_ten_minutes(later: float, counted: bool) 
     assert not is_counted(None, NOW)
 
 
-def test_the_eleventh_message_makes_them_one() -> None:
+def test_the_tenth_message_makes_them_one() -> None:
     similar = None
     keys = set()
     for number in range(15):
         one, similar = merged(replace(FAILED, message=f"try {number}", at=NOW + number), similar)
         keys.add(one.key)
-        assert one.combined is (number >= 10)
-    assert len(keys) == 11
+        assert one.combined is (number >= 9)
+    assert len(keys) == 10
     alone, _ = merged(replace(FAILED, message="much later", at=NOW + 2000), similar)
     assert not alone.combined
 

@@ -19,6 +19,7 @@ from agent.config.decode import decode, flatten
 from agent.config.parse import parse
 from agent.config.schema import FIELDS
 from agent.settings import Settings
+from nodelib.ciphers import STRONG_CIPHERS
 from nodelib.errors import Invalid
 
 HEAD = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
@@ -409,3 +410,19 @@ def test_without_an_api_server_only_certificates_identify_users() -> None:
     assert "standalone" in found.notices[-2] and "client certificate" in found.notices[-1]
     given = ["--pod-manifest-path=/m", "--kubeconfig=/k"]
     assert adapted(parse(given, hostname="n")) == parse(given, hostname="n")
+
+
+def test_the_ciphers_are_strong_unless_others_are_named(folder: Path) -> None:
+    """CIS 4.2.12 asks for the list in the running configuration; an empty one is the default, as upstream."""
+    for text in ("", "tlsCipherSuites: []\n"):
+        found = parsed(folder, text)
+        assert found.effective["tlsCipherSuites"] == list(found.server.tls_cipher_suites) == list(STRONG_CIPHERS)
+    assert parsed(folder, "tlsCipherSuites: [TLS_RSA_WITH_AES_128_GCM_SHA256]\n").server.tls_cipher_suites == (
+        "TLS_RSA_WITH_AES_128_GCM_SHA256",
+    )
+
+
+def test_events_and_kernel_defaults_are_obeyed(folder: Path) -> None:
+    found = parsed(folder, "eventRecordQPS: 7\neventBurst: 9\nprotectKernelDefaults: true\n")
+    assert (found.events.qps, found.events.burst, found.process.protect_kernel_defaults) == (7, 9, True)
+    assert found.notices == ()

@@ -63,6 +63,7 @@ async def test_the_socket_is_for_root_and_answers(bench: Bench, tmp_path: Path) 
     assert json.loads((await _get(socket, "/why/ns/web"))[1]) == document("web")
     assert await _get(socket, "/why/ns/gone") == (404, 'this node has no pod "ns/gone"\n')
     assert json.loads((await _get(socket, "/images"))[1]) == {"name": "disk"}
+    assert "kubeletconfig" in json.loads((await _get(socket, "/configz"))[1])
     assert (await _get(socket, "/pods"))[0] == 404
 
 

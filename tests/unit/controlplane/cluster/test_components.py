@@ -42,7 +42,7 @@ def test_whose_agent(agent: str, first: str) -> None:
     made = cluster(agent=agent)
     program = components.agent(made, made.nodes[0], TOOLS)
     assert program.argv[0] == first
-    assert "--hostname-override=node1" in program.argv
+    assert not any("hostname-override" in flag for flag in program.argv)  # CIS 4.2.7: it is the node's own name
 
 
 @pytest.mark.parametrize(("proxy", "first"), [("nodewright", "/venv/python"), ("upstream", "/bin/kube-proxy")])
@@ -54,6 +54,13 @@ def test_whose_proxy(proxy: str, first: str) -> None:
 def test_only_the_peer_needs_its_binaries() -> None:
     assert "kubelet" not in components.needed(Options())
     assert {"kubelet", "kube-proxy"} <= set(components.needed(Options(agent="upstream", proxy="upstream")))
+
+
+def test_nodes_may_renew_their_own_certificates() -> None:
+    """Without it their requests would wait for an approval (kubeadm binds the same role)."""
+    role = "system:certificates.k8s.io:certificatesigningrequests:selfnodeclient"
+    bound = [one for one in manifests.rights() if (one.get("roleRef") or {}).get("name") == role]
+    assert [one["subjects"][0]["name"] for one in bound] == ["system:nodes"]
 
 
 def test_every_object_has_a_path() -> None:

@@ -51,7 +51,17 @@ def test_kubelet_config_is_safe() -> None:
     assert config["readOnlyPort"] == 0
     assert config["seccompDefault"] is True
     assert config["podPidsLimit"] > 0
+    assert config["rotateCertificates"] is True
+    assert config["eventRecordQPS"] > 0 and config["makeIPTablesUtilChains"] is True
+    assert config["streamingConnectionIdleTimeout"] not in ("", "0s")
+    assert config["tlsCipherSuites"] and all("ECDHE" in name for name in config["tlsCipherSuites"])
     assert config["cgroupRoot"] == "/"
+
+
+def test_configuration_of_the_daemons_is_for_root_only() -> None:
+    """CIS 4.1.9; what pods read (hosts, resolv.conf) is not."""
+    assert {node_files.mode(name) for name in ("kubernetes/kubelet.yaml", "kubernetes/proxy.yaml")} == {0o600}
+    assert {node_files.mode(name) for name in ("hosts", "hostname", "etc-containerd/config.toml")} == {0o644}
 
 
 def test_proxy_config_leaves_conntrack_sysctls_alone() -> None:

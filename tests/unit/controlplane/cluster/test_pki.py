@@ -105,5 +105,28 @@ def test_a_kubeconfig_holds_all_it_needs(cluster: Cluster) -> None:
     assert set(config["users"][0]["user"]) == {"client-certificate-data", "client-key-data"}
 
 
+def test_a_kubelet_s_kubeconfig_names_files_so_that_it_rotates_when_due(cluster: Cluster) -> None:
+    """An embedded certificate is replaced at once (kubeadm's first node): a request for each start of a cluster."""
+    pki.ensure(cluster, NOW)
+    own = f"{cluster.node_dir('node1')}/kubernetes"
+    user = json.loads(Path(own, "kubelet.conf").read_text())["users"][0]["user"]
+    assert user == {
+        "client-certificate": "/etc/kubernetes/pki/kubelet-client.crt",
+        "client-key": "/etc/kubernetes/pki/kubelet-client.key",
+    }
+    assert Path(own, "pki/kubelet-client.crt").exists() and Path(own, "pki/kubelet-client.key").exists()
+
+
+def test_files_of_a_node_are_for_root_only(cluster: Cluster) -> None:
+    """CIS 4.1.3, 4.1.5, 4.1.7."""
+    pki.ensure(cluster, NOW)
+    own = f"{cluster.node_dir('node1')}/kubernetes"
+    for name in ("kubelet.conf", "proxy.conf", "pki/ca.crt"):
+        assert os.stat(f"{own}/{name}").st_mode & 0o777 == 0o600, name
+    os.chmod(f"{own}/pki/ca.crt", 0o644)
+    pki.ensure(cluster, NOW)
+    assert os.stat(f"{own}/pki/ca.crt").st_mode & 0o777 == 0o600
+
+
 def _content(cluster: Cluster) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in Path(cluster.dir).rglob("*") if path.is_file()}

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from controlplane.host.plan import host_files
+from controlplane.host.plan.package import files as packaged_files
 from controlplane.host.work.install import install, uninstall
 from nodelib.errors import Conflict
 
@@ -73,3 +74,24 @@ async def test_systemd_takes_the_units(tmp_path: Path) -> None:
         )
         complaints = [line for line in done.stderr.splitlines() if name in line and "target" not in line]
         assert complaints == [], done.stderr
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
+@pytest.mark.parametrize(("name", "most"), [("kubelet.service", 66), ("nodewright-proxy.service", 32)])
+def test_the_units_are_confined(tmp_path: Path, name: str, most: int) -> None:
+    """The exposure that systemd counts, in tenths; 96 for both without the confinement."""
+    for files in (host_files.host_files("/srv/nodewright"), packaged_files()):
+        path = tmp_path / name
+        path.write_text(next(one.text for one in files if one.path.endswith(f"/{name}")))
+        done = subprocess.run(
+            ["systemd-analyze", "security", "--no-pager", "--offline=true", f"--threshold={most}", str(path)],
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, (done.stdout + done.stderr)[-600:]
+
+
+def test_the_agent_s_end_ends_nothing_else() -> None:
+    """What keeps the connection for starts open must outlive it (agent/runtime/edge/starts.py)."""
+    text = next(one.text for one in host_files.host_files("/srv/nodewright") if one.path.endswith("/kubelet.service"))
+    assert "\nKillMode=process\n" in text

@@ -1,18 +1,21 @@
-"""`join` with a kubeconfig whose user may not: one error that says what to do, of several that come at once."""
+"""`join` refuses what it cannot trust, and names with one error what an admin's kubeconfig may not do."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from aiohttp import web
 
-from controlplane.host.work.join import Request, join
+from controlplane.host.work.join import Request, _agent, _Known, join, remove_bootstrap
+from controlplane.host.work.join_waits import until_certified
 from nodelib.clock import SystemClock
-from nodelib.errors import Permanent
+from nodelib.errors import Invalid, Permanent
 from nodelib.kube.access import ClusterAccess, save_kubeconfig
 
 
@@ -56,3 +59,81 @@ async def test_rights_that_an_admin_s_kubeconfig_lacks_are_named(tmp_path: Path)
     finally:
         await runner.cleanup()
     assert refused.value.obj == config and "Only an admin has these rights" in refused.value.action
+
+
+async def test_a_cluster_that_nothing_identifies_is_refused() -> None:
+    """Whoever knows the token could answer in the cluster's place, and would be this machine's root (as kubeadm)."""
+    with pytest.raises(Invalid) as refused:
+        await join(Request("https://127.0.0.1:1", "abcdef.0123456789abcdef", node="n1"), Unseen(), Hasty())
+    text = str(refused.value)
+    assert "--ca-hash" in text and "--ca-file" in text and "--unsafe-skip-ca-verification" in text
+    assert "kubeadm token create --print-join-command" in text
+    assert "openssl x509 -pubkey" in text
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        pytest.param(Request(pins=("sha256:" + 64 * "0",)), id="hash"),
+        pytest.param(Request(skip_verification=True), id="flag"),
+    ],
+)
+async def test_with_a_pin_or_the_flag_the_cluster_is_asked(given: Request) -> None:
+    """It is refused later, for it does not answer here."""
+    with pytest.raises(Exception, match=r"127\.0\.0\.1:1"):
+        whole = replace(given, server="https://127.0.0.1:1", token="abcdef.0123456789abcdef", node="n1")
+        await join(whole, Unseen(), Hasty())
+
+
+async def test_an_admin_s_kubeconfig_that_verifies_nothing_is_refused(tmp_path: Path) -> None:
+    config = tmp_path / "kubeconfig"
+    cluster = {"server": "https://127.0.0.1:1", "insecure-skip-tls-verify": True}
+    document = {
+        "clusters": [{"name": "c", "cluster": cluster}],
+        "users": [{"name": "u", "user": {"token": "x"}}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "x",
+    }
+    config.write_text(json.dumps(document))
+    with pytest.raises(Invalid, match="insecure-skip-tls-verify"):
+        await join(Request(kubeconfig=str(config), node="n1"), Unseen(), Hasty())
+
+
+def test_the_name_is_given_to_the_agent_only_when_it_is_another() -> None:
+    """CIS 4.2.7: without the flag the agent takes the machine's own name."""
+    known = _Known(ClusterAccess("https://10.0.0.1:6443"))
+    assert not any("hostname" in word for word in _agent(Request(node="here"), known, "none", "here").argv)
+    assert "--hostname-override=there" in _agent(Request(node="there"), known, "none", "here").argv
+
+
+async def test_a_certificate_of_an_earlier_membership_is_not_taken_for_the_new_one(tmp_path: Path) -> None:
+    """The token's kubeconfig may be removed only when the API server accepts the node's own credentials."""
+    asked: list[str] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        asked.append(request.headers["Authorization"])
+        if asked[-1] == "Bearer old":
+            save_kubeconfig(config, ClusterAccess(server, token="new"))
+            return web.json_response({"kind": "Status", "message": "Unauthorized", "code": 401}, status=401)
+        return web.json_response({"kind": "Status", "message": "not found", "code": 404}, status=404)
+
+    app = web.Application()
+    app.router.add_get("/{path:.*}", answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    server, config = f"http://127.0.0.1:{runner.addresses[0][1]}", str(tmp_path / "kubelet.conf")
+    save_kubeconfig(config, ClusterAccess(server, token="old"))
+    try:
+        await until_certified("n1", str(tmp_path), Hasty(), config)
+    finally:
+        await runner.cleanup()
+    assert asked == ["Bearer old", "Bearer new"]
+
+
+def test_the_token_s_kubeconfig_is_removed(tmp_path: Path) -> None:
+    path = tmp_path / "bootstrap-kubelet.conf"
+    path.write_text("secret")
+    remove_bootstrap(str(path))
+    remove_bootstrap(str(path))
+    assert not path.exists()
