@@ -72,8 +72,12 @@ class PodPaths:
         """`plugin` with its "~", such as kubernetes.io~configmap."""
         return f"{self.volumes}/{plugin}/{name}"
 
+    @property
+    def containers(self) -> str:
+        return f"{self.pod}/containers"
+
     def container(self, name: str) -> str:
-        return f"{self.pod}/containers/{name}"
+        return f"{self.containers}/{name}"
 
     def sub_path(self, volume: str, container: str, index: int) -> str:
         return f"{self.sub_paths}/{volume}/{container}/{index}"
