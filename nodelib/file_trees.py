@@ -54,7 +54,8 @@ class Walk:
     """All that is in the directory `path`, by one pass over an iterator; itself comes first (ENTER) and last (LEAVE).
 
     Directories come before (ENTER) and after (LEAVE) what they hold. `crosses_mounts`: enter what is mounted in the
-    tree, too. `empties`: the caller removes everything that it is shown, each directory when it is left. `follows_top`: `path` itself may be a link. Iterating raises OSError when `path` cannot be opened, ESTALE when a
+    tree, too. `empties`: the caller removes everything that it is shown, each directory when it is left.
+    `follows_top`: `path` itself may be a link. Iterating raises OSError when `path` cannot be opened, ESTALE when a
     directory in a deep tree was moved while the walk was in it.
     """
 

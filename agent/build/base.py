@@ -107,7 +107,8 @@ def build_base(settings: Settings, clock: Clock, found: credentials.Credentials)
         Cri(settings.runtime.endpoint, operation=metrics.runtime_operation),
     )
     own_node: Observable[Json | None] = Observable(None)
-    files = PodFiles(settings.paths.pod_logs_dir, settings.paths.container_logs_dir)
+    paths = settings.paths
+    files = PodFiles(paths.pod_logs_dir, paths.container_logs_dir, paths.root_dir)
     observer = Observer(made.cri, files, clock, metrics)
     return Base(
         settings=settings,

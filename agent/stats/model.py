@@ -153,7 +153,10 @@ class Interface:
 
 @dataclass(frozen=True, slots=True)
 class FsUsage:
-    """A file system, or the part that one directory uses. `device` is st_dev, which identifies the file system."""
+    """A file system, or the part that one directory uses. `device` is st_dev, which identifies the file system.
+
+    `unread`: why a part of the directory could not be measured, so that it uses more than `used`; "" if nothing was.
+    """
 
     at: int
     capacity: int = 0
@@ -163,6 +166,16 @@ class FsUsage:
     inodes_free: int = 0
     inodes_used: int = 0
     device: int = 0
+    unread: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TreeUsage:
+    """Bytes and inodes of a file or directory with all below it. `unread`: see FsUsage."""
+
+    used: int
+    inodes: int
+    unread: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +212,10 @@ class VolumeStats:
 
 @dataclass(frozen=True, slots=True)
 class PodStats:
-    """A pod with a cgroup. `interfaces` are those of its network namespace; a pod on the host network has none."""
+    """A pod with a cgroup. `interfaces` are those of its network namespace; a pod on the host network has none.
+
+    `own_files`: what its containers can write beside volumes, layers and logs (/etc/hosts, termination messages).
+    """
 
     uid: str
     namespace: str
@@ -210,7 +226,7 @@ class PodStats:
     sandbox: ContainerStats | None = None
     interfaces: tuple[Interface, ...] = ()
     volumes: tuple[VolumeStats, ...] = ()
-    extra_storage: int = 0
+    own_files: FsUsage | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from agent.stats.model import CgroupSample, ContainerDetails, Cpu, Disk, FsUsage, Interface, Memory, PodCgroup, Pressure
+from agent.stats.model import (
+    CgroupSample,
+    ContainerDetails,
+    Cpu,
+    Disk,
+    FsUsage,
+    Interface,
+    Memory,
+    PodCgroup,
+    Pressure,
+    TreeUsage,
+)
 
 
 class CgroupReadings(Protocol):
@@ -46,6 +57,6 @@ class MachineReadings(Protocol):
 
     def disk(self, device: int) -> Disk | None: ...
 
-    def tree(self, path: str) -> tuple[int, int]: ...
+    def tree(self, path: str) -> TreeUsage: ...
 
     def volumes_of(self, pods_dir: str, uid: str) -> list[tuple[str, str, str]]: ...

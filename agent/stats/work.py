@@ -12,6 +12,7 @@ import os
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
+from agent.common.model.pod_settings import PodPaths
 from agent.common.model.pods import ObservedPod, Pod
 from agent.common.ports import PodView
 from agent.runtime.ports import ImageService, RuntimeService
@@ -281,9 +282,7 @@ class StatsProvider:
             sandbox=own,
             interfaces=() if on_host or own is None else self._interfaces(own.sample.path),
             volumes=(*self._volumes_of(uid, pod), *storage.served.get(uid, ())) if storage is not None else (),
-            extra_storage=self._machine.tree(os.path.join(self._settings.root_dir, "pods", uid, "etc-hosts"))[0]
-            if storage is not None
-            else 0,
+            own_files=self._own_files(uid) if storage is not None else None,
         )
 
     def _containers(
@@ -297,8 +296,8 @@ class StatsProvider:
                 continue
             logs = None
             if storage is not None:
-                used, inodes = self._machine.tree(os.path.join(self._settings.pod_logs_dir, log_folder, entry.name))
-                logs = FsUsage(at=sample.at, used=used, inodes_used=inodes)
+                folder = os.path.join(self._settings.pod_logs_dir, log_folder, entry.name)
+                logs = replace(self._measured(folder), at=sample.at)
             found.append(
                 ContainerStats(
                     id=entry.id,
@@ -351,10 +350,28 @@ class StatsProvider:
             claim = f"{pod.name}-{name}"
         if claim:
             return VolumeStats(name, usage, claim=claim)
-        used, inodes = self._machine.tree(path)
+        own = self._measured(path)
         on_disk = plugin not in _ON_TMPFS and (spec.get("emptyDir") or {}).get("medium") != "Memory"
         ephemeral = on_disk and plugin in ("empty-dir", "configmap", "git-repo")
-        return VolumeStats(name, replace(usage, used=used, inodes_used=inodes), ephemeral=ephemeral)
+        usage = replace(usage, used=own.used, inodes_used=own.inodes_used, unread=own.unread)
+        return VolumeStats(name, usage, ephemeral=ephemeral)
+
+    def _own_files(self, uid: str) -> FsUsage:
+        """What containers can write into the files that the agent makes for them: /etc/hosts, termination messages."""
+        paths = PodPaths(self._settings.root_dir, uid)
+        hosts, messages = self._measured(paths.etc_hosts), self._measured(paths.containers)
+        return replace(
+            hosts,
+            used=hosts.used + messages.used,
+            inodes_used=hosts.inodes_used + messages.inodes_used,
+            unread=hosts.unread or messages.unread,
+        )
+
+    def _measured(self, path: str) -> FsUsage:
+        found = self._machine.tree(path)
+        if found.unread:
+            log.warning("%s counts as over every limit: a part of it cannot be read: %s", path, found.unread)
+        return FsUsage(self._clock_ns(), used=found.used, inodes_used=found.inodes, unread=found.unread)
 
     def _clock_ns(self) -> int:
         return int(self._clock.now() * 1_000_000_000)

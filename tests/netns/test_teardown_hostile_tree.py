@@ -194,4 +194,3 @@ def test_a_volume_file_that_became_a_fifo_does_not_hang(tmp_path: Path) -> None:
     os.mkfifo(volume / "..data" / "a")
     assert atomic.write(str(volume), {"a": FileProjection(b"1", 0o600)})
     assert (volume / "a").read_text() == "1"
-

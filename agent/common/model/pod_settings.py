@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 from agent.common.model.binding import config, flag
+from nodelib.errors import Invalid
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +44,22 @@ class PodDefaults:
 
 @dataclass(frozen=True, slots=True)
 class PodPaths:
-    """A pod's folders under the root directory, as upstream lays them out (pkg/kubelet/kubelet_getters.go)."""
+    """A pod's folders under the root directory, as upstream lays them out (pkg/kubelet/kubelet_getters.go).
+
+    Raises Invalid for a UID that names another folder: these trees are removed with the pod, and a UID may come from a
+    runtime's labels or a cgroup's name.
+    """
 
     root_dir: str
     uid: str
+
+    def __post_init__(self) -> None:
+        if self.uid in ("", ".", "..") or "/" in self.uid or "\0" in self.uid:
+            raise Invalid(
+                f"{self.uid!r} is no UID of a pod",
+                step="find its folder",
+                action="Remove the sandbox or cgroup that has it by hand (crictl rmp, rmdir): nothing else here does.",
+            )
 
     @property
     def pod(self) -> str:
@@ -72,8 +85,12 @@ class PodPaths:
         """`plugin` with its "~", such as kubernetes.io~configmap."""
         return f"{self.volumes}/{plugin}/{name}"
 
+    @property
+    def containers(self) -> str:
+        return f"{self.pod}/containers"
+
     def container(self, name: str) -> str:
-        return f"{self.pod}/containers/{name}"
+        return f"{self.containers}/{name}"
 
     def sub_path(self, volume: str, container: str, index: int) -> str:
         return f"{self.sub_paths}/{volume}/{container}/{index}"

@@ -12,6 +12,11 @@ _SUBDOMAIN = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
 _UID = re.compile(r"[A-Za-z0-9][-A-Za-z0-9]{0,127}")
 
 
+def is_uid(text: str) -> bool:
+    """Whether this can be a pod's UID, and so a part of a path; runtimes and cgroups may show anything."""
+    return _UID.fullmatch(text) is not None
+
+
 def check_names(pod: Pod) -> None:
     """Raises Invalid for a name that is not a DNS label (or subdomain) and could lead out of the pod's directory."""
     checks = [

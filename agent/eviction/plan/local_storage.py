@@ -13,7 +13,7 @@ from agent.common.plan import demand
 from agent.common.plan.restart import is_sidecar
 from agent.eviction.plan.messages import AT_ONCE
 from agent.stats.model import ContainerStats, PodStats
-from agent.stats.plan.summary import ephemeral_storage
+from agent.stats.plan.summary import ephemeral_storage, is_measured
 from nodelib.quantity import format_exact, parse
 
 
@@ -23,21 +23,24 @@ def is_limited(pod: Pod) -> bool:
 
 
 def violation(pod: Pod, usage: PodStats, *, image_fs: bool) -> Eviction | None:
-    """The pod's eviction if it uses more than it may. `image_fs`: layers are on another disk than logs."""
-    used = {volume.name: volume.usage.used for volume in usage.volumes}
+    """The pod's eviction if it uses more than it may. `image_fs`: layers are on another disk than logs.
+
+    What could not be measured counts as more than any limit.
+    """
+    volumes = {volume.name: volume.usage for volume in usage.volumes}
     for name, (limit, text) in _volume_limits(pod).items():
-        if used.get(name, 0) > limit:
+        if name in volumes and (volumes[name].used > limit or volumes[name].unread):
             message = f'Usage of EmptyDir volume "{name}" exceeds the limit "{text}". '
             return Eviction(pod, REASON, message, AT_ONCE, "emptydirfs.limit")
     total = demand.pod_limits(pod).get(demand.STORAGE)
-    if total is not None and ephemeral_storage(usage)[0] > total:
+    if total is not None and (ephemeral_storage(usage)[0] > total or not is_measured(usage)):
         text = format_exact(total)
         message = f"Pod ephemeral local storage usage exceeds the total limit of containers {text}. "
         return Eviction(pod, REASON, message, AT_ONCE, "ephemeralpodfs.limit")
     limits = _container_limits(pod)
     for one in usage.containers:
         bound = limits.get(one.name)
-        if bound is not None and _written(one, image_fs) > bound:
+        if bound is not None and (_written(one, image_fs) > bound or (one.logs is not None and one.logs.unread)):
             message = f'Container {one.name} exceeded its local ephemeral storage limit "{format_exact(bound)}". '
             return Eviction(pod, REASON, message, AT_ONCE, "ephemeralcontainerfs.limit")
     return None

@@ -22,6 +22,7 @@ from agent.eviction.plan.signals import (
     STORAGE,
 )
 from agent.stats.model import PodStats
+from agent.stats.plan.summary import is_measured
 
 LAYERS, LOGS, VOLUMES = "layers", "logs", "volumes"
 _EVERYTHING = (LAYERS, LOGS, VOLUMES)
@@ -35,7 +36,7 @@ def ranked(candidates: Iterable[Candidate], signal: str, *, image_fs: bool) -> l
 
     def key(one: Candidate) -> tuple[bool, bool, int, int]:
         # A pod whose usage is not known comes before all others.
-        if one.usage is None:
+        if one.usage is None or (resource in (STORAGE, INODES) and not is_measured(one.usage)):
             return False, False, one.pod.priority, 0
         used = use_of(one.usage, resource, parts)
         over = used - request_of(one.pod, resource)

@@ -8,6 +8,7 @@ import logging
 import os
 
 from agent.common.model.labels import POD_NAME, POD_NAMESPACE, TERMINATION_PATH, TERMINATION_POLICY
+from agent.common.model.pod_settings import PodPaths
 from agent.common.model.pods import ContainerState, Pod
 from nodelib import file_trees
 
@@ -20,8 +21,13 @@ _LOG_BYTES, _LOG_LINES = 2048, 80  # of the end of the log, if that is the messa
 class PodFiles:
     """agent.common.ports.PodFiles."""
 
-    def __init__(self, pod_logs_dir: str = "/var/log/pods", links_dir: str = "/var/log/containers") -> None:
-        self._pod_logs, self._links = pod_logs_dir, links_dir
+    def __init__(
+        self,
+        pod_logs_dir: str = "/var/log/pods",
+        links_dir: str = "/var/log/containers",
+        root_dir: str = "/var/lib/kubelet",
+    ) -> None:
+        self._pod_logs, self._links, self._root_dir = pod_logs_dir, links_dir, root_dir
 
     async def termination_message(self, container: ContainerState) -> str:
         return await asyncio.to_thread(_termination_message, container)
@@ -51,11 +57,21 @@ class PodFiles:
         except OSError as error:
             log.warning("cannot make the log link %s: %s; kubectl logs still works", name, error)
 
+    def _remove_message(self, container: ContainerState) -> None:
+        """Remove the container's termination message; upstream leaves one more at each restart, of any size."""
+        folder = PodPaths(self._root_dir, container.uid).container(container.name)
+        for mount in container.mounts:
+            path = str(mount.get("host_path", ""))
+            if os.path.dirname(path) == folder and ".." not in path.split("/"):
+                _unlink(path)
+
     def _remove_logs(self, container: ContainerState) -> None:
+        self._remove_message(container)
         labels = container.labels
         link = _link_name(labels.get(POD_NAME, ""), labels.get(POD_NAMESPACE, ""), container.name, container.id)
-        _unlink(f"{self._links}/{link}")
-        if container.log_path.startswith(self._pod_logs + "/"):
+        if _is_name(link):
+            _unlink(f"{self._links}/{link}")
+        if os.path.normpath(container.log_path).startswith(self._pod_logs + "/"):
             folder, base = os.path.split(container.log_path)
             for name in _listed(folder):
                 if name == base or name.startswith(base + "."):
@@ -72,6 +88,9 @@ class PodFiles:
         self._remove_folder(f"{pod.namespace}_{pod.name}_{pod.uid}", f"{pod.name}_{pod.namespace}_")
 
     def _remove_folder(self, folder: str, prefix: str) -> None:
+        if not _is_name(folder):  # a runtime's label that is no name
+            log.warning("the logs in %r are left alone: that is no folder of a pod", folder)
+            return
         try:
             file_trees.remove(f"{self._pod_logs}/{folder}")
         except OSError as error:
@@ -139,6 +158,10 @@ def _tail(path: str, limit: int) -> bytes:
 def _link_name(pod: str, namespace: str, container: str, container_id: str) -> str:
     prefix = f"{pod}_{namespace}_{container}"[: 255 - len(container_id) - 5]
     return f"{prefix}-{container_id}.log"
+
+
+def _is_name(text: str) -> bool:
+    return "/" not in text and text not in ("", ".", "..")
 
 
 def _unlink(path: str) -> None:

@@ -18,6 +18,7 @@ from agent.common.model.durations import seconds
 from agent.common.model.pods import Kind, Pod
 from agent.common.plan import demand as res
 from agent.common.plan.demand import Amounts, Qos
+from agent.common.plan.names import is_uid
 from agent.resources.model import Limits as Limits
 from agent.resources.plan.swap import Swap
 from agent.resources.plan.swap import most as most_swap
@@ -192,7 +193,8 @@ def cri_parent(path: str, driver: str) -> str:
 def uid_of(leaf: str, driver: str) -> str | None:
     """The pod UID in the last part of a cgroup path; None: it is not a pod's cgroup."""
     last = leaf.removesuffix(".slice").rsplit("-", 1)[-1].replace("_", "-") if driver == "systemd" else leaf
-    return last.removeprefix(POD_PREFIX) if last.startswith(POD_PREFIX) and last != POD_PREFIX else None
+    uid = last.removeprefix(POD_PREFIX)
+    return uid if last.startswith(POD_PREFIX) and is_uid(uid) else None
 
 
 def writes(limits: Limits, version: int, hugepage_sizes: Iterable[int]) -> list[Write]:

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from agent.common.metrics import Metrics
 from agent.common.model.errors import CriError
 from agent.common.model.pods import ContainerState, SandboxState
+from agent.common.plan.names import is_uid
 from agent.common.ports import PodFiles
 from agent.runtime.plan import is_known
 from agent.runtime.ports import RuntimeService
@@ -47,11 +48,12 @@ class Observer(Views):
 
     def hint(self, uid: str, ended: ContainerState | None = None) -> None:
         """Something may have happened to this pod: refresh it soon. `ended`: only this container's exit."""
-        if uid and uid not in self._hinted:
+        if not is_uid(uid):
+            return
+        if uid not in self._hinted:
             self._hinted[uid] = []
             self._hints.put_nowait(uid)
-        if uid:
-            self._hinted[uid].append(ended)
+        self._hinted[uid].append(ended)
 
     @contextlib.contextmanager
     def acting(self, uid: str, target: str = "") -> Iterator[None]:
@@ -66,7 +68,10 @@ class Observer(Views):
                 del self._acting[uid]
 
     async def audit(self) -> None:
-        """List and update all pods. Raises CriError."""
+        """List and update all pods. Raises CriError.
+
+        What has no UID that can be one is nobody's pod: it is not shown, and so never touched.
+        """
         began, at = self.begin(), self._clock.monotonic()
         sandboxes, containers = await asyncio.gather(self._runtime.list_sandboxes(), self._runtime.list_containers())
         by_uid: defaultdict[str, tuple[list[SandboxState], list[ContainerState]]] = defaultdict(lambda: ([], []))
@@ -76,7 +81,9 @@ class Observer(Views):
             by_uid[container.uid][1].append(container)
         limit = asyncio.Semaphore(_REFRESHES_AT_ONCE)
         uids = set(by_uid) | set(self._pods)
-        await asyncio.gather(*(self.update_from_list(uid, by_uid.get(uid), began, limit) for uid in uids if uid))
+        await asyncio.gather(
+            *(self.update_from_list(uid, by_uid.get(uid), began, limit) for uid in uids if is_uid(uid))
+        )
         self.last_audit = self._clock.monotonic()
         self._metrics.relisted(self.last_audit - at, self._clock.now())
         self.audited.set()

@@ -5,14 +5,20 @@ Everything here reads files and blocks: call it in a thread. Nothing runs on a t
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 import time
 
 from agent.stats.edge.kernel_files import device_name, folders, number, pairs_if_there, pressure, text
-from agent.stats.model import Cpu, Disk, FsUsage, Interface, Memory, Pressure
+from agent.stats.model import Cpu, Disk, FsUsage, Interface, Memory, Pressure, TreeUsage
 from nodelib.cgroups import cpus_here, is_part_of_machine
+from nodelib.errors import Temporary
+from nodelib.file_trees import Kind, Step, Walk
 from nodelib.files import text_of
 
+_OWN_FAULTS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # of this process or the machine, not of what is measured
+_TRIES = 5  # at a deep tree of which directories are moved meanwhile
 _TICK = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 
 
@@ -137,31 +143,77 @@ def filesystem(path: str) -> FsUsage | None:
     )
 
 
-def tree(path: str) -> tuple[int, int]:
-    """(bytes, inodes) that a directory uses on its own file system, as du counts; hard links once."""
-    try:
-        top = os.lstat(path)
-    except OSError:
-        return 0, 0
-    used, inodes = top.st_blocks * 512, 1
-    linked: set[int] = set()
-    pending = [path]
-    while pending:
+def tree(path: str) -> TreeUsage:
+    """What a file or a directory uses on its own file system, as du counts; hard links once, mounts in it not at all.
+
+    A pod may write meanwhile, and may try to be measured badly: a file that only gets another name is still counted,
+    and what cannot be read is reported. Upstream (fs.DiskUsage, by path) leaves such files out. What moves from one
+    directory into another meanwhile may be missed or counted twice, as by du.
+
+    Raises Temporary when the node is out of descriptors or memory, which says nothing about the pod.
+    """
+    for _ in range(_TRIES):
+        count = _Count()
         try:
-            with os.scandir(pending.pop()) as entries:
-                for entry in entries:
-                    found = entry.stat(follow_symlinks=False)
-                    if found.st_dev != top.st_dev or found.st_ino in linked:
-                        continue
-                    if found.st_nlink > 1 and not entry.is_dir(follow_symlinks=False):
-                        linked.add(found.st_ino)
-                    used += found.st_blocks * 512
-                    inodes += 1
-                    if entry.is_dir(follow_symlinks=False):
-                        pending.append(entry.path)
-        except OSError:
-            continue  # removed meanwhile: it uses no space any more
-    return used, inodes
+            walk = Walk(path)
+            for step in walk:
+                count.add(walk, step)
+        except FileNotFoundError:
+            break
+        except NotADirectoryError:
+            return TreeUsage(os.lstat(path).st_blocks * 512, 1)
+        except OSError as error:
+            count.fail(error)
+            if error.errno == errno.ESTALE:
+                continue
+        break
+    return count.usage()
+
+
+class _Count:
+    """Bytes and inodes of a tree, while it is walked."""
+
+    def __init__(self) -> None:
+        self.used = self.inodes = self.device = 0
+        self.unread = ""
+        self._linked: set[int] = set()
+
+    def usage(self) -> TreeUsage:
+        return TreeUsage(self.used, self.inodes, self.unread)
+
+    def add(self, walk: Walk, step: Step) -> None:
+        """Raises Temporary."""
+        match step.kind:
+            case Kind.ENTER:
+                found = os.fstat(step.handle)
+                self.device = self.device or found.st_dev
+                self._add(found)
+            case Kind.FILE:
+                try:
+                    self._add(os.lstat(step.name, dir_fd=step.folder))
+                except FileNotFoundError:
+                    walk.missed(step)
+                except OSError as error:
+                    self.fail(error)
+            case Kind.FAILED if step.error is not None:
+                self.fail(step.error)
+
+    def fail(self, error: OSError) -> None:
+        if error.errno in _OWN_FAULTS:
+            raise Temporary(
+                f"the disk usage cannot be measured now: {error}",
+                step="measure disk usage",
+                action="See how many files the agent has open (`ls /proc/PID/fd | wc -l`) and may open (LimitNOFILE).",
+            ) from error
+        self.unread = self.unread or str(error)
+
+    def _add(self, found: os.stat_result) -> None:
+        if found.st_dev != self.device or found.st_ino in self._linked:
+            return
+        if found.st_nlink > 1 and not stat.S_ISDIR(found.st_mode):
+            self._linked.add(found.st_ino)
+        self.used += found.st_blocks * 512
+        self.inodes += 1
 
 
 def volumes_of(pods_dir: str, uid: str) -> list[tuple[str, str, str]]:

@@ -37,7 +37,8 @@ def summary(snapshot: Snapshot, *, only_cpu_and_memory: bool = False) -> Json:
 
 def ephemeral_storage(pod: PodStats) -> tuple[int, int]:
     """(bytes, inodes) of local ephemeral storage: writable layers, logs, emptyDir and the like, the pod's own files."""
-    used, inodes = pod.extra_storage, 0
+    used = pod.own_files.used if pod.own_files is not None else 0
+    inodes = 0
     for container in pod.containers:
         if container.layer is not None:
             used, inodes = used + container.layer.used, inodes + container.layer.inodes_used
@@ -47,6 +48,13 @@ def ephemeral_storage(pod: PodStats) -> tuple[int, int]:
         if volume.ephemeral:
             used, inodes = used + volume.usage.used, inodes + volume.usage.inodes_used
     return used, inodes
+
+
+def is_measured(pod: PodStats) -> bool:
+    """Whether all local ephemeral storage of the pod could be read."""
+    parts = [volume.usage for volume in pod.volumes if volume.ephemeral]
+    parts += [part for part in (pod.own_files, *(one.logs for one in pod.containers)) if part is not None]
+    return not any(part.unread for part in parts)
 
 
 class _Rates:

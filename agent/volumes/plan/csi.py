@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypedDict
 
 from agent.common.model.pods import Pod
 from agent.volumes.model.csi import MOUNT_GROUP, MULTI_WRITER, STAGE, CsiSecrets, CsiVolume, DriverFacts, SecretRef
@@ -229,9 +229,20 @@ def is_final_error(code: str) -> bool:
     return code not in ("CANCELLED", "DEADLINE_EXCEEDED", "UNAVAILABLE", "RESOURCE_EXHAUSTED", "ABORTED")
 
 
-def usage_stats(usage: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+class UsageFields(TypedDict, total=False):
+    """Fields of FsUsage that a driver reports."""
+
+    available: int
+    capacity: int
+    used: int
+    inodes_free: int
+    inodes: int
+    inodes_used: int
+
+
+def usage_stats(usage: Iterable[Mapping[str, Any]]) -> UsageFields:
     """NodeGetVolumeStats as fields of FsUsage; empty when the driver reports nothing."""
-    found: dict[str, int] = {}
+    found: UsageFields = {}
     for one in usage:
         if one["unit"] == 1:
             found |= {"available": one["available"], "capacity": one["total"], "used": one["used"]}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 
 from agent.stats.model import FsUsage, VolumeStats
 from agent.volumes.model.csi import STATS
@@ -79,7 +78,7 @@ class CsiStats:
         if facts is not None and STATS in facts.capabilities:
             driver, _ = self._drivers.get(one.volume.driver)
             fields = usage_stats(await driver.usage(one.volume.handle, one.target))
-            return replace(FsUsage(at=int(self._clock.now() * 1e9)), **fields) if fields else None
+            return FsUsage(at=int(self._clock.now() * 1e9), **fields) if fields else None
         if one.volume.block or one.target in self._in_statfs:
             return None  # a statfs that hangs must not be started a second time
         self._in_statfs.add(one.target)

@@ -106,7 +106,7 @@ class VolumeManager:
 
     async def pods_on_disk(self) -> list[str]:
         """See PodVolumes."""
-        return await asyncio.to_thread(self._disk.pods)
+        return [name for name in await asyncio.to_thread(self._disk.pods) if names.is_uid(name)]
 
     def _paths(self, uid: str) -> PodPaths:
         return PodPaths(self._root_dir, uid)

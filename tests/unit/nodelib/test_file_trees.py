@@ -180,7 +180,8 @@ def test_a_directory_swapped_for_a_link_is_not_entered(top: Path, tmp_path: Path
 def test_a_file_that_is_renamed_meanwhile_is_shown_under_its_new_name(top: Path) -> None:
     for name in ("one", "two"):
         (top / name).touch()
-    walk, shown = Walk(str(top)), []
+    shown: list[str] = []
+    walk = Walk(str(top))
     for step in walk:
         if step.kind is not Kind.FILE:
             continue

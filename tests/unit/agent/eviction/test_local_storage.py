@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from agent.eviction.plan.local_storage import is_limited, violation
+from agent.stats.model import FsUsage, PodStats
 from nodelib.json_values import Json
 from tests.builders.pods import container, pod
 from tests.unit.agent.eviction.usage import MIB, used_by
@@ -55,6 +57,36 @@ def test_over(containers: list[Json], spec: Json, use: dict[str, int], signal: s
     if not containers[0].get("resources") or len(containers) > 1:
         assert found.signal == signal
     assert (found.signal, found.message, found.grace, found.disrupted) == (signal, message, 1, False)
+
+
+UNREAD = FsUsage(1, used=1, unread="a: Input/output error")
+
+
+def _with_unread(usage: PodStats, part: str) -> PodStats:
+    match part:
+        case "volume":
+            return replace(usage, volumes=(replace(usage.volumes[0], usage=UNREAD),))
+        case "logs":
+            return replace(usage, containers=(replace(usage.containers[0], logs=UNREAD),))
+    return replace(usage, own_files=UNREAD)
+
+
+@pytest.mark.parametrize(
+    ("part", "limit", "signal"),
+    [
+        ("volume", "cache", "emptydirfs.limit"),
+        ("volume", "pod", "ephemeralpodfs.limit"),
+        ("own files", "pod", "ephemeralpodfs.limit"),
+        ("logs", "pod", "ephemeralpodfs.limit"),
+        ("volume", "none", ""),
+        ("own files", "cache", ""),
+    ],
+)
+def test_what_cannot_be_measured_is_over_the_limits_that_it_counts_for(part: str, limit: str, signal: str) -> None:
+    main = limited("10Mi") if limit == "pod" else container()
+    made = pod(main, volumes=[CACHE] if limit == "cache" else [])
+    found = violation(made, _with_unread(used_by(made.uid), part), image_fs=False)
+    assert (found.signal if found is not None else "") == signal
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from agent.eviction.model import Candidate, EvictionPolicy, Observation, Threshold
 from agent.eviction.plan import messages, ranking
 from agent.eviction.plan.thresholds import share
+from agent.stats.model import FsUsage
 from tests.builders.pods import container, pod
 from tests.unit.agent.eviction.usage import MIB, candidate, used_by
 
@@ -143,3 +146,12 @@ def test_inodes_are_shown_as_numbers() -> None:
 def test_grace(target: Threshold, own: int, most: int, expect: int) -> None:
     one = Candidate(pod(terminationGracePeriodSeconds=own), None)
     assert messages.eviction(one, target, [target], SEEN, EvictionPolicy(max_grace=most)).grace == expect
+
+
+@pytest.mark.parametrize(("signal", "first"), [("nodefs.available", "hidden"), ("memory.available", "big")])
+def test_a_pod_whose_disk_usage_cannot_be_measured_goes_first_when_the_disk_is_full(signal: str, first: str) -> None:
+    hidden, big = candidate("hidden"), candidate("big", memory=100 * MIB, volume=100 * MIB)
+    assert hidden.usage is not None
+    unread = replace(hidden.usage, own_files=FsUsage(1, unread="a: Input/output error"))
+    order = ranking.ranked([big, replace(hidden, usage=unread)], signal, image_fs=False)
+    assert order[0].pod.name == first

@@ -85,3 +85,37 @@ async def test_a_started_containers_log_is_linked_and_removed_with_its_rotations
     one = replace(ended(folder / "0.log"), labels={POD_NAME: "web", POD_NAMESPACE: "shop"})
     await files.remove_container_logs(one)
     assert [path.name for path in folder.iterdir()] == ["1.log"] and list(links.iterdir()) == []
+
+
+async def test_a_containers_termination_message_goes_with_it_and_no_other_file(tmp_path: Path) -> None:
+    """A container that restarts for ever would else leave files of any size."""
+    folder = tmp_path / "kubelet" / "pods" / "u1" / "containers" / "main"
+    folder.mkdir(parents=True)
+    (tmp_path / "hosts").touch()
+    (folder.parent / "escaped").touch()
+    for name in ("00000001", "00000002"):
+        (folder / name).write_text("x" * 100_000)
+    files = PodFiles(str(tmp_path / "logs"), str(tmp_path / "links"), str(tmp_path / "kubelet"))
+    places = [folder / "00000001", tmp_path / "hosts", f"{folder}/../escaped"]
+    mounts = tuple({"container_path": "/x", "host_path": str(path)} for path in places)
+    await files.remove_container_logs(replace(ended(tmp_path / "no.log"), mounts=mounts))
+    assert [path.name for path in folder.iterdir()] == ["00000002"]
+    assert (tmp_path / "hosts").exists() and (folder.parent / "escaped").exists()
+
+
+@pytest.mark.parametrize("name", ["../../victim", "..", "a/../../../victim"])
+async def test_names_of_the_runtime_that_are_no_names_lead_nowhere(tmp_path: Path, name: str) -> None:
+    logs, links = tmp_path / "logs", tmp_path / "links"
+    for place in (logs, links, tmp_path / "victim"):
+        place.mkdir()
+    (tmp_path / "victim" / "kept").touch()
+    (tmp_path / "victim_main-aa.log").touch()
+    files = PodFiles(str(logs), str(links), str(tmp_path / "kubelet"))
+    one = replace(
+        ended(Path(f"{logs}/../victim/kept")),
+        labels={POD_NAME: name, POD_NAMESPACE: name},
+        log_path=f"{logs}/../victim/kept",
+    )
+    await files.remove_container_logs(one)
+    await files.remove_pod_logs(pod(meta={"name": "x", "namespace": f"{name}", "uid": "/../../victim"}))
+    assert (tmp_path / "victim" / "kept").exists() and (tmp_path / "victim_main-aa.log").exists()

@@ -345,3 +345,9 @@ def test_a_pod_with_exclusive_cpus_has_no_quota() -> None:
     assert plan.limits_of_pod(alone, free).cpu_quota == -1
     assert plan.limits_of_pod(alone, free).cpu_shares == 2048
     assert "cpu_quota" not in plan.sandbox_resources(alone, free)[1]
+
+
+@pytest.mark.parametrize("leaf", ["pod..", "pod.", "pod../x", "pod a", "pod\n", "pod"])
+def test_a_cgroup_whose_name_is_no_uid_is_no_pods(leaf: str) -> None:
+    """A privileged pod can make one; what a pod left is swept by its UID, its folder too."""
+    assert plan.uid_of(leaf, "cgroupfs") is None

@@ -130,3 +130,14 @@ async def test_nothing_is_kept_of_pods_that_are_gone(world: World) -> None:
     await settle()
     kept = {name: value for name, value in vars(world.deps.observer).items() if "'u" in repr(value)}
     assert kept == {}, "nothing that the observer holds mentions a UID"
+
+
+@pytest.mark.parametrize("uid", ["..", ".", "", "../../etc", "a/b", "x\n", "a" * 200])
+async def test_what_has_no_uid_of_a_pod_is_shown_to_nobody(world: World, uid: str) -> None:
+    """Its folder would be removed with it: that of `..` is the kubelet's own."""
+    metadata = {"name": "x", "namespace": "y", "uid": uid, "attempt": 0}
+    made = await world.cri.run_sandbox({"metadata": metadata})
+    await world.deps.observer.audit()
+    world.deps.observer.hint(uid)
+    await settle()
+    assert world.deps.observer.uids() == frozenset() and list(world.cri.sandboxes) == [made]

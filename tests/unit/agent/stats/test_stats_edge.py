@@ -12,7 +12,7 @@ import pytest
 
 from agent.stats.edge import container_details, machine
 from agent.stats.edge.cgroups import CgroupReader
-from agent.stats.model import Cpu, Interface, Memory, PodCgroup, Pressure, Stall
+from agent.stats.model import Cpu, Interface, Memory, PodCgroup, Pressure, Stall, TreeUsage
 from tests.unit.agent.stats.cgroup_files import CONTAINER_ID, POD_UID, V1, V2
 
 
@@ -169,10 +169,10 @@ def test_tree_counts_links_once_and_skips_what_is_gone(tmp_path: Path) -> None:
     (tmp_path / "sub" / "data").write_bytes(b"x" * 100_000)
     os.link(tmp_path / "sub" / "data", tmp_path / "again")
     (tmp_path / "link").symlink_to("/etc")
-    used, inodes = machine.tree(str(tmp_path))
-    assert inodes == 4
-    assert 100_000 <= used < 200_000
-    assert machine.tree(str(tmp_path / "none")) == (0, 0)
+    found = machine.tree(str(tmp_path))
+    assert (found.inodes, found.unread) == (4, "")
+    assert 100_000 <= found.used < 200_000
+    assert machine.tree(str(tmp_path / "none")) == TreeUsage(0, 0)
 
 
 def test_volumes_of(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ _POD = PodStats(
         VolumeStats("cache", replace(_FS, used=100, inodes_used=3), ephemeral=True),
         VolumeStats("data", _FS, claim="data-0"),
     ),
-    extra_storage=1,
+    own_files=FsUsage(1, used=1),
 )
 _NODE = NodeStats(
     "node-1",

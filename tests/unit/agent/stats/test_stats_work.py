@@ -112,6 +112,20 @@ async def test_a_node_that_is_part_of_a_machine(
     assert node.memory_capacity == (capacity or machines.memory_capacity)
 
 
+async def test_hosts_files_and_termination_messages_count_as_the_pods_storage(tmp_path: Path) -> None:
+    """CVE-2020-8557 and its siblings: what a container writes into a file that the agent gave it."""
+    provider, _, _, clock = _provider(tmp_path)
+    before, _ = plan.ephemeral_storage((await provider.snapshot(storage=True)).pods[0])
+    folder = tmp_path / "kubelet" / "pods" / POD_UID
+    (folder / "etc-hosts").write_bytes(b"x" * 100_000)
+    (folder / "containers" / "main").mkdir(parents=True)
+    for name in ("00000001", "00000002"):
+        (folder / "containers" / "main" / name).write_bytes(b"x" * 100_000)
+    await clock.advance(4)
+    after, _ = plan.ephemeral_storage((await provider.snapshot(storage=True)).pods[0])
+    assert after - before >= 300_000
+
+
 async def test_calls_at_the_same_time_share_one_collection(tmp_path: Path) -> None:
     provider, _, runtime, clock = _provider(tmp_path)
     first, second = await asyncio.gather(provider.snapshot(storage=True), provider.snapshot(storage=True))
