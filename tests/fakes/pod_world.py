@@ -295,7 +295,7 @@ class FakeFiles:
 
 
 class FakeHookHttp:
-    async def get(self, url: str, headers: Mapping[str, str]) -> None:
+    async def get(self, url: str, headers: Mapping[str, str], *, pod: str = "") -> None:
         return
 
 
